@@ -29,7 +29,7 @@ TESTS ?=
 TEST_THREADS ?= $(shell expr 2 \* `nproc`)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build packages lint test test-all faults loom test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-load bench-abuse
+.PHONY: help demo build packages lint test test-all faults loom test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-load bench-abuse bench-control
 
 help:
 	@echo 'make demo          build, then see it work: a server, two users, a call, ten seconds of load'
@@ -51,6 +51,7 @@ help:
 	@echo '                   with BASELINE=COMMIT beside the build of that commit, in rounds of both at once (10 minutes)'
 	@echo 'make bench-load    the generator beside SIPp: cost, highest rate, pace, calls held (takes minutes)'
 	@echo 'make bench-memory  bytes a contact and a call, allocations a relayed message'
+	@echo 'make bench-control  what status and a list of 1,000,000 registrations cost the calls beside them (2 minutes)'
 	@echo 'make bench-abuse   processor time and bytes that one message, one source, one /64 can cost, each with its bound'
 
 demo:
@@ -155,3 +156,7 @@ bench-load: packages build
 bench-abuse: packages build
 	$(CARGO) build --release --locked --package strowger-benches --bin bench_abuse
 	STROWGER_BIN=$(STROWGER) $(TARGET)/release/bench_abuse
+
+bench-control: packages build
+	$(CARGO) build --release --locked --package strowger-benches --bin bench_control
+	STROWGER_BIN=$(STROWGER) $(TARGET)/release/bench_control --rounds $(ROUNDS)

@@ -26,6 +26,8 @@ pub const LINPHONE: Program = Program { name: "linphone-daemon", package: "linph
 pub const CHROMIUM: Program = Program { name: "chromium", package: "chromium" };
 /// Writes down the system calls of a process.
 pub const STRACE: Program = Program { name: "strace", package: "strace" };
+/// Judges metrics as Prometheus reads them.
+pub const PROMTOOL: Program = Program { name: "promtool", package: "prometheus" };
 /// Makes networks.
 pub const IP: Program = Program { name: "ip", package: "iproute2" };
 /// Translates addresses.

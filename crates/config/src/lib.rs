@@ -17,6 +17,7 @@
 mod auth;
 mod ban;
 mod check;
+mod control;
 mod dns;
 mod domains;
 mod effective;
@@ -26,6 +27,7 @@ mod listen;
 mod log;
 mod machine;
 mod mask;
+mod metrics;
 mod nat;
 mod proxy;
 mod reader;
@@ -47,12 +49,14 @@ use toml::de::{DeTable, DeValue};
 
 pub use self::auth::{Algorithm, Auth, Qop, UriCheck};
 pub use self::ban::{Ban, Network};
+pub use self::control::{Control, ControlSocket};
 pub use self::dns::Dns;
 pub use self::domains::Domain;
 pub use self::effective::reference;
 pub use self::limits::Limits;
 pub use self::listen::{Advertised, Identity, ListenAddress, Listener};
 pub use self::log::{Log, LogFormat, LogLevel};
+pub use self::metrics::Metrics;
 pub use self::nat::{Nat, PingMethod};
 pub use self::proxy::{Fork, Proxy, RelayFor, SipUri};
 pub use self::registrar::{Durability, PathRule, Registrar};
@@ -141,6 +145,8 @@ tables! {
     timers: Timers,
     dns: Dns,
     log: Log,
+    metrics: Metrics,
+    control: Control,
 }
 
 /// What a configuration is made of besides the defaults.
@@ -222,6 +228,15 @@ impl Config {
         }
         let report = report(reader.into_faults());
         if report.errors() > 0 { Err(report) } else { Ok((config, report)) }
+    }
+
+    /// Where the control socket is, if there is one.
+    pub fn control_socket(&self) -> Option<PathBuf> {
+        match &self.control.socket {
+            ControlSocket::At(path) => Some(path.clone()),
+            ControlSocket::Database => Some(self.store.database.as_ref()?.with_extension("control")),
+            ControlSocket::None => None,
+        }
     }
 
     /// Whether a domain is one whose users live here; whatever the case.
@@ -336,6 +351,10 @@ fn assemble(mut tables: Tables, source: Source<'_>, reader: &mut Reader) -> Conf
     ]
     .into_iter()
     .flatten()
+    .chain(match &mut tables.control.socket {
+        ControlSocket::At(path) => Some(path),
+        ControlSocket::Database | ControlSocket::None => None,
+    })
     .chain(
         tables
             .listener

@@ -1,172 +1,118 @@
 //! What a shard counts. Only the shard writes its counters, so an addition is a plain load and store.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+pub use strowger_metrics::Count;
 
-/// A number that one thread writes and any may read.
-#[derive(Debug, Default)]
-pub struct Count(AtomicU64);
+strowger_metrics::metrics! {
+    of = "network";
+    /// The counters and gauges of one shard, as it writes them.
+    pub(crate) struct Counters;
+    /// The counters and gauges of one shard, or of all of them put together, at one moment.
+    pub struct Snapshot;
 
-impl Count {
-    pub(crate) fn add(&self, n: u64) {
-        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
-    }
-
-    pub(crate) fn set(&self, n: u64) {
-        self.0.store(n, Relaxed);
-    }
-
-    pub(crate) fn less(&self, n: u64) {
-        self.0.store(self.0.load(Relaxed).wrapping_sub(n), Relaxed);
-    }
-
-    /// The number at this moment.
-    pub fn value(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
-}
-
-macro_rules! counters {
-    ($($(#[doc = $doc:literal])* $name:ident: $kind:ident;)*) => {
-        /// The counters and gauges of one shard, as it writes them.
-        #[derive(Debug, Default)]
-        pub(crate) struct Counters { $($(#[doc = $doc])* pub(crate) $name: Count,)* }
-
-        /// The counters and gauges of one shard, or of all of them added up, at one moment.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Snapshot { $($(#[doc = $doc])* pub $name: u64,)* }
-
-        impl Counters {
-            pub(crate) fn snapshot(&self) -> Snapshot {
-                Snapshot { $($name: self.$name.value(),)* }
-            }
-        }
-
-        impl Snapshot {
-            /// Logs each that is not 0 as a field of one event.
-            pub fn log(&self, event: &str) {
-                let counted = |value: u64| (value > 0).then_some(value);
-                tracing::info!(of = "network", $($name = counted(self.$name),)* "{event}");
-            }
-
-            /// Name, whether it is a gauge (else a counter that only grows), meaning and value of each.
-            pub fn each(&self) -> impl Iterator<Item = (&'static str, bool, &'static str, u64)> + use<> {
-                [$((stringify!($name), stringify!($kind).len() == 5, concat!($($doc),*).trim_ascii(), self.$name),)*].into_iter()
-            }
-        }
-
-        impl std::ops::AddAssign for Snapshot {
-            fn add_assign(&mut self, other: Self) {
-                $(self.$name = self.$name.wrapping_add(other.$name);)*
-            }
-        }
-    };
-}
-
-counters! {
     /// Rounds of the main loop.
-    rounds: counter;
+    rounds: Counter by shard;
     /// Datagrams received.
-    datagrams_in: counter;
+    datagrams_in: Counter;
     /// Bytes received by UDP.
-    datagram_bytes_in: counter;
+    datagram_bytes_in: Counter in Bytes as "datagram_in_bytes";
     /// Receiving system calls that brought at least one datagram.
-    batches_in: counter;
-    /// Microseconds for which the oldest unread datagram has waited, where a batch was full; else 0.
-    datagram_age: gauge;
+    batches_in: Counter;
+    /// For how long the oldest unread datagram has waited, where a batch was full; else 0.
+    datagram_age: Highest in Seconds as "shard_oldest_datagram_seconds" by shard;
     /// Datagrams that were only a keep-alive.
-    datagram_pings: counter;
+    datagram_pings: Counter;
     /// Datagrams sent.
-    datagrams_out: counter;
+    datagrams_out: Counter;
     /// Bytes sent by UDP.
-    datagram_bytes_out: counter;
+    datagram_bytes_out: Counter in Bytes as "datagram_out_bytes";
     /// Sending system calls that took at least one datagram.
-    batches_out: counter;
+    batches_out: Counter;
     /// Datagrams that the kernel refused to send, with an error.
-    datagrams_refused: counter;
+    datagrams_refused: Counter;
     /// Datagrams of which a host or router on their way said that they were unreachable (ICMP).
-    unreachable: counter;
+    unreachable: Counter as "datagrams_unreachable";
     /// Datagrams that were dropped because the queue to a full socket was full itself.
-    datagrams_dropped: counter;
+    datagrams_dropped: Counter;
     /// Errors of receiving system calls.
-    receive_errors: counter;
+    receive_errors: Counter;
     /// Datagrams waiting because the socket's send buffer is full.
-    datagrams_waiting: gauge;
+    datagrams_waiting: Gauge;
     /// Messages that had nowhere to go: no listener of their transport or address family.
-    unroutable: counter;
+    unroutable: Counter;
     /// Times that this shard woke another.
-    wakes: counter;
+    wakes: Counter;
     /// Messages given to another shard, because their call or connection is there.
-    crossed_out: counter;
+    crossed_out: Counter;
     /// Messages taken from another shard.
-    crossed_in: counter;
+    crossed_in: Counter;
     /// Messages dropped because the ring to another shard was full.
-    crossings_dropped: counter;
+    crossings_dropped: Counter;
     /// Messages and records waiting because the ring to another shard is full.
-    crossings_waiting: gauge;
+    crossings_waiting: Gauge;
     /// Messages held back until their bucket has moved in.
-    held: gauge;
+    held: Gauge as "messages_held";
     /// Buckets that this shard owns.
-    buckets: gauge;
+    buckets: Gauge by shard;
     /// Buckets given to another shard since the start.
-    buckets_moved: counter;
+    buckets_moved: Counter;
     /// Answers taken from the service runtime.
-    answers: counter;
-    /// TCP connections that are open.
-    tcp_connections: gauge;
-    /// TLS connections that are open.
-    tls_connections: gauge;
-    /// WebSocket connections that are open.
-    ws_connections: gauge;
-    /// Secure WebSocket connections that are open.
-    wss_connections: gauge;
+    answers: Counter;
+    /// Connections that are open.
+    tcp_connections: Gauge as "connections" {transport = "tcp"};
+    /// Connections that are open.
+    tls_connections: Gauge as "connections" {transport = "tls"};
+    /// Connections that are open.
+    ws_connections: Gauge as "connections" {transport = "ws"};
+    /// Connections that are open.
+    wss_connections: Gauge as "connections" {transport = "wss"};
     /// Connections accepted.
-    accepted: counter;
+    accepted: Counter as "connections_accepted";
     /// Connections made.
-    connected: counter;
+    connected: Counter as "connections_made";
     /// Connections that could not be made.
-    connects_failed: counter;
+    connects_failed: Counter as "connections_failed";
     /// Connections refused because of a limit, of all or of their source.
-    connections_refused: counter;
+    connections_refused: Counter;
     /// Connections refused or closed because too many bytes would be held, for all or for their source.
-    memory_refused: counter;
+    memory_refused: Counter;
     /// Bytes held for connections, as far as they are bounded by source.
-    connection_bytes: gauge;
+    connection_bytes: Gauge in Bytes;
     /// TLS or WebSocket handshakes that failed or took too long.
-    handshakes_failed: counter;
+    handshakes_failed: Counter;
     /// TLS handshakes that were completed, on either side.
-    tls_handshakes: counter;
-    /// Of those, how many resumed a session (RFC 8446 section 2.2).
-    tls_resumed: counter;
-    /// Sockets and connections for one call or user that are open, or wait for the other side to end them.
-    dedicated: gauge;
-    /// Such sockets and connections opened.
-    dedicated_opened: counter;
-    /// Such sockets and connections that were not opened because as many were open as may be, or as the process may have.
-    dedicated_full: counter;
-    /// Such sockets and connections that could not be opened for another reason: no port was free, say.
-    dedicated_refused: counter;
-    /// Datagrams that the kernel dropped before such a socket; counted when it is closed, or its shard ends.
-    dedicated_drops: counter;
+    tls_handshakes: Counter;
+    /// TLS handshakes that resumed a session (RFC 8446 section 2.2).
+    tls_resumed: Counter;
+    /// Dedicated sockets and connections, of one call or user each, that are open, or wait for the other side to end them.
+    dedicated: Gauge;
+    /// Dedicated sockets and connections opened.
+    dedicated_opened: Counter;
+    /// Dedicated sockets and connections that were not opened because as many were open as may be, or as the process may have.
+    dedicated_full: Counter;
+    /// Dedicated sockets and connections that could not be opened for another reason: no port was free, say.
+    dedicated_refused: Counter;
+    /// Datagrams that the kernel dropped before a dedicated socket; counted when it is closed, or its shard ends.
+    dedicated_drops: Counter;
     /// Connections closed after too long a silence.
-    idle_closed: counter;
+    idle_closed: Counter;
     /// Connections closed because the rest of a message did not come.
-    partial_closed: counter;
+    partial_closed: Counter;
     /// Connections closed because the peer did not read.
-    slow_closed: counter;
+    slow_closed: Counter;
     /// Connections closed because the stream could not be cut into messages.
-    frames_broken: counter;
+    frames_broken: Counter;
     /// Messages received over streams.
-    stream_messages_in: counter;
+    stream_messages_in: Counter;
     /// Messages sent over streams.
-    stream_messages_out: counter;
+    stream_messages_out: Counter;
     /// Messages that could not be sent over a stream: no connection, or a limit.
-    streams_lost: counter;
+    streams_lost: Counter;
     /// Bytes received over streams, before decryption.
-    stream_bytes_in: counter;
+    stream_bytes_in: Counter in Bytes as "stream_in_bytes";
     /// Bytes sent over streams.
-    stream_bytes_out: counter;
+    stream_bytes_out: Counter in Bytes as "stream_out_bytes";
     /// Keep-alive pings answered.
-    pings: counter;
+    pings: Counter as "stream_pings";
     /// Bytes waiting to be written to connections.
-    stream_bytes_waiting: gauge;
+    stream_bytes_waiting: Gauge in Bytes as "stream_waiting_bytes";
 }

@@ -10,6 +10,7 @@ use crate::ring::{Consumer, Producer};
 use crate::shard_pool::{Backlog, ShardPool};
 use crate::sources::Sources;
 use crate::tickets::Clients;
+use crate::turns::Turns;
 use crate::ways::Ways;
 use crate::{Listener, Service, Settings};
 use rustls::ServerConfig;
@@ -71,6 +72,7 @@ impl<S: Service> std::ops::Deref for Shared<S> {
 pub(crate) struct ShardEntry<S: Service> {
     pub(crate) bell: Bell,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) turns: Turns,
     /// Something lies in `posted`.
     pub(crate) mail: AtomicBool,
     pub(crate) posted: Mutex<Vec<Command<S>>>,
@@ -100,6 +102,7 @@ impl<S: Service> Default for ShardEntry<S> {
         Self {
             bell: Bell::default(),
             counters: Arc::default(),
+            turns: Turns::default(),
             mail: AtomicBool::new(false),
             posted: Mutex::default(),
             met: AtomicUsize::new(0),
@@ -276,6 +279,23 @@ impl<S: Service + 'static> Handle<S> {
     /// How long the oldest datagram has waited that a shard has not read, as of its last look; nothing where it reads all that comes.
     pub fn oldest_datagram(&self, shard: usize) -> Duration {
         Duration::from_micros(self.shared.entries[shard].counters.datagram_age.value())
+    }
+
+    /// The longest turn of a shard in the last 30 to 60 seconds, one that goes on included: for so long it did not look at what had come.
+    pub fn longest_turn(&self, shard: usize) -> Duration {
+        self.shared.entries[shard].turns.longest()
+    }
+
+    /// How long the turn has lasted that a shard is in; nothing where it rests.
+    pub fn turn(&self, shard: usize) -> Duration {
+        self.shared.entries[shard].turns.current()
+    }
+
+    /// Wakes each shard for a round: one whose [`Snapshot::rounds`] stay as they are after this does not work.
+    pub fn wake_all(&self) {
+        for entry in &self.shared.entries {
+            entry.bell.ring();
+        }
     }
 
     /// New work should be refused: the process is about to end.

@@ -92,6 +92,7 @@ mod steer;
 mod streams;
 mod sync;
 mod tickets;
+mod turns;
 mod udp;
 mod unreachable;
 mod wait;

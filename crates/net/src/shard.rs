@@ -5,6 +5,7 @@ use crate::batch::Receiver;
 use crate::dedicated::{self, Sent};
 use crate::dispatcher::Dispatcher;
 use crate::failure::{caught, or_fail};
+use crate::handle::Shared;
 use crate::links::Content;
 use crate::readiness::Ready;
 use crate::reading::{Progress, without_line_ends};
@@ -94,6 +95,15 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
     /// The main future: works until nothing is left to do, then sleeps until a socket, a timer or the bell.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let shared = self.dispatcher.shared.clone();
+        let entry = &shared.entries[self.dispatcher.index];
+        entry.turns.begin();
+        let poll = self.turn(cx, &shared);
+        entry.turns.end();
+        poll
+    }
+
+    #[inline]
+    fn turn(&mut self, cx: &mut Context<'_>, shared: &Shared<S>) -> Poll<()> {
         let entry = &shared.entries[self.dispatcher.index];
         entry.bell.rise();
         if !self.waker.as_ref().is_some_and(|w| w.will_wake(cx.waker())) {

@@ -38,18 +38,24 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod control;
+mod health;
+mod http;
 mod identity;
+pub mod metrics;
 mod removal;
 mod routes;
 mod server;
 mod settings;
 pub mod shard;
 mod store;
+pub mod supervisor;
 mod upkeep;
 
 use anyhow::Context;
 use std::sync::OnceLock;
 
+pub use health::Health;
 pub use server::{Program, Server};
 
 /// From the system's source of randomness.

@@ -1,23 +1,28 @@
 //! The server whole: from a configuration to running shards.
 
+use crate::control::{self, Desk, Socket};
+use crate::health::Health;
+use crate::http::{self, Pages};
 use crate::identity::identity;
+use crate::metrics::Metrics;
 use crate::removal::Removals;
 use crate::routes::KernelRoutes;
 use crate::shard::{Outside, Shard};
-use crate::{random, settings, store, upkeep};
+use crate::{random, settings, store, supervisor, upkeep};
 use anyhow::Context;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use strowger_config::Config;
+use strowger_config::{Config, ControlSocket};
 use strowger_core::Outbox;
 use strowger_net::resolve::Resolver;
-use strowger_net::{Handle, Net, Node, clock};
-use strowger_server::counters::{Counts, counted};
+use strowger_net::{Handle, ListenSocket, Net, Node, clock};
+use strowger_server::counters::Counts;
 use strowger_server::policy::Policy;
 use strowger_server::shared::{Shared, Surroundings};
 use strowger_store::journal::Journal;
 use strowger_store::location::LocationTable;
+use tokio::sync::Notify;
 
 /// What the program around the server does for it.
 #[derive(Clone, Copy, Debug)]
@@ -27,20 +32,34 @@ pub struct Program {
     pub give_back: fn(),
     /// Lines that the log has lost, and attempts to write it that failed, since the start; for the statistics.
     pub log_lost: fn() -> (u64, u64),
+    /// What is logged from now on, as `strowger log level` says it; without a level what is logged now.
+    pub log_level: fn(Option<&str>) -> Result<String, String>,
     /// Sees what a shard is about to send, each round; for tests that judge where messages go.
     pub sends: fn(&Outbox),
 }
 
 impl Default for Program {
     fn default() -> Self {
-        Self { give_back: || (), log_lost: || (0, 0), sends: |_| () }
+        Self {
+            give_back: || (),
+            log_lost: || (0, 0),
+            log_level: |_| Err("this program has no log of its own".into()),
+            sends: |_| (),
+        }
     }
 }
 
 /// A running server. Dropped, it stops.
 pub struct Server {
     shared: Arc<Shared>,
-    outside: Arc<Outside>,
+    metrics: Metrics,
+    health: Arc<Health>,
+    /// Where the metrics are served, if they are.
+    served: Option<SocketAddr>,
+    /// A command wants the server to shut down.
+    drain: Arc<Notify>,
+    /// Its file goes with the server.
+    control: Option<Socket>,
     node: Node<Shard>,
     /// Ends after the shards: what they gave it is written.
     journal: Option<Arc<Journal>>,
@@ -60,6 +79,14 @@ impl Server {
     /// # Errors
     /// As [`Server::start`].
     pub fn start_in(program: Program, config: Config) -> anyhow::Result<Self> {
+        Self::start_with(program, config, Vec::new())
+    }
+
+    /// [`Server::start_in`] with sockets that are open already, each for the listener that has its address.
+    ///
+    /// # Errors
+    /// As [`Server::start`]; and a socket that is no listener's.
+    pub fn start_with(program: Program, config: Config, sockets: Vec<ListenSocket>) -> anyhow::Result<Self> {
         let seed: [u8; 32] = random()?;
         let call_secret = u32::from_le_bytes(random()?);
         // A flow of an earlier life of this server must not be taken for one of this.
@@ -68,7 +95,9 @@ impl Server {
         let most = settings.shards.most();
         let quota = settings.quota.clone();
         // First the ports: a server that cannot have them leaves no file behind.
-        let net = Net::bind(settings, settings::listeners(&config)).context("a listener cannot be opened")?;
+        let listeners = settings::listeners(&config);
+        let net = Net::with_sockets(settings, listeners, sockets).context("a listener cannot be opened")?;
+        let pages = config.metrics.listen.map(bind_metrics).transpose()?;
         let location = Arc::new(LocationTable::new(config.location_settings()));
         let (journal, subscribers) = store::open(&config, &location)?;
         let journal = journal.map(Arc::new);
@@ -96,6 +125,21 @@ impl Server {
         let node = net.spawn(move |number, handle: Handle<Shard>| {
             Shard::new(for_shards.clone(), outside_for_shards.clone(), number, &handle, with_journal.as_deref())
         })?;
+        let metrics = Metrics::new(shared.clone(), outside.clone(), node.handle().clone(), journal.as_ref());
+        let health = Arc::new(Health::new(node.handle().clone(), shared.policy().config.metrics.unhealthy_after));
+        let watched = health.clone();
+        node.handle().spawn("the look after the shards", async move { watched.watch().await });
+        node.handle().spawn("the watchdog", supervisor::keep_watchdog(health.clone()));
+        let served = serve_metrics(pages, &shared.policy().config.metrics, &metrics, &health, node.handle())?;
+        let drain = Arc::<Notify>::default();
+        let desk = Desk {
+            shared: shared.clone(),
+            metrics: metrics.clone(),
+            health: health.clone(),
+            program: outside.program,
+            drain: drain.clone(),
+        };
+        let control = serve_control(desk, node.handle())?;
         node.handle().spawn("upkeep", upkeep::keep_up(shared.clone(), outside.clone()));
         if let Some(subscribers) = shared.subscribers.clone() {
             let removals = Removals::new(journal.as_deref());
@@ -104,17 +148,17 @@ impl Server {
             node.handle().spawn("upkeep of the database", work);
         }
         if let Some(interval) = shared.policy().config.log.statistics {
-            let (shared, outside, handle) = (shared.clone(), outside.clone(), node.handle().clone());
+            let metrics = metrics.clone();
             node.handle().spawn("the log of statistics", async move {
                 let mut tick = tokio::time::interval(interval);
                 tick.tick().await;
                 loop {
                     tick.tick().await;
-                    log_statistics(&shared, &outside, &handle, "statistics");
+                    metrics.log("statistics");
                 }
             });
         }
-        Ok(Self { shared, outside, node, journal })
+        Ok(Self { shared, metrics, health, served, drain, control, node, journal })
     }
 
     /// The addresses on which the listeners of the configuration really listen.
@@ -137,6 +181,21 @@ impl Server {
         self.shared.counts()
     }
 
+    /// What the server counts.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Whether it works.
+    pub fn health(&self) -> &Arc<Health> {
+        &self.health
+    }
+
+    /// Where the metrics are served; none if they are not.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.served
+    }
+
     /// Bindings that are registered now.
     pub fn bindings(&self) -> usize {
         self.shared.location.gauges().bindings
@@ -145,6 +204,11 @@ impl Server {
     /// What the engines of all shards have in common: policy, bindings, users, counters.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
+    }
+
+    /// Waits until a command asks for a graceful shutdown.
+    pub async fn asked_to_drain(&self) {
+        self.drain.notified().await;
     }
 
     /// Lets calls that are being set up go on for `most`, refuses new work, then stops.
@@ -171,50 +235,65 @@ impl Server {
         if open > 0 {
             tracing::info!(count = open, "calls left open: their ends will not be logged");
         }
-        log_statistics(&self.shared, &self.outside, self.node.handle(), "statistics at the end");
-        let Self { shared, outside: _, node, journal } = self;
+        self.metrics.log("statistics at the end");
+        let Self { shared, metrics, control, node, journal, .. } = self;
+        drop(control);
         drop(node);
-        drop(shared);
+        drop((shared, metrics));
         drop(journal);
     }
 }
 
-/// Logs every counter and gauge that is not 0: of the server, of its network side, and of what belongs to the process.
-fn log_statistics(shared: &Shared, outside: &Outside, handle: &Handle<Shard>, event: &str) {
-    shared.counts().log(event);
-    handle.total().log(event);
-    let location = shared.location.gauges();
-    let (log_lines_lost, log_write_errors) = (outside.program.log_lost)();
-    tracing::info!(
-        of = "process",
-        bindings = counted(location.bindings as u64),
-        bindings_expired = counted(location.expired),
-        used_nonces = counted(shared.policy().authenticator.used().entries() as u64),
-        shards = counted(handle.shards() as u64),
-        log_lines_lost = counted(log_lines_lost),
-        log_write_errors = counted(log_write_errors),
-        "{event}"
-    );
-    if let Some(subscribers) = &shared.subscribers {
-        let lookups = subscribers.gauges();
-        tracing::info!(
-            of = "look-ups",
-            cached = counted(lookups.entries as u64),
-            in_flight = counted(lookups.in_flight as u64),
-            connections = counted(lookups.connections as u64),
-            silent = counted(u64::from(lookups.is_broken)),
-            hits = counted(lookups.hits),
-            misses = counted(lookups.misses),
-            stale = counted(lookups.stale),
-            merged = counted(lookups.merged),
-            refused = counted(lookups.refused),
-            late = counted(lookups.late),
-            failed = counted(lookups.failed),
-            failed_at_once = counted(lookups.broken),
-            voided = counted(lookups.voided),
-            "{event}"
-        );
-    }
+/// Before the database is opened: a server that cannot have its ports leaves no file behind.
+fn bind_metrics(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    let listener =
+        TcpListener::bind(address).with_context(|| format!("`metrics.listen` {address} cannot be opened"))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Returns where, if anywhere.
+fn serve_metrics(
+    listener: Option<TcpListener>,
+    settings: &strowger_config::Metrics,
+    metrics: &Metrics,
+    health: &Arc<Health>,
+    handle: &Handle<Shard>,
+) -> anyhow::Result<Option<SocketAddr>> {
+    let Some(listener) = listener else { return Ok(None) };
+    let address = listener.local_addr()?;
+    let listener = {
+        let _services = handle.services().enter();
+        tokio::net::TcpListener::from_std(listener)?
+    };
+    let (metrics, health) = (metrics.clone(), health.clone());
+    let pages = Pages { metrics, health, connections: settings.connections, timeout: settings.timeout };
+    handle.spawn("the metrics", http::serve(listener, pages));
+    tracing::info!(%address, "metrics served");
+    Ok(Some(address))
+}
+
+/// Opens the control socket. One that no key names is done without, if need be.
+fn serve_control(desk: Desk, handle: &Handle<Shard>) -> anyhow::Result<Option<Socket>> {
+    let policy = desk.shared.policy();
+    let config = &policy.config;
+    let Some(path) = config.control_socket() else { return Ok(None) };
+    let (socket, listener) = match Socket::bind(&path) {
+        Ok(bound) => bound,
+        Err(error) if config.control.socket == ControlSocket::Database => {
+            let error = format!("{error:#}");
+            tracing::warn!(%error, "no control socket: `strowger status` and its like do not reach this server");
+            return Ok(None);
+        }
+        Err(error) => return Err(error.context("`control.socket`")),
+    };
+    let (connections, silence) = (config.control.connections, config.control.timeout);
+    let listener = {
+        let _services = handle.services().enter();
+        tokio::net::UnixListener::from_std(listener)?
+    };
+    handle.spawn("the control socket", control::serve(listener, desk, connections, silence));
+    Ok(Some(socket))
 }
 
 fn resolver(config: &Config) -> anyhow::Result<Resolver> {

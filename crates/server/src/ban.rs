@@ -114,6 +114,25 @@ impl Bans {
         self.scanners.as_ref().is_some_and(|names| names.is_match(start))
     }
 
+    /// How many sources are banned, or were until now.
+    pub fn banned(&self) -> usize {
+        self.counts.sources.held()
+    }
+
+    /// The banned sources, with the moments ([`Now::mono`](strowger_core::Now)) at which their bans end: `most` of them at most. An IPv6
+    /// network stands as its first address.
+    pub fn list(&self, now: u64, most: usize) -> Vec<(IpAddr, u64)> {
+        self.counts.sources.list(now, most)
+    }
+
+    /// Forgets the ban of this source, or of all, and the failures that led to it. Returns how many bans were lifted.
+    pub fn lift(&self, source: Option<IpAddr>, now: u64) -> usize {
+        let source = source.map(|source| counted(source, self.counts.ipv6_prefix));
+        let is_meant = |key: &IpAddr| source.is_none_or(|source| source == *key);
+        self.counts.suspects.forget(|(key, _)| is_meant(key), now);
+        self.counts.sources.forget(is_meant, now)
+    }
+
     /// Forgets what is over. Returns how many sources are banned.
     pub fn tidy(&self, now: u64) -> usize {
         let window = milliseconds(self.settings.window);
@@ -164,6 +183,23 @@ mod tests {
         assert!(bans.is_banned(ip(1), 3) && !bans.is_banned(ip(2), 3));
         assert!(bans.is_banned(ip(1), 60_001) && !bans.is_banned(ip(1), 60_002));
         assert_eq!(bans.tidy(200_000), 0);
+    }
+
+    #[test]
+    fn bans_are_listed_and_lifted() {
+        let bans = bans(config::Ban { failures: 2, ..config::Ban::default() });
+        for n in [1, 1, 2, 2, 3] {
+            bans.failed(ip(n), b"bob", 0);
+        }
+        let mut listed = bans.list(5, 100);
+        listed.sort();
+        assert_eq!(listed, [(ip(1), 60_000), (ip(2), 60_000)]);
+        assert_eq!((bans.list(5, 1).len(), bans.list(60_000, 100).len(), bans.banned()), (1, 0, 2));
+        assert_eq!((bans.lift(Some(ip(1)), 5), bans.lift(Some(ip(1)), 5), bans.lift(Some(ip(9)), 5)), (1, 0, 0));
+        assert!(!bans.is_banned(ip(1), 5) && bans.is_banned(ip(2), 5));
+        // Its failures are forgotten too.
+        assert!(!bans.failed(ip(1), b"bob", 6).banned);
+        assert_eq!((bans.lift(None, 7), bans.banned()), (1, 0));
     }
 
     #[test]

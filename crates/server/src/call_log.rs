@@ -56,6 +56,10 @@ pub(crate) struct CallLog {
     swept: u64,
 }
 
+/// The context of calls that are not logged, whose set-up is measured all the same. No hash of a dialog is this one, but by a chance of
+/// one in 2^64, and then a line is missing.
+const NOT_LOGGED: u64 = u64::MAX;
+
 /// How often at most, in milliseconds, calls are looked for that have lasted too long.
 const SWEEP: u64 = 60_000;
 
@@ -75,12 +79,13 @@ impl CallLog {
 }
 
 impl Engine {
-    /// An INVITE outside a dialog is forwarded. Returns under which context its end is logged; 0: it is not.
+    /// An INVITE outside a dialog is forwarded. Returns under which context what becomes of it is heard: that of a call
+    /// that is logged, or [`NOT_LOGGED`].
     pub(crate) fn log_call_begun(&mut self, handling: &Handling<'_, '_>) -> u64 {
         let shared = self.shared.clone();
         let lines = &shared.call_lines;
         if !lines.is_on() || LevelFilter::current() < LevelFilter::INFO {
-            return 0;
+            return NOT_LOGGED;
         }
         let (request, now) = (handling.request, handling.now.mono);
         let key = self.hash_of_dialog(request.call_id, request.from_tag, b"");
@@ -98,13 +103,13 @@ impl Engine {
         let authenticated = handling.progress.proof.authenticated;
         let may_log = if authenticated { lines.may_log(now) } else { lines.may_log_of_anyone(now) };
         if !may_log || !is_wanted() {
-            return 0;
+            return NOT_LOGGED;
         }
         // Callers without a password leave room to those with one.
         let most = if authenticated { most } else { most.div_ceil(2) };
         if self.call_log.len() >= most {
             self.counters().calls_unlogged.one();
-            return 0;
+            return NOT_LOGGED;
         }
         // A second call of the same Call-ID and tag, which no caller makes by chance, is not told from the first by its end.
         if !is_open {
@@ -124,7 +129,7 @@ impl Engine {
             call_id = %shown(request.call_id),
             "call begun"
         );
-        if is_open { 0 } else { key }
+        if is_open { NOT_LOGGED } else { key }
     }
 
     /// A BYE was forwarded.
@@ -160,8 +165,15 @@ impl Engine {
         }
         let mut notices = std::mem::take(self.proxy.notices());
         for notice in notices.drain(..) {
+            if let NoticeEvent::Rang { after, .. } | NoticeEvent::Answered { after, .. } = &notice.event
+                && let Some(milliseconds) = after
+            {
+                self.shared.durations[self.number].call_setup.observe(u64::from(*milliseconds) * 1_000);
+            }
             match notice.event {
-                NoticeEvent::Answered { status, bytes } | NoticeEvent::Exhausted { status, bytes } => {
+                NoticeEvent::Answered { status, bytes, .. } | NoticeEvent::Exhausted { status, bytes }
+                    if notice.context != NOT_LOGGED =>
+                {
                     self.log_final(now, notice.context, status, out.bytes.get(bytes).unwrap_or_default());
                 }
                 NoticeEvent::Cancelled => {
@@ -172,6 +184,8 @@ impl Engine {
                 // No plan asks.
                 NoticeEvent::Failing { .. } => (),
                 NoticeEvent::Rang { .. }
+                | NoticeEvent::Answered { .. }
+                | NoticeEvent::Exhausted { .. }
                 | NoticeEvent::Refused { .. }
                 | NoticeEvent::TimedOut { .. }
                 | NoticeEvent::Ended => (),

@@ -1,6 +1,6 @@
 //! What all shards of the process share.
 
-use crate::counters::{Counters, Counts};
+use crate::counters::{Counters, Counts, Durations};
 use crate::flows::Flows;
 use crate::line_rate::LineRate;
 use crate::local_address::Routes;
@@ -39,6 +39,8 @@ pub struct Shared {
     pub(crate) seed: [u8; 32],
     /// Of each shard, in their order.
     pub counters: Vec<Counters>,
+    /// How long things took, of each shard.
+    pub durations: Vec<Durations>,
 }
 
 /// What a server has that its configuration does not tell.
@@ -83,6 +85,7 @@ impl Shared {
             pings_awake: Default::default(),
             seed,
             counters: (0..shards).map(|_| Counters::default()).collect(),
+            durations: (0..shards).map(|_| Durations::default()).collect(),
             policy: Mutex::new(Arc::new(Policy::first(now, config, identity, &secret, u64::from_le_bytes(nonces)))),
             secret,
         }
@@ -109,7 +112,7 @@ impl Shared {
     pub fn counts(&self) -> Counts {
         let mut sum = Counts::default();
         for counters in &self.counters {
-            sum += counters.read();
+            sum += counters.snapshot();
         }
         sum
     }

@@ -40,6 +40,8 @@ pub(crate) struct Waiting {
     pub(crate) asks: Asks,
     /// Its transaction; none for a REGISTER and an ACK.
     pub(crate) server: Option<ServerId>,
+    /// [`Now::mono`] when it began to wait.
+    pub(crate) since: u64,
     pub(crate) progress: Progress,
 }
 
@@ -131,14 +133,15 @@ impl Engine {
             *self.resolving.entry(self.source_of(request.arrival)).or_insert(0) += 1;
         }
         let (arrival, call_hash, server) = (*request.arrival, request.call_hash, handling.server);
+        let since = handling.now.mono;
         let progress = Progress { policy: Some(self.policy.clone()), ..handling.progress.take() };
         let mut waiting = self.spare.pop().unwrap_or_else(|| {
             let (bytes, progress) = (Vec::new(), Progress::new(handling.now));
-            Box::new(Waiting { bytes, arrival, call_hash, line, asks, server, progress })
+            Box::new(Waiting { bytes, arrival, call_hash, line, asks, server, since, progress })
         });
         let mut bytes = std::mem::take(&mut waiting.bytes);
         bytes.extend_from_slice(request.message.bytes());
-        *waiting = Waiting { bytes, arrival, call_hash, line, asks, server, progress };
+        *waiting = Waiting { bytes, arrival, call_hash, line, asks, server, since, progress };
         let id = self.suspended.insert(Suspended::Request(waiting));
         if let Some(server) = server {
             self.transactions.expect_answer(handling.now, server);
@@ -192,6 +195,12 @@ impl Engine {
     /// The request that this ticket stands for has its answer: its stage looks at it again.
     pub(crate) fn go_on(&mut self, now: Now, ticket: u64, answer: Heard, out: &mut Outbox) {
         let Some(mut waiting) = self.resume(Id::from_u64(ticket)) else { return };
+        let durations = &self.shared.durations[self.number];
+        let lookup = match waiting.asks {
+            Asks::Name => &durations.name_lookup,
+            Asks::Credential | Asks::User => &durations.subscriber_lookup,
+        };
+        lookup.observe(now.mono.saturating_sub(waiting.since) * 1_000);
         waiting.hear(answer);
         let Waiting { bytes, arrival, call_hash, line, server, progress, .. } = &mut *waiting;
         let (line, server) = (*line, *server);

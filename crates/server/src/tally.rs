@@ -67,6 +67,11 @@ impl<K: Hash + Eq + Copy> Tally<K> {
         self.held.load(Relaxed) > 0
     }
 
+    /// How many entries are held.
+    pub(crate) fn held(&self) -> usize {
+        self.held.load(Relaxed)
+    }
+
     /// Whether it failed too often and is held for that.
     #[inline]
     pub(crate) fn is_held(&self, key: &K, now: u64) -> bool {
@@ -113,6 +118,33 @@ impl<K: Hash + Eq + Copy> Tally<K> {
         record.until = now + rule.duration;
         record.failures = 0;
         if goes { Count::Goes } else { Count::Begins }
+    }
+
+    /// Those that are held, with the moments at which that ends: `most` of them at most.
+    pub(crate) fn list(&self, now: u64, most: usize) -> Vec<(K, u64)> {
+        let mut held = Vec::new();
+        for part in &self.parts {
+            let part = part.lock().unwrap_or_else(PoisonError::into_inner);
+            let left = most - held.len();
+            held.extend(part.iter().filter(|(_, r)| r.until > now).map(|(k, r)| (*k, r.until)).take(left));
+        }
+        held
+    }
+
+    /// Forgets all of these; returns how many of them were held.
+    pub(crate) fn forget(&self, is_meant: impl Fn(&K) -> bool, now: u64) -> usize {
+        let mut lifted = 0;
+        for part in &self.parts {
+            part.lock().unwrap_or_else(PoisonError::into_inner).retain(|k, r| {
+                let stays = !is_meant(k);
+                if !stays && r.until > 0 {
+                    self.held.fetch_sub(1, Relaxed);
+                    lifted += usize::from(r.until > now);
+                }
+                stays
+            });
+        }
+        lifted
     }
 
     /// Forgets what is over; returns how many are held.

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use strowger_metrics::{Histogram, Observed};
+
 use crate::queue::Queue;
 use crate::ticket::Refused;
 
@@ -63,6 +65,8 @@ pub struct GroupFigures {
     pub(crate) retried: AtomicU64,
     pub(crate) commit_us: AtomicU64,
     pub(crate) commit_max_us: AtomicU64,
+    /// Written by the writer alone.
+    pub(crate) commits: Histogram,
 }
 
 impl GroupFigures {
@@ -77,6 +81,7 @@ impl GroupFigures {
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         self.commit_us.fetch_add(us, Ordering::Relaxed);
         self.commit_max_us.fetch_max(us, Ordering::Relaxed);
+        self.commits.observe(us);
         self.groups.fetch_add(u64::from(is_kept), Ordering::Relaxed);
     }
 }
@@ -161,6 +166,11 @@ impl<R: Row> GroupWriter<R> {
             commit_us: of(&f.commit_us),
             commit_max_us: of(&f.commit_max_us),
         }
+    }
+
+    /// How long commits took.
+    pub fn commits(&self) -> Observed {
+        self.queue.figures.commits.observed()
     }
 
     /// Whether the thread has ended before it was asked to: by a panic. Every row is refused from then on.

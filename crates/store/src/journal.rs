@@ -175,6 +175,11 @@ impl Journal {
         JournalGauges { queued, bound, groups, kept, failed, refused, commit_us, commit_max_us, unpurged }
     }
 
+    /// How long commits took.
+    pub fn commits(&self) -> strowger_metrics::Observed {
+        self.writer.commits()
+    }
+
     /// Whether the thread has ended before it was asked to: by a panic. Every change is refused from then on.
     pub fn has_ended(&self) -> bool {
         self.writer.has_ended()

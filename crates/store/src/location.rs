@@ -72,6 +72,18 @@ pub struct Cursor {
     slot: usize,
 }
 
+impl Cursor {
+    /// As a number, for a caller in another process.
+    pub const fn to_number(self) -> u64 {
+        (self.partition as u64) << 40 | self.slot as u64
+    }
+
+    /// From a number; of one that was never given out, some place or none.
+    pub const fn from_number(number: u64) -> Self {
+        Self { partition: (number >> 40) as usize, slot: (number & ((1 << 40) - 1)) as usize }
+    }
+}
+
 /// The table.
 pub struct LocationTable {
     partitions: Box<[Mutex<Partition>]>,

@@ -8,6 +8,7 @@ use clap_complete::Shell;
 use strowger_config::{Advertised, Domain, ListenAddress};
 
 use crate::configuration::Choice;
+use crate::control::arguments::*;
 
 /// A SIP server: proxy and registrar over UDP, TCP, TLS and WebSocket.
 #[derive(Debug, Parser)]
@@ -18,10 +19,12 @@ Examples:
   strowger init                                  answer a few questions, get a configuration
   strowger user add alice@example.org            give a phone its name and password
   strowger serve                                 run the server
+  strowger status                                how the running server does
   strowger load 192.0.2.1                        make calls and measure them
   strowger check                                 find what is wrong in a configuration
 
-Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used.")]
+Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used, 3 no server
+reached.")]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -38,6 +41,11 @@ pub(crate) enum Command {
     Load(Box<crate::load::arguments::LoadArguments>),
     Sipp(SippArguments),
     Completion(CompletionArguments),
+    Status(StatusArguments),
+    Registrations(RegistrationsArguments),
+    Ban(BanArguments),
+    Log(LogArguments),
+    Drain(DrainArguments),
 }
 
 /// Run the server.
@@ -333,7 +341,7 @@ fn advertise(text: &str) -> Result<Advertise, String> {
     }
 }
 
-fn address_of_record(text: &str) -> Result<AddressOfRecord, String> {
+pub(crate) fn address_of_record(text: &str) -> Result<AddressOfRecord, String> {
     let cure = "write NAME@DOMAIN such as alice@example.org";
     let text = text.strip_prefix("sip:").unwrap_or(text);
     let (name, domain) = text.rsplit_once('@').ok_or_else(|| format!("it has no @; {cure}"))?;

@@ -7,7 +7,7 @@ mod queue;
 use std::fmt;
 use std::io::{self, IsTerminal};
 use std::panic::PanicHookInfo;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use strowger_config::{Fault, Log, LogFormat, Report, Severity};
@@ -36,7 +36,13 @@ static STARTED: OnceLock<Started> = OnceLock::new();
 struct Started {
     format: LogFormat,
     queue: Arc<Queue>,
+    set: SetFilter,
+    /// What is logged now, as a command may say it.
+    level: Mutex<String>,
 }
+
+/// Puts another filter in place of the one that holds; whether it could.
+type SetFilter = Box<dyn Fn(EnvFilter) -> bool + Send + Sync>;
 
 /// Starts logging for the whole process. A panic is logged too from here on.
 ///
@@ -50,18 +56,33 @@ pub(crate) fn start(log: &Log) -> anyhow::Result<()> {
     })?;
     let writer = Lines { queue: queue.clone(), format: log.format };
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).log_internal_errors(false);
-    match log.format {
-        LogFormat::Json => lines.json().flatten_event(true).finish().try_init()?,
+    let set: SetFilter = match log.format {
+        LogFormat::Json => {
+            let lines = lines.json().flatten_event(true).with_filter_reloading();
+            let handle = lines.reload_handle();
+            lines.finish().try_init()?;
+            Box::new(move |filter| handle.reload(filter).is_ok())
+        }
         LogFormat::Text => {
             let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
             let lines = lines.with_ansi(colours).with_target(false);
             match colours {
-                true => lines.finish().try_init()?,
-                false => lines.fmt_fields(plain::Fields).with_timer(plain::Time).finish().try_init()?,
+                true => {
+                    let lines = lines.with_filter_reloading();
+                    let handle = lines.reload_handle();
+                    lines.finish().try_init()?;
+                    Box::new(move |filter| handle.reload(filter).is_ok())
+                }
+                false => {
+                    let lines = lines.fmt_fields(plain::Fields).with_timer(plain::Time).with_filter_reloading();
+                    let handle = lines.reload_handle();
+                    lines.finish().try_init()?;
+                    Box::new(move |filter| handle.reload(filter).is_ok())
+                }
             }
         }
-    }
-    let _ = STARTED.set(Started { format: log.format, queue });
+    };
+    let _ = STARTED.set(Started { format: log.format, queue, set, level: Mutex::new(levels(log)) });
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         // Printing adds the stack to what the line says, and may wait for its reader.
@@ -97,18 +118,59 @@ impl fmt::Display for WrongFilter {
 /// # Errors
 /// [`WrongFilter`]. A word that is no level would count as a target that nothing logs under, and the log would stay empty.
 pub(crate) fn filter(log: &Log) -> Result<EnvFilter, WrongFilter> {
-    let text = std::env::var_os(FILTER_VARIABLE).unwrap_or_default().to_string_lossy().into_owned();
+    let (text, all) = (environment(), levels(log));
+    parse(&all).map_err(|wrong| {
+        let wrong = if wrong == all { text.trim().into() } else { wrong };
+        WrongFilter { text, wrong }
+    })
+}
+
+/// The same in words.
+fn levels(log: &Log) -> String {
+    match &environment()[..] {
+        "" => log.level.word().into(),
+        text => format!("{},{text}", log.level.word()),
+    }
+}
+
+fn environment() -> String {
+    std::env::var_os(FILTER_VARIABLE).unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The filter that these words name; the error is the one that names none.
+fn parse(text: &str) -> Result<EnvFilter, String> {
     let is_level = |word: &str| word.parse::<LevelFilter>().is_ok();
     let fits =
         |word: &str| word.is_empty() || word.contains(['=', '[']) || word.starts_with("strowger") || is_level(word);
-    let wrong = |word: &str| WrongFilter { text: text.clone(), wrong: word.into() };
     let mut words = text.split(',').map(str::trim);
     if let Some(word) = words.find(|word| !fits(word)) {
-        return Err(wrong(word));
+        return Err(word.into());
     }
     // What is said later of the same takes the place of what is said before.
-    let all = format!("{LIBRARIES},{},{text}", log.level.word());
-    EnvFilter::try_new(all).map_err(|_| wrong(text.trim()))
+    EnvFilter::try_new(format!("{LIBRARIES},{text}")).map_err(|_| text.trim().into())
+}
+
+/// Logs from now on as these words say; without any, tells what is logged now.
+///
+/// # Errors
+/// Words that are no levels, and which.
+pub(crate) fn level(text: Option<&str>) -> Result<String, String> {
+    let Some(started) = STARTED.get() else { return Err("logging has not started".into()) };
+    let mut level = started.level.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(text) = text.map(str::trim) {
+        let filter = parse(text).ok().filter(|_| !text.is_empty()).ok_or_else(|| {
+            format!(
+                "{text:?} is no level: write error, warn, info, debug, trace, or TARGET=LEVEL such as strowger_net=debug; several \
+                 with commas between"
+            )
+        })?;
+        if !(started.set)(filter) {
+            return Err("the log has ended".into());
+        }
+        level.replace_range(.., text);
+        tracing::info!(level = text, "log level set by command");
+    }
+    Ok(level.clone())
 }
 
 /// False: errors are not logged.

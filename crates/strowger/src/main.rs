@@ -7,6 +7,7 @@ mod check;
 mod cli;
 mod completion;
 mod configuration;
+mod control;
 mod demo;
 mod init;
 mod load;
@@ -44,5 +45,10 @@ fn main() -> ExitCode {
         Command::Load(arguments) => return load::run(*arguments),
         Command::Sipp(arguments) => return sipp::run(&arguments.words),
         Command::Completion(arguments) => completion::run(&arguments),
+        Command::Status(arguments) => control::status(&arguments),
+        Command::Registrations(arguments) => control::registrations(&arguments),
+        Command::Ban(arguments) => control::ban(&arguments),
+        Command::Log(arguments) => control::log(&arguments),
+        Command::Drain(arguments) => control::drain(&arguments),
     })
 }

@@ -16,6 +16,8 @@ pub(crate) enum Outcome {
     Failed,
     /// 2: the command line itself cannot be used; the reason was printed.
     Usage,
+    /// 3: no server was reached; the socket that was tried was printed.
+    Unreached,
 }
 
 /// Turns what a command returned into the exit code of the process, printing an error on standard error.
@@ -30,6 +32,7 @@ fn code(result: anyhow::Result<Outcome>) -> ExitCode {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Failed) => ExitCode::from(1),
         Ok(Outcome::Usage) => ExitCode::from(2),
+        Ok(Outcome::Unreached) => ExitCode::from(3),
         // The reader that closed our output (`| head`) has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) if error.is::<logging::WrongFilter>() => {

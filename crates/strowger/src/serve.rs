@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use anyhow::Context;
 use strowger_config::Config;
-use strowger_net::descriptors;
-use strowger_node::{Program, Server};
+use strowger_net::{ListenSocket, descriptors};
+use strowger_node::{Program, Server, supervisor};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::banner::{BoundListener, banner};
@@ -15,6 +16,8 @@ use crate::output::{self, Outcome};
 use crate::realm;
 
 pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<Outcome> {
+    // Before any thread.
+    let sockets = supervisor::given_sockets();
     let choice = arguments.config.choose();
     let config = match Config::load(choice.file(), &arguments.listen) {
         Ok((config, warnings)) => {
@@ -37,7 +40,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<Outcome> {
             return Ok(Outcome::Failed);
         }
     };
-    serve(config)
+    serve(config, sockets.context("sockets of the supervisor (LISTEN_FDS)")?)
 }
 
 /// The exit code of a server of which a part failed (EX_SOFTWARE of sysexits.h).
@@ -53,9 +56,9 @@ fn end_at_once(code: u8) -> ! {
 
 /// Binds the listeners, prints the banner and carries messages until a signal ends it.
 ///
-/// SIGTERM and SIGINT let what is under way end, a second one does not wait; SIGUSR1 and SIGUSR2 ask for a shard more and a
+/// SIGTERM, SIGINT and `strowger drain` let what is under way end, a second signal does not wait; SIGUSR1 and SIGUSR2 ask for a shard more and a
 /// shard less; SIGHUP, by which others reload, is ignored and logged.
-fn serve(config: Config) -> anyhow::Result<Outcome> {
+fn serve(config: Config, sockets: Vec<ListenSocket>) -> anyhow::Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
@@ -69,8 +72,13 @@ fn serve(config: Config) -> anyhow::Result<Outcome> {
         if let Err(error) = descriptors::raise() {
             tracing::warn!(%error, "the limit of open descriptors stays as it is");
         }
-        let program = Program { give_back: crate::allocator::give_back, log_lost: logging::lost, ..Program::default() };
-        let server = Server::start_in(program, config)?;
+        let program = Program {
+            give_back: crate::allocator::give_back,
+            log_lost: logging::lost,
+            log_level: logging::level,
+            ..Program::default()
+        };
+        let server = Server::start_with(program, config, sockets)?;
         let policy = server.policy();
         let config = &policy.config;
         realm::watch(config)?;
@@ -82,6 +90,7 @@ fn serve(config: Config) -> anyhow::Result<Outcome> {
         if let Err(error) = output::print(&banner(config, &bound)) {
             tracing::warn!(%error, "the banner cannot be printed on standard output");
         }
+        supervisor::ready();
         let failed = server.handle().clone();
         let mut failed = std::pin::pin!(failed.failed());
         loop {
@@ -89,6 +98,7 @@ fn serve(config: Config) -> anyhow::Result<Outcome> {
             let wanted = tokio::select! {
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
+                () = server.asked_to_drain() => break,
                 // It is in the log. What hangs is not waited for: the supervisor of the process starts it again.
                 _ = &mut failed => {
                     let ending = tokio::task::spawn_blocking(move || server.stop());
@@ -116,6 +126,7 @@ fn serve(config: Config) -> anyhow::Result<Outcome> {
             seconds = drain.as_secs(),
             "graceful shutdown: new calls and registrations get 503; another signal ends at once"
         );
+        supervisor::stopping();
         let mut ending = tokio::task::spawn_blocking(move || server.drain(drain));
         loop {
             tokio::select! {

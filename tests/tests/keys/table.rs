@@ -286,6 +286,19 @@ const TESTS: &[(&str, &[&str])] = &[
         &["tests/tests/events.rs::lines_about_what_succeeds_are_bounded_and_can_be_left_out"],
     ),
     ("log.statistics", &["tests/tests/operation.rs::a_json_log_is_json_and_nothing_else"]),
+    (
+        "control.socket",
+        &[
+            "tests/tests/control.rs::status_shows_the_server_and_its_figures",
+            "tests/tests/control.rs::without_a_control_socket_commands_say_so",
+        ],
+    ),
+    ("control.connections", &["tests/tests/control.rs::so_many_commands_are_connected_for_so_long"]),
+    ("control.timeout", &["tests/tests/control.rs::so_many_commands_are_connected_for_so_long"]),
+    ("metrics.listen", &["tests/tests/metrics.rs::metrics_are_clean_and_count_what_was_done"]),
+    ("metrics.connections", &["tests/tests/metrics.rs::so_many_connections_are_served_for_so_long"]),
+    ("metrics.timeout", &["tests/tests/metrics.rs::so_many_connections_are_served_for_so_long"]),
+    ("metrics.unhealthy_after", &["crates/node/tests/policy/health.rs::a_shard_that_stands_still_is_seen"]),
 ];
 
 /// Every key that the program knows, with its table in front.

@@ -61,6 +61,7 @@ impl Proxy {
             answered: false,
             user: plan.context,
             policy: Some(self.policy.clone()),
+            began: (round.now.mono as u32).max(1),
         });
         self.unanswered += 1;
         round.tx.set_user(server, TransactionUser::new(Role::Proxy, id));

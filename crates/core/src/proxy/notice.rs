@@ -26,6 +26,8 @@ pub enum NoticeEvent {
         status: u16,
         /// The response, in the bytes of the outbox.
         bytes: Range<usize>,
+        /// Milliseconds since the request was forwarded, in the first sign of an answer alone.
+        after: Option<u32>,
     },
     /// The first 2xx goes upstream.
     Answered {
@@ -33,6 +35,8 @@ pub enum NoticeEvent {
         status: u16,
         /// The response, in the bytes of the outbox.
         bytes: Range<usize>,
+        /// Milliseconds since the request was forwarded, in the first sign of an answer alone.
+        after: Option<u32>,
     },
     /// A branch has a final response of 300 or more, or (503) its request could not be sent there.
     Refused {

@@ -54,9 +54,10 @@ impl Proxy {
             // 100 is hop by hop; what comes after a final response is too late;
             // and only an INVITE has other provisional responses (RFC 4320 section 4.1).
             if status > 100 && context.invite && !context.answered {
+                let after = context.first_sign(round.now);
                 let (server, says) = (context.server, Says::of(context, round.tx.client_target(client)));
                 let range = self.write_upstream(round.now, response, arrival, status, says, &mut round.out.bytes);
-                self.notice(id, NoticeEvent::Rang { status, bytes: range.clone() });
+                self.notice(id, NoticeEvent::Rang { status, bytes: range.clone(), after });
                 round.tx.respond(round.now, server, status, range, round.out);
             }
             return;
@@ -76,7 +77,8 @@ impl Proxy {
                 let (server, says) = (context.server, Says::of(context, round.tx.client_target(client)));
                 let range = self.write_upstream(round.now, response, arrival, status, says, &mut round.out.bytes);
                 if first {
-                    self.notice(id, NoticeEvent::Answered { status, bytes: range.clone() });
+                    let after = self.contexts.get_mut(id).and_then(|context| context.first_sign(round.now));
+                    self.notice(id, NoticeEvent::Answered { status, bytes: range.clone(), after });
                 }
                 round.tx.respond(round.now, server, status, range, round.out);
                 let lines = self.completed_elsewhere.clone();

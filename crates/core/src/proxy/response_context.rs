@@ -8,7 +8,7 @@ use super::notice::NoticeEvent;
 use super::plan::KeptPlan;
 use crate::record::header_names;
 use crate::transaction::{ClientId, ServerId};
-use crate::{Arrival, Target};
+use crate::{Arrival, Now, Target};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use strowger_message::Name;
@@ -47,6 +47,9 @@ pub(super) struct ResponseContext {
     /// What it was forwarded by. Bytes do not have it: read back, it goes on by what holds where it comes to.
     #[serde(skip)]
     pub(super) policy: Option<Arc<Policy>>,
+    /// When it was forwarded: the low bits of [`Now::mono`]. 0: the first sign of an answer went upstream, or bytes brought it here.
+    #[serde(skip)]
+    pub(super) began: u32,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -243,6 +246,12 @@ fn uri_for<U: AsRef<[u8]>>(uris: &[(Target, U)], target: Target) -> Option<&[u8]
 }
 
 impl ResponseContext {
+    /// Milliseconds from when it was forwarded, for the first response that tells its sender of an answer; none for others.
+    pub(super) fn first_sign(&mut self, now: Now) -> Option<u32> {
+        let began = std::mem::take(&mut self.began);
+        (began != 0).then(|| (now.mono as u32).wrapping_sub(began))
+    }
+
     pub(super) fn device(&self) -> Device {
         match (self.direct, self.registered || self.translated) {
             (true, _) => Device::Yes,

@@ -423,8 +423,8 @@ impl Rig {
         let place = |target: Option<Target>| target.map_or_else(|| "nobody".to_owned(), |t| t.address.to_string());
         for notice in self.proxy.notices().drain(..) {
             let what = match notice.event {
-                NoticeEvent::Rang { status, bytes } => format!("rang {}", is_of(status, bytes)),
-                NoticeEvent::Answered { status, bytes } => format!("answered {}", is_of(status, bytes)),
+                NoticeEvent::Rang { status, bytes, .. } => format!("rang {}", is_of(status, bytes)),
+                NoticeEvent::Answered { status, bytes, .. } => format!("answered {}", is_of(status, bytes)),
                 NoticeEvent::Refused { status, by } => format!("refused {status} by {}", place(by)),
                 NoticeEvent::TimedOut { target } => format!("timed out at {}", place(target)),
                 NoticeEvent::Cancelled => "cancelled".to_owned(),

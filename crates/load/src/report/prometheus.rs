@@ -1,17 +1,16 @@
 //! The running totals as text for Prometheus (its text format 0.0.4).
 
+pub use strowger_metrics::CONTENT_TYPE;
+
 use super::json::method_name;
 use crate::measure::{Counter, Delay, Delays, Failure, Page, Rate, Run, Share};
-use std::fmt::{Display, Write};
 use strowger_message::Method;
-
-/// The `Content-Type` to serve it with.
-pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+use strowger_metrics::Exposition;
 
 /// The sum of all complete seconds of a run, and the rates and concurrency of the last.
 pub fn exposition(run: &Run) -> String {
     let totals = &run.totals;
-    let mut text = Text(String::with_capacity(16 << 10));
+    let mut text = Exposition::default();
     for counter in Counter::ALL {
         let name = format!("strowger_load_{}_total", counter.key().replace('.', "_"));
         text.family(&name, "counter", counter.title());
@@ -31,11 +30,11 @@ pub fn exposition(run: &Run) -> String {
     }
     text.family("strowger_load_delay_seconds", "summary", "delays of the whole run");
     for delay in Delay::ALL {
-        text.delay("strowger_load_delay_seconds", ("delay", delay.key()), totals.delays(*delay));
+        percentiles(&mut text, "strowger_load_delay_seconds", ("delay", delay.key()), totals.delays(*delay));
     }
     text.family("strowger_load_timer_seconds", "summary", "named timers of the scenario");
     for (name, delays) in run.timers.iter().zip(totals.timers()) {
-        text.delay("strowger_load_timer_seconds", ("timer", name), delays);
+        percentiles(&mut text, "strowger_load_timer_seconds", ("timer", name), delays);
     }
     text.family("strowger_load_ratio", "gauge", "ratios of the whole run, 0 to 1; those without a value are left out");
     for share in Share::ALL {
@@ -59,10 +58,10 @@ pub fn exposition(run: &Run) -> String {
     text.sample("strowger_load_concurrency_most", &[], totals.peak);
     text.family("strowger_load_seconds", "gauge", "how long was measured");
     text.sample("strowger_load_seconds", &[], totals.covered as f64 / 1e6);
-    text.0
+    text.finish()
 }
 
-fn requests(text: &mut Text, totals: &Page) {
+fn requests(text: &mut Exposition, totals: &Page) {
     text.family("strowger_load_requests_total", "counter", "requests by method; resent ones are retransmissions");
     for method in Method::KNOWN.iter().copied().chain([Method::Other]) {
         let counts = [
@@ -77,31 +76,13 @@ fn requests(text: &mut Text, totals: &Page) {
     }
 }
 
-struct Text(String);
-
-impl Text {
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = writeln!(self.0, "# HELP {name} {}", help.replace('\\', "\\\\").replace('\n', "\\n"));
-        let _ = writeln!(self.0, "# TYPE {name} {kind}");
-    }
-
-    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
-        self.0.push_str(name);
-        for (place, (label, text)) in labels.iter().enumerate() {
-            let escaped = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-            let _ = write!(self.0, "{}{label}=\"{escaped}\"", if place == 0 { '{' } else { ',' });
+fn percentiles(text: &mut Exposition, name: &str, label: (&str, &str), delays: &Delays) {
+    for percent in [50.0, 90.0, 95.0, 99.0, 99.9, 99.99] {
+        if let Some(us) = delays.percentile(percent) {
+            let quantile = format!("{}", (percent * 100.0_f64).round() / 10_000.0);
+            text.sample(name, &[label, ("quantile", &quantile)], us as f64 / 1e6);
         }
-        let _ = writeln!(self.0, "{} {value}", if labels.is_empty() { "" } else { "}" });
     }
-
-    fn delay(&mut self, name: &str, label: (&str, &str), delays: &Delays) {
-        for percent in [50.0, 90.0, 95.0, 99.0, 99.9, 99.99] {
-            if let Some(us) = delays.percentile(percent) {
-                let quantile = format!("{}", (percent * 100.0_f64).round() / 10_000.0);
-                self.sample(name, &[label, ("quantile", &quantile)], us as f64 / 1e6);
-            }
-        }
-        self.sample(&format!("{name}_sum"), &[label], delays.sum() as f64 / 1e6);
-        self.sample(&format!("{name}_count"), &[label], delays.count());
-    }
+    text.sample(&format!("{name}_sum"), &[label], delays.sum() as f64 / 1e6);
+    text.sample(&format!("{name}_count"), &[label], delays.count());
 }

@@ -4,6 +4,7 @@ mod answers;
 mod bans;
 mod calls;
 mod gone;
+mod health;
 mod pings;
 mod registrations;
 mod relaying;

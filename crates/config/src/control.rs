@@ -1,0 +1,52 @@
+//! `[control]`: the socket by which commands reach the running server.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::key::{Rule, Text};
+use super::reader::{ANY, section};
+
+/// Where the socket is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ControlSocket {
+    /// Beside the database; nowhere if there is none.
+    Database,
+    /// There.
+    At(PathBuf),
+    /// Nowhere.
+    None,
+}
+
+impl Text for ControlSocket {
+    const EXPECTED: &'static str = "a path in quotes, \"database\" for a file beside `store.database`, or \"none\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        Ok(match text {
+            "database" => Self::Database,
+            "none" => Self::None,
+            path => Self::At(PathBuf::from_text(path)?),
+        })
+    }
+
+    fn to_text(&self) -> String {
+        match self {
+            Self::Database => "database".into(),
+            Self::None => "none".into(),
+            Self::At(path) => path.to_text(),
+        }
+    }
+}
+
+section! {
+    /// The socket by which `strowger status`, `registrations`, `ban`, `log` and `drain` reach the running server. Its file has mode 0600: the
+    /// user of the server and root may give orders.
+    pub struct Control = "control" {
+        /// Where it is. "database" is the path of `store.database` with `.control` in place of its ending; a server whose database is in
+        /// memory has none then.
+        pub socket: ControlSocket = ControlSocket::Database, ANY;
+        /// Commands that are connected at once; others are refused.
+        pub connections: usize = 8, Rule::number(1, 1_000);
+        /// How long a connection may be silent.
+        pub timeout: Duration = Duration::from_secs(10), Rule::time(Duration::from_millis(100), Duration::from_secs(600));
+    }
+}

@@ -1,0 +1,33 @@
+//! `[metrics]`: what the server counts, for Prometheus, and whether it works, for supervisors.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::key::{Rule, Text};
+use super::reader::{ANY, section};
+
+impl Text for SocketAddr {
+    const EXPECTED: &'static str = "an address with its port such as \"127.0.0.1:9060\" or \"[::1]:9060\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|_| format!("is {text:?}, which is not an address with a port"))
+    }
+
+    fn to_text(&self) -> String {
+        self.to_string()
+    }
+}
+
+section! {
+    /// What the server counts, by HTTP: `/metrics` for Prometheus, `/healthz` and `/readyz` for supervisors.
+    pub struct Metrics = "metrics" {
+        /// Where to listen. There is no password: keep it to addresses that only the collector reaches.
+        pub listen: Option<SocketAddr> = None, ANY.or("none");
+        /// Connections open at once; others are closed unanswered.
+        pub connections: usize = 16, Rule::number(1, 1_000);
+        /// How long a connection may take for its request and for the answer.
+        pub timeout: Duration = Duration::from_secs(5), Rule::time(Duration::from_millis(100), Duration::from_secs(60));
+        /// A thread that carries messages and has not come round for so long makes `/healthz` fail; so does the watchdog of systemd.
+        pub unhealthy_after: Duration = Duration::from_secs(5), Rule::time(Duration::from_millis(100), Duration::from_secs(600));
+    }
+}

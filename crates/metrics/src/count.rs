@@ -1,0 +1,45 @@
+//! A number of one writer.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A number that one thread writes and any may read: an addition is a plain load and store.
+#[derive(Debug, Default)]
+pub struct Count(AtomicU64);
+
+impl Count {
+    /// Adds `n`.
+    #[inline]
+    pub fn add(&self, n: u64) {
+        // One writer: no need for an atomic read-modify-write.
+        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    /// Adds 1.
+    #[inline]
+    pub fn one(&self) {
+        self.add(1);
+    }
+
+    /// Takes `n` off.
+    #[inline]
+    pub fn less(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_sub(n), Relaxed);
+    }
+
+    /// Puts `n` in its place.
+    #[inline]
+    pub fn set(&self, n: u64) {
+        self.0.store(n, Relaxed);
+    }
+
+    /// The number now.
+    #[inline]
+    pub fn value(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// The value of a field in the log; none for 0.
+pub fn counted(value: u64) -> Option<u64> {
+    (value > 0).then_some(value)
+}

@@ -1,0 +1,37 @@
+//! What a process counts and shows: one table that says the name, kind, unit, help and labels of each metric, numbers that one thread
+//! writes and all may read, and the text in which Prometheus reads them.
+//!
+//! ```
+//! strowger_metrics::metrics! {
+//!     of = "kitchen";
+//!     /// What a cook counts.
+//!     pub struct Counters;
+//!     /// The same at one moment.
+//!     pub struct Snapshot;
+//!
+//!     /// Meals that left the kitchen.
+//!     meals: Counter;
+//!     /// Pots on the fire.
+//!     pots: Gauge;
+//! }
+//!
+//! let counters = Counters::default();
+//! counters.meals.add(2);
+//! let mut text = strowger_metrics::Exposition::default();
+//! for (metric, value) in counters.snapshot().each() {
+//!     text.metric(metric, &[], value);
+//! }
+//! assert!(text.finish().contains("\nstrowger_meals_total 2\n"));
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod count;
+mod exposition;
+mod histogram;
+mod table;
+
+pub use count::{Count, counted};
+pub use exposition::{CONTENT_TYPE, Exposition};
+pub use histogram::{BOUNDS, Histogram, Observed};
+pub use table::{Kind, Metric, Unit};

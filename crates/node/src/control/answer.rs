@@ -1,0 +1,141 @@
+//! How each order is carried out.
+
+use super::{Ban, Desk, Done, Order, Page, Registration, Reply, ShardStatus, Status};
+use std::collections::BTreeMap;
+use strowger_core::Transport;
+use strowger_metrics::{Metric, Unit};
+use strowger_net::clock;
+use strowger_store::binding::BindingView;
+use strowger_store::location::Cursor;
+
+/// Registrations and bans of one reply at most.
+const MOST: usize = 1_000;
+
+/// Bindings read under one hold of a lock, and partitions seen before other work has its turn.
+const SLICE: usize = 64;
+
+impl Desk {
+    pub(super) async fn carry_out(&self, order: Order) -> Reply {
+        match order {
+            Order::Status => Reply::Status(Box::new(self.status())),
+            Order::Registrations { user: Some(user), .. } => Reply::Registrations(self.registrations_of(&user)),
+            Order::Registrations { user: None, from, most } => {
+                Reply::Registrations(self.page(from, most.clamp(1, MOST)).await)
+            }
+            Order::Bans { most } => self.bans(most.clamp(1, MOST)),
+            Order::Lift { source } => {
+                let bans = self.shared.policy().bans.lift(source, clock::now().mono);
+                let source = source.map_or_else(|| "all".into(), |source| source.to_string());
+                tracing::info!(%source, bans, "bans lifted by command");
+                Reply::Done(Done::Lifted { bans })
+            }
+            Order::LogLevel { level } => match (self.program.log_level)(level.as_deref()) {
+                Ok(level) => Reply::Done(Done::Level { level }),
+                Err(reason) => Reply::Refused(reason),
+            },
+            Order::Drain => {
+                tracing::info!("shutdown asked for by command");
+                self.drain.notify_one();
+                Reply::Done(Done::Draining { seconds: self.shared.policy().config.server.drain_timeout.as_secs() })
+            }
+        }
+    }
+
+    fn status(&self) -> Status {
+        let handle = self.metrics.handle();
+        let counts = |shard| handle.counters(shard);
+        let shard = |(shard, of)| {
+            let crate::metrics::OfShard { busy, longest_turn, backlog, .. } = of;
+            let (busy_seconds, longest_turn_seconds) = (busy as f64 / 1e6, longest_turn as f64 / 1e6);
+            ShardStatus {
+                shard,
+                busy_seconds,
+                longest_turn_seconds,
+                buckets: counts(shard).buckets,
+                backlog_bytes: backlog,
+            }
+        };
+        let listeners = handle.listeners().iter().zip(handle.addresses());
+        Status {
+            version: env!("CARGO_PKG_VERSION").into(),
+            process: std::process::id(),
+            state: self.health.unready().unwrap_or_else(|| "ready".into()),
+            uptime_seconds: self.metrics.uptime().as_secs(),
+            listeners: listeners.map(|(listener, at)| format!("{}:{at}", listener.transport.text())).collect(),
+            shards: self.metrics.of_shards().into_iter().map(shard).collect(),
+            metrics: named(self.metrics.totals()),
+        }
+    }
+
+    fn registrations_of(&self, user: &str) -> Page {
+        let now = clock::now().mono;
+        let mut registrations = Vec::new();
+        self.shared
+            .location
+            .lookup(user.as_bytes(), now, &mut |view| registrations.push(self.registration(&view, now)));
+        Page { registrations, next: None }
+    }
+
+    /// Read in slices: a look-up of a call waits for one at most, and so does other work of this thread.
+    async fn page(&self, from: Option<u64>, most: usize) -> Page {
+        let now = clock::now().mono;
+        let mut registrations = Vec::new();
+        let mut place = Some(from.map_or_else(Cursor::default, Cursor::from_number));
+        let mut looks = 0;
+        while let (Some(cursor), true) = (place, registrations.len() < most) {
+            let slice = SLICE.min(most - registrations.len());
+            let seen = registrations.len();
+            place = self.shared.location.walk(cursor, slice, &mut |view| {
+                if view.expires_at() > now {
+                    registrations.push(self.registration(&view, now));
+                }
+            });
+            looks += 1;
+            if registrations.len() > seen || looks % SLICE == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        Page { registrations, next: place.map(Cursor::to_number) }
+    }
+
+    fn registration(&self, view: &BindingView<'_>, now: u64) -> Registration {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let received = view.received();
+        // Where it came from is kept only if that is not where the contact is.
+        let by_listener = || self.metrics.handle().listeners().get(usize::from(view.listener())).map(|l| l.transport);
+        let transport = match received {
+            Some(received) => Transport::ALL.get(received.transport as usize).copied(),
+            None => by_listener(),
+        };
+        Registration {
+            user: text(view.aor()),
+            contact: text(view.uri()),
+            transport: transport.map(|transport| transport.text().into()),
+            received: received.map(|received| received.address),
+            expires_in_seconds: view.expires_at().saturating_sub(now).div_ceil(1_000),
+            updated_at: view.updated_at(),
+            user_agent: text(view.user_agent()),
+            instance: text(view.instance()),
+            path: text(view.path()),
+            q: view.q(),
+        }
+    }
+
+    fn bans(&self, most: usize) -> Reply {
+        let now = clock::now().mono;
+        let bans = self.shared.policy().bans.list(now, most).into_iter();
+        let ban = |(source, until): (_, u64)| Ban { source, seconds_left: until.saturating_sub(now).div_ceil(1_000) };
+        Reply::Bans { bans: bans.map(ban).collect(), banned: self.shared.policy().bans.banned() }
+    }
+}
+
+fn named(values: impl IntoIterator<Item = (&'static Metric, u64)>) -> BTreeMap<String, f64> {
+    let mut named = BTreeMap::new();
+    for (metric, value) in values {
+        let labels: Vec<String> = metric.labels.iter().map(|(label, text)| format!("{label}=\"{text}\"")).collect();
+        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        let value = if metric.unit == Unit::Seconds { value as f64 / 1e6 } else { value as f64 };
+        named.insert(format!("{}{labels}", metric.name()), value);
+    }
+    named
+}

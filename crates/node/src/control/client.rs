@@ -1,0 +1,84 @@
+//! The other end of the control socket: commands.
+
+use super::{Order, Reply};
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// No server answers there.
+#[derive(Debug)]
+pub struct Unreachable {
+    socket: PathBuf,
+    error: io::Error,
+}
+
+impl fmt::Display for Unreachable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let socket = self.socket.display();
+        match self.error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => write!(f, "no server listens on {socket}"),
+            io::ErrorKind::PermissionDenied => {
+                write!(f, "{socket} is not for this user: its server runs as another one")
+            }
+            _ => write!(f, "no server answers on {socket}: {}", self.error),
+        }
+    }
+}
+
+impl std::error::Error for Unreachable {}
+
+/// A connection to a running server.
+#[derive(Debug)]
+pub struct Client {
+    stream: BufReader<UnixStream>,
+    socket: PathBuf,
+}
+
+impl Client {
+    /// Connects to this socket; a server that says nothing for `patience` is none.
+    ///
+    /// # Errors
+    /// No server listens there, or not for this user.
+    pub fn connect(socket: &Path, patience: Duration) -> Result<Self, Unreachable> {
+        let unreachable = |error| Unreachable { socket: socket.to_owned(), error };
+        let stream = UnixStream::connect(socket).map_err(unreachable)?;
+        stream.set_read_timeout(Some(patience)).map_err(unreachable)?;
+        stream.set_write_timeout(Some(patience)).map_err(unreachable)?;
+        Ok(Self { stream: BufReader::new(stream), socket: socket.to_owned() })
+    }
+
+    /// Gives an order.
+    ///
+    /// # Errors
+    /// The server has ended, does not answer in time or is of another version.
+    pub fn ask(&mut self, order: &Order) -> Result<Reply, Unreachable> {
+        self.exchange(order).map_err(|error| Unreachable { socket: self.socket.clone(), error })
+    }
+
+    fn exchange(&mut self, order: &Order) -> io::Result<Reply> {
+        let mut line = serde_json::to_vec(order)?;
+        line.push(b'\n');
+        // A server that has no room says so and closes, perhaps before it has the order.
+        let sent = self.stream.get_mut().write_all(&line);
+        line.clear();
+        if self.stream.read_until(b'\n', &mut line).or_else(|error| sent.and(Err(error)))? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(serde_json::from_slice(&line)?)
+    }
+
+    /// Waits until the server has ended.
+    ///
+    /// # Errors
+    /// It has not in this time.
+    pub fn wait_for_end(&mut self, limit: Duration) -> io::Result<()> {
+        self.stream.get_ref().set_read_timeout(Some(limit))?;
+        match self.stream.read_until(b'\n', &mut Vec::new()) {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}

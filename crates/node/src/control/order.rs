@@ -1,0 +1,161 @@
+//! What is asked and answered over the control socket.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+/// Bytes of an order at most.
+pub const LONGEST_LINE: usize = 4_096;
+
+/// What a command wants of the server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// [`Reply::Status`].
+    Status,
+    /// [`Reply::Registrations`]: of one user (`name@domain`), or of all, from where the page before ended.
+    Registrations {
+        /// `name@domain`; none: all users.
+        user: Option<String>,
+        /// [`Page::next`] of the page before.
+        from: Option<u64>,
+        /// Registrations of the page at most; the server has a bound of its own.
+        most: usize,
+    },
+    /// [`Reply::Bans`]: the banned sources, `most` of them at most.
+    Bans {
+        /// Bans of the reply at most; the server has a bound of its own.
+        most: usize,
+    },
+    /// [`Reply::Done`]: the bans of this source end; of all without one.
+    Lift {
+        /// Any address of the source.
+        source: Option<IpAddr>,
+    },
+    /// [`Reply::Done`]: what is logged from now on; without a level what is logged now.
+    LogLevel {
+        /// As the environment variable STROWGER_LOG has it.
+        level: Option<String>,
+    },
+    /// [`Reply::Done`]: the server shuts down gracefully.
+    Drain,
+}
+
+/// What the server says to an [`Order`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    /// To [`Order::Status`].
+    Status(Box<Status>),
+    /// To [`Order::Registrations`].
+    Registrations(Page),
+    /// To [`Order::Bans`].
+    Bans {
+        /// As many as were asked for.
+        bans: Vec<Ban>,
+        /// How many there are.
+        banned: usize,
+    },
+    /// It was carried out.
+    Done(Done),
+    /// Why the order was not carried out.
+    Refused(String),
+}
+
+/// What was done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Done {
+    /// So many bans ended.
+    Lifted {
+        /// The bans that ended.
+        bans: usize,
+    },
+    /// This is logged.
+    Level {
+        /// As the environment variable STROWGER_LOG has it.
+        level: String,
+    },
+    /// The shutdown has begun; calls that are set up have so many seconds.
+    Draining {
+        /// `server.drain_timeout`.
+        seconds: u64,
+    },
+}
+
+/// The server at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Of the program.
+    pub version: String,
+    /// Its id.
+    pub process: u32,
+    /// `ready`, or why no new work is taken.
+    pub state: String,
+    /// Since the process began.
+    pub uptime_seconds: u64,
+    /// As `transport:address:port`.
+    pub listeners: Vec<String>,
+    /// Those that have ever worked.
+    pub shards: Vec<ShardStatus>,
+    /// Every counter and gauge of the process and of all shards together, by the names that Prometheus sees.
+    pub metrics: BTreeMap<String, f64>,
+}
+
+/// One shard.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ShardStatus {
+    /// Its number.
+    pub shard: usize,
+    /// Processor time that its thread has used.
+    pub busy_seconds: f64,
+    /// Of the last 30 to 60 seconds.
+    pub longest_turn_seconds: f64,
+    /// Of 256.
+    pub buckets: u64,
+    /// Bytes that wait in the kernel.
+    pub backlog_bytes: u64,
+}
+
+/// Some registrations, and where to go on; `None` at the end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Page {
+    /// In no particular order.
+    pub registrations: Vec<Registration>,
+    /// [`Order::Registrations`] takes it.
+    pub next: Option<u64>,
+}
+
+/// One contact of a user. Text of peers stands as it came, what is no UTF-8 replaced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Registration {
+    /// `name@domain`.
+    pub user: String,
+    /// The Contact URI.
+    pub contact: String,
+    /// By which its REGISTER came.
+    pub transport: Option<String>,
+    /// Where its REGISTER came from, if that is not where the contact is.
+    pub received: Option<SocketAddr>,
+    /// Until it ends, unless it is refreshed.
+    pub expires_in_seconds: u64,
+    /// Last REGISTER for it, in milliseconds since 1970.
+    pub updated_at: u64,
+    /// Of its REGISTER.
+    pub user_agent: String,
+    /// `+sip.instance` (RFC 5626).
+    pub instance: String,
+    /// Path URIs, with commas between (RFC 3327).
+    pub path: String,
+    /// Preference in thousandths.
+    pub q: Option<u16>,
+}
+
+/// One banned source; an IPv6 network stands as its first address.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ban {
+    /// Where the requests came from.
+    pub source: IpAddr,
+    /// Until it ends.
+    pub seconds_left: u64,
+}

@@ -1,0 +1,324 @@
+//! What the server shows of itself: its metrics at one moment, from all who count.
+
+use crate::shard::{Outside, Shard};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use strowger_metrics::{Exposition, Metric, Observed};
+use strowger_net::{Handle, Snapshot, clock};
+use strowger_server::counters::{Counts, Durations};
+use strowger_server::shared::Shared;
+use strowger_store::journal::Journal;
+
+strowger_metrics::metrics! {
+    values of = "process";
+    /// What belongs to the process and to no shard.
+    pub struct Process;
+
+    /// Bindings that are registered.
+    bindings: Gauge;
+    /// Addresses-of-record that have a binding.
+    aors: Gauge as "registered_users";
+    /// Bindings that expired.
+    bindings_expired: Counter;
+    /// Used nonces that are remembered.
+    used_nonces: Gauge;
+    /// Sources that are banned.
+    sources_banned: Gauge;
+    /// Threads that carry messages.
+    shards: Gauge;
+    /// Lines that the log has lost.
+    log_lines_lost: Counter;
+    /// Attempts to write the log that failed.
+    log_write_errors: Counter;
+    /// Changes of bindings that wait to be written, large ones counted several times.
+    journal_queued: Gauge;
+    /// Changes of bindings that may wait to be written.
+    journal_bound: Gauge;
+    /// Groups of bindings that were committed.
+    journal_groups: Counter;
+    /// Changes of bindings that were kept.
+    journal_kept: Counter;
+    /// Changes of bindings that could not be kept.
+    journal_failed: Counter;
+    /// Changes of bindings that were refused because as many waited as may.
+    journal_refused: Counter;
+    /// The longest commit since the start.
+    journal_longest_commit: Gauge in Seconds as "journal_longest_commit_seconds";
+    /// Rows of expired bindings that are still to be deleted, because the database failed.
+    journal_unpurged: Gauge;
+    /// Memory of the process.
+    resident: Gauge in Bytes as "resident_memory_bytes";
+    /// When the process began, since 1970.
+    started: Gauge in Seconds as "start_time_seconds";
+}
+
+strowger_metrics::metrics! {
+    values of = "look-ups";
+    /// What is kept of subscribers, and asked of their database.
+    pub struct Lookups;
+
+    /// Answers about subscribers that are kept.
+    cached: Gauge as "lookups_cached";
+    /// Different questions about subscribers that the database is being asked.
+    in_flight: Gauge as "lookups_in_flight";
+    /// Different questions about subscribers that the database may be asked at once.
+    bound: Gauge as "lookups_bound";
+    /// Connections to the database of subscribers.
+    connections: Gauge as "lookup_connections";
+    /// 1 while the database of subscribers does not answer, and what is not known fails at once.
+    silent: Gauge as "lookups_silent";
+    /// Questions about subscribers that the cache answered.
+    hits: Counter as "lookup_hits";
+    /// Questions about subscribers that the cache could not answer.
+    misses: Counter as "lookup_misses";
+    /// Answers about subscribers past their lifetime that were used because the database was silent.
+    stale: Counter as "lookups_stale";
+    /// Questions about subscribers that joined an equal one.
+    merged: Counter as "lookups_merged";
+    /// Questions about subscribers that were refused because as many were asked as may be.
+    refused: Counter as "lookups_refused";
+    /// Questions about subscribers that had no answer in time.
+    late: Counter as "lookups_late";
+    /// Batches of questions that the database of subscribers failed.
+    failed: Counter as "lookup_batches_failed";
+    /// Questions about subscribers that failed at once, since the database had missed deadline after deadline.
+    failed_at_once: Counter as "lookups_failed_at_once";
+    /// Answers about subscribers that were voided, one by one.
+    voided: Counter as "lookups_voided";
+    /// Times that no answer about subscribers was fresh any more, since it was not known what had changed.
+    doubted: Counter as "lookups_doubted";
+}
+
+strowger_metrics::metrics! {
+    values of = "";
+    /// What the process knows of one shard.
+    pub struct OfShard;
+
+    /// Processor time that the thread of a shard has used.
+    busy: Counter in Seconds as "shard_busy_seconds" by shard;
+    /// The longest turn of a shard in the last 30 to 60 seconds, in which it did not look at what had come meanwhile.
+    longest_turn: Highest in Seconds as "shard_longest_turn_seconds" by shard;
+    /// Bytes that wait in the kernel before the UDP sockets of a shard.
+    backlog: Gauge in Bytes as "shard_backlog_bytes" by shard;
+    /// Datagrams that the kernel dropped before the UDP sockets of a shard, because their buffer was full.
+    kernel_drops: Counter as "shard_datagrams_dropped_by_kernel" by shard;
+}
+
+/// How long commits took.
+const COMMITS: [Metric; 1] = [Metric {
+    field: "commit",
+    family: "commit_seconds",
+    kind: strowger_metrics::Kind::Histogram,
+    unit: strowger_metrics::Unit::Seconds,
+    help: "How long the commits of groups of bindings took.",
+    labels: &[],
+    by_shard: false,
+}];
+
+/// Every metric, in the order in which they are shown.
+pub fn table() -> impl Iterator<Item = &'static Metric> {
+    let all =
+        [Process::TABLE, Lookups::TABLE, OfShard::TABLE, Counts::TABLE, Snapshot::TABLE, &Durations::TABLE, &COMMITS]
+            .into_iter()
+            .flatten();
+    all.filter(|metric| is_of_server(metric))
+}
+
+/// Sockets of one call are the generator's alone.
+fn is_of_server(metric: &Metric) -> bool {
+    !metric.family.starts_with("dedicated")
+}
+
+/// Those who count.
+#[derive(Clone)]
+pub struct Metrics {
+    shared: Arc<Shared>,
+    outside: Arc<Outside>,
+    handle: Handle<Shard>,
+    /// It ends when the shards have: a strong one would keep it.
+    journal: Option<Weak<Journal>>,
+    /// When the process began, in milliseconds since 1970.
+    started: u64,
+}
+
+impl Metrics {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        outside: Arc<Outside>,
+        handle: Handle<Shard>,
+        journal: Option<&Arc<Journal>>,
+    ) -> Self {
+        Self { shared, outside, handle, journal: journal.map(Arc::downgrade), started: clock::now().wall }
+    }
+
+    pub(crate) fn handle(&self) -> &Handle<Shard> {
+        &self.handle
+    }
+
+    /// How long ago the process began, by the system's clock.
+    pub fn uptime(&self) -> Duration {
+        Duration::from_millis(clock::now().wall.saturating_sub(self.started))
+    }
+
+    /// Every counter and gauge, of all shards together; not those that are shown by shard.
+    pub fn totals(&self) -> impl Iterator<Item = (&'static Metric, u64)> + use<> {
+        let all = self
+            .process()
+            .each()
+            .chain(self.lookups().each())
+            .chain(self.shared.counts().each())
+            .chain(self.handle.total().each());
+        all.filter(|(metric, _)| !metric.by_shard && is_of_server(metric))
+    }
+
+    /// What belongs to the process.
+    pub fn process(&self) -> Process {
+        let (location, policy) = (self.shared.location.gauges(), self.shared.policy());
+        let (log_lines_lost, log_write_errors) = (self.outside.program.log_lost)();
+        let journal = self.journal.as_ref().and_then(Weak::upgrade).map(|journal| journal.gauges()).unwrap_or_default();
+        Process {
+            bindings: location.bindings as u64,
+            aors: location.aors as u64,
+            bindings_expired: location.expired,
+            used_nonces: policy.authenticator.used().entries() as u64,
+            sources_banned: policy.bans.banned() as u64,
+            shards: self.handle.shards() as u64,
+            log_lines_lost,
+            log_write_errors,
+            journal_queued: journal.queued as u64,
+            journal_bound: journal.bound as u64,
+            journal_groups: journal.groups,
+            journal_kept: journal.kept,
+            journal_failed: journal.failed,
+            journal_refused: journal.refused,
+            journal_longest_commit: journal.commit_max_us,
+            journal_unpurged: journal.unpurged,
+            resident: resident().unwrap_or(0),
+            started: self.started.saturating_mul(1_000),
+        }
+    }
+
+    /// What is kept of subscribers, and asked of their database.
+    pub fn lookups(&self) -> Lookups {
+        let gauges = self.shared.subscribers.as_ref().map(|subscribers| subscribers.gauges()).unwrap_or_default();
+        Lookups {
+            cached: gauges.entries as u64,
+            in_flight: gauges.in_flight as u64,
+            bound: gauges.bound as u64,
+            connections: gauges.connections as u64,
+            silent: u64::from(gauges.is_broken),
+            hits: gauges.hits,
+            misses: gauges.misses,
+            stale: gauges.stale,
+            merged: gauges.merged,
+            refused: gauges.refused,
+            late: gauges.late,
+            failed: gauges.failed,
+            failed_at_once: gauges.broken,
+            voided: gauges.voided,
+            doubted: gauges.doubted,
+        }
+    }
+
+    /// The shards that have ever worked, by their numbers.
+    pub fn started_shards(&self) -> impl Iterator<Item = usize> + use<'_> {
+        (0..self.handle.most()).filter(|shard| self.handle.busy(*shard).is_some())
+    }
+
+    /// What the process knows of its shards.
+    pub fn of_shards(&self) -> Vec<(usize, OfShard)> {
+        let backlogs = self.handle.backlogs();
+        let of_shard = |shard| {
+            let before = backlogs.iter().filter(|backlog| backlog.shard == shard);
+            let (backlog, kernel_drops) = before.fold((0, 0), |(waiting, dropped), backlog| {
+                (waiting + u64::from(backlog.waiting), dropped + u64::from(backlog.dropped))
+            });
+            let busy = self.handle.busy(shard).unwrap_or_default().as_micros() as u64;
+            let longest_turn = self.handle.longest_turn(shard).as_micros() as u64;
+            (shard, OfShard { busy, longest_turn, backlog, kernel_drops })
+        };
+        self.started_shards().map(of_shard).collect()
+    }
+
+    /// Logs every counter and gauge that is not 0: of the server, of its network side, and of what belongs to the process.
+    pub fn log(&self, event: &str) {
+        self.shared.counts().log(event);
+        self.handle.total().log(event);
+        self.process().log(event);
+        if self.shared.subscribers.is_some() {
+            self.lookups().log(event);
+        }
+    }
+
+    /// Everything, for Prometheus.
+    pub fn exposition(&self) -> String {
+        let mut text = Exposition::default();
+        for (metric, value) in self.process().each().chain(self.lookups().each()) {
+            text.metric(metric, &[], value);
+        }
+        let of_shards = self.of_shards().into_iter().map(|(shard, values)| (shard, values.each().collect()));
+        show(&mut text, &[], &of_shards.collect::<Vec<_>>());
+        let counts =
+            self.started_shards().map(|shard| (shard, self.shared.counters[shard].snapshot().each().collect()));
+        show(&mut text, &self.shared.counts().each().collect::<Vec<_>>(), &counts.collect::<Vec<_>>());
+        let counts = self.started_shards().map(|shard| (shard, self.handle.counters(shard).each().collect()));
+        show(&mut text, &self.handle.total().each().collect::<Vec<_>>(), &counts.collect::<Vec<_>>());
+        for (metric, observed) in self.durations() {
+            text.histogram(metric, &observed);
+        }
+        text.finish()
+    }
+
+    /// How long things took.
+    pub fn durations(&self) -> impl Iterator<Item = (&'static Metric, Observed)> + use<> {
+        let mut of_shards = [Observed::default(); Durations::TABLE.len()];
+        for durations in &self.shared.durations {
+            of_shards.iter_mut().zip(durations.observed()).for_each(|(sum, observed)| *sum += observed);
+        }
+        let commits =
+            self.journal.as_ref().and_then(Weak::upgrade).map(|journal| journal.commits()).unwrap_or_default();
+        Durations::TABLE.iter().chain(&COMMITS).zip(of_shards.into_iter().chain([commits]))
+    }
+}
+
+type Values = Vec<(&'static Metric, u64)>;
+
+/// One table of metrics: each of all shards, or by shard where the table says so.
+fn show(text: &mut Exposition, total: &[(&'static Metric, u64)], shards: &[(usize, Values)]) {
+    let Some((_, rows)) = shards.first() else { return };
+    for (row, (metric, _)) in rows.iter().enumerate().filter(|(_, (metric, _))| is_of_server(metric)) {
+        if metric.by_shard {
+            for (shard, values) in shards {
+                text.metric(metric, &[("shard", &shard.to_string())], values[row].1);
+            }
+        } else {
+            text.metric(metric, &[], total[row].1);
+        }
+    }
+}
+
+/// Memory of this process, in bytes (proc(5), `statm`).
+fn resident() -> Option<u64> {
+    const PAGE: u64 = 4_096;
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    Some(text.split(' ').nth(1)?.parse::<u64>().ok()? * PAGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn a_family_has_one_meaning_and_stands_together() {
+        let mut families: BTreeMap<&str, (&Metric, usize)> = BTreeMap::new();
+        for (place, metric) in table().enumerate() {
+            assert!(metric.help.ends_with('.') && metric.help.len() > 10, "{metric:?}");
+            if let Some((first, last)) = families.insert(metric.family, (metric, place)) {
+                assert_eq!((first.kind, first.unit, first.help), (metric.kind, metric.unit, metric.help), "{metric:?}");
+                assert!(last + 1 == place && !metric.labels.is_empty() && first.labels != metric.labels, "{metric:?}");
+            }
+        }
+        assert!(families.len() > 100, "{}", families.len());
+    }
+}

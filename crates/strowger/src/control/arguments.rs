@@ -1,0 +1,167 @@
+//! Flags of the commands that reach a running server.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueHint};
+
+use crate::cli::{AddressOfRecord, ConfigArgument, address_of_record};
+
+/// Which server is meant.
+#[derive(Debug, Args)]
+pub(crate) struct ServerArgument {
+    #[command(flatten)]
+    pub config: ConfigArgument,
+    /// Control socket of the server [default: that of its configuration, `control.socket`].
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    pub socket: Option<PathBuf>,
+    /// One JSON document instead of text for people.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Show how the running server does: state, listeners, load, registrations, calls.
+///
+/// Speaks to the server by its control socket, as the user of the server or root.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  strowger status
+  strowger status --config /etc/strowger/strowger.toml
+  strowger status --json | jq .metrics
+
+Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
+3 no server reached.")]
+pub(crate) struct StatusArguments {
+    #[command(flatten)]
+    pub server: ServerArgument,
+}
+
+/// List who is registered with the running server, and where.
+///
+/// The list is read page by page while calls go on: who comes or goes meanwhile is seen or not.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  strowger registrations
+  strowger registrations --user alice@example.org
+  strowger registrations --limit 100 --json
+
+Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
+3 no server reached.")]
+pub(crate) struct RegistrationsArguments {
+    /// Of this user alone.
+    #[arg(long, value_name = "NAME@DOMAIN", value_parser = address_of_record)]
+    pub user: Option<AddressOfRecord>,
+    /// So many at most [default: all].
+    #[arg(long, value_name = "NUMBER")]
+    pub limit: Option<usize>,
+    #[command(flatten)]
+    pub server: ServerArgument,
+}
+
+/// List and lift the bans of the running server.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  strowger ban list
+  strowger ban lift 203.0.113.7
+  strowger ban lift --all
+
+Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
+3 no server reached.")]
+pub(crate) struct BanArguments {
+    #[command(subcommand)]
+    pub command: BanCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BanCommand {
+    /// List the banned sources; an IPv6 network stands as its first address.
+    #[command(after_long_help = "\
+Examples:
+  strowger ban list
+  strowger ban list --json
+
+Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
+3 no server reached.")]
+    List(ServerArgument),
+    /// End the ban of a source, and forget the failures that led to it.
+    #[command(after_long_help = "\
+Examples:
+  strowger ban lift 203.0.113.7
+  strowger ban lift 2001:db8:1:2::3
+  strowger ban lift --all
+
+Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
+3 no server reached.")]
+    Lift(LiftArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LiftArguments {
+    /// The source; any address of a banned IPv6 network.
+    #[arg(value_name = "ADDRESS", required_unless_present = "all", conflicts_with = "all")]
+    pub source: Option<IpAddr>,
+    /// All sources.
+    #[arg(long)]
+    pub all: bool,
+    #[command(flatten)]
+    pub server: ServerArgument,
+}
+
+/// Change what the running server logs.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  strowger log level
+  strowger log level debug
+  strowger log level info,strowger_net=debug
+
+Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
+3 no server reached.")]
+pub(crate) struct LogArguments {
+    #[command(subcommand)]
+    pub command: LogCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LogCommand {
+    /// Show the level, or set another until the next start.
+    #[command(after_long_help = "\
+Examples:
+  strowger log level
+  strowger log level debug
+  strowger log level info,strowger_net=debug
+
+Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
+3 no server reached.")]
+    Level(LevelArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LevelArguments {
+    /// error, warn, info, debug or trace, or levels of single targets such as strowger_net=debug, with commas between.
+    pub level: Option<String>,
+    #[command(flatten)]
+    pub server: ServerArgument,
+}
+
+/// Shut the running server down gracefully, as SIGTERM does.
+///
+/// New calls and registrations get 503, calls that are being set up have server.drain_timeout.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  strowger drain
+  strowger drain --wait
+
+Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
+3 no server reached.")]
+pub(crate) struct DrainArguments {
+    /// Return when the server serves no more.
+    #[arg(long)]
+    pub wait: bool,
+    #[command(flatten)]
+    pub server: ServerArgument,
+}

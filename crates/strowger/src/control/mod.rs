@@ -1,0 +1,221 @@
+//! Commands that reach a running server by its control socket.
+
+pub(crate) mod arguments;
+mod status;
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use anyhow::{anyhow, bail};
+use serde_json::json;
+use strowger_config::Config;
+use strowger_core::shown::shown;
+use strowger_node::control::{Client, Done, Order, Page, Registration, Reply, Unreachable};
+
+use self::arguments::*;
+use crate::output::{self, Outcome};
+
+/// How long the server may take for an answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Beyond what the server gives calls that are set up.
+const AFTER_DRAIN: Duration = Duration::from_secs(10);
+
+/// Registrations and bans of a page.
+const PAGE: usize = 500;
+
+pub(crate) fn status(arguments: &StatusArguments) -> anyhow::Result<Outcome> {
+    reach(&arguments.server, |client| match ask(client, &Order::Status)? {
+        Reply::Status(status) if arguments.server.json => output::print(&as_json(&status)?),
+        Reply::Status(status) => output::print(&status::table(&status)),
+        other => unexpected(&other),
+    })
+}
+
+pub(crate) fn registrations(arguments: &RegistrationsArguments) -> anyhow::Result<Outcome> {
+    reach(&arguments.server, |client| {
+        let limit = arguments.limit.unwrap_or(usize::MAX);
+        let user = arguments.user.as_ref().map(ToString::to_string);
+        let mut list = List::new(arguments.server.json);
+        let mut from = None;
+        loop {
+            let order = Order::Registrations { user: user.clone(), from, most: PAGE.min(limit - list.rows) };
+            let Page { registrations, next } = match ask(client, &order)? {
+                Reply::Registrations(page) => page,
+                other => return unexpected(&other),
+            };
+            let left = limit - list.rows;
+            list.print(&registrations[..registrations.len().min(left)])?;
+            from = next;
+            if from.is_none() || list.rows >= limit {
+                return list.end();
+            }
+        }
+    })
+}
+
+pub(crate) fn ban(arguments: &BanArguments) -> anyhow::Result<Outcome> {
+    match &arguments.command {
+        BanCommand::List(server) => reach(server, |client| match ask(client, &Order::Bans { most: PAGE })? {
+            Reply::Bans { bans, banned } if server.json => {
+                output::print(&as_json(&json!({"bans": bans, "banned": banned}))?)
+            }
+            Reply::Bans { bans, banned } => {
+                let mut text = String::new();
+                if bans.is_empty() {
+                    text.push_str("no source is banned\n");
+                } else {
+                    let _ = writeln!(text, "{:<40} ends in", "source");
+                }
+                for ban in &bans {
+                    let _ = writeln!(text, "{:<40} {}", ban.source.to_string(), duration(ban.seconds_left));
+                }
+                if banned > bans.len() {
+                    let _ = writeln!(text, "{} of {banned}", bans.len());
+                }
+                output::print(&text)
+            }
+            other => unexpected(&other),
+        }),
+        BanCommand::Lift(LiftArguments { source, server, .. }) => {
+            reach(server, |client| match ask(client, &Order::Lift { source: *source })? {
+                Reply::Done(Done::Lifted { bans }) if server.json => output::print(&as_json(&json!({"lifted": bans}))?),
+                Reply::Done(Done::Lifted { bans: 0 }) => match source {
+                    Some(source) => bail!("{source} is not banned"),
+                    None => output::print("no source is banned\n"),
+                },
+                Reply::Done(Done::Lifted { bans }) => output::print(&format!("bans lifted: {bans}\n")),
+                other => unexpected(&other),
+            })
+        }
+    }
+}
+
+pub(crate) fn log(arguments: &LogArguments) -> anyhow::Result<Outcome> {
+    let LogCommand::Level(LevelArguments { level, server }) = &arguments.command;
+    reach(server, |client| match ask(client, &Order::LogLevel { level: level.clone() })? {
+        Reply::Done(Done::Level { level }) if server.json => output::print(&as_json(&json!({"level": level}))?),
+        Reply::Done(Done::Level { level }) => output::print(&format!("{level}\n")),
+        other => unexpected(&other),
+    })
+}
+
+pub(crate) fn drain(arguments: &DrainArguments) -> anyhow::Result<Outcome> {
+    let json = arguments.server.json;
+    reach(&arguments.server, |client| {
+        let seconds = match ask(client, &Order::Drain)? {
+            Reply::Done(Done::Draining { seconds }) => seconds,
+            other => return unexpected(&other),
+        };
+        if arguments.wait {
+            let limit = Duration::from_secs(seconds) + AFTER_DRAIN;
+            client.wait_for_end(limit).map_err(|_| anyhow!("the server has not ended in {} s", limit.as_secs()))?;
+        }
+        match (json, arguments.wait) {
+            (true, ended) => output::print(&as_json(&json!({"ended": ended, "seconds": seconds}))?),
+            (false, true) => output::print("the server has ended\n"),
+            (false, false) => output::print(&format!(
+                "the server shuts down; calls that are being set up have {seconds} s (server.drain_timeout)\n"
+            )),
+        }
+    })
+}
+
+/// Connects to the server that is meant and speaks with it.
+fn reach(argument: &ServerArgument, speak: impl FnOnce(&mut Client) -> anyhow::Result<()>) -> anyhow::Result<Outcome> {
+    let socket = match &argument.socket {
+        Some(socket) => socket.clone(),
+        None => {
+            let choice = argument.config.choose();
+            let config = match Config::load(choice.file(), &[]) {
+                Ok((config, _)) => config,
+                Err(report) => {
+                    choice.announce();
+                    output::report(&report);
+                    return Ok(Outcome::Failed);
+                }
+            };
+            config.control_socket().ok_or_else(|| {
+                anyhow!("this configuration has no control socket: name one by control.socket, or with --socket PATH")
+            })?
+        }
+    };
+    let spoken =
+        Client::connect(&socket, PATIENCE).map_err(anyhow::Error::from).and_then(|mut client| speak(&mut client));
+    match spoken {
+        Ok(()) => Ok(Outcome::Done),
+        Err(error) if error.is::<Unreachable>() => {
+            output::complain(&format!("{error:#}"));
+            Ok(Outcome::Unreached)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn ask(client: &mut Client, order: &Order) -> anyhow::Result<Reply> {
+    match client.ask(order)? {
+        Reply::Refused(reason) => bail!("the server refuses: {reason}"),
+        reply => Ok(reply),
+    }
+}
+
+fn unexpected(reply: &Reply) -> anyhow::Result<()> {
+    bail!("the server answers something else, it may be of another version: {reply:?}")
+}
+
+fn as_json(value: &impl serde::Serialize) -> anyhow::Result<String> {
+    Ok(serde_json::to_string_pretty(value)? + "\n")
+}
+
+/// Seconds as people say them.
+fn duration(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h {} min", seconds / 3_600, seconds / 60 % 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds / 3_600 % 24),
+    }
+}
+
+/// Registrations as they are printed, page by page.
+struct List {
+    json: bool,
+    rows: usize,
+}
+
+impl List {
+    const fn new(json: bool) -> Self {
+        Self { json, rows: 0 }
+    }
+
+    fn print(&mut self, rows: &[Registration]) -> anyhow::Result<()> {
+        let mut text = String::new();
+        if !self.json && self.rows == 0 && !rows.is_empty() {
+            let _ = writeln!(text, "{:<28} {:<44} {:<28} {:>10}  device", "user", "contact", "from", "expires in");
+        }
+        for row in rows {
+            if self.json {
+                text.push_str(if self.rows == 0 { "[\n" } else { ",\n" });
+                text.push_str(&serde_json::to_string(row)?);
+            } else {
+                let received = row.received.map(|address| address.to_string()).unwrap_or_default();
+                let from = format!("{} {received}", row.transport.as_deref().unwrap_or_default());
+                let [user, contact, agent] =
+                    [&row.user, &row.contact, &row.user_agent].map(|text| shown(text.as_bytes()).to_string());
+                let expires = duration(row.expires_in_seconds);
+                let _ = writeln!(text, "{user:<28} {contact:<44} {from:<28} {expires:>10}  {agent}");
+            }
+            self.rows += 1;
+        }
+        output::print(&text)
+    }
+
+    fn end(&self) -> anyhow::Result<()> {
+        output::print(match (self.json, self.rows) {
+            (true, 0) => "[]\n",
+            (true, _) => "\n]\n",
+            (false, 0) => "no registrations\n",
+            (false, _) => "",
+        })
+    }
+}

@@ -1,0 +1,99 @@
+//! `strowger status` for people.
+
+use std::fmt::Write;
+
+use strowger_node::control::Status;
+
+use super::duration;
+
+/// What is shown of the metrics: a word, and what stands behind it.
+const ROWS: [(&str, &[(&str, &str)]); 8] = [
+    ("registrations", &[("strowger_bindings", ""), ("strowger_registered_users", "users")]),
+    (
+        "calls",
+        &[("strowger_calls_logged", "open in the log"), ("strowger_requests_unanswered", "requests without an answer")],
+    ),
+    (
+        "requests",
+        &[
+            ("strowger_requests_total", "received"),
+            ("strowger_requests_forwarded_total", "forwarded"),
+            ("strowger_retransmissions_total", "retransmissions"),
+        ],
+    ),
+    (
+        "refused",
+        &[
+            ("strowger_requests_overloaded_total", "by a bound (503)"),
+            ("strowger_failed_authentications_total", "failed authentications"),
+            ("strowger_messages_banned_total", "messages of banned sources"),
+        ],
+    ),
+    (
+        "connections",
+        &[
+            ("strowger_connections{transport=\"tcp\"}", "TCP"),
+            ("strowger_connections{transport=\"tls\"}", "TLS"),
+            ("strowger_connections{transport=\"ws\"}", "WS"),
+            ("strowger_connections{transport=\"wss\"}", "WSS"),
+        ],
+    ),
+    (
+        "database",
+        &[
+            ("strowger_journal_queued", "changes wait"),
+            ("strowger_failed_writes_total", "failed"),
+            ("strowger_lookups_in_flight", "look-ups under way"),
+            ("strowger_failed_lookups_total", "failed or late"),
+        ],
+    ),
+    ("banned", &[("strowger_sources_banned", "sources")]),
+    ("log", &[("strowger_log_lines_lost_total", "lines lost")]),
+];
+
+pub(super) fn table(status: &Status) -> String {
+    let mut text = format!("Strowger {}, process {}: {}\n", status.version, status.process, status.state);
+    let mut line = |name: &str, value: &str| {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "  {name:<14} {value}");
+    };
+    line("up", &duration(status.uptime_seconds));
+    for (n, listener) in status.listeners.iter().enumerate() {
+        line(if n == 0 { "listening" } else { "" }, listener);
+    }
+    for (name, values) in ROWS {
+        let value = |(metric, words): &(&str, &str)| {
+            let value = status.metrics.get(*metric).copied().unwrap_or_default();
+            format!("{value} {words}").trim_end().to_owned()
+        };
+        line(name, &values.iter().map(value).collect::<Vec<_>>().join(", "));
+    }
+    let memory = status.metrics.get("strowger_resident_memory_bytes").copied().unwrap_or_default();
+    line("memory", &format!("{:.1} MiB", memory / 1_048_576.0));
+    for shard in &status.shards {
+        let turn = shard.longest_turn_seconds * 1e3;
+        let busy = shard.busy_seconds / (status.uptime_seconds.max(1) as f64) * 100.0;
+        let buckets = shard.buckets;
+        line(
+            &format!("shard {}", shard.shard),
+            &format!(
+                "{busy:.1} % busy since the start, longest turn {turn:.2} ms, {buckets} of 256 buckets, {} bytes in the kernel",
+                shard.backlog_bytes
+            ),
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_is_counted() {
+        for (metric, _) in ROWS.iter().flat_map(|(_, values)| *values) {
+            let name = metric.split('{').next().unwrap_or_default();
+            assert!(strowger_node::metrics::table().any(|row| row.name() == name), "{metric}");
+        }
+    }
+}

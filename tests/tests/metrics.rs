@@ -1,0 +1,148 @@
+//! What the server shows of itself by HTTP: metrics for Prometheus, health for supervisors.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use strowger_tests::program;
+use strowger_tests::server::{Server, Setup};
+use strowger_tests::text::Request;
+use strowger_tests::wire::Transport;
+
+const SOON: Duration = Duration::from_secs(10);
+
+/// One request, and the whole answer; empty if the connection was closed unanswered.
+pub(crate) fn get(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("the server listens");
+    stream.set_read_timeout(Some(SOON)).expect("a socket takes a time-out");
+    let _ = write!(stream, "GET {path} HTTP/1.1\r\nHost: strowger\r\n\r\n");
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8(answer).expect("it is text")
+}
+
+/// The values of all samples, by name and labels.
+pub(crate) fn scrape(address: SocketAddr) -> BTreeMap<String, f64> {
+    let answer = get(address, "/metrics");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    assert!(answer.contains("\r\ncontent-type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{answer}");
+    let body = answer.split_once("\r\n\r\n").expect("a head and a body").1;
+    let samples = body.lines().filter(|line| !line.starts_with('#'));
+    let sample = |line: &str| {
+        let (name, value) = line.rsplit_once(' ').expect("a name and a value");
+        (name.to_owned(), value.parse().expect("a number"))
+    };
+    samples.map(sample).collect()
+}
+
+/// A server with its metrics, and where they are.
+fn start(setup: Setup) -> (Server, SocketAddr) {
+    let address = strowger_tests::port::free_address();
+    (setup.with(&format!("metrics.listen = \"{address}\"")).start(), address)
+}
+
+fn register(server: &Server, user: &str) {
+    let mut wire = server.connect(Transport::Udp);
+    let contact = format!("sip:{user}@{}", wire.local());
+    let request = Request::register(user, "example.org", &contact, "udp", wire.local());
+    wire.send(&request.bytes()).expect("it is sent");
+    let answer = wire.final_response(SOON).expect("an answer");
+    assert_eq!(strowger_tests::text::status(&answer), Some(200));
+}
+
+#[test]
+fn metrics_are_clean_and_count_what_was_done() {
+    let (server, address) = start(Setup::on(&[Transport::Udp]).open_registrar());
+    let before = scrape(address);
+    for user in ["alice", "bob"] {
+        register(&server, user);
+    }
+    let after = scrape(address);
+    for (name, more) in [
+        ("strowger_registrations_total", 2.0),
+        ("strowger_bindings", 2.0),
+        ("strowger_registered_users", 2.0),
+        ("strowger_requests_total", 2.0),
+        ("strowger_datagrams_in_total", 2.0),
+        ("strowger_journal_kept_total", 2.0),
+    ] {
+        assert_eq!(after[name] - before[name], more, "{name}");
+    }
+    for name in ["strowger_commit_seconds_count", "strowger_commit_seconds_sum", "strowger_rounds_total{shard=\"0\"}"] {
+        assert!(after[name] > before[name], "{name}");
+    }
+    assert!(after["strowger_shard_longest_turn_seconds{shard=\"0\"}"] > 0.0);
+    assert!(after["strowger_resident_memory_bytes"] > 1e6);
+
+    if !program::have(&[program::PROMTOOL]) {
+        return;
+    }
+    let text = get(address, "/metrics");
+    let body = text.split_once("\r\n\r\n").expect("a body").1;
+    let mut promtool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it is there");
+    promtool.stdin.take().expect("it is piped").write_all(body.as_bytes()).expect("it reads");
+    let said = promtool.wait_with_output().expect("it ends");
+    let words = format!("{}{}", String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
+    assert!(said.status.success() && words.is_empty(), "{words}");
+}
+
+#[test]
+fn supervisors_hear_whether_it_works() {
+    let (mut server, address) = start(Setup::on(&[Transport::Udp]).relay().with("server.drain_timeout = \"20s\""));
+    for path in ["/healthz", "/readyz"] {
+        assert!(get(address, path).starts_with("HTTP/1.1 200 OK\r\n"), "{path}");
+    }
+    assert!(get(address, "/").starts_with("HTTP/1.1 404 Not Found\r\n"));
+    // A call that waits for its answer keeps it from ending.
+    let mut caller = server.connect(Transport::Udp);
+    let silent = strowger_tests::port::free_address();
+    let phone = std::net::UdpSocket::bind(silent).expect("a free port");
+    let invite = Request::new("INVITE", &format!("sip:bob@{silent}"), "udp", caller.local());
+    caller.send(&invite.bytes()).expect("it is sent");
+    phone.set_read_timeout(Some(SOON)).expect("a socket takes a time-out");
+    phone.recv(&mut [0; 2_048]).expect("the INVITE");
+    server.process().signal(libc::SIGTERM);
+    server.log_with("graceful shutdown");
+    let answer = get(address, "/readyz");
+    assert!(
+        answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n") && answer.ends_with("shutting down\n"),
+        "{answer}"
+    );
+    assert!(get(address, "/healthz").starts_with("HTTP/1.1 200 OK\r\n"));
+    server.process().signal(libc::SIGTERM);
+    server.process().end(SOON);
+}
+
+#[test]
+fn so_many_connections_are_served_for_so_long() {
+    let (_server, address) =
+        start(Setup::on(&[Transport::Udp]).relay().with("metrics.connections = 2\nmetrics.timeout = \"1s\""));
+    let begun = Instant::now();
+    let mut silent: Vec<TcpStream> = (0..2).map(|_| TcpStream::connect(address).expect("it listens")).collect();
+    assert_eq!(get(address, "/healthz"), "", "a third one is closed unanswered");
+    for stream in &mut silent {
+        stream.set_read_timeout(Some(SOON)).expect("a socket takes a time-out");
+        assert_eq!(stream.read_to_end(&mut Vec::new()).expect("it is closed"), 0);
+    }
+    assert!(begun.elapsed() >= Duration::from_millis(900));
+    assert!(get(address, "/healthz").starts_with("HTTP/1.1 200 OK\r\n"));
+    // A head without an end is refused, and no method but GET and HEAD is known.
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    let _ = stream.write_all(&[b"GET / HTTP/1.1\r\nX: ".as_slice(), &[b'x'; 100_000]].concat());
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    assert!(!answer.starts_with(b"HTTP/1.1 2"), "{}", String::from_utf8_lossy(&answer));
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    stream.write_all(b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n").expect("it is sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 405 "), "{answer}");
+}
