@@ -86,7 +86,7 @@ section! {
         pub nonce_lifetime: Duration = Duration::from_secs(300), Rule::time(Duration::from_secs(5), Duration::from_secs(86_400));
         /// Nonces in use that are remembered against replay, 40 to 60 bytes each; beyond this, right answers to further ones are
         /// stale. One user may hold as many as are left free, at most half.
-        pub used_nonces: usize = 1_000_000, Rule::number(1_024, 1 << 28);
+        pub used_nonces: usize = 1_000_000, Rule::number(1_024, 1 << 28).fixed();
         /// By how much the clocks of servers that share the secret may differ.
         pub clock_skew: Duration = Duration::from_secs(10), Rule::time(Duration::ZERO, Duration::from_secs(3_600));
         /// Accept answers without qop, as phones of RFC 2069 give them; each costs a nonce of its own.
@@ -96,9 +96,9 @@ section! {
         pub uri_check: UriCheck = UriCheck::Loose, ANY;
         /// Key of nonces and of the routes of calls; servers that stand in for one another share it. At least 16 characters;
         /// also by the environment variable STROWGER_AUTH_SECRET, which wins. "": drawn by the server at its first start and kept beside the database.
-        pub secret: Option<Secret> = None, ANY.or("");
+        pub secret: Option<Secret> = None, ANY.or("").fixed();
         /// File whose first line is the secret, instead of `secret`.
-        pub secret_file: Option<PathBuf> = None, ANY.or("");
+        pub secret_file: Option<PathBuf> = None, ANY.or("").fixed();
         /// The authenticated user must be the one in To of a REGISTER and in From of anything else (RFC 3261 section 22.1).
         pub user_must_match: bool = true, ANY;
         /// Callers whose From is of a local domain must authenticate (RFC 3261 section 22.3).

@@ -43,7 +43,7 @@ section! {
     pub struct Control = "control" {
         /// Where it is. "database" is the path of `store.database` with `.control` in place of its ending; a server whose database is in
         /// memory has none then.
-        pub socket: ControlSocket = ControlSocket::Database, ANY;
+        pub socket: ControlSocket = ControlSocket::Database, ANY.fixed();
         /// Commands that are connected at once; others are refused.
         pub connections: usize = 8, Rule::number(1, 1_000);
         /// How long a connection may be silent.

@@ -26,7 +26,8 @@ impl TableText {
             out.push('\n');
             write_comment(out, key.doc);
             // A default that says all there is to say is not repeated.
-            let _ = writeln!(out, "# {}; default {}", key.allowed.replace('`', ""), key.default);
+            let restart = if key.fixed { "; needs a restart" } else { "" };
+            let _ = writeln!(out, "# {}; default {}{restart}", key.allowed.replace('`', ""), key.default);
             if value.trim_matches('"') == Secret::MASK {
                 let _ = writeln!(out, "# {} = {value} (set, not shown)", key.name);
             } else {
@@ -91,7 +92,9 @@ fn listener_keys(listener: &Listener) -> Vec<(&'static str, String)> {
 pub fn reference() -> String {
     let mut out = String::from(
         "# All keys of the configuration\n\nOne TOML file; every key has a default, so none is needed. `strowger check --keys` writes this page, \
-         `strowger check FILE`\nfinds what is wrong in a file, `strowger check --effective FILE` shows it with all defaults filled in.\n\n",
+         `strowger check FILE`\nfinds what is wrong in a file, `strowger check --effective FILE` shows it with all defaults filled in. \
+         `strowger reload` (or SIGHUP)\ngives the file to a running server, which then goes by it, except for the keys that need a restart: \
+         it names those that were changed.\n\n",
     );
     let config = Config::default();
     let top = TableText::new(&Top::default());
@@ -109,7 +112,9 @@ pub fn reference() -> String {
             words(table.doc)
         );
         for key in table.keys {
-            let _ = writeln!(out, "| `{}` | `{}` | {} | {} |", key.name, key.default, key.allowed, words(key.doc));
+            let restart = if key.fixed { " **Needs a restart.**" } else { "" };
+            let KeyDoc { name, default, allowed, doc, .. } = key;
+            let _ = writeln!(out, "| `{name}` | `{default}` | {allowed} | {}{restart} |", words(doc));
         }
         out.push('\n');
     }

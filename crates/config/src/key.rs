@@ -16,6 +16,7 @@ pub(crate) struct Rule {
     low: u64,
     high: u64,
     word: Option<&'static str>,
+    fixed: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,27 +29,37 @@ enum Unit {
 impl Rule {
     /// Anything of the type.
     pub(crate) const fn any() -> Self {
-        Self { unit: Unit::Plain, low: 0, high: u64::MAX, word: None }
+        Self { unit: Unit::Plain, low: 0, high: u64::MAX, word: None, fixed: false }
     }
 
     /// A whole number from `low` to `high`, both included.
     pub(crate) const fn number(low: u64, high: u64) -> Self {
-        Self { unit: Unit::Plain, low, high, word: None }
+        Self { unit: Unit::Plain, low, high, word: None, fixed: false }
     }
 
     /// A size in bytes from `low` to `high`: a number of bytes or text such as `"64KiB"`.
     pub(crate) const fn bytes(low: u64, high: u64) -> Self {
-        Self { unit: Unit::Bytes, low, high, word: None }
+        Self { unit: Unit::Bytes, low, high, word: None, fixed: false }
     }
 
     /// A duration from `low` to `high`, written with its unit such as `"500ms"`.
     pub(crate) const fn time(low: Duration, high: Duration) -> Self {
-        Self { unit: Unit::Milliseconds, low: low.as_millis() as u64, high: high.as_millis() as u64, word: None }
+        let (low, high) = (low.as_millis() as u64, high.as_millis() as u64);
+        Self { unit: Unit::Milliseconds, low, high, word: None, fixed: false }
     }
 
     /// The same, or this word for the absence of a value (an `Option` that is `None`).
     pub(crate) const fn or(self, word: &'static str) -> Self {
         Self { word: Some(word), ..self }
+    }
+
+    /// Of a key whose value a process has for life: another one needs a restart.
+    pub(crate) const fn fixed(self) -> Self {
+        Self { fixed: true, ..self }
+    }
+
+    pub(crate) const fn is_fixed(&self) -> bool {
+        self.fixed
     }
 }
 

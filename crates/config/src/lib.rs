@@ -32,6 +32,7 @@ mod nat;
 mod proxy;
 mod reader;
 mod registrar;
+mod reload;
 mod report;
 mod secret;
 mod server;
@@ -60,6 +61,7 @@ pub use self::metrics::Metrics;
 pub use self::nat::{Nat, PingMethod};
 pub use self::proxy::{Fork, Proxy, RelayFor, SipUri};
 pub use self::registrar::{Durability, PathRule, Registrar};
+pub use self::reload::FixedKey;
 pub use self::report::{Fault, Report, Severity};
 pub use self::secret::Secret;
 pub use self::server::{Scheduling, Server};
@@ -127,6 +129,10 @@ macro_rules! tables {
             /// Each table with its values as TOML, in the order of the documentation.
             fn tables(&self) -> Vec<effective::TableText> {
                 vec![$( effective::TableText::new(&self.$field) ),+]
+            }
+
+            fn keep_fixed_tables(&mut self, running: &Self, changed: &mut Vec<FixedKey>) {
+                $( self.$field.keep_fixed(&running.$field, changed); )+
             }
         }
     };

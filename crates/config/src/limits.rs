@@ -41,10 +41,10 @@ section! {
         pub request_memory_of_all: usize = 1 << 30, Rule::bytes(1 << 20, 1 << 40);
         /// Messages sent over the connections of a shard that are remembered, to send a request once more or to fail it at
         /// once when its connection ends before an answer. 32 bytes each.
-        pub sent_messages: usize = 16_384, Rule::number(0, 1 << 24);
+        pub sent_messages: usize = 16_384, Rule::number(0, 1 << 24).fixed();
         /// Bits of an IPv6 address that make one source where sources are counted (bans, failures, connections, log lines):
         /// a source with one address of a network has all of them.
-        pub ipv6_prefix: u8 = 64, Rule::number(32, 128);
+        pub ipv6_prefix: u8 = 64, Rule::number(32, 128).fixed();
         /// Most transactions alive at once; further requests are answered 503 with Retry-After (RFC 3261 section 21.5.4).
         pub transactions: usize = 1_000_000, Rule::number(16, 100_000_000);
         /// A connection over which nothing arrived for this long, not even a keep-alive, is closed; "never" leaves it open.
@@ -60,12 +60,12 @@ section! {
         /// Bytes that may wait for a slow peer on one connection; more close it.
         pub connection_queue: usize = 1 << 20, Rule::bytes(4 << 10, 1 << 30);
         /// Messages that may wait on their way from one shard to another; of more, requests over connections are answered 503, those by UDP dropped, for they come again; all are counted.
-        pub shard_queue: usize = 4_096, Rule::number(64, 1 << 24);
+        pub shard_queue: usize = 4_096, Rule::number(64, 1 << 24).fixed();
         /// Messages taken from one connection before others get their turn: a peer that sends many at once does not delay the calls of
         /// others by more than these take. What came behind them waits in the connection.
         pub messages_per_turn: usize = 64, Rule::number(1, 65_536);
         /// Look-ups (database, DNS) that may wait at once; more are answered 503.
-        pub lookup_queue: usize = 10_000, Rule::number(16, 1 << 24);
+        pub lookup_queue: usize = 10_000, Rule::number(16, 1 << 24).fixed();
         /// Names that may be looked up at once for requests of one source, in each shard; more are answered 503. Half of `lookup_queue` is
         /// for requests that have shown a password or belong to a call that stands.
         pub lookups_per_source: usize = 1_000, Rule::number(1, 1 << 24);

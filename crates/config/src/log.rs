@@ -35,14 +35,14 @@ section! {
     /// What the server says about itself, on standard error.
     pub struct Log = "log" {
         /// Form of a line.
-        pub format: LogFormat = LogFormat::Text, ANY;
+        pub format: LogFormat = LogFormat::Text, ANY.fixed();
         /// The least that is logged. The environment variable STROWGER_LOG wins: another level, or levels of single targets such as
         /// strowger_net=debug.
         pub level: LogLevel = LogLevel::Info, ANY;
         /// Bytes of lines that may wait for standard error to take them. What finds no room, or cannot be written, is dropped and
         /// counted, and the count is logged when writing works again: logging holds up nothing else. Lines that keep coming are
         /// written five times a second: `kill -9` loses those of the last 0.2 s.
-        pub queue: usize = 1 << 20, Rule::bytes(64 << 10, 1 << 30);
+        pub queue: usize = 1 << 20, Rule::bytes(64 << 10, 1 << 30).fixed();
         /// Lines a minute about single requests and connections that were refused or failed, wrong passwords above all. A source has a
         /// tenth of that for each kind of line (connections, forwarding, scanners, malformed, authentication, registrations, requests,
         /// lookups), and half of all is kept for the kinds in equal parts. What is left out is counted by kind, and the numbers are

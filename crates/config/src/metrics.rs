@@ -22,7 +22,7 @@ section! {
     /// What the server counts, by HTTP: `/metrics` for Prometheus, `/healthz` and `/readyz` for supervisors.
     pub struct Metrics = "metrics" {
         /// Where to listen. There is no password: keep it to addresses that only the collector reaches.
-        pub listen: Option<SocketAddr> = None, ANY.or("none");
+        pub listen: Option<SocketAddr> = None, ANY.or("none").fixed();
         /// Connections open at once; others are closed unanswered.
         pub connections: usize = 16, Rule::number(1, 1_000);
         /// How long a connection may take for its request and for the answer.

@@ -7,6 +7,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::key::Rule;
+use super::reload::FixedKey;
 use super::report::Fault;
 
 /// One key of a section: everything the documentation says of it.
@@ -20,6 +21,8 @@ pub(crate) struct KeyDoc {
     pub allowed: String,
     /// The default as TOML.
     pub default: String,
+    /// A running process keeps its value.
+    pub fixed: bool,
 }
 
 /// A table of the file, as the `section!` macro makes it from its only description.
@@ -35,6 +38,8 @@ pub(super) trait Section: Default {
     fn read_key(&mut self, name: &str, path: &str, value: &Spanned<DeValue<'_>>, reader: &mut Reader);
     /// The values as TOML, in the order of `KEYS`.
     fn values(&self) -> Vec<String>;
+    /// Takes over the fixed keys of the section that a process runs with, and adds those that had another value to `changed`.
+    fn keep_fixed(&mut self, running: &Self, changed: &mut Vec<FixedKey>);
     /// The documentation of each key, in the order of `KEYS`.
     fn docs() -> Vec<KeyDoc>;
 }
@@ -85,7 +90,19 @@ macro_rules! section {
                 vec![$( $crate::key::Key::write(&self.$key, &$rule) ),+]
             }
 
+            fn keep_fixed(&mut self, running: &Self, changed: &mut Vec<$crate::reload::FixedKey>) {
+                $( if ($rule).is_fixed() && self.$key != running.$key {
+                    changed.push($crate::reload::FixedKey {
+                        name: $crate::reader::join($title, stringify!($key)),
+                        running: $crate::key::Key::write(&running.$key, &$rule),
+                        wanted: $crate::key::Key::write(&self.$key, &$rule),
+                    });
+                    self.$key.clone_from(&running.$key);
+                } )+
+            }
+
             fn docs() -> Vec<$crate::reader::KeyDoc> {
+                let fixed = [$( ($rule).is_fixed() ),+];
                 let defaults = Self::default().values();
                 let allowed = [$( <$type as $crate::key::Key>::allowed(&$rule) ),+];
                 let docs: [&'static [&'static str]; Self::KEYS.len()] = [$( &[$($key_doc),+] ),+];
@@ -93,8 +110,15 @@ macro_rules! section {
                     .into_iter()
                     .zip(allowed)
                     .zip(docs)
+                    .zip(fixed)
                     .zip(Self::KEYS)
-                    .map(|(((default, allowed), doc), name)| $crate::reader::KeyDoc { name, doc, allowed, default })
+                    .map(|((((default, allowed), doc), fixed), name)| $crate::reader::KeyDoc {
+                        name,
+                        doc,
+                        allowed,
+                        default,
+                        fixed,
+                    })
                     .collect()
             }
         }
@@ -226,7 +250,8 @@ impl Reader {
     }
 }
 
-fn join(path: &str, name: &str) -> String {
+/// The name of a key with that of its table.
+pub(super) fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 

@@ -36,7 +36,7 @@ section! {
         /// Ask for a password before a phone is registered; false admits any user of a local domain (for experiments).
         pub authenticate: bool = true, ANY;
         /// What a binding survives once it was acknowledged.
-        pub durability: Durability = Durability::Crash, ANY;
+        pub durability: Durability = Durability::Crash, ANY.fixed();
         /// Shortest life of a binding; a phone that wants less gets 423 with Min-Expires (RFC 3261 section 10.3 step 7).
         pub min_expires: Duration = Duration::from_secs(60), Rule::time(Duration::from_secs(1), Duration::from_secs(86_400));
         /// Longest life of a binding; a phone that wants more gets this much (RFC 3261 section 10.2.1.1).
@@ -47,15 +47,15 @@ section! {
         /// (`+sip.instance`), else it is answered 403.
         pub max_contacts: usize = 10, Rule::number(1, 1_024);
         /// How long a binding waits for others to be committed with: more throughput against a later 200.
-        pub linger: Duration = Duration::from_millis(2), Rule::time(Duration::ZERO, Duration::from_secs(1));
+        pub linger: Duration = Duration::from_millis(2), Rule::time(Duration::ZERO, Duration::from_secs(1)).fixed();
         /// Most bindings committed together.
-        pub commit_rows: usize = 4_096, Rule::number(1, 65_535);
+        pub commit_rows: usize = 4_096, Rule::number(1, 65_535).fixed();
         /// Bindings that may wait to be committed; a further REGISTER is answered 503 with Retry-After.
-        pub commit_queue: usize = 20_000, Rule::number(16, 1 << 24);
+        pub commit_queue: usize = 20_000, Rule::number(16, 1 << 24).fixed();
         /// Most bindings in all; a further one is answered 503.
-        pub max_bindings: usize = 10_000_000, Rule::number(1, 1 << 30);
+        pub max_bindings: usize = 10_000_000, Rule::number(1, 1 << 30).fixed();
         /// Most bytes of one binding: its texts and about 60.
-        pub max_binding_size: usize = 16 << 10, Rule::bytes(512, 65_535);
+        pub max_binding_size: usize = 16 << 10, Rule::bytes(512, 65_535).fixed();
         /// What becomes of the Path of edge proxies, along which calls then go (RFC 3327).
         pub path: PathRule = PathRule::Keep, ANY;
         /// Routes told to phones in Service-Route (RFC 3608).

@@ -20,29 +20,29 @@ section! {
     /// Threads, sockets and the life of the process.
     pub struct Server = "server" {
         /// Threads that carry messages; "auto" starts with one and adds more, up to the cores, when one is over 70 % busy.
-        pub shards: Option<u16> = None, Rule::number(1, 64).or("auto");
+        pub shards: Option<u16> = None, Rule::number(1, 64).or("auto").fixed();
         /// Let the kernel hand each datagram to the thread that owns its call, where it can (only with several shards).
-        pub kernel_steering: bool = true, ANY;
+        pub kernel_steering: bool = true, ANY.fixed();
         /// Receive buffer asked of the kernel for each UDP socket; 4 MiB hold about 50 ms at 25,000 calls/s.
-        pub udp_receive_buffer: usize = 4 << 20, Rule::bytes(4 << 10, 1 << 30);
+        pub udp_receive_buffer: usize = 4 << 20, Rule::bytes(4 << 10, 1 << 30).fixed();
         /// Send buffer asked of the kernel for each UDP socket.
-        pub udp_send_buffer: usize = 4 << 20, Rule::bytes(4 << 10, 1 << 30);
+        pub udp_send_buffer: usize = 4 << 20, Rule::bytes(4 << 10, 1 << 30).fixed();
         /// Datagrams taken from a socket, and given to it, with one system call.
-        pub udp_batch: usize = 64, Rule::number(1, 1024);
+        pub udp_batch: usize = 64, Rule::number(1, 1024).fixed();
         /// Batches taken from one socket before others get their turn.
         pub udp_batches: usize = 8, Rule::number(1, 1024);
         /// Where datagrams come fast, wait so long for several instead of waking for each: less CPU for up to so much more delay.
         pub udp_linger: Duration = Duration::ZERO, Rule::time(Duration::ZERO, Duration::from_millis(20));
         /// What the threads do when messages wake them while another program has the processor: "batch" lets it finish its turn,
         /// which saves up to a fifth of the CPU where peers run on the same machine; "normal" takes the processor at once.
-        pub scheduling: Scheduling = Scheduling::Batch, ANY;
+        pub scheduling: Scheduling = Scheduling::Batch, ANY.fixed();
         /// Believe ICMP errors, such as "port unreachable", that quote a request to that address: its transaction ends at once
         /// (RFC 3261 section 18.4) in place of after 64 times `t1`. Who sees requests pass can forge one; false leaves them unread.
-        pub icmp_errors: bool = true, ANY;
+        pub icmp_errors: bool = true, ANY.fixed();
         /// How long calls being set up may go on after SIGTERM before the process ends.
         pub drain_timeout: Duration = Duration::from_secs(30), Rule::time(Duration::ZERO, Duration::from_secs(86_400));
         /// Number of this server among those that work together; part of the name of a flow.
-        pub node: u16 = 0, Rule::number(0, 65_535);
+        pub node: u16 = 0, Rule::number(0, 65_535).fixed();
         /// Names of this server beside `domains` and `advertise`, such as that of the outbound proxy that phones are given: a Route with one of
         /// them is taken off (RFC 3261 section 16.4). Names below a domain of ours that resolve to an address of ours need not stand here.
         pub names: Vec<Domain> = Vec::new(), ANY;
