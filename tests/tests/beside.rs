@@ -46,6 +46,7 @@ mod phones;
 mod process_end;
 mod proxy_rules;
 mod refusals;
+mod reload;
 mod resolving;
 mod shards;
 mod sipp_actions;

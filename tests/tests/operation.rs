@@ -21,15 +21,6 @@ use crate::config::{error_of, folder, run, text_of};
 const SOON: Duration = Duration::from_secs(10);
 
 #[test]
-fn sighup_is_logged_and_ignored() {
-    let mut server = Setup::on(&[Transport::Udp]).start();
-    server.process().signal(libc::SIGHUP);
-    server.process().wait_for("SIGHUP ignored", 1, SOON);
-    server.assert_answers(Transport::Udp);
-    server.stop();
-}
-
-#[test]
 fn a_start_without_its_port_leaves_no_file_behind() {
     let taken = UdpSocket::bind("127.0.0.1:0").expect("loopback has ports");
     let mut server = Setup::default().listen(Transport::Udp, taken.local_addr().expect("it is bound")).prepare();
@@ -243,7 +234,7 @@ fn the_demo_tells_before_it_runs_that_its_report_cannot_be_written() {
 fn help_says_what_signals_and_a_new_password_do() {
     let folder = folder();
     for (arguments, words) in [
-        (&["serve", "--help"][..], &["shut down gracefully", "503", "SIGHUP is logged and ignored", "SIGUSR1"][..]),
+        (&["serve", "--help"][..], &["shut down gracefully", "503", "SIGHUP reloads", "SIGUSR1"][..]),
         (&["user", "--help"], &["stays until it expires"]),
     ] {
         let help = text_of(&run(arguments, folder.path())).split_whitespace().collect::<Vec<_>>().join(" ");

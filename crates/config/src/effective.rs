@@ -72,18 +72,7 @@ impl Config {
 }
 
 fn listener_keys(listener: &Listener) -> Vec<(&'static str, String)> {
-    let table = ListenerTable {
-        transport: listener.transport,
-        address: listener.address.ip(),
-        port: Some(listener.address.port()),
-        advertise: listener.advertise.clone(),
-        network: listener.network.clone(),
-        algorithms: listener.algorithms.clone(),
-        certificate: listener.identity.as_ref().map(|identity| identity.certificate.clone()),
-        key: listener.identity.as_ref().map(|identity| identity.key.clone()),
-        client_ca: listener.identity.as_ref().and_then(|identity| identity.client_ca.clone()),
-    };
-    let keys = ListenerTable::KEYS.iter().copied().zip(table.values());
+    let keys = ListenerTable::KEYS.iter().copied().zip(ListenerTable::from(listener).values());
     let only_secure = ["certificate", "key", "client_ca"];
     keys.filter(|(name, _)| listener.identity.is_some() || !only_secure.contains(name)).collect()
 }

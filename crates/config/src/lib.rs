@@ -61,7 +61,7 @@ pub use self::metrics::Metrics;
 pub use self::nat::{Nat, PingMethod};
 pub use self::proxy::{Fork, Proxy, RelayFor, SipUri};
 pub use self::registrar::{Durability, PathRule, Registrar};
-pub use self::reload::FixedKey;
+pub use self::reload::Change;
 pub use self::report::{Fault, Report, Severity};
 pub use self::secret::Secret;
 pub use self::server::{Scheduling, Server};
@@ -131,8 +131,13 @@ macro_rules! tables {
                 vec![$( effective::TableText::new(&self.$field) ),+]
             }
 
-            fn keep_fixed_tables(&mut self, running: &Self, changed: &mut Vec<FixedKey>) {
-                $( self.$field.keep_fixed(&running.$field, changed); )+
+            /// The keys of all tables that have other values than in `running`.
+            fn table_changes(&self, running: &Self) -> Vec<Change> {
+                [$( self.$field.changes(&running.$field, $type::NAME) ),+].concat()
+            }
+
+            fn keep_fixed(&mut self, running: &Self) {
+                $( self.$field.keep_fixed(&running.$field); )+
             }
         }
     };

@@ -229,6 +229,23 @@ impl fmt::Display for Listener {
     }
 }
 
+impl From<&Listener> for ListenerTable {
+    fn from(listener: &Listener) -> Self {
+        let identity = listener.identity.as_ref();
+        Self {
+            transport: listener.transport,
+            address: listener.address.ip(),
+            port: Some(listener.address.port()),
+            advertise: listener.advertise.clone(),
+            network: listener.network.clone(),
+            algorithms: listener.algorithms.clone(),
+            certificate: identity.map(|identity| identity.certificate.clone()),
+            key: identity.map(|identity| identity.key.clone()),
+            client_ca: identity.and_then(|identity| identity.client_ca.clone()),
+        }
+    }
+}
+
 impl From<ListenAddress> for Listener {
     fn from(listen: ListenAddress) -> Self {
         Self {

@@ -7,7 +7,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::key::Rule;
-use super::reload::FixedKey;
+use super::reload::Change;
 use super::report::Fault;
 
 /// One key of a section: everything the documentation says of it.
@@ -38,8 +38,10 @@ pub(super) trait Section: Default {
     fn read_key(&mut self, name: &str, path: &str, value: &Spanned<DeValue<'_>>, reader: &mut Reader);
     /// The values as TOML, in the order of `KEYS`.
     fn values(&self) -> Vec<String>;
-    /// Takes over the fixed keys of the section that a process runs with, and adds those that had another value to `changed`.
-    fn keep_fixed(&mut self, running: &Self, changed: &mut Vec<FixedKey>);
+    /// The keys that have other values than in `running`; `path` is the name of the table.
+    fn changes(&self, running: &Self, path: &str) -> Vec<Change>;
+    /// Takes over the fixed keys of the section that a process runs with.
+    fn keep_fixed(&mut self, running: &Self);
     /// The documentation of each key, in the order of `KEYS`.
     fn docs() -> Vec<KeyDoc>;
 }
@@ -90,13 +92,21 @@ macro_rules! section {
                 vec![$( $crate::key::Key::write(&self.$key, &$rule) ),+]
             }
 
-            fn keep_fixed(&mut self, running: &Self, changed: &mut Vec<$crate::reload::FixedKey>) {
-                $( if ($rule).is_fixed() && self.$key != running.$key {
-                    changed.push($crate::reload::FixedKey {
-                        name: $crate::reader::join($title, stringify!($key)),
+            fn changes(&self, running: &Self, path: &str) -> Vec<$crate::reload::Change> {
+                let mut changes = Vec::new();
+                $( if self.$key != running.$key {
+                    changes.push($crate::reload::Change {
+                        key: $crate::reader::join(path, stringify!($key)),
                         running: $crate::key::Key::write(&running.$key, &$rule),
                         wanted: $crate::key::Key::write(&self.$key, &$rule),
+                        needs_restart: ($rule).is_fixed(),
                     });
+                } )+
+                changes
+            }
+
+            fn keep_fixed(&mut self, running: &Self) {
+                $( if ($rule).is_fixed() {
                     self.$key.clone_from(&running.$key);
                 } )+
             }

@@ -1,37 +1,59 @@
 //! A configuration for a process that already runs with another one.
 
-use super::{Config, Listener};
+use super::Config;
+use super::domains::Top;
+use super::listen::{Listener, ListenerTable};
+use super::reader::Section;
 
-/// A key that has another value in the file than the running process has for life.
+/// A key whose value in the file is not the one that the process runs with. Secrets are masked in both.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FixedKey {
-    /// With its table, such as `server.shards`.
-    pub name: String,
-    /// The value that the process keeps, as TOML; secrets are masked.
+pub struct Change {
+    /// With its table, such as `server.shards` or `listener[0].advertise`.
+    pub key: String,
+    /// The value that the process runs with, as TOML.
     pub running: String,
-    /// The value in the file, as TOML; secrets are masked.
+    /// The value in the file, as TOML.
     pub wanted: String,
+    /// The process keeps its value until it starts again.
+    pub needs_restart: bool,
 }
 
 impl Config {
-    /// This configuration as a process can take it that runs with `running`: the keys that need a restart keep their values, and are
-    /// returned where the file has others.
+    /// This configuration as a process can take it that runs with `running`, and what is new in it: the keys that need a restart keep
+    /// their values.
     ///
     /// Listeners are fixed by transport, address and order. If those are the same, the rest of each listener (its certificate, its
     /// algorithms, the name that it advertises) is that of the file; else the listeners stay as they are.
-    pub fn for_running(mut self, running: &Self) -> (Self, Vec<FixedKey>) {
-        let mut changed = Vec::new();
+    #[must_use]
+    pub fn for_running(mut self, running: &Self) -> (Self, Vec<Change>) {
+        let top = |config: &Self| Top {
+            domains: Some(config.domains.clone()),
+            realm: Some(config.realm.clone()),
+            ..Top::default()
+        };
+        let mut changes = top(&self).changes(&top(running), Top::NAME);
+        changes.extend(self.listener_changes(running));
+        changes.extend(self.table_changes(running));
+        if changes.iter().any(|change| change.key == "listen") {
+            self.listeners.clone_from(&running.listeners);
+        }
+        self.keep_fixed(running);
+        (self, changes)
+    }
+
+    fn listener_changes(&self, running: &Self) -> Vec<Change> {
         let shown = |listeners: &[Listener]| {
             let listeners: Vec<String> = listeners.iter().map(|listener| format!("\"{listener}\"")).collect();
             format!("[{}]", listeners.join(", "))
         };
         let (before, after) = (shown(&running.listeners), shown(&self.listeners));
         if before != after {
-            self.listeners.clone_from(&running.listeners);
-            changed.push(FixedKey { name: "listen".into(), running: before, wanted: after });
+            return vec![Change { key: "listen".into(), running: before, wanted: after, needs_restart: true }];
         }
-        self.keep_fixed_tables(running, &mut changed);
-        (self, changed)
+        let tables =
+            self.listeners.iter().zip(&running.listeners).map(|(new, old)| [new, old].map(ListenerTable::from));
+        let of_table = |(n, [new, old]): (usize, [ListenerTable; 2])| new.changes(&old, &format!("listener[{n}]"));
+        tables.enumerate().flat_map(of_table).collect()
     }
 }
 
@@ -44,28 +66,36 @@ mod tests {
         Config::read(Source { text, ..Source::default() }).unwrap_or_else(|report| panic!("{report}")).0
     }
 
+    fn named<'a>(changes: &'a [Change], fixed: bool) -> Vec<&'a str> {
+        changes.iter().filter(|change| change.needs_restart == fixed).map(|change| &*change.key).collect()
+    }
+
     #[test]
-    fn what_needs_a_restart_keeps_its_value_and_is_named() {
+    fn keys_that_need_a_restart_keep_their_values_and_are_named() {
         let running = read("[server]\nshards = 1\n[auth]\nsecret = \"one secret of many letters\"");
         let file = "listen = [\"udp:127.0.0.1:5070\"]\ndomains = [\"example.org\"]\n[server]\nshards = 2\nsoftware = \"new\"\n\
                     [auth]\nsecret = \"another secret of many letters\"\n[timers]\nt1 = \"250ms\"";
-        let (config, changed) = read(file).for_running(&running);
-        let names: Vec<&str> = changed.iter().map(|key| &*key.name).collect();
-        assert_eq!(names, ["listen", "server.shards", "auth.secret", "timers.t1"]);
-        assert_eq!((&*changed[1].running, &*changed[1].wanted), ("1", "2"));
-        assert!(!changed.iter().any(|key| format!("{key:?}").contains("letters")), "{changed:?}");
+        let (config, changes) = read(file).for_running(&running);
+        assert_eq!(named(&changes, true), ["listen", "server.shards", "auth.secret", "timers.t1"]);
+        assert_eq!(named(&changes, false), ["domains", "realm", "server.software"]);
+        let shards = changes.iter().find(|change| change.key == "server.shards").expect("it is named");
+        assert_eq!((&*shards.running, &*shards.wanted), ("1", "2"));
+        assert!(!format!("{changes:?}").contains("letters"), "{changes:?}");
         assert_eq!((&config.listeners, &config.server.shards), (&running.listeners, &Some(1)));
         assert_eq!((&config.auth.secret, config.timers.t1), (&running.auth.secret, running.timers.t1));
         assert_eq!((&*config.server.software, config.domains[0].as_str()), ("new", "example.org"));
+        assert_eq!(config.clone().for_running(&config).1, []);
     }
 
     #[test]
     fn a_listener_that_stays_takes_the_rest_from_the_file() {
         let table = "[[listener]]\ntransport = \"tcp\"\naddress = \"127.0.0.1\"\nport = 5060\n";
         let running = read(table);
-        let file = format!("{table}advertise = \"sip.example.org\"\nalgorithms = [\"SHA-256\"]\n");
-        let (config, changed) = read(&file).for_running(&running);
-        assert_eq!(changed, []);
+        let file =
+            format!("domains = [\"127.0.0.1\"]\n{table}advertise = \"sip.example.org\"\nalgorithms = [\"SHA-256\"]\n");
+        let (config, changes) = read(&file).for_running(&running);
+        assert_eq!(named(&changes, true), <[&str; 0]>::default());
+        assert_eq!(named(&changes, false), ["listener[0].advertise", "listener[0].algorithms"]);
         assert_eq!(config.listeners, read(&file).listeners);
     }
 }

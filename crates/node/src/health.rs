@@ -1,10 +1,10 @@
 //! Whether the shards work: each is woken now and then, and must come round.
 
 use crate::shard::Shard;
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use strowger_net::Handle;
+use strowger_server::shared::Shared;
 
 /// How often at most the shards are woken to see whether they come round.
 const STEP: Duration = Duration::from_millis(500);
@@ -12,8 +12,7 @@ const STEP: Duration = Duration::from_millis(500);
 /// What was seen of the shards.
 pub struct Health {
     handle: Handle<Shard>,
-    /// One that has not come round for so long does not work.
-    patience: Duration,
+    shared: Arc<Shared>,
     seen: Mutex<Vec<Seen>>,
 }
 
@@ -25,17 +24,21 @@ struct Seen {
 }
 
 impl Health {
-    pub(crate) fn new(handle: Handle<Shard>, patience: Duration) -> Self {
+    pub(crate) fn new(handle: Handle<Shard>, shared: Arc<Shared>) -> Self {
         let now = Seen { rounds: 0, at: Instant::now() };
         let seen = Mutex::new(vec![now; handle.most()]);
-        Self { handle, patience, seen }
+        Self { handle, shared, seen }
+    }
+
+    /// A shard that has not come round for so long does not work.
+    fn patience(&self) -> Duration {
+        self.shared.policy().config.metrics.unhealthy_after
     }
 
     /// Sees whether the shards come round, and wakes them so that they do; never ends.
     pub(crate) async fn watch(&self) {
-        let mut tick = tokio::time::interval(STEP.min(self.patience / 4));
         loop {
-            tick.tick().await;
+            tokio::time::sleep(STEP.min(self.patience() / 4)).await;
             self.look();
             self.handle.wake_all();
         }
@@ -55,8 +58,9 @@ impl Health {
     /// The first shard that has not come round for too long.
     pub fn stuck(&self) -> Option<usize> {
         self.look();
+        let patience = self.patience();
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.iter().position(|seen| seen.at.elapsed() > self.patience)
+        seen.iter().position(|seen| seen.at.elapsed() > patience)
     }
 
     /// Why no new work should come here, if none should.

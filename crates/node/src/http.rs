@@ -11,34 +11,35 @@ use hyper_util::rt::TokioIo;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
+use strowger_server::shared::Shared;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 
-/// What is served, and within which bounds.
+/// What is served; `[metrics]` of the policy has the bounds.
 #[derive(Clone)]
 pub(crate) struct Pages {
     pub(crate) metrics: Metrics,
     pub(crate) health: Arc<Health>,
-    /// Connections open at once.
-    pub(crate) connections: usize,
-    /// How long one may be open.
-    pub(crate) timeout: Duration,
+    pub(crate) shared: Arc<Shared>,
 }
 
 /// Answers each connection; never ends.
 pub(crate) async fn serve(listener: TcpListener, pages: Pages) {
-    let room = Arc::new(Semaphore::new(pages.connections));
+    // Each connection has one more reference to it.
+    let open = Arc::new(());
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             // No descriptor is left, as a rule: an attempt at once would fail as this one did.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
+        let settings = pages.shared.policy().config.metrics.clone();
         // Beyond the bound it is closed unanswered.
-        let Ok(place) = room.clone().try_acquire_owned() else { continue };
-        let pages = pages.clone();
+        if Arc::strong_count(&open) > settings.connections {
+            continue;
+        }
+        let (pages, place) = (pages.clone(), open.clone());
         tokio::spawn(async move {
-            let _ = tokio::time::timeout(pages.timeout, answer(stream, &pages)).await;
+            let _ = tokio::time::timeout(settings.timeout, answer(stream, &pages)).await;
             drop(place);
         });
     }

@@ -43,6 +43,7 @@ mod health;
 mod http;
 mod identity;
 pub mod metrics;
+mod reload;
 mod removal;
 mod routes;
 mod server;

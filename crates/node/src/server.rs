@@ -1,6 +1,6 @@
 //! The server whole: from a configuration to running shards.
 
-use crate::control::{self, Desk, Socket};
+use crate::control::{self, Controlled, Request, Socket};
 use crate::health::Health;
 use crate::http::{self, Pages};
 use crate::identity::identity;
@@ -22,10 +22,10 @@ use strowger_server::policy::Policy;
 use strowger_server::shared::{Shared, Surroundings};
 use strowger_store::journal::Journal;
 use strowger_store::location::LocationTable;
-use tokio::sync::Notify;
+use tokio::sync::mpsc;
 
 /// What the program around the server does for it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Program {
     /// Each shard calls it when much less is under way than before, so that the allocator of the program gives memory back that
     /// is no longer used.
@@ -34,6 +34,8 @@ pub struct Program {
     pub log_lost: fn() -> (u64, u64),
     /// What is logged from now on, as `strowger log level` says it; without a level what is logged now.
     pub log_level: fn(Option<&str>) -> Result<String, String>,
+    /// Takes what commands want of the program; none: they are refused.
+    pub requests: Option<mpsc::Sender<Request>>,
     /// Sees what a shard is about to send, each round; for tests that judge where messages go.
     pub sends: fn(&Outbox),
 }
@@ -44,6 +46,7 @@ impl Default for Program {
             give_back: || (),
             log_lost: || (0, 0),
             log_level: |_| Err("this program has no log of its own".into()),
+            requests: None,
             sends: |_| (),
         }
     }
@@ -51,16 +54,15 @@ impl Default for Program {
 
 /// A running server. Dropped, it stops.
 pub struct Server {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) outside: Arc<Outside>,
     metrics: Metrics,
     health: Arc<Health>,
     /// Where the metrics are served, if they are.
     served: Option<SocketAddr>,
-    /// A command wants the server to shut down.
-    drain: Arc<Notify>,
     /// Its file goes with the server.
     control: Option<Socket>,
-    node: Node<Shard>,
+    pub(crate) node: Node<Shard>,
     /// Ends after the shards: what they gave it is written.
     journal: Option<Arc<Journal>>,
 }
@@ -120,26 +122,27 @@ impl Server {
             routes,
         };
         let shared = Arc::new(Shared::new(clock::now(), config, surroundings));
-        let outside = Arc::new(Outside { resolver: resolver(&shared.policy().config)?, program });
+        let outside = Arc::new(Outside::new(resolver(&shared.policy().config)?, program));
         let (for_shards, outside_for_shards, with_journal) = (shared.clone(), outside.clone(), journal.clone());
         let node = net.spawn(move |number, handle: Handle<Shard>| {
             Shard::new(for_shards.clone(), outside_for_shards.clone(), number, &handle, with_journal.as_deref())
         })?;
         let metrics = Metrics::new(shared.clone(), outside.clone(), node.handle().clone(), journal.as_ref());
-        let health = Arc::new(Health::new(node.handle().clone(), shared.policy().config.metrics.unhealthy_after));
+        let health = Arc::new(Health::new(node.handle().clone(), shared.clone()));
         let watched = health.clone();
         node.handle().spawn("the look after the shards", async move { watched.watch().await });
         node.handle().spawn("the watchdog", supervisor::keep_watchdog(health.clone()));
-        let served = serve_metrics(pages, &shared.policy().config.metrics, &metrics, &health, node.handle())?;
-        let drain = Arc::<Notify>::default();
-        let desk = Desk {
+        let pages = pages.map(|listener| {
+            (listener, Pages { metrics: metrics.clone(), health: health.clone(), shared: shared.clone() })
+        });
+        let served = pages.map(|(listener, pages)| serve_metrics(listener, pages, node.handle())).transpose()?;
+        let controlled = Controlled {
             shared: shared.clone(),
             metrics: metrics.clone(),
             health: health.clone(),
-            program: outside.program,
-            drain: drain.clone(),
+            program: outside.program.clone(),
         };
-        let control = serve_control(desk, node.handle())?;
+        let control = serve_control(controlled, node.handle())?;
         node.handle().spawn("upkeep", upkeep::keep_up(shared.clone(), outside.clone()));
         if let Some(subscribers) = shared.subscribers.clone() {
             let removals = Removals::new(journal.as_deref());
@@ -147,18 +150,8 @@ impl Server {
             let work = upkeep::keep_up_database(shared.clone(), handle, journal, subscribers, removals);
             node.handle().spawn("upkeep of the database", work);
         }
-        if let Some(interval) = shared.policy().config.log.statistics {
-            let metrics = metrics.clone();
-            node.handle().spawn("the log of statistics", async move {
-                let mut tick = tokio::time::interval(interval);
-                tick.tick().await;
-                loop {
-                    tick.tick().await;
-                    metrics.log("statistics");
-                }
-            });
-        }
-        Ok(Self { shared, metrics, health, served, drain, control, node, journal })
+        node.handle().spawn("the log of statistics", upkeep::log_statistics(shared.clone(), metrics.clone()));
+        Ok(Self { shared, outside, metrics, health, served, control, node, journal })
     }
 
     /// The addresses on which the listeners of the configuration really listen.
@@ -206,11 +199,6 @@ impl Server {
         &self.shared
     }
 
-    /// Waits until a command asks for a graceful shutdown.
-    pub async fn asked_to_drain(&self) {
-        self.drain.notified().await;
-    }
-
     /// Lets calls that are being set up go on for `most`, refuses new work, then stops.
     pub fn drain(self, most: Duration) {
         let end = Instant::now() + most;
@@ -252,51 +240,40 @@ fn bind_metrics(address: SocketAddr) -> anyhow::Result<TcpListener> {
     Ok(listener)
 }
 
-/// Returns where, if anywhere.
-fn serve_metrics(
-    listener: Option<TcpListener>,
-    settings: &strowger_config::Metrics,
-    metrics: &Metrics,
-    health: &Arc<Health>,
-    handle: &Handle<Shard>,
-) -> anyhow::Result<Option<SocketAddr>> {
-    let Some(listener) = listener else { return Ok(None) };
+/// Returns where.
+fn serve_metrics(listener: TcpListener, pages: Pages, handle: &Handle<Shard>) -> anyhow::Result<SocketAddr> {
     let address = listener.local_addr()?;
     let listener = {
         let _services = handle.services().enter();
         tokio::net::TcpListener::from_std(listener)?
     };
-    let (metrics, health) = (metrics.clone(), health.clone());
-    let pages = Pages { metrics, health, connections: settings.connections, timeout: settings.timeout };
     handle.spawn("the metrics", http::serve(listener, pages));
     tracing::info!(%address, "metrics served");
-    Ok(Some(address))
+    Ok(address)
 }
 
 /// Opens the control socket. One that no key names is done without, if need be.
-fn serve_control(desk: Desk, handle: &Handle<Shard>) -> anyhow::Result<Option<Socket>> {
-    let policy = desk.shared.policy();
-    let config = &policy.config;
-    let Some(path) = config.control_socket() else { return Ok(None) };
+fn serve_control(server: Controlled, handle: &Handle<Shard>) -> anyhow::Result<Option<Socket>> {
+    let policy = server.shared.policy();
+    let Some(path) = policy.config.control_socket() else { return Ok(None) };
     let (socket, listener) = match Socket::bind(&path) {
         Ok(bound) => bound,
-        Err(error) if config.control.socket == ControlSocket::Database => {
+        Err(error) if policy.config.control.socket == ControlSocket::Database => {
             let error = format!("{error:#}");
             tracing::warn!(%error, "no control socket: `strowger status` and its like do not reach this server");
             return Ok(None);
         }
         Err(error) => return Err(error.context("`control.socket`")),
     };
-    let (connections, silence) = (config.control.connections, config.control.timeout);
     let listener = {
         let _services = handle.services().enter();
         tokio::net::UnixListener::from_std(listener)?
     };
-    handle.spawn("the control socket", control::serve(listener, desk, connections, silence));
+    handle.spawn("the control socket", control::serve(listener, server));
     Ok(Some(socket))
 }
 
-fn resolver(config: &Config) -> anyhow::Result<Resolver> {
+pub(crate) fn resolver(config: &Config) -> anyhow::Result<Resolver> {
     let settings = settings::resolver(config);
     let servers: Vec<SocketAddr> = config.dns.servers.iter().map(|ip| SocketAddr::new(*ip, 53)).collect();
     let resolver = if servers.is_empty() { Resolver::system(settings) } else { Resolver::of(&servers, settings) };

@@ -2,7 +2,7 @@
 
 use crate::server::Program;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use strowger_core::quota::{Kind, Quota};
 use strowger_core::shown::{brief, shown};
 use strowger_core::{Arrival, Flow, Now, Outbox};
@@ -15,13 +15,31 @@ use strowger_store::journal::Journal;
 
 /// What all shards of a process reach beside their engines.
 pub(crate) struct Outside {
-    pub(crate) resolver: Resolver,
+    /// Another configuration may put another in its place.
+    resolver: Mutex<Arc<Resolver>>,
     pub(crate) program: Program,
+}
+
+impl Outside {
+    pub(crate) fn new(resolver: Resolver, program: Program) -> Self {
+        Self { resolver: Mutex::new(Arc::new(resolver)), program }
+    }
+
+    pub(crate) fn resolver(&self) -> Arc<Resolver> {
+        self.resolver.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Look-ups that are under way end by the one that they began with.
+    pub(crate) fn set_resolver(&self, resolver: Resolver) {
+        *self.resolver.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(resolver);
+    }
 }
 
 /// Gives an engine what comes, and carries out what it wants.
 pub struct Shard {
     engine: Engine,
+    /// [`Shared::reloads`] of the policy that the engine has.
+    reloads: u64,
     outside: Arc<Outside>,
     handle: Handle<Self>,
     mailbox: Mailbox<Self>,
@@ -48,9 +66,11 @@ impl Shard {
                 mailbox.send(Answer::Subscribers(results.to_vec()));
             }))
         });
+        // Before the policy itself: one that takes its place meanwhile is seen after the first round.
+        let reloads = shared.reloads();
         let mut engine = Engine::new(clock::now(), shared, number, circumstances(handle));
         (engine.written, engine.found) = (written, found);
-        Self { engine, outside, handle: handle.clone(), mailbox }
+        Self { engine, reloads, outside, handle: handle.clone(), mailbox }
     }
 
     /// Lets the engine decide, and carries out what it wants.
@@ -64,6 +84,14 @@ impl Shard {
         result
     }
 
+    /// Between two rounds the engine gets the policy of now.
+    #[cold]
+    fn change_policy(&mut self, now: Now, out: &mut Outbox) {
+        self.reloads = self.engine.shared.reloads();
+        let policy = self.engine.shared.policy();
+        self.drive(|engine| engine.answered(now, Answer::Policy(policy), out));
+    }
+
     fn carry_out(&mut self) {
         for effect in self.engine.effects.drain(..) {
             match effect {
@@ -73,7 +101,7 @@ impl Shard {
                     let (outside, quota) = (self.outside.clone(), self.engine.shared.quota.clone());
                     let (handle, mailbox) = (self.handle.clone(), self.mailbox.clone());
                     let work = async move {
-                        let to = resolve(&outside.resolver, &quota, &handle, source, &name).await;
+                        let to = resolve(&outside.resolver(), &quota, &handle, source, &name).await;
                         mailbox.send(Answer::Resolved { ticket, name, to });
                     };
                     self.handle.spawn("the resolver", work);
@@ -128,7 +156,10 @@ impl Service for Shard {
         self.drive(|engine| engine.poll(now, out));
     }
 
-    fn end(&mut self, _now: Now, out: &mut Outbox) {
+    fn end(&mut self, now: Now, out: &mut Outbox) {
+        if self.engine.shared.reloads() != self.reloads {
+            self.change_policy(now, out);
+        }
         if std::mem::take(&mut self.engine.has_asked)
             && let Some(subscribers) = &self.engine.shared.subscribers
         {

@@ -1,9 +1,10 @@
 //! What is done beside the shards, again and again.
 
+use crate::metrics::Metrics;
 use crate::removal::Removals;
 use crate::shard::{Outside, Shard};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use strowger_net::{Handle, clock};
 use strowger_server::shared::Shared;
 use strowger_store::journal::Journal;
@@ -26,9 +27,22 @@ pub(crate) async fn keep_up(shared: Arc<Shared>, outside: Arc<Outside>) {
         shared.keep_up(now);
         if n.is_multiple_of(5) {
             shared.tidy(now);
-            outside.resolver.tidy();
+            outside.resolver().tidy();
             // Of this thread: what look-ups used.
             (outside.program.give_back)();
+        }
+    }
+}
+
+/// Logs every counter and gauge as often as `log.statistics` says.
+pub(crate) async fn log_statistics(shared: Arc<Shared>, metrics: Metrics) {
+    let mut logged = Instant::now();
+    loop {
+        // Another configuration may say something else at any time.
+        tokio::time::sleep(UPKEEP.min(shared.policy().config.log.statistics.unwrap_or(UPKEEP))).await;
+        if shared.policy().config.log.statistics.is_some_and(|interval| logged.elapsed() >= interval) {
+            logged = Instant::now();
+            metrics.log("statistics");
         }
     }
 }

@@ -5,6 +5,8 @@ use crate::flows::Flows;
 use crate::line_rate::LineRate;
 use crate::local_address::Routes;
 use crate::policy::Policy;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex, PoisonError};
 use strowger_config::Config;
 use strowger_core::Now;
@@ -17,6 +19,8 @@ use strowger_store::subscriber::Subscribers;
 pub struct Shared {
     /// What new requests go by; each shard has it from here when it starts, and then as it changes.
     policy: Mutex<Arc<Policy>>,
+    /// How many there have been since the first.
+    reloads: AtomicU64,
     /// What the server writes is known again by this key.
     secret: Vec<u8>,
     /// The bindings of all users.
@@ -86,6 +90,7 @@ impl Shared {
             seed,
             counters: (0..shards).map(|_| Counters::default()).collect(),
             durations: (0..shards).map(|_| Durations::default()).collect(),
+            reloads: AtomicU64::new(0),
             policy: Mutex::new(Arc::new(Policy::first(now, config, identity, &secret, u64::from_le_bytes(nonces)))),
             secret,
         }
@@ -96,8 +101,14 @@ impl Shared {
         self.policy.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Makes the policy of another configuration that of this process. What was fixed at its start must be as it was
-    ///. The engines have it from who calls this ([`Answer::Policy`](crate::engine::Answer)).
+    /// How many policies have taken the place of the first: an engine that has seen fewer needs the [policy](Self::policy) of now.
+    #[inline]
+    pub fn reloads(&self) -> u64 {
+        self.reloads.load(Acquire)
+    }
+
+    /// Makes the policy of another configuration that of this process: see [`Config::for_running`] for what must be as it was. The
+    /// caller hands it to each engine between two rounds ([`Answer::Policy`](crate::engine::Answer)).
     pub fn set_config(&self, config: Config, identity: Identity) -> Arc<Policy> {
         let mut policy = self.policy.lock().unwrap_or_else(PoisonError::into_inner);
         let log = &config.log;
@@ -105,6 +116,7 @@ impl Shared {
         self.registration_lines.set(log.registrations_per_minute);
         self.quota.set(log.refusals_per_minute);
         *policy = Arc::new(policy.next(config, identity, &self.secret));
+        self.reloads.fetch_add(1, Release);
         policy.clone()
     }
 

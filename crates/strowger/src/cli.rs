@@ -45,6 +45,7 @@ pub(crate) enum Command {
     Registrations(RegistrationsArguments),
     Ban(BanArguments),
     Log(LogArguments),
+    Reload(ReloadArguments),
     Drain(DrainArguments),
 }
 
@@ -54,8 +55,9 @@ pub(crate) enum Command {
 /// 127.0.0.1:5060 by UDP and TCP, where only this machine reaches it. The log goes to standard error.
 ///
 /// SIGTERM and SIGINT shut down gracefully: new calls and registrations get 503, calls that are being set up have
-/// server.drain_timeout; a second one ends it at once. Calls that were answered go on without the server. SIGHUP is logged and ignored: there is no reload. SIGUSR1 asks for one more thread that
-/// carries messages, up to server.shards or, if that is "auto", to the cores; SIGUSR2 for one less.
+/// server.drain_timeout; a second one ends it at once. Calls that were answered go on without the server. SIGHUP reloads the configuration and
+/// the certificates, as `strowger reload` does. SIGUSR1 asks for one more thread that carries messages, up to server.shards or, if that is
+/// "auto", to the cores; SIGUSR2 for one less.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

@@ -173,6 +173,15 @@ pub(crate) fn level(text: Option<&str>) -> Result<String, String> {
     Ok(level.clone())
 }
 
+/// Logs from now on as a changed `[log]` says, whatever a command said before.
+pub(crate) fn follow(log: &Log) {
+    let Some(started) = STARTED.get() else { return };
+    let mut level = started.level.lock().unwrap_or_else(PoisonError::into_inner);
+    if filter(log).is_ok_and(|filter| (started.set)(filter)) {
+        *level = levels(log);
+    }
+}
+
 /// False: errors are not logged.
 fn log_panic(panic: &PanicHookInfo<'_>) -> bool {
     let thread = std::thread::current();

@@ -49,6 +49,7 @@ fn main() -> ExitCode {
         Command::Registrations(arguments) => control::registrations(&arguments),
         Command::Ban(arguments) => control::ban(&arguments),
         Command::Log(arguments) => control::log(&arguments),
+        Command::Reload(arguments) => control::reload(&arguments),
         Command::Drain(arguments) => control::drain(&arguments),
     })
 }

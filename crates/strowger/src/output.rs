@@ -74,9 +74,14 @@ pub(crate) fn say(line: &str) {
 
 /// Prints a report on standard error, in colour on a terminal.
 pub(crate) fn report(report: &Report) {
+    report_text(&report.to_string());
+}
+
+/// The same for one whose text came from elsewhere.
+pub(crate) fn report_text(text: &str) {
     let error = console::style("error:").for_stderr().red().bold().to_string();
     let warning = console::style("warning:").for_stderr().yellow().bold().to_string();
-    for line in report.to_string().lines() {
+    for line in text.lines() {
         // Only the first line of a fault starts with the file; the lines below it are indented.
         let line = if line.starts_with(' ') {
             line.to_owned()

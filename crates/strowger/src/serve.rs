@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use strowger_config::Config;
+use strowger_config::{Config, LogLevel};
 use strowger_net::{ListenSocket, descriptors};
+use strowger_node::control::{Done, Fault, Reload, Reply, Request, Wrong};
 use strowger_node::{Program, Server, supervisor};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
 
 use crate::banner::{BoundListener, banner};
 use crate::check;
@@ -40,7 +42,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<Outcome> {
             return Ok(Outcome::Failed);
         }
     };
-    serve(config, sockets.context("sockets of the supervisor (LISTEN_FDS)")?)
+    serve(arguments, config, sockets.context("sockets of the supervisor (LISTEN_FDS)")?)
 }
 
 /// The exit code of a server of which a part failed (EX_SOFTWARE of sysexits.h).
@@ -57,8 +59,8 @@ fn end_at_once(code: u8) -> ! {
 /// Binds the listeners, prints the banner and carries messages until a signal ends it.
 ///
 /// SIGTERM, SIGINT and `strowger drain` let what is under way end, a second signal does not wait; SIGUSR1 and SIGUSR2 ask for a shard more and a
-/// shard less; SIGHUP, by which others reload, is ignored and logged.
-fn serve(config: Config, sockets: Vec<ListenSocket>) -> anyhow::Result<Outcome> {
+/// shard less; SIGHUP and `strowger reload` read the configuration again.
+fn serve(arguments: &ServeArguments, config: Config, sockets: Vec<ListenSocket>) -> anyhow::Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
@@ -66,7 +68,8 @@ fn serve(config: Config, sockets: Vec<ListenSocket>) -> anyhow::Result<Outcome> 
         let mut hangup = signal(SignalKind::hangup())?;
         let mut more = signal(SignalKind::user_defined1())?;
         let mut fewer = signal(SignalKind::user_defined2())?;
-        let drain = config.server.drain_timeout;
+        // A command waits for its reply, so few are under way.
+        let (requests, mut requested) = mpsc::channel(8);
         // Each connection takes one, and a shell grants about a thousand: `limits.connections` is the bound, if the system
         // allows so many.
         if let Err(error) = descriptors::raise() {
@@ -76,6 +79,7 @@ fn serve(config: Config, sockets: Vec<ListenSocket>) -> anyhow::Result<Outcome> 
             give_back: crate::allocator::give_back,
             log_lost: logging::lost,
             log_level: logging::level,
+            requests: Some(requests),
             ..Program::default()
         };
         let server = Server::start_with(program, config, sockets)?;
@@ -98,7 +102,13 @@ fn serve(config: Config, sockets: Vec<ListenSocket>) -> anyhow::Result<Outcome> 
             let wanted = tokio::select! {
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
-                () = server.asked_to_drain() => break,
+                Some(request) = requested.recv() => match request {
+                    Request::Drain => break,
+                    Request::Reload(reply) => {
+                        let _ = reply.send(reload(&server, arguments));
+                        continue;
+                    }
+                },
                 // It is in the log. What hangs is not waited for: the supervisor of the process starts it again.
                 _ = &mut failed => {
                     let ending = tokio::task::spawn_blocking(move || server.stop());
@@ -106,7 +116,7 @@ fn serve(config: Config, sockets: Vec<ListenSocket>) -> anyhow::Result<Outcome> 
                     end_at_once(FAILURE);
                 }
                 _ = hangup.recv() => {
-                    tracing::warn!("SIGHUP ignored: a changed configuration or certificate needs a restart");
+                    reload(&server, arguments);
                     continue;
                 }
                 _ = more.recv() => shards + 1,
@@ -122,11 +132,13 @@ fn serve(config: Config, sockets: Vec<ListenSocket>) -> anyhow::Result<Outcome> 
                 Err(error) => tracing::warn!(%error, wanted, "the number of shards stays as it is"),
             }
         }
+        let drain = server.policy().config.server.drain_timeout;
         tracing::info!(
             seconds = drain.as_secs(),
             "graceful shutdown: new calls and registrations get 503; another signal ends at once"
         );
         supervisor::stopping();
+        drop(requested);
         let mut ending = tokio::task::spawn_blocking(move || server.drain(drain));
         loop {
             tokio::select! {
@@ -138,4 +150,53 @@ fn serve(config: Config, sockets: Vec<ListenSocket>) -> anyhow::Result<Outcome> 
         }
         Ok(Outcome::Done)
     })
+}
+
+/// Reads the configuration again and gives it to the server, or says why not; the log has what came of it.
+fn reload(server: &Server, arguments: &ServeArguments) -> Reply {
+    supervisor::reloading();
+    let reply = read_again(server, arguments);
+    supervisor::ready();
+    reply
+}
+
+fn read_again(server: &Server, arguments: &ServeArguments) -> Reply {
+    let choice = arguments.config.choose();
+    let (config, report) = match Config::load(choice.file(), &arguments.listen) {
+        Ok(read) => read,
+        Err(report) => {
+            logging::report(&report);
+            tracing::error!(
+                file = report.file(),
+                errors = report.errors(),
+                "configuration refused: the server keeps its own"
+            );
+            return Reply::Wrong(Wrong::of(&report));
+        }
+    };
+    let level = |server: &Server| server.policy().config.log.level;
+    let before: LogLevel = level(server);
+    let changes = match server.reload(config) {
+        Ok(changes) => changes,
+        Err(error) => {
+            let error = format!("{error:#}");
+            tracing::error!(file = report.file(), %error, "configuration refused: the server keeps its own");
+            return Reply::Refused(error);
+        }
+    };
+    if level(server) != before {
+        logging::follow(&server.policy().config.log);
+    }
+    logging::report(&report);
+    let in_force = changes.iter().filter(|change| !change.needs_restart).count();
+    tracing::info!(file = report.file(), changes = in_force, "configuration reloaded");
+    for change in changes.iter().filter(|change| change.needs_restart) {
+        let (key, running, file) = (&change.key, &change.running, &change.wanted);
+        tracing::warn!(%key, %running, %file, "key needs a restart");
+    }
+    if let Err(error) = realm::watch(&server.policy().config) {
+        tracing::warn!(%error, "the realms of users are not looked at");
+    }
+    let (file, changes) = (report.file().into(), changes.into_iter().map(Into::into).collect());
+    Reply::Done(Done::Reloaded(Reload { file, changes, warnings: Fault::all(&report) }))
 }

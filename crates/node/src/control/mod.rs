@@ -3,7 +3,7 @@
 //! A connection carries orders and replies, each one line of JSON ([`Order`], [`Reply`]). It is served beside the shards; what takes long
 //! is done in slices, between which other work of that thread goes on.
 
-mod answer;
+mod carry_out;
 mod client;
 mod order;
 mod socket;
@@ -16,56 +16,65 @@ use std::time::Duration;
 use strowger_server::shared::Shared;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 pub use client::{Client, Unreachable};
-pub use order::{Ban, Done, LONGEST_LINE, Order, Page, Registration, Reply, ShardStatus, Status};
+pub use order::{
+    Ban, Change, Done, Fault, LONGEST_LINE, Order, Page, Registration, Reload, Reply, ShardStatus, Status, Wrong,
+};
 pub(crate) use socket::Socket;
 
-/// What orders are carried out on.
+/// The server, as far as orders reach it. `[control]` of the policy has the bounds.
 #[derive(Clone)]
-pub(crate) struct Desk {
+pub(crate) struct Controlled {
     pub(crate) shared: Arc<Shared>,
     pub(crate) metrics: Metrics,
     pub(crate) health: Arc<Health>,
     pub(crate) program: Program,
-    /// A graceful shutdown is wanted.
-    pub(crate) drain: Arc<Notify>,
+}
+
+/// What commands want of the program around the server; it goes to [`Program::requests`].
+#[derive(Debug)]
+pub enum Request {
+    /// A graceful shutdown.
+    Drain,
+    /// The configuration is to be read again, and [given to the server](crate::Server::reload). The reply goes to the command.
+    Reload(oneshot::Sender<Reply>),
 }
 
 /// A year: the server ends before.
 const UNTIL_THE_END: Duration = Duration::from_secs(365 * 86_400);
 
-/// Serves each connection; never ends. `silence`: how long one may be silent.
-pub(crate) async fn serve(listener: UnixListener, desk: Desk, connections: usize, silence: Duration) {
-    let room = Arc::new(Semaphore::new(connections));
+/// Serves each connection; never ends.
+pub(crate) async fn serve(listener: UnixListener, server: Controlled) {
+    // Each connection has one more reference to it.
+    let open = Arc::new(());
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             // No descriptor is left, as a rule: an attempt at once would fail as this one did.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let place = room.clone().try_acquire_owned();
-        let desk = desk.clone();
+        let settings = server.shared.policy().config.control.clone();
+        let has_room = Arc::strong_count(&open) <= settings.connections;
+        let (server, place) = (server.clone(), open.clone());
         tokio::spawn(async move {
-            match place {
-                Ok(place) => {
-                    converse(stream, &desk, silence).await;
-                    drop(place);
-                }
-                Err(_) => {
-                    let refusal = Reply::Refused("`control.connections` commands are connected".into());
-                    let mut stream = stream;
-                    let _ = timeout(silence, stream.write_all(&line(&refusal))).await;
-                }
+            if has_room {
+                converse(stream, &server, settings.timeout).await;
+                drop(place);
+            } else {
+                drop(place);
+                let refusal = Reply::Refused("`control.connections` commands are connected".into());
+                let mut stream = stream;
+                let _ = timeout(settings.timeout, stream.write_all(&line(&refusal))).await;
             }
         });
     }
 }
 
 /// One order after the other, until the other side ends, is silent for too long or is not understood.
-async fn converse(stream: UnixStream, desk: &Desk, mut silence: Duration) {
+async fn converse(stream: UnixStream, server: &Controlled, mut silence: Duration) {
     let mut stream = BufReader::new(stream);
     let mut text = Vec::new();
     loop {
@@ -82,7 +91,7 @@ async fn converse(stream: UnixStream, desk: &Desk, mut silence: Duration) {
             silence = UNTIL_THE_END;
         }
         let reply = match order {
-            Ok(order) => desk.carry_out(order).await,
+            Ok(order) => server.carry_out(order).await,
             Err(error) => Reply::Refused(format!("not an order of this version: {error}")),
         };
         match timeout(silence, stream.write_all(&line(&reply))).await {

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use strowger_config::{Report, Severity};
 
 /// Bytes of an order at most.
 pub const LONGEST_LINE: usize = 4_096;
@@ -37,6 +38,8 @@ pub enum Order {
         /// As the environment variable STROWGER_LOG has it.
         level: Option<String>,
     },
+    /// [`Reply::Done`]: the server reads its configuration again and goes by it; [`Reply::Wrong`]: it goes on by what it has.
+    Reload,
     /// [`Reply::Done`]: the server shuts down gracefully.
     Drain,
 }
@@ -60,6 +63,8 @@ pub enum Reply {
     Done(Done),
     /// Why the order was not carried out.
     Refused(String),
+    /// To [`Order::Reload`]: what is wrong with the configuration.
+    Wrong(Wrong),
 }
 
 /// What was done.
@@ -76,11 +81,95 @@ pub enum Done {
         /// As the environment variable STROWGER_LOG has it.
         level: String,
     },
+    /// The server goes by its configuration as the file has it now.
+    Reloaded(Reload),
     /// The shutdown has begun; calls that are set up have so many seconds.
     Draining {
         /// `server.drain_timeout`.
         seconds: u64,
     },
+}
+
+/// What a new configuration came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reload {
+    /// Name of the file; that of the defaults where there is none.
+    pub file: String,
+    /// Keys that have other values than before: those in force now, and those that need a restart.
+    pub changes: Vec<Change>,
+    /// What the configuration is warned of.
+    pub warnings: Vec<Fault>,
+}
+
+/// A key that has another value in the file than before. Secrets are masked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// With its table, such as `proxy.fork_timeout`.
+    pub key: String,
+    /// The value so far, as TOML.
+    pub from: String,
+    /// The value in the file, as TOML.
+    pub to: String,
+    /// The server keeps its value until it starts again.
+    pub needs_restart: bool,
+}
+
+/// A configuration that a server does not take.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wrong {
+    /// Everything that is wrong, for people: file, line, the words concerned, cure.
+    pub text: String,
+    /// The same, fault by fault.
+    pub faults: Vec<Fault>,
+}
+
+/// One thing that is wrong with a configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    /// Name of the file.
+    pub file: String,
+    /// From 1; none where the fault lies in no line of the file.
+    pub line: Option<usize>,
+    /// In characters, from 1.
+    pub column: Option<usize>,
+    /// Whether the configuration can be used all the same.
+    pub warning: bool,
+    /// What is wrong.
+    pub message: String,
+    /// What would be right.
+    pub cure: String,
+}
+
+impl Wrong {
+    /// Everything that this report says.
+    pub fn of(report: &Report) -> Self {
+        Self { text: report.to_string(), faults: Fault::all(report) }
+    }
+}
+
+impl Fault {
+    /// Those of a report, in the order of the file.
+    pub fn all(report: &Report) -> Vec<Self> {
+        let fault = |fault: &strowger_config::Fault| {
+            let (line, column) = report.position(fault).unzip();
+            Self {
+                file: report.file().into(),
+                line,
+                column,
+                warning: fault.severity == Severity::Warning,
+                message: fault.message.clone(),
+                cure: fault.cure.clone(),
+            }
+        };
+        report.faults().iter().map(fault).collect()
+    }
+}
+
+impl From<strowger_config::Change> for Change {
+    fn from(change: strowger_config::Change) -> Self {
+        let strowger_config::Change { key, running, wanted, needs_restart } = change;
+        Self { key, from: running, to: wanted, needs_restart }
+    }
 }
 
 /// The server at one moment.

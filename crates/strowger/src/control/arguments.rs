@@ -147,6 +147,25 @@ pub(crate) struct LevelArguments {
     pub server: ServerArgument,
 }
 
+/// Let the running server read its configuration and its certificates again, as SIGHUP does.
+///
+/// The configuration is taken whole, or refused with the place and the cure of each mistake; the server then goes on by the one that
+/// it has. Calls go on; a request that is under way ends by the configuration with which it came. Keys that need a restart are named
+/// (`strowger check --keys` lists them).
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  strowger reload
+  strowger reload --config /etc/strowger/strowger.toml
+  strowger reload --json | jq '.changes[] | select(.needs_restart)'
+
+Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
+3 no server reached.")]
+pub(crate) struct ReloadArguments {
+    #[command(flatten)]
+    pub server: ServerArgument,
+}
+
 /// Shut the running server down gracefully, as SIGTERM does.
 ///
 /// New calls and registrations get 503, calls that are being set up have server.drain_timeout.

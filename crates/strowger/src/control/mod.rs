@@ -1,6 +1,7 @@
 //! Commands that reach a running server by its control socket.
 
 pub(crate) mod arguments;
+mod reload;
 mod status;
 
 use std::fmt::Write;
@@ -119,6 +120,24 @@ pub(crate) fn drain(arguments: &DrainArguments) -> anyhow::Result<Outcome> {
             )),
         }
     })
+}
+
+pub(crate) fn reload(arguments: &ReloadArguments) -> anyhow::Result<Outcome> {
+    let json = arguments.server.json;
+    let mut outcome = Outcome::Done;
+    let reached = reach(&arguments.server, |client| match ask(client, &Order::Reload)? {
+        Reply::Done(Done::Reloaded(reload)) if json => output::print(&as_json(&reload)?),
+        Reply::Done(Done::Reloaded(reload)) => reload::print(&reload),
+        Reply::Wrong(wrong) => {
+            outcome = Outcome::Failed;
+            match json {
+                true => output::print(&as_json(&json!({"refused": wrong.faults}))?),
+                false => reload::refused(&wrong),
+            }
+        }
+        other => unexpected(&other),
+    })?;
+    Ok(if reached == Outcome::Done { outcome } else { reached })
 }
 
 /// Connects to the server that is meant and speaks with it.

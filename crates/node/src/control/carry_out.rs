@@ -1,12 +1,13 @@
 //! How each order is carried out.
 
-use super::{Ban, Desk, Done, Order, Page, Registration, Reply, ShardStatus, Status};
+use super::{Ban, Controlled, Done, Order, Page, Registration, Reply, Request, ShardStatus, Status};
 use std::collections::BTreeMap;
 use strowger_core::Transport;
 use strowger_metrics::{Metric, Unit};
 use strowger_net::clock;
 use strowger_store::binding::BindingView;
 use strowger_store::location::Cursor;
+use tokio::sync::oneshot;
 
 /// Registrations and bans of one reply at most.
 const MOST: usize = 1_000;
@@ -14,7 +15,7 @@ const MOST: usize = 1_000;
 /// Bindings read under one hold of a lock, and partitions seen before other work has its turn.
 const SLICE: usize = 64;
 
-impl Desk {
+impl Controlled {
     pub(super) async fn carry_out(&self, order: Order) -> Reply {
         match order {
             Order::Status => Reply::Status(Box::new(self.status())),
@@ -33,12 +34,31 @@ impl Desk {
                 Ok(level) => Reply::Done(Done::Level { level }),
                 Err(reason) => Reply::Refused(reason),
             },
+            Order::Reload => self.reload().await,
             Order::Drain => {
+                if let Err(refusal) = self.request(Request::Drain).await {
+                    return refusal;
+                }
                 tracing::info!("shutdown asked for by command");
-                self.drain.notify_one();
                 Reply::Done(Done::Draining { seconds: self.shared.policy().config.server.drain_timeout.as_secs() })
             }
         }
+    }
+
+    async fn reload(&self) -> Reply {
+        let (reply, replied) = oneshot::channel();
+        match self.request(Request::Reload(reply)).await {
+            Ok(()) => replied.await.unwrap_or_else(|_| Reply::Refused("the server is shutting down".into())),
+            Err(refusal) => refusal,
+        }
+    }
+
+    /// Hands it to the program around the server.
+    async fn request(&self, request: Request) -> Result<(), Reply> {
+        let Some(requests) = &self.program.requests else {
+            return Err(Reply::Refused("the program around this server takes no such command".into()));
+        };
+        requests.send(request).await.map_err(|_| Reply::Refused("the server is shutting down".into()))
     }
 
     fn status(&self) -> Status {

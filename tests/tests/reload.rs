@@ -1,0 +1,109 @@
+//! The configuration is read again while the server runs: taken whole, or refused.
+
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use serde_json::Value;
+use strowger_tests::binary::strowger;
+use strowger_tests::server::{Server, Setup};
+use strowger_tests::text::{Request, field, status};
+use strowger_tests::wire::Transport;
+
+const SOON: Duration = Duration::from_secs(10);
+
+fn reload(server: &Server, words: &[&str]) -> Output {
+    let mut command = Command::new(strowger());
+    command.arg("reload").args(words).arg("--config").arg(server.config()).output().expect("the program runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What its `Server` header says.
+fn software(server: &Server) -> Option<String> {
+    let mut wire = server.connect(Transport::Udp);
+    let uri = format!("sip:{}", server.address(Transport::Udp));
+    wire.send(&Request::new("OPTIONS", &uri, "udp", wire.local()).bytes()).expect("it is sent");
+    let answer = wire.final_response(SOON).expect("an answer");
+    assert_eq!(status(&answer), Some(200));
+    field(&answer, "Server")
+}
+
+#[test]
+fn a_command_and_a_signal_reload_the_configuration() {
+    let mut server = Setup::on(&[Transport::Udp]).with("server.software = \"first\"\nserver.shards = 1").start();
+    assert_eq!(software(&server).as_deref(), Some("first"));
+    server.rewrite("\"first\"", "\"second\"");
+    let done = reload(&server, &[]);
+    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    let expected = format!("reloaded {}\n  server.software  \"first\" -> \"second\"\n", server.config().display());
+    assert_eq!(text(&done.stdout), expected);
+    assert_eq!(software(&server).as_deref(), Some("second"));
+
+    server.rewrite("\"second\"", "\"third\"");
+    server.process().signal(libc::SIGHUP);
+    server.process().wait_for("configuration reloaded", 2, SOON);
+    assert_eq!(software(&server).as_deref(), Some("third"));
+    assert!(text(&reload(&server, &[]).stdout).ends_with(": no key has another value\n"));
+
+    // What needs a restart is named and stays; the rest counts.
+    server.rewrite("server.shards = 1", "server.shards = 2\ntimers.t1 = \"250ms\"\nproxy.record_route = false");
+    let said = text(&reload(&server, &[]).stdout);
+    let lines = "  proxy.record_route  true -> false\nneeds a restart:\n  server.shards       2 in the file, 1 in force\n  \
+                 timers.t1           \"250ms\" in the file, \"500ms\" in force\n";
+    assert!(said.ends_with(lines), "{said}");
+    server.log_with("key needs a restart key=server.shards running=1 file=2");
+    let json: Value = serde_json::from_slice(&reload(&server, &["--json"]).stdout).expect("it is JSON");
+    let keys: Vec<_> = json["changes"].as_array().expect("a list").iter().map(|change| &change["key"]).collect();
+    assert_eq!(keys, ["server.shards", "timers.t1"]);
+    assert_eq!((&json["changes"][0]["needs_restart"], &json["changes"][0]["to"]), (&true.into(), &"2".into()));
+    server.stop();
+    server.start();
+    assert!(text(&reload(&server, &[]).stdout).ends_with(": no key has another value\n"));
+}
+
+#[test]
+fn a_wrong_configuration_is_refused_and_the_server_keeps_its_own() {
+    let mut server = Setup::on(&[Transport::Udp]).with("server.software = \"first\"").start();
+    server.rewrite("\"first\"", "\"second\"\nproxy.record_rout = true");
+    let refused = reload(&server, &["--socket", &server.folder().join("test.control").display().to_string()]);
+    let said = text(&refused.stderr);
+    assert_eq!((refused.status.code(), text(&refused.stdout)), (Some(1), String::new()), "{said}");
+    for part in
+        ["strowger.toml:5:7: error: ", "\n 5 | proxy.record_rout = true\n", "= write record_route\n", "keeps its own"]
+    {
+        assert!(said.contains(part), "no {part:?} in\n{said}");
+    }
+    server.log_with("configuration refused: the server keeps its own");
+    assert_eq!(software(&server).as_deref(), Some("first"));
+    let socket = server.folder().join("test.control").display().to_string();
+    let refused = reload(&server, &["--json", "--socket", &socket]);
+    let json: Value = serde_json::from_slice(&refused.stdout).expect("it is JSON");
+    assert_eq!((refused.status.code(), &json["refused"][0]["line"]), (Some(1), &5.into()), "{json}");
+    // By signal too.
+    server.process().signal(libc::SIGHUP);
+    server.process().wait_for("configuration refused", 3, SOON);
+    assert_eq!(software(&server).as_deref(), Some("first"));
+    // A right one counts then.
+    server.rewrite("record_rout =", "record_route =");
+    assert_eq!(reload(&server, &[]).status.code(), Some(0));
+    assert_eq!(software(&server).as_deref(), Some("second"));
+}
+
+#[test]
+fn a_reload_sets_the_level_of_the_log_when_the_file_has_another() {
+    let server = Setup::on(&[Transport::Udp]).start();
+    let level = |words: &[&str]| {
+        let output =
+            Command::new(strowger()).args(["log", "level"]).args(words).arg("--config").arg(server.config()).output();
+        text(&output.expect("the program runs").stdout)
+    };
+    assert_eq!(level(&["debug"]), "debug\n");
+    // Nothing of the log changed in the file: what the operator said stands.
+    assert_eq!(reload(&server, &[]).status.code(), Some(0));
+    assert_eq!(level(&[]), "debug\n");
+    server.rewrite("log.level = \"info\"", "log.level = \"warn\"");
+    assert_eq!(reload(&server, &[]).status.code(), Some(0));
+    assert_eq!(level(&[]), "warn\n");
+}
