@@ -4,32 +4,15 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use strowger_tests::binary::strowger;
+use strowger_tests::control::{done, json, run};
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::text::{Request, status};
 use strowger_tests::wire::Transport;
 
 const SOON: Duration = Duration::from_secs(10);
-
-fn run(server: &Server, words: &[&str]) -> Output {
-    let mut command = Command::new(strowger());
-    command.args(words).arg("--config").arg(server.config()).output().expect("the program runs")
-}
-
-/// What a command prints that is done.
-fn done(server: &Server, words: &[&str]) -> String {
-    let output = run(server, words);
-    assert_eq!(output.status.code(), Some(0), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("it is text")
-}
-
-fn json(server: &Server, words: &[&str]) -> Value {
-    serde_json::from_str(&done(server, &[words, &["--json"]].concat())).expect("it is JSON")
-}
 
 /// Exit code and what is said of an error.
 fn failed(server: &Server, words: &[&str]) -> (Option<i32>, String) {

@@ -1,10 +1,10 @@
 //! The configuration is read again while the server runs: taken whole, or refused.
 
-use std::process::{Command, Output};
+use std::process::Output;
 use std::time::Duration;
 
 use serde_json::Value;
-use strowger_tests::binary::strowger;
+use strowger_tests::control::{done, metric, run};
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::text::{Request, field, status};
 use strowger_tests::wire::Transport;
@@ -12,8 +12,7 @@ use strowger_tests::wire::Transport;
 const SOON: Duration = Duration::from_secs(10);
 
 fn reload(server: &Server, words: &[&str]) -> Output {
-    let mut command = Command::new(strowger());
-    command.arg("reload").args(words).arg("--config").arg(server.config()).output().expect("the program runs")
+    run(server, &[&["reload"], words].concat())
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -67,7 +66,7 @@ fn a_command_and_a_signal_reload_the_configuration() {
 fn a_wrong_configuration_is_refused_and_the_server_keeps_its_own() {
     let mut server = Setup::on(&[Transport::Udp]).with("server.software = \"first\"").start();
     server.rewrite("\"first\"", "\"second\"\nproxy.record_rout = true");
-    let refused = reload(&server, &["--socket", &server.folder().join("test.control").display().to_string()]);
+    let refused = reload(&server, &[]);
     let said = text(&refused.stderr);
     assert_eq!((refused.status.code(), text(&refused.stdout)), (Some(1), String::new()), "{said}");
     for part in
@@ -77,28 +76,31 @@ fn a_wrong_configuration_is_refused_and_the_server_keeps_its_own() {
     }
     server.log_with("configuration refused: the server keeps its own");
     assert_eq!(software(&server).as_deref(), Some("first"));
-    let socket = server.folder().join("test.control").display().to_string();
-    let refused = reload(&server, &["--json", "--socket", &socket]);
+    let refused = reload(&server, &["--json"]);
     let json: Value = serde_json::from_slice(&refused.stdout).expect("it is JSON");
     assert_eq!((refused.status.code(), &json["refused"][0]["line"]), (Some(1), &5.into()), "{json}");
     // By signal too.
     server.process().signal(libc::SIGHUP);
     server.process().wait_for("configuration refused", 3, SOON);
     assert_eq!(software(&server).as_deref(), Some("first"));
+    assert_eq!(
+        (metric(&server, "strowger_reloads_total"), metric(&server, "strowger_reloads_refused_total")),
+        (0.0, 3.0)
+    );
     // A right one counts then.
     server.rewrite("record_rout =", "record_route =");
     assert_eq!(reload(&server, &[]).status.code(), Some(0));
     assert_eq!(software(&server).as_deref(), Some("second"));
+    assert_eq!(
+        (metric(&server, "strowger_reloads_total"), metric(&server, "strowger_reloads_refused_total")),
+        (1.0, 3.0)
+    );
 }
 
 #[test]
 fn a_reload_sets_the_level_of_the_log_when_the_file_has_another() {
     let server = Setup::on(&[Transport::Udp]).start();
-    let level = |words: &[&str]| {
-        let output =
-            Command::new(strowger()).args(["log", "level"]).args(words).arg("--config").arg(server.config()).output();
-        text(&output.expect("the program runs").stdout)
-    };
+    let level = |words: &[&str]| done(&server, &[&["log", "level"], words].concat());
     assert_eq!(level(&["debug"]), "debug\n");
     // Nothing of the log changed in the file: what the operator said stands.
     assert_eq!(reload(&server, &[]).status.code(), Some(0));

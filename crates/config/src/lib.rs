@@ -243,17 +243,33 @@ impl Config {
 
     /// Where the control socket is, if there is one.
     pub fn control_socket(&self) -> Option<PathBuf> {
-        match &self.control.socket {
-            ControlSocket::At(path) => Some(path.clone()),
-            ControlSocket::Database => Some(self.store.database.as_ref()?.with_extension("control")),
-            ControlSocket::None => None,
-        }
+        control_socket(&self.control, &self.store)
+    }
+
+    /// Where that of a server with this file is, though other parts of the file may be wrong: a server that runs since before is reached all
+    /// the same.
+    pub fn control_socket_of(file: &Path) -> Option<PathBuf> {
+        let text = fs::read_to_string(file).ok()?;
+        let (document, _) = DeTable::parse_recoverable(&text);
+        let mut reader = Reader::new(Tables::names());
+        let mut tables = read_tables(document.get_ref(), &mut reader);
+        let folder = file.parent().unwrap_or_else(|| Path::new(""));
+        resolve_paths(&mut tables, folder);
+        control_socket(&tables.control, &tables.store)
     }
 
     /// Whether a domain is one whose users live here; whatever the case.
     pub fn is_local(&self, domain: &str) -> bool {
         let domain = domain.strip_suffix('.').unwrap_or(domain);
         self.domains.iter().any(|local| local.eq_ignore_ascii_case(domain))
+    }
+}
+
+fn control_socket(control: &Control, store: &Store) -> Option<PathBuf> {
+    match &control.socket {
+        ControlSocket::At(path) => Some(path.clone()),
+        ControlSocket::Database => Some(store.database.as_ref()?.with_extension("control")),
+        ControlSocket::None => None,
     }
 }
 
@@ -349,9 +365,9 @@ fn read_tables(document: &DeTable<'_>, reader: &mut Reader) -> Tables {
     tables
 }
 
-/// Puts the tables together: listeners of both forms, derived defaults, paths from the folder, secrets from elsewhere.
-fn assemble(mut tables: Tables, source: Source<'_>, reader: &mut Reader) -> Config {
-    let in_folder = |path: &mut PathBuf| *path = source.folder.join(&*path);
+/// Relative paths start from this folder.
+fn resolve_paths(tables: &mut Tables, folder: &Path) {
+    let in_folder = |path: &mut PathBuf| *path = folder.join(&*path);
     for path in [
         &mut tables.store.database,
         &mut tables.auth.secret_file,
@@ -374,7 +390,11 @@ fn assemble(mut tables: Tables, source: Source<'_>, reader: &mut Reader) -> Conf
     ) {
         in_folder(path);
     }
+}
 
+/// Puts the tables together: listeners of both forms, derived defaults, paths from the folder, secrets from elsewhere.
+fn assemble(mut tables: Tables, source: Source<'_>, reader: &mut Reader) -> Config {
+    resolve_paths(&mut tables, source.folder);
     let listeners = listeners(&mut tables, source.listen, reader);
     let domains = tables.top.domains.take().unwrap_or_else(|| {
         let mut hosts: Vec<Domain> =

@@ -57,6 +57,7 @@ use anyhow::Context;
 use std::sync::OnceLock;
 
 pub use health::Health;
+pub use reload::Refusal;
 pub use server::{Program, Server};
 
 /// From the system's source of randomness.

@@ -1,6 +1,7 @@
 //! What the server shows of itself: its metrics at one moment, from all who count.
 
 use crate::shard::{Outside, Shard};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use strowger_metrics::{Exposition, Metric, Observed};
@@ -46,6 +47,10 @@ strowger_metrics::metrics! {
     journal_longest_commit: Gauge in Seconds as "journal_longest_commit_seconds";
     /// Rows of expired bindings that are still to be deleted, because the database failed.
     journal_unpurged: Gauge;
+    /// Configurations that took the place of the one before.
+    reloads: Counter;
+    /// Configurations that were refused while the server ran.
+    reloads_refused: Counter;
     /// Memory of the process.
     resident: Gauge in Bytes as "resident_memory_bytes";
     /// When the process began, since 1970.
@@ -193,6 +198,8 @@ impl Metrics {
             journal_refused: journal.refused,
             journal_longest_commit: journal.commit_max_us,
             journal_unpurged: journal.unpurged,
+            reloads: self.shared.reloads(),
+            reloads_refused: self.outside.reloads_refused.load(Relaxed),
             resident: resident().unwrap_or(0),
             started: self.started.saturating_mul(1_000),
         }

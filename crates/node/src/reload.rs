@@ -2,20 +2,39 @@
 
 use crate::identity::identity;
 use crate::server::{Server, resolver};
-use strowger_config::{Change, Config};
+use std::sync::atomic::Ordering::Relaxed;
+use strowger_config::{Change, Config, Report};
+
+/// Why a server does not take a configuration.
+#[derive(Debug)]
+pub enum Refusal {
+    /// It is wrong in itself.
+    Wrong(Report),
+    /// What it names cannot be used: a certificate, a name server.
+    Unusable(anyhow::Error),
+}
 
 impl Server {
-    /// Goes by this configuration from now on; what came before goes on by the one that it came with. Everything that may fail is done
-    /// before anything changes. Keys that need a restart keep their values; they are among the changes that are returned.
+    /// Goes by this configuration from now on, as [`Config::load`] returns it; what came before goes on by the one that it came with.
+    /// Everything that may fail is done before anything changes. Keys that need a restart keep their values; they are among the changes
+    /// that are returned, beside the report of warnings.
     ///
     /// # Errors
-    /// What cannot be used, in words; the server goes on by the configuration that it has.
-    pub fn reload(&self, config: Config) -> anyhow::Result<Vec<Change>> {
+    /// Why not; the server goes on by the configuration that it has.
+    pub fn reload(&self, read: Result<(Config, Report), Report>) -> Result<(Vec<Change>, Report), Refusal> {
+        let took = read.map_err(Refusal::Wrong).and_then(|(config, report)| Ok((self.take(config)?, report)));
+        if took.is_err() {
+            self.outside.reloads_refused.fetch_add(1, Relaxed);
+        }
+        took
+    }
+
+    fn take(&self, config: Config) -> Result<Vec<Change>, Refusal> {
         let running = self.policy();
         let (config, changes) = config.for_running(&running.config);
         let resolver = match config.dns == running.config.dns {
             true => None,
-            false => Some(resolver(&config)?),
+            false => Some(resolver(&config).map_err(Refusal::Unusable)?),
         };
         let identity = identity(&config, self.addresses());
         if let Some(resolver) = resolver {

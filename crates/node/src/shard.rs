@@ -2,6 +2,7 @@
 
 use crate::server::Program;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use strowger_core::quota::{Kind, Quota};
 use strowger_core::shown::{brief, shown};
@@ -17,12 +18,13 @@ use strowger_store::journal::Journal;
 pub(crate) struct Outside {
     /// Another configuration may put another in its place.
     resolver: Mutex<Arc<Resolver>>,
+    pub(crate) reloads_refused: AtomicU64,
     pub(crate) program: Program,
 }
 
 impl Outside {
     pub(crate) fn new(resolver: Resolver, program: Program) -> Self {
-        Self { resolver: Mutex::new(Arc::new(resolver)), program }
+        Self { resolver: Mutex::new(Arc::new(resolver)), reloads_refused: AtomicU64::new(0), program }
     }
 
     pub(crate) fn resolver(&self) -> Arc<Resolver> {

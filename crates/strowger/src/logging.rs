@@ -195,11 +195,14 @@ fn log_panic(panic: &PanicHookInfo<'_>) -> bool {
 /// Logs what a configuration is warned of, or reports it for people where the log is for people.
 pub(crate) fn report(report: &Report) {
     match STARTED.get() {
-        Some(Started { format: LogFormat::Json, .. }) => {
-            report.faults().iter().for_each(|fault| log_fault(report, fault))
-        }
+        Some(Started { format: LogFormat::Json, .. }) => lines_of(report),
         _ => crate::output::report(report),
     }
+}
+
+/// Logs each fault of a configuration, a line each.
+pub(crate) fn lines_of(report: &Report) {
+    report.faults().iter().for_each(|fault| log_fault(report, fault));
 }
 
 fn log_fault(report: &Report, fault: &Fault) {

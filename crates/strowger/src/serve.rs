@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use strowger_config::{Config, LogLevel};
+use strowger_config::Config;
 use strowger_net::{ListenSocket, descriptors};
 use strowger_node::control::{Done, Fault, Reload, Reply, Request, Wrong};
-use strowger_node::{Program, Server, supervisor};
+use strowger_node::{Program, Refusal, Server, supervisor};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -162,40 +162,34 @@ fn reload(server: &Server, arguments: &ServeArguments) -> Reply {
 
 fn read_again(server: &Server, arguments: &ServeArguments) -> Reply {
     let choice = arguments.config.choose();
-    let (config, report) = match Config::load(choice.file(), &arguments.listen) {
-        Ok(read) => read,
-        Err(report) => {
-            logging::report(&report);
-            tracing::error!(
-                file = report.file(),
-                errors = report.errors(),
-                "configuration refused: the server keeps its own"
-            );
+    let before = server.policy();
+    let (changes, report) = match server.reload(Config::load(choice.file(), &arguments.listen)) {
+        Ok(took) => took,
+        Err(Refusal::Wrong(report)) => {
+            logging::lines_of(&report);
+            let (file, errors) = (report.file(), report.errors());
+            tracing::error!(file, errors, "configuration refused: the server keeps its own");
             return Reply::Wrong(Wrong::of(&report));
         }
-    };
-    let level = |server: &Server| server.policy().config.log.level;
-    let before: LogLevel = level(server);
-    let changes = match server.reload(config) {
-        Ok(changes) => changes,
-        Err(error) => {
+        Err(Refusal::Unusable(error)) => {
             let error = format!("{error:#}");
-            tracing::error!(file = report.file(), %error, "configuration refused: the server keeps its own");
+            tracing::error!(%error, "configuration refused: the server keeps its own");
             return Reply::Refused(error);
         }
     };
-    if level(server) != before {
-        logging::follow(&server.policy().config.log);
+    let policy = server.policy();
+    if policy.config.log.level != before.config.log.level {
+        logging::follow(&policy.config.log);
     }
-    logging::report(&report);
+    logging::lines_of(&report);
     let in_force = changes.iter().filter(|change| !change.needs_restart).count();
     tracing::info!(file = report.file(), changes = in_force, "configuration reloaded");
     for change in changes.iter().filter(|change| change.needs_restart) {
         let (key, running, file) = (&change.key, &change.running, &change.wanted);
         tracing::warn!(%key, %running, %file, "key needs a restart");
     }
-    if let Err(error) = realm::watch(&server.policy().config) {
-        tracing::warn!(%error, "the realms of users are not looked at");
+    if let Err(error) = realm::watch(&policy.config) {
+        tracing::warn!(%error, "realms of users not checked");
     }
     let (file, changes) = (report.file().into(), changes.into_iter().map(Into::into).collect());
     Reply::Done(Done::Reloaded(Reload { file, changes, warnings: Fault::all(&report) }))

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use strowger_config::{Config, Source};
+use strowger_config::{Config, Report, Source};
 use strowger_core::digest::{Challenge, ChallengeAnswer, Ha1Set, Hash, Secret, strongest};
 use strowger_message::{Index, Limits, Message, Name, build};
 use strowger_node::Server;
@@ -40,6 +40,19 @@ pub(crate) fn ha1s(user: &str, password: &str) -> Ha1s {
     }
 }
 
+/// A server of this configuration. With `STROWGER_BY_RELOAD=1` it starts with the keys that need a restart alone, and is given the others
+/// while it runs: they must mean the same.
+fn start(config: Config) -> Server {
+    if std::env::var_os("STROWGER_BY_RELOAD").is_none_or(|value| value != "1") {
+        return Server::start(config).expect("it starts");
+    }
+    let (first, _) = Config::default().for_running(&config);
+    let server = Server::start(first).expect("it starts");
+    let report = Report::new("test", "", Vec::new());
+    server.reload(Ok((config, report))).expect("it is right");
+    server
+}
+
 impl Site {
     /// A registrar of example.org, or of the `domains` named there, with these users and lines of configuration; `{ip}` in
     /// them is its address.
@@ -59,7 +72,7 @@ impl Site {
                 admin.add(user, "example.org", "example.org", &ha1s(user, user), 0).expect("a new user");
             }
         }
-        site.server = Some(Server::start(config).expect("it starts"));
+        site.server = Some(start(config));
         site
     }
 
@@ -86,7 +99,7 @@ impl Site {
     /// Stops it and starts it again, on the same port and database.
     pub(crate) fn restart(&mut self) {
         self.server.take().expect("it runs").stop();
-        self.server = Some(Server::start(self.config()).expect("it starts again"));
+        self.server = Some(start(self.config()));
     }
 
     pub(crate) fn phone(&self, user: &str) -> Phone {

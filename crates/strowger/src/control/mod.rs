@@ -146,15 +146,20 @@ fn reach(argument: &ServerArgument, speak: impl FnOnce(&mut Client) -> anyhow::R
         Some(socket) => socket.clone(),
         None => {
             let choice = argument.config.choose();
-            let config = match Config::load(choice.file(), &[]) {
-                Ok((config, _)) => config,
-                Err(report) => {
-                    choice.announce();
-                    output::report(&report);
-                    return Ok(Outcome::Failed);
-                }
+            let socket = match Config::load(choice.file(), &[]) {
+                Ok((config, _)) => config.control_socket(),
+                // The server runs by what the file said before.
+                Err(report) => match choice.file().and_then(Config::control_socket_of).filter(|socket| socket.exists())
+                {
+                    Some(socket) => Some(socket),
+                    None => {
+                        choice.announce();
+                        output::report(&report);
+                        return Ok(Outcome::Failed);
+                    }
+                },
             };
-            config.control_socket().ok_or_else(|| {
+            socket.ok_or_else(|| {
                 anyhow!("this configuration has no control socket: name one by control.socket, or with --socket PATH")
             })?
         }
