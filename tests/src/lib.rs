@@ -25,6 +25,7 @@ pub mod process;
 pub mod program;
 pub mod random;
 pub mod reload;
+pub mod scrape;
 pub mod server;
 pub mod sipp;
 pub mod smuggling;

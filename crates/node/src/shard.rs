@@ -4,6 +4,7 @@ use crate::server::Program;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 use strowger_core::quota::{Kind, Quota};
 use strowger_core::shown::{brief, shown};
 use strowger_core::{Arrival, Flow, Now, Outbox};
@@ -89,9 +90,12 @@ impl Shard {
     /// Between two rounds the engine gets the policy of now.
     #[cold]
     fn change_policy(&mut self, now: Now, out: &mut Outbox) {
-        self.reloads = self.engine.shared.reloads();
-        let policy = self.engine.shared.policy();
+        let began = Instant::now();
+        let shared = self.engine.shared.clone();
+        self.reloads = shared.reloads();
+        let policy = shared.policy();
         self.drive(|engine| engine.answered(now, Answer::Policy(policy), out));
+        shared.durations[self.mailbox.shard()].reload.observe(began.elapsed().as_micros() as u64);
     }
 
     fn carry_out(&mut self) {

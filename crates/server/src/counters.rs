@@ -94,6 +94,8 @@ pub struct Durations {
     pub subscriber_lookup: Histogram,
     /// Of requests that wait for a name.
     pub name_lookup: Histogram,
+    /// Of the turns of a shard in which it takes another configuration.
+    pub reload: Histogram,
 }
 
 impl Durations {
@@ -103,7 +105,7 @@ impl Durations {
     }
 
     /// What each is, in the order of [`Durations::observed`].
-    pub const TABLE: [Metric; 3] = [
+    pub const TABLE: [Metric; 4] = [
         Self::metric(
             "call_setup",
             "call_setup_seconds",
@@ -119,10 +121,11 @@ impl Durations {
             "name_lookup_seconds",
             "How long requests waited for a name to be resolved, to the millisecond.",
         ),
+        Self::metric("reload", "reload_seconds", "How long a shard was held up by taking another configuration."),
     ];
 
     /// What was seen so far.
-    pub fn observed(&self) -> [Observed; 3] {
-        [&self.call_setup, &self.subscriber_lookup, &self.name_lookup].map(Histogram::observed)
+    pub fn observed(&self) -> [Observed; 4] {
+        [&self.call_setup, &self.subscriber_lookup, &self.name_lookup, &self.reload].map(Histogram::observed)
     }
 }

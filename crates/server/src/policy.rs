@@ -44,7 +44,7 @@ impl Policy {
     pub fn next(&self, config: Config, identity: Identity, secret: &[u8]) -> Self {
         let authenticator = self.authenticator.with_settings(config.digest_settings());
         let bans = self.bans.with_settings(config.ban.clone());
-        Self::of(config, identity, secret, authenticator, bans)
+        Self::of(config, identity.after(self.router.identity()), secret, authenticator, bans)
     }
 
     fn of(config: Config, identity: Identity, secret: &[u8], authenticator: Authenticator, bans: Bans) -> Self {

@@ -17,6 +17,14 @@ pub struct ListenerAddress {
     pub network: u16,
 }
 
+impl ListenerAddress {
+    /// Host and port of `sent_by`.
+    fn known_by(&self) -> (&[u8], u16) {
+        let (host, port) = split_port(&self.sent_by);
+        (host, port.unwrap_or_else(|| self.transport.default_port()))
+    }
+}
+
 /// Every listener, in the order of [`ListenerId`], and every name of ours.
 #[derive(Clone, Debug, Default)]
 pub struct Identity {
@@ -31,6 +39,8 @@ pub struct Identity {
     domain_ips: Vec<IpAddr>,
     /// Lower-case names of this server beside those, at any port of ours.
     names: Vec<Box<[u8]>>,
+    /// Lower-case hosts and ports that listeners were known by before: the Record-Route of calls has them.
+    former: Vec<(Box<[u8]>, u16)>,
 }
 
 impl Identity {
@@ -53,13 +63,11 @@ impl Identity {
             } else {
                 identity.ips.push((listener.bound.ip(), port));
             }
-            let (host, sent_port) = split_port(&listener.sent_by);
-            let default_port = listener.transport.default_port();
-            identity.ports.extend([Some(listener.bound.port()), Some(default_port), sent_port].into_iter().flatten());
-            let port = sent_port.unwrap_or(default_port);
+            let (host, sent_port) = listener.known_by();
+            identity.ports.extend([listener.bound.port(), listener.transport.default_port(), sent_port]);
             match ip_of(host) {
-                Some(ip) => identity.ips.push((ip, port)),
-                None => identity.addresses.push((host.to_ascii_lowercase().into(), port)),
+                Some(ip) => identity.ips.push((ip, sent_port)),
+                None => identity.addresses.push((host.to_ascii_lowercase().into(), sent_port)),
             }
         }
         identity.ports.sort_unstable();
@@ -84,6 +92,26 @@ impl Identity {
                 Some(ip) => self.ips.extend(self.listeners.iter().map(|listener| (ip, listener.bound.port()))),
                 None => self.names.push(name.into()),
             }
+        }
+        self
+    }
+
+    /// The same process under another configuration: its listeners may be known by other names now, and calls that go on have the
+    /// names of `before` in their Routes.
+    #[must_use]
+    pub fn after(mut self, before: &Self) -> Self {
+        let lower = |(host, port): (&[u8], u16)| (host.to_ascii_lowercase().into_boxed_slice(), port);
+        let now: Vec<_> = self.listeners.iter().map(|listener| lower(listener.known_by())).collect();
+        let then = before.listeners.iter().map(|listener| lower(listener.known_by()));
+        for known_by in then.chain(before.former.iter().cloned()) {
+            if now.contains(&known_by) || self.former.contains(&known_by) {
+                continue;
+            }
+            match ip_of(&known_by.0) {
+                Some(ip) => self.ips.push((ip, known_by.1)),
+                None => self.addresses.push(known_by.clone()),
+            }
+            self.former.push(known_by);
         }
         self
     }
@@ -213,6 +241,29 @@ fn ip_of(host: &[u8]) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_an_earlier_configuration_stay_ours() {
+        let known_by = |sent_by: &str| {
+            let bound = "192.0.2.1:5060".parse().unwrap();
+            let listener =
+                ListenerAddress { transport: Transport::Udp, bound, sent_by: sent_by.as_bytes().into(), network: 0 };
+            Identity::new(vec![listener], [""; 0], &[])
+        };
+        let is_own = |identity: &Identity, host: &str, port| {
+            let host = host.parse().map_or(Host::Name(host.as_bytes()), |ip: std::net::Ipv4Addr| Host::V4(ip));
+            identity.is_own_address(host, port, || Transport::Udp)
+        };
+        let first = known_by("Alpha.test:5070");
+        let second = known_by("203.0.113.1:5060").after(&first);
+        let third = known_by("alpha.test:5070").after(&known_by("beta.test").after(&second));
+        for (host, port) in [("alpha.test", 5070), ("203.0.113.1", 5060), ("BETA.test", 5060), ("192.0.2.1", 5060)] {
+            assert!(is_own(&third, host, Some(port)), "{host}");
+        }
+        assert!(!is_own(&third, "alpha.test", Some(5071)) && !is_own(&second, "beta.test", None));
+        let again = (0..9).fold(third.clone(), |before, _| known_by("beta.test").after(&before));
+        assert_eq!(again.addresses.len(), third.addresses.len());
+    }
 
     #[test]
     fn a_listener_that_is_no_more_gives_way_to_one_that_fits() {
