@@ -25,17 +25,20 @@ BASELINE_SECONDS ?= 3
 BASELINE_TREE = $(abspath $(TARGET))/baseline/$(BASELINE)
 # Names of tests, where not all are wanted.
 TESTS ?=
+# Those whose servers may be started by a reload.
+BY_RELOAD ?= keys:: algorithms:: answers:: bans:: calls:: gone:: pings:: registrations:: relaying:: removal:: unreachable:: waiting::
 # How many tests run at once: most of them wait.
 TEST_THREADS ?= $(shell expr 2 \* `nproc`)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build packages lint test test-all faults loom test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-load bench-abuse bench-control
+.PHONY: help demo build packages lint test test-all test-reload faults loom test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-load bench-abuse bench-control
 
 help:
 	@echo 'make demo          build, then see it work: a server, two users, a call, ten seconds of load'
 	@echo 'make build         the program, optimised: $(TARGET)/release/strowger'
 	@echo 'make test          the tests; about 15 minutes on two cores from an empty target, half of them the build'
-	@echo 'make test-all      the tests, then planted faults (the simulation must find each) and loom; another five minutes'
+	@echo 'make test-all      the tests, those of keys by a reload, planted faults (the simulation must find each) and loom; another ten minutes'
+	@echo 'make test-reload   the tests of keys and policy, each server given its configuration by a reload'
 	@echo 'make loom          ring and bell between threads, in every order of their steps; seconds'
 	@echo 'make lint          formatting and lints'
 	@echo 'make test-sipp-corpus  the verdict on 975 SIPp documents against that of SIPp 3.6.1 itself'
@@ -76,7 +79,13 @@ test: packages
 		$(CARGO) test --locked --workspace --no-fail-fast -- $(TESTS)
 	@echo 'make test: everything passed'
 
-test-all: test faults loom
+test-all: test test-reload faults loom
+
+# Each server starts with the keys that need a restart alone, and is given the others while it runs: they must mean the same then.
+test-reload: packages
+	$(CARGO) build --locked --workspace --all-targets
+	STROWGER_BY_RELOAD=1 STROWGER_BIN=$(TESTED) STROWGER_EXAMPLES=$(dir $(TESTED)) RUST_TEST_THREADS=$(TEST_THREADS) \
+		$(CARGO) test --locked --workspace --no-fail-fast --test policy --test beside -- $(or $(TESTS),$(BY_RELOAD))
 
 # Each fault of tests/faults.toml is planted alone in a copy of the tree.
 faults:

@@ -1,6 +1,6 @@
 //! What the server shows of itself by HTTP: metrics for Prometheus, health for supervisors.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};

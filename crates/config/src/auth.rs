@@ -83,12 +83,12 @@ section! {
         /// Protection offered (RFC 7616 section 3.3).
         pub qop: Vec<Qop> = vec![Qop::Auth], ANY;
         /// How long a nonce is good; afterwards the answer is `stale=true` and no phone asks its user again.
-        pub nonce_lifetime: Duration = Duration::from_secs(300), Rule::time(Duration::from_secs(5), Duration::from_secs(86_400));
+        pub nonce_lifetime: Duration = Duration::from_secs(300), Rule::time(Duration::from_secs(5), Duration::from_secs(86_400)).fixed();
         /// Nonces in use that are remembered against replay, 40 to 60 bytes each; beyond this, right answers to further ones are
         /// stale. One user may hold as many as are left free, at most half.
         pub used_nonces: usize = 1_000_000, Rule::number(1_024, 1 << 28).fixed();
         /// By how much the clocks of servers that share the secret may differ.
-        pub clock_skew: Duration = Duration::from_secs(10), Rule::time(Duration::ZERO, Duration::from_secs(3_600));
+        pub clock_skew: Duration = Duration::from_secs(10), Rule::time(Duration::ZERO, Duration::from_secs(3_600)).fixed();
         /// Accept answers without qop, as phones of RFC 2069 give them; each costs a nonce of its own.
         pub without_qop: bool = true, ANY;
         /// How close the `uri` of an answer must be to the Request-URI (RFC 7616 section 3.4.6), so that credentials that were

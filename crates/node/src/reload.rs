@@ -3,6 +3,7 @@
 use crate::identity::identity;
 use crate::server::{Server, resolver};
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 use strowger_config::{Change, Config, Report};
 
 /// Why a server does not take a configuration.
@@ -13,6 +14,9 @@ pub enum Refusal {
     /// What it names cannot be used: a certificate, a name server.
     Unusable(anyhow::Error),
 }
+
+/// For the shards to take another policy; one that stands still is not waited for.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 impl Server {
     /// Goes by this configuration from now on, as [`Config::load`] returns it; what came before goes on by the one that it came with.
@@ -41,8 +45,17 @@ impl Server {
             self.outside.set_resolver(resolver);
         }
         self.shared.set_config(config, identity);
-        // Each shard takes it at the end of a round, also one that has nothing to do.
-        self.handle().wake_all();
+        self.wait_for_shards();
         Ok(changes)
+    }
+
+    /// Each shard takes the policy at the end of a round, also one that has nothing to do: what comes after this goes by it.
+    fn wait_for_shards(&self) {
+        let (handle, reloads, end) = (self.handle(), self.shared.reloads(), Instant::now() + LONGEST_WAIT);
+        handle.wake_all();
+        let has_it = |shard| handle.busy(shard).is_none() || self.outside.reloads(shard) >= reloads;
+        while !(0..handle.most()).all(has_it) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }

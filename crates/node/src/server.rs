@@ -122,7 +122,7 @@ impl Server {
             routes,
         };
         let shared = Arc::new(Shared::new(clock::now(), config, surroundings));
-        let outside = Arc::new(Outside::new(resolver(&shared.policy().config)?, program));
+        let outside = Arc::new(Outside::new(resolver(&shared.policy().config)?, most, program));
         let (for_shards, outside_for_shards, with_journal) = (shared.clone(), outside.clone(), journal.clone());
         let node = net.spawn(move |number, handle: Handle<Shard>| {
             Shard::new(for_shards.clone(), outside_for_shards.clone(), number, &handle, with_journal.as_deref())

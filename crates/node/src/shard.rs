@@ -2,7 +2,7 @@
 
 use crate::server::Program;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use strowger_core::quota::{Kind, Quota};
@@ -20,12 +20,21 @@ pub(crate) struct Outside {
     /// Another configuration may put another in its place.
     resolver: Mutex<Arc<Resolver>>,
     pub(crate) reloads_refused: AtomicU64,
+    /// Of each shard, [`Shared::reloads`] of the policy that its engine has.
+    reloads: Box<[AtomicU64]>,
     pub(crate) program: Program,
 }
 
 impl Outside {
-    pub(crate) fn new(resolver: Resolver, program: Program) -> Self {
-        Self { resolver: Mutex::new(Arc::new(resolver)), reloads_refused: AtomicU64::new(0), program }
+    /// For so many shards at most.
+    pub(crate) fn new(resolver: Resolver, shards: usize, program: Program) -> Self {
+        let reloads = (0..shards).map(|_| AtomicU64::new(0)).collect();
+        Self { resolver: Mutex::new(Arc::new(resolver)), reloads_refused: AtomicU64::new(0), reloads, program }
+    }
+
+    /// How many policies have taken the place of the first in this shard.
+    pub(crate) fn reloads(&self, shard: usize) -> u64 {
+        self.reloads[shard].load(Relaxed)
     }
 
     pub(crate) fn resolver(&self) -> Arc<Resolver> {
@@ -41,8 +50,6 @@ impl Outside {
 /// Gives an engine what comes, and carries out what it wants.
 pub struct Shard {
     engine: Engine,
-    /// [`Shared::reloads`] of the policy that the engine has.
-    reloads: u64,
     outside: Arc<Outside>,
     handle: Handle<Self>,
     mailbox: Mailbox<Self>,
@@ -70,10 +77,10 @@ impl Shard {
             }))
         });
         // Before the policy itself: one that takes its place meanwhile is seen after the first round.
-        let reloads = shared.reloads();
+        outside.reloads[number].store(shared.reloads(), Relaxed);
         let mut engine = Engine::new(clock::now(), shared, number, circumstances(handle));
         (engine.written, engine.found) = (written, found);
-        Self { engine, reloads, outside, handle: handle.clone(), mailbox }
+        Self { engine, outside, handle: handle.clone(), mailbox }
     }
 
     /// Lets the engine decide, and carries out what it wants.
@@ -92,10 +99,12 @@ impl Shard {
     fn change_policy(&mut self, now: Now, out: &mut Outbox) {
         let began = Instant::now();
         let shared = self.engine.shared.clone();
-        self.reloads = shared.reloads();
+        // Before the policy itself, as at the start.
+        let (number, reloads) = (self.mailbox.shard(), shared.reloads());
         let policy = shared.policy();
         self.drive(|engine| engine.answered(now, Answer::Policy(policy), out));
-        shared.durations[self.mailbox.shard()].reload.observe(began.elapsed().as_micros() as u64);
+        self.outside.reloads[number].store(reloads, Relaxed);
+        shared.durations[number].reload.observe(began.elapsed().as_micros() as u64);
     }
 
     fn carry_out(&mut self) {
@@ -163,7 +172,7 @@ impl Service for Shard {
     }
 
     fn end(&mut self, now: Now, out: &mut Outbox) {
-        if self.engine.shared.reloads() != self.reloads {
+        if self.engine.shared.reloads() != self.outside.reloads(self.mailbox.shard()) {
             self.change_policy(now, out);
         }
         if std::mem::take(&mut self.engine.has_asked)
