@@ -10,14 +10,12 @@ use std::time::Duration;
 
 use strowger_config::{Config, Source};
 use strowger_core::Outbox;
-use strowger_core::digest::{Ha1Set, Hash};
 use strowger_core::fuzz_dialog::{change, pieces};
 use strowger_node::{Program, Server};
 use strowger_store::sqlite_subscribers::SqliteAdmin;
-use strowger_store::subscriber::{Ha1s, SubscriberAdmin};
 use tempfile::TempDir;
 
-use crate::account::{challenged, register_at};
+use crate::account::{self, challenged, register_at};
 use crate::dialog::{End, arrives, contact, set_up_with};
 use crate::port;
 use crate::text::{Request, address, field, method, respond, unique};
@@ -113,9 +111,7 @@ impl World {
         let source = Source { file: "test", text: &text, folder: folder.path(), ..Source::default() };
         let config = Config::read(source).unwrap_or_else(|report| panic!("{report}")).0;
         let mut admin = SqliteAdmin::open(&config.sqlite_settings().expect("a database")).expect("it opens");
-        for user in ["alice", "bob", "bert", "carol", "dave", "dora"] {
-            admin.add(user, "example.org", "example.org", &ha1s(user), 0).expect("a new user");
-        }
+        account::add(&mut admin, ["alice", "bob", "bert", "carol", "dave", "dora"]);
         let server = Server::start_in(Program { sends, ..Program::default() }, config).expect("it starts");
         let handle = server.handle();
         let fence = |shard: usize| loop {
@@ -306,15 +302,5 @@ fn party(mut wire: Wire) {
         if method(&message).is_some_and(|method| method != "ACK") {
             let _ = wire.send(&respond(&message, 200, "party", &[]));
         }
-    }
-}
-
-fn ha1s(user: &str) -> Ha1s {
-    let set = Ha1Set::of_password(user.as_bytes(), b"example.org", user.as_bytes());
-    let bytes = |hash| set.of(hash).map(|h| h.value().as_bytes().to_vec());
-    Ha1s {
-        md5: bytes(Hash::Md5).and_then(|b| b.try_into().ok()),
-        sha256: bytes(Hash::Sha256).and_then(|b| b.try_into().ok()),
-        sha512_256: bytes(Hash::Sha512_256).and_then(|b| b.try_into().ok()),
     }
 }

@@ -3,10 +3,14 @@
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use strowger_tests::account::{authorized, register};
+use strowger_store::sqlite::SqliteSettings;
+use strowger_store::sqlite_subscribers::SqliteAdmin;
+use strowger_tests::account::{add, authorized, register};
 use strowger_tests::call::exchange;
+use strowger_tests::in_background;
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::text::{Request, method, respond, status, unique};
 use strowger_tests::wire::Transport::Tcp;
@@ -126,6 +130,130 @@ fn a_frozen_database_is_no_outage_for_users_who_are_known() {
     assert!(back.elapsed() < Duration::from_millis(1500), "back after {:?}", back.elapsed());
     server.process().wait_for("the database answers again", 1, STEP);
     assert_eq!(call(&mut caller, &mut phone, "carol", "alice").0, Some(486));
+}
+
+/// How long an outage lasts.
+const OUTAGE: Duration = Duration::from_secs(60);
+/// Within which a slow database has to be waited for.
+const SLOW: Duration = Duration::from_millis(500);
+/// `store.lookup_timeout`.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
+/// Between two calls of a caller.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Calls of one kind: what came of each, and how long that took.
+struct Calls(Vec<(Option<u16>, Duration)>);
+
+impl Calls {
+    /// Calls this phone by these users in turn, until it is over.
+    fn until(
+        over: &AtomicBool,
+        [caller, callee]: &mut [Wire; 2],
+        phone: &str,
+        mut next: impl FnMut() -> String,
+    ) -> Self {
+        let mut calls = Vec::new();
+        while !over.load(Relaxed) {
+            calls.push(call(caller, callee, &next(), phone));
+            // Until the next call.
+            std::thread::sleep(PAUSE);
+        }
+        Self(calls)
+    }
+
+    fn all_are(&self, expected: u16) {
+        let count = |status| self.0.iter().filter(|call| call.0 == status).count();
+        assert_eq!(count(Some(expected)), self.0.len(), "{:?}", self.0);
+        assert!(self.0.len() > 10, "{}", self.0.len());
+    }
+
+    /// This share of the calls, in per cent, was answered in this time.
+    #[track_caller]
+    fn were_answered_in(&self, limit: Duration, share: usize) {
+        let mut took: Vec<Duration> = self.0.iter().map(|call| call.1).collect();
+        took.sort_unstable();
+        let at = took[(took.len() - 1) * share / 100];
+        assert!(at < limit, "{share} %: {at:?} of {took:?}");
+    }
+}
+
+/// A minute of calls by default settings, in which `disturb` does something to the database: those of users who are known, and those
+/// of users who were never asked for. Then both are known again at once.
+fn outage(disturb: impl FnOnce(&Server) + Send) -> (Calls, Calls) {
+    let server = Setup::on(&[Tcp]).with("domains = [\"example.org\"]\nlog.refusals_per_minute = 10000").start();
+    // More users than call in a minute.
+    let mut users = SqliteAdmin::open(&SqliteSettings::new(server.folder().join("test.sqlite"))).expect("it opens");
+    add(&mut users, ["alice", "bob", "carol"].map(String::from).into_iter().chain((0..800).map(|n| format!("u{n}"))));
+    drop(users);
+    let [mut alice, mut carol] = ["alice", "carol"].map(|phone| {
+        let mut wires = [server.connect(Tcp), server.connect(Tcp)];
+        register(&mut wires[1], phone, phone);
+        wires
+    });
+    let [caller, callee] = &mut alice;
+    assert_eq!(call(caller, callee, "bob", "alice").0, Some(486));
+    let over = AtomicBool::new(false);
+    let (known, unknown) = std::thread::scope(|scope| {
+        let (server, over, carol) = (&server, &over, &mut carol);
+        let known = scope.spawn(|| Calls::until(over, &mut alice, "alice", || "bob".into()));
+        let unknown = scope.spawn(|| {
+            let mut users = (0..).map(|n| format!("u{n}"));
+            Calls::until(over, carol, "carol", || users.next().expect("there is no end of numbers"))
+        });
+        disturb(server);
+        over.store(true, Relaxed);
+        (known.join().expect("each call is answered"), unknown.join().expect("each call is answered"))
+    });
+    let [caller, callee] = &mut carol;
+    let (back, mut users) = (Instant::now(), (700..800).map(|n| format!("u{n}")));
+    while call(caller, callee, &users.next().expect("there are enough"), "carol").0 != Some(486) {
+        assert!(back.elapsed() < Duration::from_millis(1500), "it does not recover");
+        // No busy loop beside other tests.
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    (known, unknown)
+}
+
+#[test]
+fn a_minute_without_a_database_is_none_for_users_who_are_known() {
+    let (known, unknown) = in_background(|| {
+        outage(|server| {
+            let frozen = Frozen::new(server);
+            // The outage.
+            std::thread::sleep(OUTAGE);
+            drop(frozen);
+        })
+    });
+    known.all_are(486);
+    known.were_answered_in(Duration::from_millis(50), 50);
+    known.were_answered_in(STALE_WAIT + PATIENCE, 99);
+    // The first calls met a database that still answered.
+    let unknown = Calls(unknown.0.into_iter().skip_while(|call| call.0 == Some(486)).collect());
+    unknown.all_are(500);
+    unknown.were_answered_in(LOOKUP_TIMEOUT + Duration::from_millis(100), 95);
+    unknown.were_answered_in(LOOKUP_TIMEOUT + 2 * PATIENCE, 100);
+}
+
+#[test]
+fn a_minute_with_a_slow_database_holds_up_users_who_are_not_known_alone() {
+    let (known, unknown) = in_background(|| {
+        outage(|server| {
+            let end = Instant::now() + OUTAGE;
+            while Instant::now() < end {
+                let frozen = Frozen::new(server);
+                // So long it cannot be read.
+                std::thread::sleep(SLOW);
+                drop(frozen);
+                // SQLite looks again a few times a second.
+                std::thread::sleep(SLOW);
+            }
+        })
+    });
+    for calls in [&known, &unknown] {
+        calls.all_are(486);
+    }
+    known.were_answered_in(Duration::from_millis(50), 95);
+    unknown.were_answered_in(LOOKUP_TIMEOUT + Duration::from_millis(100), 100);
 }
 
 /// The server goes on with the file that it has open, and says that the one of its name is another.
