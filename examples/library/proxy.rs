@@ -13,7 +13,7 @@ use strowger_core::timer::TimerSettings;
 use strowger_core::transaction::{Incoming, Outgoing, Role, ServerId, Transactions};
 use strowger_core::{Arrival, Flow, Now, Outbox, Round, Transport, call, via};
 use strowger_message::{Edit, Form, Index, Limits, Message, Method, respond};
-use strowger_net::{Listener, Net, Service, Settings as NetSettings, Shards};
+use strowger_net::{Listener, Net, NetSettings, Service, Shards};
 
 struct Relay {
     proxy: Proxy,

@@ -15,7 +15,7 @@ use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::user_agent::{CallKey, Ending, Endpoint, EndpointRecord, Event, Invite, UserAgentSettings};
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport};
 use strowger_message::Uri;
-use strowger_net::{Listener, Net, Node, Service, Settings as NetSettings};
+use strowger_net::{Listener, Net, NetSettings, Node, Service};
 
 const OFFER: &[u8] =
     b"v=0\r\no=uac 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio 40000 RTP/AVP 0\r\n";

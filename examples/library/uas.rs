@@ -12,7 +12,7 @@ use strowger_core::entropy::Entropy;
 use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::user_agent::{Endpoint, EndpointRecord, Event, UserAgentSettings};
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
-use strowger_net::{Listener, Net, Node, Service, Settings as NetSettings};
+use strowger_net::{Listener, Net, NetSettings, Node, Service};
 
 /// What we say about our side of the session. Nothing listens at this port; the example is about signalling.
 const ANSWER: &[u8] =

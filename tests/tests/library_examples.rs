@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 use strowger_tests::wait;
 
-use strowger_net::{Handle, Service, Settings, Shards};
+use strowger_net::{Handle, NetSettings, Service, Shards};
 use strowger_tests::process::Process;
 
 #[expect(dead_code, reason = "it is a program too")]
@@ -130,7 +130,7 @@ fn calls_go_on_while_shards_come_and_go() {
     const CALLS: usize = 100;
     // Milliseconds.
     const TALK: u64 = 500;
-    let settings = || Settings { shards: Shards::Auto { most: 4 }, ..Settings::default() };
+    let settings = || NetSettings { shards: Shards::Auto { most: 4 }, ..NetSettings::default() };
     let callee = uas::start(SocketAddr::from(([127, 0, 0, 1], 0)), settings()).expect("the callee starts");
     let (results, ended) = channel();
     let caller = uac::start(settings(), TALK, results).expect("the caller starts");

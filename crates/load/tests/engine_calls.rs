@@ -16,7 +16,7 @@ use strowger_load::engine::traffic::{Event, Order, Traffic};
 use strowger_load::engine::watch::{Passage, Watch};
 use strowger_load::measure::{Clock, Collector, Counter, Delay, Page};
 use strowger_load::scenario::{Environment, Scenario};
-use strowger_net::{Listener, Net, Node, Settings, Shards, clock};
+use strowger_net::{Listener, Net, NetSettings, Node, Shards, UdpSettings, clock};
 
 #[global_allocator]
 static ALLOCATOR: Counting<System> = Counting(System);
@@ -110,14 +110,9 @@ fn start_watched(document: &str, target: Option<SocketAddr>, load: Load, watch: 
     let document = format!("<?xml version=\"1.0\"?>\n{document}");
     let scenario = Scenario::parse(document.as_bytes(), Path::new("test"), &Environment::default());
     let scenario = Arc::new(scenario.expect("the document is right"));
-    let settings = Settings {
-        shards: Shards::Fixed(1),
-        segment: true,
-        coalesce: true,
-        force_buffers: true,
-        receive_buffer: 16 << 20,
-        ..Settings::default()
-    };
+    let udp =
+        UdpSettings { gso: true, gro: true, force_buffers: true, receive_buffer: 16 << 20, ..UdpSettings::default() };
+    let settings = NetSettings { shards: Shards::Fixed(1), udp, ..NetSettings::default() };
     let listener = Listener::new(Transport::Udp, SocketAddr::from(([127, 0, 0, 1], 0)));
     let net = Net::bind(settings, vec![listener]).expect("a port is free");
     let address = net.addresses()[0];

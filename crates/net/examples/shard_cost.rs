@@ -4,8 +4,8 @@
 //!   descriptors) to a shard in this process, sends one message over each, and prints the growth of the process's own
 //!   memory.
 //! * `shard_cost relay LISTEN-PORT UAC-PORT UAS-PORT`: a datagram. Passes each on unread, those of UAS to UAC and all
-//!   others to UAS, all on 127.0.0.1; SHARDS, LINGER (microseconds) and UNREACHABLE (1: hear of those that are
-//!   unreachable) by environment.
+//!   others to UAS, all on 127.0.0.1; SHARDS, RECEIVE_DELAY (microseconds) and ICMP_ERRORS (1: hear of
+//!   unreachable ones) by environment.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
-use strowger_net::{Listener, Net, Service, Settings, Shards};
+use strowger_net::{Bounds, Listener, Net, NetSettings, Service, Shards, UdpSettings};
 
 /// Sends everything back, or between two ends.
 struct Pass {
@@ -60,7 +60,8 @@ fn memory() -> std::io::Result<u64> {
 }
 
 fn idle(transport: Transport, count: usize) -> std::io::Result<()> {
-    let settings = Settings { shards: Shards::Fixed(1), connections_per_source: count + 200, ..Settings::default() };
+    let bounds = Bounds { connections_per_source: count + 200, ..Bounds::default() };
+    let settings = NetSettings { shards: Shards::Fixed(1), bounds, ..NetSettings::default() };
     let net = Net::bind(settings, vec![Listener::new(transport, local(0))])?;
     let address = net.addresses()[0];
     let node = net.spawn(|_, _| Pass { ends: None })?;
@@ -97,9 +98,10 @@ fn idle(transport: Transport, count: usize) -> std::io::Result<()> {
 fn relay(listen: u16, ends: [u16; 2]) -> std::io::Result<()> {
     let number = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
     let shards = Shards::Fixed(number("SHARDS").unwrap_or(1) as usize);
-    let linger = Duration::from_micros(number("LINGER").unwrap_or(0));
-    let unreachable = number("UNREACHABLE") == Some(1);
-    let settings = Settings { shards, linger, unreachable, ..Settings::default() };
+    let receive_delay = Duration::from_micros(number("RECEIVE_DELAY").unwrap_or(0));
+    let udp = UdpSettings { icmp_errors: number("ICMP_ERRORS") == Some(1), ..UdpSettings::default() };
+    let bounds = Bounds { receive_delay, ..Bounds::default() };
+    let settings = NetSettings { shards, udp, bounds, ..NetSettings::default() };
     let net = Net::bind(settings, vec![Listener::new(Transport::Udp, local(listen))])?;
     let node = net.spawn(move |_, _| Pass { ends: Some(ends.map(local)) })?;
     node.join().expect("it was asked to end");

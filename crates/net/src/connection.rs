@@ -1,9 +1,8 @@
 //! One connection: what is known of it while it lives.
 
-use crate::Settings;
-use crate::clock;
 use crate::proof::Proof;
 use crate::streams::Last;
+use crate::{Bounds, clock};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
 use std::io;
@@ -48,6 +47,8 @@ pub(crate) struct Connection {
     pub(crate) remote: SocketAddr,
     /// Whom we asked for, of a connection that we made.
     pub(crate) name: Option<PeerName>,
+    /// The peer's certificate, if it has shown one, was verified.
+    pub(crate) verified: bool,
     /// Another address that it leads to, for the peer said so (RFC 5923).
     pub(crate) alias: Option<Box<Alias>>,
     /// None for plain TCP that is open.
@@ -122,7 +123,15 @@ impl Connection {
             Transport::Ws => Phase::Ws,
             Transport::Tcp | Transport::Udp => Phase::Open,
         };
-        Self { stream: Some(stream), phase, accepted: true, layer, ..Self::dialling(transport, listener, remote, now) }
+        Self {
+            stream: Some(stream),
+            phase,
+            accepted: true,
+            // A client is asked for a certificate only where it is verified.
+            verified: true,
+            layer,
+            ..Self::dialling(transport, listener, remote, now)
+        }
     }
 
     pub(crate) fn dialling(transport: Transport, listener: ListenerId, remote: SocketAddr, now: Now) -> Self {
@@ -135,6 +144,7 @@ impl Connection {
             accepted: false,
             remote,
             name: None,
+            verified: false,
             alias: None,
             layer: Some(Box::new(Layer { websocket, ..Layer::default() })),
             partial: Vec::new(),
@@ -173,15 +183,15 @@ impl Connection {
     }
 
     /// When it has to end, as things are.
-    pub(crate) fn due(&self, settings: &Settings) -> u64 {
+    pub(crate) fn due(&self, bounds: &Bounds) -> u64 {
         let (from, patience) = match self.phase {
             // The peer that it was for has gone.
-            _ if self.leaving => (self.since, settings.farewell_timeout),
-            _ if self.finished => (self.since, settings.answer_timeout),
-            Phase::Dialling => (self.since, settings.connect_timeout + settings.handshake_timeout),
-            Phase::Tls | Phase::Ws => (self.since, settings.handshake_timeout),
-            Phase::Open if self.is_partial() => (self.begun, settings.partial_timeout),
-            Phase::Open => (self.heard, settings.idle_timeout),
+            _ if self.leaving => (self.since, bounds.close_timeout),
+            _ if self.finished => (self.since, bounds.answer_timeout),
+            Phase::Dialling => (self.since, bounds.connect_timeout + bounds.handshake_timeout),
+            Phase::Tls | Phase::Ws => (self.since, bounds.handshake_timeout),
+            Phase::Open if self.is_partial() => (self.begun, bounds.partial_timeout),
+            Phase::Open => (self.heard, bounds.idle_timeout),
         };
         let end = from.saturating_add(patience.as_millis() as u64);
         if self.said.is_empty() { end } else { end.min(self.looked + LOOK) }

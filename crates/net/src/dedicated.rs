@@ -139,10 +139,10 @@ impl DedicatedSockets {
             process: settings.process,
             shard: shard as u8,
             counters: handle.shared.entries[shard].counters.clone(),
-            send_buffer: settings.send_buffer,
-            waiting_bound: settings.datagrams_waiting,
-            hears: settings.unreachable,
-            stamps: settings.stamps,
+            send_buffer: settings.udp.send_buffer,
+            waiting_bound: handle.bounds().datagrams_waiting,
+            hears: settings.udp.icmp_errors,
+            stamps: settings.scheduling.timestamps,
             most,
             held: 0,
             places: Vec::new(),
@@ -215,6 +215,11 @@ impl DedicatedSockets {
         self.counters.dedicated.add(1);
         self.counters.dedicated_opened.add(1);
         Ok(DedicatedSocket { flow, address })
+    }
+
+    /// So many datagrams may wait for one socket from now on.
+    pub(crate) const fn set_waiting_bound(&mut self, most: usize) {
+        self.waiting_bound = most;
     }
 
     fn watching(&mut self) -> io::Result<&mut Readiness> {

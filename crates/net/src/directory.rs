@@ -112,7 +112,7 @@ mod tests {
     }
 
     fn directory() -> Directory {
-        Directory::new(Arc::new(Names::new(10)))
+        Directory::new(Arc::new(Names::at_most(10)))
     }
 
     fn to(transport: Transport, address: &str) -> Target {

@@ -87,7 +87,7 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
             share: shared.active.load(Acquire),
             moving: false,
             commands: Vec::new(),
-            stamps: shared.settings.stamps.then(Stamps::default),
+            stamps: shared.settings.scheduling.timestamps.then(Stamps::default),
             came: (0, 0),
             extension: PhantomData,
             shared,

@@ -9,11 +9,11 @@ use crate::names::Names;
 use crate::ring::{Consumer, Producer};
 use crate::shard_pool::{Backlog, ShardPool};
 use crate::sources::Sources;
-use crate::tickets::Clients;
+use crate::tls::Identities;
 use crate::turns::Turns;
 use crate::ways::Ways;
-use crate::{Listener, Service, Settings};
-use rustls::ServerConfig;
+use crate::{Bounds, Listener, NetSettings, Service, bounds};
+use arc_swap::ArcSwap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex};
@@ -39,12 +39,12 @@ pub(crate) struct Shared<S: Service> {
 
 /// The part of it that knows nothing of the service.
 pub(crate) struct Common {
-    pub(crate) settings: Settings,
+    pub(crate) settings: NetSettings,
     pub(crate) listeners: Vec<Listener>,
     pub(crate) addresses: Vec<SocketAddr>,
-    /// By listener; none where it does not encrypt.
-    pub(crate) tls_servers: Vec<Option<Arc<ServerConfig>>>,
-    pub(crate) tls_client: Clients,
+    /// Of handshakes that begin from now on.
+    pub(crate) identities: ArcSwap<Identities>,
+    pub(crate) bounds: bounds::Current,
     pub(crate) directory: Directory,
     pub(crate) sources: Sources,
     pub(crate) ways: Arc<Ways>,
@@ -169,7 +169,7 @@ impl<S: Service + 'static> Handle<S> {
         &self.shared.services
     }
 
-    /// The listeners as they were asked for.
+    /// The listeners as they were asked for when the shards began.
     pub fn listeners(&self) -> &[Listener] {
         &self.shared.listeners
     }
@@ -180,8 +180,37 @@ impl<S: Service + 'static> Handle<S> {
     }
 
     /// What the shards were started with.
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &NetSettings {
         &self.shared.settings
+    }
+
+    /// The bounds in force.
+    pub fn bounds(&self) -> Arc<Bounds> {
+        self.shared.bounds.load_full()
+    }
+
+    /// Puts other bounds in force. Each shard takes them before its next round, and is woken for that.
+    ///
+    /// Nothing ends because it is more than the new bounds allow: no new connection is admitted, no more bytes are held and no more
+    /// datagrams are kept until there is room again; of the names the oldest are forgotten as new ones come. A connection that stands
+    /// has the new timeouts, counted from the moment from which the old ones were; one that is being made is given up after the
+    /// [`connect_timeout`](Bounds::connect_timeout) that it began with, at the latest.
+    pub fn set_bounds(&self, bounds: Bounds) {
+        self.shared.bounds.store(Arc::new(bounds));
+        self.wake_all();
+    }
+
+    /// Puts other certificates, keys and authorities in force: the next handshake of either direction uses them, and resumes no session
+    /// of those before.
+    ///
+    /// Connections that stand go on until they end, also those whose peer was verified by an authority that is no longer trusted;
+    /// [`Handle::close`] ends a connection earlier.
+    ///
+    /// # Panics
+    /// They were loaded for other listeners.
+    pub fn set_identities(&self, identities: Identities) {
+        assert!(identities.are_for(&self.shared.listeners), "the identities are of other listeners");
+        self.shared.identities.store(Arc::new(identities));
     }
 
     /// Shards that own calls now.
@@ -249,7 +278,7 @@ impl<S: Service + 'static> Handle<S> {
 
     /// The number of a name, for [`Target::name`](strowger_core::Target): connections for it ask for this server (SNI,
     /// Host), whose certificate must be valid for it (RFC 5922). The oldest of more than
-    /// [`Settings::names`](crate::Settings) are forgotten.
+    /// [`Bounds::names`] are forgotten.
     pub fn name(&self, name: &str) -> PeerName {
         self.shared.names.number(name)
     }

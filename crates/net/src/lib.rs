@@ -10,7 +10,7 @@
 //! ```
 //! use std::net::UdpSocket;
 //! use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
-//! use strowger_net::{Listener, Net, Service, Settings};
+//! use strowger_net::{Listener, Net, NetSettings, Service};
 //!
 //! struct Echo;
 //!
@@ -40,7 +40,7 @@
 //!
 //! # fn main() -> std::io::Result<()> {
 //! let listener = Listener::new(Transport::Udp, ([127, 0, 0, 1], 0).into());
-//! let node = Net::bind(Settings::default(), vec![listener])?.spawn(|_shard, _handle| Echo)?;
+//! let node = Net::bind(NetSettings::default(), vec![listener])?.spawn(|_shard, _handle| Echo)?;
 //! let phone = UdpSocket::bind("127.0.0.1:0")?;
 //! phone.send_to(b"OPTIONS sip:a@example.org SIP/2.0\r\n", node.handle().addresses()[0])?;
 //! let mut bytes = [0; 100];
@@ -52,6 +52,7 @@
 
 #![warn(missing_docs)]
 
+pub mod bounds;
 pub mod clock;
 pub mod counters;
 pub mod datagrams;
@@ -99,6 +100,7 @@ mod wait;
 mod ways;
 mod ws;
 
+pub use bounds::Bounds;
 pub use counters::Snapshot;
 pub use dedicated::{DedicatedSocket, DedicatedSockets};
 pub use failure::Failure;
@@ -106,5 +108,5 @@ pub use handle::{Handle, Mailbox};
 pub use listen_socket::ListenSocket;
 pub use node::{Net, Node};
 pub use service::{Ending, Service, ServiceWithSockets, Unsent};
-pub use settings::{Listener, Settings, Shards};
+pub use settings::{Listener, NetSettings, Scheduling, Shards, UdpSettings};
 pub use shard_pool::Backlog;

@@ -1,6 +1,6 @@
 //! The sockets of listeners: opened here, or open already when the process began (socket activation).
 
-use crate::{Settings, steer, streams, udp};
+use crate::{NetSettings, steer, streams, udp};
 use socket2::{SockRef, Socket, Type};
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -72,7 +72,7 @@ impl ListenSocket {
         transport: Transport,
         address: SocketAddr,
         shared: bool,
-        settings: &Settings,
+        settings: &NetSettings,
     ) -> io::Result<Self> {
         match transport {
             Transport::Udp => udp::bind(address, shared, settings).map(Self::Udp),
@@ -87,7 +87,7 @@ impl ListenSocket {
 
     /// Makes one that others have opened like those that are opened here. Linux lets sockets join the group of one that was bound
     /// without SO_REUSEPORT and has it now.
-    pub(crate) fn adopt(&self, shared: bool, settings: &Settings) -> io::Result<()> {
+    pub(crate) fn adopt(&self, shared: bool, settings: &NetSettings) -> io::Result<()> {
         let (address, socket) = (self.address()?, SockRef::from(self));
         if address.is_ipv6() && !socket.only_v6()? {
             let words = "the socket takes IPv4 too: it must have IPV6_V6ONLY (systemd: BindIPv6Only=ipv6-only)";
@@ -153,7 +153,7 @@ mod tests {
         let socket = Socket::new(socket2::Domain::IPV6, Type::DGRAM, None).unwrap();
         socket.set_only_v6(false).unwrap();
         socket.bind(&SocketAddr::from(([0; 8], 0)).into()).unwrap();
-        let error = ListenSocket::Udp(socket.into()).adopt(false, &Settings::default()).unwrap_err();
+        let error = ListenSocket::Udp(socket.into()).adopt(false, &NetSettings::default()).unwrap_err();
         assert!(error.to_string().contains("IPV6_V6ONLY"), "{error}");
     }
 }

@@ -1,6 +1,7 @@
 //! The names that peers of secure connections must prove by their certificates (RFC 5922), and the small numbers that
 //! stand for them in targets.
 
+use crate::bounds;
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -10,7 +11,7 @@ use strowger_core::PeerName;
 /// be made for one of these is not made, and who asks for the name again gets another number.
 pub(crate) struct Names {
     known: Mutex<Known>,
-    most: usize,
+    bounds: bounds::Current,
 }
 
 #[derive(Default)]
@@ -22,8 +23,14 @@ struct Known {
 }
 
 impl Names {
-    pub(crate) fn new(most: usize) -> Self {
-        Self { known: Mutex::default(), most: most.max(1) }
+    pub(crate) fn new(bounds: bounds::Current) -> Self {
+        Self { known: Mutex::default(), bounds }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn at_most(names: usize) -> Self {
+        let bounds = crate::Bounds { names, ..Default::default() };
+        Self::new(Arc::new(arc_swap::ArcSwap::from_pointee(bounds)))
     }
 
     /// The number of this name, in any case and with or without the dot of the root.
@@ -34,9 +41,10 @@ impl Names {
         let number = match known.numbers.get(&*name) {
             Some(number) => *number,
             None => {
-                if known.texts.len() >= self.most
-                    && let Some(oldest) = known.texts.pop_front()
-                {
+                let most = self.bounds.load().names.max(1);
+                // Two at most: where the bound has fallen, it is approached, and the latest names are the last to go.
+                let surplus = (known.texts.len() + 1).saturating_sub(most).min(2);
+                for oldest in known.texts.drain(..surplus) {
                     known.numbers.remove(&oldest);
                     known.forgotten = known.forgotten.wrapping_add(1);
                 }
@@ -67,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_name_has_one_number_until_it_is_forgotten() {
-        let names = Names::new(3);
+        let names = Names::at_most(3);
         let [a, b] = ["a.test", "b.test"].map(|n| names.number(n));
         assert!(a != b && names.number("A.Test.") == a);
         assert_eq!((names.text(a).as_deref(), names.text(b).as_deref()), (Some("a.test"), Some("b.test")));

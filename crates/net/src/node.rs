@@ -7,10 +7,11 @@ use crate::names::Names;
 use crate::service::{Extension, Plain, WithSockets};
 use crate::settings::Shards;
 use crate::shard_pool::{self, Factory, ShardPool};
-use crate::tickets::Clients;
+use crate::sources::Sources;
+use crate::tls::Identities;
 use crate::ways::Ways;
-use crate::{Failure, Handle, Listener, Service, ServiceWithSockets, Settings};
-use rustls::ServerConfig;
+use crate::{Failure, Handle, Listener, NetSettings, Service, ServiceWithSockets, bounds};
+use arc_swap::ArcSwap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -20,12 +21,12 @@ use strowger_core::PeerName;
 
 /// Listeners, bound.
 pub struct Net {
-    settings: Settings,
+    settings: NetSettings,
     listeners: Vec<Listener>,
     addresses: Vec<SocketAddr>,
     sockets: Vec<(ListenSocket, Origin)>,
-    tls_servers: Vec<Option<Arc<ServerConfig>>>,
-    tls_client: Clients,
+    identities: Identities,
+    bounds: bounds::Current,
     names: Arc<Names>,
 }
 
@@ -34,7 +35,7 @@ impl Net {
     ///
     /// # Errors
     /// A listener could not be bound, or its certificates be read; the words name it.
-    pub fn bind(settings: Settings, listeners: Vec<Listener>) -> io::Result<Self> {
+    pub fn bind(settings: NetSettings, listeners: Vec<Listener>) -> io::Result<Self> {
         Self::with_sockets(settings, listeners, Vec::new())
     }
 
@@ -47,21 +48,22 @@ impl Net {
     /// As [`Net::bind`]; and [`io::ErrorKind::InvalidInput`] where no listener has the address of a socket, or a socket for IPv6 takes
     /// IPv4 too.
     pub fn with_sockets(
-        settings: Settings,
+        settings: NetSettings,
         listeners: Vec<Listener>,
         mut given: Vec<ListenSocket>,
     ) -> io::Result<Self> {
-        let tls_client = Clients::new(settings.tls.load_keeping(settings.tls_sessions)?, settings.tls_sessions);
-        let (addresses, sockets, tls_servers) = Default::default();
-        let names = Arc::new(Names::new(settings.names));
-        let mut net = Self { settings, listeners, addresses, sockets, tls_servers, tls_client, names };
+        let identities = Identities::load(&listeners, &settings.tls)?;
+        let bounds = Arc::new(ArcSwap::from_pointee(settings.bounds.clone()));
+        let names = Arc::new(Names::new(bounds.clone()));
+        let (addresses, sockets) = Default::default();
+        let mut net = Self { settings, listeners, addresses, sockets, identities, bounds, names };
         for listener in &net.listeners {
             let named = |e: io::Error| {
                 let cure = match e.kind() {
                     io::ErrorKind::AddrInUse => "; another process has this port: `ss -lunp` and `ss -ltnp` show which",
                     _ => "",
                 };
-                io::Error::new(e.kind(), format!("{}:{}: {e}{cure}", listener.transport.text(), listener.bind))
+                listener.named(&e, cure)
             };
             let mine = given.iter().position(|socket| socket.serves(listener.transport, listener.bind));
             let (address, socket, origin) = match mine.map(|i| given.swap_remove(i)) {
@@ -73,11 +75,6 @@ impl Net {
             };
             net.addresses.push(address);
             net.sockets.push((socket, origin));
-            net.tls_servers.push(match (&listener.tls, listener.transport.is_secure()) {
-                (Some(tls), true) => Some(tls.load().map_err(named)?),
-                (None, true) => return Err(named(io::Error::new(io::ErrorKind::InvalidInput, "no certificate given"))),
-                (_, false) => None,
-            });
         }
         if let Some(socket) = given.first() {
             let words = format!("{socket}: an open socket was given, and no listener has this transport and address");
@@ -123,17 +120,17 @@ impl Net {
     fn spawn_as<S: Service + 'static, X: Extension<S>>(self, factory: Factory<S>) -> io::Result<Node<S>> {
         let services = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (over, ended) = tokio::sync::oneshot::channel::<()>();
-        let (first, peers) = (self.settings.shards.first(), self.settings.peers);
+        let (first, peers, prefix) = (self.settings.shards.first(), self.settings.udp.peers, self.settings.ipv6_prefix);
         let shared = Arc::new(Shared {
             entries: (0..self.settings.shards.most()).map(|_| ShardEntry::default()).collect(),
             common: Arc::new(Common {
                 settings: self.settings,
                 listeners: self.listeners,
                 addresses: self.addresses,
-                tls_servers: self.tls_servers,
-                tls_client: self.tls_client,
+                identities: ArcSwap::from_pointee(self.identities),
+                bounds: self.bounds,
                 directory: Directory::new(self.names.clone()),
-                sources: Default::default(),
+                sources: Sources::new(prefix),
                 ways: Arc::new(Ways::new(peers)),
                 names: self.names,
             }),
@@ -175,7 +172,7 @@ impl Net {
 
 /// The first socket of a listener. Where more will join it, a socket that shares with no other is tried first: else
 /// a second server on the same address would quietly take half of the traffic.
-fn open(listener: &Listener, settings: &Settings) -> io::Result<(SocketAddr, ListenSocket)> {
+fn open(listener: &Listener, settings: &NetSettings) -> io::Result<(SocketAddr, ListenSocket)> {
     let alone = ListenSocket::open(listener.transport, listener.bind, false, settings)?;
     let address = alone.address()?;
     if settings.shards.most() == 1 {

@@ -35,7 +35,7 @@ impl Streams {
         now: Now,
         dispatcher: &mut Dispatcher<S, X>,
     ) -> Progress {
-        self.budget = self.common.settings.messages_per_turn.max(1);
+        self.budget = self.bounds.messages_per_turn.max(1);
         let mut scratch = std::mem::take(&mut self.scratch);
         let progress = self.read_into(&mut scratch, slot, generation, cx, now, dispatcher);
         self.scratch = scratch;
@@ -285,7 +285,7 @@ impl Streams {
         now: Now,
         dispatcher: &mut Dispatcher<S, X>,
     ) -> Result<usize, Option<usize>> {
-        let limit = self.common.settings.limits.message;
+        let limit = self.bounds.limits.message;
         let Some(connection) = self.connection(slot) else { return Ok(bytes.len()) };
         let found = match ws::frame(bytes, connection.accepted, limit) {
             Ok(Some(found)) if found.length() <= bytes.len() => found,
@@ -362,9 +362,9 @@ impl Streams {
         now: Now,
         dispatcher: &mut Dispatcher<S, X>,
     ) -> Result<usize, Option<usize>> {
-        let common = self.common.clone();
+        let limits = self.bounds.limits;
         let Some(connection) = self.connection(slot) else { return Ok(bytes.len()) };
-        match frame::next(bytes, &mut connection.scanned, &common.settings.limits) {
+        match frame::next(bytes, &mut connection.scanned, &limits) {
             Frame::Message(n) => {
                 self.arrive(slot, &bytes[..n], now, dispatcher);
                 Ok(n)

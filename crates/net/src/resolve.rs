@@ -67,7 +67,7 @@ pub struct Resolver {
 
 /// How long is waited, and how much remembered.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct ResolverSettings {
     /// For a whole resolution, of several questions maybe.
     pub deadline: Duration,
     /// For one try of one question; a lost datagram costs that much.
@@ -103,7 +103,7 @@ impl Speaks {
     }
 }
 
-impl Default for Settings {
+impl Default for ResolverSettings {
     fn default() -> Self {
         let [timeout, deadline, failure] = [2, 4, 5].map(Duration::from_secs);
         Self { deadline, timeout, attempts: 2, entries: 8_192, failure, speaks: Speaks::ALL, targets: 16 }
@@ -112,7 +112,7 @@ impl Default for Settings {
 
 struct Inner {
     dns: TokioResolver,
-    settings: Settings,
+    settings: ResolverSettings,
     /// Questions under way; those that failed lately, and those that a part of the answer is missing of, with the moment to
     /// forget it.
     asked: Mutex<HashMap<Key, (Cell, Option<Instant>)>>,
@@ -120,7 +120,7 @@ struct Inner {
 
 impl Resolver {
     /// Asks the name servers of the machine (`/etc/resolv.conf`, `/etc/hosts`); those of loopback if it names none.
-    pub fn system(settings: Settings) -> Result<Self, Error> {
+    pub fn system(settings: ResolverSettings) -> Result<Self, Error> {
         match TokioResolver::builder_tokio() {
             Ok(builder) => Self::with(builder, settings),
             Err(_) => Self::of(&[SocketAddr::from(([127, 0, 0, 1], 53))], settings),
@@ -128,7 +128,7 @@ impl Resolver {
     }
 
     /// Asks these name servers.
-    pub fn of(servers: &[SocketAddr], settings: Settings) -> Result<Self, Error> {
+    pub fn of(servers: &[SocketAddr], settings: ResolverSettings) -> Result<Self, Error> {
         let server = |address: &SocketAddr| {
             let mut server = NameServerConfig::udp_and_tcp(address.ip());
             for connection in &mut server.connections {
@@ -141,7 +141,7 @@ impl Resolver {
         Self::with(TokioResolver::builder_with_config(config, TokioRuntimeProvider::default()), settings)
     }
 
-    fn with(mut builder: ResolverBuilder<TokioRuntimeProvider>, settings: Settings) -> Result<Self, Error> {
+    fn with(mut builder: ResolverBuilder<TokioRuntimeProvider>, settings: ResolverSettings) -> Result<Self, Error> {
         let options = builder.options_mut();
         options.timeout = settings.timeout;
         // There it counts the tries after the first.
@@ -206,7 +206,7 @@ impl Resolver {
         };
         let inner = &self.inner;
         let ask = async {
-            let Settings { deadline, failure, entries, .. } = inner.settings;
+            let ResolverSettings { deadline, failure, entries, .. } = inner.settings;
             let end = tokio::time::Instant::now() + deadline;
             let found = tokio::time::timeout_at(end, inner.ask(&key, end)).await.unwrap_or(Err(Error::Late));
             let mut asked = inner.asked();
@@ -236,7 +236,7 @@ impl Inner {
     /// All questions of one step are asked at once. Those whose answers do not come in a while after others have brought
     /// something are not waited for; those that fail count only if nothing else is found.
     async fn ask(&self, (host, port, transport, secure): &Key, end: tokio::time::Instant) -> Result<Found, Error> {
-        let Settings { speaks, targets: most, .. } = self.settings;
+        let ResolverSettings { speaks, targets: most, .. } = self.settings;
         let plain = transport.unwrap_or(if *secure { Transport::Tls } else { Transport::Udp });
         // Section 4.2: a port ends the search for services, and WebSocket has none of its own.
         if port.is_some() || matches!(plain, Transport::Ws | Transport::Wss) {
@@ -474,8 +474,8 @@ mod tests {
         RData::NAPTR(NAPTR::new(order, preference, flags, services, regexp, name(replacement)))
     }
 
-    fn waiting(milliseconds: u64) -> Settings {
-        Settings { deadline: Duration::from_millis(milliseconds), ..Settings::default() }
+    fn waiting(milliseconds: u64) -> ResolverSettings {
+        ResolverSettings { deadline: Duration::from_millis(milliseconds), ..ResolverSettings::default() }
     }
 
     /// A name server with these records that does not hear the first `lost` questions; how many questions it was asked.
@@ -599,7 +599,7 @@ mod tests {
     #[tokio::test]
     async fn a_lost_question_is_asked_again() {
         let (address, asked) = server(zone(), 2).await;
-        let settings = Settings { timeout: Duration::from_millis(100), ..waiting(2_000) };
+        let settings = ResolverSettings { timeout: Duration::from_millis(100), ..waiting(2_000) };
         let dns = Resolver::of(&[address], settings).unwrap();
         let found = dns.resolve("a.test", Some(5_060), None, false).await;
         assert_eq!(found, targets(&[(Transport::Udp, "192.0.2.1:5060")]), "{asked:?} questions");
@@ -608,7 +608,7 @@ mod tests {
     #[tokio::test]
     async fn failures_are_bounded_and_forgotten() {
         let (address, _) = server(zone(), 0).await;
-        let settings = Settings { entries: 10, failure: Duration::from_millis(200), ..waiting(5_000) };
+        let settings = ResolverSettings { entries: 10, failure: Duration::from_millis(200), ..waiting(5_000) };
         let dns = Resolver::of(&[address], settings).unwrap();
         for n in 0..30 {
             let name = format!("none{n}.test");

@@ -71,12 +71,12 @@ pub trait Service {
 
     /// The connection over which a message with this token went has ended, or its peer has said that nothing will follow:
     /// no answer comes by it, and whether the message has arrived is not known (RFC 3261 section 18.4). Told of the last
-    /// [`Settings::remembered`](crate::Settings) messages.
+    /// [`NetSettings::remembered`](crate::NetSettings) messages.
     #[inline]
     fn cut_off(&mut self, _now: Now, _token: u64, _out: &mut Outbox) {}
 
     /// A datagram to this address was unreachable, as a host or router on its way says (ICMP; RFC 3261 section 18.4); `quoted` is how
-    /// it began. Told to all shards where [`Settings::unreachable`](crate::Settings) is on. A hint and no more: who knows the
+    /// it began. Told to all shards where [`UdpSettings::icmp_errors`](crate::UdpSettings) is on. A hint and no more: who knows the
     /// addresses can forge it, and who does not know what was sent cannot quote it.
     #[inline]
     fn unreachable(&mut self, _now: Now, _to: SocketAddr, _quoted: &[u8], _out: &mut Outbox) {}
@@ -100,7 +100,7 @@ pub trait ServiceWithSockets: Service {
 
     /// The message that is received next came at `came`, as the kernel stamped it, and was read at `now`
     /// ([`clock::micros`](crate::clock::micros)). Of what was read from a stream at once, all has the time of the last byte.
-    /// Called only where [`Settings::stamps`](crate::Settings) is on, and not for what another shard passes on.
+    /// Called only where [`Scheduling::timestamps`](crate::Scheduling) is on, and not for what another shard passes on.
     #[inline]
     fn arrived(&mut self, _came: u64, _now: u64) {}
 

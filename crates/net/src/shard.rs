@@ -13,12 +13,13 @@ use crate::service::Extension;
 use crate::streams::{Post, Streams};
 use crate::udp::Udp;
 use crate::ways::Choices;
-use crate::{Ending, Service, Unsent, clock};
+use crate::{Ending, Service, Unsent, bounds, clock};
 use std::cell::RefCell;
 use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use std::task::{Context, Poll, Waker};
 use strowger_core::timer::sooner;
@@ -31,6 +32,7 @@ pub(crate) struct Shard<S: Service, X: Extension<S>> {
     place: Vec<u8>,
     receiver: Receiver,
     streams: Streams,
+    bounds: bounds::Seen,
     failed: Vec<u64>,
     /// Sockets of dedicated sockets that have something.
     ready: Vec<Ready>,
@@ -63,16 +65,17 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         for (i, socket) in udp.iter().enumerate() {
             place[socket.listener.0 as usize] = i as u8;
         }
+        let shared = dispatcher.shared.clone();
+        let settings = &shared.settings;
+        let says_more = settings.udp.gro
+            || settings.scheduling.timestamps
+            || shared.listeners.iter().any(|listener| listener.bind.ip().is_unspecified());
         Rc::new_cyclic(|me| {
             RefCell::new(Self {
-                alarm: Alarm::new(dispatcher.shared.settings.exact_timers),
-                receiver: Receiver::new(
-                    dispatcher.shared.settings.batch.clamp(1, 1_024),
-                    dispatcher.shared.settings.coalesce
-                        || dispatcher.shared.settings.stamps
-                        || dispatcher.shared.listeners.iter().any(|listener| listener.bind.ip().is_unspecified()),
-                ),
-                choices: Choices::new(dispatcher.shared.settings.peers),
+                alarm: Alarm::new(settings.scheduling.exact_timers),
+                receiver: Receiver::new(settings.udp.batch.clamp(1, 1_024), says_more),
+                choices: Choices::new(settings.udp.peers),
+                bounds: bounds::Seen::new(shared.bounds.clone()),
                 dispatcher,
                 udp,
                 place,
@@ -110,18 +113,22 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
             self.waker = Some(cx.waker().clone());
             entry.bell.hang(cx.waker());
         }
-        for _ in 0..shared.settings.batches.max(1) {
+        for _ in 0..self.streams.bounds.batches.max(1) {
             if shared.stopping.load(Acquire) {
                 return Poll::Ready(());
             }
             let now = clock::now();
             entry.counters.rounds.add(1);
+            if self.has_new_bounds() {
+                self.take_bounds();
+            }
             X::begin(&mut self.dispatcher.service, now);
             self.dispatcher.links.look();
             let mut more = self.read_udp(now, cx);
             more |= self.read_unreachable(now);
             more |= self.read_dedicated(now, cx);
             let empty = !more;
+            more |= self.streams.reschedule();
             more |= self.streams.accept(cx, now);
             more |= self.dispatcher.read_mail(now);
             more |= self.dispatcher.read_roads(now);
@@ -156,7 +163,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
                 continue;
             }
             entry.bell.rest();
-            if self.dispatcher.is_idle() {
+            if self.dispatcher.is_idle() && !self.has_new_bounds() {
                 return Poll::Pending;
             }
             entry.bell.rise();
@@ -164,6 +171,24 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         // There is more, but the connections want their turn.
         cx.waker().wake_by_ref();
         Poll::Pending
+    }
+
+    #[inline]
+    fn has_new_bounds(&mut self) -> bool {
+        !Arc::ptr_eq(self.bounds.load(), &self.streams.bounds)
+    }
+
+    /// From now on the bounds count that are in force.
+    #[cold]
+    fn take_bounds(&mut self) {
+        let bounds = self.bounds.load().clone();
+        for udp in &mut self.udp {
+            udp.set_waiting_bound(bounds.datagrams_waiting);
+        }
+        if let Some(sockets) = self.dispatcher.sockets() {
+            sockets.set_waiting_bound(bounds.datagrams_waiting);
+        }
+        self.streams.set_bounds(bounds);
     }
 
     /// What the service and other shards asked of connections.
@@ -228,12 +253,12 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
     fn linger(&mut self, now: Now) -> bool {
         let heard = std::mem::take(&mut self.heard);
         let lingered = std::mem::take(&mut self.lingered);
-        heard && !self.dispatcher.shared.settings.linger.is_zero() && self.wait_for_several(now, lingered)
+        heard && !self.streams.bounds.receive_delay.is_zero() && self.wait_for_several(now, lingered)
     }
 
     #[cold]
     fn wait_for_several(&mut self, now: Now, lingered: bool) -> bool {
-        let linger = self.dispatcher.shared.settings.linger;
+        let linger = self.streams.bounds.receive_delay;
         // At first only if the last datagram is not long ago.
         let fast = lingered || now.mono <= self.last_heard;
         self.last_heard = now.mono + linger.as_millis() as u64;

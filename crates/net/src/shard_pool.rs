@@ -104,7 +104,7 @@ pub(crate) fn start<S: Service + 'static>(
     let shard_of = shared.clone();
     let ((ready, begun), run) = (sync_channel(1), pool.run);
     let thread = std::thread::Builder::new().name(format!("shard-{index}")).spawn(move || {
-        if shard_of.settings.patient && !crate::scheduling::be_patient() {
+        if shard_of.settings.scheduling.sched_batch && !crate::scheduling::be_patient() {
             tracing::debug!(shard = index, "the kernel knows no SCHED_BATCH, or may not");
         }
         let beginning = Beginning { shared: shard_of, index, owner, sockets, links };
@@ -192,19 +192,22 @@ fn begin<S: Service + 'static, X: Extension<S>>(
     factory: &Factory<S>,
 ) -> io::Result<Rc<RefCell<Shard<S, X>>>> {
     let Beginning { shared, index, owner, sockets, links } = beginning;
+    // Before the service looks at them: those that are set from now on differ from these, and the shard takes them in its first round.
+    let bounds = shared.bounds.load_full();
     let (mut udp, mut acceptors) = (Vec::new(), Vec::new());
     for (i, (socket, origin)) in sockets.into_iter().enumerate() {
         let listener = ListenerId(i as u16);
         match socket {
             ListenSocket::Udp(socket) => {
                 let reads = origin != Origin::Shared;
-                udp.push(Udp::new(socket, listener, reads, &shared.settings, &shared.ways)?);
+                udp.push(Udp::new(socket, listener, reads, &shared.settings, &bounds, &shared.ways)?);
             }
             ListenSocket::Tcp(socket) => acceptors.push((socket, listener)),
         }
     }
     let service = factory(index, Handle { shared: shared.clone() });
-    let streams = Streams::new(shared.common.clone(), shared.entries[index].counters.clone(), index, acceptors)?;
+    let counters = shared.entries[index].counters.clone();
+    let streams = Streams::new(shared.common.clone(), bounds, counters, index, acceptors)?;
     Ok(Shard::new(Dispatcher::new(shared, index, owner, service, links), udp, streams))
 }
 
@@ -262,7 +265,7 @@ fn steer<S: Service>(shared: &Shared<S>, pool: &ShardPool<S>, shards: usize) {
         }
         let transport = shared.listeners[open_listener.listener.0 as usize].transport;
         let program = match transport {
-            Transport::Udp if shared.settings.kernel_steering => steer::by_call(shared.settings.secret, shards),
+            Transport::Udp if shared.settings.udp.kernel_steering => steer::by_call(shared.settings.secret, shards),
             Transport::Udp => continue,
             _ => steer::at_random(shards),
         };

@@ -1,6 +1,6 @@
 //! What each source costs, and all of them together: connections, and bytes held for them.
 
-use crate::Settings;
+use crate::Bounds;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
@@ -9,9 +9,10 @@ use strowger_core::source::counted;
 
 const PARTS: usize = 32;
 
-/// Process-wide; its locks are held for one addition, never across I/O.
-#[derive(Default)]
+/// Process-wide; its locks are held for one addition, never across I/O. What is counted stays counted when a bound falls below it.
 pub(crate) struct Sources {
+    /// Bits that the IPv6 addresses of one source have in common.
+    ipv6_prefix: u8,
     each: [Mutex<HashMap<IpAddr, Cost>>; PARTS],
     connections: AtomicUsize,
     bytes: AtomicUsize,
@@ -24,16 +25,21 @@ struct Cost {
 }
 
 impl Sources {
+    pub(crate) fn new(ipv6_prefix: u8) -> Self {
+        let (connections, bytes) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { ipv6_prefix, each: Default::default(), connections, bytes }
+    }
+
     /// Counts one more connection unless there are as many as may be, of this source or of all. One that we make has no
     /// source.
-    pub(crate) fn admit(&self, source: Option<IpAddr>, settings: &Settings) -> bool {
-        if self.connections.fetch_add(1, AcqRel) >= settings.connections {
+    pub(crate) fn admit(&self, source: Option<IpAddr>, bounds: &Bounds) -> bool {
+        if self.connections.fetch_add(1, AcqRel) >= bounds.connections {
             self.connections.fetch_sub(1, AcqRel);
             return false;
         }
         let Some(source) = source else { return true };
-        let admitted = self.with(source, settings, |cost| {
-            let room = (cost.connections as usize) < settings.connections_per_source;
+        let admitted = self.with(source, |cost| {
+            let room = (cost.connections as usize) < bounds.connections_per_source;
             cost.connections += u32::from(room);
             room
         });
@@ -49,19 +55,19 @@ impl Sources {
     }
 
     /// Takes back what [`Sources::admit`] or [`Sources::count`] counted.
-    pub(crate) fn dismiss(&self, source: Option<IpAddr>, settings: &Settings) {
+    pub(crate) fn dismiss(&self, source: Option<IpAddr>) {
         self.connections.fetch_sub(1, AcqRel);
         if let Some(source) = source {
-            self.with(source, settings, |cost| cost.connections = cost.connections.saturating_sub(1));
+            self.with(source, |cost| cost.connections = cost.connections.saturating_sub(1));
         }
     }
 
     /// So many bytes more are held for this source, unless that is more than may be, for it or for all.
-    pub(crate) fn charge(&self, source: IpAddr, bytes: usize, settings: &Settings) -> bool {
+    pub(crate) fn charge(&self, source: IpAddr, bytes: usize, bounds: &Bounds) -> bool {
         let held = self.bytes.fetch_add(bytes, AcqRel);
-        let charged = held.saturating_add(bytes) <= settings.connection_memory
-            && self.with(source, settings, |cost| {
-                let room = cost.bytes.saturating_add(bytes) <= settings.connection_memory_per_source;
+        let charged = held.saturating_add(bytes) <= bounds.connection_memory
+            && self.with(source, |cost| {
+                let room = cost.bytes.saturating_add(bytes) <= bounds.connection_memory_per_source;
                 cost.bytes += if room { bytes } else { 0 };
                 room
             });
@@ -72,13 +78,13 @@ impl Sources {
     }
 
     /// Takes back what [`Sources::charge`] counted, or a part of it.
-    pub(crate) fn refund(&self, source: IpAddr, bytes: usize, settings: &Settings) {
+    pub(crate) fn refund(&self, source: IpAddr, bytes: usize) {
         self.bytes.fetch_sub(bytes, AcqRel);
-        self.with(source, settings, |cost| cost.bytes = cost.bytes.saturating_sub(bytes));
+        self.with(source, |cost| cost.bytes = cost.bytes.saturating_sub(bytes));
     }
 
-    fn with<T>(&self, source: IpAddr, settings: &Settings, change: impl FnOnce(&mut Cost) -> T) -> T {
-        let source = counted(source, settings.ipv6_prefix);
+    fn with<T>(&self, source: IpAddr, change: impl FnOnce(&mut Cost) -> T) -> T {
+        let source = counted(source, self.ipv6_prefix);
         let mut part = self.part(source);
         let cost = part.entry(source).or_default();
         let changed = change(cost);
@@ -108,28 +114,28 @@ mod tests {
 
     #[test]
     fn limits_count_all_and_each() {
-        let settings = Settings { connections: 3, connections_per_source: 2, ..Settings::default() };
-        let sources = Sources::default();
+        let bounds = Bounds { connections: 3, connections_per_source: 2, ..Bounds::default() };
+        let sources = Sources::new(64);
         let [a, b] = ["192.0.2.1", "192.0.2.2"].map(|text| Some(ip(text)));
-        let admit = |source| sources.admit(source, &settings);
+        let admit = |source| sources.admit(source, &bounds);
         assert!(admit(a) && admit(a) && !admit(a));
         assert!(admit(b) && !admit(b) && !admit(None));
-        sources.dismiss(a, &settings);
+        sources.dismiss(a);
         assert!(admit(b) && !admit(a));
     }
 
     #[test]
     fn bytes_count_for_all_and_each_and_a_network_is_one_source() {
-        let settings = Settings { connection_memory: 300, connection_memory_per_source: 200, ..Settings::default() };
-        let sources = Sources::default();
+        let bounds = Bounds { connection_memory: 300, connection_memory_per_source: 200, ..Bounds::default() };
+        let sources = Sources::new(64);
         let [a, b, c] = ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"].map(ip);
-        let charge = |source, bytes| sources.charge(source, bytes, &settings);
+        let charge = |source, bytes| sources.charge(source, bytes, &bounds);
         assert!(charge(a, 150) && charge(b, 50) && !charge(b, 1), "one network");
         assert!(charge(c, 100) && !charge(c, 1), "all together");
-        sources.refund(a, 150, &settings);
+        sources.refund(a, 150);
         assert!(charge(b, 150) && !charge(b, usize::MAX));
         for (source, bytes) in [(b, 200), (c, 100)] {
-            sources.refund(source, bytes, &settings);
+            sources.refund(source, bytes);
         }
         assert!(
             sources.each.iter().all(|part| part.lock().unwrap().is_empty()),

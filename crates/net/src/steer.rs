@@ -184,7 +184,7 @@ mod tests {
         let mut address: SocketAddr = "127.0.0.1:0".parse().unwrap();
         (0..n)
             .map(|_| {
-                let socket = crate::udp::bind(address, true, &crate::Settings::default()).unwrap();
+                let socket = crate::udp::bind(address, true, &crate::NetSettings::default()).unwrap();
                 address = socket.local_addr().unwrap();
                 socket.set_nonblocking(false).unwrap();
                 socket.set_read_timeout(Some(Duration::from_millis(5))).unwrap();

@@ -19,7 +19,7 @@ use self::sent::Sent;
 use crate::connection::{Connection, Layer, Phase};
 use crate::counters::{Count, Counters};
 use crate::handle::Common;
-use crate::{Ending, Unsent, clock, stamp, ws};
+use crate::{Bounds, Ending, Unsent, clock, stamp, ws};
 use rustls::HandshakeKind;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -47,8 +47,12 @@ const PARTS: usize = 64;
 /// Timeouts are rounded up to so many milliseconds, so that many end in one wake.
 const STEP: u64 = 100;
 
+/// Connections whose timeouts are looked at again in one round, after the timeouts have changed.
+const RESCHEDULED: usize = 256;
+
 pub(crate) struct Streams {
     pub(crate) common: Arc<Common>,
+    pub(crate) bounds: Arc<Bounds>,
     pub(crate) counters: Arc<Counters>,
     index: usize,
     slots: Vec<Slot>,
@@ -74,6 +78,8 @@ pub(crate) struct Streams {
     clear: Vec<u8>,
     wire: Vec<u8>,
     alarms: BinaryHeap<Reverse<(u64, u32, u32)>>,
+    /// The first so many slots may have a timeout earlier than their alarm, since the bounds have changed.
+    unscheduled: usize,
     /// For the masks of WebSocket frames.
     frames: u64,
     /// Messages that will not be sent: the shard that wanted it, its token, and why not.
@@ -116,6 +122,7 @@ impl Streams {
     /// Inside the runtime of its shard.
     pub(crate) fn new(
         common: Arc<Common>,
+        bounds: Arc<Bounds>,
         counters: Arc<Counters>,
         index: usize,
         acceptors: Vec<(std::net::TcpListener, ListenerId)>,
@@ -127,6 +134,7 @@ impl Streams {
         Ok(Self {
             acceptors: acceptors.into_iter().map(acceptor).collect::<io::Result<_>>()?,
             sent: Sent::new(common.settings.remembered),
+            bounds,
             common,
             counters,
             index,
@@ -143,6 +151,7 @@ impl Streams {
             clear: Vec::new(),
             wire: Vec::new(),
             alarms: BinaryHeap::new(),
+            unscheduled: 0,
             frames: 0,
             lost: Vec::new(),
             cut_off: Vec::new(),
@@ -221,26 +230,25 @@ impl Streams {
     #[inline(never)]
     fn welcome(&mut self, acceptor: usize, stream: TcpStream, remote: SocketAddr, now: Now) {
         let Acceptor { listener, transport, .. } = self.acceptors[acceptor];
-        let settings = &self.common.settings;
-        if !self.common.sources.admit(Some(remote.ip()), settings) {
+        if !self.common.sources.admit(Some(remote.ip()), &self.bounds) {
             self.counters.connections_refused.add(1);
             if self.may_say(remote) {
                 tracing::info!(%remote, "connection refused: limit reached");
             }
             return;
         }
-        let layer = match Layer::accepting(transport, self.common.tls_servers[listener.0 as usize].as_ref()) {
+        let layer = match Layer::accepting(transport, self.common.identities.load().server(listener)) {
             Ok(layer) => layer,
             Err(error) => {
                 if self.may_say(remote) {
                     tracing::warn!(%remote, %error, "connection refused");
                 }
-                return self.common.sources.dismiss(Some(remote.ip()), settings);
+                return self.common.sources.dismiss(Some(remote.ip()));
             }
         };
         // Small messages must not wait for the answer to the one before.
         let _ = stream.set_nodelay(true);
-        if settings.stamps {
+        if self.common.settings.scheduling.timestamps {
             stamp::ask(stream.as_fd());
         }
         self.counters.accepted.add(1);
@@ -263,7 +271,7 @@ impl Streams {
             }
         };
         let _ = stream.set_nodelay(true);
-        if common.settings.stamps {
+        if common.settings.scheduling.timestamps {
             stamp::ask(stream.as_fd());
         }
         connection.stream = Some(stream);
@@ -273,7 +281,9 @@ impl Streams {
             Transport::Tls | Transport::Wss => {
                 connection.phase = Phase::Tls;
                 let address = connection.remote.ip();
-                let config = common.tls_client.of(connection.remote.port());
+                let identities = common.identities.load();
+                connection.verified = identities.verifies();
+                let config = identities.client(connection.remote.port());
                 match &name {
                     Some(None) => Err("too many names were asked for since: whom it is for is not known".into()),
                     Some(Some(name)) => connection.layer().start_tls(config, Some(name), address),
@@ -355,13 +365,13 @@ impl Streams {
     /// Charges the source of a connection for what is held for it now; false if that is too much, and the connection has ended.
     /// Dedicated sockets are our own doing, and have a bound of their own; of a connection that we made counts what its peer makes us hold.
     pub(crate) fn weigh(&mut self, slot: u32) -> bool {
-        let (common, counters) = (self.common.clone(), self.counters.clone());
+        let (common, bounds, counters) = (self.common.clone(), self.bounds.clone(), self.counters.clone());
         let Some(connection) = self.connection(slot).filter(|c| c.dedicated.is_none()) else { return true };
         let bytes = u32::try_from(connection.weight()).unwrap_or(u32::MAX);
         let (before, source) = (connection.charged, connection.remote.ip());
         if bytes > before {
             let more = bytes - before;
-            if !common.sources.charge(source, more as usize, &common.settings) {
+            if !common.sources.charge(source, more as usize, &bounds) {
                 counters.memory_refused.add(1);
                 if self.may_say(SocketAddr::new(source, 0)) {
                     tracing::info!(%source, "connection ends: its source holds too much memory");
@@ -371,7 +381,7 @@ impl Streams {
             }
             counters.connection_bytes.add(u64::from(more));
         } else if bytes < before {
-            common.sources.refund(source, (before - bytes) as usize, &common.settings);
+            common.sources.refund(source, (before - bytes) as usize);
             counters.connection_bytes.less(u64::from(before - bytes));
         }
         connection.charged = bytes;
@@ -386,14 +396,32 @@ impl Streams {
 
     /// Sees to it that the connection's next timeout is noticed.
     pub(crate) fn watch(&mut self, slot: u32) {
-        let common = self.common.clone();
-        let generation = self.slots[slot as usize].generation;
-        let Some(connection) = self.connection(slot) else { return };
-        let due = connection.due(&common.settings).next_multiple_of(STEP);
+        let Some(Slot { generation, connection: Some(connection) }) = self.slots.get_mut(slot as usize) else { return };
+        let due = connection.due(&self.bounds).next_multiple_of(STEP);
         if due < connection.check {
             connection.check = due;
-            self.alarms.push(Reverse((due, slot, generation)));
+            self.alarms.push(Reverse((due, slot, *generation)));
         }
+    }
+
+    /// From now on these bounds count; connections that stand have their timeouts looked at by [`Streams::reschedule`].
+    pub(crate) fn set_bounds(&mut self, bounds: Arc<Bounds>) {
+        self.bounds = bounds;
+        self.unscheduled = self.slots.len();
+    }
+
+    /// Sees to it that connections end as the bounds say that were set last, so many a round; whether there are more of them.
+    #[inline]
+    pub(crate) fn reschedule(&mut self) -> bool {
+        self.unscheduled > 0 && self.reschedule_some()
+    }
+
+    #[cold]
+    fn reschedule_some(&mut self) -> bool {
+        let (from, to) = (self.unscheduled.saturating_sub(RESCHEDULED), self.unscheduled);
+        (from..to).for_each(|slot| self.watch(slot as u32));
+        self.unscheduled = from;
+        from > 0
     }
 
     /// When [`Streams::expire`] must be called at the latest.
@@ -409,10 +437,10 @@ impl Streams {
                 return;
             }
             self.alarms.pop();
-            let common = self.common.clone();
+            let bounds = self.bounds.clone();
             let Some(connection) = self.same(slot, generation).filter(|c| c.check == at) else { continue };
             connection.check = u64::MAX;
-            if connection.due(&common.settings) > now.mono {
+            if connection.due(&bounds) > now.mono {
                 self.watch(slot);
                 continue;
             }

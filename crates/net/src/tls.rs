@@ -1,29 +1,37 @@
 //! Certificates, how peers are verified, and what is said where they are not.
 
+mod certificate;
+mod identities;
+mod sni;
+
+pub use certificate::Certificate;
+pub use identities::Identities;
+
 use crate::tickets::Tickets;
+use certificate::{authorities, bad, revocations};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
+use rustls::sign::SingleCertAndKey;
 use rustls::version::{TLS12, TLS13};
 use rustls::{
     AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, PeerIncompatible, RootCertStore,
     ServerConfig, SignatureScheme, SupportedProtocolVersion,
 };
+use sni::Certificates;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Who we are on a listener.
-#[derive(Clone, Debug)]
+/// Who we are on a listener, and which clients are served there.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// PEM file of the certificate and those above it.
-    pub certificate: PathBuf,
-    /// PEM file of the private key.
-    pub key: PathBuf,
+    /// At least one. A client that asks for a name (SNI, RFC 6066 section 3) is shown the certificate that is valid for it: of several
+    /// the first whose kind of key the client knows. A client that asks for none, or for another one, is shown the first.
+    pub certificates: Vec<Certificate>,
     /// PEM file of authorities; if given, clients must show a certificate of theirs.
     pub client_authorities: Option<PathBuf>,
     /// PEM file of revocation lists (RFC 5280 section 5), for certificates of clients: see [`Client::revoked`].
@@ -33,19 +41,28 @@ pub struct Server {
 }
 
 /// Whom we trust when we connect.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Client {
     /// PEM file of authorities.
     pub authorities: Option<PathBuf>,
     /// Trust any certificate: for tests and closed networks. Without it and without `authorities` none is trusted.
     pub unverified: bool,
-    /// PEM files of our own certificate and key, if peers ask for one.
-    pub identity: Option<(PathBuf, PathBuf)>,
+    /// Our own certificate, if peers ask for one.
+    pub certificate: Option<Certificate>,
     /// PEM file of revocation lists (RFC 5280 section 5). If given, every certificate between the peer and an authority
     /// needs a list of its issuer that is not out of date and does not name it. Makes sense with `authorities` only.
     pub revoked: Option<PathBuf>,
     /// Versions that are spoken.
     pub versions: Versions,
+    /// Sessions kept of each server, to be resumed: each connection uses one. Default 1,024, at least 1.
+    pub sessions: usize,
+}
+
+impl Default for Client {
+    fn default() -> Self {
+        let versions = Versions::All;
+        Self { authorities: None, unverified: false, certificate: None, revoked: None, versions, sessions: 1_024 }
+    }
 }
 
 /// The versions of TLS that are spoken. Those before 1.2 are deprecated (RFC 8996) and not to be had.
@@ -98,22 +115,27 @@ impl Versions {
 }
 
 impl Server {
-    /// Who shows this certificate and demands none.
-    pub const fn new(certificate: PathBuf, key: PathBuf) -> Self {
-        Self { certificate, key, client_authorities: None, revoked: None, versions: Versions::All }
+    /// Shows this certificate and demands none.
+    pub fn new(certificate: Certificate) -> Self {
+        Self { certificates: vec![certificate], client_authorities: None, revoked: None, versions: Versions::All }
     }
 
     /// Reads the files.
     ///
     /// # Errors
-    /// A file that cannot be read or does not fit is named.
+    /// A file that cannot be read or used is named; or there is no certificate.
     pub fn load(&self) -> io::Result<Arc<ServerConfig>> {
         let provider = Arc::new(aws_lc_rs::default_provider());
+        let all: Vec<_> = self.certificates.iter().map(|one| one.load(&provider)).collect::<io::Result<_>>()?;
+        if all.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "no certificate given"));
+        }
+        let certificates = Certificates::new(all).map_err(|(i, why)| bad(&self.certificates[i].chain, why))?;
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(self.versions.supported())
             .map_err(io::Error::other)?;
         let builder = match (&self.client_authorities, &self.revoked) {
-            (None, Some(list)) => return Err(unfounded(list)),
+            (None, Some(list)) => return Err(without_authorities(list)),
             (None, None) => builder.with_no_client_auth(),
             (Some(path), list) => {
                 let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(authorities(path)?), provider);
@@ -125,9 +147,7 @@ impl Server {
                 builder.with_client_cert_verifier(verifier.build().map_err(|e| bad(at_fault, e))?)
             }
         };
-        let mut config = builder
-            .with_single_cert(certificates(&self.certificate)?, key(&self.key)?)
-            .map_err(|e| bad(&self.certificate, e))?;
+        let mut config = builder.with_cert_resolver(Arc::new(certificates));
         // Sessions are resumed by tickets that the client keeps, so they cost no memory here.
         config.ticketer = aws_lc_rs::Ticketer::new().map_err(io::Error::other)?;
         Ok(Arc::new(config))
@@ -135,20 +155,21 @@ impl Server {
 }
 
 impl Client {
-    /// Reads the files. Of each server so many sessions are kept to be resumed.
+    /// Reads the files.
     ///
     /// # Errors
-    /// A file that cannot be read or does not fit is named.
-    pub fn load_keeping(&self, sessions: usize) -> io::Result<Arc<ClientConfig>> {
+    /// A file that cannot be read or used is named.
+    pub fn load(&self) -> io::Result<Arc<ClientConfig>> {
         let provider = Arc::new(aws_lc_rs::default_provider());
+        let own = self.certificate.as_ref().map(|own| own.load(&provider)).transpose()?;
         let builder = ClientConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(self.versions.supported())
             .map_err(io::Error::other)?;
         if let Some(list) = self.revoked.as_ref().filter(|_| self.unverified || self.authorities.is_none()) {
-            return Err(unfounded(list));
+            return Err(without_authorities(list));
         }
         let builder = if self.unverified {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody(provider)))
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyServer(provider)))
         } else {
             let roots = match &self.authorities {
                 Some(path) => authorities(path)?,
@@ -164,48 +185,13 @@ impl Client {
                 }
             }
         };
-        let mut config = match &self.identity {
+        let mut config = match own {
             None => builder.with_no_client_auth(),
-            Some((certificate, path)) => builder
-                .with_client_auth_cert(certificates(certificate)?, key(path)?)
-                .map_err(|e| bad(certificate, e))?,
+            Some(own) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own))),
         };
-        config.resumption = Resumption::store(Arc::new(Tickets::new(sessions)));
+        config.resumption = Resumption::store(Arc::new(Tickets::new(self.sessions)));
         Ok(Arc::new(config))
     }
-}
-
-fn bad(path: &Path, why: impl std::fmt::Display) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("{}: {why}", path.display()))
-}
-
-fn certificates(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
-    sections(path, "no certificate in it")
-}
-
-/// What a PEM file has of one kind, which is something.
-fn sections<T: PemObject>(path: &Path, none: &str) -> io::Result<Vec<T>> {
-    let all: Result<Vec<T>, _> = T::pem_file_iter(path).map_err(|e| bad(path, e))?.collect();
-    match all {
-        Ok(all) if all.is_empty() => Err(bad(path, none)),
-        all => all.map_err(|e| bad(path, e)),
-    }
-}
-
-fn key(path: &Path) -> io::Result<PrivateKeyDer<'static>> {
-    PrivateKeyDer::from_pem_file(path).map_err(|e| bad(path, e))
-}
-
-fn authorities(path: &Path) -> io::Result<RootCertStore> {
-    let mut store = RootCertStore::empty();
-    for certificate in certificates(path)? {
-        store.add(certificate).map_err(|e| bad(path, e))?;
-    }
-    Ok(store)
-}
-
-fn revocations(path: &Path) -> io::Result<Vec<CertificateRevocationListDer<'static>>> {
-    sections(path, "no certificate revocation list in it (BEGIN X509 CRL)")
 }
 
 /// Whether a certificate, whose issuers were verified, is valid for whom is meant.
@@ -214,7 +200,7 @@ pub(crate) fn is_valid_for(certificate: &CertificateDer<'_>, meant: &ServerName<
 }
 
 /// A revocation list without an authority that could have signed it.
-fn unfounded(list: &Path) -> io::Error {
+fn without_authorities(list: &Path) -> io::Error {
     bad(list, "a revocation list needs the authorities whose certificates are to be checked")
 }
 
@@ -254,9 +240,9 @@ pub(crate) fn reason(error: &rustls::Error) -> String {
 
 /// Trusts every server, yet checks that it holds the key of what it shows.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AnyServer(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AnyServer {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
@@ -358,19 +344,23 @@ mod tests {
             self.folder.path().join(name)
         }
 
+        fn certificate(&self) -> Certificate {
+            Certificate::new(self.at("certificate"), self.at("key"))
+        }
+
         fn server(&self) -> Server {
-            Server::new(self.at("certificate"), self.at("key"))
+            Server::new(self.certificate())
         }
 
         fn client(&self) -> Client {
-            let identity = Some((self.at("certificate"), self.at("key")));
-            Client { authorities: Some(self.at("authority")), identity, ..Client::default() }
+            let certificate = Some(self.certificate());
+            Client { authorities: Some(self.at("authority")), certificate, ..Client::default() }
         }
     }
 
     /// What each side says of a handshake, client first; nothing where all is well.
     fn shake(client: &Client, server: &Server) -> [Option<String>; 2] {
-        let client = ClientConnection::new(client.load_keeping(1).unwrap(), "localhost".try_into().unwrap()).unwrap();
+        let client = ClientConnection::new(client.load().unwrap(), "localhost".try_into().unwrap()).unwrap();
         let server = ServerConnection::new(server.load().unwrap()).unwrap();
         let mut sides = [Connection::Client(client), Connection::Server(server)];
         let mut said = [None, None];
@@ -470,7 +460,7 @@ mod tests {
             let client = Client { revoked: revoked.clone(), ..world.client() };
             let client_authorities = Some(world.at("authority"));
             let server = Server { client_authorities, revoked, ..world.server() };
-            for error in [client.load_keeping(1).unwrap_err(), server.load().unwrap_err()] {
+            for error in [client.load().unwrap_err(), server.load().unwrap_err()] {
                 let text = error.to_string();
                 assert!(text.starts_with(&*world.at(list).to_string_lossy()) && text.contains(word), "{text}");
             }
@@ -478,7 +468,7 @@ mod tests {
         // No client is asked for a certificate that the list could be about.
         let revoked = Some(world.at("ours"));
         let anybody = Client { unverified: true, revoked: revoked.clone(), ..Client::default() };
-        assert!(anybody.load_keeping(1).unwrap_err().to_string().contains("needs the authorities"));
+        assert!(anybody.load().unwrap_err().to_string().contains("needs the authorities"));
         let server = Server { revoked, ..world.server() };
         assert!(server.load().unwrap_err().to_string().contains("needs the authorities"));
     }

@@ -6,7 +6,7 @@ use crate::counters::Counters;
 use crate::unreachable::{self, Unreachable};
 use crate::wait::Wait;
 use crate::ways::Ways;
-use crate::{Settings, clock, socket_option, stamp};
+use crate::{Bounds, NetSettings, clock, socket_option, stamp};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ use tokio::io::unix::AsyncFd;
 
 /// A socket bound to `address`, with buffers as large as asked or as the kernel allows. `shared`: others of
 /// this process will be bound to the same address.
-pub(crate) fn bind(address: SocketAddr, shared: bool, settings: &Settings) -> io::Result<UdpSocket> {
+pub(crate) fn bind(address: SocketAddr, shared: bool, settings: &NetSettings) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
@@ -38,28 +38,29 @@ pub(crate) fn bind(address: SocketAddr, shared: bool, settings: &Settings) -> io
 }
 
 /// Sets the buffers of a bound socket, and asks for what the kernel is to say beside the datagrams.
-pub(crate) fn prepare(socket: &Socket, address: SocketAddr, settings: &Settings) -> io::Result<()> {
+pub(crate) fn prepare(socket: &Socket, address: SocketAddr, settings: &NetSettings) -> io::Result<()> {
+    let udp = &settings.udp;
     // The kernel doubles what is asked, and silently gives less above its limit.
-    socket.set_recv_buffer_size(settings.receive_buffer)?;
-    socket.set_send_buffer_size(settings.send_buffer)?;
+    socket.set_recv_buffer_size(udp.receive_buffer)?;
+    socket.set_send_buffer_size(udp.send_buffer)?;
     let mut given = socket.recv_buffer_size()? / 2;
-    if given < settings.receive_buffer && settings.force_buffers {
-        force(socket, libc::SO_RCVBUFFORCE, settings.receive_buffer);
-        force(socket, libc::SO_SNDBUFFORCE, settings.send_buffer);
+    if given < udp.receive_buffer && udp.force_buffers {
+        force(socket, libc::SO_RCVBUFFORCE, udp.receive_buffer);
+        force(socket, libc::SO_SNDBUFFORCE, udp.send_buffer);
         given = socket.recv_buffer_size()? / 2;
     }
-    if settings.coalesce && !bursts::coalesce(socket.as_fd()) {
+    if udp.gro && !bursts::coalesce(socket.as_fd()) {
         tracing::info!(%address, "the kernel knows no UDP_GRO: datagrams come one by one");
     }
     if address.ip().is_unspecified() && !stamp::ask_for_addresses(socket.as_fd(), address.is_ipv6()) {
         tracing::warn!(%address, "the kernel does not say to which address datagrams came: answers leave from any");
     }
-    if settings.stamps && !stamp::ask(socket.as_fd()) {
+    if settings.scheduling.timestamps && !stamp::ask(socket.as_fd()) {
         tracing::info!(%address, "the kernel does not stamp datagrams: they count as come when they are read");
     }
-    if given < settings.receive_buffer {
+    if given < udp.receive_buffer {
         tracing::warn!(
-            %address, asked = settings.receive_buffer, given,
+            %address, asked = udp.receive_buffer, given,
             "the kernel gave a smaller receive buffer: bursts may be lost; raise net.core.rmem_max"
         );
     }
@@ -139,13 +140,14 @@ impl Udp {
         socket: UdpSocket,
         listener: ListenerId,
         reads: bool,
-        settings: &Settings,
+        settings: &NetSettings,
+        bounds: &Bounds,
         ways: &Arc<Ways>,
     ) -> io::Result<Self> {
         let local = socket.local_addr()?;
         let v6 = local.is_ipv6();
         let mut news = None;
-        if settings.unreachable {
+        if settings.udp.icmp_errors {
             match unreachable::hear(socket.as_fd(), v6) {
                 Ok(()) => news = Some(Rc::default()),
                 Err(error) => tracing::info!(%error, "the kernel does not report datagrams that reached no socket"),
@@ -158,13 +160,13 @@ impl Udp {
             writable: None,
             listener,
             v6,
-            wait: Wait::new(settings.stamps),
+            wait: Wait::new(settings.scheduling.timestamps),
             reads,
-            sender: Sender::new(settings.batch),
-            bursts: settings.segment.then(|| Bursts::new(settings.batch)),
+            sender: Sender::new(settings.udp.batch),
+            bursts: settings.udp.gso.then(|| Bursts::new(settings.udp.batch)),
             single: Cell::new(0),
             waiting: VecDeque::new(),
-            waiting_bound: settings.datagrams_waiting,
+            waiting_bound: bounds.datagrams_waiting,
             quota: settings.quota.clone(),
             ways: local.ip().is_unspecified().then(|| ways.clone()),
         })
@@ -440,6 +442,11 @@ impl Udp {
         self.wait.note(self.socket.get_ref().as_fd(), full, stamp, now);
     }
 
+    /// So many datagrams may wait from now on; those that do stay.
+    pub(crate) const fn set_waiting_bound(&mut self, most: usize) {
+        self.waiting_bound = most;
+    }
+
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -485,11 +492,13 @@ fn fail(token: u64, failed: &mut Vec<u64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::UdpSettings;
     use std::time::Duration;
 
     #[test]
     fn the_kernel_counts_what_it_drops() {
-        let settings = Settings { receive_buffer: 4_096, ..Settings::default() };
+        let udp = UdpSettings { receive_buffer: 4_096, ..UdpSettings::default() };
+        let settings = NetSettings { udp, ..NetSettings::default() };
         let socket = bind(SocketAddr::from(([127, 0, 0, 1], 0)), false, &settings).unwrap();
         assert_eq!(backlog(&socket).unwrap(), (0, 0, 8_192));
         for _ in 0..20 {
@@ -501,13 +510,15 @@ mod tests {
 
     #[tokio::test]
     async fn what_waits_goes_later_in_order_and_the_rest_is_dropped() {
-        let settings = Settings { datagrams_waiting: 3, batch: 8, ..Settings::default() };
+        let udp = UdpSettings { batch: 8, ..UdpSettings::default() };
+        let bounds = Bounds { datagrams_waiting: 3, ..Bounds::default() };
+        let settings = NetSettings { udp, ..NetSettings::default() };
         let bind = |port: u16| bind(SocketAddr::from(([127, 0, 0, 1], port)), false, &settings).unwrap();
         let peer = bind(0);
         peer.set_nonblocking(false).unwrap();
         peer.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let to = peer.local_addr().unwrap();
-        let mut udp = Udp::new(bind(0), ListenerId(0), true, &settings, &Arc::new(Ways::new(10))).unwrap();
+        let mut udp = Udp::new(bind(0), ListenerId(0), true, &settings, &bounds, &Arc::new(Ways::new(10))).unwrap();
         let (counters, mut failed) = (Counters::default(), Vec::new());
         for i in 0..4 {
             udp.push(b"abcde", i..i + 1, to, i as u64 + 1, &mut failed, &counters);

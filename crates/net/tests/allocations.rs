@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use strowger_allocations::{Counting, of_process};
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
-use strowger_net::{Listener, Net, Node, Service, Settings, Shards};
+use strowger_net::{Listener, Net, NetSettings, Node, Service, Shards, UdpSettings};
 
 #[global_allocator]
 static ALLOCATOR: Counting<System> = Counting(System);
@@ -44,7 +44,12 @@ impl Service for Echo {
 }
 
 fn start(transport: Transport, shards: usize) -> Node<Echo> {
-    let settings = Settings { shards: Shards::Fixed(shards), kernel_steering: false, ring: 64, ..Settings::default() };
+    let settings = NetSettings {
+        shards: Shards::Fixed(shards),
+        ring: 64,
+        udp: UdpSettings { kernel_steering: false, ..UdpSettings::default() },
+        ..NetSettings::default()
+    };
     let listener = Listener::new(transport, SocketAddr::from(([127, 0, 0, 1], 0)));
     Net::bind(settings, vec![listener]).unwrap().spawn(|_, _| Echo { due: None }).unwrap()
 }

@@ -93,7 +93,7 @@ impl Server {
         let call_secret = u32::from_le_bytes(random()?);
         // A flow of an earlier life of this server must not be taken for one of this.
         let process = u16::from_le_bytes(random()?);
-        let settings = strowger_net::Settings { process, ..settings::net(&config, call_secret) };
+        let settings = strowger_net::NetSettings { process, ..settings::net(&config, call_secret) };
         let most = settings.shards.most();
         let quota = settings.quota.clone();
         // First the ports: a server that cannot have them leaves no file behind.

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use strowger_config::{Config, Listener, Scheduling};
 use strowger_core::quota::Quota;
-use strowger_net::resolve::{Settings as ResolverSettings, Speaks};
-use strowger_net::settings::{Listener as NetListener, Settings as NetSettings, Shards};
+use strowger_net::resolve::{ResolverSettings, Speaks};
+use strowger_net::tls::{self, Certificate};
+use strowger_net::{Bounds, Listener as NetListener, NetSettings, Shards, UdpSettings};
 
 /// How names are resolved.
 pub(crate) fn resolver(config: &Config) -> ResolverSettings {
@@ -22,7 +23,7 @@ pub(crate) fn resolver(config: &Config) -> ResolverSettings {
     }
 }
 
-/// The network side's. `secret` is the key of the hash that gives calls to shards, random at each start.
+/// What the network side begins with. `secret` is the key of the hash that gives calls to shards, random at each start.
 pub(crate) fn net(config: &Config, secret: u32) -> NetSettings {
     let (server, limits) = (&config.server, &config.limits);
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -33,40 +34,61 @@ pub(crate) fn net(config: &Config, secret: u32) -> NetSettings {
             Some(shards) => Shards::Fixed(usize::from(shards)),
             None => Shards::Auto { most: cores },
         },
-        kernel_steering: server.kernel_steering,
-        batch: server.udp_batch,
-        batches: server.udp_batches,
-        linger: server.udp_linger,
-        patient: server.scheduling == Scheduling::Batch,
-        receive_buffer: server.udp_receive_buffer,
-        send_buffer: server.udp_send_buffer,
-        datagrams_waiting: limits.udp_queue,
-        unreachable: server.icmp_errors,
-        quota: Arc::new(Quota::new(config.log.refusals_per_minute, limits.ipv6_prefix)),
         ring: limits.shard_queue,
-        messages_per_turn: limits.messages_per_turn,
+        ipv6_prefix: limits.ipv6_prefix,
+        udp: UdpSettings {
+            batch: server.udp_batch,
+            receive_buffer: server.udp_receive_buffer,
+            send_buffer: server.udp_send_buffer,
+            kernel_steering: server.kernel_steering,
+            icmp_errors: server.icmp_errors,
+            ..UdpSettings::default()
+        },
+        scheduling: strowger_net::Scheduling {
+            sched_batch: server.scheduling == Scheduling::Batch,
+            ..strowger_net::Scheduling::default()
+        },
+        remembered: limits.sent_messages,
+        tls: tls_client(config),
+        bounds: bounds(config),
+        quota: Arc::new(Quota::new(config.log.refusals_per_minute, limits.ipv6_prefix)),
+        ..NetSettings::default()
+    }
+}
+
+/// The bounds of the network side, which may change while it runs.
+pub(crate) fn bounds(config: &Config) -> Bounds {
+    let (server, limits) = (&config.server, &config.limits);
+    Bounds {
         limits: config.message_limits(),
         connections: limits.connections,
         connections_per_source: limits.connections_per_source,
         connection_memory: limits.connection_memory,
         connection_memory_per_source: limits.connection_memory_per_source,
-        ipv6_prefix: limits.ipv6_prefix,
-        answer_timeout: Duration::from_millis(config.timer_settings().t1_64()),
-        remembered: limits.sent_messages,
         idle_timeout: limits.idle_connection_timeout.unwrap_or(NEVER),
         partial_timeout: limits.partial_message_timeout,
         connect_timeout: limits.connect_timeout,
         handshake_timeout: limits.handshake_timeout,
+        answer_timeout: Duration::from_millis(config.timer_settings().t1_64()),
         write_queue: limits.connection_queue,
+        messages_per_turn: limits.messages_per_turn,
+        batches: server.udp_batches,
+        receive_delay: server.udp_linger,
+        datagrams_waiting: limits.udp_queue,
         // They come from look-ups.
         names: config.dns.cache_entries.max(1_024),
-        tls: strowger_net::tls::Client {
-            authorities: config.tls.outbound_authorities(),
-            unverified: !config.tls.outbound_verify,
-            identity: config.tls.certificate.clone().zip(config.tls.key.clone()),
-            ..strowger_net::tls::Client::default()
-        },
-        ..NetSettings::default()
+        ..Bounds::default()
+    }
+}
+
+/// How servers are verified to which connections are made.
+pub(crate) fn tls_client(config: &Config) -> tls::Client {
+    let own = config.tls.certificate.clone().zip(config.tls.key.clone());
+    tls::Client {
+        authorities: config.tls.outbound_authorities(),
+        unverified: !config.tls.outbound_verify,
+        certificate: own.map(|(chain, key)| Certificate { chain, key }),
+        ..tls::Client::default()
     }
 }
 
@@ -82,9 +104,9 @@ fn net_listener(listener: &Listener) -> NetListener {
     NetListener {
         advertised: listener.advertise.as_ref().map(ToString::to_string),
         network: listener.network.clone(),
-        tls: listener.identity.clone().map(|identity| strowger_net::tls::Server {
+        tls: listener.identity.clone().map(|identity| tls::Server {
             client_authorities: identity.client_ca,
-            ..strowger_net::tls::Server::new(identity.certificate, identity.key)
+            ..tls::Server::new(Certificate::new(identity.certificate, identity.key))
         }),
         ..NetListener::new(listener.transport, listener.address)
     }
@@ -100,10 +122,11 @@ mod tests {
     fn the_defaults_are_those_of_the_network_side() {
         let config = Config::default();
         let (ours, theirs) = (net(&config, 1), NetSettings::default());
-        assert_eq!((ours.batch, ours.batches, ours.ring), (theirs.batch, theirs.batches, theirs.ring));
-        assert_eq!(ours.messages_per_turn, theirs.messages_per_turn);
+        assert_eq!((ours.udp.batch, ours.ring, ours.remembered), (theirs.udp.batch, theirs.ring, theirs.remembered));
+        let (ours, theirs) = (ours.bounds, theirs.bounds);
+        assert_eq!((ours.batches, ours.messages_per_turn), (theirs.batches, theirs.messages_per_turn));
         assert_eq!((ours.connections, ours.idle_timeout), (theirs.connections, theirs.idle_timeout));
-        assert_eq!((ours.connection_memory, ours.remembered), (theirs.connection_memory, theirs.remembered));
+        assert_eq!(ours.connection_memory, theirs.connection_memory);
         assert_eq!(ours.connection_memory_per_source, theirs.connection_memory_per_source);
         assert_eq!(ours.answer_timeout, theirs.answer_timeout);
         assert_eq!((ours.connect_timeout, ours.write_queue), (theirs.connect_timeout, theirs.write_queue));
@@ -115,6 +138,7 @@ mod tests {
         let text = "server.node = 7\nlimits.udp_queue = 77\nlimits.shard_queue = 777\nlimits.messages_per_turn = 7";
         let (config, _) = Config::read(Source { text, ..Default::default() }).expect("right");
         let net = net(&config, 1);
-        assert_eq!((net.node, net.datagrams_waiting, net.ring, net.messages_per_turn), (7, 77, 777, 7));
+        assert_eq!((net.node, net.ring), (7, 777));
+        assert_eq!((net.bounds.datagrams_waiting, net.bounds.messages_per_turn), (77, 7));
     }
 }

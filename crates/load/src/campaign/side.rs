@@ -21,7 +21,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use strowger_core::Transport;
 use strowger_net::tls::Refusals;
-use strowger_net::{DedicatedSockets, Listener, Net, Node, Settings, Shards, Snapshot, descriptors};
+use strowger_net::tls::{Certificate, Client, Server};
+use strowger_net::{
+    Bounds, DedicatedSockets, Listener, Net, NetSettings, Node, Scheduling, Shards, Snapshot, UdpSettings, descriptors,
+};
 
 /// What is given to the thread of a shard, once.
 type Parts = (Books, Sender<Event>, Option<Box<dyn Watch>>);
@@ -80,27 +83,30 @@ pub(super) enum Part {
 /// Opens the sockets of a side. `answers`: others begin calls or connections to it.
 pub(super) fn bind(plan: &Plan, ip: IpAddr, port: u16, answers: bool) -> Result<Bound, String> {
     let handshakes = Handshakes::default();
-    let settings = Settings {
+    let own = plan.trust.identity.clone().map(|(chain, key)| Certificate { chain, key });
+    let settings = NetSettings {
         shards: Shards::Fixed(1),
-        kernel_steering: false,
-        force_buffers: true,
-        segment: true,
-        coalesce: true,
-        batch: 256,
-        exact_timers: true,
-        stamps: true,
-        // A closed port is not waited for.
-        unreachable: true,
+        udp: UdpSettings {
+            kernel_steering: false,
+            force_buffers: true,
+            gso: true,
+            gro: true,
+            batch: 256,
+            // A closed port is not waited for.
+            icmp_errors: true,
+            ..UdpSettings::default()
+        },
+        scheduling: Scheduling { exact_timers: true, timestamps: true, ..Scheduling::default() },
         // Who answers may be called by a generator with a connection for each call.
-        connections_per_source: usize::MAX,
+        bounds: Bounds { connections_per_source: usize::MAX, ..Bounds::default() },
         refusals: Some(handshakes.refusals()),
-        tls: strowger_net::tls::Client {
+        tls: Client {
             authorities: plan.trust.authorities.clone(),
             unverified: plan.trust.authorities.is_none(),
-            identity: plan.trust.identity.clone(),
-            ..strowger_net::tls::Client::default()
+            certificate: own.clone(),
+            ..Client::default()
         },
-        ..Settings::default()
+        ..NetSettings::default()
     };
     // Who only connects needs no certificate to listen with: a plain door gives its connections their address.
     let transport = match plan.transport {
@@ -112,13 +118,13 @@ pub(super) fn bind(plan: &Plan, ip: IpAddr, port: u16, answers: bool) -> Result<
     let shown = if ip.is_unspecified() { outward(ip.is_ipv6()) } else { ip };
     let mut listener = Listener::new(transport, SocketAddr::new(ip, port));
     if transport.is_secure() {
-        let (certificate, key) = plan.trust.identity.clone().ok_or_else(|| {
+        let own = own.ok_or_else(|| {
             format!(
                 "the answering side needs a certificate for {}: give --tls-cert FILE and --tls-key FILE",
                 transport.text()
             )
         })?;
-        listener.tls = Some(strowger_net::tls::Server::new(certificate, key));
+        listener.tls = Some(Server::new(own));
     }
     let net = Net::bind(settings, vec![listener]).map_err(|error| refused(&error, ip, port))?;
     let port = net.addresses().first().map_or(port, SocketAddr::port);
@@ -548,7 +554,7 @@ impl Side {
 
     /// How long a connection is tried.
     pub(super) fn connect_timeout(&self) -> Duration {
-        self.node.handle().settings().connect_timeout
+        self.node.handle().bounds().connect_timeout
     }
 
     /// Datagrams that the kernel dropped before they were read. Those of a socket that a call or user has of its own are known
@@ -570,7 +576,7 @@ impl Side {
     }
 
     pub(super) fn receive_buffer(&self) -> Option<ReceiveBuffer> {
-        let asked = self.node.handle().settings().receive_buffer as u64;
+        let asked = self.node.handle().settings().udp.receive_buffer as u64;
         let backlog = self.node.handle().backlogs().into_iter().next()?;
         Some(ReceiveBuffer { socket: self.address.to_string(), asked, got: u64::from(backlog.buffer) / 2 })
     }

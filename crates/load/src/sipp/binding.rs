@@ -6,7 +6,7 @@ use super::tls;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use strowger_core::Transport;
 use strowger_net::tls::Refusals;
-use strowger_net::{Listener, Net, Settings, Shards};
+use strowger_net::{Bounds, Listener, Net, NetSettings, Scheduling, Shards, UdpSettings};
 
 /// The sockets: on the port that is asked for, else the first free from 5060 on. Who calls over streams listens
 /// nowhere that matters: the port is that from which it connects, that of `-p` or any free one.
@@ -22,25 +22,30 @@ pub(super) fn bind(
         // Before any port is tried: the files are as good or bad on each.
         tls::check(options, dials).map_err(|error| Failure(code::FATAL, format!("TLS cannot be used: {error}")))?;
     }
-    let settings = |port: u16| Settings {
+    let settings = |port: u16| NetSettings {
         shards: Shards::Fixed(options.threads),
-        kernel_steering: options.threads > 1,
-        force_buffers: true,
-        segment: true,
-        coalesce: true,
-        batch: 256,
-        exact_timers: true,
-        stamps: true,
-        receive_buffer: 64 << 20,
-        send_buffer: 16 << 20,
+        udp: UdpSettings {
+            kernel_steering: options.threads > 1,
+            force_buffers: true,
+            gso: true,
+            gro: true,
+            batch: 256,
+            receive_buffer: 64 << 20,
+            send_buffer: 16 << 20,
+            ..UdpSettings::default()
+        },
+        scheduling: Scheduling { exact_timers: true, timestamps: true, ..Scheduling::default() },
         dial_port: if dials && options.sockets == Sockets::One { port } else { 0 },
-        // A generator may have a connection for each call.
-        connections_per_source: usize::MAX,
-        connection_memory: usize::MAX,
-        connection_memory_per_source: usize::MAX,
+        bounds: Bounds {
+            // A generator may have a connection for each call.
+            connections_per_source: usize::MAX,
+            connection_memory: usize::MAX,
+            connection_memory_per_source: usize::MAX,
+            ..Bounds::default()
+        },
         tls: tls::client(options),
         refusals: Some(refusals.clone()),
-        ..Settings::default()
+        ..NetSettings::default()
     };
     let try_port = |port: u16| -> std::io::Result<(Net, u16)> {
         if !dials {

@@ -3,7 +3,7 @@
 use super::options::Options;
 use std::io;
 use std::path::PathBuf;
-use strowger_net::tls::{Client, Server, Versions};
+use strowger_net::tls::{Certificate, Client, Server, Versions};
 
 /// Our certificate, for those who connect to us. With `-tls_crl` they have to show one of `-tls_ca` that is not revoked.
 pub(super) fn server(options: &Options) -> Option<Server> {
@@ -16,19 +16,21 @@ pub(super) fn server(options: &Options) -> Option<Server> {
         client_authorities: options.tls_ca.clone().filter(|_| revoked.is_some()),
         revoked,
         versions: options.tls_versions,
-        ..Server::new(or(&options.tls_certificate, "cacert.pem"), or(&options.tls_key, "cakey.pem"))
+        ..Server::new(Certificate::new(or(&options.tls_certificate, "cacert.pem"), or(&options.tls_key, "cakey.pem")))
     })
 }
 
 /// Whom we trust: with `-tls_ca` those whom it vouches for, else any peer, as SIPp does. Who asks us is shown `-tls_cert`.
 pub(super) fn client(options: &Options) -> Client {
     let secure = options.transport.is_secure();
+    let own = options.tls_certificate.clone().zip(options.tls_key.clone()).filter(|_| secure);
     Client {
         authorities: options.tls_ca.clone(),
         unverified: options.tls_ca.is_none(),
-        identity: options.tls_certificate.clone().zip(options.tls_key.clone()).filter(|_| secure),
+        certificate: own.map(|(chain, key)| Certificate { chain, key }),
         revoked: options.tls_revoked.clone().filter(|_| secure),
         versions: options.tls_versions,
+        ..Client::default()
     }
 }
 
@@ -37,7 +39,7 @@ pub(super) fn check(options: &Options, dials: bool) -> io::Result<()> {
     if let Some(own) = server(options).filter(|_| !dials) {
         own.load()?;
     }
-    client(options).load_keeping(1).map(|_| ())
+    client(options).load().map(|_| ())
 }
 
 /// A version of TLS; 0 is SIPp's word for all.
@@ -97,9 +99,9 @@ mod tests {
         let o = parse("-t l1 -tls_ca ca -tls_cert c -tls_key k -tls_crl l -tls_version 1.3").unwrap();
         let (own, trust) = (server(&o).unwrap(), client(&o));
         assert_eq!((own.client_authorities, &own.revoked), (Some("ca".into()), &trust.revoked));
-        assert_eq!((trust.identity, trust.unverified), (Some(("c".into(), "k".into())), false));
+        assert_eq!((trust.certificate, trust.unverified), (Some(Certificate::new("c", "k")), false));
         assert_eq!((own.versions, trust.versions), (Versions::Only13, Versions::Only13));
         let o = parse("-t t1 -tls_ca ca -tls_cert c -tls_key k -tls_crl l").unwrap();
-        assert!(server(&o).is_none() && client(&o).identity.is_none() && client(&o).revoked.is_none());
+        assert!(server(&o).is_none() && client(&o).certificate.is_none() && client(&o).revoked.is_none());
     }
 }

@@ -21,7 +21,7 @@ impl Streams {
         connection.dedicated = Some(flow);
         let slot = self.add(connection);
         let generation = self.slots[slot as usize].generation;
-        let patience = self.common.settings.connect_timeout;
+        let patience = self.bounds.connect_timeout;
         self.dials.push(Dial { slot, generation, from: None, port: 0, to: request.to, begun: Some(stream), patience });
         slot
     }

@@ -67,12 +67,12 @@ impl Streams {
 
     /// Looks whether what was said to a peer that had ended its side has arrived. False: nothing is looked for, or it has taken too long.
     pub(super) fn looks_back(&mut self, slot: u32, now: Now) -> bool {
-        let common = self.common.clone();
+        let bounds = self.bounds.clone();
         let Some(connection) = self.connection(slot).filter(|c| !c.said.is_empty()) else { return false };
         connection.looked = now.mono;
         match connection.is_unheard() {
             Err(error) => self.give_up(slot, &error),
-            Ok(true) if connection.due(&common.settings) <= now.mono => return false,
+            Ok(true) if connection.due(&bounds) <= now.mono => return false,
             Ok(true) => self.watch(slot),
             Ok(false) if connection.leaving => self.end(slot, Ending::Finished, &HAS_ALL),
             Ok(false) => {
@@ -123,9 +123,9 @@ impl Streams {
             self.again.append(&mut connection.said);
         }
         let common = &self.common;
-        common.sources.dismiss(connection.accepted.then(|| connection.remote.ip()), &common.settings);
+        common.sources.dismiss(connection.accepted.then(|| connection.remote.ip()));
         if connection.charged > 0 {
-            common.sources.refund(connection.remote.ip(), connection.charged as usize, &common.settings);
+            common.sources.refund(connection.remote.ip(), connection.charged as usize);
             self.counters.connection_bytes.less(u64::from(connection.charged));
         }
         if let Some(layer) = &connection.layer {

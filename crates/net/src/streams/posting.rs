@@ -61,14 +61,14 @@ impl Streams {
         let flow = match known {
             Some(flow) => flow,
             None => {
-                if !common.sources.admit(None, &common.settings) {
+                if !common.sources.admit(None, &self.bounds) {
                     self.counters.connections_refused.add(1);
                     self.lose(origin, token);
                     return Post::Done;
                 }
                 let (flow, made) = directory.find_or(target, stale, || self.start(target, now));
                 if !made {
-                    common.sources.dismiss(None, &common.settings);
+                    common.sources.dismiss(None);
                 }
                 flow
             }
@@ -132,13 +132,11 @@ impl Streams {
     /// A secure connection leads there only if its peer has proved who it is (RFC 5923 section 9.3).
     pub(crate) fn alias(&mut self, flow: Flow, transport: Transport, address: SocketAddr) {
         let common = self.common.clone();
-        let unverified = common.settings.tls.unverified;
         let connection = self.same(flow.slot, flow.generation).filter(|c| c.transport == transport);
         let Some(connection) = connection else { return common.directory.forget(transport, address, None, flow) };
         let proof = match transport.is_secure() {
             false => None,
-            // The certificate of a client is verified wherever one is asked for, that of a server unless it was not to be.
-            true if !connection.accepted && unverified => return,
+            true if !connection.verified => return,
             true => {
                 let Some(certificate) = connection.certificate() else { return };
                 Some(Arc::new(Proof::new(certificate)))
@@ -161,7 +159,7 @@ impl Streams {
         connection.name = target.name;
         let slot = self.add(connection);
         let generation = self.slots[slot as usize].generation;
-        let patience = self.common.settings.connect_timeout;
+        let patience = self.bounds.connect_timeout;
         let port = self.common.settings.dial_port;
         self.dials.push(Dial { slot, generation, from, port, to: target.address, begun: None, patience });
         self.flow(slot)

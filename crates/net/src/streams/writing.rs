@@ -36,7 +36,7 @@ impl Streams {
 
     fn write(&mut self, pieces: &[Piece], bytes: &[u8]) {
         let slot = pieces[0].slot;
-        let bound = self.common.settings.write_queue;
+        let bound = self.bounds.write_queue;
         let Some(connection) = self.connection(slot) else { return };
         if connection.phase == Phase::Open && connection.layer.is_none() {
             return self.write_plain(pieces, bytes);
@@ -157,7 +157,7 @@ impl Streams {
 
     /// Keeps bytes until the socket takes them.
     fn keep(&mut self, slot: u32, bytes: &[u8]) {
-        let bound = self.common.settings.write_queue;
+        let bound = self.bounds.write_queue;
         let Some(connection) = self.connection(slot) else { return };
         let first = connection.waiting.is_empty();
         connection.waiting.extend_from_slice(bytes);

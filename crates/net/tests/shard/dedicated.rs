@@ -1,6 +1,6 @@
 //! Sockets and connections that a service opens for itself.
 
-use crate::echo::settings;
+use crate::echo::{bounds, settings};
 use crate::relay::{listener, message, start as relay};
 use crate::streams::{identity, secure};
 use std::collections::HashMap;
@@ -10,7 +10,10 @@ use std::time::{Duration, Instant};
 use strowger_core::Transport::{self, Tcp, Tls, Udp, Ws, Wss};
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, PeerName, Target};
 use strowger_net::dedicated::{self, DedicatedSockets, SocketRequest};
-use strowger_net::{Ending, Handle, Listener, Net, Node, Service, ServiceWithSockets, Settings, Snapshot, Unsent, tls};
+use strowger_net::{
+    Bounds, Ending, Handle, Listener, Net, NetSettings, Node, Service, ServiceWithSockets, Snapshot, UdpSettings,
+    Unsent, tls,
+};
 
 /// "OPEN NAME tcp 127.0.0.1:5060" opens a dedicated socket and says its port, "SAY NAME TEXT" says something over it, "CLOSE NAME" ends it,
 /// "END NAME" does both at once, "SLEEP MILLISECONDS" keeps the shard from working; what comes over a dedicated socket goes to who opened it, and so does the news of its end.
@@ -133,7 +136,7 @@ impl ServiceWithSockets for Opener {
 }
 
 /// An opener of at most so many dedicated sockets, and a socket to speak to it.
-fn start(settings: Settings, most: usize) -> (Node<Opener>, Boss) {
+fn start(settings: NetSettings, most: usize) -> (Node<Opener>, Boss) {
     let make = move |shard, handle: Handle<_>| Opener {
         sockets: DedicatedSockets::new(&handle, shard, most),
         open: HashMap::new(),
@@ -255,8 +258,8 @@ fn every_transport_has_connections_of_their_own_beside_each_other_and_ends_them_
     let listeners =
         vec![listener(Tcp, "127.0.0.1:0"), secure(Tls, &identity), listener(Ws, "127.0.0.1:0"), secure(Wss, &identity)];
     let far = relay(settings(1), listeners);
-    let trusting = tls::Client { authorities: Some(identity.certificate.clone()), ..tls::Client::default() };
-    let (near, boss) = start(Settings { tls: trusting, ..settings(1) }, 100);
+    let trusting = tls::Client { authorities: Some(identity.certificates[0].chain.clone()), ..tls::Client::default() };
+    let (near, boss) = start(NetSettings { tls: trusting, ..settings(1) }, 100);
     for (i, transport) in [Tcp, Tls, Ws, Wss].into_iter().enumerate() {
         let to = far.handle().addresses()[i];
         let mut ports = Vec::new();
@@ -299,7 +302,10 @@ fn every_transport_has_connections_of_their_own_beside_each_other_and_ends_them_
 
 #[test]
 fn the_other_side_ends_refuses_or_does_not_go_along() {
-    let (node, boss) = start(Settings { farewell_timeout: Duration::from_millis(200), ..settings(1) }, 3);
+    let (node, boss) = start(
+        NetSettings { bounds: Bounds { close_timeout: Duration::from_millis(200), ..bounds() }, ..settings(1) },
+        3,
+    );
     let peer = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = peer.local_addr().unwrap();
     boss.open("ended", Tcp, to);
@@ -340,10 +346,10 @@ fn the_other_side_ends_refuses_or_does_not_go_along() {
 
 #[test]
 fn how_a_connection_ended_is_told() {
-    let settings = Settings { idle_timeout: Duration::from_secs(1), ..settings(1) };
+    let settings = NetSettings { bounds: Bounds { idle_timeout: Duration::from_secs(1), ..bounds() }, ..settings(1) };
     let (_folder, identity) = identity();
-    let trusting = tls::Client { authorities: Some(identity.certificate.clone()), ..tls::Client::default() };
-    let (node, boss) = start(Settings { tls: trusting, ..settings.clone() }, 20);
+    let trusting = tls::Client { authorities: Some(identity.certificates[0].chain.clone()), ..tls::Client::default() };
+    let (node, boss) = start(NetSettings { tls: trusting, ..settings.clone() }, 20);
     let peer = TcpListener::bind("127.0.0.1:0").unwrap();
     let accepted = |name: &str| {
         boss.open(name, Tcp, peer.local_addr().unwrap());
@@ -370,7 +376,10 @@ fn how_a_connection_ended_is_told() {
     assert_eq!(boss.hear(), "CLOSED noise Ours");
     // The other side's time is over first, and it says so in the words of TLS and WebSocket.
     let far = relay(
-        Settings { idle_timeout: Duration::from_millis(50), ..settings.clone() },
+        NetSettings {
+            bounds: Bounds { idle_timeout: Duration::from_millis(50), ..settings.bounds.clone() },
+            ..settings.clone()
+        },
         vec![secure(Tls, &identity), listener(Ws, "127.0.0.1:0")],
     );
     for (transport, to) in [Tls, Ws].into_iter().zip(far.handle().addresses()) {
@@ -406,7 +415,8 @@ fn the_cause_of_a_connection_that_is_not_made_is_the_layer_that_failed() {
 #[test]
 fn a_lane_of_datagrams_hears_what_reached_nobody() {
     for hears in [true, false] {
-        let (node, boss) = start(Settings { unreachable: hears, ..settings(1) }, 3);
+        let (node, boss) =
+            start(NetSettings { udp: UdpSettings { icmp_errors: hears, ..UdpSettings::default() }, ..settings(1) }, 3);
         let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
         peer.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

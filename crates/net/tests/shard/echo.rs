@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
-use strowger_net::{Handle, Listener, Net, Node, Service, Settings, Shards};
+use strowger_net::{Bounds, Handle, Listener, Net, NetSettings, Node, Service, Shards};
 
 pub(crate) struct Echo {
     pub(crate) index: usize,
@@ -85,13 +85,17 @@ impl Service for Echo {
     fn import(&mut self, _: Now, _: (), _: &mut Outbox) {}
 }
 
-pub(crate) fn settings(shards: usize) -> Settings {
-    // The services of these tests say no final responses: who has asked them something waits for ever.
-    Settings { shards: Shards::Fixed(shards), answer_timeout: Duration::from_millis(50), ..Settings::default() }
+/// The services of these tests say no final responses: a peer that has asked them something waits for ever.
+pub(crate) fn bounds() -> Bounds {
+    Bounds { answer_timeout: Duration::from_millis(50), ..Bounds::default() }
+}
+
+pub(crate) fn settings(shards: usize) -> NetSettings {
+    NetSettings { shards: Shards::Fixed(shards), bounds: bounds(), ..NetSettings::default() }
 }
 
 /// An echo server with one listener for each of `binds`.
-pub(crate) fn start(settings: Settings, binds: &[(Transport, &str)]) -> Node<Echo> {
+pub(crate) fn start(settings: NetSettings, binds: &[(Transport, &str)]) -> Node<Echo> {
     let listeners = binds.iter().map(|(t, bind)| Listener::new(*t, bind.parse::<SocketAddr>().unwrap())).collect();
     Net::bind(settings, listeners)
         .unwrap()

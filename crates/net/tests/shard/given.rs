@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 use strowger_core::Transport;
-use strowger_net::{ListenSocket, Listener, Net, Node, Settings};
+use strowger_net::{ListenSocket, Listener, Net, NetSettings, Node};
 
 fn sockets() -> (SocketAddr, Vec<ListenSocket>) {
     loop {
@@ -100,14 +100,15 @@ fn shards_share_a_given_socket_that_they_cannot_join() {
 fn a_socket_without_a_listener_is_an_error_and_a_listener_without_a_socket_is_bound() {
     let (address, sockets) = sockets();
     let only_udp = vec![Listener::new(Transport::Udp, address)];
-    let error = Net::with_sockets(Settings::default(), only_udp, sockets).err().expect("no listener takes the other");
+    let error =
+        Net::with_sockets(NetSettings::default(), only_udp, sockets).err().expect("no listener takes the other");
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert!(error.to_string().contains(&format!("tcp:{address}")), "{error}");
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
     let mut both = listeners(address);
     both[1].bind.set_port(0);
-    let net = Net::with_sockets(Settings::default(), both, vec![ListenSocket::Udp(socket)]).unwrap();
+    let net = Net::with_sockets(NetSettings::default(), both, vec![ListenSocket::Udp(socket)]).unwrap();
     assert_eq!(net.addresses()[0], address);
     assert_ne!(net.addresses()[1].port(), 0);
 }

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Transport};
 use strowger_message::scan;
-use strowger_net::{Handle, Listener, Net, Node, Service, Settings};
+use strowger_net::{Handle, Listener, Net, NetSettings, Node, Service, UdpSettings};
 
 /// Answers each message with its number, the shard, and whether it is the successor of the last of its call.
 pub(crate) struct Ledger {
@@ -69,7 +69,7 @@ impl Ledger {
     }
 }
 
-fn start(settings: Settings) -> Node<Ledger> {
+fn start(settings: NetSettings) -> Node<Ledger> {
     let listener = Listener::new(Transport::Udp, "127.0.0.1:0".parse().unwrap());
     spawn(Net::bind(settings, vec![listener]).unwrap())
 }
@@ -101,7 +101,10 @@ pub(crate) fn message(call: &str, number: u32) -> String {
 #[test]
 fn one_call_from_many_ports_meets_in_one_shard() {
     for steering in [true, false] {
-        let node = start(Settings { kernel_steering: steering, ..settings(4) });
+        let node = start(NetSettings {
+            udp: UdpSettings { kernel_steering: steering, ..UdpSettings::default() },
+            ..settings(4)
+        });
         let address = node.handle().addresses()[0];
         settled(node.handle());
         let mut shards = [0; 4];
@@ -133,7 +136,10 @@ fn one_call_from_many_ports_meets_in_one_shard() {
 #[test]
 fn shards_come_and_go_under_load() {
     for steering in [true, false] {
-        let node = start(Settings { kernel_steering: steering, ..settings(4) });
+        let node = start(NetSettings {
+            udp: UdpSettings { kernel_steering: steering, ..UdpSettings::default() },
+            ..settings(4)
+        });
         let handle = node.handle().clone();
         let address = handle.addresses()[0];
         const CALLS: u32 = 50;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport};
 use strowger_message::scan;
-use strowger_net::{Handle, Listener, Net, Node, Service, Settings};
+use strowger_net::{Handle, Listener, Net, NetSettings, Node, Service};
 
 pub(crate) struct Relay {
     index: usize,
@@ -101,7 +101,7 @@ impl Service for Relay {
     fn import(&mut self, _: Now, _: (), _: &mut Outbox) {}
 }
 
-pub(crate) fn start(settings: Settings, listeners: Vec<Listener>) -> Node<Relay> {
+pub(crate) fn start(settings: NetSettings, listeners: Vec<Listener>) -> Node<Relay> {
     let make = |index, handle| Relay { index, handle, waiting: HashMap::new(), tokens: HashMap::new(), next: 0 };
     Net::bind(settings, listeners).unwrap().spawn(make).unwrap()
 }

@@ -4,7 +4,7 @@ use crate::echo::settings;
 use std::net::UdpSocket;
 use std::time::Duration;
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
-use strowger_net::{Listener, Net, Service, Settings};
+use strowger_net::{Listener, Net, NetSettings, Service, UdpSettings};
 
 /// Takes its time for each message, then says that it did; says too what it could not hand on.
 pub(crate) struct Slow;
@@ -48,7 +48,7 @@ fn say(to: &Arrival, text: &[u8], out: &mut Outbox) {
 fn the_age_of_the_oldest_unread_datagram_is_known() {
     const COUNT: usize = 400;
     let listener = Listener::new(Transport::Udp, "127.0.0.1:0".parse().unwrap());
-    let settings = Settings { batch: 8, ..settings(1) };
+    let settings = NetSettings { udp: UdpSettings { batch: 8, ..UdpSettings::default() }, ..settings(1) };
     let node = Net::bind(settings, vec![listener]).unwrap().spawn(|_, _| Slow).unwrap();
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(node.handle().addresses()[0]).unwrap();
@@ -73,7 +73,8 @@ fn the_age_of_the_oldest_unread_datagram_is_known() {
 fn what_a_full_ring_takes_no_more_is_answered_by_who_read_it() {
     const COUNT: usize = 400;
     let listener = Listener::new(Transport::Udp, "127.0.0.1:0".parse().unwrap());
-    let settings = Settings { ring: 2, kernel_steering: false, ..settings(2) };
+    let settings =
+        NetSettings { ring: 2, udp: UdpSettings { kernel_steering: false, ..UdpSettings::default() }, ..settings(2) };
     let node = Net::bind(settings, vec![listener]).unwrap().spawn(|_, _| Slow).unwrap();
     // From several ports, so that both shards read some of them.
     let sockets: Vec<UdpSocket> = (0..8).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();

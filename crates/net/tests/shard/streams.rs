@@ -1,6 +1,6 @@
 //! Messages over connections.
 
-use crate::echo::settings;
+use crate::echo::{bounds, settings};
 use crate::relay::{Relay, listener, message, start};
 use socket2::SockRef;
 use std::io::{ErrorKind, Read, Write};
@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use strowger_core::Transport::{Tcp, Tls, Udp, Ws, Wss};
-use strowger_net::{Listener, Node, Settings, tls};
+use strowger_net::{Bounds, Listener, NetSettings, Node, tls};
 
 const V4: &str = "127.0.0.1:0";
 
@@ -117,10 +117,13 @@ fn what_cannot_be_cut_ends_the_connection() {
 #[test]
 fn limits_and_timeouts_end_connections() {
     let node = start(
-        Settings {
-            connections_per_source: 2,
-            partial_timeout: Duration::from_millis(300),
-            idle_timeout: Duration::from_millis(700),
+        NetSettings {
+            bounds: Bounds {
+                connections_per_source: 2,
+                partial_timeout: Duration::from_millis(300),
+                idle_timeout: Duration::from_millis(700),
+                ..bounds()
+            },
             ..settings(1)
         },
         vec![listener(Tcp, V4)],
@@ -148,7 +151,10 @@ fn limits_and_timeouts_end_connections() {
 
 #[test]
 fn who_does_not_read_is_cut_off_and_who_is_slow_is_not() {
-    let node = start(Settings { write_queue: 300_000, ..settings(1) }, vec![listener(Tcp, V4)]);
+    let node = start(
+        NetSettings { bounds: Bounds { write_queue: 300_000, ..bounds() }, ..settings(1) },
+        vec![listener(Tcp, V4)],
+    );
     let address = node.handle().addresses()[0];
     let large = message("A", "1", 50_000);
     let mut slow = connect(address);
@@ -326,7 +332,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[test]
 fn what_a_peer_asked_before_it_ended_its_side_is_answered_before_the_other_ends() {
     for shards in [1, 3] {
-        let node = start(Settings { answer_timeout: PATIENCE, ..settings(shards) }, vec![listener(Tcp, V4)]);
+        let node = start(
+            NetSettings { bounds: Bounds { answer_timeout: PATIENCE, ..bounds() }, ..settings(shards) },
+            vec![listener(Tcp, V4)],
+        );
         for call in 0..8 {
             let mut peer = connect(node.handle().addresses()[0]);
             let asked = [100, 200].map(|after| message(&format!("LATER {after}"), &format!("{call} {after}"), 0));
@@ -343,7 +352,10 @@ fn what_a_peer_asked_before_it_ended_its_side_is_answered_before_the_other_ends(
 
 #[test]
 fn a_peer_that_has_ended_its_side_waits_for_an_answer_so_long_and_no_longer() {
-    let node = start(Settings { answer_timeout: Duration::from_millis(300), ..settings(1) }, vec![listener(Tcp, V4)]);
+    let node = start(
+        NetSettings { bounds: Bounds { answer_timeout: Duration::from_millis(300), ..bounds() }, ..settings(1) },
+        vec![listener(Tcp, V4)],
+    );
     let since = Instant::now();
     let mut peer = connect(node.handle().addresses()[0]);
     peer.write_all(message("LATER 5000", "1", 0).as_bytes()).unwrap();
@@ -393,7 +405,7 @@ pub(crate) fn identity() -> (tempfile::TempDir, tls::Server) {
     let (certificate, key) = (folder.path().join("certificate.pem"), folder.path().join("key.pem"));
     std::fs::write(&certificate, made.cert.pem()).unwrap();
     std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    (folder, tls::Server::new(certificate, key))
+    (folder, tls::Server::new(tls::Certificate::new(certificate, key)))
 }
 
 pub(crate) fn secure(transport: strowger_core::Transport, identity: &tls::Server) -> Listener {
@@ -403,11 +415,11 @@ pub(crate) fn secure(transport: strowger_core::Transport, identity: &tls::Server
 #[test]
 fn every_transport_accepts_and_connects() {
     let (_folder, identity) = identity();
-    let trusting = tls::Client { authorities: Some(identity.certificate.clone()), ..tls::Client::default() };
+    let trusting = tls::Client { authorities: Some(identity.certificates[0].chain.clone()), ..tls::Client::default() };
     for shards in [1, 3] {
         let listeners = vec![listener(Tcp, V4), secure(Tls, &identity), listener(Ws, V4), secure(Wss, &identity)];
         let far = start(settings(shards), listeners);
-        let near = start(Settings { tls: trusting.clone(), ..settings(shards) }, vec![listener(Udp, V4)]);
+        let near = start(NetSettings { tls: trusting.clone(), ..settings(shards) }, vec![listener(Udp, V4)]);
         let socket = udp(near.handle().addresses()[0]);
         for (i, transport) in [Tcp, Tls, Ws, Wss].into_iter().enumerate() {
             let target = far.handle().addresses()[i];
@@ -434,14 +446,14 @@ fn a_server_that_proves_nothing_is_not_trusted() {
     let target = far.handle().addresses()[0];
     let text = message(&format!("TO tls {target}"), "1", 0);
     // No authority is trusted; this one is, but the server is another; any certificate is.
-    let trusting = tls::Client { authorities: Some(identity.certificate.clone()), ..tls::Client::default() };
+    let trusting = tls::Client { authorities: Some(identity.certificates[0].chain.clone()), ..tls::Client::default() };
     for (tls, name, answer) in [
         (tls::Client::default(), None, "FAILED"),
         (trusting.clone(), Some("example.com"), "FAILED"),
         (trusting, None, "AT"),
         (tls::Client { unverified: true, ..tls::Client::default() }, Some("example.com"), "AT"),
     ] {
-        let near = start(Settings { tls, ..settings(1) }, vec![listener(Udp, V4)]);
+        let near = start(NetSettings { tls, ..settings(1) }, vec![listener(Udp, V4)]);
         let text = name.map_or_else(|| text.clone(), |name| text.replacen("tls", &format!("tls@{name}"), 1));
         assert!(ask(&udp(near.handle().addresses()[0]), &text).starts_with(answer), "{name:?}");
         counted(&near, |t| t.handshakes_failed, u64::from(answer == "FAILED"));
@@ -451,13 +463,14 @@ fn a_server_that_proves_nothing_is_not_trusted() {
 #[test]
 fn a_client_without_certificate_is_refused_where_one_is_demanded() {
     let (_folder, identity) = identity();
-    let demanding = tls::Server { client_authorities: Some(identity.certificate.clone()), ..identity.clone() };
+    let demanding =
+        tls::Server { client_authorities: Some(identity.certificates[0].chain.clone()), ..identity.clone() };
     let far = start(settings(1), vec![secure(Tls, &demanding)]);
     let target = far.handle().addresses()[0];
-    for (own, answer) in [(None, "FAILED"), (Some((identity.certificate.clone(), identity.key.clone())), "AT")] {
-        let authorities = Some(identity.certificate.clone());
-        let client = tls::Client { authorities, identity: own, ..tls::Client::default() };
-        let near = start(Settings { tls: client, ..settings(1) }, vec![listener(Udp, V4)]);
+    for (own, answer) in [(None, "FAILED"), (Some(identity.certificates[0].clone()), "AT")] {
+        let authorities = Some(identity.certificates[0].chain.clone());
+        let client = tls::Client { authorities, certificate: own, ..tls::Client::default() };
+        let near = start(NetSettings { tls: client, ..settings(1) }, vec![listener(Udp, V4)]);
         let text = message(&format!("TO tls@localhost {target}"), "1", 0);
         // TLS 1.3 tells the client only after its handshake: the message was sent, or not.
         let socket = udp(near.handle().addresses()[0]);
@@ -474,7 +487,8 @@ fn a_client_without_certificate_is_refused_where_one_is_demanded() {
 #[test]
 fn a_silent_or_wrong_handshake_ends() {
     let (_folder, identity) = identity();
-    let settings = Settings { handshake_timeout: Duration::from_millis(300), ..settings(1) };
+    let settings =
+        NetSettings { bounds: Bounds { handshake_timeout: Duration::from_millis(300), ..bounds() }, ..settings(1) };
     let node = start(settings, vec![secure(Tls, &identity), listener(Ws, V4)]);
     let addresses = node.handle().addresses();
     let [mut silent, mut wrong] = [connect(addresses[0]), connect(addresses[0])];

@@ -1,6 +1,6 @@
 //! Connections that bring many messages at once: each has its turn, and so have all others.
 
-use crate::echo::settings;
+use crate::echo::{bounds, settings};
 use crate::relay::{listener, message};
 use crate::streams::{identity, secure};
 use rustls::pki_types::pem::PemObject;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use strowger_core::Transport::{Tcp, Tls, Udp, Ws};
 use strowger_core::{Arrival, Flow, Now, Outbox};
-use strowger_net::{Listener, Net, Node, Service, Settings};
+use strowger_net::{Bounds, Listener, Net, NetSettings, Node, Service};
 
 /// Takes its time for each message of a connection, and counts them; answers datagrams.
 struct Busy {
@@ -66,7 +66,7 @@ impl Service for Busy {
 
 fn start(messages_per_turn: usize, listeners: Vec<Listener>) -> (Node<Busy>, Arc<Counts>) {
     let counts = Arc::new(Counts::default());
-    let settings = Settings { messages_per_turn, ..settings(1) };
+    let settings = NetSettings { bounds: Bounds { messages_per_turn, ..bounds() }, ..settings(1) };
     let theirs = counts.clone();
     let make = move |_, _| Busy { since: 0, counts: theirs.clone() };
     (Net::bind(settings, listeners).unwrap().spawn(make).unwrap(), counts)
@@ -135,7 +135,7 @@ fn every_message_before_the_end_of_a_connection_is_seen() {
         assert_eq!(counts.all.swap(0, Relaxed), MESSAGES, "TCP, {budget} a turn");
 
         let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_file(&identity.certificate).unwrap()).unwrap();
+        roots.add(CertificateDer::from_pem_file(&identity.certificates[0].chain).unwrap()).unwrap();
         let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
         let name = ServerName::try_from("localhost").unwrap();
         let mut stream = StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), connect(*tls));

@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport};
-use strowger_net::{Listener, Net, Node, Service, Settings, Shards};
+use strowger_net::{Listener, Net, NetSettings, Node, Service, Shards, UdpSettings};
 
 /// Sends what comes as "ADDRESS TEXT" there, and "INDEX ADDRESS TEXT" of what was unreachable to the boss, who said "BOSS" to each
 /// shard.
@@ -53,7 +53,7 @@ impl Service for Thrower {
     fn import(&mut self, _: Now, _: (), _: &mut Outbox) {}
 }
 
-fn start(settings: Settings, ip: &str) -> (Node<Thrower>, UdpSocket) {
+fn start(settings: NetSettings, ip: &str) -> (Node<Thrower>, UdpSocket) {
     let boss = UdpSocket::bind((ip, 0)).unwrap();
     boss.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     let address = boss.local_addr().unwrap();
@@ -64,8 +64,12 @@ fn start(settings: Settings, ip: &str) -> (Node<Thrower>, UdpSocket) {
     (node, boss)
 }
 
-fn settings(shards: usize) -> Settings {
-    Settings { shards: Shards::Fixed(shards), unreachable: true, ..Settings::default() }
+fn settings(shards: usize) -> NetSettings {
+    NetSettings {
+        shards: Shards::Fixed(shards),
+        udp: UdpSettings { icmp_errors: true, ..UdpSettings::default() },
+        ..NetSettings::default()
+    }
 }
 
 fn hear(boss: &UdpSocket) -> String {
@@ -104,7 +108,13 @@ fn the_service_hears_what_reached_nobody_and_a_sleeping_shard_wakes_for_it() {
 #[test]
 fn others_of_the_same_round_are_not_disturbed() {
     for segment in [false, true] {
-        let (node, boss) = start(Settings { segment, ..settings(1) }, "127.0.0.1");
+        let (node, boss) = start(
+            NetSettings {
+                udp: UdpSettings { icmp_errors: true, gso: segment, ..UdpSettings::default() },
+                ..settings(1)
+            },
+            "127.0.0.1",
+        );
         let alive = UdpSocket::bind("127.0.0.1:0").unwrap();
         alive.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let (alive_at, closed) = (alive.local_addr().unwrap(), closed("127.0.0.1"));
@@ -125,7 +135,10 @@ fn others_of_the_same_round_are_not_disturbed() {
 
 #[test]
 fn each_datagram_of_a_run_that_reaches_nobody_is_told_in_the_end() {
-    let (_node, boss) = start(Settings { segment: true, ..settings(1) }, "127.0.0.1");
+    let (_node, boss) = start(
+        NetSettings { udp: UdpSettings { icmp_errors: true, gso: true, ..UdpSettings::default() }, ..settings(1) },
+        "127.0.0.1",
+    );
     let closed = closed("127.0.0.1");
     let text: String = (0..30).map(|i| format!("{closed} gone {i:02}\n")).collect();
     // A run is quoted once, from its beginning; a service that repeats what it hears nothing of hears of each.
@@ -155,7 +168,10 @@ fn every_shard_hears_of_it_once() {
 
 #[test]
 fn who_does_not_ask_hears_nothing() {
-    let (node, boss) = start(Settings { unreachable: false, ..settings(1) }, "127.0.0.1");
+    let (node, boss) = start(
+        NetSettings { udp: UdpSettings { icmp_errors: false, ..UdpSettings::default() }, ..settings(1) },
+        "127.0.0.1",
+    );
     boss.send(format!("{} word", closed("127.0.0.1")).as_bytes()).unwrap();
     boss.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     assert!(boss.recv(&mut [0; 100]).is_err());

@@ -17,7 +17,7 @@ use strowger_core::user_agent::{
     UserAgentSettings,
 };
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport};
-use strowger_net::{Listener, Net, Node, Service, Settings as NetSettings};
+use strowger_net::{Listener, Net, NetSettings, Node, Service};
 
 use super::server::DOMAIN;
 
