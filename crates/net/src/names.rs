@@ -88,4 +88,19 @@ mod tests {
         let known = names.lock();
         assert_eq!((known.texts.len(), known.numbers.len()), (3, 3));
     }
+
+    #[test]
+    fn where_the_bound_has_fallen_two_go_for_each_that_comes() {
+        let names = Names::at_most(6);
+        let numbers: Vec<PeerName> = (0..6).map(|n| names.number(&n.to_string())).collect();
+        names.bounds.store(Arc::new(crate::Bounds { names: 2, ..Default::default() }));
+        let known = || numbers.iter().filter(|number| names.text(**number).is_some()).count();
+        assert!(names.number("5") == numbers[5] && known() == 6, "nothing goes before another name comes");
+        let counts = ["6", "7", "8", "9", "10"].map(|name| {
+            let number = names.number(name);
+            assert_eq!(names.text(number).as_deref(), Some(name));
+            (known(), names.lock().texts.len())
+        });
+        assert_eq!(counts, [(4, 5), (2, 4), (0, 3), (0, 2), (0, 2)]);
+    }
 }

@@ -527,6 +527,12 @@ mod tests {
         udp.keep(0, b"abcde", &mut failed, &counters);
         udp.sender.clear();
         assert_eq!((&failed[..], counters.datagrams_waiting.value()), (&[4][..], 3));
+        // Fewer may wait than do: those that do stay, and no more come.
+        udp.set_waiting_bound(1);
+        udp.push(b"abcde", 3..4, to, 6, &mut failed, &counters);
+        udp.keep(0, b"abcde", &mut failed, &counters);
+        udp.sender.clear();
+        assert_eq!((&failed[..], counters.datagrams_waiting.value()), (&[4, 6][..], 3));
         udp.resume(&mut Context::from_waker(std::task::Waker::noop()), &mut failed, &counters);
         udp.push(b"abcde", 4..5, to, 5, &mut failed, &counters);
         udp.flush(b"abcde", &mut failed, &counters);

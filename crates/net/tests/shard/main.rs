@@ -1,9 +1,13 @@
 //! Running shards, spoken to over real sockets on loopback.
 
+mod authority;
+mod bounds;
+mod certificates;
 mod dedicated;
 mod echo;
 mod end;
 mod given;
+mod identities;
 mod moves;
 mod noise;
 mod relay;

@@ -12,21 +12,21 @@ use strowger_net::{Bounds, Listener, NetSettings, Node, tls};
 
 const V4: &str = "127.0.0.1:0";
 
-fn connect(address: SocketAddr) -> TcpStream {
+pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
     stream.set_nodelay(true).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     stream
 }
 
-fn expect(stream: &mut impl Read, bytes: &[u8]) {
+pub(crate) fn expect(stream: &mut impl Read, bytes: &[u8]) {
     let mut buffer = vec![0; bytes.len()];
     stream.read_exact(&mut buffer).expect("an answer within five seconds");
     assert!(buffer == bytes, "{:?} is not {:?}", String::from_utf8_lossy(&buffer), String::from_utf8_lossy(bytes));
 }
 
 /// The peer ends the connection.
-fn ends(stream: &mut TcpStream) {
+pub(crate) fn ends(stream: &mut TcpStream) {
     let mut rest = Vec::new();
     match stream.read_to_end(&mut rest) {
         Ok(_) => (),
@@ -34,7 +34,7 @@ fn ends(stream: &mut TcpStream) {
     }
 }
 
-fn counted(node: &Node<Relay>, value: impl Fn(strowger_net::Snapshot) -> u64, expected: u64) {
+pub(crate) fn counted(node: &Node<Relay>, value: impl Fn(strowger_net::Snapshot) -> u64, expected: u64) {
     let patience = Instant::now() + Duration::from_secs(5);
     while value(node.handle().total()) != expected {
         assert!(
@@ -48,7 +48,7 @@ fn counted(node: &Node<Relay>, value: impl Fn(strowger_net::Snapshot) -> u64, ex
     }
 }
 
-fn udp(server: SocketAddr) -> UdpSocket {
+pub(crate) fn udp(server: SocketAddr) -> UdpSocket {
     let socket = UdpSocket::bind(V4).unwrap();
     socket.connect(server).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -56,14 +56,14 @@ fn udp(server: SocketAddr) -> UdpSocket {
 }
 
 /// A port at which connections are refused, and what keeps it from other programs.
-fn refusing() -> (socket2::Socket, SocketAddr) {
+pub(crate) fn refusing() -> (socket2::Socket, SocketAddr) {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     socket.bind(&V4.parse::<SocketAddr>().unwrap().into()).unwrap();
     let address = socket.local_addr().unwrap().as_socket().unwrap();
     (socket, address)
 }
 
-fn ask(socket: &UdpSocket, text: &str) -> String {
+pub(crate) fn ask(socket: &UdpSocket, text: &str) -> String {
     socket.send(text.as_bytes()).unwrap();
     let mut buffer = vec![0; 65_536];
     let n = socket.recv(&mut buffer).expect("an answer within five seconds");
