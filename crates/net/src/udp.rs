@@ -527,20 +527,22 @@ mod tests {
         udp.keep(0, b"abcde", &mut failed, &counters);
         udp.sender.clear();
         assert_eq!((&failed[..], counters.datagrams_waiting.value()), (&[4][..], 3));
-        // Fewer may wait than do: those that do stay, and no more come.
-        udp.set_waiting_bound(1);
-        udp.push(b"abcde", 3..4, to, 6, &mut failed, &counters);
-        udp.keep(0, b"abcde", &mut failed, &counters);
-        udp.sender.clear();
-        assert_eq!((&failed[..], counters.datagrams_waiting.value()), (&[4, 6][..], 3));
+        // More may wait, then fewer than do: those that do stay, and no more come.
+        for (bound, token, refused, waiting) in [(5, 6, &[4][..], 4), (1, 7, &[4, 7], 4)] {
+            udp.set_waiting_bound(bound);
+            udp.push(b"abcde", 3..4, to, token, &mut failed, &counters);
+            udp.keep(0, b"abcde", &mut failed, &counters);
+            udp.sender.clear();
+            assert_eq!((&failed[..], counters.datagrams_waiting.value()), (refused, waiting));
+        }
         udp.resume(&mut Context::from_waker(std::task::Waker::noop()), &mut failed, &counters);
         udp.push(b"abcde", 4..5, to, 5, &mut failed, &counters);
         udp.flush(b"abcde", &mut failed, &counters);
         let mut buffer = [0; 10];
-        for expected in *b"abce" {
+        for expected in *b"abcde" {
             assert_eq!((peer.recv(&mut buffer).unwrap(), buffer[0]), (1, expected));
         }
-        assert_eq!((counters.datagrams_waiting.value(), counters.datagrams_out.value()), (0, 4));
+        assert_eq!((counters.datagrams_waiting.value(), counters.datagrams_out.value()), (0, 5));
         // A wait for room ends, since there is some.
         tokio::time::timeout(Duration::from_secs(5), std::future::poll_fn(|cx| udp.wait_for_room(cx).unwrap()))
             .await
