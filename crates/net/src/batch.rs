@@ -3,7 +3,7 @@
 //! Measured on loopback, a 600-byte datagram costs 531 ns to receive and 2,450 ns to send in batches of 32,
 //! against 755 and 3,300 one by one.
 
-use crate::stamp::{self, Beside, CONTROL};
+use crate::timestamp::{self, Ancillary, CONTROL};
 use libc::{c_int, iovec, mmsghdr, sockaddr_in, sockaddr_in6, sockaddr_storage};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
@@ -71,14 +71,14 @@ pub(crate) struct Receiver {
 pub(crate) struct Datagram<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) source: SocketAddr,
-    pub(crate) beside: Beside,
+    pub(crate) ancillary: Ancillary,
 }
 
 impl Receiver {
     /// `batch` is 1 to 1,024 datagrams. The buffers are touched, and cost memory, only as far as datagrams
-    /// filled them. `beside`: the sockets may say something beside them: that they are runs handed over as one (UDP_GRO), when
+    /// filled them. `ancillary`: the sockets may say something beside them: that they are runs handed over as one (UDP_GRO), when
     /// they came.
-    pub(crate) fn new(batch: usize, beside: bool) -> Self {
+    pub(crate) fn new(batch: usize, ancillary: bool) -> Self {
         let data = Memory::<u8>::zeroed(batch * STRIDE);
         let names = Memory::<sockaddr_storage>::zeroed(batch);
         let vectors = Memory::<iovec>::zeroed(batch);
@@ -95,14 +95,14 @@ impl Receiver {
             }
         }
         let mut receiver = Self { data, names, _vectors: vectors, headers, control: None, batch, received: 0 };
-        if beside {
-            receiver.hear_beside();
+        if ancillary {
+            receiver.enable_ancillary();
         }
         receiver
     }
 
     /// From the next call on the kernel may say something beside datagrams; of those that are here it has said nothing.
-    pub(crate) fn hear_beside(&mut self) {
+    pub(crate) fn enable_ancillary(&mut self) {
         if self.control.is_some() {
             return;
         }
@@ -159,8 +159,9 @@ impl Receiver {
             let header = &*self.headers.at(i);
             let length = (header.msg_len as usize).min(LARGEST);
             let bytes = std::slice::from_raw_parts(self.data.at(i * STRIDE), length);
-            let beside = self.control.as_ref().map_or_else(Beside::default, |_| stamp::beside(&header.msg_hdr));
-            Some(Datagram { bytes, source: address(&*self.names.at(i))?, beside })
+            let ancillary =
+                self.control.as_ref().map_or_else(Ancillary::default, |_| timestamp::ancillary(&header.msg_hdr));
+            Some(Datagram { bytes, source: address(&*self.names.at(i))?, ancillary })
         }
     }
 }
@@ -249,7 +250,7 @@ impl Sender {
         unsafe {
             let header = &mut (*self.headers.at(i)).msg_hdr;
             let row = control.at(i * WORDS).cast::<u8>();
-            let length = from.map_or(0, |from| stamp::write_from(from, row));
+            let length = from.map_or(0, |from| timestamp::write_packet_info(from, row));
             header.msg_control = if length == 0 { std::ptr::null_mut() } else { row.cast() };
             header.msg_controllen = length as _;
         }

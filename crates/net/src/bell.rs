@@ -15,7 +15,7 @@ pub(crate) struct Bell {
 impl Bell {
     /// After the queue was filled; whether the shard had to be woken.
     pub(crate) fn ring(&self) -> bool {
-        // Pairs with the fence in `rest`: either we see `asleep`, or the shard sees what we put into the queue.
+        // Pairs with the fence in `mark_asleep`: either we see `asleep`, or the shard sees what we put into the queue.
         fence(SeqCst);
         if !self.asleep.load(Relaxed) || !self.asleep.swap(false, AcqRel) {
             return false;
@@ -27,18 +27,18 @@ impl Bell {
     }
 
     /// By the shard, before it sleeps; then it must look into its queues.
-    pub(crate) fn rest(&self) {
+    pub(crate) fn mark_asleep(&self) {
         self.asleep.store(true, Relaxed);
         fence(SeqCst);
     }
 
     /// By the shard, when it works.
-    pub(crate) fn rise(&self) {
+    pub(crate) fn mark_awake(&self) {
         self.asleep.store(false, Relaxed);
     }
 
     /// By the shard, once: the waker of its main future stays the same.
-    pub(crate) fn hang(&self, waker: &Waker) {
+    pub(crate) fn set_waker(&self, waker: &Waker) {
         let mut held = self.waker.lock().unwrap_or_else(|e| e.into_inner());
         if !held.as_ref().is_some_and(|w| w.will_wake(waker)) {
             *held = Some(waker.clone());
@@ -68,7 +68,7 @@ mod interleavings {
         loom::model(|| {
             let (bell, queue) = (Arc::new(Bell::default()), Arc::new(AtomicUsize::new(0)));
             let sleeper = std::sync::Arc::new(Sleeper(Notify::new()));
-            bell.hang(&Waker::from(sleeper.clone()));
+            bell.set_waker(&Waker::from(sleeper.clone()));
             let peer = {
                 let (bell, queue) = (bell.clone(), queue.clone());
                 thread::spawn(move || {
@@ -77,11 +77,11 @@ mod interleavings {
                 })
             };
             loop {
-                bell.rise();
+                bell.mark_awake();
                 if queue.load(Relaxed) > 0 {
                     break;
                 }
-                bell.rest();
+                bell.mark_asleep();
                 if queue.load(Relaxed) > 0 {
                     break;
                 }
@@ -96,7 +96,7 @@ mod interleavings {
     fn of_two_that_ring_one_wakes() {
         loom::model(|| {
             let bell = Arc::new(Bell::default());
-            bell.rest();
+            bell.mark_asleep();
             let other = {
                 let bell = bell.clone();
                 thread::spawn(move || bell.ring())

@@ -14,17 +14,17 @@ enum State {
     Foreign,
     Owned,
     /// Imported from this shard and not yet settled.
-    Coming(u8),
+    Arriving(u8),
 }
 
 /// What to do with a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Way {
+pub(crate) enum Placement {
     Here,
     /// Wait until the bucket has settled here.
     Hold,
     /// To this shard.
-    To(u8),
+    Shard(u8),
 }
 
 pub(crate) struct Buckets {
@@ -50,7 +50,7 @@ impl Buckets {
     }
 
     /// Every call is ours: no message is searched for its Call-ID.
-    pub(crate) const fn all(&self) -> bool {
+    pub(crate) const fn owns_all(&self) -> bool {
         self.owned == BUCKETS
     }
 
@@ -59,25 +59,25 @@ impl Buckets {
     }
 
     /// For a message from one of our own sockets or connections.
-    pub(crate) fn of_ours(&self, bucket: u8) -> Way {
+    pub(crate) fn placement(&self, bucket: u8) -> Placement {
         let b = bucket as usize;
         match self.state[b] {
-            State::Owned => Way::Here,
-            _ if self.owner[b] == self.me => Way::Hold,
-            _ => Way::To(self.owner[b]),
+            State::Owned => Placement::Here,
+            _ if self.owner[b] == self.me => Placement::Hold,
+            _ => Placement::Shard(self.owner[b]),
         }
     }
 
     /// For a message that shard `from` passed to us.
-    pub(crate) fn of_another(&self, bucket: u8, from: u8) -> Way {
+    pub(crate) fn placement_of_passed(&self, bucket: u8, from: u8) -> Placement {
         let b = bucket as usize;
         match self.state[b] {
-            State::Owned => Way::Here,
-            _ if self.leaving[b] > 0 => Way::To(self.owner[b]),
-            State::Coming(source) if source == from => Way::Here,
+            State::Owned => Placement::Here,
+            _ if self.leaving[b] > 0 => Placement::Shard(self.owner[b]),
+            State::Arriving(source) if source == from => Placement::Here,
             // Either it is younger than what is still on its way through the old owner, or `from` knows already
             // that the bucket is ours and we do not yet.
-            _ => Way::Hold,
+            _ => Placement::Hold,
         }
     }
 
@@ -90,7 +90,7 @@ impl Buckets {
     }
 
     /// An owned bucket leaves for `to`, once `others` shards have confirmed.
-    pub(crate) fn leave(&mut self, bucket: u8, to: u8, others: u8) {
+    pub(crate) fn move_out(&mut self, bucket: u8, to: u8, others: u8) {
         let b = bucket as usize;
         debug_assert!(self.state[b] == State::Owned && to != self.me && others > 0);
         self.state[b] = State::Foreign;
@@ -100,12 +100,12 @@ impl Buckets {
     }
 
     /// Its calls are here.
-    pub(crate) fn come(&mut self, bucket: u8, from: u8) {
-        self.state[bucket as usize] = State::Coming(from);
+    pub(crate) fn move_in(&mut self, bucket: u8, from: u8) {
+        self.state[bucket as usize] = State::Arriving(from);
     }
 
     /// What the fence of the old owner asked for, done.
-    pub(crate) fn turn(&mut self, bucket: u8, to: u8) {
+    pub(crate) fn set_owner(&mut self, bucket: u8, to: u8) {
         self.owner[bucket as usize] = to;
     }
 
@@ -146,23 +146,23 @@ mod tests {
     #[test]
     fn a_bucket_moves_with_everything_in_order() {
         let [mut a, mut b, mut c] = [0, 1, 2].map(|me| Buckets::new(me, [0; BUCKETS]));
-        assert!(a.all() && b.of_ours(200) == Way::To(0));
+        assert!(a.owns_all() && b.placement(200) == Placement::Shard(0));
         assert_eq!(a.surplus(3).count(), 170);
-        a.leave(200, 1, 2);
+        a.move_out(200, 1, 2);
         // The third shard has not heard of it: what it sends to the first is passed on.
-        assert_eq!(c.of_ours(200), Way::To(0));
-        assert_eq!(a.of_another(200, 2), Way::To(1));
+        assert_eq!(c.placement(200), Placement::Shard(0));
+        assert_eq!(a.placement_of_passed(200, 2), Placement::Shard(1));
         // It hears before the second has imported: the second waits.
-        c.turn(200, 1);
-        assert_eq!((c.of_ours(200), b.of_another(200, 2)), (Way::To(1), Way::Hold));
-        b.come(200, 0);
-        assert_eq!((b.of_another(200, 0), b.of_another(200, 2)), (Way::Here, Way::Hold));
-        assert_eq!(b.of_ours(200), Way::To(0));
-        b.turn(200, 1);
-        assert_eq!(b.of_ours(200), Way::Hold);
+        c.set_owner(200, 1);
+        assert_eq!((c.placement(200), b.placement_of_passed(200, 2)), (Placement::Shard(1), Placement::Hold));
+        b.move_in(200, 0);
+        assert_eq!((b.placement_of_passed(200, 0), b.placement_of_passed(200, 2)), (Placement::Here, Placement::Hold));
+        assert_eq!(b.placement(200), Placement::Shard(0));
+        b.set_owner(200, 1);
+        assert_eq!(b.placement(200), Placement::Hold);
         assert_eq!((a.confirmed(200), a.confirmed(200)), (None, Some(1)));
         b.settled(200);
-        assert_eq!((b.of_ours(200), b.of_another(200, 2), b.owned()), (Way::Here, Way::Here, 1));
-        assert_eq!(a.of_ours(200), Way::To(1));
+        assert_eq!((b.placement(200), b.placement_of_passed(200, 2), b.owned()), (Placement::Here, Placement::Here, 1));
+        assert_eq!(a.placement(200), Placement::Shard(1));
     }
 }

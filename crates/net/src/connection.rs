@@ -1,7 +1,7 @@
 //! One connection: what is known of it while it lives.
 
-use crate::proof::Proof;
-use crate::streams::Last;
+use crate::streams::LastSent;
+use crate::verified_certificate::VerifiedCertificate;
 use crate::{Bounds, clock};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
@@ -23,7 +23,7 @@ const TLS: usize = 32_768;
 const TLS_HANDSHAKE: usize = 81_920;
 
 /// How often it is looked whether responses have arrived at a peer that has ended its side, in milliseconds.
-const LOOK: u64 = 100;
+const ACKNOWLEDGEMENT_CHECK: u64 = 100;
 
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,41 +56,41 @@ pub(crate) struct Connection {
     /// The start of a message whose rest has not come.
     pub(crate) partial: Vec<u8>,
     /// Whole messages may lie in `partial`: the connection's turn was over.
-    pub(crate) behind: bool,
+    pub(crate) over_budget: bool,
     /// How far a header in `partial` was searched for its end.
     pub(crate) scanned: usize,
     /// Bytes that the socket did not take.
     pub(crate) waiting: Vec<u8>,
     /// When something was heard last, when the handshake or the end began, when to look next (milliseconds).
-    pub(crate) heard: u64,
+    pub(crate) last_read: u64,
     pub(crate) since: u64,
-    pub(crate) check: u64,
+    pub(crate) timeout_at: u64,
     /// When the message began whose rest has not come; 0: none has.
-    begun: u64,
+    partial_since: u64,
     pub(crate) task: Option<AbortHandle>,
     /// What was sent over it last.
-    pub(crate) sent: Last,
+    pub(crate) sent: LastSent,
     /// The peer has said that nothing will follow; what it asked before is still answered.
-    pub(crate) finished: bool,
+    pub(crate) half_closed: bool,
     /// Responses given to it since, and where else they may go: it may have ended the other side too, and then none of them arrives.
-    pub(crate) said: Vec<(Target, Box<[u8]>)>,
+    pub(crate) unacknowledged: Vec<(Target, Box<[u8]>)>,
     /// When it was last looked whether they have arrived (milliseconds).
-    pub(crate) looked: u64,
+    pub(crate) checked_at: u64,
     /// Bytes that its source is charged for it.
     pub(crate) charged: u32,
     /// Requests that came and have no final response yet, as far as can be told from the first bytes of messages.
-    pub(crate) owed: u32,
+    pub(crate) unanswered: u32,
     /// By what flow the service knows it, where that is a dedicated socket.
     pub(crate) dedicated: Option<Flow>,
     /// The service is done with it; it ends when everything was said and the peer has ended it too.
-    pub(crate) leaving: bool,
+    pub(crate) closing: bool,
 }
 
 /// An address that a connection leads to beside its own.
 pub(crate) struct Alias {
     pub(crate) address: SocketAddr,
     /// Of a secure one: what the peer proved.
-    pub(crate) proof: Option<Arc<Proof>>,
+    pub(crate) certificate: Option<Arc<VerifiedCertificate>>,
 }
 
 /// What lies between the socket and the messages.
@@ -100,7 +100,7 @@ pub(crate) struct Layer {
     pub(crate) tls: Option<Box<rustls::Connection>>,
     pub(crate) websocket: bool,
     /// Messages, framed but not encrypted, that wait until the connection is open, and who wants to hear if it never is.
-    pub(crate) before: Vec<u8>,
+    pub(crate) pending: Vec<u8>,
     pub(crate) tokens: Vec<(usize, u64)>,
     /// Key of our opening handshake.
     pub(crate) key: Option<String>,
@@ -148,22 +148,22 @@ impl Connection {
             alias: None,
             layer: Some(Box::new(Layer { websocket, ..Layer::default() })),
             partial: Vec::new(),
-            behind: false,
+            over_budget: false,
             scanned: 0,
             waiting: Vec::new(),
-            heard: now.mono,
+            last_read: now.mono,
             since: now.mono,
-            check: u64::MAX,
-            begun: 0,
+            timeout_at: u64::MAX,
+            partial_since: 0,
             task: None,
             sent: 0,
-            finished: false,
-            said: Vec::new(),
-            looked: 0,
+            half_closed: false,
+            unacknowledged: Vec::new(),
+            checked_at: 0,
             charged: 0,
-            owed: 0,
+            unanswered: 0,
             dedicated: None,
-            leaving: false,
+            closing: false,
         }
     }
 
@@ -186,22 +186,22 @@ impl Connection {
     pub(crate) fn due(&self, bounds: &Bounds) -> u64 {
         let (from, patience) = match self.phase {
             // The peer that it was for has gone.
-            _ if self.leaving => (self.since, bounds.close_timeout),
-            _ if self.finished => (self.since, bounds.answer_timeout),
+            _ if self.closing => (self.since, bounds.close_timeout),
+            _ if self.half_closed => (self.since, bounds.answer_timeout),
             Phase::Dialling => (self.since, bounds.connect_timeout + bounds.handshake_timeout),
             Phase::Tls | Phase::Ws => (self.since, bounds.handshake_timeout),
-            Phase::Open if self.is_partial() => (self.begun, bounds.partial_timeout),
-            Phase::Open => (self.heard, bounds.idle_timeout),
+            Phase::Open if self.is_partial() => (self.partial_since, bounds.partial_timeout),
+            Phase::Open => (self.last_read, bounds.idle_timeout),
         };
         let end = from.saturating_add(patience.as_millis() as u64);
-        if self.said.is_empty() { end } else { end.min(self.looked + LOOK) }
+        if self.unacknowledged.is_empty() { end } else { end.min(self.checked_at + ACKNOWLEDGEMENT_CHECK) }
     }
 
     /// Whether the peer's system has not acknowledged yet all that was written.
     ///
     /// # Errors
     /// It never will: the connection is broken.
-    pub(crate) fn is_unheard(&self) -> io::Result<bool> {
+    pub(crate) fn has_unacknowledged(&self) -> io::Result<bool> {
         let Some(stream) = &self.stream else { return Ok(false) };
         if let Some(error) = stream.take_error()? {
             return Err(error);
@@ -215,29 +215,29 @@ impl Connection {
     }
 
     /// Something came that is no whole message. Its time counts from the first byte, whatever follows.
-    pub(crate) fn began(&mut self) {
-        if self.begun == 0 {
-            self.begun = clock::now().mono.max(1);
+    pub(crate) fn note_partial(&mut self) {
+        if self.partial_since == 0 {
+            self.partial_since = clock::now().mono.max(1);
         }
     }
 
     /// A message is whole: whatever else has begun, began later.
-    pub(crate) fn is_whole(&mut self) {
+    pub(crate) fn note_whole(&mut self) {
         if !self.is_partial() {
-            self.begun = 0;
+            self.partial_since = 0;
         }
     }
 
     /// About how many bytes its peer has us hold, those of the kernel aside.
-    pub(crate) fn weight(&self) -> usize {
-        let buffers = |layer: &Layer| layer.before.capacity() + layer.message.capacity();
+    pub(crate) fn memory(&self) -> usize {
+        let buffers = |layer: &Layer| layer.pending.capacity() + layer.message.capacity();
         let own = match (&self.layer, self.phase) {
             _ if !self.accepted => 0,
             (Some(layer), Phase::Tls) if layer.tls.is_some() => PLAIN + TLS_HANDSHAKE,
             (Some(layer), _) if layer.tls.is_some() => PLAIN + TLS,
             _ => PLAIN,
         };
-        let said: usize = self.said.iter().map(|said| size_of_val(said) + said.1.len()).sum();
+        let said: usize = self.unacknowledged.iter().map(|said| size_of_val(said) + said.1.len()).sum();
         own + self.layer.as_deref().map_or(0, buffers) + self.partial.capacity() + self.waiting.capacity() + said
     }
 }
@@ -278,7 +278,7 @@ impl Layer {
         Ok(())
     }
 
-    pub(crate) fn is_shaking_hands(&self) -> bool {
+    pub(crate) fn is_handshaking(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
     }
 
@@ -287,7 +287,7 @@ impl Layer {
     }
 
     /// Tells the peer that nothing will follow, if the socket takes it.
-    pub(crate) fn farewell(&mut self, stream: &TcpStream) {
+    pub(crate) fn send_close_notify(&mut self, stream: &TcpStream) {
         if let Some(tls) = &mut self.tls {
             tls.send_close_notify();
             let mut wire = Vec::new();

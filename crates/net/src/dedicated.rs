@@ -7,7 +7,7 @@
 use crate::batch::Receiver;
 use crate::counters::Counters;
 use crate::readiness::{Readiness, Ready, Wanted};
-use crate::{Handle, Service, socket_option, stamp, udp, unreachable};
+use crate::{Handle, Service, socket_option, timestamp, udp, unreachable};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -70,11 +70,11 @@ pub struct DedicatedSockets {
     /// Sockets for datagrams hear of those that were unreachable.
     hears: bool,
     /// What comes is stamped.
-    stamps: bool,
+    timestamps: bool,
     most: usize,
     /// Dedicated sockets whose descriptors are open, also those that only wait for the other side to end.
     held: usize,
-    places: Vec<Place>,
+    places: Vec<SocketSlot>,
     free: Vec<u32>,
     /// Connections that the shard does not know yet.
     opened: Vec<u32>,
@@ -86,12 +86,12 @@ pub struct DedicatedSockets {
 }
 
 #[derive(Default)]
-struct Place {
+struct SocketSlot {
     generation: u32,
-    kind: Option<Kind>,
+    kind: Option<SocketKind>,
 }
 
-enum Kind {
+enum SocketKind {
     Datagrams(Box<Datagrams>),
     /// On its way to the shard's connections.
     Opened(Box<Opening>),
@@ -122,7 +122,7 @@ pub(crate) struct Opening {
 }
 
 /// What became of a message for a dedicated socket.
-pub(crate) enum Sent {
+pub(crate) enum SendOutcome {
     /// The kernel has it, or it waits, or its token is among those that failed.
     Done,
     /// It is for the connection in this slot, if that still is the dedicated socket's.
@@ -138,11 +138,11 @@ impl DedicatedSockets {
             node: settings.node,
             process: settings.process,
             shard: shard as u8,
-            counters: handle.shared.entries[shard].counters.clone(),
+            counters: handle.process.entries[shard].counters.clone(),
             send_buffer: settings.udp.send_buffer,
             waiting_bound: handle.bounds().datagrams_waiting,
             hears: settings.udp.icmp_errors,
-            stamps: settings.scheduling.timestamps,
+            timestamps: settings.scheduling.timestamps,
             most,
             held: 0,
             places: Vec::new(),
@@ -191,8 +191,8 @@ impl DedicatedSockets {
         let (kind, address) = if request.transport == Transport::Udp {
             let socket = datagrams(request.from, self.send_buffer)?;
             let address = socket.local_addr()?;
-            if self.stamps {
-                stamp::ask(socket.as_fd());
+            if self.timestamps {
+                timestamp::enable(socket.as_fd());
             }
             if self.hears {
                 // A kernel that does not know the option leaves silence.
@@ -200,17 +200,17 @@ impl DedicatedSockets {
             }
             self.watching()?.add(socket.as_fd(), name(slot, generation))?;
             let datagrams = Datagrams { socket, listener: request.listener, waiting: VecDeque::new(), leaving: false };
-            (Kind::Datagrams(Box::new(datagrams)), address)
+            (SocketKind::Datagrams(Box::new(datagrams)), address)
         } else {
             let stream = connect(request.from, request.to)?;
             let address = stream.local_addr()?;
             self.opened.push(slot);
-            (Kind::Opened(Box::new(Opening { flow, request, stream })), address)
+            (SocketKind::Opened(Box::new(Opening { flow, request, stream })), address)
         };
         if self.free.pop().is_none() {
-            self.places.push(Place::default());
+            self.places.push(SocketSlot::default());
         }
-        self.places[slot as usize] = Place { generation, kind: Some(kind) };
+        self.places[slot as usize] = SocketSlot { generation, kind: Some(kind) };
         self.held += 1;
         self.counters.dedicated.add(1);
         self.counters.dedicated_opened.add(1);
@@ -262,8 +262,8 @@ impl DedicatedSockets {
     pub(crate) fn opened(&mut self) -> Option<Box<Opening>> {
         while let Some(slot) = self.opened.pop() {
             let place = &mut self.places[slot as usize];
-            if let Some(Kind::Opened(_)) = place.kind
-                && let Some(Kind::Opened(opening)) = place.kind.take()
+            if let Some(SocketKind::Opened(_)) = place.kind
+                && let Some(SocketKind::Opened(opening)) = place.kind.take()
             {
                 return Some(opening);
             }
@@ -273,7 +273,7 @@ impl DedicatedSockets {
 
     /// The shard took it over into this slot of its connections.
     pub(crate) fn placed(&mut self, flow: Flow, connection: u32) {
-        self.places[index(flow)].kind = Some(Kind::Connection(connection));
+        self.places[index(flow)].kind = Some(SocketKind::Connection(connection));
     }
 
     /// Sends a message over a dedicated socket of this shard.
@@ -285,12 +285,12 @@ impl DedicatedSockets {
         target: SocketAddr,
         token: u64,
         failed: &mut Vec<u64>,
-    ) -> Sent {
-        let Some(slot) = self.slot(flow) else { return Sent::Gone };
+    ) -> SendOutcome {
+        let Some(slot) = self.slot(flow) else { return SendOutcome::Gone };
         let counters = &self.counters;
         match &mut self.places[slot as usize].kind {
-            Some(Kind::Connection(connection)) => Sent::By(*connection),
-            Some(Kind::Datagrams(datagrams)) => {
+            Some(SocketKind::Connection(connection)) => SendOutcome::By(*connection),
+            Some(SocketKind::Datagrams(datagrams)) => {
                 if !datagrams.waiting.is_empty() {
                     datagrams.keep(bytes, target, token, self.waiting_bound, failed, counters);
                 } else if !datagrams.transmit(bytes, target, token, failed, counters) {
@@ -304,9 +304,9 @@ impl DedicatedSockets {
                         tracing::warn!(%error, "a full socket cannot be watched");
                     }
                 }
-                Sent::Done
+                SendOutcome::Done
             }
-            _ => Sent::Gone,
+            _ => SendOutcome::Gone,
         }
     }
 
@@ -315,16 +315,16 @@ impl DedicatedSockets {
         while let Some(slot) = self.leaving.pop() {
             let flow = self.flow(slot);
             match self.places[slot as usize].kind.take() {
-                Some(Kind::Datagrams(mut datagrams)) if !datagrams.waiting.is_empty() => {
+                Some(SocketKind::Datagrams(mut datagrams)) if !datagrams.waiting.is_empty() => {
                     datagrams.leaving = true;
-                    self.places[slot as usize].kind = Some(Kind::Datagrams(datagrams));
+                    self.places[slot as usize].kind = Some(SocketKind::Datagrams(datagrams));
                 }
-                Some(Kind::Datagrams(datagrams)) => self.drop_datagrams(slot, &datagrams),
-                Some(Kind::Connection(connection)) => {
+                Some(SocketKind::Datagrams(datagrams)) => self.drop_datagrams(slot, &datagrams),
+                Some(SocketKind::Connection(connection)) => {
                     self.free.push(slot);
                     end(connection, flow);
                 }
-                Some(Kind::Opened(_)) => {
+                Some(SocketKind::Opened(_)) => {
                     self.free.push(slot);
                     self.gone(1);
                 }
@@ -360,7 +360,7 @@ impl DedicatedSockets {
     fn resume(&mut self, name: u64, failed: &mut Vec<u64>) {
         let (slot, generation) = (name as u32, (name >> 32) as u32);
         let Some(place) = self.places.get_mut(slot as usize).filter(|p| p.generation == generation) else { return };
-        let Some(Kind::Datagrams(datagrams)) = &mut place.kind else { return };
+        let Some(SocketKind::Datagrams(datagrams)) = &mut place.kind else { return };
         while let Some(first) = datagrams.waiting.pop_front() {
             if !datagrams.transmit(&first.bytes, first.target, first.token, failed, &self.counters) {
                 datagrams.waiting.push_front(first);
@@ -372,7 +372,7 @@ impl DedicatedSockets {
             let _ = readiness.change(datagrams.socket.as_fd(), name, Wanted::Reading);
         }
         if datagrams.leaving
-            && let Some(Kind::Datagrams(datagrams)) = place.kind.take()
+            && let Some(SocketKind::Datagrams(datagrams)) = place.kind.take()
         {
             self.drop_datagrams(slot, &datagrams);
         }
@@ -387,7 +387,7 @@ impl DedicatedSockets {
     pub(crate) fn receive(&self, name: u64, receiver: &mut Receiver) -> Option<(usize, ListenerId, Flow)> {
         let (slot, generation) = (name as u32, (name >> 32) as u32);
         let place = self.places.get(slot as usize).filter(|p| p.generation == generation)?;
-        let Some(Kind::Datagrams(datagrams)) = &place.kind else { return None };
+        let Some(SocketKind::Datagrams(datagrams)) = &place.kind else { return None };
         let flow = self.flow(slot);
         match receiver.receive(datagrams.socket.as_fd()) {
             Ok(n) => Some((n, datagrams.listener, flow)),
@@ -406,7 +406,7 @@ impl DedicatedSockets {
     pub(crate) fn unreachable(&self, name: u64, room: &mut Vec<u8>) -> Option<(SocketAddr, usize)> {
         let (slot, generation) = (name as u32, (name >> 32) as u32);
         let place = self.places.get(slot as usize).filter(|p| p.generation == generation && self.hears)?;
-        let Some(Kind::Datagrams(datagrams)) = &place.kind else { return None };
+        let Some(SocketKind::Datagrams(datagrams)) = &place.kind else { return None };
         loop {
             match unreachable::next(datagrams.socket.as_fd(), room) {
                 Ok(Some(told)) => return Some((told.to, told.quoted.len())),
@@ -422,7 +422,7 @@ impl DedicatedSockets {
 impl Drop for DedicatedSockets {
     fn drop(&mut self) {
         for place in &self.places {
-            if let Some(Kind::Datagrams(datagrams)) = &place.kind {
+            if let Some(SocketKind::Datagrams(datagrams)) = &place.kind {
                 datagrams.count_drops(&self.counters);
                 self.counters.datagrams_waiting.less(datagrams.waiting.len() as u64);
             }

@@ -1,7 +1,7 @@
 //! The connections of all shards: where one to an address is.
 
-use crate::names::Names;
-use crate::proof::Proof;
+use crate::peer_names::PeerNames;
+use crate::verified_certificate::VerifiedCertificate;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -11,21 +11,21 @@ const PARTS: usize = 32;
 
 /// Process-wide; its locks are held for a look-up only, never across I/O.
 pub(crate) struct Directory {
-    places: [Mutex<Places>; PARTS],
-    names: Arc<Names>,
+    places: [Mutex<Partition>; PARTS],
+    names: Arc<PeerNames>,
 }
 
 /// Connections by where they lead.
 #[derive(Default)]
-struct Places {
+struct Partition {
     /// Those that we made, for the name that was asked for; an alias, if it is not a secure one.
     by_name: HashMap<(Transport, SocketAddr, Option<PeerName>), Flow>,
     /// Secure ones over which the peer asked to be reached there, and what it proved.
-    aliases: HashMap<(Transport, SocketAddr), (Flow, Arc<Proof>)>,
+    aliases: HashMap<(Transport, SocketAddr), (Flow, Arc<VerifiedCertificate>)>,
 }
 
 impl Directory {
-    pub(crate) fn new(names: Arc<Names>) -> Self {
+    pub(crate) fn new(names: Arc<PeerNames>) -> Self {
         Self { places: Default::default(), names }
     }
 
@@ -60,31 +60,38 @@ impl Directory {
     }
 
     /// Messages to this address go over that connection from now on, until it is [forgotten](Self::forget). Whether they
-    /// did not before. Not for secure ones, see [`Directory::prove`].
-    pub(crate) fn alias(&self, of: Transport, to: SocketAddr, flow: Flow) -> bool {
+    /// did not before. Not for secure ones, see [`Directory::add_verified_alias`].
+    pub(crate) fn add_alias(&self, of: Transport, to: SocketAddr, flow: Flow) -> bool {
         self.places(to).by_name.insert((of, to, None), flow) != Some(flow)
     }
 
     /// The same for a secure connection, and for those messages only whose peer has proved to be who is meant.
-    pub(crate) fn prove(&self, of: Transport, to: SocketAddr, flow: Flow, proof: Arc<Proof>) {
-        self.places(to).aliases.insert((of, to), (flow, proof));
+    pub(crate) fn add_verified_alias(
+        &self,
+        of: Transport,
+        to: SocketAddr,
+        flow: Flow,
+        certificate: Arc<VerifiedCertificate>,
+    ) {
+        self.places(to).aliases.insert((of, to), (flow, certificate));
     }
 
-    /// Whether [`Directory::prove`] has noted this connection.
+    /// Whether [`Directory::add_verified_alias`] has noted this connection.
     pub(crate) fn is_alias(&self, of: Transport, to: SocketAddr, flow: Flow) -> bool {
         self.places(to).aliases.get(&(of, to)).is_some_and(|(known, _)| *known == flow)
     }
 
-    fn places(&self, of: SocketAddr) -> MutexGuard<'_, Places> {
+    fn places(&self, of: SocketAddr) -> MutexGuard<'_, Partition> {
         lock(&self.places[part(of.ip())])
     }
 }
 
-impl Places {
-    fn find(&self, target: &Target, names: &Names) -> Option<Flow> {
+impl Partition {
+    fn find(&self, target: &Target, names: &PeerNames) -> Option<Flow> {
         let Target { transport, address, name, .. } = *target;
         let alias = if transport.is_secure() { self.aliases.get(&(transport, address)) } else { None };
-        let proven = alias.filter(|(_, proof)| proof.is_of(name, address.ip(), names)).map(|(flow, _)| *flow);
+        let proven =
+            alias.filter(|(_, certificate)| certificate.is_valid_for(name, address.ip(), names)).map(|(flow, _)| *flow);
         proven.or_else(|| self.by_name.get(&(transport, address, name)).copied())
     }
 }
@@ -112,7 +119,7 @@ mod tests {
     }
 
     fn directory() -> Directory {
-        Directory::new(Arc::new(Names::at_most(10)))
+        Directory::new(Arc::new(PeerNames::at_most(10)))
     }
 
     fn to(transport: Transport, address: &str) -> Target {
@@ -127,7 +134,7 @@ mod tests {
         assert_eq!(directory.find_or(&a, None, || flow(1)), (flow(1), true));
         assert_eq!(directory.find_or(&a, None, || unreachable!()), (flow(1), false));
         assert_eq!(directory.find_or(&Target { transport: Tls, ..a }, None, || flow(2)), (flow(2), true));
-        assert!(directory.alias(Tcp, b.address, flow(1)) && !directory.alias(Tcp, b.address, flow(1)));
+        assert!(directory.add_alias(Tcp, b.address, flow(1)) && !directory.add_alias(Tcp, b.address, flow(1)));
         assert_eq!(directory.find_or(&b, None, || unreachable!()), (flow(1), false));
         directory.forget(Tcp, b.address, None, flow(2));
         assert_eq!(directory.find_or(&b, None, || unreachable!()), (flow(1), false), "of another");
@@ -139,7 +146,7 @@ mod tests {
     fn each_name_at_an_address_has_a_connection_of_its_own() {
         let directory = directory();
         let plain = to(Transport::Tls, "192.0.2.1:5061");
-        let [a, b] = ["a.test", "b.test"].map(|n| Target { name: Some(directory.names.number(n)), ..plain });
+        let [a, b] = ["a.test", "b.test"].map(|n| Target { name: Some(directory.names.intern(n)), ..plain });
         for (n, target) in [plain, a, b].iter().enumerate() {
             assert_eq!(directory.find_or(target, None, || flow(n as u32)), (flow(n as u32), true));
         }
@@ -152,15 +159,25 @@ mod tests {
         let made = rcgen::generate_simple_self_signed(["a.test".to_owned(), "192.0.2.1".to_owned()]).unwrap();
         let directory = directory();
         let plain = to(Transport::Tls, "192.0.2.1:5061");
-        let [a, b] = ["a.test", "b.test"].map(|n| Target { name: Some(directory.names.number(n)), ..plain });
-        directory.prove(plain.transport, plain.address, flow(7), Arc::new(Proof::new(made.cert.der().clone())));
+        let [a, b] = ["a.test", "b.test"].map(|n| Target { name: Some(directory.names.intern(n)), ..plain });
+        directory.add_verified_alias(
+            plain.transport,
+            plain.address,
+            flow(7),
+            Arc::new(VerifiedCertificate::new(made.cert.der().clone())),
+        );
         assert!(directory.is_alias(plain.transport, plain.address, flow(7)));
         for _ in 0..2 {
             assert_eq!([plain, a, b].map(|t| directory.find(&t)), [Some(flow(7)), Some(flow(7)), None]);
         }
         assert_eq!(directory.find_or(&b, None, || flow(8)), (flow(8), true));
         let elsewhere = to(Transport::Tls, "192.0.2.2:5061");
-        directory.prove(plain.transport, elsewhere.address, flow(9), Arc::new(Proof::new(made.cert.der().clone())));
+        directory.add_verified_alias(
+            plain.transport,
+            elsewhere.address,
+            flow(9),
+            Arc::new(VerifiedCertificate::new(made.cert.der().clone())),
+        );
         assert_eq!(directory.find(&elsewhere), None, "an address that it does not prove");
         directory.forget(plain.transport, plain.address, None, flow(7));
         assert_eq!([plain, a, b].map(|t| directory.find(&t)), [None, None, Some(flow(8))]);

@@ -1,12 +1,12 @@
 //! Where a shard decides whose a message is: its service's, or another shard's.
 
-use crate::buckets::{Buckets, Way};
+use crate::buckets::{Buckets, Placement};
 use crate::counters::Counters;
 use crate::dedicated::DedicatedSockets;
-use crate::handle::{Command, Shared};
+use crate::handle::{Command, Process};
 use crate::links::{Content, Links};
 use crate::service::{Extension, Service};
-use crate::stamp::{Look, Stamps};
+use crate::timestamp::{ClockReading, Clocks};
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::net::SocketAddr;
@@ -18,14 +18,14 @@ use strowger_core::{Arrival, Flow, Now, Outbox, Target, Transport};
 use strowger_message::scan;
 
 pub(crate) struct Dispatcher<S: Service, X: Extension<S>> {
-    pub(crate) shared: Arc<Shared<S>>,
+    pub(crate) process: Arc<Process<S>>,
     pub(crate) index: usize,
     pub(crate) service: S,
     pub(crate) out: Outbox,
     /// Messages that other shards want sent over connections of this one; their bytes are in `out` too.
     pub(crate) foreign_sends: Vec<ForeignSend>,
     /// Connections that shall end.
-    pub(crate) unwanted: Vec<Flow>,
+    pub(crate) to_close: Vec<Flow>,
     /// Connections that lead to another address too.
     pub(crate) aliases: Vec<(Flow, Transport, SocketAddr)>,
     pub(crate) links: Links<S>,
@@ -41,9 +41,9 @@ pub(crate) struct Dispatcher<S: Service, X: Extension<S>> {
     moving: bool,
     commands: Vec<Command<S>>,
     /// Where the service wants to know when messages came.
-    stamps: Option<Stamps>,
+    clocks: Option<Clocks>,
     /// When that came which is being read, and when it was read: microseconds of [`crate::clock::micros`].
-    came: (u64, u64),
+    arrival: (u64, u64),
     extension: PhantomData<X>,
 }
 
@@ -63,20 +63,26 @@ enum Held<S: Service> {
 }
 
 /// Rounds after which a fence is passed though the sockets never ran empty.
-const PATIENCE: u32 = 64;
+const MOST_FENCE_ROUNDS: u32 = 64;
 
 impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
-    pub(crate) fn new(shared: Arc<Shared<S>>, index: usize, owner: [u8; BUCKETS], service: S, links: Links<S>) -> Self {
-        let entry = &shared.entries[index];
+    pub(crate) fn new(
+        process: Arc<Process<S>>,
+        index: usize,
+        owner: [u8; BUCKETS],
+        service: S,
+        links: Links<S>,
+    ) -> Self {
+        let entry = &process.entries[index];
         let buckets = Buckets::new(index as u8, owner);
         entry.counters.buckets.set(buckets.owned() as u64);
-        entry.met.store(links.peers().count(), Release);
+        entry.links_taken.store(links.peers().count(), Release);
         Self {
             index,
             service,
             out: Outbox::new(),
             foreign_sends: Vec::new(),
-            unwanted: Vec::new(),
+            to_close: Vec::new(),
             aliases: Vec::new(),
             links,
             buckets,
@@ -84,13 +90,13 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
             new_fences: Vec::new(),
             fences: Vec::new(),
             fences_waited: 0,
-            share: shared.active.load(Acquire),
+            share: process.active.load(Acquire),
             moving: false,
             commands: Vec::new(),
-            stamps: shared.settings.scheduling.timestamps.then(Stamps::default),
-            came: (0, 0),
+            clocks: process.settings.scheduling.timestamps.then(Clocks::default),
+            arrival: (0, 0),
             extension: PhantomData,
-            shared,
+            process,
         }
     }
 
@@ -101,30 +107,30 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
     }
 
     pub(crate) fn counters(&self) -> &Counters {
-        &self.shared.entries[self.index].counters
+        &self.process.entries[self.index].counters
     }
 
-    /// Whether what comes is stamped.
-    pub(crate) const fn stamps(&self) -> bool {
-        self.stamps.is_some()
+    /// Whether what comes has timestamps of the kernel.
+    pub(crate) const fn has_timestamps(&self) -> bool {
+        self.clocks.is_some()
     }
 
-    /// Looks at the clocks, after something was read from a socket that stamps; none where none does.
+    /// Reads the clocks, after something was read from a socket; none where no socket has timestamps.
     #[inline]
-    pub(crate) fn look(&mut self) -> Option<Look> {
-        self.stamps.as_mut().map(Stamps::look)
+    pub(crate) fn read_clocks(&mut self) -> Option<ClockReading> {
+        self.clocks.as_mut().map(Clocks::read)
     }
 
-    /// What arrives from now on was read at this look, and has this stamp of the kernel.
+    /// What is received from now on was read at this reading of the clocks, and has this timestamp of the kernel.
     #[inline]
-    pub(crate) fn read_at(&mut self, look: Look, stamp: Option<i64>) {
-        self.came = (look.came(stamp), look.now);
+    pub(crate) fn set_arrival(&mut self, reading: ClockReading, stamp: Option<i64>) {
+        self.arrival = (reading.arrival(stamp), reading.now);
     }
 
     #[inline]
     fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8]) {
-        if self.stamps.is_some() {
-            X::arrived(&mut self.service, self.came.0, self.came.1);
+        if self.clocks.is_some() {
+            X::arrived(&mut self.service, self.arrival.0, self.arrival.1);
         }
         self.service.receive(now, arrival, bytes, &mut self.out);
     }
@@ -132,16 +138,16 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
     /// A message from a socket or connection of this shard. One without Call-ID belongs to no shard: it stays here.
     #[inline]
     pub(crate) fn arrive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8]) {
-        if self.buckets.all() {
+        if self.buckets.owns_all() {
             return self.receive(now, arrival, bytes);
         }
         let Some(range) = scan::call_id(bytes) else {
             return self.receive(now, arrival, bytes);
         };
-        let bucket = call::bucket(call::hash(self.shared.settings.secret, &bytes[range]));
-        match self.buckets.of_ours(bucket) {
-            Way::Here => self.receive(now, arrival, bytes),
-            way => self.pass(now, way, bucket, arrival, bytes),
+        let bucket = call::bucket(call::hash(self.process.settings.secret, &bytes[range]));
+        match self.buckets.placement(bucket) {
+            Placement::Here => self.receive(now, arrival, bytes),
+            placement => self.pass(now, placement, bucket, arrival, bytes),
         }
     }
 
@@ -149,7 +155,7 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
     /// quoted need not name the call: all shards hear of it.
     #[cold]
     pub(crate) fn unreachable(&mut self, now: Now, to: SocketAddr, quoted: &[u8]) {
-        let counters = &self.shared.entries[self.index].counters;
+        let counters = &self.process.entries[self.index].counters;
         counters.unreachable.add(1);
         for peer in self.links.peers() {
             self.links.put(peer, Content::Unreachable { to }, quoted, counters);
@@ -157,16 +163,16 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
         self.service.unreachable(now, to, quoted, &mut self.out);
     }
 
-    fn pass(&mut self, now: Now, way: Way, bucket: u8, arrival: &Arrival, bytes: &[u8]) {
-        let counters = &self.shared.entries[self.index].counters;
-        match way {
-            Way::Here => self.service.receive(now, arrival, bytes, &mut self.out),
-            Way::Hold if self.held.len() >= self.shared.settings.ring => {
+    fn pass(&mut self, now: Now, placement: Placement, bucket: u8, arrival: &Arrival, bytes: &[u8]) {
+        let counters = &self.process.entries[self.index].counters;
+        match placement {
+            Placement::Here => self.service.receive(now, arrival, bytes, &mut self.out),
+            Placement::Hold if self.held.len() >= self.process.settings.ring => {
                 counters.crossings_dropped.add(1);
                 self.service.shed(now, arrival, bytes, &mut self.out);
             }
-            Way::Hold => self.hold(bucket, Held::Message(*arrival, bytes.into())),
-            Way::To(to) => {
+            Placement::Hold => self.hold(bucket, Held::Message(*arrival, bytes.into())),
+            Placement::Shard(to) => {
                 let content = Content::Message { bucket, arrival: *arrival };
                 if self.links.put(to as usize, content, bytes, counters) {
                     counters.crossed_out.add(1);
@@ -177,12 +183,12 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
         }
     }
 
-    fn answer(&mut self, now: Now, way: Way, bucket: u8, answer: S::Answer) {
-        match way {
-            Way::Here => self.service.answered(now, answer, &mut self.out),
-            Way::Hold => self.hold(bucket, Held::Answer(answer)),
-            Way::To(to) => {
-                let counters = &self.shared.entries[self.index].counters;
+    fn answer(&mut self, now: Now, placement: Placement, bucket: u8, answer: S::Answer) {
+        match placement {
+            Placement::Here => self.service.answered(now, answer, &mut self.out),
+            Placement::Hold => self.hold(bucket, Held::Answer(answer)),
+            Placement::Shard(to) => {
+                let counters = &self.process.entries[self.index].counters;
                 self.links.put(to as usize, Content::Answer { bucket, answer }, &[], counters);
             }
         }
@@ -195,23 +201,23 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
 
     /// What came from outside the shards; whether anything did.
     #[inline]
-    pub(crate) fn read_mail(&mut self, now: Now) -> bool {
-        let any = self.shared.entries[self.index].mail.load(Acquire);
+    pub(crate) fn take_commands(&mut self, now: Now) -> bool {
+        let any = self.process.entries[self.index].has_commands.load(Acquire);
         if any {
-            self.read_letters(now);
+            self.take_posted(now);
         }
         any
     }
 
     #[cold]
-    fn read_letters(&mut self, now: Now) {
-        let shared = self.shared.clone();
-        let entry = &shared.entries[self.index];
+    fn take_posted(&mut self, now: Now) {
+        let process = self.process.clone();
+        let entry = &process.entries[self.index];
         let mut commands = std::mem::take(&mut self.commands);
         {
-            let mut posted = entry.posted.lock().unwrap_or_else(|e| e.into_inner());
+            let mut posted = entry.commands.lock().unwrap_or_else(|e| e.into_inner());
             std::mem::swap(&mut *posted, &mut commands);
-            entry.mail.store(false, Release);
+            entry.has_commands.store(false, Release);
         }
         for command in commands.drain(..) {
             match command {
@@ -221,14 +227,14 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
                 }
                 Command::AnswerTo(bucket, answer) => {
                     entry.counters.answers.add(1);
-                    let way = self.buckets.of_ours(bucket);
-                    self.answer(now, way, bucket, answer);
+                    let placement = self.buckets.placement(bucket);
+                    self.answer(now, placement, bucket, answer);
                 }
                 Command::Peer(peer, there, back) => {
                     self.links.join(peer, there, back);
-                    entry.met.fetch_add(1, AcqRel);
+                    entry.links_taken.fetch_add(1, AcqRel);
                 }
-                Command::Close(flow) => self.unwanted.push(flow),
+                Command::Close(flow) => self.to_close.push(flow),
                 Command::Alias(flow, transport, address) => self.aliases.push((flow, transport, address)),
                 Command::Share(shards) => {
                     self.share = shards;
@@ -241,15 +247,15 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
 
     /// What came from other shards before the round began; whether anything did.
     #[inline]
-    pub(crate) fn read_roads(&mut self, now: Now) -> bool {
+    pub(crate) fn read_links(&mut self, now: Now) -> bool {
         self.links.has_any() && self.read_each_link(now)
     }
 
     #[inline(never)]
     fn read_each_link(&mut self, now: Now) -> bool {
         let mut any = false;
-        for peer in 0..self.links.seen.len() {
-            let n = self.links.seen[peer];
+        for peer in 0..self.links.arrived.len() {
+            let n = self.links.arrived[peer];
             if n == 0 {
                 continue;
             }
@@ -261,26 +267,26 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
                     self.unpack(now, peer, content, &transfer.bytes);
                 });
             }
-            if link.feed() {
-                self.shared.entries[peer].bell.ring();
+            if link.producer_waits() {
+                self.process.entries[peer].bell.ring();
             }
-            self.links.give_back(peer, link);
+            self.links.put_back(peer, link);
         }
         any
     }
 
     fn unpack(&mut self, now: Now, from: usize, content: Content<S>, bytes: &[u8]) {
-        let counters = &self.shared.entries[self.index].counters;
+        let counters = &self.process.entries[self.index].counters;
         match content {
             Content::Nothing => (),
             Content::Message { bucket, arrival } => {
                 counters.crossed_in.add(1);
-                let way = self.buckets.of_another(bucket, from as u8);
-                self.pass(now, way, bucket, &arrival, bytes);
+                let placement = self.buckets.placement_of_passed(bucket, from as u8);
+                self.pass(now, placement, bucket, &arrival, bytes);
             }
             Content::Answer { bucket, answer } => {
-                let way = self.buckets.of_another(bucket, from as u8);
-                self.answer(now, way, bucket, answer);
+                let placement = self.buckets.placement_of_passed(bucket, from as u8);
+                self.answer(now, placement, bucket, answer);
             }
             Content::Send { target, origin, token } => {
                 counters.crossed_in.add(1);
@@ -293,7 +299,7 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
             Content::CutOff { token } => self.service.cut_off(now, token, &mut self.out),
             Content::Failed { token, cause } => self.service.unsent(now, token, cause, &mut self.out),
             Content::Records { bucket, records } => {
-                self.buckets.come(bucket, from as u8);
+                self.buckets.move_in(bucket, from as u8);
                 for record in records {
                     self.service.import(now, record, &mut self.out);
                 }
@@ -334,11 +340,11 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
     fn pass_fences(&mut self, empty: bool) -> bool {
         if !self.fences.is_empty() {
             self.fences_waited += 1;
-            if empty || self.fences_waited > PATIENCE {
+            if empty || self.fences_waited > MOST_FENCE_ROUNDS {
                 self.fences_waited = 0;
-                let counters = &self.shared.entries[self.index].counters;
+                let counters = &self.process.entries[self.index].counters;
                 for (from, bucket, to) in self.fences.drain(..) {
-                    self.buckets.turn(bucket, to);
+                    self.buckets.set_owner(bucket, to);
                     self.links.put(from, Content::Confirmed { bucket }, &[], counters);
                 }
             }
@@ -349,7 +355,7 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
 
     /// At the end of a round: lets one bucket go that belongs elsewhere; whether there was one.
     #[inline]
-    pub(crate) fn let_go(&mut self, now: Now) -> bool {
+    pub(crate) fn move_surplus(&mut self, now: Now) -> bool {
         self.moving && self.move_bucket(now)
     }
 
@@ -359,10 +365,10 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
             self.moving = false;
             return false;
         };
-        let counters = &self.shared.entries[self.index].counters;
+        let counters = &self.process.entries[self.index].counters;
         let records = self.service.export(now, bucket);
-        self.buckets.leave(bucket, to, self.links.peers().count() as u8);
-        self.shared.owners[bucket as usize].store(to, Relaxed);
+        self.buckets.move_out(bucket, to, self.links.peers().count() as u8);
+        self.process.owners[bucket as usize].store(to, Relaxed);
         counters.buckets.set(self.buckets.owned() as u64);
         counters.buckets_moved.add(1);
         self.links.put(to as usize, Content::Records { bucket, records }, &[], counters);
@@ -374,8 +380,8 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
 
     /// Nothing has come that was not yet looked at.
     pub(crate) fn is_idle(&self) -> bool {
-        !self.shared.entries[self.index].mail.load(Acquire)
+        !self.process.entries[self.index].has_commands.load(Acquire)
             && self.links.is_idle()
-            && !self.shared.stopping.load(Acquire)
+            && !self.process.stopping.load(Acquire)
     }
 }

@@ -1,6 +1,6 @@
 //! Why shards ended that were not asked to end, and who learns it.
 
-use crate::handle::Shared;
+use crate::handle::Process;
 use crate::{Handle, Service};
 use std::any::Any;
 use std::fmt;
@@ -23,7 +23,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-impl<S: Service> Shared<S> {
+impl<S: Service> Process<S> {
     /// Ends all shards because of this, unless they end already. The first failure is the one that is reported.
     #[cold]
     pub(crate) fn fail(&self, reason: impl fmt::Display) {
@@ -52,16 +52,16 @@ impl<S: Service> Shared<S> {
 
 /// Does this, but a panic of it ends the shards: a runtime would keep it to itself, and what the task does would never be
 /// done again.
-pub(crate) async fn or_fail<S: Service>(shared: Arc<Shared<S>>, what: &'static str, work: impl Future<Output = ()>) {
+pub(crate) async fn or_fail<S: Service>(process: Arc<Process<S>>, what: &'static str, work: impl Future<Output = ()>) {
     let mut work = pin!(work);
     poll_fn(|cx| match caught(|| work.as_mut().poll(cx)) {
         Ok(poll) => poll,
-        Err(panic) => shared.panicked(what, panic),
+        Err(panic) => process.panicked(what, panic),
     })
     .await;
 }
 
-/// A step of a task; for [`Shared::panicked`] if it panics.
+/// A step of a task; for [`Process::panicked`] if it panics.
 pub(crate) fn caught<T>(step: impl FnOnce() -> T) -> std::thread::Result<T> {
     // What the step leaves behind is not used again: the shards end.
     catch_unwind(AssertUnwindSafe(step))
@@ -70,7 +70,7 @@ pub(crate) fn caught<T>(step: impl FnOnce() -> T) -> std::thread::Result<T> {
 impl<S: Service + 'static> Handle<S> {
     /// Waits until the shards have failed: for as long as they run, and for ever where they were asked to end.
     pub async fn failed(&self) -> Failure {
-        let mut failure = self.shared.failure.subscribe();
+        let mut failure = self.process.failure.subscribe();
         let known = failure.wait_for(Option::is_some).await.ok().and_then(|failure| failure.clone());
         match known {
             Some(failure) => failure,
@@ -81,12 +81,12 @@ impl<S: Service + 'static> Handle<S> {
 
     /// Ends all shards because something failed that they cannot work without.
     pub fn fail(&self, reason: impl fmt::Display) {
-        self.shared.fail(reason);
+        self.process.fail(reason);
     }
 
     /// Spawns work on the runtime beside the shards, see [`Handle::services`]. Should it panic, the shards end: what it
     /// does would never be done again. `what` names it in the log.
     pub fn spawn(&self, what: &'static str, work: impl Future<Output = ()> + Send + 'static) {
-        self.shared.services.spawn(or_fail(self.shared.clone(), what, work));
+        self.process.services.spawn(or_fail(self.process.clone(), what, work));
     }
 }

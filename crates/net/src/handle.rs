@@ -5,13 +5,13 @@ use crate::counters::{Counters, Snapshot};
 use crate::directory::Directory;
 use crate::failure::Failure;
 use crate::links::Transfer;
-use crate::names::Names;
+use crate::peer_names::PeerNames;
 use crate::ring::{Consumer, Producer};
 use crate::shard_pool::{Backlog, ShardPool};
+use crate::source_addresses::SourceAddresses;
 use crate::sources::Sources;
 use crate::tls::Identities;
 use crate::turns::Turns;
-use crate::ways::Ways;
 use crate::{Bounds, Listener, NetSettings, Service, bounds};
 use arc_swap::ArcSwap;
 use std::net::SocketAddr;
@@ -22,8 +22,8 @@ use strowger_core::call::{self, BUCKETS};
 use strowger_core::{Flow, PeerName, Transport};
 
 /// Everything that the shards of one process share.
-pub(crate) struct Shared<S: Service> {
-    pub(crate) common: Arc<Common>,
+pub(crate) struct Process<S: Service> {
+    pub(crate) network: Arc<Network>,
     pub(crate) entries: Box<[ShardEntry<S>]>,
     /// Shards that own calls, or will once the buckets have moved: the first so many entries.
     pub(crate) active: AtomicUsize,
@@ -38,7 +38,7 @@ pub(crate) struct Shared<S: Service> {
 }
 
 /// The part of it that knows nothing of the service.
-pub(crate) struct Common {
+pub(crate) struct Network {
     pub(crate) settings: NetSettings,
     pub(crate) listeners: Vec<Listener>,
     pub(crate) addresses: Vec<SocketAddr>,
@@ -47,11 +47,11 @@ pub(crate) struct Common {
     pub(crate) bounds: bounds::Current,
     pub(crate) directory: Directory,
     pub(crate) sources: Sources,
-    pub(crate) ways: Arc<Ways>,
-    pub(crate) names: Arc<Names>,
+    pub(crate) source_addresses: Arc<SourceAddresses>,
+    pub(crate) names: Arc<PeerNames>,
 }
 
-impl<S: Service> Shared<S> {
+impl<S: Service> Process<S> {
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Release);
         for entry in &self.entries {
@@ -60,11 +60,11 @@ impl<S: Service> Shared<S> {
     }
 }
 
-impl<S: Service> std::ops::Deref for Shared<S> {
-    type Target = Common;
+impl<S: Service> std::ops::Deref for Process<S> {
+    type Target = Network;
 
-    fn deref(&self) -> &Common {
-        &self.common
+    fn deref(&self) -> &Network {
+        &self.network
     }
 }
 
@@ -73,11 +73,11 @@ pub(crate) struct ShardEntry<S: Service> {
     pub(crate) bell: Bell,
     pub(crate) counters: Arc<Counters>,
     pub(crate) turns: Turns,
-    /// Something lies in `posted`.
-    pub(crate) mail: AtomicBool,
-    pub(crate) posted: Mutex<Vec<Command<S>>>,
+    /// Something lies in `commands`.
+    pub(crate) has_commands: AtomicBool,
+    pub(crate) commands: Mutex<Vec<Command<S>>>,
     /// Peers whose rings the shard has taken.
-    pub(crate) met: AtomicUsize,
+    pub(crate) links_taken: AtomicUsize,
     /// The clock of the thread's CPU time, 0 before it runs.
     pub(crate) clock: AtomicI32,
 }
@@ -103,9 +103,9 @@ impl<S: Service> Default for ShardEntry<S> {
             bell: Bell::default(),
             counters: Arc::default(),
             turns: Turns::default(),
-            mail: AtomicBool::new(false),
-            posted: Mutex::default(),
-            met: AtomicUsize::new(0),
+            has_commands: AtomicBool::new(false),
+            commands: Mutex::default(),
+            links_taken: AtomicUsize::new(0),
             clock: AtomicI32::new(0),
         }
     }
@@ -114,9 +114,9 @@ impl<S: Service> Default for ShardEntry<S> {
 impl<S: Service> ShardEntry<S> {
     pub(crate) fn post(&self, command: Command<S>) {
         {
-            let mut posted = self.posted.lock().unwrap_or_else(|e| e.into_inner());
-            posted.push(command);
-            self.mail.store(true, Release);
+            let mut commands = self.commands.lock().unwrap_or_else(|e| e.into_inner());
+            commands.push(command);
+            self.has_commands.store(true, Release);
         }
         self.bell.ring();
     }
@@ -124,31 +124,31 @@ impl<S: Service> ShardEntry<S> {
 
 /// The running shards, for the threads beside them. Cheap to clone, may go to any thread.
 pub struct Handle<S: Service> {
-    pub(crate) shared: Arc<Shared<S>>,
+    pub(crate) process: Arc<Process<S>>,
 }
 
 impl<S: Service> Clone for Handle<S> {
     fn clone(&self) -> Self {
-        Self { shared: self.shared.clone() }
+        Self { process: self.process.clone() }
     }
 }
 
 /// Where answers for one shard are put.
 pub struct Mailbox<S: Service> {
-    shared: Arc<Shared<S>>,
+    process: Arc<Process<S>>,
     shard: usize,
 }
 
 impl<S: Service> Clone for Mailbox<S> {
     fn clone(&self) -> Self {
-        Self { shared: self.shared.clone(), shard: self.shard }
+        Self { process: self.process.clone(), shard: self.shard }
     }
 }
 
 impl<S: Service> Mailbox<S> {
     /// Gives an answer to the shard; it is woken only if it sleeps.
     pub fn send(&self, answer: S::Answer) {
-        self.shared.entries[self.shard].post(Command::Answer(answer));
+        self.process.entries[self.shard].post(Command::Answer(answer));
     }
 
     /// Its number.
@@ -160,33 +160,33 @@ impl<S: Service> Mailbox<S> {
 impl<S: Service + 'static> Handle<S> {
     /// The mailbox of a shard.
     pub fn mailbox(&self, shard: usize) -> Mailbox<S> {
-        assert!(shard < self.shared.entries.len());
-        Mailbox { shared: self.shared.clone(), shard }
+        assert!(shard < self.process.entries.len());
+        Mailbox { process: self.process.clone(), shard }
     }
 
     /// The runtime beside the shards, for what is slow: look-ups, commits, HTTP.
     pub fn services(&self) -> &tokio::runtime::Handle {
-        &self.shared.services
+        &self.process.services
     }
 
     /// The listeners as they were asked for when the shards began.
     pub fn listeners(&self) -> &[Listener] {
-        &self.shared.listeners
+        &self.process.listeners
     }
 
     /// The addresses on which the listeners really listen (they differ where port 0 was asked for).
     pub fn addresses(&self) -> &[SocketAddr] {
-        &self.shared.addresses
+        &self.process.addresses
     }
 
     /// What the shards were started with.
     pub fn settings(&self) -> &NetSettings {
-        &self.shared.settings
+        &self.process.settings
     }
 
     /// The bounds in force.
     pub fn bounds(&self) -> Arc<Bounds> {
-        self.shared.bounds.load_full()
+        self.process.bounds.load_full()
     }
 
     /// Puts other bounds in force. Each shard takes them before its next round, and is woken for that.
@@ -196,7 +196,7 @@ impl<S: Service + 'static> Handle<S> {
     /// has the new timeouts, counted from the moment from which the old ones were; one that is being made is given up after the
     /// [`connect_timeout`](Bounds::connect_timeout) that it began with, at the latest.
     pub fn set_bounds(&self, bounds: Bounds) {
-        self.shared.bounds.store(Arc::new(bounds));
+        self.process.bounds.store(Arc::new(bounds));
         self.wake_all();
     }
 
@@ -209,18 +209,18 @@ impl<S: Service + 'static> Handle<S> {
     /// # Panics
     /// They were loaded for other listeners.
     pub fn set_identities(&self, identities: Identities) {
-        assert!(identities.are_for(&self.shared.listeners), "the identities are of other listeners");
-        self.shared.identities.store(Arc::new(identities));
+        assert!(identities.are_for(&self.process.listeners), "the identities are of other listeners");
+        self.process.identities.store(Arc::new(identities));
     }
 
     /// Shards that own calls now.
     pub fn shards(&self) -> usize {
-        self.shared.active.load(Acquire)
+        self.process.active.load(Acquire)
     }
 
     /// How many shards there can be.
     pub fn most(&self) -> usize {
-        self.shared.entries.len()
+        self.process.entries.len()
     }
 
     /// Shares the calls among `shards` shards from now on, starting threads that are missing; buckets move one
@@ -230,41 +230,41 @@ impl<S: Service + 'static> Handle<S> {
     /// # Errors
     /// Sockets could not be bound or threads not be started; the calls stay where they are.
     pub fn set_shards(&self, shards: usize) -> std::io::Result<()> {
-        crate::shard_pool::set(&self.shared, shards)
+        crate::shard_pool::set(&self.process, shards)
     }
 
     /// Every bucket has reached the shard that it was last meant for.
     pub fn is_settled(&self) -> bool {
-        crate::shard_pool::is_settled(&self.shared)
+        crate::shard_pool::is_settled(&self.process)
     }
 
     /// The bucket of a Call-ID, see [`Handle::deliver`].
     pub fn bucket(&self, call_id: &[u8]) -> u8 {
-        call::bucket(call::hash(self.shared.settings.secret, call_id))
+        call::bucket(call::hash(self.process.settings.secret, call_id))
     }
 
     /// The shard that owns a bucket, or will once it has moved.
     pub fn owner(&self, bucket: u8) -> usize {
-        self.shared.owners[bucket as usize].load(Relaxed) as usize
+        self.process.owners[bucket as usize].load(Relaxed) as usize
     }
 
     /// Gives an answer to the shard that owns this bucket of calls, also if the bucket moves meanwhile.
     pub fn deliver(&self, bucket: u8, answer: S::Answer) {
-        let owner = self.shared.owners[bucket as usize].load(Relaxed) as usize;
-        self.shared.entries[owner].post(Command::AnswerTo(bucket, answer));
+        let owner = self.process.owners[bucket as usize].load(Relaxed) as usize;
+        self.process.entries[owner].post(Command::AnswerTo(bucket, answer));
     }
 
     /// Messages to `address` go over this connection from now on, while it lives (RFC 5923: the peer asked for it by
     /// an `alias` parameter in its Via, and is trusted to be at that address). A connection has one such address: the
     /// last. By TLS only if the peer has shown a certificate that was verified, and only messages for whom that is valid.
     pub fn alias(&self, flow: Flow, transport: Transport, address: SocketAddr) {
-        let directory = &self.shared.directory;
+        let directory = &self.process.directory;
         // A secure one is looked at by its shard first; any shard knows when a connection ends, or that it has.
         let news = match transport.is_secure() {
             true => !directory.is_alias(transport, address, flow),
-            false => transport.is_reliable() && directory.alias(transport, address, flow),
+            false => transport.is_reliable() && directory.add_alias(transport, address, flow),
         };
-        if let (true, Some(entry)) = (news, self.shared.entries.get(flow.shard as usize)) {
+        if let (true, Some(entry)) = (news, self.process.entries.get(flow.shard as usize)) {
             entry.post(Command::Alias(flow, transport, address));
         }
     }
@@ -273,28 +273,28 @@ impl<S: Service + 'static> Handle<S> {
     /// the address that this came to; one whose source was forged does not change that.
     #[inline]
     pub fn confirm(&self, peer: SocketAddr) {
-        self.shared.ways.confirm(peer);
+        self.process.source_addresses.confirm(peer);
     }
 
     /// The number of a name, for [`Target::name`](strowger_core::Target): connections for it ask for this server (SNI,
     /// Host), whose certificate must be valid for it (RFC 5922). The oldest of more than
     /// [`Bounds::names`] are forgotten.
     pub fn name(&self, name: &str) -> PeerName {
-        self.shared.names.number(name)
+        self.process.names.intern(name)
     }
 
     /// Ends a connection.
     pub fn close(&self, flow: Flow) {
-        if let Some(entry) = self.shared.entries.get(flow.shard as usize) {
+        if let Some(entry) = self.process.entries.get(flow.shard as usize) {
             entry.post(Command::Close(flow));
         }
     }
 
     /// From now on [`Handle::is_draining`] is true; after `deadline` the shards end.
     pub fn drain(&self, deadline: Duration) {
-        self.shared.draining.store(true, Relaxed);
+        self.process.draining.store(true, Relaxed);
         let handle = self.clone();
-        self.shared.services.spawn(async move {
+        self.process.services.spawn(async move {
             tokio::time::sleep(deadline).await;
             handle.stop();
         });
@@ -302,45 +302,45 @@ impl<S: Service + 'static> Handle<S> {
 
     /// CPU time that the shard's thread has used so far; none before it runs.
     pub fn busy(&self, shard: usize) -> Option<Duration> {
-        crate::shard_pool::cpu_time(self.shared.entries[shard].clock.load(Acquire))
+        crate::shard_pool::cpu_time(self.process.entries[shard].clock.load(Acquire))
     }
 
     /// How long the oldest datagram has waited that a shard has not read, as of its last look; nothing where it reads all that comes.
     pub fn oldest_datagram(&self, shard: usize) -> Duration {
-        Duration::from_micros(self.shared.entries[shard].counters.datagram_age.value())
+        Duration::from_micros(self.process.entries[shard].counters.datagram_age.value())
     }
 
     /// The longest turn of a shard in the last 30 to 60 seconds, one that goes on included: for so long it did not look at what had come.
     pub fn longest_turn(&self, shard: usize) -> Duration {
-        self.shared.entries[shard].turns.longest()
+        self.process.entries[shard].turns.longest()
     }
 
     /// How long the turn has lasted that a shard is in; nothing where it rests.
     pub fn turn(&self, shard: usize) -> Duration {
-        self.shared.entries[shard].turns.current()
+        self.process.entries[shard].turns.current()
     }
 
     /// Wakes each shard for a round: one whose [`Snapshot::rounds`] stay as they are after this does not work.
     pub fn wake_all(&self) {
-        for entry in &self.shared.entries {
+        for entry in &self.process.entries {
             entry.bell.ring();
         }
     }
 
     /// New work should be refused: the process is about to end.
     pub fn is_draining(&self) -> bool {
-        self.shared.draining.load(Relaxed)
+        self.process.draining.load(Relaxed)
     }
 
     /// The counters and gauges of one shard.
     pub fn counters(&self, shard: usize) -> Snapshot {
-        self.shared.entries[shard].counters.snapshot()
+        self.process.entries[shard].counters.snapshot()
     }
 
     /// The counters of all shards.
     pub fn total(&self) -> Snapshot {
         let mut sum = Snapshot::default();
-        for entry in &self.shared.entries {
+        for entry in &self.process.entries {
             sum += entry.counters.snapshot();
         }
         sum
@@ -348,11 +348,11 @@ impl<S: Service + 'static> Handle<S> {
 
     /// What waits in the kernel before each UDP socket, and what it dropped.
     pub fn backlogs(&self) -> Vec<Backlog> {
-        crate::shard_pool::backlogs(&self.shared)
+        crate::shard_pool::backlogs(&self.process)
     }
 
     /// Ends the shards at once.
     pub fn stop(&self) {
-        self.shared.stop();
+        self.process.stop();
     }
 }

@@ -1,9 +1,9 @@
-//! The ways between shards: one ring each way between any two, and what travels on them.
+//! The links between shards: a ring in each direction between any two, and what is transferred on them.
 
+use crate::buffer_pool::BufferPool;
 use crate::counters::Counters;
 use crate::handle::ShardEntry;
 use crate::ring::{Consumer, Producer};
-use crate::spare::Spare;
 use crate::{Service, Unsent};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -78,57 +78,57 @@ impl<S: Service> Content<S> {
     }
 }
 
-/// The way to one other shard.
+/// The link to one other shard.
 struct Link<S: Service> {
     ring: Producer<Transfer<S>>,
     /// What the ring had no room for.
     waiting: VecDeque<Transfer<S>>,
     /// Buffers of transfers that have arrived, for the next ones.
-    spare: Spare,
+    pool: BufferPool,
 }
 
 impl<S: Service> Link<S> {
     fn reclaim(&mut self) {
-        let spare = &mut self.spare;
-        self.ring.reclaim(|slot| spare.give(std::mem::take(&mut slot.bytes)));
+        let pool = &mut self.pool;
+        self.ring.reclaim(|slot| pool.give(std::mem::take(&mut slot.bytes)));
     }
 }
 
-/// All ways of one shard. The first index is that of the other shard.
+/// All links of one shard. The first index is that of the other shard.
 pub(crate) struct Links<S: Service> {
     /// There are other shards.
     any: bool,
-    there: Vec<Option<Link<S>>>,
-    back: Vec<Option<Consumer<Transfer<S>>>>,
+    outgoing: Vec<Option<Link<S>>>,
+    incoming: Vec<Option<Consumer<Transfer<S>>>>,
     /// How many transfers wait of which rings, by the tails read at the start of the round.
-    pub(crate) seen: Vec<usize>,
+    pub(crate) arrived: Vec<usize>,
     /// Shards to be woken when the round ends, a bit each.
-    touched: u64,
+    to_wake: u64,
     /// Messages that may wait for one full ring.
     bound: usize,
     /// [`Now::mono`] when buffers are to be given back; none while there are none.
     tidy_at: Option<u64>,
 }
 
-/// Milliseconds between two looks at the buffers.
+/// Milliseconds between two checks of the buffers.
 const PERIOD: u64 = 2_000;
 
 impl<S: Service> Links<S> {
     pub(crate) fn new(shards: usize, bound: usize) -> Self {
         Self {
             any: false,
-            there: (0..shards).map(|_| None).collect(),
-            back: (0..shards).map(|_| None).collect(),
-            seen: vec![0; shards],
-            touched: 0,
+            outgoing: (0..shards).map(|_| None).collect(),
+            incoming: (0..shards).map(|_| None).collect(),
+            arrived: vec![0; shards],
+            to_wake: 0,
             bound,
             tidy_at: None,
         }
     }
 
-    pub(crate) fn join(&mut self, peer: usize, there: Producer<Transfer<S>>, back: Consumer<Transfer<S>>) {
-        self.there[peer] = Some(Link { ring: there, waiting: VecDeque::new(), spare: Spare::default() });
-        self.back[peer] = Some(back);
+    pub(crate) fn join(&mut self, peer: usize, outgoing: Producer<Transfer<S>>, incoming: Consumer<Transfer<S>>) {
+        self.outgoing[peer] = Some(Link { ring: outgoing, waiting: VecDeque::new(), pool: BufferPool::default() });
+        self.incoming[peer] = Some(incoming);
         self.any = true;
     }
 
@@ -139,28 +139,28 @@ impl<S: Service> Links<S> {
     }
 
     /// Whether there is another shard of this number.
-    pub(crate) fn leads_to(&self, shard: usize) -> bool {
-        self.there.get(shard).is_some_and(Option::is_some)
+    pub(crate) fn reaches(&self, shard: usize) -> bool {
+        self.outgoing.get(shard).is_some_and(Option::is_some)
     }
 
     /// The shards that there are, but for this one.
     pub(crate) fn peers(&self) -> impl Iterator<Item = usize> + use<S> {
-        let there: u64 = self.there.iter().enumerate().filter(|(_, r)| r.is_some()).map(|(i, _)| 1 << i).sum();
-        (0..64).filter(move |i| there & (1 << i) != 0)
+        let outgoing: u64 = self.outgoing.iter().enumerate().filter(|(_, r)| r.is_some()).map(|(i, _)| 1 << i).sum();
+        (0..64).filter(move |i| outgoing & (1 << i) != 0)
     }
 
-    /// Puts a transfer on its way; false if it was dropped because too many wait already, or because there is no such shard.
+    /// Queues a transfer for another shard; false if it was dropped because too many wait already, or because there is no such shard.
     pub(crate) fn put(&mut self, to: usize, content: Content<S>, bytes: &[u8], counters: &Counters) -> bool {
-        let Some(Some(link)) = self.there.get_mut(to) else {
+        let Some(Some(link)) = self.outgoing.get_mut(to) else {
             counters.crossings_dropped.add(1);
             return false;
         };
-        self.touched |= 1 << to;
+        self.to_wake |= 1 << to;
         let mut content = Some(content);
-        let spare = &mut link.spare;
+        let pool = &mut link.pool;
         let mut fill = |slot: &mut Transfer<S>| {
-            let before = std::mem::replace(&mut slot.bytes, spare.take(bytes));
-            spare.give(before);
+            let before = std::mem::replace(&mut slot.bytes, pool.take(bytes));
+            pool.give(before);
             slot.content = content.take().expect("filled once");
         };
         if link.waiting.is_empty() && link.ring.push(&mut fill) {
@@ -176,21 +176,21 @@ impl<S: Service> Links<S> {
         true
     }
 
-    /// At the end of a round: puts what waits into rings that have room again, wakes who got something, and takes back the
+    /// At the end of a round: puts what waits into rings that have room again, wakes the shards that got something, and takes back the
     /// buffers of what has arrived.
     #[inline]
-    pub(crate) fn send_off(&mut self, now: Now, entries: &[ShardEntry<S>], counters: &Counters) {
+    pub(crate) fn flush(&mut self, now: Now, entries: &[ShardEntry<S>], counters: &Counters) {
         if self.any {
-            self.send_off_each(now, entries, counters);
+            self.flush_each(now, entries, counters);
         }
     }
 
     #[inline(never)]
-    fn send_off_each(&mut self, now: Now, entries: &[ShardEntry<S>], counters: &Counters) {
-        if self.touched != 0 && self.tidy_at.is_none() {
+    fn flush_each(&mut self, now: Now, entries: &[ShardEntry<S>], counters: &Counters) {
+        if self.to_wake != 0 && self.tidy_at.is_none() {
             self.tidy_at = Some(now.mono + PERIOD);
         }
-        for (i, link) in self.there.iter_mut().enumerate() {
+        for (i, link) in self.outgoing.iter_mut().enumerate() {
             let Some(link) = link else { continue };
             link.reclaim();
             while let Some(first) = link.waiting.front_mut() {
@@ -199,14 +199,14 @@ impl<S: Service> Links<S> {
                     *link.waiting.front_mut().expect("just seen") = first.expect("not taken");
                     break;
                 }
-                self.touched |= 1 << i;
+                self.to_wake |= 1 << i;
                 link.waiting.pop_front();
                 counters.crossings_waiting.less(1);
             }
         }
-        while self.touched != 0 {
-            let i = self.touched.trailing_zeros() as usize;
-            self.touched &= self.touched - 1;
+        while self.to_wake != 0 {
+            let i = self.to_wake.trailing_zeros() as usize;
+            self.to_wake &= self.to_wake - 1;
             if entries[i].bell.ring() {
                 counters.wakes.add(1);
             }
@@ -222,13 +222,13 @@ impl<S: Service> Links<S> {
     #[cold]
     pub(crate) fn tidy(&mut self, now: Now) {
         let mut more = false;
-        for link in self.there.iter_mut().flatten() {
+        for link in self.outgoing.iter_mut().flatten() {
             link.reclaim();
-            link.spare.tidy();
+            link.pool.tidy();
             if link.waiting.is_empty() {
                 link.waiting = VecDeque::new();
             }
-            more |= !link.spare.is_empty() || link.ring.is_owed();
+            more |= !link.pool.is_empty() || link.ring.has_unreclaimed();
         }
         self.tidy_at = more.then_some(now.mono + PERIOD);
     }
@@ -236,20 +236,20 @@ impl<S: Service> Links<S> {
     /// Remembers how much has come until now. Before the sockets are emptied, so that a message which left its
     /// socket before one of ours came does not overtake it.
     #[inline]
-    pub(crate) fn look(&mut self) {
+    pub(crate) fn count_arrived(&mut self) {
         if self.any {
-            self.look_at_each();
+            self.count_each();
         }
     }
 
     #[inline(never)]
-    fn look_at_each(&mut self) {
-        for (seen, back) in self.seen.iter_mut().zip(&self.back) {
-            *seen = back.as_ref().map_or(0, Consumer::len);
+    fn count_each(&mut self) {
+        for (arrived, incoming) in self.arrived.iter_mut().zip(&self.incoming) {
+            *arrived = incoming.as_ref().map_or(0, Consumer::len);
         }
     }
 
-    /// Nothing has come, and nothing can be sent off that waits: a peer that made room before this shard lay down has not
+    /// Nothing has come, and nothing can be sent off that waits: a peer that made room before this shard slept has not
     /// woken it.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
@@ -259,15 +259,15 @@ impl<S: Service> Links<S> {
     #[inline(never)]
     fn is_each_idle(&self) -> bool {
         let stuck = |link: &Link<S>| link.waiting.is_empty() || !link.ring.has_room();
-        self.back.iter().flatten().all(|back| back.len() == 0) && self.there.iter().flatten().all(stuck)
+        self.incoming.iter().flatten().all(|incoming| incoming.len() == 0) && self.outgoing.iter().flatten().all(stuck)
     }
 
-    /// Takes the way from `peer` out, to read from it while transfers are put on others; see [`Links::give_back`].
+    /// Takes the ring from `peer` out, to read from it while transfers are put on others; see [`Links::put_back`].
     pub(crate) fn take(&mut self, peer: usize) -> Option<Consumer<Transfer<S>>> {
-        self.back[peer].take()
+        self.incoming[peer].take()
     }
 
-    pub(crate) fn give_back(&mut self, peer: usize, link: Consumer<Transfer<S>>) {
-        self.back[peer] = Some(link);
+    pub(crate) fn put_back(&mut self, peer: usize, link: Consumer<Transfer<S>>) {
+        self.incoming[peer] = Some(link);
     }
 }

@@ -67,16 +67,16 @@ impl ListenSocket {
         }
     }
 
-    /// Opens one. `shared`: others of this process will be bound to the same address.
+    /// Opens one. `reuse_port`: others of this process will be bound to the same address.
     pub(crate) fn open(
         transport: Transport,
         address: SocketAddr,
-        shared: bool,
+        reuse_port: bool,
         settings: &NetSettings,
     ) -> io::Result<Self> {
         match transport {
-            Transport::Udp => udp::bind(address, shared, settings).map(Self::Udp),
-            _ => streams::listen(address, shared).map(Self::Tcp),
+            Transport::Udp => udp::bind(address, reuse_port, settings).map(Self::Udp),
+            _ => streams::listen(address, reuse_port).map(Self::Tcp),
         }
     }
 
@@ -87,14 +87,14 @@ impl ListenSocket {
 
     /// Makes one that others have opened like those that are opened here. Linux lets sockets join the group of one that was bound
     /// without SO_REUSEPORT and has it now.
-    pub(crate) fn adopt(&self, shared: bool, settings: &NetSettings) -> io::Result<()> {
+    pub(crate) fn adopt(&self, reuse_port: bool, settings: &NetSettings) -> io::Result<()> {
         let (address, socket) = (self.address()?, SockRef::from(self));
         if address.is_ipv6() && !socket.only_v6()? {
             let words = "the socket takes IPv4 too: it must have IPV6_V6ONLY (systemd: BindIPv6Only=ipv6-only)";
             return Err(io::Error::new(ErrorKind::InvalidInput, words));
         }
         socket.set_nonblocking(true)?;
-        if shared {
+        if reuse_port {
             socket.set_reuse_port(true)?;
         }
         match self {
@@ -122,10 +122,10 @@ pub(crate) enum Origin {
     /// It was opened here.
     Opened,
     /// The first shard's, open when the process began.
-    Given,
+    Inherited,
     /// The first shard's too, because no other could be bound to its address: the socket is another user's, say. Of datagrams
     /// the first shard alone reads it, or those of a call would come out of order.
-    Shared,
+    Duplicate,
 }
 
 #[cfg(test)]

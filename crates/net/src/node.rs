@@ -1,15 +1,15 @@
 //! Binding the listeners and starting the shards.
 
 use crate::directory::Directory;
-use crate::handle::{Common, ShardEntry, Shared};
+use crate::handle::{Network, Process, ShardEntry};
 use crate::listen_socket::{ListenSocket, Origin};
-use crate::names::Names;
+use crate::peer_names::PeerNames;
 use crate::service::{Extension, Plain, WithSockets};
 use crate::settings::Shards;
 use crate::shard_pool::{self, Factory, ShardPool};
+use crate::source_addresses::SourceAddresses;
 use crate::sources::Sources;
 use crate::tls::Identities;
-use crate::ways::Ways;
 use crate::{Failure, Handle, Listener, NetSettings, Service, ServiceWithSockets, bounds};
 use arc_swap::ArcSwap;
 use std::io;
@@ -27,7 +27,7 @@ pub struct Net {
     sockets: Vec<(ListenSocket, Origin)>,
     identities: Identities,
     bounds: bounds::Current,
-    names: Arc<Names>,
+    names: Arc<PeerNames>,
 }
 
 impl Net {
@@ -54,7 +54,7 @@ impl Net {
     ) -> io::Result<Self> {
         let identities = Identities::load(&listeners, &settings.tls)?;
         let bounds = Arc::new(ArcSwap::from_pointee(settings.bounds.clone()));
-        let names = Arc::new(Names::new(bounds.clone()));
+        let names = Arc::new(PeerNames::new(bounds.clone()));
         let (addresses, sockets) = Default::default();
         let mut net = Self { settings, listeners, addresses, sockets, identities, bounds, names };
         for listener in &net.listeners {
@@ -69,7 +69,7 @@ impl Net {
             let (address, socket, origin) = match mine.map(|i| given.swap_remove(i)) {
                 Some(socket) => {
                     socket.adopt(net.settings.shards.most() > 1, &net.settings).map_err(named)?;
-                    (listener.bind, socket, Origin::Given)
+                    (listener.bind, socket, Origin::Inherited)
                 }
                 None => open(listener, &net.settings).map(|(a, socket)| (a, socket, Origin::Opened)).map_err(named)?,
             };
@@ -90,7 +90,7 @@ impl Net {
 
     /// See [`Handle::name`].
     pub fn name(&self, name: &str) -> PeerName {
-        self.names.number(name)
+        self.names.intern(name)
     }
 
     /// Starts the shards. `factory` makes the service of a shard, on its thread.
@@ -121,9 +121,9 @@ impl Net {
         let services = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (over, ended) = tokio::sync::oneshot::channel::<()>();
         let (first, peers, prefix) = (self.settings.shards.first(), self.settings.udp.peers, self.settings.ipv6_prefix);
-        let shared = Arc::new(Shared {
+        let process = Arc::new(Process {
             entries: (0..self.settings.shards.most()).map(|_| ShardEntry::default()).collect(),
-            common: Arc::new(Common {
+            network: Arc::new(Network {
                 settings: self.settings,
                 listeners: self.listeners,
                 addresses: self.addresses,
@@ -131,7 +131,7 @@ impl Net {
                 bounds: self.bounds,
                 directory: Directory::new(self.names.clone()),
                 sources: Sources::new(prefix),
-                ways: Arc::new(Ways::new(peers)),
+                source_addresses: Arc::new(SourceAddresses::new(peers)),
                 names: self.names,
             }),
             active: AtomicUsize::new(1),
@@ -148,22 +148,22 @@ impl Net {
                 open_listeners: Vec::new(),
             }),
         });
-        let handle = Handle { shared };
+        let handle = Handle { process };
         let thread = std::thread::Builder::new().name("services".into()).spawn(move || {
             let _ = services.block_on(ended);
             services.shutdown_timeout(std::time::Duration::from_secs(2));
         })?;
         let node = Node { handle, services: Some((over, thread)) };
-        let shared = &node.handle.shared;
+        let process = &node.handle.process;
         {
-            let mut pool = shared.pool.lock().unwrap_or_else(|e| e.into_inner());
-            shard_pool::start(shared, &mut pool, Some(self.sockets))?;
+            let mut pool = process.pool.lock().unwrap_or_else(|e| e.into_inner());
+            shard_pool::start(process, &mut pool, Some(self.sockets))?;
         }
         if first > 1 {
-            shard_pool::set(shared, first)?;
-            shard_pool::wait(shared, || shard_pool::is_settled(shared))?;
+            shard_pool::set(process, first)?;
+            shard_pool::wait(process, || shard_pool::is_settled(process))?;
         }
-        if matches!(shared.settings.shards, Shards::Auto { most: 2.. }) {
+        if matches!(process.settings.shards, Shards::Auto { most: 2.. }) {
             node.handle.spawn("the watch over the number of shards", shard_pool::watch(node.handle.clone()));
         }
         Ok(node)
@@ -200,14 +200,14 @@ impl<S: Service + 'static> Node<S> {
     /// They ended because something failed, not because they were asked to.
     pub fn join(mut self) -> Result<(), Failure> {
         self.wait();
-        let failure = self.handle.shared.failure.borrow().clone();
+        let failure = self.handle.process.failure.borrow().clone();
         failure.map_or(Ok(()), Err)
     }
 
     fn wait(&mut self) {
         loop {
             // Not under the lock: shards may be started meanwhile.
-            let thread = self.handle.shared.pool.lock().unwrap_or_else(|e| e.into_inner()).threads.pop();
+            let thread = self.handle.process.pool.lock().unwrap_or_else(|e| e.into_inner()).threads.pop();
             match thread {
                 Some(thread) => drop(thread.join()),
                 None => break,
@@ -215,7 +215,7 @@ impl<S: Service + 'static> Node<S> {
         }
         // The addresses are free again and what the shards were made from is given up, even where a handle is still held.
         let factory = {
-            let mut pool = self.handle.shared.pool.lock().unwrap_or_else(|e| e.into_inner());
+            let mut pool = self.handle.process.pool.lock().unwrap_or_else(|e| e.into_inner());
             pool.open_listeners.clear();
             pool.factory.take()
         };

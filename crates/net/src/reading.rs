@@ -4,7 +4,7 @@ use crate::connection::Phase;
 use crate::dispatcher::Dispatcher;
 use crate::service::{Extension, Service};
 use crate::streams::{Streams, drained};
-use crate::{stamp, ws};
+use crate::{timestamp, ws};
 use rustls::Connection as Tls;
 use socket2::SockRef;
 use std::future::Future;
@@ -20,7 +20,7 @@ const READS: usize = 8;
 /// What reading came to.
 pub(crate) enum Progress {
     /// The connection is gone.
-    Over,
+    Closed,
     /// Nothing is left to read for now.
     Waiting { read: bool },
 }
@@ -53,31 +53,31 @@ impl Streams {
     ) -> Progress {
         let mut read = false;
         for _ in 0..READS {
-            if self.same(slot, generation).is_some_and(|c| c.behind) {
+            if self.same(slot, generation).is_some_and(|c| c.over_budget) {
                 read = true;
                 if self.budget > 0 {
-                    self.catch_up(slot, now, dispatcher);
+                    self.continue_backlog(slot, now, dispatcher);
                 }
             }
-            let Some(connection) = self.same(slot, generation) else { return Progress::Over };
-            if connection.behind {
+            let Some(connection) = self.same(slot, generation) else { return Progress::Closed };
+            if connection.over_budget {
                 break;
             }
-            let Some(stream) = &connection.stream else { return Progress::Over };
+            let Some(stream) = &connection.stream else { return Progress::Closed };
             match stream.poll_read_ready(cx) {
                 Poll::Pending => return Progress::Waiting { read },
                 Poll::Ready(Ok(())) => (),
                 Poll::Ready(Err(error)) => {
-                    self.give_up(slot, &error);
-                    return Progress::Over;
+                    self.fail(slot, &error);
+                    return Progress::Closed;
                 }
             }
             let (mut n, mut end, mut stamp) = (0, false, None);
-            let stamps = dispatcher.stamps();
+            let has_timestamps = dispatcher.has_timestamps();
             // As with UDP: less than asked means that the socket is empty.
             let result = drained(stream, || {
-                (n, stamp) = match stamps {
-                    true => stamp::read(stream.as_fd(), scratch)?,
+                (n, stamp) = match has_timestamps {
+                    true => timestamp::read(stream.as_fd(), scratch)?,
                     false => ((&*SockRef::from(stream)).read(scratch)?, None),
                 };
                 end = n == 0;
@@ -85,24 +85,24 @@ impl Streams {
             });
             match result {
                 Err(error) if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                    self.give_up(slot, &error);
-                    return Progress::Over;
+                    self.fail(slot, &error);
+                    return Progress::Closed;
                 }
                 _ if end => {
-                    self.finish(slot);
-                    return Progress::Over;
+                    self.peer_finished(slot);
+                    return Progress::Closed;
                 }
                 _ => (),
             }
             // What follows the end is nothing.
-            if n > 0 && !self.connection(slot).is_some_and(|c| c.finished) {
+            if n > 0 && !self.connection(slot).is_some_and(|c| c.half_closed) {
                 read = true;
                 self.counters.stream_bytes_in.add(n as u64);
                 connection_heard(self, slot, now);
-                if let Some(look) = dispatcher.look() {
-                    dispatcher.read_at(look, stamp);
+                if let Some(reading) = dispatcher.read_clocks() {
+                    dispatcher.set_arrival(reading, stamp);
                 }
-                self.came(slot, &mut scratch[..n], now, dispatcher);
+                self.received(slot, &mut scratch[..n], now, dispatcher);
             }
         }
         another_turn(cx);
@@ -111,17 +111,22 @@ impl Streams {
 
     /// Goes on with what came before this turn.
     #[cold]
-    fn catch_up<S: Service, X: Extension<S>>(&mut self, slot: u32, now: Now, dispatcher: &mut Dispatcher<S, X>) {
+    fn continue_backlog<S: Service, X: Extension<S>>(
+        &mut self,
+        slot: u32,
+        now: Now,
+        dispatcher: &mut Dispatcher<S, X>,
+    ) {
         let Some(connection) = self.connection(slot) else { return };
-        connection.behind = false;
-        self.cut(slot, &mut [], now, dispatcher);
-        if self.connection(slot).is_some_and(|c| !c.behind && c.layer.as_ref().is_some_and(|l| l.tls.is_some())) {
+        connection.over_budget = false;
+        self.split(slot, &mut [], now, dispatcher);
+        if self.connection(slot).is_some_and(|c| !c.over_budget && c.layer.as_ref().is_some_and(|l| l.tls.is_some())) {
             // What TLS said behind it.
-            self.came(slot, &mut [], now, dispatcher);
+            self.received(slot, &mut [], now, dispatcher);
         }
     }
 
-    fn came<S: Service, X: Extension<S>>(
+    fn received<S: Service, X: Extension<S>>(
         &mut self,
         slot: u32,
         bytes: &mut [u8],
@@ -132,35 +137,35 @@ impl Streams {
         plain.clear();
         let Some(tls) = self.connection(slot).and_then(|c| c.layer.as_mut()).and_then(|l| l.tls.as_mut()) else {
             self.plain = plain;
-            return self.cut(slot, bytes, now, dispatcher);
+            return self.split(slot, bytes, now, dispatcher);
         };
         let result = decrypt(tls, bytes, &mut plain);
         self.advance(slot);
         if !plain.is_empty() {
-            self.cut(slot, &mut plain, now, dispatcher);
+            self.split(slot, &mut plain, now, dispatcher);
         }
         self.plain = plain;
-        if self.connection(slot).is_some_and(|c| c.behind) {
+        if self.connection(slot).is_some_and(|c| c.over_budget) {
             // The end of the connection comes behind what it has brought.
             return;
         }
         match result {
             Ok(false) => (),
-            Ok(true) => self.finish(slot),
+            Ok(true) => self.peer_finished(slot),
             Err(error) => {
                 // Before TLS 1.3's server says what it thinks of a certificate, the client has ended its handshake (RFC 8446
                 // appendix E.1).
                 let open = self.connection(slot).filter(|c| c.phase == Phase::Open).map(|c| c.remote);
-                if let (Some(remote), Some(refusals)) = (open, &self.common.settings.refusals) {
-                    refusals.tell(remote, &error);
+                if let (Some(remote), Some(on_failure)) = (open, &self.network.settings.on_failure) {
+                    on_failure.call(remote, &error);
                 }
-                self.give_up(slot, &error);
+                self.fail(slot, &error);
             }
         }
     }
 
     /// Cuts clear bytes into what they consist of.
-    fn cut<S: Service, X: Extension<S>>(
+    fn split<S: Service, X: Extension<S>>(
         &mut self,
         slot: u32,
         bytes: &mut [u8],
@@ -172,11 +177,11 @@ impl Streams {
         let was_partial = !kept.is_empty();
         let (mut at, expected) = if was_partial {
             kept.extend_from_slice(bytes);
-            self.pieces(slot, &mut kept, now, dispatcher)
+            self.consume(slot, &mut kept, now, dispatcher)
         } else {
-            self.pieces(slot, bytes, now, dispatcher)
+            self.consume(slot, bytes, now, dispatcher)
         };
-        let Some(behind) = self.connection(slot).map(|c| c.behind) else { return };
+        let Some(behind) = self.connection(slot).map(|c| c.over_budget) else { return };
         let had = was_partial && at == 0;
         if was_partial {
             at = at.min(kept.len());
@@ -192,26 +197,26 @@ impl Streams {
         let Some(connection) = self.connection(slot) else { return };
         if kept.is_empty() {
             // Nothing is held while nothing is lacking.
-            connection.is_whole();
+            connection.note_whole();
             if was_partial {
                 if (self.rest.capacity()..=2 * self.scratch.len()).contains(&kept.capacity()) {
                     self.rest = kept;
                 }
-                self.weigh(slot);
+                self.charge_source(slot);
             }
             return;
         }
         connection.partial = kept;
         if !had {
-            connection.began();
+            connection.note_partial();
         }
-        if self.weigh(slot) {
-            self.watch(slot);
+        if self.charge_source(slot) {
+            self.schedule(slot);
         }
     }
 
     /// Works on everything whole; how far it came, and how large that which lacks something will be.
-    fn pieces<S: Service, X: Extension<S>>(
+    fn consume<S: Service, X: Extension<S>>(
         &mut self,
         slot: u32,
         bytes: &mut [u8],
@@ -223,15 +228,15 @@ impl Streams {
             let is_over = self.budget == 0;
             let Some(connection) = self.connection(slot) else { break };
             if is_over {
-                connection.behind = true;
+                connection.over_budget = true;
                 break;
             }
             let websocket = matches!(connection.transport, Transport::Ws | Transport::Wss);
             let step = match connection.phase {
                 Phase::Dialling | Phase::Tls => break,
-                Phase::Ws => self.shake(slot, &bytes[at..]),
-                Phase::Open if websocket => self.frame(slot, &mut bytes[at..], now, dispatcher),
-                Phase::Open => self.message(slot, &bytes[at..], now, dispatcher),
+                Phase::Ws => self.websocket_handshake(slot, &bytes[at..]),
+                Phase::Open if websocket => self.websocket_frame(slot, &mut bytes[at..], now, dispatcher),
+                Phase::Open => self.sip_message(slot, &bytes[at..], now, dispatcher),
             };
             match step {
                 Ok(n) => {
@@ -245,7 +250,7 @@ impl Streams {
     }
 
     /// WebSocket's opening handshake.
-    fn shake(&mut self, slot: u32, bytes: &[u8]) -> Result<usize, Option<usize>> {
+    fn websocket_handshake(&mut self, slot: u32, bytes: &[u8]) -> Result<usize, Option<usize>> {
         let end = match ws::header_end(bytes) {
             Ok(Some(end)) => end,
             Ok(None) => return Err(None),
@@ -278,7 +283,7 @@ impl Streams {
     }
 
     /// One WebSocket frame.
-    fn frame<S: Service, X: Extension<S>>(
+    fn websocket_frame<S: Service, X: Extension<S>>(
         &mut self,
         slot: u32,
         bytes: &mut [u8],
@@ -301,10 +306,10 @@ impl Streams {
             ws::PING => self.transmit_frame(slot, ws::PONG, payload),
             ws::PONG => (),
             // The answer to our own; the server ends the connection below (RFC 6455 section 7.1.1).
-            ws::CLOSE if connection.leaving => (),
+            ws::CLOSE if connection.closing => (),
             ws::CLOSE => {
                 self.transmit_frame(slot, ws::CLOSE, &payload[..payload.len().min(2)]);
-                self.finish(slot);
+                self.peer_finished(slot);
             }
             // One begins inside of another, or goes on that never began (RFC 6455 section 5.4).
             code if connection.layer().in_pieces != (code == ws::CONTINUATION) => {
@@ -312,9 +317,9 @@ impl Streams {
                 return Ok(bytes.len());
             }
             // The usual: one message in one frame.
-            ws::TEXT | ws::BINARY if found.last => self.whole(slot, payload, now, dispatcher),
+            ws::TEXT | ws::BINARY if found.last => self.websocket_message(slot, payload, now, dispatcher),
             _ => {
-                connection.began();
+                connection.note_partial();
                 let layer = connection.layer();
                 layer.in_pieces = true;
                 layer.message.extend_from_slice(payload);
@@ -323,10 +328,10 @@ impl Streams {
                 } else if found.last {
                     let message = std::mem::take(&mut layer.message);
                     layer.in_pieces = false;
-                    self.whole(slot, &message, now, dispatcher);
-                    self.weigh(slot);
-                } else if self.weigh(slot) {
-                    self.watch(slot);
+                    self.websocket_message(slot, &message, now, dispatcher);
+                    self.charge_source(slot);
+                } else if self.charge_source(slot) {
+                    self.schedule(slot);
                 }
             }
         }
@@ -334,7 +339,7 @@ impl Streams {
     }
 
     /// A WebSocket message: one SIP message, or a ping (RFC 7118 sections 5.1 and 6).
-    fn whole<S: Service, X: Extension<S>>(
+    fn websocket_message<S: Service, X: Extension<S>>(
         &mut self,
         slot: u32,
         message: &[u8],
@@ -342,7 +347,7 @@ impl Streams {
         dispatcher: &mut Dispatcher<S, X>,
     ) {
         if let Some(connection) = self.connection(slot) {
-            connection.is_whole();
+            connection.note_whole();
         }
         if message.iter().all(|b| matches!(b, b'\r' | b'\n')) {
             if message == b"\r\n\r\n" {
@@ -355,7 +360,7 @@ impl Streams {
     }
 
     /// One message of a stream (RFC 3261 section 18.3), or what stands between messages.
-    fn message<S: Service, X: Extension<S>>(
+    fn sip_message<S: Service, X: Extension<S>>(
         &mut self,
         slot: u32,
         bytes: &[u8],
@@ -388,7 +393,7 @@ impl Streams {
     #[cold]
     fn refuse(&mut self, slot: u32, reason: &'static str) {
         if let Some(remote) = self.connection(slot).map(|connection| connection.remote)
-            && self.may_say(remote)
+            && self.may_log(remote)
         {
             tracing::info!(%remote, reason, "stream cannot be cut into messages");
         }
@@ -406,9 +411,9 @@ impl Streams {
         let flow = Some(self.flow(slot));
         let Some(connection) = self.connection(slot) else { return };
         let (transport, listener, remote) = (connection.transport, connection.listener, connection.remote);
-        connection.is_whole();
+        connection.note_whole();
         if is_to_be_answered(message) {
-            connection.owed = connection.owed.saturating_add(1);
+            connection.unanswered = connection.unanswered.saturating_add(1);
         }
         self.counters.stream_messages_in.add(1);
         dispatcher.arrive(now, &Arrival { transport, listener, remote, flow }, message);
@@ -428,7 +433,7 @@ fn is_to_be_answered(message: &[u8]) -> bool {
 
 fn connection_heard(streams: &mut Streams, slot: u32, now: Now) {
     if let Some(connection) = streams.connection(slot) {
-        connection.heard = now.mono;
+        connection.last_read = now.mono;
     }
 }
 

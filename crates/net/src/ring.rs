@@ -6,14 +6,14 @@ use std::sync::atomic::Ordering::*;
 
 /// A number alone on its cache line, lest the two sides disturb each other.
 #[repr(align(128))]
-struct Alone(AtomicUsize);
+struct CachePadded(AtomicUsize);
 
 struct Ring<T> {
     slots: Box<[UnsafeCell<T>]>,
     /// Slots ever emptied; only the consumer writes it.
-    head: Alone,
+    head: CachePadded,
     /// Slots ever filled; only the producer writes it.
-    tail: Alone,
+    tail: CachePadded,
     /// The producer found no room and wants to hear when there is some.
     starved: AtomicBool,
 }
@@ -39,14 +39,14 @@ pub(crate) struct Consumer<T> {
 /// Both ends of a ring of `size` slots, rounded up to a power of two.
 pub(crate) fn ring<T: Default>(size: usize) -> (Producer<T>, Consumer<T>) {
     let slots = (0..size.max(2).next_power_of_two()).map(|_| UnsafeCell::new(T::default())).collect();
-    let [head, tail] = [0, 0].map(|n| Alone(AtomicUsize::new(n)));
+    let [head, tail] = [0, 0].map(|n| CachePadded(AtomicUsize::new(n)));
     let ring = Arc::new(Ring { slots, head, tail, starved: AtomicBool::new(false) });
     (Producer { ring: ring.clone(), tail: 0, head: 0, reclaimed: 0 }, Consumer { ring, head: 0 })
 }
 
 impl<T> Producer<T> {
     /// Lets `fill` change the next slot and hands it over; false if there is no room, and then the consumer
-    /// will find [`Consumer::feed`] true after it made some.
+    /// will find [`Consumer::producer_waits`] true after it made some.
     pub(crate) fn push(&mut self, fill: impl FnOnce(&mut T)) -> bool {
         let size = self.ring.slots.len();
         if self.tail.wrapping_sub(self.head) == size {
@@ -90,7 +90,7 @@ impl<T> Producer<T> {
     }
 
     /// Whether a later [`Producer::reclaim`] will find slots.
-    pub(crate) fn is_owed(&self) -> bool {
+    pub(crate) fn has_unreclaimed(&self) -> bool {
         self.reclaimed != self.tail
     }
 }
@@ -115,7 +115,7 @@ impl<T> Consumer<T> {
     }
 
     /// After slots were emptied: whether the producer waits for room and must be woken.
-    pub(crate) fn feed(&self) -> bool {
+    pub(crate) fn producer_waits(&self) -> bool {
         fence(SeqCst);
         self.ring.starved.load(Relaxed) && self.ring.starved.swap(false, AcqRel)
     }
@@ -133,7 +133,7 @@ mod tests {
         let mut seen = None;
         assert!(rx.pop(|slot| seen = Some(*slot)));
         assert_eq!((seen, rx.len()), (Some(0), 3));
-        assert!(rx.feed() && !rx.feed());
+        assert!(rx.producer_waits() && !rx.producer_waits());
         assert!(tx.push(|slot| *slot = 4));
     }
 
@@ -145,7 +145,7 @@ mod tests {
             assert!(tx.push(|slot| *slot = i));
         }
         tx.reclaim(|slot| seen.push(*slot));
-        assert!(seen.is_empty() && tx.is_owed());
+        assert!(seen.is_empty() && tx.has_unreclaimed());
         assert!(rx.pop(|_| ()) && rx.pop(|_| ()));
         tx.reclaim(|slot| seen.push(std::mem::take(slot)));
         assert_eq!(seen, [1, 2]);
@@ -166,7 +166,7 @@ mod tests {
         }
         tx.reclaim(|slot| seen.push(*slot));
         assert_eq!(seen, [1, 2, 4, 5, 6, 7]);
-        assert!(!tx.is_owed());
+        assert!(!tx.has_unreclaimed());
     }
 
     #[test]
@@ -235,7 +235,7 @@ mod interleavings {
             consumer.join().unwrap();
             tx.reclaim(|slot| back.extend((std::mem::take(slot) > 0).then_some(())));
             assert_eq!(back.len(), COUNT as usize);
-            assert!(!tx.is_owed());
+            assert!(!tx.has_unreclaimed());
         });
     }
 
@@ -248,7 +248,7 @@ mod interleavings {
             assert!(tx.push(|slot| *slot = 1) && tx.push(|slot| *slot = 2));
             let consumer = thread::spawn(move || {
                 assert!(rx.pop(|_| ()));
-                if rx.feed() {
+                if rx.producer_waits() {
                     tell.notify();
                 }
             });

@@ -2,7 +2,7 @@
 
 /// From now on this thread, when it is woken, waits until who has its processor sleeps or has used up its turn (at most a few
 /// milliseconds) instead of taking it away (`SCHED_BATCH`, sched(7)). Whether it was heard.
-pub(crate) fn be_patient() -> bool {
+pub(crate) fn set_batch() -> bool {
     // SAFETY: the kernel reads our own structure, whose fields are plain numbers; 0 is this thread.
     unsafe {
         let parameters: libc::sched_param = std::mem::zeroed();
@@ -13,11 +13,11 @@ pub(crate) fn be_patient() -> bool {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn this_thread_alone_is_patient() {
+    fn this_thread_alone_is_scheduled_so() {
         // SAFETY: 0 is the calling thread, and nothing is written.
         let policy = || unsafe { libc::sched_getscheduler(0) };
         let before = policy();
-        let of_another = std::thread::spawn(move || (super::be_patient(), policy())).join().expect("it ends");
+        let of_another = std::thread::spawn(move || (super::set_batch(), policy())).join().expect("it ends");
         assert_eq!(of_another, (true, libc::SCHED_BATCH));
         assert_eq!(policy(), before);
     }

@@ -101,7 +101,7 @@ pub struct NetSettings {
     /// Of log lines about single connections; other writers of such lines may share it. Default 100 a minute.
     pub quota: Arc<Quota>,
     /// Hears why handshakes fail, beside the log. Default: none.
-    pub refusals: Option<tls::Refusals>,
+    pub on_failure: Option<tls::OnFailure>,
 }
 
 /// Sockets for datagrams.
@@ -161,7 +161,7 @@ impl Default for NetSettings {
             tls: tls::Client::default(),
             bounds: Bounds::default(),
             quota: Arc::new(Quota::new(100, 64)),
-            refusals: None,
+            on_failure: None,
         }
     }
 }

@@ -2,17 +2,17 @@
 
 use crate::alarm::Alarm;
 use crate::batch::Receiver;
-use crate::dedicated::{self, Sent};
+use crate::dedicated::{self, SendOutcome};
 use crate::dispatcher::Dispatcher;
 use crate::failure::{caught, or_fail};
-use crate::handle::Shared;
+use crate::handle::Process;
 use crate::links::Content;
 use crate::readiness::Ready;
 use crate::reading::{Progress, without_line_ends};
 use crate::service::Extension;
+use crate::source_addresses::RouteCache;
 use crate::streams::{Post, Streams};
 use crate::udp::Udp;
-use crate::ways::Choices;
 use crate::{Ending, Service, Unsent, bounds, clock};
 use std::cell::RefCell;
 use std::future::Future;
@@ -39,18 +39,18 @@ pub(crate) struct Shard<S: Service, X: Extension<S>> {
     /// For what is quoted of unreachable datagrams; empty until there is one.
     quoted: Vec<u8>,
     /// Tasks that listen for such datagrams were started.
-    listening: bool,
+    watches_errors: bool,
     alarm: Alarm,
     /// Datagrams came in this poll; until when one more counts as fast; the sockets are read after a wait, not
     /// because they said that they are ready.
-    heard: bool,
-    last_heard: u64,
-    lingered: bool,
-    choices: Choices,
+    received_any: bool,
+    fast_until: u64,
+    delayed: bool,
+    routes: RouteCache,
     /// The service's deadline at the end of the round before.
     due: Option<u64>,
     /// Polls of the service, one after the other, that have left its deadline as it was; counted where assertions are checked.
-    still: u32,
+    polls_without_progress: u32,
     me: Weak<RefCell<Self>>,
     /// Of the main future.
     waker: Option<Waker>,
@@ -61,21 +61,21 @@ const NONE: u8 = u8::MAX;
 impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
     /// Inside the runtime of its thread.
     pub(crate) fn new(dispatcher: Dispatcher<S, X>, udp: Vec<Udp>, streams: Streams) -> Rc<RefCell<Self>> {
-        let mut place = vec![NONE; dispatcher.shared.listeners.len()];
+        let mut place = vec![NONE; dispatcher.process.listeners.len()];
         for (i, socket) in udp.iter().enumerate() {
             place[socket.listener.0 as usize] = i as u8;
         }
-        let shared = dispatcher.shared.clone();
-        let settings = &shared.settings;
+        let process = dispatcher.process.clone();
+        let settings = &process.settings;
         let says_more = settings.udp.gro
             || settings.scheduling.timestamps
-            || shared.listeners.iter().any(|listener| listener.bind.ip().is_unspecified());
+            || process.listeners.iter().any(|listener| listener.bind.ip().is_unspecified());
         Rc::new_cyclic(|me| {
             RefCell::new(Self {
                 alarm: Alarm::new(settings.scheduling.exact_timers),
                 receiver: Receiver::new(settings.udp.batch.clamp(1, 1_024), says_more),
-                choices: Choices::new(settings.udp.peers),
-                bounds: bounds::Seen::new(shared.bounds.clone()),
+                routes: RouteCache::new(settings.udp.peers),
+                bounds: bounds::Seen::new(process.bounds.clone()),
                 dispatcher,
                 udp,
                 place,
@@ -83,12 +83,12 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
                 failed: Vec::with_capacity(64),
                 ready: Vec::new(),
                 quoted: Vec::new(),
-                listening: false,
-                heard: false,
-                last_heard: 0,
-                lingered: false,
+                watches_errors: false,
+                received_any: false,
+                fast_until: 0,
+                delayed: false,
                 due: None,
-                still: 0,
+                polls_without_progress: 0,
                 me: me.clone(),
                 waker: None,
             })
@@ -97,24 +97,24 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
 
     /// The main future: works until nothing is left to do, then sleeps until a socket, a timer or the bell.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let shared = self.dispatcher.shared.clone();
-        let entry = &shared.entries[self.dispatcher.index];
+        let process = self.dispatcher.process.clone();
+        let entry = &process.entries[self.dispatcher.index];
         entry.turns.begin();
-        let poll = self.turn(cx, &shared);
+        let poll = self.turn(cx, &process);
         entry.turns.end();
         poll
     }
 
     #[inline]
-    fn turn(&mut self, cx: &mut Context<'_>, shared: &Shared<S>) -> Poll<()> {
-        let entry = &shared.entries[self.dispatcher.index];
-        entry.bell.rise();
+    fn turn(&mut self, cx: &mut Context<'_>, process: &Process<S>) -> Poll<()> {
+        let entry = &process.entries[self.dispatcher.index];
+        entry.bell.mark_awake();
         if !self.waker.as_ref().is_some_and(|w| w.will_wake(cx.waker())) {
             self.waker = Some(cx.waker().clone());
-            entry.bell.hang(cx.waker());
+            entry.bell.set_waker(cx.waker());
         }
         for _ in 0..self.streams.bounds.batches.max(1) {
-            if shared.stopping.load(Acquire) {
+            if process.stopping.load(Acquire) {
                 return Poll::Ready(());
             }
             let now = clock::now();
@@ -123,21 +123,21 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
                 self.take_bounds();
             }
             X::begin(&mut self.dispatcher.service, now);
-            self.dispatcher.links.look();
+            self.dispatcher.links.count_arrived();
             let mut more = self.read_udp(now, cx);
             more |= self.read_unreachable(now);
             more |= self.read_dedicated(now, cx);
             let empty = !more;
             more |= self.streams.reschedule();
             more |= self.streams.accept(cx, now);
-            more |= self.dispatcher.read_mail(now);
-            more |= self.dispatcher.read_roads(now);
+            more |= self.dispatcher.take_commands(now);
+            more |= self.dispatcher.read_links(now);
             more |= self.dispatcher.turn(empty);
             if let Some(due) = self.due.filter(|at| *at <= now.mono) {
                 self.dispatcher.service.poll(now, &mut self.dispatcher.out);
                 debug_assert!(
-                    self.has_moved(due),
-                    "a deadline that has passed stands still: this shard would never sleep"
+                    self.has_progressed(due),
+                    "a deadline that has passed stands polls_without_progress: this shard would never sleep"
                 );
             }
             self.dispatcher.service.end(now, &mut self.dispatcher.out);
@@ -147,26 +147,26 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
             if self.dispatcher.links.deadline().is_some_and(|at| at <= now.mono) {
                 self.dispatcher.links.tidy(now);
             }
-            if !(self.dispatcher.aliases.is_empty() && self.dispatcher.unwanted.is_empty()) {
+            if !(self.dispatcher.aliases.is_empty() && self.dispatcher.to_close.is_empty()) {
                 self.change_connections();
             }
             more |= self.flush(now, cx);
             self.start_needed_tasks();
-            more |= self.dispatcher.let_go(now);
-            self.dispatcher.links.send_off(now, &shared.entries, &entry.counters);
+            more |= self.dispatcher.move_surplus(now);
+            self.dispatcher.links.flush(now, &process.entries, &entry.counters);
             self.due = self.dispatcher.service.deadline();
             if more || self.arm(cx) {
-                self.lingered = false;
+                self.delayed = false;
                 continue;
             }
-            if self.linger(now) {
+            if self.delay_receive(now) {
                 continue;
             }
-            entry.bell.rest();
+            entry.bell.mark_asleep();
             if self.dispatcher.is_idle() && !self.has_new_bounds() {
                 return Poll::Pending;
             }
-            entry.bell.rise();
+            entry.bell.mark_awake();
         }
         // There is more, but the connections want their turn.
         cx.waker().wake_by_ref();
@@ -197,7 +197,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         for (flow, transport, address) in self.dispatcher.aliases.drain(..) {
             self.streams.alias(flow, transport, address);
         }
-        for flow in self.dispatcher.unwanted.drain(..) {
+        for flow in self.dispatcher.to_close.drain(..) {
             if self.streams.same(flow.slot, flow.generation).is_some() {
                 self.streams.close(flow.slot, &"it was asked for");
             }
@@ -207,7 +207,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
     /// Starts the tasks that connections need.
     #[inline]
     fn start_needed_tasks(&mut self) {
-        if !(self.streams.dials.is_empty() && self.streams.without_task.is_empty() && self.listening) {
+        if !(self.streams.dials.is_empty() && self.streams.without_task.is_empty() && self.watches_errors) {
             self.start_tasks();
         }
     }
@@ -215,7 +215,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
     #[cold]
     fn start_tasks(&mut self) {
         let Some(me) = self.me.upgrade() else { return };
-        if !std::mem::replace(&mut self.listening, true) {
+        if !std::mem::replace(&mut self.watches_errors, true) {
             for udp in &self.udp {
                 let me = self.me.clone();
                 let wake = move || {
@@ -224,8 +224,8 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
                     }
                 };
                 if let Some(listen) = udp.listen(wake) {
-                    let shared = self.dispatcher.shared.clone();
-                    tokio::task::spawn_local(or_fail(shared, "a task that hears of unreachable peers", listen));
+                    let process = self.dispatcher.process.clone();
+                    tokio::task::spawn_local(or_fail(process, "a task that hears of unreachable peers", listen));
                 }
             }
         }
@@ -237,11 +237,11 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
                 shard.streams.dialled(dial.slot, dial.generation, result, clock::now());
                 shard.wake();
             };
-            tokio::task::spawn_local(or_fail(self.dispatcher.shared.clone(), "a task that makes a connection", make));
+            tokio::task::spawn_local(or_fail(self.dispatcher.process.clone(), "a task that makes a connection", make));
         }
         while let Some((slot, generation)) = self.streams.without_task.pop() {
             if let Some(connection) = self.streams.same(slot, generation) {
-                let task = tokio::task::spawn_local(Reader { shard: me.clone(), slot, generation });
+                let task = tokio::task::spawn_local(ReadTask { shard: me.clone(), slot, generation });
                 connection.task = Some(task.abort_handle());
             }
         }
@@ -250,23 +250,23 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
     /// Where datagrams come fast, waits for several instead of being woken for each; whether it did. Ends as soon as
     /// a wait was in vain.
     #[inline]
-    fn linger(&mut self, now: Now) -> bool {
-        let heard = std::mem::take(&mut self.heard);
-        let lingered = std::mem::take(&mut self.lingered);
-        heard && !self.streams.bounds.receive_delay.is_zero() && self.wait_for_several(now, lingered)
+    fn delay_receive(&mut self, now: Now) -> bool {
+        let received_any = std::mem::take(&mut self.received_any);
+        let delayed = std::mem::take(&mut self.delayed);
+        received_any && !self.streams.bounds.receive_delay.is_zero() && self.delay_receive_by(now, delayed)
     }
 
     #[cold]
-    fn wait_for_several(&mut self, now: Now, lingered: bool) -> bool {
-        let linger = self.streams.bounds.receive_delay;
+    fn delay_receive_by(&mut self, now: Now, delayed: bool) -> bool {
+        let delay = self.streams.bounds.receive_delay;
         // At first only if the last datagram is not long ago.
-        let fast = lingered || now.mono <= self.last_heard;
-        self.last_heard = now.mono + linger.as_millis() as u64;
+        let fast = delayed || now.mono <= self.fast_until;
+        self.fast_until = now.mono + delay.as_millis() as u64;
         if fast && self.alarm.at().is_none_or(|at| at > now.mono * 1_000) {
-            std::thread::sleep(linger);
-            self.lingered = true;
+            std::thread::sleep(delay);
+            self.delayed = true;
         }
-        self.lingered
+        self.delayed
     }
 
     fn wake(&self) {
@@ -277,35 +277,35 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
 
     /// One batch of each socket; whether there is more to read.
     fn read_udp(&mut self, now: Now, cx: &mut Context<'_>) -> bool {
-        let shared = self.dispatcher.shared.clone();
-        let counters = &shared.entries[self.dispatcher.index].counters;
+        let process = self.dispatcher.process.clone();
+        let counters = &process.entries[self.dispatcher.index].counters;
         let (mut more, mut measured) = (false, false);
         for udp in &mut self.udp {
-            let (n, full) = udp.receive(&mut self.receiver, self.lingered, cx, counters);
+            let (n, full) = udp.receive(&mut self.receiver, self.delayed, cx, counters);
             more |= full;
-            if n == self.receiver.batch() || udp.wait.is_measured() {
-                udp.note_wait(&mut self.receiver, n, now.mono);
+            if n == self.receiver.batch() || udp.delay.is_measured() {
+                udp.measure_delay(&mut self.receiver, n, now.mono);
                 measured = true;
             }
             if n == 0 {
                 continue;
             }
-            self.heard = true;
+            self.received_any = true;
             counters.batches_in.add(1);
-            let look = self.dispatcher.look();
+            let reading = self.dispatcher.read_clocks();
             let (mut bytes, mut runs) = (0, 0);
             for i in 0..n {
                 let Some(datagram) = self.receiver.datagram(i) else { continue };
                 bytes += datagram.bytes.len() as u64;
-                if let Some(look) = look {
-                    self.dispatcher.read_at(look, datagram.beside.stamp);
+                if let Some(reading) = reading {
+                    self.dispatcher.set_arrival(reading, datagram.ancillary.stamp);
                 }
-                if let Some(to) = datagram.beside.to.filter(|_| !is_ping(datagram.bytes)) {
-                    self.choices.came(datagram.source, to, now.mono, &shared.ways);
+                if let Some(to) = datagram.ancillary.to.filter(|_| !is_ping(datagram.bytes)) {
+                    self.routes.received(datagram.source, to, now.mono, &process.source_addresses);
                 }
                 let arrival =
                     Arrival { transport: Transport::Udp, listener: udp.listener, remote: datagram.source, flow: None };
-                let Some(segment) = datagram.beside.segment else {
+                let Some(segment) = datagram.ancillary.segment else {
                     read(&mut self.dispatcher, now, &arrival, datagram.bytes);
                     continue;
                 };
@@ -318,12 +318,12 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
             counters.datagram_bytes_in.add(bytes);
         }
         if measured {
-            counters.datagram_age.set(self.udp.iter().map(|udp| udp.wait.age()).max().unwrap_or(0));
+            counters.datagram_age.set(self.udp.iter().map(|udp| udp.delay.age()).max().unwrap_or(0));
         }
         more
     }
 
-    /// What each socket has heard of unreachable datagrams; whether there is more.
+    /// What each socket reports of unreachable datagrams; whether there is more.
     #[inline]
     fn read_unreachable(&mut self, now: Now) -> bool {
         let mut more = false;
@@ -341,8 +341,8 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         let Some(sockets) = self.dispatcher.sockets() else { return false };
         self.ready.clear();
         let more = sockets.ready(cx, &mut self.ready, &mut self.failed);
-        let shared = self.dispatcher.shared.clone();
-        let counters = &shared.entries[self.dispatcher.index].counters;
+        let process = self.dispatcher.process.clone();
+        let counters = &process.entries[self.dispatcher.index].counters;
         for i in 0..self.ready.len() {
             let Ready { name, failed, .. } = self.ready[i];
             if failed {
@@ -351,16 +351,16 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
             let receiver = &mut self.receiver;
             let read_from = self.dispatcher.sockets().and_then(|sockets| sockets.receive(name, receiver));
             let Some((n, listener, flow)) = read_from else { continue };
-            self.heard = true;
+            self.received_any = true;
             counters.batches_in.add(1);
             counters.datagrams_in.add(n as u64);
-            let look = self.dispatcher.look();
+            let reading = self.dispatcher.read_clocks();
             let mut bytes = 0;
             for i in 0..n {
                 let Some(datagram) = self.receiver.datagram(i) else { continue };
                 bytes += datagram.bytes.len() as u64;
-                if let Some(look) = look {
-                    self.dispatcher.read_at(look, datagram.beside.stamp);
+                if let Some(reading) = reading {
+                    self.dispatcher.set_arrival(reading, datagram.ancillary.stamp);
                 }
                 let arrival =
                     Arrival { transport: Transport::Udp, listener, remote: datagram.source, flow: Some(flow) };
@@ -371,7 +371,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         more
     }
 
-    /// What a dedicated socket has heard of unreachable datagrams.
+    /// What a dedicated socket reports of unreachable datagrams.
     #[cold]
     fn read_unreachable_of(&mut self, name: u64, now: Now) {
         for _ in 0..self.receiver.batch() {
@@ -397,7 +397,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
     #[inline]
     fn leave_dedicated(&mut self) -> bool {
         let Some(sockets) = self.dispatcher.sockets() else { return false };
-        sockets.leave(|slot, flow| self.streams.leave(slot, flow));
+        sockets.leave(|slot, flow| self.streams.close_dedicated(slot, flow));
         sockets.gone(std::mem::take(&mut self.streams.dedicated_gone));
         sockets.is_unasked()
     }
@@ -414,11 +414,11 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
                 self.report_ended(now);
             }
             if self.failed.is_empty()
-                && self.streams.lost.is_empty()
+                && self.streams.unsent.is_empty()
                 && self.streams.cut_off.is_empty()
-                && self.streams.again.is_empty()
+                && self.streams.resend.is_empty()
                 && self.dispatcher.out.is_empty()
-                && self.streams.unmade.is_empty()
+                && self.streams.not_made.is_empty()
             {
                 return self.leave_dedicated();
             }
@@ -439,11 +439,11 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
     #[cold]
     fn report_unsent(&mut self, now: Now) {
         let dispatcher = &mut self.dispatcher;
-        for (origin, token, cause) in self.streams.lost.drain(..) {
+        for (origin, token, cause) in self.streams.unsent.drain(..) {
             if origin == dispatcher.index {
                 dispatcher.service.unsent(now, token, cause, &mut dispatcher.out);
             } else {
-                let counters = &dispatcher.shared.entries[dispatcher.index].counters;
+                let counters = &dispatcher.process.entries[dispatcher.index].counters;
                 dispatcher.links.put(origin, Content::Failed { token, cause }, &[], counters);
             }
         }
@@ -451,11 +451,11 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
             if origin == dispatcher.index {
                 dispatcher.service.cut_off(now, token, &mut dispatcher.out);
             } else {
-                let counters = &dispatcher.shared.entries[dispatcher.index].counters;
+                let counters = &dispatcher.process.entries[dispatcher.index].counters;
                 dispatcher.links.put(origin, Content::CutOff { token }, &[], counters);
             }
         }
-        for (target, message) in self.streams.again.drain(..) {
+        for (target, message) in self.streams.resend.drain(..) {
             let from = dispatcher.out.start();
             dispatcher.out.bytes.extend_from_slice(&message);
             dispatcher.out.send(target, from..dispatcher.out.bytes.len(), 0);
@@ -463,24 +463,24 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         for token in self.failed.drain(..) {
             dispatcher.service.unsent(now, token, Unsent::Here, &mut dispatcher.out);
         }
-        // Who waited for it has heard of it by then.
-        for flow in self.streams.unmade.drain(..) {
+        // After its messages were reported as unsent.
+        for flow in self.streams.not_made.drain(..) {
             X::ended(&mut dispatcher.service, now, flow, Ending::Unmade, &mut dispatcher.out);
         }
     }
 
     fn send(&mut self, now: Now, cx: &mut Context<'_>) {
         let dispatcher = &mut self.dispatcher;
-        let counters = &dispatcher.shared.entries[dispatcher.index].counters;
+        let counters = &dispatcher.process.entries[dispatcher.index].counters;
         let (index, links) = (dispatcher.index, &mut dispatcher.links);
         let bytes = &dispatcher.out.bytes;
         let mut stream = |streams: &mut Streams, target: &Target, range: Range<usize>, origin, token| {
-            let leads_to = |shard| links.leads_to(shard);
+            let leads_to = |shard| links.reaches(shard);
             let post = streams.post(target, bytes, range.clone(), origin, token, now, leads_to);
             if let Post::Elsewhere(shard, target) = post {
                 counters.crossed_out.add(1);
                 if !links.put(shard, Content::Send { target, origin, token }, &bytes[range], counters) && token != 0 {
-                    streams.lost.push((origin, token, Unsent::Here));
+                    streams.unsent.push((origin, token, Unsent::Here));
                 }
             }
         };
@@ -491,9 +491,9 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
             if let Some((flow, sockets)) = dedicated.and_then(|flow| Some((flow, X::sockets(&mut dispatcher.service)?)))
             {
                 match sockets.send(flow, &bytes[send.range()], target.address, send.token, &mut self.failed) {
-                    Sent::Done => (),
-                    Sent::By(slot) => self.streams.post_dedicated(slot, flow, send.range(), send.token),
-                    Sent::Gone => {
+                    SendOutcome::Done => (),
+                    SendOutcome::By(slot) => self.streams.post_dedicated(slot, flow, send.range(), send.token),
+                    SendOutcome::Gone => {
                         counters.unroutable.add(1);
                         if send.token != 0 {
                             self.failed.push(send.token);
@@ -525,9 +525,10 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
 
     /// Whether the service's deadline is later than the one that it has just been polled for. One poll may start what is due at once,
     /// and so may the next one, but not without end.
-    fn has_moved(&mut self, due: u64) -> bool {
-        self.still = if self.dispatcher.service.deadline() == Some(due) { self.still + 1 } else { 0 };
-        self.still < 10_000
+    fn has_progressed(&mut self, due: u64) -> bool {
+        self.polls_without_progress =
+            if self.dispatcher.service.deadline() == Some(due) { self.polls_without_progress + 1 } else { 0 };
+        self.polls_without_progress < 10_000
     }
 
     /// Sets the alarm if the service's deadline moved earlier; whether it has passed already.
@@ -540,22 +541,22 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
 }
 
 /// Reads one connection for as long as it lives.
-struct Reader<S: Service, X: Extension<S>> {
+struct ReadTask<S: Service, X: Extension<S>> {
     shard: Rc<RefCell<Shard<S, X>>>,
     slot: u32,
     generation: u32,
 }
 
-impl<S: Service + 'static, X: Extension<S>> Future for Reader<S, X> {
+impl<S: Service + 'static, X: Extension<S>> Future for ReadTask<S, X> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let shard = &mut *self.shard.borrow_mut();
         let read = caught(|| shard.streams.read(self.slot, self.generation, cx, clock::now(), &mut shard.dispatcher));
         let progress =
-            read.unwrap_or_else(|panic| shard.dispatcher.shared.panicked("a task that reads a connection", panic));
+            read.unwrap_or_else(|panic| shard.dispatcher.process.panicked("a task that reads a connection", panic));
         match progress {
-            Progress::Over => {
+            Progress::Closed => {
                 shard.wake();
                 Poll::Ready(())
             }

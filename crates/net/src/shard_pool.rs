@@ -2,7 +2,7 @@
 
 use crate::buckets::share;
 use crate::dispatcher::Dispatcher;
-use crate::handle::{Command, Shared};
+use crate::handle::{Command, Process};
 use crate::links::Links;
 use crate::listen_socket::{ListenSocket, Origin};
 use crate::ring::ring;
@@ -27,11 +27,11 @@ use strowger_core::{ListenerId, Transport};
 pub(crate) type Factory<S> = Box<dyn Fn(usize, Handle<S>) -> S + Send + Sync>;
 
 /// The body of a shard's thread: [`run`] with the extension of its services.
-pub(crate) type Run<S> = fn(Beginning<S>, Arc<Factory<S>>, &SyncSender<io::Result<()>>) -> io::Result<()>;
+pub(crate) type ThreadBody<S> = fn(Startup<S>, Arc<Factory<S>>, &SyncSender<io::Result<()>>) -> io::Result<()>;
 
 /// What a shard begins with.
-pub(crate) struct Beginning<S: Service> {
-    shared: Arc<Shared<S>>,
+pub(crate) struct Startup<S: Service> {
+    process: Arc<Process<S>>,
     index: usize,
     owner: [u8; BUCKETS],
     sockets: Vec<(ListenSocket, Origin)>,
@@ -45,7 +45,7 @@ pub(crate) struct ShardPool<S: Service> {
     pub(crate) threads: Vec<JoinHandle<()>>,
     /// None once the shards have ended: what it holds may hold the shards in turn.
     pub(crate) factory: Option<Arc<Factory<S>>>,
-    pub(crate) run: Run<S>,
+    pub(crate) run: ThreadBody<S>,
     /// Every socket of every listener.
     pub(crate) open_listeners: Vec<OpenListener>,
 }
@@ -76,7 +76,7 @@ pub struct Backlog {
 /// Starts one more shard. Its sockets are bound here, one shard after the other: a socket's place in its group
 /// is the shard's index.
 pub(crate) fn start<S: Service + 'static>(
-    shared: &Arc<Shared<S>>,
+    process: &Arc<Process<S>>,
     pool: &mut ShardPool<S>,
     first: Option<Vec<(ListenSocket, Origin)>>,
 ) -> io::Result<()> {
@@ -86,29 +86,29 @@ pub(crate) fn start<S: Service + 'static>(
     };
     let sockets = match first {
         Some(sockets) => sockets,
-        None => (0..shared.listeners.len()).map(|i| join(shared, pool, i)).collect::<io::Result<_>>()?,
+        None => (0..process.listeners.len()).map(|i| join(process, pool, i)).collect::<io::Result<_>>()?,
     };
     let open_listener = |(i, (socket, origin)): (usize, &(ListenSocket, Origin))| {
         let (listener, socket) = (ListenerId(i as u16), socket.try_clone()?);
         Ok(OpenListener { listener, shard: index, socket, origin: *origin })
     };
     let open_listeners: Vec<OpenListener> = sockets.iter().enumerate().map(open_listener).collect::<io::Result<_>>()?;
-    let (mut links, mut peers) = (Links::new(shared.entries.len(), shared.settings.ring), Vec::new());
+    let (mut links, mut peers) = (Links::new(process.entries.len(), process.settings.ring), Vec::new());
     for peer in 0..index {
-        let (there, back_there) = ring(shared.settings.ring);
-        let (from_peer, here) = ring(shared.settings.ring);
+        let (there, back_there) = ring(process.settings.ring);
+        let (from_peer, here) = ring(process.settings.ring);
         links.join(peer, there, here);
         peers.push((peer, from_peer, back_there));
     }
-    let owner = std::array::from_fn(|b| shared.owners[b].load(Relaxed));
-    let shard_of = shared.clone();
+    let owner = std::array::from_fn(|b| process.owners[b].load(Relaxed));
+    let of_shard = process.clone();
     let ((ready, begun), run) = (sync_channel(1), pool.run);
     let thread = std::thread::Builder::new().name(format!("shard-{index}")).spawn(move || {
-        if shard_of.settings.scheduling.sched_batch && !crate::scheduling::be_patient() {
+        if of_shard.settings.scheduling.sched_batch && !crate::scheduling::set_batch() {
             tracing::debug!(shard = index, "the kernel knows no SCHED_BATCH, or may not");
         }
-        let beginning = Beginning { shared: shard_of, index, owner, sockets, links };
-        if let Err(error) = run(beginning, factory, &ready) {
+        let startup = Startup { process: of_shard, index, owner, sockets, links };
+        if let Err(error) = run(startup, factory, &ready) {
             let _ = ready.send(Err(error));
         }
     })?;
@@ -122,44 +122,44 @@ pub(crate) fn start<S: Service + 'static>(
     pool.threads.push(thread);
     pool.started += 1;
     for (peer, from_peer, back_there) in peers {
-        shared.entries[peer].post(Command::Peer(index, from_peer, back_there));
+        process.entries[peer].post(Command::Peer(index, from_peer, back_there));
     }
     // No bucket may move before all know each other.
-    wait(shared, || shared.entries[..index].iter().all(|entry| entry.met.load(Acquire) >= index))
+    wait(process, || process.entries[..index].iter().all(|entry| entry.links_taken.load(Acquire) >= index))
 }
 
 /// A socket of a further shard for this listener: one more in the group of the first shard's. That of the first shard itself, where it was
 /// given and none can join it.
-fn join<S: Service>(shared: &Shared<S>, pool: &ShardPool<S>, listener: usize) -> io::Result<(ListenSocket, Origin)> {
-    let (transport, address) = (shared.listeners[listener].transport, shared.addresses[listener]);
-    let error = match ListenSocket::open(transport, address, true, &shared.settings) {
+fn join<S: Service>(process: &Process<S>, pool: &ShardPool<S>, listener: usize) -> io::Result<(ListenSocket, Origin)> {
+    let (transport, address) = (process.listeners[listener].transport, process.addresses[listener]);
+    let error = match ListenSocket::open(transport, address, true, &process.settings) {
         Ok(socket) => return Ok((socket, Origin::Opened)),
         Err(error) => error,
     };
-    let given = |o: &&OpenListener| o.listener.0 as usize == listener && o.origin == Origin::Given;
+    let given = |o: &&OpenListener| o.listener.0 as usize == listener && o.origin == Origin::Inherited;
     let Some(given) = pool.open_listeners.iter().find(given) else { return Err(error) };
     tracing::info!(transport = transport.text(), %address, %error, "shards share the socket that was given to the process");
-    Ok((given.socket.try_clone()?, Origin::Shared))
+    Ok((given.socket.try_clone()?, Origin::Duplicate))
 }
 
 /// Ends all shards if one ends before it was told to.
-struct Alarm<S: Service + 'static> {
-    shared: Arc<Shared<S>>,
+struct FailOnDrop<S: Service + 'static> {
+    process: Arc<Process<S>>,
     index: usize,
 }
 
-impl<S: Service + 'static> Drop for Alarm<S> {
+impl<S: Service + 'static> Drop for FailOnDrop<S> {
     fn drop(&mut self) {
         let how = if std::thread::panicking() { "panicked" } else { "ended" };
-        self.shared.fail(format_args!("shard {} {how}", self.index));
+        self.process.fail(format_args!("shard {} {how}", self.index));
     }
 }
 
 /// Until `reached`, for ten seconds at most: a matter of microseconds unless a shard hangs.
-pub(crate) fn wait<S: Service>(shared: &Shared<S>, reached: impl Fn() -> bool) -> io::Result<()> {
+pub(crate) fn wait<S: Service>(process: &Process<S>, reached: impl Fn() -> bool) -> io::Result<()> {
     let patience = Instant::now() + Duration::from_secs(10);
     while !reached() {
-        if Instant::now() > patience || shared.stopping.load(Relaxed) {
+        if Instant::now() > patience || process.stopping.load(Relaxed) {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "a shard does not answer"));
         }
         std::thread::sleep(Duration::from_micros(200));
@@ -169,16 +169,16 @@ pub(crate) fn wait<S: Service>(shared: &Shared<S>, reached: impl Fn() -> bool) -
 
 /// The body of a shard's thread. `ready` hears when it works; an error before that is returned.
 pub(crate) fn run<S: Service + 'static, X: Extension<S>>(
-    beginning: Beginning<S>,
+    startup: Startup<S>,
     factory: Arc<Factory<S>>,
     ready: &SyncSender<io::Result<()>>,
 ) -> io::Result<()> {
-    let (shared, index) = (beginning.shared.clone(), beginning.index);
-    shared.entries[index].clock.store(own_clock(), Release);
+    let (process, index) = (startup.process.clone(), startup.index);
+    process.entries[index].clock.store(own_clock(), Release);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default())?;
     runtime.block_on(async {
-        let shard = begin::<S, X>(beginning, &factory)?;
-        let _alarm = Alarm { shared, index };
+        let shard = begin::<S, X>(startup, &factory)?;
+        let _guard = FailOnDrop { process, index };
         let _ = ready.send(Ok(()));
         poll_fn(|cx| shard.borrow_mut().poll(cx)).await;
         Ok(())
@@ -188,61 +188,61 @@ pub(crate) fn run<S: Service + 'static, X: Extension<S>>(
 /// Makes the shard, inside the runtime of its thread. Apart: what it puts on the stack is no part of each poll's frame.
 #[inline(never)]
 fn begin<S: Service + 'static, X: Extension<S>>(
-    beginning: Beginning<S>,
+    startup: Startup<S>,
     factory: &Factory<S>,
 ) -> io::Result<Rc<RefCell<Shard<S, X>>>> {
-    let Beginning { shared, index, owner, sockets, links } = beginning;
+    let Startup { process, index, owner, sockets, links } = startup;
     // Before the service looks at them: those that are set from now on differ from these, and the shard takes them in its first round.
-    let bounds = shared.bounds.load_full();
+    let bounds = process.bounds.load_full();
     let (mut udp, mut acceptors) = (Vec::new(), Vec::new());
     for (i, (socket, origin)) in sockets.into_iter().enumerate() {
         let listener = ListenerId(i as u16);
         match socket {
             ListenSocket::Udp(socket) => {
-                let reads = origin != Origin::Shared;
-                udp.push(Udp::new(socket, listener, reads, &shared.settings, &bounds, &shared.ways)?);
+                let reads = origin != Origin::Duplicate;
+                udp.push(Udp::new(socket, listener, reads, &process.settings, &bounds, &process.source_addresses)?);
             }
             ListenSocket::Tcp(socket) => acceptors.push((socket, listener)),
         }
     }
-    let service = factory(index, Handle { shared: shared.clone() });
-    let counters = shared.entries[index].counters.clone();
-    let streams = Streams::new(shared.common.clone(), bounds, counters, index, acceptors)?;
-    Ok(Shard::new(Dispatcher::new(shared, index, owner, service, links), udp, streams))
+    let service = factory(index, Handle { process: process.clone() });
+    let counters = process.entries[index].counters.clone();
+    let streams = Streams::new(process.network.clone(), bounds, counters, index, acceptors)?;
+    Ok(Shard::new(Dispatcher::new(process, index, owner, service, links), udp, streams))
 }
 
 /// See [`Handle::set_shards`].
-pub(crate) fn set<S: Service + 'static>(shared: &Arc<Shared<S>>, shards: usize) -> io::Result<()> {
-    let shards = shards.clamp(1, shared.entries.len());
-    let mut pool = shared.pool.lock().unwrap_or_else(|e| e.into_inner());
+pub(crate) fn set<S: Service + 'static>(process: &Arc<Process<S>>, shards: usize) -> io::Result<()> {
+    let shards = shards.clamp(1, process.entries.len());
+    let mut pool = process.pool.lock().unwrap_or_else(|e| e.into_inner());
     while pool.started < shards {
         // A new shard must find every bucket at rest.
-        wait(shared, || is_settled(shared))?;
-        start(shared, &mut pool, None)?;
+        wait(process, || is_settled(process))?;
+        start(process, &mut pool, None)?;
     }
-    if shared.active.swap(shards, AcqRel) != shards {
+    if process.active.swap(shards, AcqRel) != shards {
         tracing::info!(shards, "calls rebalanced");
     }
-    steer(shared, &pool, shards);
-    for entry in &shared.entries[..pool.started] {
+    steer(process, &pool, shards);
+    for entry in &process.entries[..pool.started] {
         entry.post(Command::Share(shards));
     }
     Ok(())
 }
 
 /// Every bucket has reached its owner.
-pub(crate) fn is_settled<S: Service>(shared: &Shared<S>) -> bool {
-    let active = shared.active.load(Acquire);
+pub(crate) fn is_settled<S: Service>(process: &Process<S>) -> bool {
+    let active = process.active.load(Acquire);
     let due = |shard: usize| (0..=255).filter(|&b| share(b, active) as usize == shard).count() as u64;
-    shared.entries.iter().enumerate().all(|(i, entry)| entry.counters.buckets.value() == due(i))
+    process.entries.iter().enumerate().all(|(i, entry)| entry.counters.buckets.value() == due(i))
 }
 
 /// See [`Handle::backlogs`].
-pub(crate) fn backlogs<S: Service>(shared: &Shared<S>) -> Vec<Backlog> {
-    let pool = shared.pool.lock().unwrap_or_else(|e| e.into_inner());
+pub(crate) fn backlogs<S: Service>(process: &Process<S>) -> Vec<Backlog> {
+    let pool = process.pool.lock().unwrap_or_else(|e| e.into_inner());
     let backlog = |open_listener: &OpenListener| {
         let ListenSocket::Udp(socket) = &open_listener.socket else { return None };
-        if open_listener.origin == Origin::Shared {
+        if open_listener.origin == Origin::Duplicate {
             return None;
         }
         let (waiting, dropped, buffer) = udp::backlog(socket).ok()?;
@@ -253,19 +253,19 @@ pub(crate) fn backlogs<S: Service>(shared: &Shared<S>) -> Vec<Backlog> {
 
 /// Tells the kernel who shall get what arrives. Without it the kernel spreads datagrams by their addresses over
 /// all sockets, which is right too, only slower.
-fn steer<S: Service>(shared: &Shared<S>, pool: &ShardPool<S>, shards: usize) {
+fn steer<S: Service>(process: &Process<S>, pool: &ShardPool<S>, shards: usize) {
     if pool.started == 1 {
         return;
     }
     // One socket of each group will do.
     for open_listener in pool.open_listeners.iter().filter(|open_listener| open_listener.shard == 0) {
         let same = |other: &&OpenListener| other.listener == open_listener.listener;
-        if pool.open_listeners.iter().filter(same).any(|other| other.origin == Origin::Shared) {
+        if pool.open_listeners.iter().filter(same).any(|other| other.origin == Origin::Duplicate) {
             continue;
         }
-        let transport = shared.listeners[open_listener.listener.0 as usize].transport;
+        let transport = process.listeners[open_listener.listener.0 as usize].transport;
         let program = match transport {
-            Transport::Udp if shared.settings.udp.kernel_steering => steer::by_call(shared.settings.secret, shards),
+            Transport::Udp if process.settings.udp.kernel_steering => steer::by_call(process.settings.secret, shards),
             Transport::Udp => continue,
             _ => steer::at_random(shards),
         };

@@ -13,13 +13,13 @@ const PARTS: usize = 32;
 pub(crate) struct Sources {
     /// Bits that the IPv6 addresses of one source have in common.
     ipv6_prefix: u8,
-    each: [Mutex<HashMap<IpAddr, Cost>>; PARTS],
+    each: [Mutex<HashMap<IpAddr, Usage>>; PARTS],
     connections: AtomicUsize,
     bytes: AtomicUsize,
 }
 
 #[derive(Default)]
-struct Cost {
+struct Usage {
     connections: u32,
     bytes: usize,
 }
@@ -55,7 +55,7 @@ impl Sources {
     }
 
     /// Takes back what [`Sources::admit`] or [`Sources::count`] counted.
-    pub(crate) fn dismiss(&self, source: Option<IpAddr>) {
+    pub(crate) fn release(&self, source: Option<IpAddr>) {
         self.connections.fetch_sub(1, AcqRel);
         if let Some(source) = source {
             self.with(source, |cost| cost.connections = cost.connections.saturating_sub(1));
@@ -83,7 +83,7 @@ impl Sources {
         self.with(source, |cost| cost.bytes = cost.bytes.saturating_sub(bytes));
     }
 
-    fn with<T>(&self, source: IpAddr, change: impl FnOnce(&mut Cost) -> T) -> T {
+    fn with<T>(&self, source: IpAddr, change: impl FnOnce(&mut Usage) -> T) -> T {
         let source = counted(source, self.ipv6_prefix);
         let mut part = self.part(source);
         let cost = part.entry(source).or_default();
@@ -94,7 +94,7 @@ impl Sources {
         changed
     }
 
-    fn part(&self, source: IpAddr) -> MutexGuard<'_, HashMap<IpAddr, Cost>> {
+    fn part(&self, source: IpAddr) -> MutexGuard<'_, HashMap<IpAddr, Usage>> {
         let bits = match source {
             IpAddr::V4(ip) => u64::from(u32::from(ip)),
             IpAddr::V6(ip) => (u128::from(ip) >> 64) as u64 ^ u128::from(ip) as u64,
@@ -120,7 +120,7 @@ mod tests {
         let admit = |source| sources.admit(source, &bounds);
         assert!(admit(a) && admit(a) && !admit(a));
         assert!(admit(b) && !admit(b) && !admit(None));
-        sources.dismiss(a);
+        sources.release(a);
         assert!(admit(b) && !admit(a));
     }
 

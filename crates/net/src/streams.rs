@@ -8,18 +8,18 @@ mod dedicated;
 mod dial;
 mod ending;
 mod posting;
-mod sent;
+mod sent_log;
 mod writing;
 
 pub(crate) use self::posting::Post;
-pub(crate) use self::sent::Last;
+pub(crate) use self::sent_log::LastSent;
 
 use self::dial::Dial;
-use self::sent::Sent;
+use self::sent_log::SentLog;
 use crate::connection::{Connection, Layer, Phase};
 use crate::counters::{Count, Counters};
-use crate::handle::Common;
-use crate::{Bounds, Ending, Unsent, clock, stamp, ws};
+use crate::handle::Network;
+use crate::{Bounds, Ending, Unsent, clock, timestamp, ws};
 use rustls::HandshakeKind;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -39,7 +39,7 @@ use tokio::net::{TcpListener, TcpStream};
 const ACCEPTS: usize = 64;
 
 /// That connections cannot be accepted is said so often, in milliseconds; it is tried ten times a second.
-const COMPLAINT: u64 = 10_000;
+const WARNING_PERIOD: u64 = 10_000;
 
 /// Parts handed to one `writev`.
 const PARTS: usize = 64;
@@ -48,10 +48,10 @@ const PARTS: usize = 64;
 const STEP: u64 = 100;
 
 /// Connections whose timeouts are looked at again in one round, after the timeouts have changed.
-const RESCHEDULED: usize = 256;
+const RESCHEDULED_PER_ROUND: usize = 256;
 
 pub(crate) struct Streams {
-    pub(crate) common: Arc<Common>,
+    pub(crate) network: Arc<Network>,
     pub(crate) bounds: Arc<Bounds>,
     pub(crate) counters: Arc<Counters>,
     index: usize,
@@ -61,7 +61,7 @@ pub(crate) struct Streams {
     /// Do not accept before, because the process is out of descriptors.
     pause: Option<u64>,
     /// When that was last said.
-    complained: Option<u64>,
+    warned: Option<u64>,
     /// Connections with bytes that their sockets did not take.
     blocked: Vec<u32>,
     /// What this round sends.
@@ -77,22 +77,22 @@ pub(crate) struct Streams {
     /// What goes into encryption, and what comes out.
     clear: Vec<u8>,
     wire: Vec<u8>,
-    alarms: BinaryHeap<Reverse<(u64, u32, u32)>>,
+    timeouts: BinaryHeap<Reverse<(u64, u32, u32)>>,
     /// The first so many slots may have a timeout earlier than their alarm, since the bounds have changed.
     unscheduled: usize,
     /// For the masks of WebSocket frames.
     frames: u64,
     /// Messages that will not be sent: the shard that wanted it, its token, and why not.
-    pub(crate) lost: Vec<(usize, u64, Unsent)>,
+    pub(crate) unsent: Vec<(usize, u64, Unsent)>,
     /// Messages over connections that ended before an answer may have come: likewise.
     pub(crate) cut_off: Vec<(usize, u64)>,
     /// Responses that did not arrive, and where else they go.
-    pub(crate) again: Vec<(Target, Box<[u8]>)>,
-    sent: Sent,
+    pub(crate) resend: Vec<(Target, Box<[u8]>)>,
+    sent: SentLog,
     /// Connections that ended, and how.
     pub(crate) ended: Vec<(Flow, Ending)>,
     /// Dedicated sockets that could not be made, and how many have given their descriptors back.
-    pub(crate) unmade: Vec<Flow>,
+    pub(crate) not_made: Vec<Flow>,
     pub(crate) dedicated_gone: usize,
     /// Connections that want a task to read them.
     pub(crate) without_task: Vec<(u32, u32)>,
@@ -121,27 +121,27 @@ struct Piece {
 impl Streams {
     /// Inside the runtime of its shard.
     pub(crate) fn new(
-        common: Arc<Common>,
+        network: Arc<Network>,
         bounds: Arc<Bounds>,
         counters: Arc<Counters>,
         index: usize,
         acceptors: Vec<(std::net::TcpListener, ListenerId)>,
     ) -> io::Result<Self> {
         let acceptor = |(socket, listener): (std::net::TcpListener, ListenerId)| {
-            let transport = common.listeners[listener.0 as usize].transport;
+            let transport = network.listeners[listener.0 as usize].transport;
             Ok(Acceptor { socket: TcpListener::from_std(socket)?, listener, transport })
         };
         Ok(Self {
             acceptors: acceptors.into_iter().map(acceptor).collect::<io::Result<_>>()?,
-            sent: Sent::new(common.settings.remembered),
+            sent: SentLog::new(network.settings.remembered),
             bounds,
-            common,
+            network,
             counters,
             index,
             slots: Vec::new(),
             free: Vec::new(),
             pause: None,
-            complained: None,
+            warned: None,
             blocked: Vec::new(),
             round: Vec::new(),
             scratch: vec![0; 65_536],
@@ -150,14 +150,14 @@ impl Streams {
             rest: Vec::new(),
             clear: Vec::new(),
             wire: Vec::new(),
-            alarms: BinaryHeap::new(),
+            timeouts: BinaryHeap::new(),
             unscheduled: 0,
             frames: 0,
-            lost: Vec::new(),
+            unsent: Vec::new(),
             cut_off: Vec::new(),
-            again: Vec::new(),
+            resend: Vec::new(),
             ended: Vec::new(),
-            unmade: Vec::new(),
+            not_made: Vec::new(),
             dedicated_gone: 0,
             without_task: Vec::new(),
             dials: Vec::new(),
@@ -178,8 +178,8 @@ impl Streams {
     pub(crate) fn flow(&self, slot: u32) -> Flow {
         let place = &self.slots[slot as usize];
         place.connection.as_ref().and_then(|c| c.dedicated).unwrap_or(Flow {
-            node: self.common.settings.node,
-            process: self.common.settings.process,
+            node: self.network.settings.node,
+            process: self.network.settings.process,
             shard: self.index as u8,
             slot,
             generation: place.generation,
@@ -195,7 +195,7 @@ impl Streams {
         let place = &mut self.slots[slot as usize];
         place.generation = place.generation.wrapping_add(1);
         place.connection = Some(Box::new(connection));
-        self.watch(slot);
+        self.schedule(slot);
         slot
     }
 
@@ -210,11 +210,11 @@ impl Streams {
             for n in 0..ACCEPTS {
                 match self.acceptors[i].socket.poll_accept(cx) {
                     Poll::Pending => break,
-                    Poll::Ready(Ok((stream, remote))) => self.welcome(i, stream, remote, now),
+                    Poll::Ready(Ok((stream, remote))) => self.accept_one(i, stream, remote, now),
                     Poll::Ready(Err(error)) if is_of_one(&error) => (),
                     Poll::Ready(Err(error)) => {
-                        if self.complained.is_none_or(|at| now.mono >= at + COMPLAINT) {
-                            self.complained = Some(now.mono);
+                        if self.warned.is_none_or(|at| now.mono >= at + WARNING_PERIOD) {
+                            self.warned = Some(now.mono);
                             tracing::warn!(%error, "connections cannot be accepted");
                         }
                         self.pause = Some(now.mono + 100);
@@ -228,32 +228,32 @@ impl Streams {
     }
 
     #[inline(never)]
-    fn welcome(&mut self, acceptor: usize, stream: TcpStream, remote: SocketAddr, now: Now) {
+    fn accept_one(&mut self, acceptor: usize, stream: TcpStream, remote: SocketAddr, now: Now) {
         let Acceptor { listener, transport, .. } = self.acceptors[acceptor];
-        if !self.common.sources.admit(Some(remote.ip()), &self.bounds) {
+        if !self.network.sources.admit(Some(remote.ip()), &self.bounds) {
             self.counters.connections_refused.add(1);
-            if self.may_say(remote) {
+            if self.may_log(remote) {
                 tracing::info!(%remote, "connection refused: limit reached");
             }
             return;
         }
-        let layer = match Layer::accepting(transport, self.common.identities.load().server(listener)) {
+        let layer = match Layer::accepting(transport, self.network.identities.load().server(listener)) {
             Ok(layer) => layer,
             Err(error) => {
-                if self.may_say(remote) {
+                if self.may_log(remote) {
                     tracing::warn!(%remote, %error, "connection refused");
                 }
-                return self.common.sources.dismiss(Some(remote.ip()));
+                return self.network.sources.release(Some(remote.ip()));
             }
         };
         // Small messages must not wait for the answer to the one before.
         let _ = stream.set_nodelay(true);
-        if self.common.settings.scheduling.timestamps {
-            stamp::ask(stream.as_fd());
+        if self.network.settings.scheduling.timestamps {
+            timestamp::enable(stream.as_fd());
         }
         self.counters.accepted.add(1);
         let slot = self.add(Connection::accepted(stream, transport, listener, remote, layer, now));
-        if !self.weigh(slot) {
+        if !self.charge_source(slot) {
             return;
         }
         self.without_task.push((slot, self.slots[slot as usize].generation));
@@ -261,7 +261,7 @@ impl Streams {
 
     /// The connection was made, or not.
     pub(crate) fn dialled(&mut self, slot: u32, generation: u32, result: io::Result<TcpStream>, now: Now) {
-        let common = self.common.clone();
+        let network = self.network.clone();
         let Some(connection) = self.same(slot, generation) else { return };
         let stream = match result {
             Ok(stream) => stream,
@@ -271,17 +271,17 @@ impl Streams {
             }
         };
         let _ = stream.set_nodelay(true);
-        if common.settings.scheduling.timestamps {
-            stamp::ask(stream.as_fd());
+        if network.settings.scheduling.timestamps {
+            timestamp::enable(stream.as_fd());
         }
         connection.stream = Some(stream);
-        connection.heard = now.mono;
-        let name = connection.name.map(|name| common.names.text(name));
+        connection.last_read = now.mono;
+        let name = connection.name.map(|name| network.names.text(name));
         let started = match connection.transport {
             Transport::Tls | Transport::Wss => {
                 connection.phase = Phase::Tls;
                 let address = connection.remote.ip();
-                let identities = common.identities.load();
+                let identities = network.identities.load();
                 connection.verified = identities.verifies();
                 let config = identities.client(connection.remote.port());
                 match &name {
@@ -302,9 +302,9 @@ impl Streams {
     /// After bytes came or a connection was made: on to the next phase if this one is over.
     pub(crate) fn advance(&mut self, slot: u32) {
         self.flush_tls(slot);
-        let (common, counters) = (self.common.clone(), self.counters.clone());
+        let (network, counters) = (self.network.clone(), self.counters.clone());
         let Some(connection) = self.connection(slot) else { return };
-        if connection.phase == Phase::Tls && connection.layer().is_shaking_hands() {
+        if connection.phase == Phase::Tls && connection.layer().is_handshaking() {
             return;
         }
         if connection.phase == Phase::Tls {
@@ -317,10 +317,10 @@ impl Streams {
             Phase::Dialling | Phase::Tls if websocket => {
                 connection.phase = Phase::Ws;
                 if connection.accepted {
-                    self.weigh(slot);
+                    self.charge_source(slot);
                     return;
                 }
-                let name = connection.name.and_then(|name| common.names.text(name));
+                let name = connection.name.and_then(|name| network.names.text(name));
                 let host = name.map_or_else(|| connection.remote.to_string(), |n| n.to_string());
                 let layer = connection.layer();
                 let (request, key) = ws::request(&host, std::process::id() as u64 ^ slot as u64);
@@ -339,7 +339,7 @@ impl Streams {
         let accepted = connection.accepted;
         let (mut before, mut tokens) = (Vec::new(), Vec::new());
         if let Some(layer) = &mut connection.layer {
-            before = std::mem::take(&mut layer.before);
+            before = std::mem::take(&mut layer.pending);
             tokens = std::mem::take(&mut layer.tokens);
             if layer.is_plain() {
                 connection.layer = None;
@@ -349,31 +349,31 @@ impl Streams {
             self.counters.connected.add(1);
         }
         for (origin, token) in tokens {
-            self.note(slot, origin, token);
+            self.note_sent(slot, origin, token);
         }
         if !before.is_empty() {
             self.counters.stream_bytes_waiting.less(before.len() as u64);
             self.transmit(slot, &before);
         }
-        if self.connection(slot).is_some_and(|c| c.leaving) {
-            self.depart(slot);
+        if self.connection(slot).is_some_and(|c| c.closing) {
+            self.shut_down(slot);
         }
-        self.weigh(slot);
-        self.watch(slot);
+        self.charge_source(slot);
+        self.schedule(slot);
     }
 
     /// Charges the source of a connection for what is held for it now; false if that is too much, and the connection has ended.
     /// Dedicated sockets are our own doing, and have a bound of their own; of a connection that we made counts what its peer makes us hold.
-    pub(crate) fn weigh(&mut self, slot: u32) -> bool {
-        let (common, bounds, counters) = (self.common.clone(), self.bounds.clone(), self.counters.clone());
+    pub(crate) fn charge_source(&mut self, slot: u32) -> bool {
+        let (network, bounds, counters) = (self.network.clone(), self.bounds.clone(), self.counters.clone());
         let Some(connection) = self.connection(slot).filter(|c| c.dedicated.is_none()) else { return true };
-        let bytes = u32::try_from(connection.weight()).unwrap_or(u32::MAX);
+        let bytes = u32::try_from(connection.memory()).unwrap_or(u32::MAX);
         let (before, source) = (connection.charged, connection.remote.ip());
         if bytes > before {
             let more = bytes - before;
-            if !common.sources.charge(source, more as usize, &bounds) {
+            if !network.sources.charge(source, more as usize, &bounds) {
                 counters.memory_refused.add(1);
-                if self.may_say(SocketAddr::new(source, 0)) {
+                if self.may_log(SocketAddr::new(source, 0)) {
                     tracing::info!(%source, "connection ends: its source holds too much memory");
                 }
                 self.close(slot, &"too much is held for its source, or for all");
@@ -381,7 +381,7 @@ impl Streams {
             }
             counters.connection_bytes.add(u64::from(more));
         } else if bytes < before {
-            common.sources.refund(source, (before - bytes) as usize);
+            network.sources.refund(source, (before - bytes) as usize);
             counters.connection_bytes.less(u64::from(before - bytes));
         }
         connection.charged = bytes;
@@ -390,17 +390,17 @@ impl Streams {
 
     /// Whether a line may be written about a connection of this peer.
     #[cold]
-    pub(crate) fn may_say(&self, peer: SocketAddr) -> bool {
-        self.common.settings.quota.may_say(Kind::Connection, peer.ip(), clock::now().mono)
+    pub(crate) fn may_log(&self, peer: SocketAddr) -> bool {
+        self.network.settings.quota.may_say(Kind::Connection, peer.ip(), clock::now().mono)
     }
 
     /// Sees to it that the connection's next timeout is noticed.
-    pub(crate) fn watch(&mut self, slot: u32) {
+    pub(crate) fn schedule(&mut self, slot: u32) {
         let Some(Slot { generation, connection: Some(connection) }) = self.slots.get_mut(slot as usize) else { return };
         let due = connection.due(&self.bounds).next_multiple_of(STEP);
-        if due < connection.check {
-            connection.check = due;
-            self.alarms.push(Reverse((due, slot, *generation)));
+        if due < connection.timeout_at {
+            connection.timeout_at = due;
+            self.timeouts.push(Reverse((due, slot, *generation)));
         }
     }
 
@@ -418,38 +418,38 @@ impl Streams {
 
     #[cold]
     fn reschedule_some(&mut self) -> bool {
-        let (from, to) = (self.unscheduled.saturating_sub(RESCHEDULED), self.unscheduled);
-        (from..to).for_each(|slot| self.watch(slot as u32));
+        let (from, to) = (self.unscheduled.saturating_sub(RESCHEDULED_PER_ROUND), self.unscheduled);
+        (from..to).for_each(|slot| self.schedule(slot as u32));
         self.unscheduled = from;
         from > 0
     }
 
     /// When [`Streams::expire`] must be called at the latest.
     pub(crate) fn deadline(&self) -> Option<u64> {
-        sooner(self.alarms.peek().map(|Reverse((at, ..))| *at), self.pause)
+        sooner(self.timeouts.peek().map(|Reverse((at, ..))| *at), self.pause)
     }
 
     /// Ends the connections whose time is over.
     #[inline(never)]
     pub(crate) fn expire(&mut self, now: Now) {
-        while let Some(&Reverse((at, slot, generation))) = self.alarms.peek() {
+        while let Some(&Reverse((at, slot, generation))) = self.timeouts.peek() {
             if at > now.mono {
                 return;
             }
-            self.alarms.pop();
+            self.timeouts.pop();
             let bounds = self.bounds.clone();
-            let Some(connection) = self.same(slot, generation).filter(|c| c.check == at) else { continue };
-            connection.check = u64::MAX;
+            let Some(connection) = self.same(slot, generation).filter(|c| c.timeout_at == at) else { continue };
+            connection.timeout_at = u64::MAX;
             if connection.due(&bounds) > now.mono {
-                self.watch(slot);
+                self.schedule(slot);
                 continue;
             }
-            if self.looks_back(slot, now) {
+            if self.check_acknowledged(slot, now) {
                 continue;
             }
             let Some(connection) = self.connection(slot) else { continue };
-            let (phase, partial, leaving) = (connection.phase, connection.is_partial(), connection.leaving);
-            let finished = connection.finished;
+            let (phase, partial, leaving) = (connection.phase, connection.is_partial(), connection.closing);
+            let finished = connection.half_closed;
             match phase {
                 Phase::Dialling => self.close(slot, &"it was not made in time"),
                 Phase::Tls | Phase::Ws => self.close(slot, &"the handshake took too long"),
@@ -468,15 +468,15 @@ impl Streams {
     }
 }
 
-/// A listener's socket. `shared`: as in [`crate::udp::bind`].
-pub(crate) fn listen(address: SocketAddr, shared: bool) -> io::Result<std::net::TcpListener> {
+/// A listener's socket. `reuse_port`: as in [`crate::udp::bind`].
+pub(crate) fn listen(address: SocketAddr, reuse_port: bool) -> io::Result<std::net::TcpListener> {
     use socket2::{Domain, Protocol, Socket, Type};
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
     socket.set_reuse_address(true)?;
-    if shared {
+    if reuse_port {
         socket.set_reuse_port(true)?;
     }
     socket.bind(&address.into())?;

@@ -2,12 +2,12 @@
 
 mod certificate;
 mod identities;
+mod sessions;
 mod sni;
 
 pub use certificate::Certificate;
 pub use identities::Identities;
 
-use crate::tickets::Tickets;
 use certificate::{authorities, bad, revocations};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
@@ -20,6 +20,7 @@ use rustls::{
     AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, PeerIncompatible, RootCertStore,
     ServerConfig, SignatureScheme, SupportedProtocolVersion,
 };
+use sessions::SessionStore;
 use sni::Certificates;
 use std::io;
 use std::net::SocketAddr;
@@ -77,27 +78,27 @@ pub enum Versions {
     Only13,
 }
 
-/// Hears of each handshake of TLS or WebSocket that fails, and of each connection that TLS ends by an error: the peer's
+/// Is called for each handshake of TLS or WebSocket that fails, and for each connection that TLS ends by an error: with the peer's
 /// address, and why.
 #[derive(Clone)]
-pub struct Refusals(Arc<Hear>);
+pub struct OnFailure(Arc<Call>);
 
-type Hear = dyn Fn(SocketAddr, &str) + Send + Sync;
+type Call = dyn Fn(SocketAddr, &str) + Send + Sync;
 
-impl Refusals {
-    /// `hear` is called on the threads of shards: it must not wait.
-    pub fn new(hear: impl Fn(SocketAddr, &str) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(hear))
+impl OnFailure {
+    /// `call` runs on the threads of shards: it must not wait.
+    pub fn new(call: impl Fn(SocketAddr, &str) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(call))
     }
 
-    pub(crate) fn tell(&self, peer: SocketAddr, why: &str) {
+    pub(crate) fn call(&self, peer: SocketAddr, why: &str) {
         (self.0)(peer, why);
     }
 }
 
-impl std::fmt::Debug for Refusals {
+impl std::fmt::Debug for OnFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Refusals")
+        f.write_str("OnFailure")
     }
 }
 
@@ -189,7 +190,7 @@ impl Client {
             None => builder.with_no_client_auth(),
             Some(own) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own))),
         };
-        config.resumption = Resumption::store(Arc::new(Tickets::new(self.sessions)));
+        config.resumption = Resumption::store(Arc::new(SessionStore::new(self.sessions)));
         Ok(Arc::new(config))
     }
 }

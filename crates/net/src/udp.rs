@@ -1,12 +1,12 @@
 //! One UDP socket of a shard: what waits for it, what failed.
 
 use crate::batch::{Receiver, Sender};
-use crate::bursts::{self, Bursts};
 use crate::counters::Counters;
+use crate::gso::{self, GsoBatch};
+use crate::queue_delay::QueueDelay;
+use crate::source_addresses::SourceAddresses;
 use crate::unreachable::{self, Unreachable};
-use crate::wait::Wait;
-use crate::ways::Ways;
-use crate::{Bounds, NetSettings, clock, socket_option, stamp};
+use crate::{Bounds, NetSettings, clock, socket_option, timestamp};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -22,14 +22,14 @@ use strowger_core::quota::{Kind, Quota};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// A socket bound to `address`, with buffers as large as asked or as the kernel allows. `shared`: others of
+/// A socket bound to `address`, with buffers as large as asked or as the kernel allows. `reuse_port`: others of
 /// this process will be bound to the same address.
-pub(crate) fn bind(address: SocketAddr, shared: bool, settings: &NetSettings) -> io::Result<UdpSocket> {
+pub(crate) fn bind(address: SocketAddr, reuse_port: bool, settings: &NetSettings) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
-    if shared {
+    if reuse_port {
         socket.set_reuse_port(true)?;
     }
     socket.bind(&address.into())?;
@@ -49,19 +49,19 @@ pub(crate) fn prepare(socket: &Socket, address: SocketAddr, settings: &NetSettin
         force(socket, libc::SO_SNDBUFFORCE, udp.send_buffer);
         given = socket.recv_buffer_size()? / 2;
     }
-    if udp.gro && !bursts::coalesce(socket.as_fd()) {
+    if udp.gro && !gso::enable_gro(socket.as_fd()) {
         tracing::info!(%address, "the kernel knows no UDP_GRO: datagrams come one by one");
     }
-    if address.ip().is_unspecified() && !stamp::ask_for_addresses(socket.as_fd(), address.is_ipv6()) {
+    if address.ip().is_unspecified() && !timestamp::enable_packet_info(socket.as_fd(), address.is_ipv6()) {
         tracing::warn!(%address, "the kernel does not say to which address datagrams came: answers leave from any");
     }
-    if settings.scheduling.timestamps && !stamp::ask(socket.as_fd()) {
+    if settings.scheduling.timestamps && !timestamp::enable(socket.as_fd()) {
         tracing::info!(%address, "the kernel does not stamp datagrams: they count as come when they are read");
     }
     if given < udp.receive_buffer {
         tracing::warn!(
             %address, asked = udp.receive_buffer, given,
-            "the kernel gave a smaller receive buffer: bursts may be lost; raise net.core.rmem_max"
+            "the kernel gave a smaller receive buffer: gso may be lost; raise net.core.rmem_max"
         );
     }
     Ok(())
@@ -99,7 +99,7 @@ pub(crate) fn backlog(socket: &UdpSocket) -> io::Result<(u32, u32, u32)> {
 }
 
 /// Batches that go one by one behind a datagram that was unreachable.
-const SINGLE: u32 = 256;
+const WITHOUT_GSO: u32 = 256;
 
 pub(crate) struct Udp {
     /// Watched for reading only: the kernel reports a UDP socket as writable each time a peer has taken one of our
@@ -112,20 +112,20 @@ pub(crate) struct Udp {
     pub(crate) listener: ListenerId,
     pub(crate) v6: bool,
     /// How long what comes has waited.
-    pub(crate) wait: Wait,
+    pub(crate) delay: QueueDelay,
     /// False: the socket is another shard's, which reads it.
     reads: bool,
     sender: Sender,
     /// Where runs of datagrams are sent as one.
-    bursts: Option<Bursts>,
-    /// Batches that go one by one although there are bursts: of an unreachable run only the first is quoted.
-    single: Cell<u32>,
+    gso: Option<GsoBatch>,
+    /// Batches that go one by one although runs are sent as one: of an unreachable run only the first is quoted.
+    without_gso: Cell<u32>,
     /// What the socket did not take; while there is any, whatever follows waits behind it.
     waiting: VecDeque<Waiting>,
     waiting_bound: usize,
     quota: Arc<Quota>,
     /// Where the socket is bound to all addresses: from which of them each peer is answered.
-    ways: Option<Arc<Ways>>,
+    source_addresses: Option<Arc<SourceAddresses>>,
 }
 
 struct Waiting {
@@ -142,7 +142,7 @@ impl Udp {
         reads: bool,
         settings: &NetSettings,
         bounds: &Bounds,
-        ways: &Arc<Ways>,
+        source_addresses: &Arc<SourceAddresses>,
     ) -> io::Result<Self> {
         let local = socket.local_addr()?;
         let v6 = local.is_ipv6();
@@ -160,15 +160,15 @@ impl Udp {
             writable: None,
             listener,
             v6,
-            wait: Wait::new(settings.scheduling.timestamps),
+            delay: QueueDelay::new(settings.scheduling.timestamps),
             reads,
             sender: Sender::new(settings.udp.batch),
-            bursts: settings.udp.gso.then(|| Bursts::new(settings.udp.batch)),
-            single: Cell::new(0),
+            gso: settings.udp.gso.then(|| GsoBatch::new(settings.udp.batch)),
+            without_gso: Cell::new(0),
             waiting: VecDeque::new(),
             waiting_bound: bounds.datagrams_waiting,
             quota: settings.quota.clone(),
-            ways: local.ip().is_unspecified().then(|| ways.clone()),
+            source_addresses: local.ip().is_unspecified().then(|| source_addresses.clone()),
         })
     }
 
@@ -197,7 +197,7 @@ impl Udp {
         for _ in 0..most {
             match unreachable::next(self.socket.get_ref().as_fd(), room) {
                 Ok(Some(told)) => {
-                    self.single.set(SINGLE);
+                    self.without_gso.set(WITHOUT_GSO);
                     tell(told);
                 }
                 Ok(None) => (),
@@ -273,7 +273,10 @@ impl Udp {
         if self.sender.is_full() {
             self.flush(bytes, failed, counters);
         }
-        let from = self.ways.as_ref().and_then(|ways| ways.find(target, &bytes[range.clone()]));
+        let from = self
+            .source_addresses
+            .as_ref()
+            .and_then(|source_addresses| source_addresses.find(target, &bytes[range.clone()]));
         self.sender.push(range, target, token);
         self.sender.leave_from(from);
     }
@@ -285,10 +288,10 @@ impl Udp {
         let hears = self.news.is_some();
         let mut at = if self.waiting.is_empty() { 0 } else { self.keep(0, bytes, failed, counters) };
         let mut again = false;
-        let single = self.single.get();
-        self.single.set(single.saturating_sub(1));
-        if at == 0 && n > 1 && single == 0 && self.bursts.is_some() && !self.sender.is_particular() {
-            at = self.burst(bytes, failed, counters);
+        let without_gso = self.without_gso.get();
+        self.without_gso.set(without_gso.saturating_sub(1));
+        if at == 0 && n > 1 && without_gso == 0 && self.gso.is_some() && !self.sender.is_particular() {
+            at = self.send_gso(bytes, failed, counters);
         }
         while at < n {
             match self.sender.send(self.socket.get_ref().as_fd(), bytes, at) {
@@ -319,15 +322,15 @@ impl Udp {
 
     /// Sends the batch as runs of datagrams; how many of what is queued are done with. Less than all: this kernel or
     /// way takes no runs, and the rest has to go one by one.
-    fn burst(&mut self, bytes: &[u8], failed: &mut Vec<u64>, counters: &Counters) -> usize {
+    fn send_gso(&mut self, bytes: &[u8], failed: &mut Vec<u64>, counters: &Counters) -> usize {
         let hears = self.news.is_some();
-        let Some(bursts) = &mut self.bursts else { return 0 };
-        bursts.plan(self.sender.queued_mut());
+        let Some(gso) = &mut self.gso else { return 0 };
+        gso.plan(self.sender.queued_mut());
         let (mut at, mut run, mut again) = (0, 0, false);
-        while run < bursts.runs() {
-            match bursts.send(self.socket.get_ref().as_fd(), bytes, self.sender.queued(), run, at) {
+        while run < gso.runs() {
+            match gso.send(self.socket.get_ref().as_fd(), bytes, self.sender.queued(), run, at) {
                 Ok(runs) => {
-                    let count: usize = (run..run + runs).map(|r| bursts.count(r)).sum();
+                    let count: usize = (run..run + runs).map(|r| gso.count(r)).sum();
                     let size = |q: &crate::batch::Queued| (q.range.1 - q.range.0) as u64;
                     counters.datagrams_out.add(count as u64);
                     counters.datagram_bytes_out.add(self.sender.queued()[at..at + count].iter().map(size).sum());
@@ -339,10 +342,10 @@ impl Udp {
                 Err(e) if e.kind() == ErrorKind::Interrupted => (),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return self.keep(at, bytes, failed, counters),
                 Err(e) if !again && is_of_another(&e, hears) => again = true,
-                Err(e) if bursts.count(run) > 1 => {
+                Err(e) if gso.count(run) > 1 => {
                     // The device has no checksums, a datagram is larger than a packet, or the like.
                     tracing::info!(error = %e, "runs of datagrams are refused: they go one by one from now on");
-                    self.bursts = None;
+                    self.gso = None;
                     self.sender.readdress();
                     return at;
                 }
@@ -380,7 +383,10 @@ impl Udp {
     pub(crate) fn resume(&mut self, cx: &mut Context<'_>, failed: &mut Vec<u64>, counters: &Counters) {
         let (hears, mut again) = (self.news.is_some(), false);
         while let Some(first) = self.waiting.front() {
-            let from = self.ways.as_ref().and_then(|ways| ways.find(first.target, &first.bytes));
+            let from = self
+                .source_addresses
+                .as_ref()
+                .and_then(|source_addresses| source_addresses.find(first.target, &first.bytes));
             match send_from(self.socket.get_ref(), &first.bytes, first.target, from) {
                 Ok(n) => {
                     counters.datagrams_out.add(1);
@@ -433,13 +439,13 @@ impl Udp {
 
     /// Notes how long the batch has waited that was just read into `receiver`, `n` datagrams.
     #[cold]
-    pub(crate) fn note_wait(&mut self, receiver: &mut Receiver, n: usize, now: u64) {
+    pub(crate) fn measure_delay(&mut self, receiver: &mut Receiver, n: usize, now: u64) {
         let full = n == receiver.batch();
         if full {
-            receiver.hear_beside();
+            receiver.enable_ancillary();
         }
-        let stamp = n.checked_sub(1).and_then(|last| receiver.datagram(last)).and_then(|last| last.beside.stamp);
-        self.wait.note(self.socket.get_ref().as_fd(), full, stamp, now);
+        let stamp = n.checked_sub(1).and_then(|last| receiver.datagram(last)).and_then(|last| last.ancillary.stamp);
+        self.delay.measure(self.socket.get_ref().as_fd(), full, stamp, now);
     }
 
     /// So many datagrams may wait from now on; those that do stay.
@@ -518,7 +524,8 @@ mod tests {
         peer.set_nonblocking(false).unwrap();
         peer.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let to = peer.local_addr().unwrap();
-        let mut udp = Udp::new(bind(0), ListenerId(0), true, &settings, &bounds, &Arc::new(Ways::new(10))).unwrap();
+        let mut udp =
+            Udp::new(bind(0), ListenerId(0), true, &settings, &bounds, &Arc::new(SourceAddresses::new(10))).unwrap();
         let (counters, mut failed) = (Counters::default(), Vec::new());
         for i in 0..4 {
             udp.push(b"abcde", i..i + 1, to, i as u64 + 1, &mut failed, &counters);

@@ -20,7 +20,7 @@ use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use strowger_core::Transport;
-use strowger_net::tls::Refusals;
+use strowger_net::tls::OnFailure;
 use strowger_net::tls::{Certificate, Client, Server};
 use strowger_net::{
     Bounds, DedicatedSockets, Listener, Net, NetSettings, Node, Scheduling, Shards, Snapshot, UdpSettings, descriptors,
@@ -59,9 +59,9 @@ impl Handshakes {
         self.0.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
-    fn refusals(&self) -> Refusals {
+    fn on_failure(&self) -> OnFailure {
         let last = self.0.clone();
-        Refusals::new(move |peer, why| {
+        OnFailure::new(move |peer, why| {
             *last.lock().unwrap_or_else(|e| e.into_inner()) = Some((peer, why.to_owned()));
         })
     }
@@ -99,7 +99,7 @@ pub(super) fn bind(plan: &Plan, ip: IpAddr, port: u16, answers: bool) -> Result<
         scheduling: Scheduling { exact_timers: true, timestamps: true, ..Scheduling::default() },
         // Who answers may be called by a generator with a connection for each call.
         bounds: Bounds { connections_per_source: usize::MAX, ..Bounds::default() },
-        refusals: Some(handshakes.refusals()),
+        on_failure: Some(handshakes.on_failure()),
         tls: Client {
             authorities: plan.trust.authorities.clone(),
             unverified: plan.trust.authorities.is_none(),

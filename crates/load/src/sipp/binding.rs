@@ -5,7 +5,7 @@ use super::options::{Options, Sockets};
 use super::tls;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use strowger_core::Transport;
-use strowger_net::tls::Refusals;
+use strowger_net::tls::OnFailure;
 use strowger_net::{Bounds, Listener, Net, NetSettings, Scheduling, Shards, UdpSettings};
 
 /// The sockets: on the port that is asked for, else the first free from 5060 on. Who calls over streams listens
@@ -14,7 +14,7 @@ pub(super) fn bind(
     options: &Options,
     addresses: &[IpAddr],
     calls: bool,
-    refusals: Refusals,
+    on_failure: OnFailure,
 ) -> Result<(Net, u16), Failure> {
     let ip = addresses.first().copied().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     let dials = calls && options.transport.is_reliable();
@@ -44,7 +44,7 @@ pub(super) fn bind(
             ..Bounds::default()
         },
         tls: tls::client(options),
-        refusals: Some(refusals.clone()),
+        on_failure: Some(on_failure.clone()),
         ..NetSettings::default()
     };
     let try_port = |port: u16| -> std::io::Result<(Net, u16)> {

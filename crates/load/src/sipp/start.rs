@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
-use strowger_net::tls::Refusals;
+use strowger_net::tls::OnFailure;
 use strowger_net::{DedicatedSockets, clock};
 
 impl Session {
@@ -55,15 +55,15 @@ impl Session {
         let injections = injections(&options)?;
         let addresses = sockets::addresses(&options, &injections, local).map_err(fatal)?;
         let spoken = Arc::<OnceLock<Arc<Errors>>>::default();
-        let refusals = {
+        let on_failure = {
             let spoken = spoken.clone();
-            Refusals::new(move |peer, why| {
+            OnFailure::new(move |peer, why| {
                 if let Some(errors) = spoken.get() {
                     errors.say(format_args!("The TLS connection with {peer} failed: {why}"));
                 }
             })
         };
-        let (net, local_port) = binding::bind(&options, &addresses, scenario.role == Role::Client, refusals)?;
+        let (net, local_port) = binding::bind(&options, &addresses, scenario.role == Role::Client, on_failure)?;
         let played: Vec<&Scenario> =
             [Some(&scenario), out_of_call.as_ref()].into_iter().flatten().map(|s| &**s).collect();
         let plane = media::plane(&options, &played, local).map_err(fatal)?;

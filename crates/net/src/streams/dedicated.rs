@@ -15,7 +15,7 @@ impl Streams {
     pub(crate) fn take_over(&mut self, opening: Opening, now: Now) -> u32 {
         let Opening { flow, request, stream } = opening;
         // Dedicated sockets have a bound of their own.
-        self.common.sources.count();
+        self.network.sources.count();
         let mut connection = Connection::dialling(request.transport, request.listener, request.to, now);
         connection.name = request.name;
         connection.dedicated = Some(flow);
@@ -29,32 +29,32 @@ impl Streams {
     /// Takes a message for the dedicated socket in this slot, if it is still there.
     pub(crate) fn post_dedicated(&mut self, slot: u32, flow: Flow, range: Range<usize>, token: u64) {
         match self.connection(slot) {
-            Some(connection) if connection.dedicated == Some(flow) && !connection.leaving => {
+            Some(connection) if connection.dedicated == Some(flow) && !connection.closing => {
                 self.push(slot, range, self.index, token);
             }
-            _ => self.lose(self.index, token),
+            _ => self.fail_message(self.index, token),
         }
     }
 
     /// Ends a dedicated socket that the service is done with.
-    pub(crate) fn leave(&mut self, slot: u32, flow: Flow) {
+    pub(crate) fn close_dedicated(&mut self, slot: u32, flow: Flow) {
         let now = clock::now().mono;
         let Some(connection) = self.connection(slot).filter(|c| c.dedicated == Some(flow)) else { return };
-        connection.leaving = true;
+        connection.closing = true;
         if connection.phase == Phase::Open {
-            return self.depart(slot);
+            return self.shut_down(slot);
         }
         // What was said is still to be heard.
         connection.since = now;
-        if connection.layer().before.is_empty() {
+        if connection.layer().pending.is_empty() {
             return self.close(slot, &"nothing was said over it");
         }
-        self.watch(slot);
+        self.schedule(slot);
     }
 
     /// Says that nothing will follow, in the words of each layer, once nothing waits; the peer has its time to say the same
     /// (RFC 6455 section 7.1.1, RFC 8446 section 6.1).
-    pub(super) fn depart(&mut self, slot: u32) {
+    pub(super) fn shut_down(&mut self, slot: u32) {
         let now = clock::now().mono;
         let Some(connection) = self.connection(slot) else { return };
         if !connection.waiting.is_empty() {
@@ -73,6 +73,6 @@ impl Streams {
                 let _ = SockRef::from(stream).shutdown(Shutdown::Write);
             }
         }
-        self.watch(slot);
+        self.schedule(slot);
     }
 }

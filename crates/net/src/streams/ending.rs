@@ -17,77 +17,77 @@ impl Streams {
 
     /// The peer has said that nothing will follow. Nothing more goes its way but answers to what it asked before; with the last
     /// of these, or when their time is over, the connection ends.
-    pub(crate) fn finish(&mut self, slot: u32) {
+    pub(crate) fn peer_finished(&mut self, slot: u32) {
         let flow = self.flow(slot);
         let now = clock::now().mono;
         let Some(connection) = self.connection(slot) else { return };
-        if connection.finished {
+        if connection.half_closed {
             return;
         }
         // After its closing handshake nothing may be said by WebSocket (RFC 6455 section 5.5.1).
         let web = matches!(connection.transport, Transport::Ws | Transport::Wss);
-        let is_owed = connection.owed > 0 && connection.phase == Phase::Open && !web;
-        if !is_owed || connection.dedicated.is_some() || connection.leaving {
+        let is_owed = connection.unanswered > 0 && connection.phase == Phase::Open && !web;
+        if !is_owed || connection.dedicated.is_some() || connection.closing {
             return self.end(slot, Ending::Finished, &"the peer closed it");
         }
-        connection.finished = true;
+        connection.half_closed = true;
         connection.since = now;
         connection.partial = Vec::new();
-        self.weigh(slot);
-        self.part(slot);
+        self.charge_source(slot);
+        self.unlink(slot);
         self.ended.push((flow, Ending::Finished));
-        self.watch(slot);
+        self.schedule(slot);
     }
 
     /// A response goes to a peer that has ended its side. If it has closed the connection its system resets it, and the response goes
     /// once more to where it listens (RFC 3261 section 18.2.2).
-    pub(super) fn remember(&mut self, slot: u32, target: &Target, message: &[u8], now: Now) {
-        let Some(connection) = self.connection(slot).filter(|c| c.finished) else { return };
-        connection.said.push((target.without_flow(), message.into()));
-        connection.looked = now.mono;
-        if self.weigh(slot) {
-            self.watch(slot);
+    pub(super) fn remember_response(&mut self, slot: u32, target: &Target, message: &[u8], now: Now) {
+        let Some(connection) = self.connection(slot).filter(|c| c.half_closed) else { return };
+        connection.unacknowledged.push((target.without_flow(), message.into()));
+        connection.checked_at = now.mono;
+        if self.charge_source(slot) {
+            self.schedule(slot);
         }
     }
 
     /// After something was sent: ends a connection whose peer wants nothing more, once it has heard all.
-    pub(super) fn settle(&mut self, slot: u32) {
+    pub(super) fn close_if_done(&mut self, slot: u32) {
         let now = clock::now().mono;
-        let Some(connection) = self.connection(slot).filter(|c| c.finished && !c.leaving) else { return };
+        let Some(connection) = self.connection(slot).filter(|c| c.half_closed && !c.closing) else { return };
         connection.since = now;
-        if connection.owed > 0 || !connection.waiting.is_empty() {
+        if connection.unanswered > 0 || !connection.waiting.is_empty() {
             return;
         }
-        if connection.said.is_empty() {
+        if connection.unacknowledged.is_empty() {
             return self.end(slot, Ending::Finished, &HAS_ALL);
         }
-        connection.leaving = true;
-        self.depart(slot);
+        connection.closing = true;
+        self.shut_down(slot);
     }
 
     /// Looks whether what was said to a peer that had ended its side has arrived. False: nothing is looked for, or it has taken too long.
-    pub(super) fn looks_back(&mut self, slot: u32, now: Now) -> bool {
+    pub(super) fn check_acknowledged(&mut self, slot: u32, now: Now) -> bool {
         let bounds = self.bounds.clone();
-        let Some(connection) = self.connection(slot).filter(|c| !c.said.is_empty()) else { return false };
-        connection.looked = now.mono;
-        match connection.is_unheard() {
-            Err(error) => self.give_up(slot, &error),
+        let Some(connection) = self.connection(slot).filter(|c| !c.unacknowledged.is_empty()) else { return false };
+        connection.checked_at = now.mono;
+        match connection.has_unacknowledged() {
+            Err(error) => self.fail(slot, &error),
             Ok(true) if connection.due(&bounds) <= now.mono => return false,
-            Ok(true) => self.watch(slot),
-            Ok(false) if connection.leaving => self.end(slot, Ending::Finished, &HAS_ALL),
+            Ok(true) => self.schedule(slot),
+            Ok(false) if connection.closing => self.end(slot, Ending::Finished, &HAS_ALL),
             Ok(false) => {
-                connection.said = Vec::new();
-                self.weigh(slot);
-                self.watch(slot);
+                connection.unacknowledged = Vec::new();
+                self.charge_source(slot);
+                self.schedule(slot);
             }
         }
         true
     }
 
     /// No message is to go by this connection that another one can take, and no answer will come by it.
-    fn part(&mut self, slot: u32) {
+    fn unlink(&mut self, slot: u32) {
         let flow = self.flow(slot);
-        let directory = &self.common.directory;
+        let directory = &self.network.directory;
         let Some(connection) = self.slots[slot as usize].connection.as_deref_mut() else { return };
         if connection.dedicated.is_none() {
             directory.forget(connection.transport, connection.remote, connection.name, flow);
@@ -100,19 +100,19 @@ impl Streams {
 
     /// Ends a connection that has failed.
     #[cold]
-    pub(crate) fn give_up(&mut self, slot: u32, error: &dyn std::fmt::Display) {
+    pub(crate) fn fail(&mut self, slot: u32, error: &dyn std::fmt::Display) {
         self.end(slot, Ending::Broken, error);
     }
 
     fn end(&mut self, slot: u32, ending: Ending, reason: &dyn std::fmt::Display) {
         let flow = self.flow(slot);
-        self.part(slot);
+        self.unlink(slot);
         let Some(mut connection) = self.slots[slot as usize].connection.take() else { return };
         tracing::debug!(
             remote = %connection.remote, transport = connection.transport.text(), reason = %brief(&reason), "connection ends"
         );
         if let (Some(layer), Some(stream)) = (&mut connection.layer, &connection.stream) {
-            layer.farewell(stream);
+            layer.send_close_notify(stream);
         }
         gauge(&self.counters, connection.transport).less(1);
         self.counters.stream_bytes_waiting.less(connection.waiting.len() as u64);
@@ -120,46 +120,46 @@ impl Streams {
             self.blocked.retain(|&s| s != slot);
         }
         if ending == Ending::Broken {
-            self.again.append(&mut connection.said);
+            self.resend.append(&mut connection.unacknowledged);
         }
-        let common = &self.common;
-        common.sources.dismiss(connection.accepted.then(|| connection.remote.ip()));
+        let network = &self.network;
+        network.sources.release(connection.accepted.then(|| connection.remote.ip()));
         if connection.charged > 0 {
-            common.sources.refund(connection.remote.ip(), connection.charged as usize);
+            network.sources.refund(connection.remote.ip(), connection.charged as usize);
             self.counters.connection_bytes.less(u64::from(connection.charged));
         }
         if let Some(layer) = &connection.layer {
-            self.counters.stream_bytes_waiting.less(layer.before.len() as u64);
+            self.counters.stream_bytes_waiting.less(layer.pending.len() as u64);
             let cause = match connection.phase {
                 Phase::Dialling => Unsent::Connection,
                 Phase::Tls => Unsent::TlsHandshake,
                 Phase::Ws => Unsent::WebSocketHandshake,
                 Phase::Open => Unsent::Here,
             };
-            self.lost.extend(layer.tokens.iter().map(|&(origin, token)| (origin, token, cause)));
+            self.unsent.extend(layer.tokens.iter().map(|&(origin, token)| (origin, token, cause)));
         }
         if let Some(task) = connection.task.take() {
             task.abort();
         }
         self.dedicated_gone += usize::from(connection.dedicated.is_some());
         if connection.phase == Phase::Open {
-            if !connection.leaving && !connection.finished {
+            if !connection.closing && !connection.half_closed {
                 self.ended.push((flow, ending));
             }
         } else {
             let shakes_hands = matches!(connection.phase, Phase::Tls | Phase::Ws);
             self.counters.handshakes_failed.add(u64::from(shakes_hands));
-            if self.may_say(connection.remote) {
+            if self.may_log(connection.remote) {
                 let event = if shakes_hands { "handshake failed" } else { "connection not made" };
                 let transport = connection.transport.text();
                 tracing::info!(remote = %connection.remote, %transport, reason = %brief(&reason), "{event}");
             }
-            if let (true, Some(refusals)) = (shakes_hands, &self.common.settings.refusals) {
-                refusals.tell(connection.remote, &reason.to_string());
+            if let (true, Some(on_failure)) = (shakes_hands, &self.network.settings.on_failure) {
+                on_failure.call(connection.remote, &reason.to_string());
             }
         }
-        if connection.phase != Phase::Open && connection.dedicated.is_some() && !connection.leaving {
-            self.unmade.push(flow);
+        if connection.phase != Phase::Open && connection.dedicated.is_some() && !connection.closing {
+            self.not_made.push(flow);
         }
         self.free.push(slot);
     }

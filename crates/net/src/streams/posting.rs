@@ -4,7 +4,7 @@ use super::dial::Dial;
 use super::{Piece, Streams};
 use crate::Unsent;
 use crate::connection::{Alias, Connection, Phase};
-use crate::proof::Proof;
+use crate::verified_certificate::VerifiedCertificate;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -36,39 +36,39 @@ impl Streams {
         leads_to: impl Fn(usize) -> bool,
     ) -> Post {
         if let Some(flow) = target.flow {
-            let settings = &self.common.settings;
+            let settings = &self.network.settings;
             if flow.node == settings.node && flow.process == settings.process {
                 if flow.shard as usize != self.index && origin == self.index && leads_to(flow.shard as usize) {
                     return Post::Elsewhere(flow.shard as usize, *target);
                 }
-                if flow.shard as usize == self.index && self.leads(flow, target, &bytes[range.clone()]) {
-                    self.remember(flow.slot, target, &bytes[range.clone()], now);
+                if flow.shard as usize == self.index && self.leads_to(flow, target, &bytes[range.clone()]) {
+                    self.remember_response(flow.slot, target, &bytes[range.clone()], now);
                     self.push(flow.slot, range, origin, token);
                     return Post::Done;
                 }
             }
             // A browser cannot be called back.
             if matches!(target.transport, Transport::Ws | Transport::Wss) {
-                self.lose(origin, token);
+                self.fail_message(origin, token);
                 return Post::Done;
             }
         }
-        let (common, target) = (self.common.clone(), &target.without_flow());
-        let directory = &common.directory;
+        let (network, target) = (self.network.clone(), &target.without_flow());
+        let directory = &network.directory;
         let known = directory.find(target);
         let stale = known.filter(|f| f.shard as usize == self.index && self.same(f.slot, f.generation).is_none());
         let known = known.filter(|_| stale.is_none());
         let flow = match known {
             Some(flow) => flow,
             None => {
-                if !common.sources.admit(None, &self.bounds) {
+                if !network.sources.admit(None, &self.bounds) {
                     self.counters.connections_refused.add(1);
-                    self.lose(origin, token);
+                    self.fail_message(origin, token);
                     return Post::Done;
                 }
-                let (flow, made) = directory.find_or(target, stale, || self.start(target, now));
+                let (flow, made) = directory.find_or(target, stale, || self.dial(target, now));
                 if !made {
-                    common.sources.dismiss(None);
+                    network.sources.release(None);
                 }
                 flow
             }
@@ -86,40 +86,43 @@ impl Streams {
     /// Whether this flow is a connection to whom the target means: of its transport, to its address, and where a name is to be
     /// proved, of that name. Wherever the flow was read, no message goes to another peer by it. To a peer that said that it will say
     /// no more only responses go.
-    fn leads(&mut self, flow: Flow, target: &Target, message: &[u8]) -> bool {
-        let names = self.common.names.clone();
+    fn leads_to(&mut self, flow: Flow, target: &Target, message: &[u8]) -> bool {
+        let names = self.network.names.clone();
         let Some(connection) = self.same(flow.slot, flow.generation) else { return false };
         // Of a link-local address the zone is not always known.
         let meant =
             |address: SocketAddr| (address.ip(), address.port()) == (target.address.ip(), target.address.port());
         let alias = connection.alias.as_ref();
         let proved = |alias: &Alias| {
-            alias.proof.as_ref().is_some_and(|proof| proof.is_of(target.name, target.address.ip(), &names))
+            alias
+                .certificate
+                .as_ref()
+                .is_some_and(|certificate| certificate.is_valid_for(target.name, target.address.ip(), &names))
         };
-        let finished = connection.finished && (connection.leaving || !message.starts_with(b"SIP/2.0 "));
+        let finished = connection.half_closed && (connection.closing || !message.starts_with(b"SIP/2.0 "));
         !finished
             && connection.transport == target.transport
             && (meant(connection.remote) || alias.is_some_and(|alias| meant(alias.address)))
             && (target.name.is_none() || connection.name == target.name || alias.is_some_and(|alias| proved(alias)))
     }
 
-    pub(super) fn lose(&mut self, origin: usize, token: u64) {
+    pub(super) fn fail_message(&mut self, origin: usize, token: u64) {
         self.counters.streams_lost.add(1);
         if token != 0 {
-            self.lost.push((origin, token, Unsent::Here));
+            self.unsent.push((origin, token, Unsent::Here));
         }
     }
 
     pub(super) fn push(&mut self, slot: u32, range: Range<usize>, origin: usize, token: u64) {
         if token != 0 {
-            self.note(slot, origin, token);
+            self.note_sent(slot, origin, token);
         }
         let order = self.round.len() as u32;
         self.round.push(Piece { slot, order, range });
     }
 
     /// Notes who is to hear of it if a message is not sent, or the connection ends before an answer.
-    pub(super) fn note(&mut self, slot: u32, origin: usize, token: u64) {
+    pub(super) fn note_sent(&mut self, slot: u32, origin: usize, token: u64) {
         let place = self.slots.get_mut(slot as usize);
         let Some(connection) = place.and_then(|place| place.connection.as_deref_mut()) else { return };
         match &mut connection.layer {
@@ -131,36 +134,36 @@ impl Streams {
     /// This address leads to the connection, so one before it does not any more; nor does this one if the connection has ended.
     /// A secure connection leads there only if its peer has proved who it is (RFC 5923 section 9.3).
     pub(crate) fn alias(&mut self, flow: Flow, transport: Transport, address: SocketAddr) {
-        let common = self.common.clone();
+        let network = self.network.clone();
         let connection = self.same(flow.slot, flow.generation).filter(|c| c.transport == transport);
-        let Some(connection) = connection else { return common.directory.forget(transport, address, None, flow) };
-        let proof = match transport.is_secure() {
+        let Some(connection) = connection else { return network.directory.forget(transport, address, None, flow) };
+        let certificate = match transport.is_secure() {
             false => None,
             true if !connection.verified => return,
             true => {
                 let Some(certificate) = connection.certificate() else { return };
-                Some(Arc::new(Proof::new(certificate)))
+                Some(Arc::new(VerifiedCertificate::new(certificate)))
             }
         };
-        if let Some(proof) = &proof {
-            common.directory.prove(transport, address, flow, proof.clone());
+        if let Some(certificate) = &certificate {
+            network.directory.add_verified_alias(transport, address, flow, certificate.clone());
         }
-        let before = connection.alias.replace(Box::new(Alias { address, proof }));
+        let before = connection.alias.replace(Box::new(Alias { address, certificate }));
         if let Some(before) = before.filter(|before| before.address != address) {
-            common.directory.forget(transport, before.address, None, flow);
+            network.directory.forget(transport, before.address, None, flow);
         }
     }
 
     /// A connection to be made.
-    fn start(&mut self, target: &Target, now: Now) -> Flow {
-        let bind = self.common.addresses.get(target.listener.0 as usize).map(|a| a.ip());
+    fn dial(&mut self, target: &Target, now: Now) -> Flow {
+        let bind = self.network.addresses.get(target.listener.0 as usize).map(|a| a.ip());
         let from = bind.filter(|ip| !ip.is_unspecified() && ip.is_ipv4() == target.address.is_ipv4());
         let mut connection = Connection::dialling(target.transport, target.listener, target.address, now);
         connection.name = target.name;
         let slot = self.add(connection);
         let generation = self.slots[slot as usize].generation;
         let patience = self.bounds.connect_timeout;
-        let port = self.common.settings.dial_port;
+        let port = self.network.settings.dial_port;
         self.dials.push(Dial { slot, generation, from, port, to: target.address, begun: None, patience });
         self.flow(slot)
     }

@@ -23,12 +23,12 @@ impl Streams {
         round.sort_unstable_by_key(|piece| (piece.slot, piece.order));
         for pieces in round.chunk_by(|a, b| a.slot == b.slot) {
             let slot = pieces[0].slot;
-            if let Some(connection) = self.connection(slot).filter(|c| c.owed > 0) {
+            if let Some(connection) = self.connection(slot).filter(|c| c.unanswered > 0) {
                 let answers = pieces.iter().filter(|piece| is_final(&bytes[piece.range.clone()])).count();
-                connection.owed = connection.owed.saturating_sub(answers as u32);
+                connection.unanswered = connection.unanswered.saturating_sub(answers as u32);
             }
             self.write(pieces, bytes);
-            self.settle(slot);
+            self.close_if_done(slot);
         }
         round.clear();
         self.round = round;
@@ -59,14 +59,14 @@ impl Streams {
         if open {
             self.transmit(slot, &clear);
         } else if let Some(connection) = self.connection(slot) {
-            let before = &mut connection.layer().before;
+            let before = &mut connection.layer().pending;
             before.extend_from_slice(&clear);
             let too_much = before.len() > bound;
             self.counters.stream_bytes_waiting.add(clear.len() as u64);
             if too_much {
                 self.close(slot, &"too much waits for it to be made");
             } else {
-                self.weigh(slot);
+                self.charge_source(slot);
             }
         }
         self.clear = clear;
@@ -87,7 +87,7 @@ impl Streams {
                 match stream.try_write_vectored(&parts[..pieces.len()]) {
                     Ok(n) => sent = n,
                     Err(e) if e.kind() == ErrorKind::WouldBlock => (),
-                    Err(error) => return self.give_up(slot, &error),
+                    Err(error) => return self.fail(slot, &error),
                 }
             }
             self.counters.stream_bytes_out.add(sent as u64);
@@ -109,7 +109,7 @@ impl Streams {
             None => self.send(slot, clear),
             Some(tls) => match tls.writer().write_all(clear) {
                 Ok(()) => self.flush_tls(slot),
-                Err(error) => self.give_up(slot, &error),
+                Err(error) => self.fail(slot, &error),
             },
         }
     }
@@ -145,7 +145,7 @@ impl Streams {
                 match stream.try_write(&bytes[sent..]) {
                     Ok(n) => sent += n,
                     Err(e) if e.kind() == ErrorKind::WouldBlock => break,
-                    Err(error) => return self.give_up(slot, &error),
+                    Err(error) => return self.fail(slot, &error),
                 }
             }
         }
@@ -170,7 +170,7 @@ impl Streams {
             self.counters.slow_closed.add(1);
             self.close(slot, &"the peer does not read");
         } else {
-            self.weigh(slot);
+            self.charge_source(slot);
         }
     }
 
@@ -207,19 +207,19 @@ impl Streams {
                     }
                 }
                 Err(error) => {
-                    self.give_up(slot, &error);
+                    self.fail(slot, &error);
                     return false;
                 }
             }
         }
         let Some(connection) = self.connection(slot) else { return false };
         connection.waiting = Vec::new();
-        let leaving = connection.leaving;
-        self.weigh(slot);
+        let leaving = connection.closing;
+        self.charge_source(slot);
         if leaving {
-            self.depart(slot);
+            self.shut_down(slot);
         }
-        self.settle(slot);
+        self.close_if_done(slot);
         false
     }
 }

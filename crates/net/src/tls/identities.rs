@@ -1,8 +1,8 @@
 //! What TLS needs of files, of all listeners and of the connections that we make: loaded as a whole, then put in force as a whole.
 
 use crate::Listener;
-use crate::tickets::Clients;
 use crate::tls::Client;
+use crate::tls::sessions::ClientConfigs;
 use rustls::{ClientConfig, ServerConfig};
 use std::io;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use strowger_core::ListenerId;
 pub struct Identities {
     /// By listener; none where it does not encrypt.
     servers: Vec<Option<Arc<ServerConfig>>>,
-    client: Clients,
+    client: ClientConfigs,
     /// Servers to which we connect must prove who they are.
     verifies: bool,
 }
@@ -35,7 +35,7 @@ impl Identities {
             loaded.map(Some).map_err(|error| listener.named(&error, ""))
         };
         let servers = listeners.iter().map(server).collect::<io::Result<_>>()?;
-        Ok(Self { servers, client: Clients::new(client.load()?, client.sessions), verifies: !client.unverified })
+        Ok(Self { servers, client: ClientConfigs::new(client.load()?, client.sessions), verifies: !client.unverified })
     }
 
     /// Whether they are for such listeners: as many, the same of which encrypt.

@@ -1,7 +1,7 @@
-//! When something came: the time at which the kernel took it in (SO_TIMESTAMPNS, socket(7)), on our own clock.
+//! When something came: the time at which the kernel received it (SO_TIMESTAMPNS, socket(7)), on our own clock.
 //!
-//! The kernel stamps by the wall clock. Where that was set between the last look and this one, stamps say nothing, and what
-//! came counts as come now.
+//! The kernel's timestamps are those of the wall clock. Where that was set between the last reading of the clocks and this one, they say
+//! nothing, and what came counts as come now.
 
 use crate::{clock, socket_option};
 use libc::{c_int, iovec, msghdr, timespec};
@@ -13,23 +13,23 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Room for the control messages of one datagram: a time, the size of the parts of a run, the address that it came to.
 pub(crate) const CONTROL: usize = 128;
 
-/// The two clocks may drift apart by so many nanoseconds between two looks, and by a thousandth of the time in between
+/// The two clocks may drift apart by so many nanoseconds between two readings, and by a thousandth of the time in between
 /// (adjtimex(2) slews by half of that at most); more is a wall clock that was set.
 const DRIFT: i64 = 1_000_000;
 
-/// Asks the kernel to stamp what comes; whether it will. The first socket of the machine that asks gets stamps a moment later.
-pub(crate) fn ask(socket: BorrowedFd<'_>) -> bool {
+/// Asks the kernel for timestamps of what comes; whether it gives them. The first socket of the machine that asks gets them a moment later.
+pub(crate) fn enable(socket: BorrowedFd<'_>) -> bool {
     socket_option::set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1).is_ok()
 }
 
-/// Asks it to stamp no more.
-pub(crate) fn stop(socket: BorrowedFd<'_>) {
-    // Where it goes on, stamps are not looked at.
+/// Asks for no more timestamps.
+pub(crate) fn disable(socket: BorrowedFd<'_>) {
+    // Where the kernel goes on, they are not looked at.
     let _ = socket_option::set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 0);
 }
 
 /// Asks the kernel to say to which of our addresses each datagram came; whether it will.
-pub(crate) fn ask_for_addresses(socket: BorrowedFd<'_>, v6: bool) -> bool {
+pub(crate) fn enable_packet_info(socket: BorrowedFd<'_>, v6: bool) -> bool {
     let (level, option) =
         if v6 { (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) } else { (libc::IPPROTO_IP, libc::IP_PKTINFO) };
     socket_option::set(socket, level, option, 1).is_ok()
@@ -39,7 +39,7 @@ pub(crate) fn ask_for_addresses(socket: BorrowedFd<'_>, v6: bool) -> bool {
 ///
 /// # Safety
 /// `control` points at as many bytes, aligned for a `cmsghdr`, that may be written.
-pub(crate) unsafe fn write_from(from: IpAddr, control: *mut u8) -> usize {
+pub(crate) unsafe fn write_packet_info(from: IpAddr, control: *mut u8) -> usize {
     // SAFETY: the room holds one message of the larger of the two; what is written has the size that the header says, and
     // need not be aligned.
     unsafe {
@@ -71,7 +71,7 @@ pub(crate) unsafe fn write_from(from: IpAddr, control: *mut u8) -> usize {
 
 /// What the kernel says beside what it hands over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Beside {
+pub(crate) struct Ancillary {
     /// It is a run of datagrams of this size, the last of which may be shorter.
     pub(crate) segment: Option<usize>,
     /// When it came, nanoseconds of the wall clock.
@@ -84,8 +84,8 @@ pub(crate) struct Beside {
 ///
 /// # Safety
 /// The kernel filled the header, and its control bytes are still there.
-pub(crate) unsafe fn beside(header: &msghdr) -> Beside {
-    let mut beside = Beside::default();
+pub(crate) unsafe fn ancillary(header: &msghdr) -> Ancillary {
+    let mut ancillary = Ancillary::default();
     // SAFETY: the macros walk the control bytes as far as the header says that they are filled; what is read of a message
     // has the size that its level and type say, and need not be aligned.
     unsafe {
@@ -94,28 +94,28 @@ pub(crate) unsafe fn beside(header: &msghdr) -> Beside {
             match ((*message).cmsg_level, (*message).cmsg_type) {
                 (libc::SOL_UDP, libc::UDP_GRO) => {
                     let size = libc::CMSG_DATA(message).cast::<c_int>().read_unaligned();
-                    beside.segment = usize::try_from(size).ok().filter(|&size| size > 0);
+                    ancillary.segment = usize::try_from(size).ok().filter(|&size| size > 0);
                 }
                 (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
                     let time = libc::CMSG_DATA(message).cast::<timespec>().read_unaligned();
-                    beside.stamp = Some(time.tv_sec * 1_000_000_000 + time.tv_nsec);
+                    ancillary.stamp = Some(time.tv_sec * 1_000_000_000 + time.tv_nsec);
                 }
                 (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
                     let info = libc::CMSG_DATA(message).cast::<libc::in_pktinfo>().read_unaligned();
                     // Not the one of its header, which may be a broadcast address.
-                    beside.to = Some(Ipv4Addr::from(u32::from_be(info.ipi_spec_dst.s_addr)).into());
+                    ancillary.to = Some(Ipv4Addr::from(u32::from_be(info.ipi_spec_dst.s_addr)).into());
                 }
                 (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
                     let info = libc::CMSG_DATA(message).cast::<libc::in6_pktinfo>().read_unaligned();
                     let to = Ipv6Addr::from(info.ipi6_addr.s6_addr);
-                    beside.to = (!to.is_multicast()).then_some(to.into());
+                    ancillary.to = (!to.is_multicast()).then_some(to.into());
                 }
                 _ => (),
             }
             message = libc::CMSG_NXTHDR(header, message);
         }
     }
-    beside
+    ancillary
 }
 
 /// Reads from a connection, and when the last of what was read came (nanoseconds of the wall clock).
@@ -123,7 +123,7 @@ pub(crate) fn read(socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<(usize
     let mut vector = iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     let mut control = [0u64; CONTROL / size_of::<u64>()];
     // SAFETY: a header of zeroes is one that names nothing. The vector leads to bytes that are ours alone for the call, the
-    // control bytes are aligned for a `cmsghdr`, and both outlive it; the kernel filled what `beside` then reads.
+    // control bytes are aligned for a `cmsghdr`, and both outlive it; the kernel filled what `ancillary` then reads.
     unsafe {
         let mut header: msghdr = std::mem::zeroed();
         header.msg_iov = &raw mut vector;
@@ -131,48 +131,48 @@ pub(crate) fn read(socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<(usize
         header.msg_control = control.as_mut_ptr().cast();
         header.msg_controllen = CONTROL as _;
         let n = libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT);
-        if n < 0 { Err(io::Error::last_os_error()) } else { Ok((n as usize, beside(&header).stamp)) }
+        if n < 0 { Err(io::Error::last_os_error()) } else { Ok((n as usize, ancillary(&header).stamp)) }
     }
 }
 
 /// What a shard knows of both clocks.
 #[derive(Debug, Default)]
-pub(crate) struct Stamps {
-    /// The clocks at the last look: monotonic and wall, nanoseconds.
+pub(crate) struct Clocks {
+    /// The clocks at the last reading: monotonic and wall, nanoseconds.
     last: Option<(i64, i64)>,
 }
 
-/// A look at both clocks.
+/// A reading of both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Look {
+pub(crate) struct ClockReading {
     /// Microseconds of [`clock::micros`].
     pub(crate) now: u64,
-    /// Nanoseconds of the wall clock; none where it was set since the last look.
+    /// Nanoseconds of the wall clock; none where it was set since the last reading.
     wall: Option<i64>,
 }
 
-impl Stamps {
+impl Clocks {
     /// Looks at the clocks, after something was read and at least once between two waits.
-    pub(crate) fn look(&mut self) -> Look {
+    pub(crate) fn read(&mut self) -> ClockReading {
         let now = clock::micros();
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i64);
-        self.look_at(now, wall)
+        self.set(now, wall)
     }
 
-    fn look_at(&mut self, now: u64, wall: i64) -> Look {
+    fn set(&mut self, now: u64, wall: i64) -> ClockReading {
         let mono = now as i64 * 1_000;
         let steady = |&(mono_before, wall_before): &(i64, i64)| {
             let passed = mono - mono_before;
             (wall - wall_before - passed).abs() <= DRIFT + passed / 1_000
         };
         let steady = self.last.replace((mono, wall)).as_ref().is_none_or(steady);
-        Look { now, wall: steady.then_some(wall) }
+        ClockReading { now, wall: steady.then_some(wall) }
     }
 }
 
-impl Look {
+impl ClockReading {
     /// When that came which has this stamp: microseconds of [`clock::micros`].
-    pub(crate) fn came(&self, stamp: Option<i64>) -> u64 {
+    pub(crate) fn arrival(&self, stamp: Option<i64>) -> u64 {
         match (stamp, self.wall) {
             (Some(stamp), Some(wall)) => self.now.saturating_sub((wall - stamp).max(0) as u64 / 1_000),
             _ => self.now,
@@ -193,21 +193,21 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (socket, _) = listener.accept().unwrap();
-        assert!(ask(socket.as_fd()));
-        let (mut stamps, mut bytes) = (Stamps::default(), [0; 100]);
-        stamps.look();
+        assert!(enable(socket.as_fd()));
+        let (mut clocks, mut bytes) = (Clocks::default(), [0; 100]);
+        clocks.read();
         // The kernel begins to stamp a little after the first socket has asked for it.
         for _ in 0..100 {
             let sent = clock::micros();
             peer.write_all(b"something").unwrap();
             std::thread::sleep(Duration::from_millis(30));
             let (n, stamp) = read(socket.as_fd(), &mut bytes).unwrap();
-            let look = stamps.look();
-            let came = look.came(stamp);
+            let reading = clocks.read();
+            let came = reading.arrival(stamp);
             assert_eq!(&bytes[..n], b"something");
             assert_eq!(read(socket.as_fd(), &mut bytes).unwrap_err().kind(), io::ErrorKind::WouldBlock);
-            if stamp.is_some() && came < look.now {
-                assert!(came + 1 >= sent && look.now >= came + 29_000, "{sent} {came} {look:?}");
+            if stamp.is_some() && came < reading.now {
+                assert!(came + 1 >= sent && reading.now >= came + 29_000, "{sent} {came} {reading:?}");
                 return;
             }
         }
@@ -216,17 +216,20 @@ mod tests {
 
     #[test]
     fn a_wall_clock_that_is_set_moves_nothing() {
-        let mut stamps = Stamps::default();
+        let mut clocks = Clocks::default();
         let hour = 3_600_000_000_000;
         let wall = |us: i64| 1_700_000_000_000_000_000 + us * 1_000;
-        let first = stamps.look_at(1_000, wall(1_000));
-        assert_eq!((first.came(Some(wall(400))), first.came(None), first.came(Some(wall(2_000)))), (400, 1_000, 1_000));
+        let first = clocks.set(1_000, wall(1_000));
+        assert_eq!(
+            (first.arrival(Some(wall(400))), first.arrival(None), first.arrival(Some(wall(2_000)))),
+            (400, 1_000, 1_000)
+        );
         // An hour forth, and back: what was stamped before counts as come now.
-        let forth = stamps.look_at(2_000, wall(2_000) + hour);
-        assert_eq!(forth.came(Some(wall(1_500))), 2_000);
-        assert_eq!(stamps.look_at(3_000, wall(3_000) + hour).came(Some(wall(2_900) + hour)), 2_900);
-        assert_eq!(stamps.look_at(4_000, wall(4_000)).came(Some(wall(3_500) + hour)), 4_000);
+        let forth = clocks.set(2_000, wall(2_000) + hour);
+        assert_eq!(forth.arrival(Some(wall(1_500))), 2_000);
+        assert_eq!(clocks.set(3_000, wall(3_000) + hour).arrival(Some(wall(2_900) + hour)), 2_900);
+        assert_eq!(clocks.set(4_000, wall(4_000)).arrival(Some(wall(3_500) + hour)), 4_000);
         // One that is slewed is another's steady clock.
-        assert_eq!(stamps.look_at(2_004_000, wall(2_005_000)).came(Some(wall(2_004_900))), 2_003_900);
+        assert_eq!(clocks.set(2_004_000, wall(2_005_000)).arrival(Some(wall(2_004_900))), 2_003_900);
     }
 }

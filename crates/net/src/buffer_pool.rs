@@ -3,16 +3,16 @@
 /// A stack of buffers: as many as were out at the same time of late, not as many as the queue that they travel through
 /// could hold.
 #[derive(Debug, Default)]
-pub(crate) struct Spare {
+pub(crate) struct BufferPool {
     buffers: Vec<Vec<u8>>,
-    /// The fewest that were here since the last [`Spare::tidy`]: so many were not needed.
+    /// The fewest that were here since the last [`BufferPool::tidy`]: so many were not needed.
     least: usize,
 }
 
 /// A buffer larger than that is not kept: few messages are so long, and one of them would make each buffer that large in time.
 const KEPT: usize = 4_096;
 
-impl Spare {
+impl BufferPool {
     /// A buffer that holds a copy of `bytes`.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> Vec<u8> {
         if bytes.is_empty() {
@@ -52,36 +52,36 @@ mod tests {
 
     #[test]
     fn the_same_buffer_serves_again() {
-        let mut spare = Spare::default();
-        let first = spare.take(b"one");
+        let mut pool = BufferPool::default();
+        let first = pool.take(b"one");
         let at = first.as_ptr();
-        spare.give(first);
-        let again = spare.take(b"two");
+        pool.give(first);
+        let again = pool.take(b"two");
         assert_eq!((&again[..], again.as_ptr()), (&b"two"[..], at));
     }
 
     #[test]
     fn what_nobody_needs_goes() {
-        let mut spare = Spare::default();
-        let buffers: Vec<_> = (0..1_000).map(|_| spare.take(b"message")).collect();
-        buffers.into_iter().for_each(|buffer| spare.give(buffer));
-        spare.tidy();
+        let mut pool = BufferPool::default();
+        let buffers: Vec<_> = (0..1_000).map(|_| pool.take(b"message")).collect();
+        buffers.into_iter().for_each(|buffer| pool.give(buffer));
+        pool.tidy();
         // Ten at a time are needed from now on.
         for _ in 0..100 {
-            let buffers: Vec<_> = (0..10).map(|_| spare.take(b"message")).collect();
-            buffers.into_iter().for_each(|buffer| spare.give(buffer));
+            let buffers: Vec<_> = (0..10).map(|_| pool.take(b"message")).collect();
+            buffers.into_iter().for_each(|buffer| pool.give(buffer));
         }
-        spare.tidy();
-        assert_eq!(spare.buffers.len(), 10);
-        spare.tidy();
-        assert!(spare.is_empty());
+        pool.tidy();
+        assert_eq!(pool.buffers.len(), 10);
+        pool.tidy();
+        assert!(pool.is_empty());
     }
 
     #[test]
     fn long_messages_leave_nothing() {
-        let mut spare = Spare::default();
-        let long = spare.take(&[0; KEPT + 1]);
-        spare.give(long);
-        assert!(spare.is_empty());
+        let mut pool = BufferPool::default();
+        let long = pool.take(&[0; KEPT + 1]);
+        pool.give(long);
+        assert!(pool.is_empty());
     }
 }

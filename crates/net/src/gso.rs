@@ -19,7 +19,7 @@ const CONTROL: usize = 32;
 const TOKENS: usize = 256;
 
 /// Sends a batch as runs of datagrams of one size to one address.
-pub(crate) struct Bursts {
+pub(crate) struct GsoBatch {
     names: Memory<sockaddr_storage>,
     vectors: Memory<iovec>,
     headers: Memory<libc::mmsghdr>,
@@ -44,7 +44,7 @@ struct Run {
 
 const NONE: u32 = u32::MAX;
 
-impl Bursts {
+impl GsoBatch {
     pub(crate) fn new(batch: usize) -> Self {
         Self {
             names: Memory::zeroed(batch),
@@ -173,7 +173,7 @@ impl Bursts {
 }
 
 /// Asks the kernel to hand over runs of datagrams of one peer as one; whether it will.
-pub(crate) fn coalesce(socket: BorrowedFd<'_>) -> bool {
+pub(crate) fn enable_gro(socket: BorrowedFd<'_>) -> bool {
     socket_option::set(socket, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok()
 }
 
@@ -201,29 +201,29 @@ mod tests {
         // Calls 1 to 3 send a long and a short one each, call 4 a short one first.
         let all = [(300, 1), (200, 1), (300, 2), (200, 2), (300, 3), (200, 3), (200, 4), (300, 4)];
         let mut queued = queue(&mut bytes, &all, b.local_addr().unwrap());
-        let mut bursts = Bursts::new(16);
-        bursts.plan(&mut queued);
+        let mut gso = GsoBatch::new(16);
+        gso.plan(&mut queued);
         let order: Vec<u64> = queued.iter().map(|q| q.token).collect();
-        assert_eq!((order, bursts.runs()), (vec![1, 2, 3, 1, 2, 3, 4, 4], 3));
-        assert_eq!(bursts.send(a.as_fd(), &bytes, &queued, 0, 0).unwrap(), 3);
+        assert_eq!((order, gso.runs()), (vec![1, 2, 3, 1, 2, 3, 4, 4], 3));
+        assert_eq!(gso.send(a.as_fd(), &bytes, &queued, 0, 0).unwrap(), 3);
         let mut receiver = Receiver::new(16, false);
         assert_eq!(receiver.receive(b.as_fd()).unwrap(), 8);
         for (i, q) in queued.iter().enumerate() {
             let datagram = receiver.datagram(i).unwrap();
             assert_eq!(
-                (datagram.bytes, datagram.beside.segment),
+                (datagram.bytes, datagram.ancillary.segment),
                 (&bytes[q.range.0 as usize..q.range.1 as usize], None)
             );
         }
         // The same to a socket that takes runs whole.
-        assert!(coalesce(b.as_fd()));
-        assert_eq!(bursts.send(a.as_fd(), &bytes, &queued, 1, 3).unwrap(), 2);
+        assert!(enable_gro(b.as_fd()));
+        assert_eq!(gso.send(a.as_fd(), &bytes, &queued, 1, 3).unwrap(), 2);
         let mut receiver = Receiver::new(16, true);
         assert_eq!(receiver.receive(b.as_fd()).unwrap(), 2);
         let datagram = receiver.datagram(0).unwrap();
-        assert_eq!((datagram.bytes.len(), datagram.beside.segment), (800, Some(200)));
+        assert_eq!((datagram.bytes.len(), datagram.ancillary.segment), (800, Some(200)));
         assert_eq!((&datagram.bytes[..200], &datagram.bytes[200..400]), (&[b'b'; 200][..], &[b'd'; 200][..]));
-        assert_eq!(receiver.datagram(1).unwrap().beside.segment, None);
+        assert_eq!(receiver.datagram(1).unwrap().ancillary.segment, None);
     }
 
     #[test]
@@ -232,10 +232,10 @@ mod tests {
         let all: Vec<_> = (0..300).map(|i| (if i < 200 { 500 } else { 2_000 }, i)).collect();
         let target = "127.0.0.1:9".parse().unwrap();
         let mut queued = queue(&mut bytes, &all, target);
-        let mut bursts = Bursts::new(300);
-        bursts.plan(&mut queued);
-        assert!((0..bursts.runs()).all(|r| bursts.count(r) <= RUN));
-        assert!((0..bursts.runs()).all(|r| bursts.count(r) * bursts.runs[r].size as usize <= BYTES));
-        assert_eq!((0..bursts.runs()).map(|r| bursts.count(r)).sum::<usize>(), 300);
+        let mut gso = GsoBatch::new(300);
+        gso.plan(&mut queued);
+        assert!((0..gso.runs()).all(|r| gso.count(r) <= RUN));
+        assert!((0..gso.runs()).all(|r| gso.count(r) * gso.runs[r].size as usize <= BYTES));
+        assert_eq!((0..gso.runs()).map(|r| gso.count(r)).sum::<usize>(), 300);
     }
 }

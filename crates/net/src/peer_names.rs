@@ -9,20 +9,20 @@ use strowger_core::PeerName;
 
 /// Process-wide; its lock is held for a look alone. Beyond the bound the oldest are forgotten: a connection that is yet to
 /// be made for one of these is not made, and who asks for the name again gets another number.
-pub(crate) struct Names {
-    known: Mutex<Known>,
+pub(crate) struct PeerNames {
+    known: Mutex<Interned>,
     bounds: bounds::Current,
 }
 
 #[derive(Default)]
-struct Known {
+struct Interned {
     /// Names forgotten so far: the first of `texts` is number `forgotten + 1`.
     forgotten: u32,
     texts: VecDeque<Arc<str>>,
     numbers: HashMap<Arc<str>, u32>,
 }
 
-impl Names {
+impl PeerNames {
     pub(crate) fn new(bounds: bounds::Current) -> Self {
         Self { known: Mutex::default(), bounds }
     }
@@ -34,7 +34,7 @@ impl Names {
     }
 
     /// The number of this name, in any case and with or without the dot of the root.
-    pub(crate) fn number(&self, name: &str) -> PeerName {
+    pub(crate) fn intern(&self, name: &str) -> PeerName {
         let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
         let mut known = self.lock();
         let known = &mut *known;
@@ -64,7 +64,7 @@ impl Names {
         known.texts.get(name.0.get().wrapping_sub(known.forgotten).wrapping_sub(1) as usize).cloned()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, Interned> {
         self.known.lock().unwrap_or_else(|e| e.into_inner())
     }
 }
@@ -75,14 +75,14 @@ mod tests {
 
     #[test]
     fn a_name_has_one_number_until_it_is_forgotten() {
-        let names = Names::at_most(3);
-        let [a, b] = ["a.test", "b.test"].map(|n| names.number(n));
-        assert!(a != b && names.number("A.Test.") == a);
+        let names = PeerNames::at_most(3);
+        let [a, b] = ["a.test", "b.test"].map(|n| names.intern(n));
+        assert!(a != b && names.intern("A.Test.") == a);
         assert_eq!((names.text(a).as_deref(), names.text(b).as_deref()), (Some("a.test"), Some("b.test")));
-        let [c, d] = ["c", "d"].map(|n| names.number(n));
+        let [c, d] = ["c", "d"].map(|n| names.intern(n));
         assert_eq!((names.text(a), names.text(b).as_deref()), (None, Some("b.test")));
         assert_eq!((names.text(c).as_deref(), names.text(d).as_deref()), (Some("c"), Some("d")));
-        let again = names.number("a.test");
+        let again = names.intern("a.test");
         assert!(again != a && names.text(again).as_deref() == Some("a.test") && names.text(b).is_none());
         assert_eq!(names.text(PeerName(NonZeroU32::MAX)), None);
         let known = names.lock();
@@ -91,13 +91,13 @@ mod tests {
 
     #[test]
     fn where_the_bound_has_fallen_two_go_for_each_that_comes() {
-        let names = Names::at_most(6);
-        let numbers: Vec<PeerName> = (0..6).map(|n| names.number(&n.to_string())).collect();
+        let names = PeerNames::at_most(6);
+        let numbers: Vec<PeerName> = (0..6).map(|n| names.intern(&n.to_string())).collect();
         names.bounds.store(Arc::new(crate::Bounds { names: 2, ..Default::default() }));
         let known = || numbers.iter().filter(|number| names.text(**number).is_some()).count();
-        assert!(names.number("5") == numbers[5] && known() == 6, "nothing goes before another name comes");
+        assert!(names.intern("5") == numbers[5] && known() == 6, "nothing goes before another name comes");
         let counts = ["6", "7", "8", "9", "10"].map(|name| {
-            let number = names.number(name);
+            let number = names.intern(name);
             assert_eq!(names.text(number).as_deref(), Some(name));
             (known(), names.lock().texts.len())
         });

@@ -5,38 +5,38 @@
 //! has been answered or has timers of its own.
 
 /// The last message of a connection; 0: none.
-pub(crate) type Last = u64;
+pub(crate) type LastSent = u64;
 
 /// The ring.
-pub(crate) struct Sent {
+pub(crate) struct SentLog {
     /// Message `n`, counted from 1, stands at `(n - 1) % most`.
-    ring: Vec<Message>,
+    ring: Vec<Entry>,
     most: u64,
     /// Messages ever noted.
     count: u64,
 }
 
 #[derive(Clone, Copy)]
-struct Message {
+struct Entry {
     /// The shard that sent it, and its token.
     origin: usize,
     token: u64,
     /// The message before it of the same connection.
-    before: Last,
+    before: LastSent,
 }
 
-impl Sent {
+impl SentLog {
     /// Remembers so many messages. Nothing is held before the first.
     pub(crate) const fn new(most: usize) -> Self {
         Self { ring: Vec::new(), most: most as u64, count: 0 }
     }
 
     /// Notes a message of the connection whose last one this was.
-    pub(crate) fn note(&mut self, last: &mut Last, origin: usize, token: u64) {
+    pub(crate) fn note(&mut self, last: &mut LastSent, origin: usize, token: u64) {
         if self.most == 0 {
             return;
         }
-        let message = Message { origin, token, before: *last };
+        let message = Entry { origin, token, before: *last };
         if (self.ring.len() as u64) < self.most {
             if self.ring.is_empty() {
                 self.ring.reserve_exact(self.most as usize);
@@ -50,9 +50,9 @@ impl Sent {
     }
 
     /// The messages of the connection whose last one this is, the latest first, as far as they are remembered.
-    pub(crate) fn of(&self, last: Last) -> impl Iterator<Item = (usize, u64)> + '_ {
-        let remembered = |n: &Last| *n > 0 && self.count - *n < self.most;
-        let at = move |n: Last| self.ring[((n - 1) % self.most) as usize];
+    pub(crate) fn of(&self, last: LastSent) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let remembered = |n: &LastSent| *n > 0 && self.count - *n < self.most;
+        let at = move |n: LastSent| self.ring[((n - 1) % self.most) as usize];
         let all = std::iter::successors(Some(last).filter(remembered), move |n| Some(at(*n).before).filter(remembered));
         all.map(move |n| (at(n).origin, at(n).token))
     }
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn each_connection_finds_its_own_as_far_as_the_ring_reaches() {
-        let mut sent = Sent::new(5);
+        let mut sent = SentLog::new(5);
         let (mut a, mut b) = (0, 0);
         assert_eq!(sent.of(a).count(), 0);
         sent.note(&mut a, 0, 10);
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn none_are_remembered_where_none_may_be() {
-        let (mut sent, mut last) = (Sent::new(0), 0);
+        let (mut sent, mut last) = (SentLog::new(0), 0);
         sent.note(&mut last, 0, 1);
         assert_eq!((last, sent.of(last).count()), (0, 0));
     }

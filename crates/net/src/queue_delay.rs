@@ -1,51 +1,51 @@
 //! How long datagrams wait in a socket before a shard reads them. It is measured where it may be long, that is, where a batch was full:
 //! only then the kernel is asked for stamps, which would cost something for each datagram.
 
-use crate::stamp::{self, Stamps};
+use crate::timestamp::{self, Clocks};
 use std::os::fd::BorrowedFd;
 
 /// So long after the last full batch the kernel stamps no more, in milliseconds.
-const CALM: u64 = 10_000;
+const QUIET: u64 = 10_000;
 
 /// What one socket has waiting.
 #[derive(Debug, Default)]
-pub(crate) struct Wait {
+pub(crate) struct QueueDelay {
     /// The kernel was asked to stamp; by us, or all the time for another's sake.
     asked: bool,
     always: bool,
-    stamps: Stamps,
+    clocks: Clocks,
     /// When a batch was full last ([`strowger_core::Now::mono`]).
     full: u64,
     age: u64,
 }
 
-impl Wait {
+impl QueueDelay {
     /// `always`: the socket has stamps anyway.
     pub(crate) fn new(always: bool) -> Self {
         Self { asked: always, always, ..Self::default() }
     }
 
-    /// Whether the next batch must be [noted](Self::note), full or not.
+    /// Whether the next batch must be [measured](Self::measure), full or not.
     #[inline]
     pub(crate) const fn is_measured(&self) -> bool {
         self.asked && (self.age > 0 || !self.always)
     }
 
     /// A batch was read at `now`, full or not, the last datagram of which has this stamp. What is still unread came later, but not by
-    /// much: so [`Wait::age`] is how long the oldest of it has waited, and 0 where nothing need be unread.
+    /// much: so [`QueueDelay::age`] is how long the oldest of it has waited, and 0 where nothing need be unread.
     #[cold]
-    pub(crate) fn note(&mut self, socket: BorrowedFd<'_>, full: bool, stamp: Option<i64>, now: u64) {
+    pub(crate) fn measure(&mut self, socket: BorrowedFd<'_>, full: bool, stamp: Option<i64>, now: u64) {
         if full {
             self.full = now;
-            let look = self.stamps.look();
+            let reading = self.clocks.read();
             // What came before the kernel stamped is taken for new.
-            self.age = if self.asked { look.now - look.came(stamp) } else { 0 };
-            self.asked = self.asked || stamp::ask(socket);
+            self.age = if self.asked { reading.now - reading.arrival(stamp) } else { 0 };
+            self.asked = self.asked || timestamp::enable(socket);
             return;
         }
         self.age = 0;
-        if !self.always && now >= self.full + CALM {
-            stamp::stop(socket);
+        if !self.always && now >= self.full + QUIET {
+            timestamp::disable(socket);
             self.asked = false;
         }
     }
@@ -81,16 +81,16 @@ mod tests {
             assert_eq!(result, 0);
             value != 0
         };
-        let mut wait = Wait::new(false);
-        assert!(!wait.is_measured() && !stamps());
-        wait.note(socket.as_fd(), true, None, 1_000);
-        assert!(wait.is_measured() && stamps() && wait.age() == 0);
+        let mut delay = QueueDelay::new(false);
+        assert!(!delay.is_measured() && !stamps());
+        delay.measure(socket.as_fd(), true, None, 1_000);
+        assert!(delay.is_measured() && stamps() && delay.age() == 0);
         let second_ago = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64 - 1_000_000_000;
-        wait.note(socket.as_fd(), true, Some(second_ago), 2_000);
-        assert!((1_000_000..60_000_000).contains(&wait.age()), "{} us", wait.age());
-        wait.note(socket.as_fd(), false, None, 2_000 + CALM - 1);
-        assert!(wait.age() == 0 && wait.is_measured() && stamps());
-        wait.note(socket.as_fd(), false, None, 2_000 + CALM);
-        assert!(!wait.is_measured() && !stamps());
+        delay.measure(socket.as_fd(), true, Some(second_ago), 2_000);
+        assert!((1_000_000..60_000_000).contains(&delay.age()), "{} us", delay.age());
+        delay.measure(socket.as_fd(), false, None, 2_000 + QUIET - 1);
+        assert!(delay.age() == 0 && delay.is_measured() && stamps());
+        delay.measure(socket.as_fd(), false, None, 2_000 + QUIET);
+        assert!(!delay.is_measured() && !stamps());
     }
 }

@@ -1,6 +1,6 @@
 //! What the peer of a secure connection has proved: the certificate that was verified when its handshake ended.
 
-use crate::names::Names;
+use crate::peer_names::PeerNames;
 use crate::tls;
 use rustls::pki_types::{CertificateDer, ServerName};
 use std::net::IpAddr;
@@ -9,19 +9,19 @@ use strowger_core::PeerName;
 
 /// A certificate whose issuers were verified; for whom it is valid is looked at when a request is for that peer.
 #[derive(Debug)]
-pub(crate) struct Proof {
+pub(crate) struct VerifiedCertificate {
     certificate: CertificateDer<'static>,
     /// Whom it was last looked at for, and whether it was valid.
     last: Mutex<Option<(Option<PeerName>, IpAddr, bool)>>,
 }
 
-impl Proof {
+impl VerifiedCertificate {
     pub(crate) fn new(certificate: CertificateDer<'static>) -> Self {
         Self { certificate, last: Mutex::default() }
     }
 
     /// Whether its holder is who is meant: of this name, or of this address if none was asked for (RFC 5922 section 7.2).
-    pub(crate) fn is_of(&self, name: Option<PeerName>, address: IpAddr, names: &Names) -> bool {
+    pub(crate) fn is_valid_for(&self, name: Option<PeerName>, address: IpAddr, names: &PeerNames) -> bool {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         match *last {
             Some((of, at, valid)) if of == name && (name.is_some() || at == address) => valid,
@@ -33,7 +33,7 @@ impl Proof {
         }
     }
 
-    fn verify(&self, name: Option<PeerName>, address: IpAddr, names: &Names) -> bool {
+    fn verify(&self, name: Option<PeerName>, address: IpAddr, names: &PeerNames) -> bool {
         let meant = match name {
             None => Some(ServerName::from(address)),
             Some(name) => names.text(name).and_then(|text| ServerName::try_from(text.to_string()).ok()),

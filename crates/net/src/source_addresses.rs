@@ -17,13 +17,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const ASK_AGAIN: u64 = 10_000;
 
 /// A map that forgets: of so many entries the older half goes when there are more.
-struct Bounded<K, V> {
+struct BoundedMap<K, V> {
     young: HashMap<K, V>,
     old: HashMap<K, V>,
     most: usize,
 }
 
-impl<K: Eq + Hash, V: Copy> Bounded<K, V> {
+impl<K: Eq + Hash, V: Copy> BoundedMap<K, V> {
     fn new(most: usize) -> Self {
         Self { young: HashMap::new(), old: HashMap::new(), most }
     }
@@ -50,23 +50,23 @@ impl<K: Eq + Hash, V: Copy> Bounded<K, V> {
 }
 
 /// The peers of all shards. Its lock is held for one look.
-pub(crate) struct Ways {
-    known: Mutex<Known>,
+pub(crate) struct SourceAddresses {
+    known: Mutex<Peers>,
     /// How many are known, so that where none is no send looks.
     count: AtomicUsize,
 }
 
 /// Where datagrams came to, by the address that they came from.
-struct Known {
+struct Peers {
     /// The last one of each.
-    last: Bounded<SocketAddr, IpAddr>,
+    last: BoundedMap<SocketAddr, IpAddr>,
     /// The last one that was of this peer.
-    confirmed: Bounded<SocketAddr, IpAddr>,
+    confirmed: BoundedMap<SocketAddr, IpAddr>,
 }
 
-impl Ways {
+impl SourceAddresses {
     pub(crate) fn new(most: usize) -> Self {
-        let known = Known { last: Bounded::new(most), confirmed: Bounded::new(most) };
+        let known = Peers { last: BoundedMap::new(most), confirmed: BoundedMap::new(most) };
         Self { known: Mutex::new(known), count: AtomicUsize::new(0) }
     }
 
@@ -101,32 +101,32 @@ impl Ways {
         });
     }
 
-    fn change(&self, change: impl FnOnce(&mut Known)) {
+    fn change(&self, change: impl FnOnce(&mut Peers)) {
         let mut known = self.known();
         change(&mut known);
         self.count.store(known.last.len() + known.confirmed.len(), Relaxed);
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, Peers> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// What one shard has asked the kernel.
-pub(crate) struct Choices {
+pub(crate) struct RouteCache {
     /// By the address of a peer: the one of ours that it is sent to from.
-    asked: Bounded<IpAddr, IpAddr>,
+    asked: BoundedMap<IpAddr, IpAddr>,
     since: u64,
     probes: [Option<UdpSocket>; 2],
 }
 
-impl Choices {
+impl RouteCache {
     pub(crate) fn new(most: usize) -> Self {
-        Self { asked: Bounded::new(most), since: 0, probes: [None, None] }
+        Self { asked: BoundedMap::new(most), since: 0, probes: [None, None] }
     }
 
     /// A datagram of this peer came to this address of ours.
-    pub(crate) fn came(&mut self, peer: SocketAddr, to: IpAddr, now: u64, ways: &Ways) {
+    pub(crate) fn received(&mut self, peer: SocketAddr, to: IpAddr, now: u64, addresses: &SourceAddresses) {
         if now >= self.since + ASK_AGAIN {
             (self.asked.young, self.asked.old, self.since) = (HashMap::new(), HashMap::new(), now);
         }
@@ -136,7 +136,7 @@ impl Choices {
             self.asked.insert(peer.ip(), chosen);
             chosen
         });
-        ways.note(peer, (chosen != to).then_some(to));
+        addresses.note(peer, (chosen != to).then_some(to));
     }
 
     #[cold]
@@ -167,41 +167,44 @@ mod tests {
 
     #[test]
     fn only_what_the_kernel_would_not_choose_is_remembered() {
-        let (ways, mut choices) = (Ways::new(100), Choices::new(100));
+        let (addresses, mut routes) = (SourceAddresses::new(100), RouteCache::new(100));
         let peer = at("127.0.0.1:5060");
-        choices.came(peer, "127.0.0.1".parse().unwrap(), 0, &ways);
-        assert_eq!((ways.find(peer, RESPONSE), ways.count.load(Relaxed)), (None, 0));
+        routes.received(peer, "127.0.0.1".parse().unwrap(), 0, &addresses);
+        assert_eq!((addresses.find(peer, RESPONSE), addresses.count.load(Relaxed)), (None, 0));
         let other = "127.0.0.2".parse().unwrap();
-        choices.came(peer, other, 0, &ways);
-        assert_eq!((ways.find(peer, RESPONSE), ways.find(at("127.0.0.1:5061"), RESPONSE)), (Some(other), None));
-        choices.came(peer, "127.0.0.1".parse().unwrap(), 0, &ways);
-        assert_eq!((ways.find(peer, RESPONSE), ways.count.load(Relaxed)), (None, 0));
+        routes.received(peer, other, 0, &addresses);
+        assert_eq!(
+            (addresses.find(peer, RESPONSE), addresses.find(at("127.0.0.1:5061"), RESPONSE)),
+            (Some(other), None)
+        );
+        routes.received(peer, "127.0.0.1".parse().unwrap(), 0, &addresses);
+        assert_eq!((addresses.find(peer, RESPONSE), addresses.count.load(Relaxed)), (None, 0));
     }
 
     #[test]
     fn requests_leave_from_where_a_peer_was_heard_that_is_known_to_be_there() {
         const REQUEST: &[u8] = b"BYE sip:b@127.0.0.1 SIP/2.0";
-        let (ways, mut choices) = (Ways::new(100), Choices::new(100));
+        let (addresses, mut routes) = (SourceAddresses::new(100), RouteCache::new(100));
         let (peer, [one, two]) = (at("127.0.0.1:5060"), ["127.0.0.2", "127.0.0.3"].map(|ip| ip.parse().unwrap()));
-        choices.came(peer, one, 0, &ways);
-        assert_eq!((ways.find(peer, RESPONSE), ways.find(peer, REQUEST)), (Some(one), None));
-        ways.confirm(peer);
-        choices.came(peer, two, 0, &ways);
-        assert_eq!((ways.find(peer, RESPONSE), ways.find(peer, REQUEST)), (Some(two), Some(one)));
-        choices.came(peer, "127.0.0.1".parse().unwrap(), 0, &ways);
-        assert_eq!((ways.find(peer, RESPONSE), ways.find(peer, REQUEST)), (None, Some(one)));
-        ways.confirm(peer);
-        assert_eq!((ways.find(peer, REQUEST), ways.count.load(Relaxed)), (None, 0));
+        routes.received(peer, one, 0, &addresses);
+        assert_eq!((addresses.find(peer, RESPONSE), addresses.find(peer, REQUEST)), (Some(one), None));
+        addresses.confirm(peer);
+        routes.received(peer, two, 0, &addresses);
+        assert_eq!((addresses.find(peer, RESPONSE), addresses.find(peer, REQUEST)), (Some(two), Some(one)));
+        routes.received(peer, "127.0.0.1".parse().unwrap(), 0, &addresses);
+        assert_eq!((addresses.find(peer, RESPONSE), addresses.find(peer, REQUEST)), (None, Some(one)));
+        addresses.confirm(peer);
+        assert_eq!((addresses.find(peer, REQUEST), addresses.count.load(Relaxed)), (None, 0));
     }
 
     #[test]
     fn the_older_half_is_forgotten() {
-        let (ways, mut choices) = (Ways::new(100), Choices::new(100));
+        let (addresses, mut routes) = (SourceAddresses::new(100), RouteCache::new(100));
         for port in 1..=1_000 {
-            choices.came(SocketAddr::new(at("127.0.0.1:1").ip(), port), "127.0.0.3".parse().unwrap(), 0, &ways);
+            routes.received(SocketAddr::new(at("127.0.0.1:1").ip(), port), "127.0.0.3".parse().unwrap(), 0, &addresses);
         }
-        assert!((50..=100).contains(&ways.count.load(Relaxed)));
-        let knows = |peer| ways.find(at(peer), RESPONSE).is_some();
+        assert!((50..=100).contains(&addresses.count.load(Relaxed)));
+        let knows = |peer| addresses.find(at(peer), RESPONSE).is_some();
         assert!(knows("127.0.0.1:1000") && !knows("127.0.0.1:100"));
     }
 }

@@ -12,13 +12,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 const SERVERS: usize = 1_024;
 
 /// How we connect to each port. Two servers of one name at different ports seldom know each other's sessions.
-pub(crate) struct Clients {
+pub(crate) struct ClientConfigs {
     base: Arc<ClientConfig>,
     sessions: Arc<Sessions>,
     by_port: Mutex<HashMap<u16, Arc<ClientConfig>>>,
 }
 
-impl Clients {
+impl ClientConfigs {
     /// `most`: sessions kept of one server.
     pub(crate) fn new(base: Arc<ClientConfig>, most: usize) -> Self {
         Self { base, sessions: Sessions::new(most), by_port: Mutex::default() }
@@ -31,7 +31,7 @@ impl Clients {
             all.clear();
         }
         let make = || {
-            let store = Tickets { port, sessions: self.sessions.clone() };
+            let store = SessionStore { port, sessions: self.sessions.clone() };
             let mut config = ClientConfig::clone(&self.base);
             config.resumption = Resumption::store(Arc::new(store));
             Arc::new(config)
@@ -42,7 +42,7 @@ impl Clients {
 
 /// The sessions of all servers.
 struct Sessions {
-    by_server: Mutex<HashMap<(ServerName<'static>, u16), Known>>,
+    by_server: Mutex<HashMap<(ServerName<'static>, u16), ServerSessions>>,
     /// Of one server.
     most: usize,
 }
@@ -55,7 +55,7 @@ impl Sessions {
 
 /// What is known of one server.
 #[derive(Default)]
-struct Known {
+struct ServerSessions {
     /// The group in which it exchanges keys.
     group: Option<NamedGroup>,
     tls12: Option<Tls12ClientSessionValue>,
@@ -64,18 +64,18 @@ struct Known {
 }
 
 /// The sessions of the servers at one port.
-pub(crate) struct Tickets {
+pub(crate) struct SessionStore {
     port: u16,
     sessions: Arc<Sessions>,
 }
 
-impl Tickets {
+impl SessionStore {
     /// For who makes all connections to one port. `most`: sessions kept of one server.
     pub(crate) fn new(most: usize) -> Self {
         Self { port: 0, sessions: Sessions::new(most) }
     }
 
-    fn note<T>(&self, server: ServerName<'static>, note: impl FnOnce(&mut Known) -> T) -> T {
+    fn note<T>(&self, server: ServerName<'static>, note: impl FnOnce(&mut ServerSessions) -> T) -> T {
         let (mut all, server) = (lock(&self.sessions.by_server), (server, self.port));
         if all.len() >= SERVERS && !all.contains_key(&server) {
             all.clear();
@@ -83,51 +83,54 @@ impl Tickets {
         note(all.entry(server).or_default())
     }
 
-    fn look<T>(&self, server: &ServerName<'_>, look: impl FnOnce(&mut Known) -> Option<T>) -> Option<T> {
+    fn look<T>(&self, server: &ServerName<'_>, look: impl FnOnce(&mut ServerSessions) -> Option<T>) -> Option<T> {
         lock(&self.sessions.by_server).get_mut(&(server.to_owned(), self.port)).and_then(look)
     }
 }
 
-impl fmt::Debug for Tickets {
+impl fmt::Debug for SessionStore {
     // What lets a peer resume a session is no one's to read.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tickets").field("port", &self.port).field("most", &self.sessions.most).finish_non_exhaustive()
+        f.debug_struct("SessionStore")
+            .field("port", &self.port)
+            .field("most", &self.sessions.most)
+            .finish_non_exhaustive()
     }
 }
 
-impl ClientSessionStore for Tickets {
+impl ClientSessionStore for SessionStore {
     fn set_kx_hint(&self, server: ServerName<'static>, group: NamedGroup) {
-        self.note(server, |known| known.group = Some(group));
+        self.note(server, |of_server| of_server.group = Some(group));
     }
 
     fn kx_hint(&self, server: &ServerName<'_>) -> Option<NamedGroup> {
-        self.look(server, |known| known.group)
+        self.look(server, |of_server| of_server.group)
     }
 
     fn set_tls12_session(&self, server: ServerName<'static>, session: Tls12ClientSessionValue) {
-        self.note(server, |known| known.tls12 = Some(session));
+        self.note(server, |of_server| of_server.tls12 = Some(session));
     }
 
     fn tls12_session(&self, server: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
-        self.look(server, |known| known.tls12.clone())
+        self.look(server, |of_server| of_server.tls12.clone())
     }
 
     fn remove_tls12_session(&self, server: &ServerName<'static>) {
-        self.look(server, |known| known.tls12.take());
+        self.look(server, |of_server| of_server.tls12.take());
     }
 
     fn insert_tls13_ticket(&self, server: ServerName<'static>, ticket: Tls13ClientSessionValue) {
         let most = self.sessions.most;
-        self.note(server, |known| {
-            if known.tickets.len() >= most {
-                known.tickets.pop_front();
+        self.note(server, |of_server| {
+            if of_server.tickets.len() >= most {
+                of_server.tickets.pop_front();
             }
-            known.tickets.push_back(ticket);
+            of_server.tickets.push_back(ticket);
         });
     }
 
     fn take_tls13_ticket(&self, server: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
-        self.look(server, |known| known.tickets.pop_back())
+        self.look(server, |of_server| of_server.tickets.pop_back())
     }
 }
 
