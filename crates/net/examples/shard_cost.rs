@@ -4,7 +4,7 @@
 //!   descriptors) to a shard in this process, sends one message over each, and prints the growth of the process's own
 //!   memory.
 //! * `shard_cost relay LISTEN-PORT UAC-PORT UAS-PORT`: a datagram. Passes each on unread, those of UAS to UAC and all
-//!   others to UAS, all on 127.0.0.1; SHARDS, RECEIVE_DELAY (microseconds) and ICMP_ERRORS (1: hear of
+//!   others to UAS, all on 127.0.0.1; SHARDS, RECEIVE_DELAY (microseconds) and ICMP_ERRORS (1: reports of
 //!   unreachable ones) by environment.
 
 use std::io::{Read, Write};

@@ -1,9 +1,9 @@
 //! Which shard a bucket of calls belongs to, as one shard sees it, and how a bucket moves.
 //!
-//! A moves bucket b to B: at the end of a round A exports the bucket's calls into the ring to B, and tells every
-//! other shard with a *fence*. A shard that gets the fence first empties its sockets, still sending what it
+//! A moves bucket b to B: at the end of a round A exports the bucket's calls into the ring to B, and sends every
+//! other shard a *fence*. A shard that gets the fence first empties its sockets, still sending what it
 //! finds to A, then turns to B and confirms. A passes on to B what still arrives. Once all have confirmed,
-//! nothing of b is on its way to A any more, and A tells B that b has *settled*. Until then B works on what
+//! nothing of b is on its way to A any more, and A reports to B that b has *settled*. Until then B works on what
 //! comes from A and holds back what comes by other ways, for it is younger. So nothing is lost and the messages
 //! that came by one way stay in order.
 
@@ -42,7 +42,7 @@ pub(crate) const fn share(bucket: u8, shards: usize) -> u8 {
 }
 
 impl Buckets {
-    /// The view of shard `me`, when `owner` tells whose each bucket is.
+    /// The view of shard `me`, when `owner` has the owner of each bucket.
     pub(crate) fn new(me: u8, owner: [u8; BUCKETS]) -> Self {
         let state = owner.map(|o| if o == me { State::Owned } else { State::Foreign });
         let owned = state.iter().filter(|s| **s == State::Owned).count();
@@ -149,10 +149,10 @@ mod tests {
         assert!(a.owns_all() && b.placement(200) == Placement::Shard(0));
         assert_eq!(a.surplus(3).count(), 170);
         a.move_out(200, 1, 2);
-        // The third shard has not heard of it: what it sends to the first is passed on.
+        // The third shard does not know it yet: what it sends to the first is passed on.
         assert_eq!(c.placement(200), Placement::Shard(0));
         assert_eq!(a.placement_of_passed(200, 2), Placement::Shard(1));
-        // It hears before the second has imported: the second waits.
+        // It knows before the second has imported: the second waits.
         c.set_owner(200, 1);
         assert_eq!((c.placement(200), b.placement_of_passed(200, 2)), (Placement::Shard(1), Placement::Hold));
         b.move_in(200, 0);

@@ -45,7 +45,7 @@ pub(crate) struct Connection {
     /// The peer made it, not we.
     pub(crate) accepted: bool,
     pub(crate) remote: SocketAddr,
-    /// Whom we asked for, of a connection that we made.
+    /// The name that we asked for, of a connection that we made.
     pub(crate) name: Option<PeerName>,
     /// The peer's certificate, if it has shown one, was verified.
     pub(crate) verified: bool,
@@ -61,7 +61,7 @@ pub(crate) struct Connection {
     pub(crate) scanned: usize,
     /// Bytes that the socket did not take.
     pub(crate) waiting: Vec<u8>,
-    /// When something was heard last, when the handshake or the end began, when to look next (milliseconds).
+    /// When something was read last, when the handshake or the end began, when to look next (milliseconds).
     pub(crate) last_read: u64,
     pub(crate) since: u64,
     pub(crate) timeout_at: u64,
@@ -78,7 +78,7 @@ pub(crate) struct Connection {
     pub(crate) checked_at: u64,
     /// Bytes that its source is charged for it.
     pub(crate) charged: u32,
-    /// Requests that came and have no final response yet, as far as can be told from the first bytes of messages.
+    /// Requests that came and have no final response yet, as far as can be seen from the first bytes of messages.
     pub(crate) unanswered: u32,
     /// By what flow the service knows it, where that is a dedicated socket.
     pub(crate) dedicated: Option<Flow>,
@@ -99,7 +99,7 @@ pub(crate) struct Layer {
     /// Apart, for it is large and WebSocket without TLS has none.
     pub(crate) tls: Option<Box<rustls::Connection>>,
     pub(crate) websocket: bool,
-    /// Messages, framed but not encrypted, that wait until the connection is open, and who wants to hear if it never is.
+    /// Messages, framed but not encrypted, that wait until the connection is open; the shards and tokens to which it is reported if it never is.
     pub(crate) pending: Vec<u8>,
     pub(crate) tokens: Vec<(usize, u64)>,
     /// Key of our opening handshake.
@@ -184,7 +184,7 @@ impl Connection {
 
     /// When it has to end, as things are.
     pub(crate) fn due(&self, bounds: &Bounds) -> u64 {
-        let (from, patience) = match self.phase {
+        let (from, timeout) = match self.phase {
             // The peer that it was for has gone.
             _ if self.closing => (self.since, bounds.close_timeout),
             _ if self.half_closed => (self.since, bounds.answer_timeout),
@@ -193,7 +193,7 @@ impl Connection {
             Phase::Open if self.is_partial() => (self.partial_since, bounds.partial_timeout),
             Phase::Open => (self.last_read, bounds.idle_timeout),
         };
-        let end = from.saturating_add(patience.as_millis() as u64);
+        let end = from.saturating_add(timeout.as_millis() as u64);
         if self.unacknowledged.is_empty() { end } else { end.min(self.checked_at + ACKNOWLEDGEMENT_CHECK) }
     }
 
@@ -214,14 +214,14 @@ impl Connection {
         Ok(bytes > 0 || !self.waiting.is_empty())
     }
 
-    /// Something came that is no whole message. Its time counts from the first byte, whatever follows.
+    /// Something came that is no whole message. Its time counts from its first byte.
     pub(crate) fn note_partial(&mut self) {
         if self.partial_since == 0 {
             self.partial_since = clock::now().mono.max(1);
         }
     }
 
-    /// A message is whole: whatever else has begun, began later.
+    /// A message is whole: if another has begun, it began later.
     pub(crate) fn note_whole(&mut self) {
         if !self.is_partial() {
             self.partial_since = 0;
@@ -286,7 +286,7 @@ impl Layer {
         self.tls.is_none() && !self.websocket
     }
 
-    /// Tells the peer that nothing will follow, if the socket takes it.
+    /// Says to the peer that nothing will follow, if the socket takes it (RFC 8446 section 6.1).
     pub(crate) fn send_close_notify(&mut self, stream: &TcpStream) {
         if let Some(tls) = &mut self.tls {
             tls.send_close_notify();

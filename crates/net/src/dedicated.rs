@@ -7,6 +7,7 @@
 use crate::batch::Receiver;
 use crate::counters::Counters;
 use crate::readiness::{Readiness, Ready, Wanted};
+use crate::udp::WaitingDatagram;
 use crate::{Handle, Service, socket_option, timestamp, udp, unreachable};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::VecDeque;
@@ -67,8 +68,8 @@ pub struct DedicatedSockets {
     counters: Arc<Counters>,
     send_buffer: usize,
     waiting_bound: usize,
-    /// Sockets for datagrams hear of those that were unreachable.
-    hears: bool,
+    /// The kernel reports unreachable datagrams.
+    icmp_errors: bool,
     /// What comes is stamped.
     timestamps: bool,
     most: usize,
@@ -103,15 +104,9 @@ struct Datagrams {
     socket: UdpSocket,
     listener: ListenerId,
     /// What the socket did not take.
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingDatagram>,
     /// It ends when nothing waits any more.
     leaving: bool,
-}
-
-struct Waiting {
-    bytes: Box<[u8]>,
-    target: SocketAddr,
-    token: u64,
 }
 
 /// A connection under way.
@@ -141,7 +136,7 @@ impl DedicatedSockets {
             counters: handle.process.entries[shard].counters.clone(),
             send_buffer: settings.udp.send_buffer,
             waiting_bound: handle.bounds().datagrams_waiting,
-            hears: settings.udp.icmp_errors,
+            icmp_errors: settings.udp.icmp_errors,
             timestamps: settings.scheduling.timestamps,
             most,
             held: 0,
@@ -194,9 +189,9 @@ impl DedicatedSockets {
             if self.timestamps {
                 timestamp::enable(socket.as_fd());
             }
-            if self.hears {
+            if self.icmp_errors {
                 // A kernel that does not know the option leaves silence.
-                let _ = unreachable::hear(socket.as_fd(), address.is_ipv6());
+                let _ = unreachable::enable(socket.as_fd(), address.is_ipv6());
             }
             self.watching()?.add(socket.as_fd(), name(slot, generation))?;
             let datagrams = Datagrams { socket, listener: request.listener, waiting: VecDeque::new(), leaving: false };
@@ -300,7 +295,7 @@ impl DedicatedSockets {
                         .as_ref()
                         .map(|r| r.change(datagrams.socket.as_fd(), name(slot, flow.generation), Wanted::Both));
                     if let Some(Err(error)) = watching {
-                        // Without a way to hear of room, what waits goes with the next message.
+                        // Without a wake when there is room, what waits goes with the next message.
                         tracing::warn!(%error, "a full socket cannot be watched");
                     }
                 }
@@ -392,8 +387,8 @@ impl DedicatedSockets {
         match receiver.receive(datagrams.socket.as_fd()) {
             Ok(n) => Some((n, datagrams.listener, flow)),
             Err(error) => {
-                let told = self.hears && unreachable::is_told(&error);
-                if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) && !told {
+                let icmp = self.icmp_errors && unreachable::may_be_icmp(&error);
+                if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) && !icmp {
                     self.counters.receive_errors.add(1);
                 }
                 None
@@ -405,11 +400,11 @@ impl DedicatedSockets {
     #[cold]
     pub(crate) fn unreachable(&self, name: u64, room: &mut Vec<u8>) -> Option<(SocketAddr, usize)> {
         let (slot, generation) = (name as u32, (name >> 32) as u32);
-        let place = self.places.get(slot as usize).filter(|p| p.generation == generation && self.hears)?;
+        let place = self.places.get(slot as usize).filter(|p| p.generation == generation && self.icmp_errors)?;
         let Some(SocketKind::Datagrams(datagrams)) = &place.kind else { return None };
         loop {
             match unreachable::next(datagrams.socket.as_fd(), room) {
-                Ok(Some(told)) => return Some((told.to, told.quoted.len())),
+                Ok(Some(found)) => return Some((found.to, found.quoted.len())),
                 Ok(None) => (),
                 Err(error) if error.kind() == ErrorKind::Interrupted => (),
                 Err(_) => return None,
@@ -459,7 +454,7 @@ impl Datagrams {
                 Err(e) if e.kind() == ErrorKind::Interrupted => (),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return false,
                 // As with the shared socket: the kernel reports what an earlier datagram met to the next.
-                Err(e) if !again && (e.kind() == ErrorKind::ConnectionRefused || unreachable::is_told(&e)) => {
+                Err(e) if !again && (e.kind() == ErrorKind::ConnectionRefused || unreachable::may_be_icmp(&e)) => {
                     again = true
                 }
                 Err(error) => {
@@ -491,7 +486,7 @@ impl Datagrams {
             }
             return;
         }
-        self.waiting.push_back(Waiting { bytes: bytes.into(), target, token });
+        self.waiting.push_back(WaitingDatagram { bytes: bytes.into(), target, token });
         counters.datagrams_waiting.add(1);
     }
 }

@@ -22,7 +22,7 @@ pub fn raise() -> io::Result<usize> {
     Ok(usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX))
 }
 
-/// How many are open now; 0 where the system does not tell.
+/// How many are open now; 0 where the system does not say.
 pub fn open() -> usize {
     // The folder itself is open while it is read.
     std::fs::read_dir("/proc/self/fd").map_or(0, |folder| folder.count().saturating_sub(1))

@@ -35,7 +35,7 @@ impl Directory {
     }
 
     /// The connection to this target; if there is none but `stale`, `make` makes one and it becomes it. The second value
-    /// tells whether it was made.
+    /// is whether it was made.
     pub(crate) fn find_or(&self, target: &Target, stale: Option<Flow>, make: impl FnOnce() -> Flow) -> (Flow, bool) {
         let mut places = self.places(target.address);
         match places.find(target, &self.names) {
@@ -65,7 +65,7 @@ impl Directory {
         self.places(to).by_name.insert((of, to, None), flow) != Some(flow)
     }
 
-    /// The same for a secure connection, and for those messages only whose peer has proved to be who is meant.
+    /// The same for a secure connection, and for those messages only whose peer is one that the certificate is valid for.
     pub(crate) fn add_verified_alias(
         &self,
         of: Transport,

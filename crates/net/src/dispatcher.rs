@@ -151,8 +151,8 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
         }
     }
 
-    /// A datagram did not reach this address. The kernel tells it to any socket of those that share an address, and what is
-    /// quoted need not name the call: all shards hear of it.
+    /// A datagram did not reach this address. The kernel reports it to any socket of those that share an address, and what is
+    /// quoted need not name the call: it is passed to all shards.
     #[cold]
     pub(crate) fn unreachable(&mut self, now: Now, to: SocketAddr, quoted: &[u8]) {
         let counters = &self.process.entries[self.index].counters;

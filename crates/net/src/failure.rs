@@ -1,4 +1,4 @@
-//! Why shards ended that were not asked to end, and who learns it.
+//! Why shards ended that were not asked to end, and how that is reported.
 
 use crate::handle::Process;
 use crate::{Handle, Service};

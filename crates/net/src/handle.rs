@@ -256,7 +256,7 @@ impl<S: Service + 'static> Handle<S> {
 
     /// Messages to `address` go over this connection from now on, while it lives (RFC 5923: the peer asked for it by
     /// an `alias` parameter in its Via, and is trusted to be at that address). A connection has one such address: the
-    /// last. By TLS only if the peer has shown a certificate that was verified, and only messages for whom that is valid.
+    /// last. By TLS only if the peer has shown a certificate that was verified, and only messages for peers that it is valid for.
     pub fn alias(&self, flow: Flow, transport: Transport, address: SocketAddr) {
         let directory = &self.process.directory;
         // A secure one is looked at by its shard first; any shard knows when a connection ends, or that it has.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use strowger_core::PeerName;
 
 /// Process-wide; its lock is held for a look alone. Beyond the bound the oldest are forgotten: a connection that is yet to
-/// be made for one of these is not made, and who asks for the name again gets another number.
+/// be made for one of these is not made, and a name that is asked for again gets another number.
 pub(crate) struct PeerNames {
     known: Mutex<Interned>,
     bounds: bounds::Current,

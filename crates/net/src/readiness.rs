@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Sockets told at once.
+/// Sockets reported at once.
 const EVENTS: usize = 256;
 
 /// An `epoll` of the kernel's, itself watched by the runtime of its shard.
@@ -19,7 +19,7 @@ pub(crate) struct Readiness {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     Reading,
-    /// And to hear when it takes more.
+    /// And writing.
     Both,
 }
 

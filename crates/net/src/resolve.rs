@@ -297,7 +297,7 @@ impl Inner {
             async move { self.addresses(&host, *transport, srv.port).await }
         });
         // One server of several that has no address does not spoil the others.
-        let found = answers_of(lookups.collect(), self.patience(), end, |found| found.is_ok()).await;
+        let found = answers_of(lookups.collect(), self.grace(), end, |found| found.is_ok()).await;
         incomplete |= found.iter().any(|found| !matches!(found, Some(Ok(_) | Err(Error::NotFound))));
         let mut targets: Targets = found.into_iter().flatten().filter_map(Result::ok).flatten().collect();
         if targets.is_empty() {
@@ -312,7 +312,7 @@ impl Inner {
     }
 
     /// How long the slower ones are waited for when others have answered: a part of what one question may take.
-    fn patience(&self) -> Duration {
+    fn grace(&self) -> Duration {
         self.settings.timeout / 4
     }
 
@@ -323,14 +323,14 @@ impl Inner {
     ) -> Vec<Option<Result<Records, Error>>> {
         let lookups = questions.iter().map(|(name, kind)| self.records(name, *kind)).collect();
         let brings = |answer: &Result<Records, Error>| answer.as_ref().is_ok_and(|records| !records.all.is_empty());
-        answers_of(lookups, self.patience(), end, brings).await
+        answers_of(lookups, self.grace(), end, brings).await
     }
 
     async fn addresses(&self, host: &str, transport: Transport, port: u16) -> Result<Targets, Error> {
         match self.dns.lookup_ip(host).await {
             Ok(found) => {
                 let mut all: Targets = found.iter().map(|ip| (transport, SocketAddr::new(ip, port))).collect();
-                // Who has both is reached by IPv4 from more places.
+                // A host with both is reached by IPv4 from more places.
                 all.sort_by_key(|(_, address)| address.is_ipv6());
                 Ok(all)
             }
@@ -360,10 +360,10 @@ fn first(mut targets: Targets, most: usize) -> Targets {
 }
 
 /// Runs them side by side until all have ended, or `end` is reached, or one has brought something and the others have had
-/// `patience` since. What had not ended then is none.
+/// `grace` since. What had not ended then is none.
 async fn answers_of<T>(
     work: Vec<impl Future<Output = T>>,
-    patience: Duration,
+    grace: Duration,
     end: tokio::time::Instant,
     brings: impl Fn(&T) -> bool,
 ) -> Vec<Option<T>> {
@@ -375,7 +375,7 @@ async fn answers_of<T>(
             if let Poll::Ready(result) = one.as_mut().poll(cx) {
                 if !hurries && brings(&result) {
                     hurries = true;
-                    over.as_mut().reset((tokio::time::Instant::now() + patience).min(end));
+                    over.as_mut().reset((tokio::time::Instant::now() + grace).min(end));
                 }
                 *answer = Some(result);
             }
@@ -478,7 +478,7 @@ mod tests {
         ResolverSettings { deadline: Duration::from_millis(milliseconds), ..ResolverSettings::default() }
     }
 
-    /// A name server with these records that does not hear the first `lost` questions; how many questions it was asked.
+    /// A name server with these records that loses the first `lost` questions; how many questions came.
     async fn server(zone: Vec<(&'static str, RData)>, lost: usize) -> (SocketAddr, Arc<AtomicUsize>) {
         let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let (address, asked) = (socket.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));

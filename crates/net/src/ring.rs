@@ -14,7 +14,7 @@ struct Ring<T> {
     head: CachePadded,
     /// Slots ever filled; only the producer writes it.
     tail: CachePadded,
-    /// The producer found no room and wants to hear when there is some.
+    /// The producer found no room and is to be woken when there is some.
     starved: AtomicBool,
 }
 

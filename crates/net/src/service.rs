@@ -70,14 +70,14 @@ pub trait Service {
     }
 
     /// The connection over which a message with this token went has ended, or its peer has said that nothing will follow:
-    /// no answer comes by it, and whether the message has arrived is not known (RFC 3261 section 18.4). Told of the last
+    /// no answer comes by it, and whether the message has arrived is not known (RFC 3261 section 18.4). Called for the last
     /// [`NetSettings::remembered`](crate::NetSettings) messages.
     #[inline]
     fn cut_off(&mut self, _now: Now, _token: u64, _out: &mut Outbox) {}
 
     /// A datagram to this address was unreachable, as a host or router on its way says (ICMP; RFC 3261 section 18.4); `quoted` is how
-    /// it began. Told to all shards where [`UdpSettings::icmp_errors`](crate::UdpSettings) is on. A hint and no more: who knows the
-    /// addresses can forge it, and who does not know what was sent cannot quote it.
+    /// it began. Called on all shards where [`UdpSettings::icmp_errors`](crate::UdpSettings) is on. It is a hint: any host that knows
+    /// the two addresses can forge it, but a host that has not seen the datagram cannot quote it.
     #[inline]
     fn unreachable(&mut self, _now: Now, _to: SocketAddr, _quoted: &[u8], _out: &mut Outbox) {}
 

@@ -100,7 +100,7 @@ pub struct NetSettings {
     pub bounds: Bounds,
     /// Of log lines about single connections; other writers of such lines may share it. Default 100 a minute.
     pub quota: Arc<Quota>,
-    /// Hears why handshakes fail, beside the log. Default: none.
+    /// Called where handshakes fail, beside the log. Default: none.
     pub on_failure: Option<tls::OnFailure>,
 }
 
@@ -126,11 +126,11 @@ pub struct UdpSettings {
     /// Peers of a socket bound to all addresses that are remembered because they are to be answered from another one than the
     /// kernel would choose (RFC 3581 section 4). Default 65,536.
     pub peers: usize,
-    /// Hear of unreachable datagrams by ICMP ([`Service::unreachable`](crate::Service::unreachable)). Default off.
+    /// Have the kernel report unreachable datagrams (ICMP) ([`Service::unreachable`](crate::Service::unreachable)). Default off.
     pub icmp_errors: bool,
 }
 
-/// When threads run, and how exactly time is told.
+/// When threads run, and how exactly they are timed.
 #[derive(Clone, Debug, Default)]
 pub struct Scheduling {
     /// A shard that is woken does not take the processor from a program that has it (`SCHED_BATCH`, sched(7)): a peer on this machine
@@ -140,7 +140,7 @@ pub struct Scheduling {
     /// Wake at a deadline rather than up to two milliseconds after it, for a system call each time: for traffic that leaves on
     /// schedule. Default off.
     pub exact_timers: bool,
-    /// Tell the service when each message came, as the kernel stamps it
+    /// Report to the service when each message came, by the kernel's timestamp
     /// ([`ServiceWithSockets::arrived`](crate::ServiceWithSockets::arrived)): for measurements. Default off.
     pub timestamps: bool,
 }

@@ -223,9 +223,9 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
                         shard.borrow().wake();
                     }
                 };
-                if let Some(listen) = udp.listen(wake) {
+                if let Some(watch) = udp.watch_errors(wake) {
                     let process = self.dispatcher.process.clone();
-                    tokio::task::spawn_local(or_fail(process, "a task that hears of unreachable peers", listen));
+                    tokio::task::spawn_local(or_fail(process, "a task that waits for ICMP errors", watch));
                 }
             }
         }
@@ -327,10 +327,10 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
     #[inline]
     fn read_unreachable(&mut self, now: Now) -> bool {
         let mut more = false;
-        for udp in self.udp.iter().filter(|udp| udp.has_news()) {
+        for udp in self.udp.iter().filter(|udp| udp.has_icmp_errors()) {
             let (dispatcher, most) = (&mut self.dispatcher, self.receiver.batch());
-            udp.unreachable(most, &mut self.quoted, |told| dispatcher.unreachable(now, told.to, told.quoted));
-            more |= udp.has_news();
+            udp.unreachable(most, &mut self.quoted, |found| dispatcher.unreachable(now, found.to, found.quoted));
+            more |= udp.has_icmp_errors();
         }
         more
     }
@@ -376,8 +376,8 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
     fn read_unreachable_of(&mut self, name: u64, now: Now) {
         for _ in 0..self.receiver.batch() {
             let room = &mut self.quoted;
-            let told = self.dispatcher.sockets().and_then(|sockets| sockets.unreachable(name, room));
-            let Some((to, length)) = told else { return };
+            let found = self.dispatcher.sockets().and_then(|sockets| sockets.unreachable(name, room));
+            let Some((to, length)) = found else { return };
             self.dispatcher.unreachable(now, to, &self.quoted[..length]);
         }
     }

@@ -105,7 +105,7 @@ pub(crate) fn start<S: Service + 'static>(
     let ((ready, begun), run) = (sync_channel(1), pool.run);
     let thread = std::thread::Builder::new().name(format!("shard-{index}")).spawn(move || {
         if of_shard.settings.scheduling.sched_batch && !crate::scheduling::set_batch() {
-            tracing::debug!(shard = index, "the kernel knows no SCHED_BATCH, or may not");
+            tracing::debug!(shard = index, "SCHED_BATCH unavailable");
         }
         let startup = Startup { process: of_shard, index, owner, sockets, links };
         if let Err(error) = run(startup, factory, &ready) {
@@ -138,11 +138,11 @@ fn join<S: Service>(process: &Process<S>, pool: &ShardPool<S>, listener: usize) 
     };
     let given = |o: &&OpenListener| o.listener.0 as usize == listener && o.origin == Origin::Inherited;
     let Some(given) = pool.open_listeners.iter().find(given) else { return Err(error) };
-    tracing::info!(transport = transport.text(), %address, %error, "shards share the socket that was given to the process");
+    tracing::info!(transport = transport.text(), %address, %error, "inherited socket shared by all shards");
     Ok((given.socket.try_clone()?, Origin::Duplicate))
 }
 
-/// Ends all shards if one ends before it was told to.
+/// Ends all shards if one ends that was not asked to.
 struct FailOnDrop<S: Service + 'static> {
     process: Arc<Process<S>>,
     index: usize,
@@ -157,9 +157,9 @@ impl<S: Service + 'static> Drop for FailOnDrop<S> {
 
 /// Until `reached`, for ten seconds at most: a matter of microseconds unless a shard hangs.
 pub(crate) fn wait<S: Service>(process: &Process<S>, reached: impl Fn() -> bool) -> io::Result<()> {
-    let patience = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(10);
     while !reached() {
-        if Instant::now() > patience || process.stopping.load(Relaxed) {
+        if Instant::now() > deadline || process.stopping.load(Relaxed) {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "a shard does not answer"));
         }
         std::thread::sleep(Duration::from_micros(200));
@@ -167,7 +167,7 @@ pub(crate) fn wait<S: Service>(process: &Process<S>, reached: impl Fn() -> bool)
     Ok(())
 }
 
-/// The body of a shard's thread. `ready` hears when it works; an error before that is returned.
+/// The body of a shard's thread. `ready` is sent to when it works; an error before that is returned.
 pub(crate) fn run<S: Service + 'static, X: Extension<S>>(
     startup: Startup<S>,
     factory: Arc<Factory<S>>,
@@ -251,7 +251,7 @@ pub(crate) fn backlogs<S: Service>(process: &Process<S>) -> Vec<Backlog> {
     pool.open_listeners.iter().filter_map(backlog).collect()
 }
 
-/// Tells the kernel who shall get what arrives. Without it the kernel spreads datagrams by their addresses over
+/// Has the kernel give each shard what is its own. Without it the kernel spreads datagrams by their addresses over
 /// all sockets, which is right too, only slower.
 fn steer<S: Service>(process: &Process<S>, pool: &ShardPool<S>, shards: usize) {
     if pool.started == 1 {
@@ -270,7 +270,7 @@ fn steer<S: Service>(process: &Process<S>, pool: &ShardPool<S>, shards: usize) {
             _ => steer::at_random(shards),
         };
         if let Err(error) = open_listener.socket.attach(&program) {
-            tracing::warn!(%error, transport = transport.text(), "the kernel does not steer; shards pass on what is not theirs");
+            tracing::warn!(%error, transport = transport.text(), "kernel steering unavailable");
         }
     }
 }
@@ -317,7 +317,7 @@ pub(crate) async fn watch<S: Service + 'static>(handle: Handle<S>) {
         // It waits for a thread to start.
         let _ = tokio::task::spawn_blocking(move || {
             if let Err(error) = handle.set_shards(wanted) {
-                tracing::warn!(%error, wanted, "the number of shards stays");
+                tracing::warn!(%error, wanted, "number of shards unchanged");
             }
         })
         .await;

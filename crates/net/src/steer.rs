@@ -3,7 +3,7 @@
 //!
 //! The filter cannot loop, so the search for the Call-ID line is unrolled: four bytes at a time, looking for
 //! any of four pieces of "Call-ID:" one of which must lie on each alignment. It knows the long form only, within
-//! [`REACH`] bytes; whatever it does not find, or finds wrongly, reaches some shard, which passes it on. So it
+//! [`REACH`] bytes; what it does not find, or finds wrongly, reaches some shard, which passes it on. So it
 //! saves work and decides nothing.
 
 use libc::{sock_filter, sock_fprog};

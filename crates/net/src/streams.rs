@@ -374,7 +374,7 @@ impl Streams {
             if !network.sources.charge(source, more as usize, &bounds) {
                 counters.memory_refused.add(1);
                 if self.may_log(SocketAddr::new(source, 0)) {
-                    tracing::info!(%source, "connection ends: its source holds too much memory");
+                    tracing::info!(%source, "connection closed: memory limit of its source reached");
                 }
                 self.close(slot, &"too much is held for its source, or for all");
                 return false;

@@ -18,7 +18,7 @@ impl<T> UnsafeCell<T> {
         Self(std::cell::UnsafeCell::new(value))
     }
 
-    /// Gives the address of the value. Who reads or writes there answers for it that no other thread does.
+    /// Gives the address of the value. The caller that reads or writes there ensures that no other thread does.
     #[inline]
     pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
         f(self.0.get())

@@ -27,7 +27,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Who we are on a listener, and which clients are served there.
+/// The certificates of a listener, and which clients are served there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
     /// At least one. A client that asks for a name (SNI, RFC 6066 section 3) is shown the certificate that is valid for it: of several
@@ -41,7 +41,7 @@ pub struct Server {
     pub versions: Versions,
 }
 
-/// Whom we trust when we connect.
+/// Which servers are trusted when we connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Client {
     /// PEM file of authorities.
@@ -195,7 +195,7 @@ impl Client {
     }
 }
 
-/// Whether a certificate, whose issuers were verified, is valid for whom is meant.
+/// Whether a certificate, whose issuers were verified, is valid for the peer that is meant.
 pub(crate) fn is_valid_for(certificate: &CertificateDer<'_>, meant: &ServerName<'_>) -> bool {
     ParsedCertificate::try_from(certificate).and_then(|parsed| verify_server_name(&parsed, meant)).is_ok()
 }
@@ -205,7 +205,7 @@ fn without_authorities(list: &Path) -> io::Error {
     bad(list, "a revocation list needs the authorities whose certificates are to be checked")
 }
 
-/// What a failed handshake means, in words for who has to mend it.
+/// What a failed handshake means, in words for the operator.
 pub(crate) fn reason(error: &rustls::Error) -> String {
     use rustls::Error::{AlertReceived, InvalidCertificate, NoCertificatesPresented};
     let text = match error {

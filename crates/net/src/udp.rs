@@ -50,13 +50,13 @@ pub(crate) fn prepare(socket: &Socket, address: SocketAddr, settings: &NetSettin
         given = socket.recv_buffer_size()? / 2;
     }
     if udp.gro && !gso::enable_gro(socket.as_fd()) {
-        tracing::info!(%address, "the kernel knows no UDP_GRO: datagrams come one by one");
+        tracing::info!(%address, "UDP_GRO unavailable");
     }
     if address.ip().is_unspecified() && !timestamp::enable_packet_info(socket.as_fd(), address.is_ipv6()) {
-        tracing::warn!(%address, "the kernel does not say to which address datagrams came: answers leave from any");
+        tracing::warn!(%address, "IP_PKTINFO unavailable: replies leave from any address");
     }
     if settings.scheduling.timestamps && !timestamp::enable(socket.as_fd()) {
-        tracing::info!(%address, "the kernel does not stamp datagrams: they count as come when they are read");
+        tracing::info!(%address, "SO_TIMESTAMPNS unavailable: datagrams count as received when they are read");
     }
     if given < udp.receive_buffer {
         tracing::warn!(
@@ -105,8 +105,8 @@ pub(crate) struct Udp {
     /// Watched for reading only: the kernel reports a UDP socket as writable each time a peer has taken one of our
     /// datagrams, and each such report would wake the shard for nothing.
     pub(crate) socket: Rc<AsyncFd<UdpSocket>>,
-    /// Where the socket hears of unreachable datagrams: whether there is such news.
-    news: Option<Rc<Cell<bool>>>,
+    /// Where the kernel reports unreachable datagrams: whether there are such reports.
+    icmp_errors: Option<Rc<Cell<bool>>>,
     /// Watched for writing, only while something waits.
     writable: Option<AsyncFd<UdpSocket>>,
     pub(crate) listener: ListenerId,
@@ -120,18 +120,19 @@ pub(crate) struct Udp {
     gso: Option<GsoBatch>,
     /// Batches that go one by one although runs are sent as one: of an unreachable run only the first is quoted.
     without_gso: Cell<u32>,
-    /// What the socket did not take; while there is any, whatever follows waits behind it.
-    waiting: VecDeque<Waiting>,
+    /// What the socket did not take; while there is any, what follows waits behind it.
+    waiting: VecDeque<WaitingDatagram>,
     waiting_bound: usize,
     quota: Arc<Quota>,
     /// Where the socket is bound to all addresses: from which of them each peer is answered.
     source_addresses: Option<Arc<SourceAddresses>>,
 }
 
-struct Waiting {
-    bytes: Box<[u8]>,
-    target: SocketAddr,
-    token: u64,
+/// A datagram that a socket had no room for.
+pub(crate) struct WaitingDatagram {
+    pub(crate) bytes: Box<[u8]>,
+    pub(crate) target: SocketAddr,
+    pub(crate) token: u64,
 }
 
 impl Udp {
@@ -146,17 +147,17 @@ impl Udp {
     ) -> io::Result<Self> {
         let local = socket.local_addr()?;
         let v6 = local.is_ipv6();
-        let mut news = None;
+        let mut icmp_errors = None;
         if settings.udp.icmp_errors {
-            match unreachable::hear(socket.as_fd(), v6) {
-                Ok(()) => news = Some(Rc::default()),
-                Err(error) => tracing::info!(%error, "the kernel does not report datagrams that reached no socket"),
+            match unreachable::enable(socket.as_fd(), v6) {
+                Ok(()) => icmp_errors = Some(Rc::default()),
+                Err(error) => tracing::info!(%error, "IP_RECVERR unavailable: ICMP errors are ignored"),
             }
         }
         Ok(Self {
             // A socket that is watched for nothing that comes by UDP wakes no shard.
             socket: Rc::new(watch(socket, if reads { Interest::READABLE } else { Interest::PRIORITY })?),
-            news,
+            icmp_errors,
             writable: None,
             listener,
             v6,
@@ -172,14 +173,14 @@ impl Udp {
         })
     }
 
-    /// Waits for the socket to signal errors, each time marks that there is news and calls `wake`; until the runtime ends. None
-    /// where the socket hears of nothing, or another shard listens.
-    pub(crate) fn listen<W: Fn()>(&self, wake: W) -> Option<impl Future<Output = ()> + use<W>> {
-        let (socket, news) = (self.socket.clone(), self.news.clone().filter(|_| self.reads)?);
+    /// Waits for the socket to signal errors, each time notes that there are reports and calls `wake`; until the runtime ends. None
+    /// where the kernel reports nothing, or another shard waits for it.
+    pub(crate) fn watch_errors<W: Fn()>(&self, wake: W) -> Option<impl Future<Output = ()> + use<W>> {
+        let (socket, icmp_errors) = (self.socket.clone(), self.icmp_errors.clone().filter(|_| self.reads)?);
         Some(async move {
             while let Ok(mut error) = socket.ready(Interest::ERROR).await {
                 error.clear_ready();
-                news.set(true);
+                icmp_errors.set(true);
                 wake();
             }
         })
@@ -187,24 +188,24 @@ impl Udp {
 
     /// Whether [`Udp::unreachable`] may have something.
     #[inline]
-    pub(crate) fn has_news(&self) -> bool {
-        self.news.as_ref().is_some_and(|news| news.get())
+    pub(crate) fn has_icmp_errors(&self) -> bool {
+        self.icmp_errors.as_ref().is_some_and(|icmp_errors| icmp_errors.get())
     }
 
-    /// Tells of up to `most` unreachable datagrams, the oldest first.
+    /// Reports up to `most` unreachable datagrams, the oldest first.
     #[cold]
-    pub(crate) fn unreachable(&self, most: usize, room: &mut Vec<u8>, mut tell: impl FnMut(Unreachable<'_>)) {
+    pub(crate) fn unreachable(&self, most: usize, room: &mut Vec<u8>, mut report: impl FnMut(Unreachable<'_>)) {
         for _ in 0..most {
             match unreachable::next(self.socket.get_ref().as_fd(), room) {
-                Ok(Some(told)) => {
+                Ok(Some(unreachable)) => {
                     self.without_gso.set(WITHOUT_GSO);
-                    tell(told);
+                    report(unreachable);
                 }
                 Ok(None) => (),
                 Err(error) if error.kind() == ErrorKind::Interrupted => (),
                 Err(_) => {
-                    if let Some(news) = &self.news {
-                        news.set(false);
+                    if let Some(icmp_errors) = &self.icmp_errors {
+                        icmp_errors.set(false);
                     }
                     return;
                 }
@@ -222,8 +223,8 @@ impl Udp {
         counters: &Counters,
     ) -> (usize, bool) {
         let fails = |error: &io::Error| {
-            let told = self.news.is_some() && unreachable::is_told(error);
-            if error.kind() != ErrorKind::Interrupted && !told {
+            let icmp = self.icmp_errors.is_some() && unreachable::may_be_icmp(error);
+            if error.kind() != ErrorKind::Interrupted && !icmp {
                 counters.receive_errors.add(1);
             }
         };
@@ -285,7 +286,7 @@ impl Udp {
     /// for is kept.
     pub(crate) fn flush(&mut self, bytes: &[u8], failed: &mut Vec<u64>, counters: &Counters) {
         let n = self.sender.queued().len();
-        let hears = self.news.is_some();
+        let reports = self.icmp_errors.is_some();
         let mut at = if self.waiting.is_empty() { 0 } else { self.keep(0, bytes, failed, counters) };
         let mut again = false;
         let without_gso = self.without_gso.get();
@@ -305,8 +306,8 @@ impl Udp {
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => (),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => at = self.keep(at, bytes, failed, counters),
-                // The datagram may be innocent: once more.
-                Err(e) if !again && is_of_another(&e, hears) => again = true,
+                // The error may be that of another datagram: once more.
+                Err(e) if !again && is_of_another(&e, reports) => again = true,
                 Err(e) => {
                     let bad = &self.sender.queued()[at];
                     log_refused(&self.quota, bad.target, &e);
@@ -323,7 +324,7 @@ impl Udp {
     /// Sends the batch as runs of datagrams; how many of what is queued are done with. Less than all: this kernel or
     /// way takes no runs, and the rest has to go one by one.
     fn send_gso(&mut self, bytes: &[u8], failed: &mut Vec<u64>, counters: &Counters) -> usize {
-        let hears = self.news.is_some();
+        let reports = self.icmp_errors.is_some();
         let Some(gso) = &mut self.gso else { return 0 };
         gso.plan(self.sender.queued_mut());
         let (mut at, mut run, mut again) = (0, 0, false);
@@ -341,10 +342,10 @@ impl Udp {
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => (),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return self.keep(at, bytes, failed, counters),
-                Err(e) if !again && is_of_another(&e, hears) => again = true,
+                Err(e) if !again && is_of_another(&e, reports) => again = true,
                 Err(e) if gso.count(run) > 1 => {
                     // The device has no checksums, a datagram is larger than a packet, or the like.
-                    tracing::info!(error = %e, "runs of datagrams are refused: they go one by one from now on");
+                    tracing::info!(error = %e, "UDP GSO disabled");
                     self.gso = None;
                     self.sender.readdress();
                     return at;
@@ -373,7 +374,7 @@ impl Udp {
                 continue;
             }
             let bytes = bytes[q.range.0 as usize..q.range.1 as usize].into();
-            self.waiting.push_back(Waiting { bytes, target: q.target, token: q.token });
+            self.waiting.push_back(WaitingDatagram { bytes, target: q.target, token: q.token });
             counters.datagrams_waiting.add(1);
         }
         self.sender.queued().len()
@@ -381,7 +382,7 @@ impl Udp {
 
     /// Sends what waits as far as the socket takes it, else sees to it that `cx` is woken when it does.
     pub(crate) fn resume(&mut self, cx: &mut Context<'_>, failed: &mut Vec<u64>, counters: &Counters) {
-        let (hears, mut again) = (self.news.is_some(), false);
+        let (reports, mut again) = (self.icmp_errors.is_some(), false);
         while let Some(first) = self.waiting.front() {
             let from = self
                 .source_addresses
@@ -397,10 +398,10 @@ impl Udp {
                 Err(e) if e.kind() == ErrorKind::WouldBlock => match self.wait_for_room(cx) {
                     Ok(Poll::Pending) => return,
                     Ok(Poll::Ready(())) => continue,
-                    // Without a way to hear of room, the timer of the next message has to do.
+                    // Without a wake when there is room, what waits goes with the next message.
                     Err(error) => return tracing::warn!(%error, "a full socket cannot be watched"),
                 },
-                Err(e) if !again && is_of_another(&e, hears) => {
+                Err(e) if !again && is_of_another(&e, reports) => {
                     again = true;
                     continue;
                 }
@@ -477,9 +478,9 @@ fn watch(socket: UdpSocket, interest: Interest) -> io::Result<AsyncFd<UdpSocket>
 }
 
 /// Whether a failed call is about an earlier datagram, to another target perhaps: the kernel reports what became of that to the next call,
-/// once. `hears`: the socket hears of unreachable datagrams.
-fn is_of_another(error: &io::Error, hears: bool) -> bool {
-    error.kind() == ErrorKind::ConnectionRefused || hears && unreachable::is_told(error)
+/// once. `reports`: the kernel reports unreachable datagrams.
+fn is_of_another(error: &io::Error, reports: bool) -> bool {
+    error.kind() == ErrorKind::ConnectionRefused || reports && unreachable::may_be_icmp(error)
 }
 
 #[cold]

@@ -1,7 +1,7 @@
 //! What hosts and routers say of datagrams that were unreachable: ICMP errors (RFC 3261 section 18.4).
 //!
 //! The kernel keeps them in a queue of their own beside the socket. That queue is read only when the socket has signalled an
-//! error: a shard that hears of none makes no system call for them.
+//! error: a shard makes no system call for errors that there are not.
 
 use crate::{batch, socket_option};
 use libc::{iovec, msghdr, sock_extended_err, sockaddr_storage};
@@ -13,23 +13,23 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// IPv6 (RFC 4443 section 3.1).
 const QUOTED: usize = 1_280;
 
-/// Words of eight bytes for the control message: its header, the error, the address of who reports it.
+/// Words of eight bytes for the control message: its header, the error, the address of the host that reports it.
 const CONTROL: usize = 32;
 
 /// A datagram whose target is unreachable.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Unreachable<'a> {
     pub(crate) to: SocketAddr,
-    /// How it began, as far as the report tells: it may be a few bytes, or none.
+    /// How it began, as far as the report quotes it: it may be a few bytes, or none.
     pub(crate) quoted: &'a [u8],
 }
 
 /// Has the kernel keep the errors of this socket. From then on each of them is also reported once to the next call that sends or receives
-/// by it, whatever the address.
+/// by it, to any address.
 ///
 /// # Errors
 /// The kernel does not know the option.
-pub(crate) fn hear(socket: BorrowedFd<'_>, v6: bool) -> io::Result<()> {
+pub(crate) fn enable(socket: BorrowedFd<'_>, v6: bool) -> io::Result<()> {
     let (level, option) = if v6 { (libc::SOL_IPV6, libc::IPV6_RECVERR) } else { (libc::SOL_IP, libc::IP_RECVERR) };
     socket_option::set(socket, level, option, 1)
 }
@@ -64,7 +64,7 @@ pub(crate) fn next<'a>(socket: BorrowedFd<'_>, room: &'a mut Vec<u8>) -> io::Res
 
 /// Whether the kernel has made this of an ICMP error, or may have.
 #[cold]
-pub(crate) fn is_told(error: &io::Error) -> bool {
+pub(crate) fn may_be_icmp(error: &io::Error) -> bool {
     use libc::{
         EACCES, ECONNREFUSED, EHOSTDOWN, EHOSTUNREACH, EMSGSIZE, ENETUNREACH, ENONET, ENOPROTOOPT, EOPNOTSUPP, EPROTO,
     };
@@ -85,7 +85,7 @@ pub(crate) fn is_told(error: &io::Error) -> bool {
     )
 }
 
-/// Which errors are told to the sender: host, network, port or protocol unreachable and parameter problem; not source quench and
+/// Which errors are reported to the sender: host, network, port or protocol unreachable and parameter problem; not source quench and
 /// time exceeded (section 18.4), nor that a datagram is too long for the way, which the kernel acts upon.
 fn says_unreachable(error: &sock_extended_err) -> bool {
     const TOO_LONG: u8 = 4;
@@ -132,12 +132,12 @@ mod tests {
     fn a_closed_port_is_told_with_what_was_sent_to_it() {
         for ip in ["127.0.0.1:0", "[::1]:0"] {
             let (socket, closed) = (UdpSocket::bind(ip).unwrap(), UdpSocket::bind(ip).unwrap());
-            hear(socket.as_fd(), closed.local_addr().unwrap().is_ipv6()).unwrap();
+            enable(socket.as_fd(), closed.local_addr().unwrap().is_ipv6()).unwrap();
             let to = closed.local_addr().unwrap();
             drop(closed);
             let mut room = Vec::new();
             let mut next = || match next(socket.as_fd(), &mut room) {
-                Ok(told) => told.map(|u| (u.to, u.quoted.to_vec())),
+                Ok(report) => report.map(|u| (u.to, u.quoted.to_vec())),
                 Err(error) => {
                     assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
                     None
@@ -147,8 +147,8 @@ mod tests {
             let long: Vec<u8> = (0..=255u8).cycle().take(2_000).collect();
             for bytes in [&b"OPTIONS sip:a SIP/2.0\r\n"[..], b"", &long] {
                 socket.send_to(bytes, to).unwrap();
-                let (told, quoted) = next().expect("the kernel tells at once on loopback");
-                assert_eq!(told, to);
+                let (to_closed, quoted) = next().expect("the kernel reports at once on loopback");
+                assert_eq!(to_closed, to);
                 assert!(bytes.starts_with(&quoted) && quoted.len() >= bytes.len().min(500), "{}", quoted.len());
             }
             assert_eq!(next(), None);

@@ -7,11 +7,11 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use strowger_core::PeerName;
 
-/// A certificate whose issuers were verified; for whom it is valid is looked at when a request is for that peer.
+/// A certificate whose issuers were verified; whether it is valid for a peer is looked at when a request is for that peer.
 #[derive(Debug)]
 pub(crate) struct VerifiedCertificate {
     certificate: CertificateDer<'static>,
-    /// Whom it was last looked at for, and whether it was valid.
+    /// The peer that it was last looked at for, and whether it was valid.
     last: Mutex<Option<(Option<PeerName>, IpAddr, bool)>>,
 }
 
@@ -20,7 +20,7 @@ impl VerifiedCertificate {
         Self { certificate, last: Mutex::default() }
     }
 
-    /// Whether its holder is who is meant: of this name, or of this address if none was asked for (RFC 5922 section 7.2).
+    /// Whether its holder is the peer that is meant: of this name, or of this address if none was asked for (RFC 5922 section 7.2).
     pub(crate) fn is_valid_for(&self, name: Option<PeerName>, address: IpAddr, names: &PeerNames) -> bool {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         match *last {

@@ -21,8 +21,8 @@ impl Streams {
         connection.dedicated = Some(flow);
         let slot = self.add(connection);
         let generation = self.slots[slot as usize].generation;
-        let patience = self.bounds.connect_timeout;
-        self.dials.push(Dial { slot, generation, from: None, port: 0, to: request.to, begun: Some(stream), patience });
+        let timeout = self.bounds.connect_timeout;
+        self.dials.push(Dial { slot, generation, from: None, port: 0, to: request.to, begun: Some(stream), timeout });
         slot
     }
 
@@ -44,7 +44,7 @@ impl Streams {
         if connection.phase == Phase::Open {
             return self.shut_down(slot);
         }
-        // What was said is still to be heard.
+        // What was sent is still to arrive.
         connection.since = now;
         if connection.layer().pending.is_empty() {
             return self.close(slot, &"nothing was said over it");

@@ -15,7 +15,7 @@ pub(crate) struct Dial {
     pub(super) to: SocketAddr,
     /// Of a dedicated socket: it is under way already.
     pub(super) begun: Option<std::net::TcpStream>,
-    pub(super) patience: Duration,
+    pub(super) timeout: Duration,
 }
 
 impl Dial {
@@ -45,6 +45,6 @@ impl Dial {
             }
             socket.connect(self.to).await
         };
-        tokio::time::timeout(self.patience, connect).await.map_err(|_| io::Error::from(ErrorKind::TimedOut))?
+        tokio::time::timeout(self.timeout, connect).await.map_err(|_| io::Error::from(ErrorKind::TimedOut))?
     }
 }

@@ -1,4 +1,4 @@
-//! How connections end: by the peer, by an error, by us; and who hears of it.
+//! How connections end: by the peer, by an error, by us; and what is reported of it.
 
 use super::{Streams, gauge};
 use crate::connection::Phase;
@@ -50,7 +50,7 @@ impl Streams {
         }
     }
 
-    /// After something was sent: ends a connection whose peer wants nothing more, once it has heard all.
+    /// After something was sent: ends a connection whose peer wants nothing more, once it has received all.
     pub(super) fn close_if_done(&mut self, slot: u32) {
         let now = clock::now().mono;
         let Some(connection) = self.connection(slot).filter(|c| c.half_closed && !c.closing) else { return };

@@ -1,4 +1,4 @@
-//! Which connection a message goes over: the one that its flow names, one that leads to whom it is for, or a new one.
+//! Which connection a message goes over: the one that its flow names, one that leads to its target, or a new one.
 
 use super::dial::Dial;
 use super::{Piece, Streams};
@@ -83,7 +83,7 @@ impl Streams {
         Post::Done
     }
 
-    /// Whether this flow is a connection to whom the target means: of its transport, to its address, and where a name is to be
+    /// Whether this flow is a connection to the peer that the target means: of its transport, to its address, and where a name is to be
     /// proved, of that name. Wherever the flow was read, no message goes to another peer by it. To a peer that said that it will say
     /// no more only responses go.
     fn leads_to(&mut self, flow: Flow, target: &Target, message: &[u8]) -> bool {
@@ -121,7 +121,7 @@ impl Streams {
         self.round.push(Piece { slot, order, range });
     }
 
-    /// Notes who is to hear of it if a message is not sent, or the connection ends before an answer.
+    /// Notes the shard and token to which it is reported if a message is not sent, or the connection ends before an answer.
     pub(super) fn note_sent(&mut self, slot: u32, origin: usize, token: u64) {
         let place = self.slots.get_mut(slot as usize);
         let Some(connection) = place.and_then(|place| place.connection.as_deref_mut()) else { return };
@@ -132,7 +132,7 @@ impl Streams {
     }
 
     /// This address leads to the connection, so one before it does not any more; nor does this one if the connection has ended.
-    /// A secure connection leads there only if its peer has proved who it is (RFC 5923 section 9.3).
+    /// A secure connection leads there only if its peer has shown a certificate that was verified (RFC 5923 section 9.3).
     pub(crate) fn alias(&mut self, flow: Flow, transport: Transport, address: SocketAddr) {
         let network = self.network.clone();
         let connection = self.same(flow.slot, flow.generation).filter(|c| c.transport == transport);
@@ -162,9 +162,9 @@ impl Streams {
         connection.name = target.name;
         let slot = self.add(connection);
         let generation = self.slots[slot as usize].generation;
-        let patience = self.bounds.connect_timeout;
+        let timeout = self.bounds.connect_timeout;
         let port = self.network.settings.dial_port;
-        self.dials.push(Dial { slot, generation, from, port, to: target.address, begun: None, patience });
+        self.dials.push(Dial { slot, generation, from, port, to: target.address, begun: None, timeout });
         self.flow(slot)
     }
 }

@@ -1,4 +1,4 @@
-//! What was sent lately over each connection, and who sent it: when a connection ends, they learn that no answer comes by it
+//! What was sent lately over each connection, and by which shard: when a connection ends, those shards learn that no answer comes by it
 //! (RFC 3261 section 18.4).
 //!
 //! One ring of fixed size for all connections of a shard: what it forgets first is what was sent longest ago, and that

@@ -32,7 +32,7 @@ impl Certificate {
         let key = provider.key_provider.load_private_key(key).map_err(|e| bad(&self.key, e))?;
         let certified = CertifiedKey::new(certificates(&self.chain)?, key);
         match certified.keys_match() {
-            // Some keys do not tell their public part.
+            // Some keys do not show their public part.
             Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(certified),
             Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
                 Err(bad(&self.key, format_args!("it is not the key of the certificate in {}", self.chain.display())))

@@ -13,7 +13,7 @@ pub struct Identities {
     /// By listener; none where it does not encrypt.
     servers: Vec<Option<Arc<ServerConfig>>>,
     client: ClientConfigs,
-    /// Servers to which we connect must prove who they are.
+    /// Servers to which we connect must prove their names.
     verifies: bool,
 }
 
@@ -54,7 +54,7 @@ impl Identities {
         self.client.of(port)
     }
 
-    /// Whether servers to which we connect must prove who they are.
+    /// Whether servers to which we connect must prove their names.
     pub(crate) const fn verifies(&self) -> bool {
         self.verifies
     }

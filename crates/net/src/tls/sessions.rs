@@ -1,5 +1,5 @@
-//! The sessions that TLS servers let us resume (RFC 8446 section 2.2): who makes a connection for each call to one server
-//! needs more of them than who makes one.
+//! The sessions that TLS servers let us resume (RFC 8446 section 2.2): a client with a connection for each call to one server
+//! needs more of them than one with a single connection.
 
 use rustls::client::{ClientSessionStore, Resumption, Tls12ClientSessionValue, Tls13ClientSessionValue};
 use rustls::pki_types::ServerName;
@@ -70,7 +70,7 @@ pub(crate) struct SessionStore {
 }
 
 impl SessionStore {
-    /// For who makes all connections to one port. `most`: sessions kept of one server.
+    /// For a client whose connections all go to one port. `most`: sessions kept of one server.
     pub(crate) fn new(most: usize) -> Self {
         Self { port: 0, sessions: Sessions::new(most) }
     }
@@ -89,7 +89,7 @@ impl SessionStore {
 }
 
 impl fmt::Debug for SessionStore {
-    // What lets a peer resume a session is no one's to read.
+    // What lets a peer resume a session is secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SessionStore")
             .field("port", &self.port)
