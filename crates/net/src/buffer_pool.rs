@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_needs_goes() {
+    fn what_is_not_needed_is_freed() {
         let mut pool = BufferPool::default();
         let buffers: Vec<_> = (0..1_000).map(|_| pool.take(b"message")).collect();
         buffers.into_iter().for_each(|buffer| pool.give(buffer));

@@ -244,12 +244,12 @@ mod interleavings {
         loom::model(|| {
             let (mut tx, mut rx) = ring::<u32>(2);
             let room = Arc::new(Notify::new());
-            let tell = room.clone();
+            let waiter = room.clone();
             assert!(tx.push(|slot| *slot = 1) && tx.push(|slot| *slot = 2));
             let consumer = thread::spawn(move || {
                 assert!(rx.pop(|_| ()));
                 if rx.producer_waits() {
-                    tell.notify();
+                    waiter.notify();
                 }
             });
             // A wait may end for nothing.

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_filter_does_not_understand_reaches_somebody() {
+    fn what_the_filter_does_not_find_is_spread_by_addresses() {
         let sockets = group(3);
         attach(sockets[0].as_fd(), &by_call(9, 3)).unwrap();
         for more in 1..20 {

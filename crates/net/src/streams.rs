@@ -285,7 +285,10 @@ impl Streams {
                 connection.verified = identities.verifies();
                 let config = identities.client(connection.remote.port());
                 match &name {
-                    Some(None) => Err("too many names were asked for since: whom it is for is not known".into()),
+                    Some(None) => {
+                        Err("the name that its peer must prove was forgotten: too many others were asked for since"
+                            .into())
+                    }
                     Some(Some(name)) => connection.layer().start_tls(config, Some(name), address),
                     None => connection.layer().start_tls(config, None, address),
                 }

@@ -309,9 +309,9 @@ mod tests {
             world.write("others", &world.list(8, 2040));
             world.write("ours", &world.list(7, 2040));
             world.write("old", &world.list(8, 2024));
-            let mut stranger = CertificateParams::default();
-            stranger.distinguished_name.push(DnType::CommonName, "stranger");
-            world.write("stranger", &world.list_of(&Issuer::new(stranger, key), 8, 2040));
+            let mut foreign = CertificateParams::default();
+            foreign.distinguished_name.push(DnType::CommonName, "foreign");
+            world.write("foreign", &world.list_of(&Issuer::new(foreign, key), 8, 2040));
             world
         }
 
@@ -411,7 +411,7 @@ mod tests {
                 ("others", None),
                 ("ours", Some("certificate is revoked")),
                 ("old", Some("out of date")),
-                ("stranger", Some("no revocation list of its issuer")),
+                ("foreign", Some("no revocation list of its issuer")),
             ] {
                 let client = Client { versions, revoked: Some(world.at(list)), ..world.client() };
                 let [said, heard] = shake(&client, &world.server());
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_that_serves_by_its_own_certificate_is_told() {
+    fn an_authority_that_serves_by_its_own_certificate_is_explained() {
         let world = World::new();
         let key = KeyPair::generate().unwrap();
         let mut own = CertificateParams::new(["localhost".to_owned()]).unwrap();
@@ -468,8 +468,8 @@ mod tests {
         }
         // No client is asked for a certificate that the list could be about.
         let revoked = Some(world.at("ours"));
-        let anybody = Client { unverified: true, revoked: revoked.clone(), ..Client::default() };
-        assert!(anybody.load().unwrap_err().to_string().contains("needs the authorities"));
+        let any = Client { unverified: true, revoked: revoked.clone(), ..Client::default() };
+        assert!(any.load().unwrap_err().to_string().contains("needs the authorities"));
         let server = Server { revoked, ..world.server() };
         assert!(server.load().unwrap_err().to_string().contains("needs the authorities"));
     }

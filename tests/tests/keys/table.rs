@@ -242,7 +242,7 @@ const TESTS: &[(&str, &[&str])] = &[
         "limits.shard_queue",
         &[
             "crates/node/src/settings.rs::what_no_peer_can_see_arrives_at_the_network_side",
-            "crates/net/tests/shard/shed.rs::what_a_full_ring_takes_no_more_is_answered_by_who_read_it",
+            "crates/net/tests/shard/shed.rs::what_a_full_ring_takes_no_more_is_answered_by_the_shard_that_read_it",
         ],
     ),
     (

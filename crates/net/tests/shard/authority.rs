@@ -29,7 +29,7 @@ impl Authority {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        // One authority is told from another by its name.
+        // A verifier finds an authority by its name.
         params.distinguished_name.push(DnType::CommonName, format!("{:?}", key.public_key_raw()));
         let pem = params.self_signed(&key).unwrap().pem();
         let this = Self { folder: tempfile::tempdir().unwrap(), issuer: Issuer::new(params, key) };

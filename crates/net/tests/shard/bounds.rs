@@ -106,7 +106,7 @@ fn less_memory_may_be_held_than_is() {
 
 const SOON: Duration = Duration::from_millis(300);
 
-/// The shards sleep when they hear of it, and nothing comes that would wake them.
+/// The shards sleep when the bounds change, and nothing comes that would wake them.
 #[test]
 fn shorter_timeouts_end_what_stands() {
     for shards in [1, 3] {

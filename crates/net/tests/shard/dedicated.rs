@@ -16,19 +16,20 @@ use strowger_net::{
 };
 
 /// "OPEN NAME tcp 127.0.0.1:5060" opens a dedicated socket and says its port, "SAY NAME TEXT" says something over it, "CLOSE NAME" ends it,
-/// "END NAME" does both at once, "SLEEP MILLISECONDS" keeps the shard from working; what comes over a dedicated socket goes to who opened it, and so does the news of its end.
+/// "END NAME" does both at once, "SLEEP MILLISECONDS" keeps the shard from working; what comes over a dedicated socket goes to the sender of "OPEN", and so
+/// does the report of its end.
 struct Opener {
     sockets: DedicatedSockets,
     open: HashMap<String, (Flow, SocketAddr, Transport)>,
-    boss: Option<Arrival>,
+    controller: Option<Arrival>,
     /// What secure peers must prove.
     peer: PeerName,
 }
 
 impl Opener {
-    fn tell(&self, text: &str, out: &mut Outbox) {
-        let Some(boss) = &self.boss else { return };
-        Self::send(boss.reply(), text, 0, out);
+    fn report(&self, text: &str, out: &mut Outbox) {
+        let Some(controller) = &self.controller else { return };
+        Self::send(controller.reply(), text, 0, out);
     }
 
     fn send(to: Target, text: &str, token: u64, out: &mut Outbox) {
@@ -57,9 +58,9 @@ impl Service for Opener {
                 return;
             }
             assert_eq!(self.open.values().filter(|o| o.0 == flow).count(), 1);
-            return self.tell(&format!("CAME {text}"), out);
+            return self.report(&format!("CAME {text}"), out);
         }
-        self.boss = Some(*arrival);
+        self.controller = Some(*arrival);
         let word: Vec<&str> = text.split(' ').collect();
         match word[0] {
             "OPEN" | "BEGIN" => {
@@ -78,10 +79,10 @@ impl Service for Opener {
                         if word[0] == "BEGIN" {
                             self.say(word[1], out);
                         } else {
-                            self.tell(&format!("OPENED {}", socket.address), out);
+                            self.report(&format!("OPENED {}", socket.address), out);
                         }
                     }
-                    Err(error) => self.tell(&format!("NOT {:?}", error.kind()), out),
+                    Err(error) => self.report(&format!("NOT {:?}", error.kind()), out),
                 }
             }
             "SAY" => self.say(word[1], out),
@@ -97,19 +98,19 @@ impl Service for Opener {
     }
 
     fn failed(&mut self, _: Now, _: u64, _: &mut Outbox) {
-        unreachable!("it hears why");
+        unreachable!("unsent is called instead");
     }
 
     fn unsent(&mut self, _: Now, token: u64, cause: Unsent, out: &mut Outbox) {
-        self.tell(&format!("FAILED {token} {cause:?}"), out);
+        self.report(&format!("FAILED {token} {cause:?}"), out);
     }
 
     fn unreachable(&mut self, _: Now, to: SocketAddr, quoted: &[u8], out: &mut Outbox) {
-        self.tell(&format!("UNREACHABLE at {to} {}", String::from_utf8_lossy(quoted)), out);
+        self.report(&format!("UNREACHABLE at {to} {}", String::from_utf8_lossy(quoted)), out);
     }
 
     fn closed(&mut self, _: Now, _: Flow, _: &mut Outbox) {
-        unreachable!("it hears how");
+        unreachable!("ended is called instead");
     }
 
     fn poll(&mut self, _: Now, _: &mut Outbox) {}
@@ -127,7 +128,7 @@ impl ServiceWithSockets for Opener {
     fn ended(&mut self, _: Now, flow: Flow, ending: Ending, out: &mut Outbox) {
         let name = self.open.iter().find(|o| o.1.0 == flow).map_or_else(|| "?".into(), |o| o.0.clone());
         self.sockets.close(flow);
-        self.tell(&format!("CLOSED {name} {ending:?}"), out);
+        self.report(&format!("CLOSED {name} {ending:?}"), out);
     }
 
     fn sockets(&mut self) -> Option<&mut DedicatedSockets> {
@@ -136,11 +137,11 @@ impl ServiceWithSockets for Opener {
 }
 
 /// An opener of at most so many dedicated sockets, and a socket to speak to it.
-fn start(settings: NetSettings, most: usize) -> (Node<Opener>, Boss) {
+fn start(settings: NetSettings, most: usize) -> (Node<Opener>, Controller) {
     let make = move |shard, handle: Handle<_>| Opener {
         sockets: DedicatedSockets::new(&handle, shard, most),
         open: HashMap::new(),
-        boss: None,
+        controller: None,
         peer: handle.name("localhost"),
     };
     let listeners = vec![Listener::new(Udp, "127.0.0.1:0".parse().unwrap())];
@@ -148,17 +149,17 @@ fn start(settings: NetSettings, most: usize) -> (Node<Opener>, Boss) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(node.handle().addresses()[0]).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-    (node, Boss(socket))
+    (node, Controller(socket))
 }
 
-struct Boss(UdpSocket);
+struct Controller(UdpSocket);
 
-impl Boss {
+impl Controller {
     fn order(&self, text: &str) {
         self.0.send(text.as_bytes()).unwrap();
     }
 
-    fn hear(&self) -> String {
+    fn receive(&self) -> String {
         let mut buffer = [0; 2_000];
         let n = self.0.recv(&mut buffer).expect("a word within five seconds");
         String::from_utf8_lossy(&buffer[..n]).into_owned()
@@ -166,7 +167,7 @@ impl Boss {
 
     fn ask(&self, text: &str) -> String {
         self.order(text);
-        self.hear()
+        self.receive()
     }
 
     /// Opens a dedicated socket; its address.
@@ -176,7 +177,7 @@ impl Boss {
     }
 }
 
-/// The length of what "SAY NAME" says. Who leaves some of it unread ends a connection by RST.
+/// The length of what "SAY NAME" says. A peer that leaves some of it unread ends a connection by RST.
 fn said(name: &str) -> usize {
     message(&format!("SAID {name}"), name, 30).len()
 }
@@ -195,13 +196,13 @@ fn counted<S: Service + 'static>(node: &Node<S>, value: impl Fn(Snapshot) -> u64
 }
 
 #[test]
-fn a_lane_of_datagrams_has_a_port_of_its_own_and_hears_what_comes_to_it() {
-    let (node, boss) = start(settings(1), 100);
+fn a_socket_for_datagrams_has_a_port_of_its_own_and_receives_what_comes_to_it() {
+    let (node, controller) = start(settings(1), 100);
     let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
     peer.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     let at = peer.local_addr().unwrap();
     let names: Vec<String> = (0..20).map(|i| i.to_string()).collect();
-    let ports: Vec<SocketAddr> = names.iter().map(|name| boss.open(name, Udp, at)).collect();
+    let ports: Vec<SocketAddr> = names.iter().map(|name| controller.open(name, Udp, at)).collect();
     let mut different: Vec<u16> = ports.iter().map(SocketAddr::port).collect();
     different.sort_unstable();
     different.dedup();
@@ -209,12 +210,12 @@ fn a_lane_of_datagrams_has_a_port_of_its_own_and_hears_what_comes_to_it() {
     assert!(ports.iter().all(|p| p.ip().to_string() == "127.0.0.3"));
     let mut buffer = [0; 2_000];
     for (name, port) in names.iter().zip(&ports) {
-        boss.order(&format!("SAY {name}"));
+        controller.order(&format!("SAY {name}"));
         let (n, from) = peer.recv_from(&mut buffer).unwrap();
         assert_eq!(from, *port);
         assert!(buffer[..n].starts_with(format!("SAID {name} ").as_bytes()));
         peer.send_to(format!("answer to {name}").as_bytes(), from).unwrap();
-        assert_eq!(boss.hear(), format!("CAME answer to {name}"));
+        assert_eq!(controller.receive(), format!("CAME answer to {name}"));
     }
     // A keep-alive is none of the service's business.
     peer.send_to(b"\r\n\r\n", ports[3]).unwrap();
@@ -222,7 +223,7 @@ fn a_lane_of_datagrams_has_a_port_of_its_own_and_hears_what_comes_to_it() {
     counted(&node, |t| t.dedicated, 20);
     // What was said in the same round still leaves.
     for name in &names {
-        boss.order(&format!("END {name}"));
+        controller.order(&format!("END {name}"));
         assert!(peer.recv_from(&mut buffer).is_ok());
     }
     counted(&node, |t| t.dedicated, 0);
@@ -230,25 +231,25 @@ fn a_lane_of_datagrams_has_a_port_of_its_own_and_hears_what_comes_to_it() {
     let free = ports.iter().filter(|port| UdpSocket::bind(port).is_ok()).count();
     assert!(free + 1 >= ports.len(), "{free} of {} are free", ports.len());
     // What is said over a dedicated socket that is gone fails.
-    assert_eq!(boss.ask("SAY 3"), "FAILED 7 Here");
+    assert_eq!(controller.ask("SAY 3"), "FAILED 7 Here");
     // Its place serves again, under another name.
-    boss.open("again", Udp, at);
-    assert_eq!(boss.ask("SAY 3"), "FAILED 7 Here");
+    controller.open("again", Udp, at);
+    assert_eq!(controller.ask("SAY 3"), "FAILED 7 Here");
     assert_eq!(node.handle().total().dedicated_opened, 21);
 }
 
 #[test]
-fn the_first_answer_to_the_first_lane_wakes_the_shard() {
+fn the_first_answer_to_the_first_socket_wakes_the_shard() {
     for _ in 0..10 {
-        let (_node, boss) = start(settings(1), 1);
+        let (_node, controller) = start(settings(1), 1);
         let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
         peer.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        boss.order(&format!("BEGIN a udp {}", peer.local_addr().unwrap()));
+        controller.order(&format!("BEGIN a udp {}", peer.local_addr().unwrap()));
         let (_, from) = peer.recv_from(&mut [0; 2_000]).unwrap();
         // The shard sleeps by then.
         std::thread::sleep(Duration::from_millis(5));
         peer.send_to(b"answer", from).unwrap();
-        assert_eq!(boss.hear(), "CAME answer");
+        assert_eq!(controller.receive(), "CAME answer");
     }
 }
 
@@ -259,14 +260,14 @@ fn every_transport_has_connections_of_their_own_beside_each_other_and_ends_them_
         vec![listener(Tcp, "127.0.0.1:0"), secure(Tls, &identity), listener(Ws, "127.0.0.1:0"), secure(Wss, &identity)];
     let far = relay(settings(1), listeners);
     let trusting = tls::Client { authorities: Some(identity.certificates[0].chain.clone()), ..tls::Client::default() };
-    let (near, boss) = start(NetSettings { tls: trusting, ..settings(1) }, 100);
+    let (near, controller) = start(NetSettings { tls: trusting, ..settings(1) }, 100);
     for (i, transport) in [Tcp, Tls, Ws, Wss].into_iter().enumerate() {
         let to = far.handle().addresses()[i];
         let mut ports = Vec::new();
         for n in 0..5 {
             let name = format!("{}{n}", transport.text());
-            ports.push(boss.open(&name, transport, to).port());
-            let came = boss.ask(&format!("SAY {name}"));
+            ports.push(controller.open(&name, transport, to).port());
+            let came = controller.ask(&format!("SAY {name}"));
             assert!(came.starts_with(&format!("CAME SAID {name} SIP/2.0")), "{came}");
         }
         ports.sort_unstable();
@@ -275,7 +276,7 @@ fn every_transport_has_connections_of_their_own_beside_each_other_and_ends_them_
         counted(&far, |t| t.accepted, 5 * (i as u64 + 1));
         // Said and ended in one round, and ended before anything was said.
         for n in 0..5 {
-            boss.order(&format!("{} {}{n}", if n % 2 == 0 { "END" } else { "CLOSE" }, transport.text()));
+            controller.order(&format!("{} {}{n}", if n % 2 == 0 { "END" } else { "CLOSE" }, transport.text()));
         }
         counted(&far, |t| t.tcp_connections + t.tls_connections + t.ws_connections + t.wss_connections, 0);
         counted(
@@ -287,8 +288,8 @@ fn every_transport_has_connections_of_their_own_beside_each_other_and_ends_them_
     }
     // Said and ended before the connection is made.
     let to = far.handle().addresses()[1];
-    boss.open("quick", Tls, to);
-    boss.order("END quick");
+    controller.open("quick", Tls, to);
+    controller.order("END quick");
     counted(&far, |t| t.stream_messages_in, 33);
     counted(&near, |t| t.dedicated, 0);
     let total = near.handle().total();
@@ -302,24 +303,24 @@ fn every_transport_has_connections_of_their_own_beside_each_other_and_ends_them_
 
 #[test]
 fn the_other_side_ends_refuses_or_does_not_go_along() {
-    let (node, boss) = start(
+    let (node, controller) = start(
         NetSettings { bounds: Bounds { close_timeout: Duration::from_millis(200), ..bounds() }, ..settings(1) },
         3,
     );
     let peer = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = peer.local_addr().unwrap();
-    boss.open("ended", Tcp, to);
+    controller.open("ended", Tcp, to);
     let (mut stream, _) = peer.accept().unwrap();
-    boss.order("SAY ended");
+    controller.order("SAY ended");
     stream.read_exact(&mut vec![0; said("ended")]).unwrap();
     drop(stream);
-    assert_eq!(boss.hear(), "CLOSED ended Finished");
+    assert_eq!(controller.receive(), "CLOSED ended Finished");
     counted(&node, |t| t.dedicated, 0);
-    assert_eq!(boss.ask("SAY ended"), "FAILED 7 Here");
-    // Who keeps its side open has it closed for it after a while; until then it may still speak.
-    boss.open("stubborn", Tcp, to);
+    assert_eq!(controller.ask("SAY ended"), "FAILED 7 Here");
+    // A peer that keeps its side open has it closed after a while; until then it may still send.
+    controller.open("stubborn", Tcp, to);
     let (mut stream, _) = peer.accept().unwrap();
-    boss.order("END stubborn");
+    controller.order("END stubborn");
     let mut said = String::new();
     stream.read_to_string(&mut said).unwrap();
     assert!(said.starts_with("SAID stubborn"), "{said}");
@@ -328,52 +329,52 @@ fn the_other_side_ends_refuses_or_does_not_go_along() {
     assert!(stream.write_all(&[b'x'; 10]).is_ok());
     // A closed port: what was said has failed, and then the dedicated socket ends.
     drop(peer);
-    assert_eq!(boss.ask(&format!("BEGIN refused tcp {to}")), "FAILED 7 Connection");
-    assert_eq!(boss.hear(), "CLOSED refused Unmade");
+    assert_eq!(controller.ask(&format!("BEGIN refused tcp {to}")), "FAILED 7 Connection");
+    assert_eq!(controller.receive(), "CLOSED refused Unmade");
     counted(&node, |t| t.dedicated, 0);
     // The bound, and an address that is not ours.
     let udp: SocketAddr = "127.0.0.1:9".parse().unwrap();
     for name in ["a", "b", "c"] {
-        boss.open(name, Udp, udp);
+        controller.open(name, Udp, udp);
     }
-    assert_eq!(boss.ask("OPEN d udp 127.0.0.1:9"), "NOT QuotaExceeded");
-    boss.order("CLOSE a");
+    assert_eq!(controller.ask("OPEN d udp 127.0.0.1:9"), "NOT QuotaExceeded");
+    controller.order("CLOSE a");
     counted(&node, |t| t.dedicated, 2);
-    boss.open("d", Udp, udp);
+    controller.open("d", Udp, udp);
     let total = node.handle().total();
     assert_eq!((total.dedicated_full, total.dedicated_refused), (1, 0));
 }
 
 #[test]
-fn how_a_connection_ended_is_told() {
+fn how_a_connection_ended_is_reported() {
     let settings = NetSettings { bounds: Bounds { idle_timeout: Duration::from_secs(1), ..bounds() }, ..settings(1) };
     let (_folder, identity) = identity();
     let trusting = tls::Client { authorities: Some(identity.certificates[0].chain.clone()), ..tls::Client::default() };
-    let (node, boss) = start(NetSettings { tls: trusting, ..settings.clone() }, 20);
+    let (node, controller) = start(NetSettings { tls: trusting, ..settings.clone() }, 20);
     let peer = TcpListener::bind("127.0.0.1:0").unwrap();
     let accepted = |name: &str| {
-        boss.open(name, Tcp, peer.local_addr().unwrap());
+        controller.open(name, Tcp, peer.local_addr().unwrap());
         let stream = peer.accept().unwrap().0;
         // It is open once something has come over it.
-        boss.order(&format!("SAY {name}"));
+        controller.order(&format!("SAY {name}"));
         (&stream).read_exact(&mut vec![0; said(name)]).unwrap();
         stream
     };
     drop(accepted("fin"));
-    assert_eq!(boss.hear(), "CLOSED fin Finished");
+    assert_eq!(controller.receive(), "CLOSED fin Finished");
     // Half of it is enough (RFC 9293 section 3.6).
     let half = accepted("half");
     half.shutdown(std::net::Shutdown::Write).unwrap();
-    assert_eq!(boss.hear(), "CLOSED half Finished");
+    assert_eq!(controller.receive(), "CLOSED half Finished");
     let reset = accepted("reset");
     socket2::SockRef::from(&reset).set_linger(Some(Duration::ZERO)).unwrap();
     drop(reset);
-    assert_eq!(boss.hear(), "CLOSED reset Broken");
+    assert_eq!(controller.receive(), "CLOSED reset Broken");
     let _idle = accepted("idle");
-    assert_eq!(boss.hear(), "CLOSED idle Ours");
+    assert_eq!(controller.receive(), "CLOSED idle Ours");
     let mut noise = accepted("noise");
     noise.write_all(b"OPTIONS sip:a SIP/2.0\r\nContent-Length: some\r\n\r\n").unwrap();
-    assert_eq!(boss.hear(), "CLOSED noise Ours");
+    assert_eq!(controller.receive(), "CLOSED noise Ours");
     // The other side's time is over first, and it says so in the words of TLS and WebSocket.
     let far = relay(
         NetSettings {
@@ -383,16 +384,16 @@ fn how_a_connection_ended_is_told() {
         vec![secure(Tls, &identity), listener(Ws, "127.0.0.1:0")],
     );
     for (transport, to) in [Tls, Ws].into_iter().zip(far.handle().addresses()) {
-        boss.open("far", transport, *to);
-        assert!(boss.ask("SAY far").starts_with("CAME SAID far"));
-        assert_eq!(boss.hear(), "CLOSED far Finished");
+        controller.open("far", transport, *to);
+        assert!(controller.ask("SAY far").starts_with("CAME SAID far"));
+        assert_eq!(controller.receive(), "CLOSED far Finished");
     }
     counted(&node, |t| t.dedicated, 0);
 }
 
 #[test]
 fn the_cause_of_a_connection_that_is_not_made_is_the_layer_that_failed() {
-    let (node, boss) = start(settings(1), 20);
+    let (node, controller) = start(settings(1), 20);
     let plain = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = plain.local_addr().unwrap();
     // It speaks neither TLS nor WebSocket.
@@ -404,46 +405,46 @@ fn the_cause_of_a_connection_that_is_not_made_is_the_layer_that_failed() {
         }
     });
     for (transport, cause) in [("tls", "TlsHandshake"), ("ws", "WebSocketHandshake")] {
-        assert_eq!(boss.ask(&format!("BEGIN {transport} {transport} {to}")), format!("FAILED 7 {cause}"));
-        assert_eq!(boss.hear(), format!("CLOSED {transport} Unmade"));
+        assert_eq!(controller.ask(&format!("BEGIN {transport} {transport} {to}")), format!("FAILED 7 {cause}"));
+        assert_eq!(controller.receive(), format!("CLOSED {transport} Unmade"));
     }
     answers.join().unwrap();
-    assert_eq!(boss.ask(&format!("BEGIN wss wss {to}")), "FAILED 7 Connection");
+    assert_eq!(controller.ask(&format!("BEGIN wss wss {to}")), "FAILED 7 Connection");
     assert_eq!(node.handle().total().handshakes_failed, 2);
 }
 
 #[test]
-fn a_lane_of_datagrams_hears_what_reached_nobody() {
-    for hears in [true, false] {
-        let (node, boss) =
-            start(NetSettings { udp: UdpSettings { icmp_errors: hears, ..UdpSettings::default() }, ..settings(1) }, 3);
+fn what_a_socket_of_its_own_sends_to_a_closed_port_is_reported() {
+    for icmp_errors in [true, false] {
+        let (node, controller) =
+            start(NetSettings { udp: UdpSettings { icmp_errors, ..UdpSettings::default() }, ..settings(1) }, 3);
         let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
         peer.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        boss.open("gone", Udp, closed);
-        boss.open("here", Udp, peer.local_addr().unwrap());
+        controller.open("gone", Udp, closed);
+        controller.open("here", Udp, peer.local_addr().unwrap());
         for _ in 0..3 {
-            boss.order("SAY gone");
-            if hears {
-                let told = boss.hear();
-                assert!(told.starts_with(&format!("UNREACHABLE at {closed} SAID gone SIP/2.0")), "{told}");
+            controller.order("SAY gone");
+            if icmp_errors {
+                let report = controller.receive();
+                assert!(report.starts_with(&format!("UNREACHABLE at {closed} SAID gone SIP/2.0")), "{report}");
             }
-            boss.order("SAY here");
+            controller.order("SAY here");
             let (_, from) = peer.recv_from(&mut [0; 2_000]).unwrap();
             peer.send_to(b"answer", from).unwrap();
-            assert_eq!(boss.hear(), "CAME answer");
+            assert_eq!(controller.receive(), "CAME answer");
         }
         let total = node.handle().total();
-        assert_eq!((total.unreachable, total.datagrams_refused), (if hears { 3 } else { 0 }, 0));
+        assert_eq!((total.unreachable, total.datagrams_refused), (if icmp_errors { 3 } else { 0 }, 0));
     }
 }
 
 #[test]
 fn what_was_dropped_before_lanes_that_never_closed_is_counted_in_the_end() {
-    let (node, boss) = start(settings(1), 20);
+    let (node, controller) = start(settings(1), 20);
     let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let [a, b] = ["a", "b"].map(|name| boss.open(name, Udp, peer.local_addr().unwrap()));
-    boss.order("SLEEP 500");
+    let [a, b] = ["a", "b"].map(|name| controller.open(name, Udp, peer.local_addr().unwrap()));
+    controller.order("SLEEP 500");
     // More than the kernel's usual buffer holds.
     for _ in 0..2_000 {
         peer.send_to(&[b'x'; 1_000], a).unwrap();

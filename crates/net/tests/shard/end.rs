@@ -1,4 +1,4 @@
-//! What is left of shards that have ended, and who learns why.
+//! What is left of shards that have ended, and how the reason is reported.
 
 use crate::echo::settings;
 use crate::shed::Slow;
@@ -35,14 +35,14 @@ impl Service for Fragile {
 
 /// By UDP the panic is the shard's, by TCP that of the connection's task, which the runtime would keep to itself.
 #[test]
-fn a_panic_ends_all_shards_and_whoever_waits_for_them_learns_it() {
+fn a_panic_ends_all_shards_and_is_reported_to_the_threads_that_wait() {
     // With two shards the message may cross to the other one, whose own panic it is then.
     for (transport, shards, what) in [(Transport::Udp, 2, "shard"), (Transport::Tcp, 1, "reads a connection")] {
         let listener = Listener::new(transport, "127.0.0.1:0".parse().unwrap());
         let node = Net::bind(settings(shards), vec![listener]).unwrap().spawn(|_, _| Fragile).unwrap();
         let handle = node.handle().clone();
-        let (told, heard) = std::sync::mpsc::channel();
-        node.handle().services().spawn(async move { told.send(handle.failed().await.to_string()) });
+        let (reporting, reports) = std::sync::mpsc::channel();
+        node.handle().services().spawn(async move { reporting.send(handle.failed().await.to_string()) });
         let text = b"OPTIONS sip:a SIP/2.0\r\nCall-ID: 1\r\nContent-Length: 0\r\n\r\n";
         let address = node.handle().addresses()[0];
         if transport == Transport::Udp {
@@ -54,10 +54,10 @@ fn a_panic_ends_all_shards_and_whoever_waits_for_them_learns_it() {
             // Nothing goes on beside it.
             assert!(matches!(stream.read(&mut [0; 8]), Ok(0) | Err(_)));
         }
-        let heard = heard.recv_timeout(Duration::from_secs(5)).expect("it is told");
+        let reported = reports.recv_timeout(Duration::from_secs(5)).expect("a report within five seconds");
         let failure = node.join().expect_err("they were not asked to end");
         assert!(failure.to_string().contains(what) && failure.to_string().ends_with("panicked"), "{failure}");
-        assert_eq!(heard, failure.to_string());
+        assert_eq!(reported, failure.to_string());
     }
 }
 
@@ -90,6 +90,6 @@ fn what_shards_are_made_from_ends_with_them() {
     let handle = node.handle().clone();
     assert!(watched.upgrade().is_some());
     drop(node);
-    assert!(watched.upgrade().is_none(), "whoever still has a handle keeps it alive");
+    assert!(watched.upgrade().is_none(), "a handle keeps it alive");
     drop(handle);
 }

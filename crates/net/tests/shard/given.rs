@@ -80,7 +80,7 @@ fn further_shards_join_a_given_socket() {
 
 #[test]
 fn shards_share_a_given_socket_that_they_cannot_join() {
-    // SAFETY: no memory is passed; it changes as whom this thread opens sockets, and is undone below.
+    // SAFETY: no memory is passed; it changes the user that opens sockets in this thread, and is undone below.
     let before = unsafe { libc::setfsuid(65_534) };
     let (address, sockets) = sockets();
     // SAFETY: as above.

@@ -104,18 +104,18 @@ fn clients_are_judged_by_the_authorities_in_force() {
             [&authority, &another].map(|of| Client::new(&[version], Some(&of.issue("client", &["client.test"]))));
         // Each has sessions that it would resume.
         let admitted = |expected: [bool; 3]| {
-            for (who, expected) in [&nameless, &ours, &theirs].into_iter().zip(expected) {
-                let mut connection = who.connect(address, None);
+            for (client, expected) in [&nameless, &ours, &theirs].into_iter().zip(expected) {
+                let mut connection = client.connect(address, None);
                 let came = connection.exchange();
                 assert_eq!(came.is_ok(), expected, "{version:?} with {shards} shards: {came:?}");
                 if expected {
-                    let mut again = who.connect(address, None);
+                    let mut again = client.connect(address, None);
                     assert!(again.exchange().is_ok() && again.resumed() && !connection.resumed());
                 }
             }
         };
         admitted([true, true, true]);
-        let mut standing: Vec<_> = [&nameless, &ours, &theirs].map(|who| who.connect(address, None)).into();
+        let mut standing: Vec<_> = [&nameless, &ours, &theirs].map(|client| client.connect(address, None)).into();
         standing.iter_mut().for_each(|connection| drop(connection.exchange().unwrap()));
         demand(Some(&authority));
         admitted([false, true, false]);
@@ -144,7 +144,7 @@ fn servers_are_judged_by_the_authorities_in_force() {
         let mut reaches = |to| {
             call += 1;
             let text = message(&format!("TO tls@localhost {to}"), &format!("call {call}"), 0);
-            // By a socket of its own: that of an earlier call hears that the connection has ended.
+            // By a socket of its own: that of an earlier call gets a report that the connection has ended.
             ask(&udp(near.handle().addresses()[0]), &text).starts_with("AT")
         };
         assert!(reaches(ours) && !reaches(theirs));
@@ -165,7 +165,7 @@ fn servers_are_judged_by_the_authorities_in_force() {
 }
 
 /// A server over whose connection we are asked to reach another address (RFC 5923) is believed only if it was verified when the connection
-/// was made, whatever is in force since.
+/// was made, with the identities of then.
 #[test]
 fn a_server_that_was_not_verified_does_not_stand_for_another_address() {
     let authority = Authority::new();

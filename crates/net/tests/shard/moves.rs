@@ -1,4 +1,4 @@
-//! Calls that find their shard by whatever socket they come, and shards that come and go under load.
+//! Calls that find their shard by any socket, and shards that come and go under load.
 
 use crate::echo::settings;
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Bytes that are no messages: whatever comes, the shard lives and serves the next.
+//! Bytes that are no messages: the shard lives and serves the next.
 
 use crate::echo::settings;
 use crate::relay::{listener, message, start};

@@ -1,5 +1,5 @@
-//! A service that passes messages on: "TO tcp 127.0.0.1:5060 ..." goes there ("tls@a.test": to whom proves this name), and
-//! what comes back for the same call goes to who sent it; "FLOW 0 3 1 tcp 127.0.0.1:5060 ..." the same over a flow of this shard, slot and generation.
+//! A service that passes messages on: "TO tcp 127.0.0.1:5060 ..." goes there ("tls@a.test": to a server that proves this name), and
+//! what comes back for the same call goes to its sender; "FLOW 0 3 1 tcp 127.0.0.1:5060 ..." the same over a flow of this shard, slot and generation.
 //! "LATER 100 ..." is answered with 200 after so many milliseconds. Everything else goes back the way it came.
 
 use std::collections::HashMap;

@@ -70,7 +70,7 @@ fn the_age_of_the_oldest_unread_datagram_is_known() {
 }
 
 #[test]
-fn what_a_full_ring_takes_no_more_is_answered_by_who_read_it() {
+fn what_a_full_ring_takes_no_more_is_answered_by_the_shard_that_read_it() {
     const COUNT: usize = 400;
     let listener = Listener::new(Transport::Udp, "127.0.0.1:0".parse().unwrap());
     let settings =

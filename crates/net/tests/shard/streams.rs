@@ -150,7 +150,7 @@ fn limits_and_timeouts_end_connections() {
 }
 
 #[test]
-fn who_does_not_read_is_cut_off_and_who_is_slow_is_not() {
+fn a_peer_that_does_not_read_is_cut_off_and_a_slow_one_is_not() {
     let node = start(
         NetSettings { bounds: Bounds { write_queue: 300_000, ..bounds() }, ..settings(1) },
         vec![listener(Tcp, V4)],
@@ -244,7 +244,7 @@ fn an_alias_leads_over_the_connection_of_the_peer_until_it_ends() {
     peer.write_all(message("CLOSE", "3", 0).as_bytes()).unwrap();
     ends(&mut peer);
     let mut buffer = [0; 100];
-    let n = socket.recv(&mut buffer).expect("what had no answer is told");
+    let n = socket.recv(&mut buffer).expect("a report of what had no answer");
     assert!(buffer[..n].starts_with(b"CUT OFF"));
     let answer = ask(&socket, &message(&format!("TO tcp {closed}"), "4", 0));
     assert!(answer.starts_with("FAILED"), "{answer}");
@@ -293,7 +293,7 @@ fn a_flow_that_never_was_leads_to_the_address() {
     }
 }
 
-/// Whatever names a flow, no message goes by it to another address or by another transport than the target's.
+/// A peer may write any flow; no message goes by it to another address or by another transport than the target's.
 #[test]
 fn a_flow_is_used_for_its_own_address_and_transport_alone() {
     for shards in [1, 3] {
@@ -366,7 +366,7 @@ fn a_peer_that_has_ended_its_side_waits_for_an_answer_so_long_and_no_longer() {
 
 /// The peer takes a message and ends the connection, by FIN or RST, or has ended it before.
 #[test]
-fn who_sent_over_a_connection_learns_that_it_ended() {
+fn the_end_of_a_connection_is_reported_to_the_senders() {
     for (shards, reset) in [(1, false), (1, true), (3, false), (3, true)] {
         let node = start(settings(shards), vec![listener(Udp, V4)]);
         let peer = TcpListener::bind(V4).unwrap();
@@ -389,7 +389,7 @@ fn who_sent_over_a_connection_learns_that_it_ended() {
         drop(stream);
         let mut buffer = [0; 100];
         for _ in 0..5 {
-            let n = socket.recv(&mut buffer).expect("it is told at once");
+            let n = socket.recv(&mut buffer).expect("a report at once");
             assert!(buffer[..n].starts_with(b"CUT OFF"), "{}", String::from_utf8_lossy(&buffer[..n]));
         }
         // The next goes by a connection of its own.
@@ -472,12 +472,12 @@ fn a_client_without_certificate_is_refused_where_one_is_demanded() {
         let client = tls::Client { authorities, certificate: own, ..tls::Client::default() };
         let near = start(NetSettings { tls: client, ..settings(1) }, vec![listener(Udp, V4)]);
         let text = message(&format!("TO tls@localhost {target}"), "1", 0);
-        // TLS 1.3 tells the client only after its handshake: the message was sent, or not.
+        // By TLS 1.3 the client learns it only after its handshake: the message was sent, or not.
         let socket = udp(near.handle().addresses()[0]);
         socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
         socket.send(text.as_bytes()).unwrap();
         let mut buffer = [0; 500];
-        let n = socket.recv(&mut buffer).expect("it is told");
+        let n = socket.recv(&mut buffer).expect("a report");
         let said = String::from_utf8_lossy(&buffer[..n]);
         assert!(said.starts_with(answer) || (answer == "FAILED" && said.starts_with("CUT OFF")), "{said}");
     }

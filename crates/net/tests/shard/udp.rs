@@ -58,7 +58,7 @@ fn a_refused_datagram_is_reported_and_the_others_go() {
 }
 
 #[test]
-fn a_dead_peer_disturbs_nobody() {
+fn a_dead_peer_disturbs_no_other() {
     let node = start(settings(1), &[(Udp, "127.0.0.1:0")]);
     let address = node.handle().addresses()[0];
     for _ in 0..20 {

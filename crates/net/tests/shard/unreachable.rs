@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport};
 use strowger_net::{Listener, Net, NetSettings, Node, Service, Shards, UdpSettings};
 
-/// Sends what comes as "ADDRESS TEXT" there, and "INDEX ADDRESS TEXT" of what was unreachable to the boss, who said "BOSS" to each
+/// Sends what comes as "ADDRESS TEXT" there, and "INDEX ADDRESS TEXT" of what was unreachable to the controller, who said "BOSS" to each
 /// shard.
 struct Thrower {
     index: usize,
-    boss: SocketAddr,
+    controller: SocketAddr,
 }
 
 impl Thrower {
@@ -33,12 +33,12 @@ impl Service for Thrower {
     }
 
     fn unreachable(&mut self, _: Now, to: SocketAddr, quoted: &[u8], out: &mut Outbox) {
-        let told = format!("{} {to} {}", self.index, String::from_utf8_lossy(quoted));
-        Self::send(self.boss, told.as_bytes(), out);
+        let report = format!("{} {to} {}", self.index, String::from_utf8_lossy(quoted));
+        Self::send(self.controller, report.as_bytes(), out);
     }
 
     fn failed(&mut self, _: Now, token: u64, out: &mut Outbox) {
-        Self::send(self.boss, format!("FAILED {token}").as_bytes(), out);
+        Self::send(self.controller, format!("FAILED {token}").as_bytes(), out);
     }
 
     fn poll(&mut self, _: Now, _: &mut Outbox) {}
@@ -54,14 +54,14 @@ impl Service for Thrower {
 }
 
 fn start(settings: NetSettings, ip: &str) -> (Node<Thrower>, UdpSocket) {
-    let boss = UdpSocket::bind((ip, 0)).unwrap();
-    boss.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-    let address = boss.local_addr().unwrap();
+    let controller = UdpSocket::bind((ip, 0)).unwrap();
+    controller.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let address = controller.local_addr().unwrap();
     let listener = Listener::new(Transport::Udp, SocketAddr::new(ip.parse().unwrap(), 0));
-    let make = move |index, _| Thrower { index, boss: address };
+    let make = move |index, _| Thrower { index, controller: address };
     let node = Net::bind(settings, vec![listener]).unwrap().spawn(make).unwrap();
-    boss.connect(node.handle().addresses()[0]).unwrap();
-    (node, boss)
+    controller.connect(node.handle().addresses()[0]).unwrap();
+    (node, controller)
 }
 
 fn settings(shards: usize) -> NetSettings {
@@ -72,9 +72,9 @@ fn settings(shards: usize) -> NetSettings {
     }
 }
 
-fn hear(boss: &UdpSocket) -> String {
+fn receive(controller: &UdpSocket) -> String {
     let mut buffer = [0; 4_000];
-    let n = boss.recv(&mut buffer).expect("a word within five seconds");
+    let n = controller.recv(&mut buffer).expect("a word within five seconds");
     String::from_utf8_lossy(&buffer[..n]).into_owned()
 }
 
@@ -84,14 +84,14 @@ fn closed(ip: &str) -> SocketAddr {
 }
 
 #[test]
-fn the_service_hears_what_reached_nobody_and_a_sleeping_shard_wakes_for_it() {
+fn what_reached_no_socket_is_reported_and_wakes_a_sleeping_shard() {
     for ip in ["127.0.0.1", "::1"] {
-        let (node, boss) = start(settings(1), ip);
+        let (node, controller) = start(settings(1), ip);
         for i in 0..20 {
             let to = closed(ip);
             let begun = Instant::now();
-            boss.send(format!("{to} word {i}").as_bytes()).unwrap();
-            assert_eq!(hear(&boss), format!("0 {to} word {i}"));
+            controller.send(format!("{to} word {i}").as_bytes()).unwrap();
+            assert_eq!(receive(&controller), format!("0 {to} word {i}"));
             assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
         }
         // The shard counts after the system call.
@@ -108,7 +108,7 @@ fn the_service_hears_what_reached_nobody_and_a_sleeping_shard_wakes_for_it() {
 #[test]
 fn others_of_the_same_round_are_not_disturbed() {
     for segment in [false, true] {
-        let (node, boss) = start(
+        let (node, controller) = start(
             NetSettings {
                 udp: UdpSettings { icmp_errors: true, gso: segment, ..UdpSettings::default() },
                 ..settings(1)
@@ -120,12 +120,12 @@ fn others_of_the_same_round_are_not_disturbed() {
         let (alive_at, closed) = (alive.local_addr().unwrap(), closed("127.0.0.1"));
         let text: String = (0..30).map(|i| format!("{closed} gone {i:02}\n{alive_at} here {i:02}\n")).collect();
         for _ in 0..5 {
-            boss.send(text.as_bytes()).unwrap();
-            let mut gone: Vec<String> = (0..30).map(|_| hear(&boss)).collect();
+            controller.send(text.as_bytes()).unwrap();
+            let mut gone: Vec<String> = (0..30).map(|_| receive(&controller)).collect();
             gone.sort();
             let all = |word: &str| (0..30).map(|i| format!("{word} {i:02}")).collect::<Vec<_>>();
             assert_eq!(gone, all(&format!("0 {closed} gone")));
-            let mut here: Vec<String> = (0..30).map(|_| hear(&alive)).collect();
+            let mut here: Vec<String> = (0..30).map(|_| receive(&alive)).collect();
             here.sort();
             assert_eq!(here, all("here"));
         }
@@ -134,19 +134,19 @@ fn others_of_the_same_round_are_not_disturbed() {
 }
 
 #[test]
-fn each_datagram_of_a_run_that_reaches_nobody_is_told_in_the_end() {
-    let (_node, boss) = start(
+fn each_datagram_of_a_run_is_reported_once_it_was_repeated() {
+    let (_node, controller) = start(
         NetSettings { udp: UdpSettings { icmp_errors: true, gso: true, ..UdpSettings::default() }, ..settings(1) },
         "127.0.0.1",
     );
     let closed = closed("127.0.0.1");
     let text: String = (0..30).map(|i| format!("{closed} gone {i:02}\n")).collect();
-    // A run is quoted once, from its beginning; a service that repeats what it hears nothing of hears of each.
-    boss.send(text.as_bytes()).unwrap();
-    let first = hear(&boss);
+    // A run is quoted once, from its beginning; a service that repeats what was not answered gets a report of each.
+    controller.send(text.as_bytes()).unwrap();
+    let first = receive(&controller);
     assert!(first.starts_with(&format!("0 {closed} gone 00")), "{first}");
-    boss.send(text.as_bytes()).unwrap();
-    let mut gone: Vec<String> = (0..30).map(|_| hear(&boss)).collect();
+    controller.send(text.as_bytes()).unwrap();
+    let mut gone: Vec<String> = (0..30).map(|_| receive(&controller)).collect();
     gone.sort();
     gone.dedup();
     let all: Vec<String> = (0..30).map(|i| format!("0 {closed} gone {i:02}")).collect();
@@ -154,26 +154,26 @@ fn each_datagram_of_a_run_that_reaches_nobody_is_told_in_the_end() {
 }
 
 #[test]
-fn every_shard_hears_of_it_once() {
-    let (node, boss) = start(settings(3), "127.0.0.1");
+fn each_shard_gets_each_report_once() {
+    let (node, controller) = start(settings(3), "127.0.0.1");
     for i in 0..10 {
         let to = closed("127.0.0.1");
-        boss.send(format!("{to} word {i}").as_bytes()).unwrap();
-        let mut told = [hear(&boss), hear(&boss), hear(&boss)];
-        told.sort();
-        assert_eq!(told, [0, 1, 2].map(|shard| format!("{shard} {to} word {i}")));
+        controller.send(format!("{to} word {i}").as_bytes()).unwrap();
+        let mut report = [receive(&controller), receive(&controller), receive(&controller)];
+        report.sort();
+        assert_eq!(report, [0, 1, 2].map(|shard| format!("{shard} {to} word {i}")));
     }
     assert_eq!(node.handle().total().unreachable, 10);
 }
 
 #[test]
-fn who_does_not_ask_hears_nothing() {
-    let (node, boss) = start(
+fn where_it_is_off_nothing_is_reported() {
+    let (node, controller) = start(
         NetSettings { udp: UdpSettings { icmp_errors: false, ..UdpSettings::default() }, ..settings(1) },
         "127.0.0.1",
     );
-    boss.send(format!("{} word", closed("127.0.0.1")).as_bytes()).unwrap();
-    boss.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
-    assert!(boss.recv(&mut [0; 100]).is_err());
+    controller.send(format!("{} word", closed("127.0.0.1")).as_bytes()).unwrap();
+    controller.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    assert!(controller.recv(&mut [0; 100]).is_err());
     assert_eq!(node.handle().total().unreachable, 0);
 }
