@@ -230,8 +230,8 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
                     let placement = self.buckets.placement(bucket);
                     self.answer(now, placement, bucket, answer);
                 }
-                Command::Peer(peer, there, back) => {
-                    self.links.join(peer, there, back);
+                Command::Peer(peer, outgoing, incoming) => {
+                    self.links.join(peer, outgoing, incoming);
                     entry.links_taken.fetch_add(1, AcqRel);
                 }
                 Command::Close(flow) => self.to_close.push(flow),
@@ -332,7 +332,7 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
 
     /// After the sockets were read; `empty`: until nothing was left in them. Whether fences still wait.
     #[inline]
-    pub(crate) fn turn(&mut self, empty: bool) -> bool {
+    pub(crate) fn take_fences(&mut self, empty: bool) -> bool {
         !(self.fences.is_empty() && self.new_fences.is_empty()) && self.pass_fences(empty)
     }
 

@@ -38,11 +38,11 @@ pub(crate) struct Shard<S: Service, X: Extension<S>> {
     ready: Vec<Ready>,
     /// For what is quoted of unreachable datagrams; empty until there is one.
     quoted: Vec<u8>,
-    /// Tasks that listen for such datagrams were started.
+    /// Tasks that wait for ICMP errors were started.
     watches_errors: bool,
     alarm: Alarm,
-    /// Datagrams came in this poll; until when one more counts as fast; the sockets are read after a wait, not
-    /// because they said that they are ready.
+    /// Datagrams came in this poll; until when one more counts as fast; the sockets are read after a delay, not
+    /// because they are known to be ready.
     received_any: bool,
     fast_until: u64,
     delayed: bool,
@@ -67,13 +67,13 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         }
         let process = dispatcher.process.clone();
         let settings = &process.settings;
-        let says_more = settings.udp.gro
+        let has_ancillary = settings.udp.gro
             || settings.scheduling.timestamps
             || process.listeners.iter().any(|listener| listener.bind.ip().is_unspecified());
         Rc::new_cyclic(|me| {
             RefCell::new(Self {
                 alarm: Alarm::new(settings.scheduling.exact_timers),
-                receiver: Receiver::new(settings.udp.batch.clamp(1, 1_024), says_more),
+                receiver: Receiver::new(settings.udp.batch.clamp(1, 1_024), has_ancillary),
                 routes: RouteCache::new(settings.udp.peers),
                 bounds: bounds::Seen::new(process.bounds.clone()),
                 dispatcher,
@@ -132,12 +132,12 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
             more |= self.streams.accept(cx, now);
             more |= self.dispatcher.take_commands(now);
             more |= self.dispatcher.read_links(now);
-            more |= self.dispatcher.turn(empty);
+            more |= self.dispatcher.take_fences(empty);
             if let Some(due) = self.due.filter(|at| *at <= now.mono) {
                 self.dispatcher.service.poll(now, &mut self.dispatcher.out);
                 debug_assert!(
                     self.has_progressed(due),
-                    "a deadline that has passed stands polls_without_progress: this shard would never sleep"
+                    "the service does not move a deadline that has passed: this shard would never sleep"
                 );
             }
             self.dispatcher.service.end(now, &mut self.dispatcher.out);
@@ -178,7 +178,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         !Arc::ptr_eq(self.bounds.load(), &self.streams.bounds)
     }
 
-    /// From now on the bounds count that are in force.
+    /// Takes the bounds that are in force.
     #[cold]
     fn take_bounds(&mut self) {
         let bounds = self.bounds.load().clone();

@@ -61,7 +61,7 @@ pub(crate) fn prepare(socket: &Socket, address: SocketAddr, settings: &NetSettin
     if given < udp.receive_buffer {
         tracing::warn!(
             %address, asked = udp.receive_buffer, given,
-            "the kernel gave a smaller receive buffer: gso may be lost; raise net.core.rmem_max"
+            "the kernel gave a smaller receive buffer: bursts may be lost; raise net.core.rmem_max"
         );
     }
     Ok(())

@@ -68,8 +68,9 @@ pub(crate) fn read(certificate: &tls::Certificate) -> CertificateDer<'static> {
 }
 
 /// A listener for TLS with these certificates.
-pub(crate) fn secure(certificates: &[tls::Certificate]) -> Listener {
-    let server = tls::Server { certificates: certificates.to_vec(), ..tls::Server::new(certificates[0].clone()) };
+pub(crate) fn secure(certificates: &[&tls::Certificate]) -> Listener {
+    let mut server = tls::Server::new(certificates[0].clone());
+    server.certificates.extend(certificates[1..].iter().map(|&further| further.clone()));
     Listener { tls: Some(server), ..listener(Transport::Tls, "127.0.0.1:0") }
 }
 
@@ -114,7 +115,8 @@ impl Client {
 
     /// Begins a connection for this name; none: it asks for no name.
     pub(crate) fn connect(&self, to: SocketAddr, name: Option<&str>) -> Secured {
-        let name = name.map_or(ServerName::from(to.ip()), |name| ServerName::try_from(name.to_owned()).unwrap());
+        let name =
+            name.map_or_else(|| ServerName::from(to.ip()), |name| ServerName::try_from(name.to_owned()).unwrap());
         let stream = TcpStream::connect(to).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         Secured(StreamOwned::new(ClientConnection::new(self.0.clone(), name).unwrap(), stream))

@@ -17,7 +17,7 @@ fn a_client_is_shown_the_certificate_of_the_name_it_asks_for() {
     let exact = authority.issue("exact", &["b.test", "in.wild.test"]);
     let wildcard = authority.issue("wildcard", &["*.wild.test"]);
     for shards in [1, 3] {
-        let node = start(settings(shards), vec![secure(&[first.clone(), exact.clone(), wildcard.clone()])]);
+        let node = start(settings(shards), vec![secure(&[&first, &exact, &wildcard])]);
         for version in [&TLS12, &TLS13] {
             let client = Client::new(&[version], None);
             for (name, expected) in [
@@ -57,7 +57,7 @@ fn of_two_certificates_of_one_name_a_client_gets_the_one_whose_key_it_knows() {
     let ed25519 = authority.issue_for("ed25519", &["a.test"], &KeyPair::generate_for(&PKCS_ED25519).unwrap());
     let old = Client::knowing(|scheme| scheme != SignatureScheme::ED25519, ALL_VERSIONS, None);
     for (certificates, ed_first) in [([&p256, &ed25519], false), ([&ed25519, &p256], true)] {
-        let node = start(settings(1), vec![secure(&certificates.map(Clone::clone))]);
+        let node = start(settings(1), vec![secure(&certificates)]);
         let to = node.handle().addresses()[0];
         for name in [Some("a.test"), None] {
             let shown = |client: &Client| client.connect(to, name).exchange().unwrap();
@@ -84,13 +84,13 @@ fn a_file_that_cannot_be_used_is_named_with_its_listener() {
         (tls::Certificate::new(&good.chain, &good.chain), &good.chain, ""),
         (nameless.clone(), &nameless.chain, "no DNS name"),
     ] {
-        let listener = secure(&[good.clone(), wrong]);
+        let listener = secure(&[&good, &wrong]);
         let error = Net::bind(settings(1), vec![listener]).err().expect("it is refused").to_string();
         let expected = format!("tls:127.0.0.1:0: {}: ", file.display());
         assert!(error.starts_with(&expected) && error.contains(word), "{error} is not {expected}{word}");
     }
-    assert!(Net::bind(settings(1), vec![secure(&[nameless])]).is_ok(), "as the only one it is shown to all");
-    let mut empty = secure(&[good]);
+    assert!(Net::bind(settings(1), vec![secure(&[&nameless])]).is_ok(), "as the only one it is shown to all");
+    let mut empty = secure(&[&good]);
     empty.tls.as_mut().unwrap().certificates.clear();
     let error = Net::bind(settings(1), vec![empty]).err().expect("it is refused").to_string();
     assert!(error.contains("no certificate given"), "{error}");

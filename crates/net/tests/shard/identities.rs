@@ -17,7 +17,7 @@ fn a_renewed_certificate_is_shown_to_the_next_connection_and_an_old_connection_g
     for (shards, version) in [(1, &TLS12), (1, &TLS13), (3, &TLS13)] {
         let authority = Authority::new();
         let certificate = authority.issue("own", &["a.test"]);
-        let listeners = vec![listener(Udp, "127.0.0.1:0"), secure(&[certificate.clone()])];
+        let listeners = vec![listener(Udp, "127.0.0.1:0"), secure(&[&certificate])];
         let node = start(settings(shards), listeners.clone());
         let (address, client) = (node.handle().addresses()[1], Client::new(&[version], None));
         let before = read(&certificate);
@@ -49,7 +49,7 @@ fn a_renewed_certificate_is_shown_to_the_next_connection_and_an_old_connection_g
 fn a_file_that_cannot_be_used_leaves_everything_as_it_is() {
     let authority = Authority::new();
     let [certificate, other] = ["own", "other"].map(|file| authority.issue(file, &["a.test"]));
-    let listeners = vec![secure(&[certificate.clone()]), listener(Tcp, "127.0.0.1:0")];
+    let listeners = vec![secure(&[&certificate]), listener(Tcp, "127.0.0.1:0")];
     let node = start(settings(1), listeners.clone());
     let (address, client) = (node.handle().addresses()[0], Client::new(ALL_VERSIONS, None));
     let mut old = client.connect(address, None);
@@ -63,7 +63,7 @@ fn a_file_that_cannot_be_used_leaves_everything_as_it_is() {
     let trusting = tls::Client { authorities: Some(nowhere.clone()), ..tls::Client::default() };
     let showing = tls::Client { certificate: Some(wrong.clone()), ..tls::Client::default() };
     for (first, client, file) in [
-        (secure(&[wrong.clone()]), tls::Client::default(), &wrong.key),
+        (secure(&[&wrong]), tls::Client::default(), &wrong.key),
         (demanding(nowhere.clone()), tls::Client::default(), &nowhere),
         (demanding(certificate.key.clone()), tls::Client::default(), &certificate.key),
         (listeners[0].clone(), trusting, &nowhere),
@@ -91,7 +91,7 @@ fn clients_are_judged_by_the_authorities_in_force() {
     for (shards, version) in [(1, &TLS12), (1, &TLS13), (3, &TLS13)] {
         let (authority, another) = (Authority::new(), Authority::new());
         let own = authority.issue("own", &["a.test"]);
-        let node = start(settings(shards), vec![secure(&[own.clone()])]);
+        let node = start(settings(shards), vec![secure(&[&own])]);
         let address = node.handle().addresses()[0];
         let demand = |of: Option<&Authority>| {
             let client_authorities = of.map(|of| of.file("authority"));
@@ -136,7 +136,7 @@ fn servers_are_judged_by_the_authorities_in_force() {
     for shards in [1, 3] {
         let (authority, another) = (Authority::new(), Authority::new());
         let [own, other] = [&authority, &another].map(|of| of.issue("own", &["localhost"]));
-        let far = start(settings(1), vec![secure(&[own]), secure(&[other])]);
+        let far = start(settings(1), vec![secure(&[&own]), secure(&[&other])]);
         let [ours, theirs] = far.handle().addresses() else { panic!("two listeners") };
         let listeners = vec![listener(Udp, "127.0.0.1:0")];
         let near = start(NetSettings { tls: authority.trust(), ..settings(shards) }, listeners.clone());
@@ -203,7 +203,7 @@ fn a_server_that_was_not_verified_does_not_stand_for_another_address() {
 fn the_certificate_that_we_show_as_a_client_is_the_one_in_force() {
     let authority = Authority::new();
     let own = authority.issue("own", &["localhost"]);
-    let mut demanding = secure(&[own]);
+    let mut demanding = secure(&[&own]);
     demanding.tls.as_mut().unwrap().client_authorities = Some(authority.file("authority"));
     let far = start(settings(1), vec![demanding]);
     let to = far.handle().addresses()[0];
