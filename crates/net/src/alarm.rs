@@ -95,7 +95,7 @@ fn timer() -> io::Result<AsyncFd<OwnedFd>> {
     watched.map_err(Into::into)
 }
 
-/// Lets it go off once, after `left`, which is more than zero.
+/// Sets the timer to expire once, after `left`, which is more than zero.
 fn start(timer: &OwnedFd, left: Duration) {
     let value = libc::timespec { tv_sec: left.as_secs() as libc::time_t, tv_nsec: left.subsec_nanos().into() };
     let once = libc::itimerspec { it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };

@@ -353,7 +353,7 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
         !self.fences.is_empty()
     }
 
-    /// At the end of a round: lets one bucket go that belongs elsewhere; whether there was one.
+    /// At the end of a round: moves one bucket that belongs to another shard; whether there was one.
     #[inline]
     pub(crate) fn move_surplus(&mut self, now: Now) -> bool {
         self.moving && self.move_bucket(now)

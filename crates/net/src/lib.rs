@@ -2,7 +2,8 @@
 //!
 //! [`Net::bind`] opens the listeners, [`Net::spawn`] starts the shards, each with a [`Service`] of its own; the
 //! [`Handle`] is what the rest of the process holds of them. A shard is a thread: it calls its service with each message of the calls
-//! that it owns, and sends what the service leaves in the outbox. Further sockets are given by [`Net::with_sockets`]; a service that opens
+//! that it owns, and sends what the service leaves in the outbox. [`Handle::set_bounds`] and [`Handle::set_identities`] change what shards
+//! and connections go by while they run. Further sockets are given by [`Net::with_sockets`]; a service that opens
 //! some for itself is a [`ServiceWithSockets`].
 //!
 //! # A service that sends each message back

@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport};
 use strowger_net::{Listener, Net, NetSettings, Node, Service, Shards, UdpSettings};
 
-/// Sends what comes as "ADDRESS TEXT" there, and "INDEX ADDRESS TEXT" of what was unreachable to the controller, who said "BOSS" to each
-/// shard.
+/// Sends what comes as "ADDRESS TEXT" there, and "INDEX ADDRESS TEXT" of what was unreachable to the controller.
 struct Thrower {
     index: usize,
     controller: SocketAddr,
