@@ -1,13 +1,15 @@
 //! The configuration is read again while the server runs: taken whole, or refused.
 
+use std::path::Path;
 use std::process::Output;
 use std::time::Duration;
 
 use serde_json::Value;
+use strowger_tests::certificate::Certificate;
 use strowger_tests::control::{done, metric, run};
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::text::{Request, field, status};
-use strowger_tests::wire::Transport;
+use strowger_tests::wire::{Transport, Wire};
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -108,4 +110,38 @@ fn a_reload_sets_the_level_of_the_log_when_the_file_has_another() {
     server.rewrite("log.level = \"info\"", "log.level = \"warn\"");
     assert_eq!(reload(&server, &[]).status.code(), Some(0));
     assert_eq!(level(&[]), "warn\n");
+}
+
+#[test]
+fn a_renewed_certificate_is_shown_to_the_next_connection() {
+    let server = Setup::on(&[Transport::Udp, Transport::Tls]).start();
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let renewed = Certificate::in_folder(folder.path(), &["example.org"]);
+    let connect = |authority: &Path| {
+        let mut wire = Wire::connect(Transport::Tls, server.address(Transport::Tls), Some(authority)).ok()?;
+        options(&mut wire, &server).then_some(wire)
+    };
+    let mut before = connect(&server.authority()).expect("the first certificate is shown");
+    assert!(connect(&renewed.authority).is_none());
+
+    // A certificate without its key: nothing changes, and the server says which file is wrong.
+    let own = |name: &str| server.folder().join(name);
+    std::fs::copy(&renewed.chain, own("certificate.pem")).expect("the folder can be written");
+    let refused = reload(&server, &[]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).contains("certificate.pem"), "{}", text(&refused.stderr));
+    assert!(connect(&server.authority()).is_some() && connect(&renewed.authority).is_none());
+
+    std::fs::copy(&renewed.key, own("key.pem")).expect("the folder can be written");
+    assert_eq!(reload(&server, &[]).status.code(), Some(0));
+    assert!(connect(&renewed.authority).is_some());
+    assert!(connect(&server.authority()).is_none());
+    assert!(options(&mut before, &server), "the connection of before goes on");
+}
+
+/// Whether the server answers this connection.
+fn options(wire: &mut Wire, server: &Server) -> bool {
+    let uri = format!("sip:{};transport=tls", server.address(Transport::Tls));
+    let request = Request::new("OPTIONS", &uri, "tls", wire.local());
+    wire.send(&request.bytes()).is_ok() && wire.final_response(SOON).is_some()
 }

@@ -2,9 +2,11 @@
 
 use crate::identity::identity;
 use crate::server::{Server, resolver};
+use crate::settings;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use strowger_config::{Change, Config, Report};
+use strowger_net::tls::Identities;
 
 /// Why a server does not take a configuration.
 #[derive(Debug)]
@@ -40,10 +42,15 @@ impl Server {
             true => None,
             false => Some(resolver(&config).map_err(Refusal::Unusable)?),
         };
-        let identity = identity(&config, self.addresses());
+        // Their files may be others than before, though the configuration names the same.
+        let identities = Identities::load(&settings::listeners(&config), &settings::tls_client(&config))
+            .map_err(|error| Refusal::Unusable(error.into()))?;
+        let (identity, bounds) = (identity(&config, self.addresses()), settings::bounds(&config));
         if let Some(resolver) = resolver {
             self.outside.set_resolver(resolver);
         }
+        self.handle().set_identities(identities);
+        self.handle().set_bounds(bounds);
         self.shared.set_config(config, identity);
         self.wait_for_shards();
         Ok(changes)
