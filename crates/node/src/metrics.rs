@@ -1,6 +1,6 @@
 //! What the server shows of itself: its metrics at one moment, from all who count.
 
-use crate::shard::{Outside, Shard};
+use crate::shard::{Services, Shard};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -138,7 +138,7 @@ fn is_of_server(metric: &Metric) -> bool {
 #[derive(Clone)]
 pub struct Metrics {
     shared: Arc<Shared>,
-    outside: Arc<Outside>,
+    services: Arc<Services>,
     handle: Handle<Shard>,
     /// It ends when the shards have: a strong one would keep it.
     journal: Option<Weak<Journal>>,
@@ -149,11 +149,11 @@ pub struct Metrics {
 impl Metrics {
     pub(crate) fn new(
         shared: Arc<Shared>,
-        outside: Arc<Outside>,
+        services: Arc<Services>,
         handle: Handle<Shard>,
         journal: Option<&Arc<Journal>>,
     ) -> Self {
-        Self { shared, outside, handle, journal: journal.map(Arc::downgrade), started: clock::now().wall }
+        Self { shared, services, handle, journal: journal.map(Arc::downgrade), started: clock::now().wall }
     }
 
     pub(crate) fn handle(&self) -> &Handle<Shard> {
@@ -179,7 +179,7 @@ impl Metrics {
     /// What belongs to the process.
     pub fn process(&self) -> Process {
         let (location, policy) = (self.shared.location.gauges(), self.shared.policy());
-        let (log_lines_lost, log_write_errors) = (self.outside.program.log_lost)();
+        let (log_lines_lost, log_write_errors) = (self.services.program.log_lost)();
         let journal = self.journal.as_ref().and_then(Weak::upgrade).map(|journal| journal.gauges()).unwrap_or_default();
         Process {
             bindings: location.bindings as u64,
@@ -199,7 +199,7 @@ impl Metrics {
             journal_longest_commit: journal.commit_max_us,
             journal_unpurged: journal.unpurged,
             reloads: self.shared.reloads(),
-            reloads_refused: self.outside.reloads_refused.load(Relaxed),
+            reloads_refused: self.services.reloads_refused.load(Relaxed),
             resident: resident().unwrap_or(0),
             started: self.started.saturating_mul(1_000),
         }

@@ -30,7 +30,7 @@ impl Server {
     pub fn reload(&self, read: Result<(Config, Report), Report>) -> Result<(Vec<Change>, Report), Refusal> {
         let took = read.map_err(Refusal::Wrong).and_then(|(config, report)| Ok((self.take(config)?, report)));
         if took.is_err() {
-            self.outside.reloads_refused.fetch_add(1, Relaxed);
+            self.services.reloads_refused.fetch_add(1, Relaxed);
         }
         took
     }
@@ -47,7 +47,7 @@ impl Server {
             .map_err(|error| Refusal::Unusable(error.into()))?;
         let (identity, bounds) = (identity(&config, self.addresses()), settings::bounds(&config));
         if let Some(resolver) = resolver {
-            self.outside.set_resolver(resolver);
+            self.services.set_resolver(resolver);
         }
         self.handle().set_identities(identities);
         self.handle().set_bounds(bounds);
@@ -60,7 +60,7 @@ impl Server {
     fn wait_for_shards(&self) {
         let (handle, reloads, end) = (self.handle(), self.shared.reloads(), Instant::now() + LONGEST_WAIT);
         handle.wake_all();
-        let has_it = |shard| handle.busy(shard).is_none() || self.outside.reloads(shard) >= reloads;
+        let has_it = |shard| handle.busy(shard).is_none() || self.services.reloads(shard) >= reloads;
         while !(0..handle.most()).all(has_it) && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -7,7 +7,7 @@ use crate::identity::identity;
 use crate::metrics::Metrics;
 use crate::removal::Removals;
 use crate::routes::KernelRoutes;
-use crate::shard::{Outside, Shard};
+use crate::shard::{Services, Shard};
 use crate::{random, settings, store, supervisor, upkeep};
 use anyhow::Context;
 use std::net::{SocketAddr, TcpListener};
@@ -55,7 +55,7 @@ impl Default for Program {
 /// A running server. Dropped, it stops.
 pub struct Server {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) outside: Arc<Outside>,
+    pub(crate) services: Arc<Services>,
     metrics: Metrics,
     health: Arc<Health>,
     /// Where the metrics are served, if they are.
@@ -122,12 +122,12 @@ impl Server {
             routes,
         };
         let shared = Arc::new(Shared::new(clock::now(), config, surroundings));
-        let outside = Arc::new(Outside::new(resolver(&shared.policy().config)?, most, program));
-        let (for_shards, outside_for_shards, with_journal) = (shared.clone(), outside.clone(), journal.clone());
+        let services = Arc::new(Services::new(resolver(&shared.policy().config)?, most, program));
+        let (for_shards, services_for_shards, with_journal) = (shared.clone(), services.clone(), journal.clone());
         let node = net.spawn(move |number, handle: Handle<Shard>| {
-            Shard::new(for_shards.clone(), outside_for_shards.clone(), number, &handle, with_journal.as_deref())
+            Shard::new(for_shards.clone(), services_for_shards.clone(), number, &handle, with_journal.as_deref())
         })?;
-        let metrics = Metrics::new(shared.clone(), outside.clone(), node.handle().clone(), journal.as_ref());
+        let metrics = Metrics::new(shared.clone(), services.clone(), node.handle().clone(), journal.as_ref());
         let health = Arc::new(Health::new(node.handle().clone(), shared.clone()));
         let watched = health.clone();
         node.handle().spawn("the look after the shards", async move { watched.watch().await });
@@ -140,10 +140,10 @@ impl Server {
             shared: shared.clone(),
             metrics: metrics.clone(),
             health: health.clone(),
-            program: outside.program.clone(),
+            program: services.program.clone(),
         };
         let control = serve_control(controlled, node.handle())?;
-        node.handle().spawn("upkeep", upkeep::keep_up(shared.clone(), outside.clone()));
+        node.handle().spawn("upkeep", upkeep::keep_up(shared.clone(), services.clone()));
         if let Some(subscribers) = shared.subscribers.clone() {
             let removals = Removals::new(journal.as_deref());
             let (handle, journal) = (node.handle().clone(), journal.as_ref().map(Arc::downgrade));
@@ -151,7 +151,7 @@ impl Server {
             node.handle().spawn("upkeep of the database", work);
         }
         node.handle().spawn("the log of statistics", upkeep::log_statistics(shared.clone(), metrics.clone()));
-        Ok(Self { shared, outside, metrics, health, served, control, node, journal })
+        Ok(Self { shared, services, metrics, health, served, control, node, journal })
     }
 
     /// The addresses on which the listeners of the configuration really listen.

@@ -16,7 +16,7 @@ use strowger_server::shared::Shared;
 use strowger_store::journal::Journal;
 
 /// What all shards of a process reach beside their engines.
-pub(crate) struct Outside {
+pub(crate) struct Services {
     /// Another configuration may put another in its place.
     resolver: Mutex<Arc<Resolver>>,
     pub(crate) reloads_refused: AtomicU64,
@@ -25,7 +25,7 @@ pub(crate) struct Outside {
     pub(crate) program: Program,
 }
 
-impl Outside {
+impl Services {
     /// For so many shards at most.
     pub(crate) fn new(resolver: Resolver, shards: usize, program: Program) -> Self {
         let reloads = (0..shards).map(|_| AtomicU64::new(0)).collect();
@@ -50,7 +50,7 @@ impl Outside {
 /// Gives an engine what comes, and carries out what it wants.
 pub struct Shard {
     engine: Engine,
-    outside: Arc<Outside>,
+    services: Arc<Services>,
     handle: Handle<Self>,
     mailbox: Mailbox<Self>,
 }
@@ -58,7 +58,7 @@ pub struct Shard {
 impl Shard {
     pub(crate) fn new(
         shared: Arc<Shared>,
-        outside: Arc<Outside>,
+        services: Arc<Services>,
         number: usize,
         handle: &Handle<Self>,
         journal: Option<&Journal>,
@@ -77,10 +77,10 @@ impl Shard {
             }))
         });
         // Before the policy itself: one that takes its place meanwhile is seen after the first round.
-        outside.reloads[number].store(shared.reloads(), Relaxed);
+        services.reloads[number].store(shared.reloads(), Relaxed);
         let mut engine = Engine::new(clock::now(), shared, number, circumstances(handle));
         (engine.written, engine.found) = (written, found);
-        Self { engine, outside, handle: handle.clone(), mailbox }
+        Self { engine, services, handle: handle.clone(), mailbox }
     }
 
     /// Lets the engine decide, and carries out what it wants.
@@ -103,7 +103,7 @@ impl Shard {
         let (number, reloads) = (self.mailbox.shard(), shared.reloads());
         let policy = shared.policy();
         self.drive(|engine| engine.answered(now, Answer::Policy(policy), out));
-        self.outside.reloads[number].store(reloads, Relaxed);
+        self.services.reloads[number].store(reloads, Relaxed);
         shared.durations[number].reload.observe(began.elapsed().as_micros() as u64);
     }
 
@@ -113,16 +113,16 @@ impl Shard {
                 Effect::Alias { flow, transport, address } => self.handle.alias(flow, transport, address),
                 Effect::Confirm(peer) => self.handle.confirm(peer),
                 Effect::Resolve { ticket, source, name } => {
-                    let (outside, quota) = (self.outside.clone(), self.engine.shared.quota.clone());
+                    let (services, quota) = (self.services.clone(), self.engine.shared.quota.clone());
                     let (handle, mailbox) = (self.handle.clone(), self.mailbox.clone());
                     let work = async move {
-                        let to = resolve(&outside.resolver(), &quota, &handle, source, &name).await;
+                        let to = resolve(&services.resolver(), &quota, &handle, source, &name).await;
                         mailbox.send(Answer::Resolved { ticket, name, to });
                     };
                     self.handle.spawn("the resolver", work);
                 }
                 Effect::WakePings => self.handle.mailbox(0).send(Answer::Pings),
-                Effect::GiveBack => (self.outside.program.give_back)(),
+                Effect::GiveBack => (self.services.program.give_back)(),
             }
         }
     }
@@ -172,7 +172,7 @@ impl Service for Shard {
     }
 
     fn end(&mut self, now: Now, out: &mut Outbox) {
-        if self.engine.shared.reloads() != self.outside.reloads(self.mailbox.shard()) {
+        if self.engine.shared.reloads() != self.services.reloads(self.mailbox.shard()) {
             self.change_policy(now, out);
         }
         if std::mem::take(&mut self.engine.has_asked)
@@ -180,7 +180,7 @@ impl Service for Shard {
         {
             subscribers.flush();
         }
-        (self.outside.program.sends)(out);
+        (self.services.program.sends)(out);
     }
 
     fn deadline(&mut self) -> Option<u64> {
@@ -204,7 +204,7 @@ impl Service for Shard {
         };
         self.drive(|engine| engine.unsent(now, token, reason, out));
         // What did not leave is no more in it, and goes another way in this round.
-        (self.outside.program.sends)(out);
+        (self.services.program.sends)(out);
     }
 
     fn cut_off(&mut self, now: Now, token: u64, out: &mut Outbox) {

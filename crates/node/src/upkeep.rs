@@ -2,7 +2,7 @@
 
 use crate::metrics::Metrics;
 use crate::removal::Removals;
-use crate::shard::{Outside, Shard};
+use crate::shard::{Services, Shard};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use strowger_net::{Handle, clock};
@@ -17,7 +17,7 @@ const UPKEEP: Duration = Duration::from_secs(1);
 const DATABASE_UPKEEP: Duration = Duration::from_millis(250);
 
 /// The work of no call in particular.
-pub(crate) async fn keep_up(shared: Arc<Shared>, outside: Arc<Outside>) {
+pub(crate) async fn keep_up(shared: Arc<Shared>, services: Arc<Services>) {
     let mut tick = tokio::time::interval(UPKEEP);
     let mut n = 0u64;
     loop {
@@ -27,9 +27,9 @@ pub(crate) async fn keep_up(shared: Arc<Shared>, outside: Arc<Outside>) {
         shared.keep_up(now);
         if n.is_multiple_of(5) {
             shared.tidy(now);
-            outside.resolver().tidy();
+            services.resolver().tidy();
             // Of this thread: what look-ups used.
-            (outside.program.give_back)();
+            (services.program.give_back)();
         }
     }
 }
