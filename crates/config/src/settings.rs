@@ -83,7 +83,7 @@ impl Config {
             max_breadth: self.proxy.max_breadth,
             max_branches: self.proxy.max_branches,
             request_memory: self.kept_memory(),
-            realm: self.realm.clone().into_bytes(),
+            realms: vec![self.realm.as_bytes().into()],
         }
     }
 

@@ -505,16 +505,20 @@ impl Proxy {
         }
     }
 
-    /// Credentials for our realm have done their work (section 22.3).
+    /// Credentials for a realm of ours have done their work (section 22.3).
     fn consume_credentials(&mut self, message: &Message<'_>) {
-        if self.policy.settings.realm.is_empty() {
+        let realms = &self.policy.settings.realms;
+        if realms.is_empty() {
             return;
         }
         // A phone may also show what it learnt when it registered: no element further on shall get that to guess at.
         let index = message.index();
         for line in index.lines_of(Name::ProxyAuthorization).chain(index.lines_of(Name::Authorization)) {
             let ours = match Credentials::parse(message.value(line)) {
-                Ok(credentials) => credentials.realm.value()[..] == self.policy.settings.realm[..],
+                Ok(credentials) => {
+                    let realm = credentials.realm.value();
+                    realms.iter().any(|ours| **ours == *realm)
+                }
                 // Of another scheme, and so never ours.
                 Err(HeaderError::Scheme) => false,
                 // No element can use them, and a reader that is more tolerant might guess at them.

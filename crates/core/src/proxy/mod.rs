@@ -125,8 +125,8 @@ pub struct ProxySettings {
     /// Of a large one fewer candidates are tried at once, of one larger than a third of this the first alone; and where others are
     /// silent and still kept, none. Default 65,536.
     pub request_memory: usize,
-    /// Realm whose credentials are taken off before a request goes on (section 22.3).
-    pub realm: Vec<u8>,
+    /// Realms whose credentials are taken off before a request goes on (section 22.3).
+    pub realms: Vec<Box<[u8]>>,
 }
 
 impl Default for ProxySettings {
@@ -138,7 +138,7 @@ impl Default for ProxySettings {
             max_breadth: 60,
             max_branches: 64,
             request_memory: 65_536,
-            realm: Vec::new(),
+            realms: Vec::new(),
         }
     }
 }
