@@ -6,46 +6,56 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::sign::CertifiedKey;
 use strowger_store::sqlite::{self, OpenError};
 
+use super::certificate::Span;
 use super::key::duration_text;
-use super::listen::{Identity, Listener};
+use super::listen::Listener;
 use super::proxy::RelayFor;
 use super::reader::Reader;
 use super::registrar::Durability;
 use super::report::Fault;
-use super::{Config, Source, validity, with_reason};
+use super::{Config, Source, check_tls};
 
 pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
-    check_identity(config, reader);
+    check_domains(config, reader);
     check_listeners(config, source, reader);
-    check_outbound(config, reader);
+    check_tls::check(config, source, reader);
     check_expiry(config, reader);
     check_timers(config, reader);
     check_limits(config, reader);
     check_auth(config, source, reader);
     check_database(config, reader);
     check_relay(config, reader);
+    reader.check_unused();
 }
 
-fn check_identity(config: &Config, reader: &mut Reader) {
-    let span = reader.value_of("realm");
+fn check_domains(config: &Config, reader: &mut Reader) {
+    let cure = "write the name that phones show when they ask for the password, such as \"example.org\", or \"auto\"";
     if config.realm.is_empty() {
-        reader.push(Fault::error(
-            span,
-            "realm is empty",
-            "write the name that phones show when they ask for the password, such as \"example.org\", or \"auto\"",
-        ));
+        reader.push(Fault::error(reader.value_of("realm"), "realm is empty", cure));
     }
+    let short = config.domains.iter().filter(|domain| !domain.has_table).count();
+    let place = |index: usize, reader: &Reader| match index.checked_sub(short) {
+        None => reader.value_of(&format!("domains[{index}]")),
+        Some(index) => reader.value_of(&format!("domain[{index}].name")),
+    };
     for (index, domain) in config.domains.iter().enumerate() {
-        if config.domains[..index].contains(domain) {
-            let span = reader.value_of(&format!("domains[{index}]"));
-            reader.push(Fault::warning(span, format!("domains names {domain} twice"), "name it once"));
+        if domain.has_table && domain.realm.is_empty() {
+            let path = format!("domain[{}].realm", index - short);
+            reader.push(Fault::error(reader.value_of(&path), format!("{path} is empty"), cure));
         }
+        let Some(other) = config.domains[..index].iter().position(|other| other.name == domain.name) else { continue };
+        let span = place(index, reader);
+        let lines = place(other, reader).zip(span.clone()).map(|(other, this)| reader.lines(&other, &this));
+        let message = format!("the domain {} is named twice: {}", domain.name, lines.unwrap_or_default());
+        // Of one with a realm of its own it would not be clear which is meant.
+        reader.push(match domain.has_table {
+            true => {
+                Fault::error(span, message, "name it once: in `domains`, or in a [[domain]] table with its own realm")
+            }
+            false => Fault::warning(span, message, "name it once"),
+        });
     }
 }
 
@@ -55,27 +65,12 @@ fn check_listeners(config: &Config, source: Source<'_>, reader: &mut Reader) {
         let cure = "name at least one, such as listen = [\"udp:127.0.0.1:5060\"], or leave the key out";
         reader.push(Fault::error(span, "there is no listener", cure));
     }
-    let short = if source.listen.is_empty() {
-        config.listeners.len() - (0..).take_while(|index| reader.has(&format!("listener[{index}]"))).count()
-    } else {
-        config.listeners.len()
-    };
-    // Path of a listener in the file; with --listen the file has none of them.
-    let path = |index: usize| {
-        if !source.listen.is_empty() {
-            String::new()
-        } else if index < short {
-            format!("listen[{index}]")
-        } else {
-            format!("listener[{}]", index - short)
-        }
-    };
-    for (index, listener) in config.listeners.iter().enumerate() {
-        let path = path(index);
+    let paths = listener_paths(config, source, reader);
+    for (index, (listener, path)) in config.listeners.iter().zip(&paths).enumerate() {
         let place = |reader: &Reader, keys: &[&str]| {
             let keys: Vec<String> = keys.iter().map(|key| format!("{path}.{key}")).collect();
             let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-            reader.first_of(&keys).or_else(|| reader.key_of(&path))
+            reader.first_of(&keys).or_else(|| reader.key_of(path))
         };
         let shown = listener.to_string();
         if let Some(other) = config.listeners[..index].iter().find(|other| clash(other, listener)) {
@@ -99,38 +94,21 @@ fn check_listeners(config: &Config, source: Source<'_>, reader: &mut Reader) {
             check_list(&own_list, &listener.algorithms, super::Algorithm::word, "[\"MD5\"]", reader);
             check_phones(&own_list, &listener.algorithms, reader);
         }
-        if !listener.transport.is_secure() {
-            continue;
-        }
-        let has_own = |reader: &Reader, key: &str| reader.has(&format!("{path}.{key}"));
-        if has_own(reader, "certificate") != has_own(reader, "key") {
-            let span = place(reader, &["certificate", "key"]);
-            let message = format!("{shown} has only one of certificate and key");
-            reader.push(Fault::error(span, message, "name both files, or leave both to [tls]"));
-            continue;
-        }
-        match &listener.identity {
-            Some(identity) => {
-                let span = place(reader, &["certificate"])
-                    .filter(|_| has_own(reader, "certificate"))
-                    .or_else(|| reader.value_of("tls.certificate"));
-                let key_span =
-                    place(reader, &["key"]).filter(|_| has_own(reader, "key")).or_else(|| reader.value_of("tls.key"));
-                // The same files named once for all listeners are reported once.
-                let repeated = config.listeners[..index].iter().any(|other| other.identity.as_ref() == Some(identity));
-                if !repeated {
-                    check_certificate(identity, span, key_span, reader);
-                    check_client_ca(identity, &path, reader);
-                }
-            }
-            None => {
-                let span = place(reader, &["transport"]);
-                let message = format!("{shown} has no certificate");
-                let cure = "name the PEM files in the table [tls]: certificate = \"chain.pem\" and key = \"key.pem\"";
-                reader.push(Fault::error(span, message, cure));
-            }
-        }
     }
+}
+
+/// What each listener is called in the file; with --listen the file has none of them.
+pub(super) fn listener_paths(config: &Config, source: Source<'_>, reader: &Reader) -> Vec<String> {
+    let all = config.listeners.len();
+    if !source.listen.is_empty() {
+        return vec![String::new(); all];
+    }
+    let short = all - (0..).take_while(|index| reader.has(&format!("listener[{index}]"))).count();
+    let path = |index: usize| match index.checked_sub(short) {
+        None => format!("listen[{index}]"),
+        Some(index) => format!("listener[{index}]"),
+    };
+    (0..all).map(path).collect()
 }
 
 /// Whether two listeners want the same socket: UDP ports are apart from those of streams.
@@ -145,122 +123,14 @@ fn clash(a: &Listener, b: &Listener) -> bool {
     same_kind && overlap && a.address.port() == b.address.port() && a.address.port() != 0
 }
 
-type Span = Option<std::ops::Range<usize>>;
-
-fn check_certificate(identity: &Identity, span: Span, key_span: Span, reader: &mut Reader) {
-    let before = reader.fault_count();
-    let chain = certificates(&identity.certificate, &span, reader);
-    let key = private_key(&identity.key, &key_span, reader);
-    for fault in chain.iter().flat_map(|chain| validity::faults(chain, &identity.certificate, span.clone())) {
-        reader.push(fault);
-    }
-    let (Some(chain), Some(key)) = (chain, key) else {
-        debug_assert!(reader.fault_count() > before);
-        return;
-    };
-    if let Err(error) = CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider()) {
-        let message = format!(
-            "{} does not belong to the certificate {}: {error}",
-            identity.key.display(),
-            identity.certificate.display()
-        );
-        reader.push(Fault::error(key_span, message, "name the key that the certificate was made with"));
-    }
-}
-
-fn certificates(path: &Path, span: &Span, reader: &mut Reader) -> Option<Vec<CertificateDer<'static>>> {
-    let cure = "name a file in PEM that has -----BEGIN CERTIFICATE-----, and that this user may read";
-    let bytes = match fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(error) => {
-            let message = format!("cannot read {}: {}", path.display(), with_reason(&error, path));
-            reader.push(Fault::error(span.clone(), message, cure));
-            return None;
-        }
-    };
-    match CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>() {
-        Ok(chain) if !chain.is_empty() => Some(chain),
-        _ => {
-            reader.push(Fault::error(span.clone(), format!("{} holds no certificate", path.display()), cure));
-            None
-        }
-    }
-}
-
-fn private_key(path: &Path, span: &Span, reader: &mut Reader) -> Option<PrivateKeyDer<'static>> {
-    let bytes = match fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(error) => {
-            let cure = "name a private key in PEM that this user may read";
-            let message = format!("cannot read {}: {}", path.display(), with_reason(&error, path));
-            reader.push(Fault::error(span.clone(), message, cure));
-            return None;
-        }
-    };
-    if bytes.windows(21).any(|window| window == b"ENCRYPTED PRIVATE KEY") {
-        let cure =
-            "write it without a password (openssl pkey -in key.pem -out plain.pem) and let only this user read it";
-        reader.push(Fault::error(span.clone(), format!("{} is encrypted", path.display()), cure));
-        return None;
-    }
-    let Ok(key) = PrivateKeyDer::from_pem_slice(&bytes) else {
-        let cure = "name a file in PEM that has -----BEGIN PRIVATE KEY-----";
-        reader.push(Fault::error(span.clone(), format!("{} holds no private key", path.display()), cure));
-        return None;
-    };
-    warn_if_others_read(path, span, reader);
-    Some(key)
-}
-
-fn warn_if_others_read(path: &Path, span: &Span, reader: &mut Reader) {
+/// Warns of a file with a secret that every user of this machine can read.
+pub(super) fn warn_if_others_read(path: &Path, span: &Span, reader: &mut Reader) {
     if fs::metadata(path).is_ok_and(|meta| meta.permissions().mode() & 0o007 != 0) {
         let cure = format!("chmod 600 {}", path.display());
         reader.push(Fault::warning(
             span.clone(),
             format!("everyone on this machine can read {}", path.display()),
             cure,
-        ));
-    }
-}
-
-fn check_client_ca(identity: &Identity, path: &str, reader: &mut Reader) {
-    if let Some(authorities) = &identity.client_ca {
-        let span = reader.first_of(&[&format!("{path}.client_ca"), "tls.client_ca"]);
-        certificates(authorities, &span, reader);
-    }
-}
-
-fn check_outbound(config: &Config, reader: &mut Reader) {
-    if let Some(authorities) = &config.tls.outbound_ca {
-        let span = reader.value_of("tls.outbound_ca");
-        certificates(authorities, &span, reader);
-    }
-    let needs_authorities = config.tls.outbound_verify && reader.has("tls.outbound_verify");
-    if needs_authorities && config.tls.outbound_authorities().is_none() {
-        let span = reader.value_of("tls.outbound_verify");
-        let message = "this system keeps no list of trusted authorities, so no server could be connected to by TLS";
-        reader.push(Fault::warning(span, message, "install ca-certificates, or name a PEM file in tls.outbound_ca"));
-    }
-    if config.tls.certificate.is_some() != config.tls.key.is_some() {
-        let span = reader.first_of(&["tls.certificate", "tls.key"]);
-        reader.push(Fault::error(span, "[tls] has only one of certificate and key", "name both files, or neither"));
-    }
-    if let (Some(certificate), Some(key)) = (&config.tls.certificate, &config.tls.key) {
-        // Shown to servers that ask for it, also where no listener shows it.
-        let (certificate, key) = (certificate.clone(), key.clone());
-        let same = |other: &Identity| other.certificate == certificate && other.key == key;
-        if !config.listeners.iter().any(|listener| listener.identity.as_ref().is_some_and(same)) {
-            let (span, key_span) = (reader.value_of("tls.certificate"), reader.value_of("tls.key"));
-            check_certificate(&Identity { certificate, key, client_ca: None }, span, key_span, reader);
-        }
-    }
-    if !config.tls.outbound_verify {
-        let span = reader.value_of("tls.outbound_verify");
-        let message = "certificates of other servers are not checked: anyone on the way can read and change calls";
-        reader.push(Fault::warning(
-            span,
-            message,
-            "set tls.outbound_verify = true, with outbound_ca for your own authority",
         ));
     }
 }

@@ -1,6 +1,6 @@
 //! `[control]`: the socket by which commands reach the running server.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::key::{Rule, Text};
@@ -33,6 +33,12 @@ impl Text for ControlSocket {
             Self::Database => "database".into(),
             Self::None => "none".into(),
             Self::At(path) => path.to_text(),
+        }
+    }
+
+    fn resolve(&mut self, folder: &Path) {
+        if let Self::At(path) = self {
+            Text::resolve(path, folder);
         }
     }
 }

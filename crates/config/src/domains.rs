@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::ops::Deref;
 
+use super::effective::Listed;
 use super::key::Text;
 use super::listen::ListenAddress;
 use super::reader::{ANY, section};
@@ -80,15 +81,58 @@ pub(super) fn host(text: &str) -> Result<String, String> {
     Ok(name.to_ascii_lowercase())
 }
 
+/// A domain whose users live here, and the realm of their passwords.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocalDomain {
+    /// What stands behind the `@` of its users.
+    pub name: Domain,
+    /// Realm in which its users have their passwords; several domains may have one. Then a name is that of one user among all of them.
+    pub realm: String,
+    /// It has a `[[domain]]` table, in which its realm stands. The realm of others is [`Config::realm`](super::Config::realm).
+    pub has_table: bool,
+}
+
+impl LocalDomain {
+    /// Of a table that has a name.
+    pub(super) fn of(table: DomainTable) -> Option<Self> {
+        let name = table.name?;
+        let realm = table.realm.unwrap_or_else(|| name.to_string());
+        Some(Self { name, realm, has_table: true })
+    }
+}
+
+impl Listed for LocalDomain {
+    type Table = DomainTable;
+
+    fn table(&self) -> Option<DomainTable> {
+        let table = DomainTable { name: Some(self.name.clone()), realm: Some(self.realm.clone()) };
+        self.has_table.then_some(table)
+    }
+}
+
+section! {
+    /// A domain with a realm and users of its own; repeat the table for each. Domains that share one realm may stand in `domains` instead.
+    pub(crate) struct DomainTable = "domain" {
+        /// What stands behind the `@` of its users (RFC 3261 section 16.4).
+        pub name: Option<Domain> = None, ANY.required();
+        /// Realm of its users (RFC 7616 section 3.3), which phones may show; "auto": the name of the domain. A user is known by name and realm: `alice` of two
+        /// domains with a realm each are two users, each with a password of its own. Passwords are stored hashed with it: after a change each
+        /// password must be set again.
+        pub realm: Option<String> = None, ANY.or("auto");
+    }
+}
+
 section! {
     /// The keys above the first table.
     pub(crate) struct Top = "" {
         /// Where to listen, in short form; a listener with more to say is a `[[listener]]` table.
         pub listen: Vec<ListenAddress> = default_listen(), ANY;
-        /// Domains whose users live here (RFC 3261 section 16.4); "auto": the hosts of the listeners; `[]`: none, a pure relay.
+        /// Domains whose users live here (RFC 3261 section 16.4) and have their passwords in one realm; one with a realm of its own is a
+        /// `[[domain]]` table. "auto": the hosts of the listeners, or none beside a `[[domain]]`; `[]`: none, which without a `[[domain]]` is a pure relay.
         pub domains: Option<Vec<Domain>> = None, ANY.or("auto");
-        /// Realm of digest authentication (RFC 7616 section 3.3), which phones may show; "auto": the first domain.
-        /// Passwords are stored hashed with it: after a change each password must be set again.
+        /// Realm of digest authentication (RFC 7616 section 3.3), which phones may show; "auto": the first of `domains`, or the realm of the
+        /// first `[[domain]]`. It is that of all `domains`, and of callers whose From is of no local domain. Passwords are stored hashed with
+        /// it: after a change each password must be set again.
         pub realm: Option<String> = None, ANY.or("auto");
     }
 }

@@ -4,13 +4,13 @@ use std::fmt::Write;
 
 use super::Config;
 use super::domains::Top;
-use super::listen::{Listener, ListenerTable};
 use super::reader::{KeyDoc, Section};
 use super::secret::Secret;
 
 /// A table with its values as TOML.
 pub(super) struct TableText {
     name: &'static str,
+    is_list: bool,
     doc: &'static [&'static str],
     keys: Vec<KeyDoc>,
     values: Vec<String>,
@@ -18,7 +18,12 @@ pub(super) struct TableText {
 
 impl TableText {
     pub(super) fn new<S: Section>(section: &S) -> Self {
-        Self { name: S::NAME, doc: S::DOC, keys: S::docs(), values: section.values() }
+        Self { name: S::NAME, is_list: false, doc: S::DOC, keys: S::docs(), values: section.values() }
+    }
+
+    /// A table of a list, with its defaults.
+    pub(super) fn item<S: Section>() -> Self {
+        Self { is_list: true, ..Self::new(&S::default()) }
     }
 
     fn write(&self, out: &mut String) {
@@ -49,18 +54,15 @@ impl Config {
     /// Read again it gives the same configuration, apart from the secrets.
     pub fn effective(&self) -> String {
         let mut out = String::from("# The configuration in force, every key with what it admits and its default.\n");
-        let top = Top { listen: Vec::new(), domains: Some(self.domains.clone()), realm: Some(self.realm.clone()) };
+        let short = self.domains.iter().filter(|domain| !domain.has_table);
+        let domains = Some(short.map(|domain| domain.name.clone()).collect());
+        let top = Top { listen: Vec::new(), domains, realm: Some(self.realm.clone()) };
         let mut text = TableText::new(&top);
         // The listeners follow in their long form.
         text.keys.remove(0);
         text.values.remove(0);
         text.write(&mut out);
-        for listener in &self.listeners {
-            let _ = writeln!(out, "\n[[{}]]", ListenerTable::NAME);
-            for (name, value) in listener_keys(listener) {
-                let _ = writeln!(out, "{name} = {value}");
-            }
-        }
+        out.push_str(&self.lists());
         for table in self.tables() {
             out.push('\n');
             write_comment(&mut out, table.doc);
@@ -71,10 +73,38 @@ impl Config {
     }
 }
 
-fn listener_keys(listener: &Listener) -> Vec<(&'static str, String)> {
-    let keys = ListenerTable::KEYS.iter().copied().zip(ListenerTable::from(listener).values());
-    let only_secure = ["certificate", "key", "client_ca"];
-    keys.filter(|(name, _)| listener.identity.is_some() || !only_secure.contains(name)).collect()
+/// A part of a configuration that stands in the file as a table of a list.
+pub(super) trait Listed {
+    /// Its form in the file.
+    type Table: Section;
+
+    /// The table that gives this part when it is read; `None`: it stands elsewhere.
+    fn table(&self) -> Option<Self::Table>;
+
+    /// Whether this key says anything here.
+    fn is_shown(&self, _key: &str) -> bool {
+        true
+    }
+}
+
+impl<S: Section + Clone> Listed for S {
+    type Table = S;
+
+    fn table(&self) -> Option<S> {
+        Some(self.clone())
+    }
+}
+
+/// All tables of a list.
+pub(super) fn list<L: Listed>(parts: &[L]) -> String {
+    let mut out = String::new();
+    for (part, table) in parts.iter().filter_map(|part| Some((part, part.table()?))) {
+        let _ = writeln!(out, "\n[[{}]]", L::Table::NAME);
+        for (name, value) in L::Table::KEYS.iter().zip(table.values()).filter(|(name, _)| part.is_shown(name)) {
+            let _ = writeln!(out, "{name} = {value}");
+        }
+    }
+    out
 }
 
 /// All keys with defaults and ranges as Markdown, one table for each table of the file.
@@ -87,11 +117,10 @@ pub fn reference() -> String {
     );
     let config = Config::default();
     let top = TableText::new(&Top::default());
-    let listener = TableText::new(&ListenerTable::default());
-    for table in [top, listener].into_iter().chain(config.tables()) {
+    for table in [top].into_iter().chain(Config::list_items()).chain(config.tables()) {
         let title = match table.name {
             "" => "Above the first table".to_owned(),
-            ListenerTable::NAME => format!("`[[{}]]`", table.name),
+            name if table.is_list => format!("`[[{name}]]`"),
             name => format!("`[{name}]`"),
         };
         let words = |doc: &[&str]| doc.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ");
@@ -102,8 +131,9 @@ pub fn reference() -> String {
         );
         for key in table.keys {
             let restart = if key.fixed { " **Needs a restart.**" } else { "" };
-            let KeyDoc { name, default, allowed, doc, .. } = key;
-            let _ = writeln!(out, "| `{name}` | `{default}` | {allowed} | {}{restart} |", words(doc));
+            let KeyDoc { name, default, allowed, doc, required, .. } = key;
+            let default = if required { "required".into() } else { format!("`{default}`") };
+            let _ = writeln!(out, "| `{name}` | {default} | {allowed} | {}{restart} |", words(doc));
         }
         out.push('\n');
     }
@@ -114,7 +144,8 @@ pub fn reference() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Source;
+    use super::super::tables::Document;
+    use super::super::{Source, Tables};
     use super::*;
 
     #[test]
@@ -142,9 +173,13 @@ mod tests {
     #[test]
     fn the_reference_names_every_key() {
         let reference = reference();
-        for (section, keys) in super::super::Tables::names() {
-            for key in keys {
-                assert!(reference.contains(&format!("| `{key}` |")), "{section}.{key}");
+        for table in Tables::names() {
+            let title =
+                if table.name.is_empty() { "Above the first table".into() } else { format!("`{}`", table.heading()) };
+            let start = reference.find(&format!("## {title}\n")).unwrap_or_else(|| panic!("{title}"));
+            let part = reference[start + 2..].split("\n## ").next().expect("a split has a first part");
+            for key in table.keys {
+                assert!(part.contains(&format!("| `{key}` |")), "{title} {key}");
             }
         }
     }

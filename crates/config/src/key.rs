@@ -1,7 +1,7 @@
 //! A key of the file: how its value is read, checked against its range and written back.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use toml::Spanned;
@@ -17,6 +17,7 @@ pub(crate) struct Rule {
     high: u64,
     word: Option<&'static str>,
     fixed: bool,
+    required: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,23 +30,23 @@ enum Unit {
 impl Rule {
     /// Anything of the type.
     pub(crate) const fn any() -> Self {
-        Self { unit: Unit::Plain, low: 0, high: u64::MAX, word: None, fixed: false }
+        Self { unit: Unit::Plain, low: 0, high: u64::MAX, word: None, fixed: false, required: false }
     }
 
     /// A whole number from `low` to `high`, both included.
     pub(crate) const fn number(low: u64, high: u64) -> Self {
-        Self { unit: Unit::Plain, low, high, word: None, fixed: false }
+        Self { low, high, ..Self::any() }
     }
 
     /// A size in bytes from `low` to `high`: a number of bytes or text such as `"64KiB"`.
     pub(crate) const fn bytes(low: u64, high: u64) -> Self {
-        Self { unit: Unit::Bytes, low, high, word: None, fixed: false }
+        Self { unit: Unit::Bytes, low, high, ..Self::any() }
     }
 
     /// A duration from `low` to `high`, written with its unit such as `"500ms"`.
     pub(crate) const fn time(low: Duration, high: Duration) -> Self {
         let (low, high) = (low.as_millis() as u64, high.as_millis() as u64);
-        Self { unit: Unit::Milliseconds, low, high, word: None, fixed: false }
+        Self { unit: Unit::Milliseconds, low, high, ..Self::any() }
     }
 
     /// The same, or this word for the absence of a value (an `Option` that is `None`).
@@ -61,16 +62,41 @@ impl Rule {
     pub(crate) const fn is_fixed(&self) -> bool {
         self.fixed
     }
+
+    /// Of a key that each table of a list must have.
+    pub(crate) const fn required(self) -> Self {
+        Self { required: true, ..self }
+    }
+
+    pub(crate) const fn is_required(&self) -> bool {
+        self.required
+    }
+}
+
+/// What the value of a key is to other tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Nothing.
+    Value,
+    /// The name that others know its table by.
+    Name,
+    /// The name of a table of this list, or several.
+    Reference(&'static str),
 }
 
 /// A value that a key of the file can have.
 pub(crate) trait Key: Sized {
+    /// What it is to other tables.
+    const ROLE: Role = Role::Value;
+
     /// Reads the value of the key `path`; `None` after a fault was noted.
     fn read(path: &str, value: &Spanned<DeValue<'_>>, rule: &Rule, reader: &mut Reader) -> Option<Self>;
     /// The value as TOML.
     fn write(&self, rule: &Rule) -> String;
     /// What is admitted, in words for the documentation.
     fn allowed(rule: &Rule) -> String;
+    /// Makes a relative path start at this folder.
+    fn resolve(&mut self, _folder: &Path) {}
 }
 
 /// Text as a basic string of TOML.
@@ -267,6 +293,8 @@ pub(super) trait Text: Sized {
     fn from_text(text: &str) -> Result<Self, String>;
     /// Writes it as it is read.
     fn to_text(&self) -> String;
+    /// Makes a relative path start at this folder.
+    fn resolve(&mut self, _folder: &Path) {}
 }
 
 impl<T: Text> Key for T {
@@ -291,6 +319,10 @@ impl<T: Text> Key for T {
 
     fn allowed(_: &Rule) -> String {
         T::EXPECTED.into()
+    }
+
+    fn resolve(&mut self, folder: &Path) {
+        Text::resolve(self, folder);
     }
 }
 
@@ -323,6 +355,10 @@ impl Text for PathBuf {
     fn to_text(&self) -> String {
         self.to_string_lossy().into_owned()
     }
+
+    fn resolve(&mut self, folder: &Path) {
+        *self = folder.join(&*self);
+    }
 }
 
 impl Text for IpAddr {
@@ -339,6 +375,8 @@ impl Text for IpAddr {
 }
 
 impl<T: Key> Key for Option<T> {
+    const ROLE: Role = T::ROLE;
+
     fn read(path: &str, value: &Spanned<DeValue<'_>>, rule: &Rule, reader: &mut Reader) -> Option<Self> {
         if let (DeValue::String(text), Some(word)) = (value.get_ref(), rule.word)
             && text == word
@@ -364,13 +402,18 @@ impl<T: Key> Key for Option<T> {
 
     fn allowed(rule: &Rule) -> String {
         match rule.word {
-            Some("") | None => format!("{}, or \"\" for none", T::allowed(rule)),
+            None => T::allowed(rule),
+            Some("") => format!("{}, or \"\" for none", T::allowed(rule)),
             Some(word) => {
                 let allowed = T::allowed(rule);
                 let or = or_word(&allowed, word);
                 allowed + &or
             }
         }
+    }
+
+    fn resolve(&mut self, folder: &Path) {
+        self.iter_mut().for_each(|value| value.resolve(folder));
     }
 }
 
@@ -386,6 +429,8 @@ fn or_word(allowed: &str, word: &str) -> String {
 const LIST: &str = "a list; ";
 
 impl<T: Key> Key for Vec<T> {
+    const ROLE: Role = T::ROLE;
+
     fn read(path: &str, value: &Spanned<DeValue<'_>>, rule: &Rule, reader: &mut Reader) -> Option<Self> {
         let DeValue::Array(items) = value.get_ref() else {
             let cure = format!("write a list in brackets; each item is {}", T::allowed(rule));
@@ -409,6 +454,10 @@ impl<T: Key> Key for Vec<T> {
 
     fn allowed(rule: &Rule) -> String {
         format!("{LIST}each item is {}", T::allowed(rule))
+    }
+
+    fn resolve(&mut self, folder: &Path) {
+        self.iter_mut().for_each(|value| value.resolve(folder));
     }
 }
 

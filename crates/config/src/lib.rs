@@ -1,7 +1,8 @@
 //! The configuration: one TOML file, every key with a default, so that none is needed.
 //!
 //! Each table of the file is described once, by `section!` in the file of its name; from that description come the
-//! struct, the defaults, the reader, [`Config::effective`] and [`reference()`]. Nothing is believed on the way: a key
+//! struct, the defaults, the reader, [`Config::effective`] and [`reference()`]. A table may stand alone (`[log]`) or in a list
+//! (`[[certificate]]`), in which each has a name that others refer to. Nothing is believed on the way: a key
 //! that does not exist, a value of the wrong type or out of its range, and settings that contradict one another are
 //! [`Fault`]s with the place in the file and the cure, and as many as possible are found in one go.
 //!
@@ -14,9 +15,12 @@
 
 #![warn(missing_docs)]
 
+mod assemble;
 mod auth;
 mod ban;
+mod certificate;
 mod check;
+mod check_tls;
 mod control;
 mod dns;
 mod domains;
@@ -28,6 +32,7 @@ mod log;
 mod machine;
 mod mask;
 mod metrics;
+mod name;
 mod nat;
 mod proxy;
 mod reader;
@@ -38,6 +43,8 @@ mod secret;
 mod server;
 mod settings;
 mod store;
+mod syntax;
+mod tables;
 mod timers;
 mod tls;
 mod validity;
@@ -46,18 +53,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 pub use strowger_core::Transport;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeTable;
 
 pub use self::auth::{Algorithm, Auth, Qop, UriCheck};
 pub use self::ban::{Ban, Network};
+pub use self::certificate::{Certificate, CertificateFiles};
 pub use self::control::{Control, ControlSocket};
 pub use self::dns::Dns;
-pub use self::domains::Domain;
+pub use self::domains::{Domain, LocalDomain};
 pub use self::effective::reference;
 pub use self::limits::Limits;
 pub use self::listen::{Advertised, Identity, ListenAddress, Listener};
 pub use self::log::{Log, LogFormat, LogLevel};
 pub use self::metrics::Metrics;
+pub use self::name::{Name, Reference};
 pub use self::nat::{Nat, PingMethod};
 pub use self::proxy::{Fork, Proxy, RelayFor, SipUri};
 pub use self::registrar::{Durability, PathRule, Registrar};
@@ -69,24 +78,60 @@ pub use self::store::Store;
 pub use self::timers::Timers;
 pub use self::tls::Tls;
 
-use self::domains::Top;
+use self::domains::{DomainTable, Top};
+use self::effective::TableText;
 use self::listen::ListenerTable;
 use self::reader::{Reader, Section};
+use self::tables::{Document, document};
 
 /// Environment variable that holds `auth.secret`.
 pub const SECRET_VARIABLE: &str = "STROWGER_AUTH_SECRET";
 
-/// Names the tables once: from this come the fields of [`Config`] and the ways to read, name and write them.
+/// Names the tables once; from this come the fields of [`Config`] and the ways to read, name and write them. Behind the arrow stands what
+/// becomes of a list.
 macro_rules! tables {
-    ($($field:ident: $type:ident),+ $(,)?) => {
+    ($make:ident) => {
+        $make! {
+            top: Top,
+            lists {
+                /// Where to listen; at least one.
+                listener: ListenerTable => listeners: Listener,
+                /// Domains whose users live here, those of `domains` first; empty for a pure relay.
+                domain: DomainTable => domains: LocalDomain,
+                /// Certificates by name.
+                certificate: Certificate => certificates: Certificate,
+            }
+            tables {
+                server: Server,
+                proxy: Proxy,
+                registrar: Registrar,
+                auth: Auth,
+                ban: Ban,
+                nat: Nat,
+                store: Store,
+                tls: Tls,
+                limits: Limits,
+                timers: Timers,
+                dns: Dns,
+                log: Log,
+                metrics: Metrics,
+                control: Control,
+            }
+        }
+    };
+}
+
+macro_rules! config {
+    (
+        top: $top:ident,
+        lists { $($(#[$doc:meta])+ $list:ident: $item:ident => $items:ident: $part:ident),+ $(,)? }
+        tables { $($field:ident: $type:ident),+ $(,)? }
+    ) => {
         /// Everything that can be set, read and checked.
         #[derive(Debug, Clone, PartialEq)]
         pub struct Config {
-            /// Where to listen; at least one.
-            pub listeners: Vec<Listener>,
-            /// Domains whose users live here; empty for a pure relay.
-            pub domains: Vec<Domain>,
-            /// Realm of digest authentication.
+            $( $(#[$doc])+ pub $items: Vec<$part>, )+
+            /// Realm of digest authentication, of the domains that have none of their own and of callers from elsewhere.
             pub realm: String,
             $(
                 #[doc = concat!("The table `[", stringify!($field), "]`.")]
@@ -94,46 +139,36 @@ macro_rules! tables {
             )+
         }
 
-        /// The tables as the file has them, before the parts are put together.
-        #[derive(Default)]
-        struct Tables {
-            top: Top,
-            listener: Vec<ListenerTable>,
-            $( $field: $type, )+
-        }
-
         impl Tables {
-            fn names() -> Vec<(&'static str, &'static [&'static str])> {
-                vec![(Top::NAME, Top::KEYS), (ListenerTable::NAME, ListenerTable::KEYS), $( ($type::NAME, $type::KEYS) ),+]
-            }
-
-            /// Reads the table `name`; false if there is no such table.
-            fn read(&mut self, name: &str, table: &DeTable<'_>, reader: &mut Reader) -> bool {
-                match name {
-                    $( $type::NAME => self.$field = reader.section(name, table), )+
-                    _ => return false,
-                }
-                true
-            }
-
-            fn is_table(name: &str) -> bool {
-                [$( $type::NAME ),+].contains(&name)
-            }
-
-            fn into_config(self, listeners: Vec<Listener>, domains: Vec<Domain>, realm: String) -> Config {
-                Config { listeners, domains, realm, $( $field: self.$field ),+ }
+            fn into_config(self, $( $items: Vec<$part>, )+ realm: String) -> Config {
+                Config { $( $items, )+ realm, $( $field: self.$field ),+ }
             }
         }
 
         impl Config {
             /// Each table with its values as TOML, in the order of the documentation.
-            fn tables(&self) -> Vec<effective::TableText> {
-                vec![$( effective::TableText::new(&self.$field) ),+]
+            fn tables(&self) -> Vec<TableText> {
+                vec![$( TableText::new(&self.$field) ),+]
+            }
+
+            /// The lists as TOML, in the order of the documentation.
+            fn lists(&self) -> String {
+                [$( effective::list(&self.$items) ),+].concat()
+            }
+
+            /// The tables of which lists consist, with their defaults.
+            fn list_items() -> Vec<TableText> {
+                vec![$( TableText::item::<$item>() ),+]
             }
 
             /// The keys of all tables that have other values than in `running`.
             fn table_changes(&self, running: &Self) -> Vec<Change> {
                 [$( self.$field.changes(&running.$field, $type::NAME) ),+].concat()
+            }
+
+            /// The same of all lists.
+            fn list_changes(&self, running: &Self) -> Vec<Change> {
+                [$( reload::list_changes(&self.$items, &running.$items) ),+].concat()
             }
 
             fn keep_fixed(&mut self, running: &Self) {
@@ -143,22 +178,8 @@ macro_rules! tables {
     };
 }
 
-tables! {
-    server: Server,
-    proxy: Proxy,
-    registrar: Registrar,
-    auth: Auth,
-    ban: Ban,
-    nat: Nat,
-    store: Store,
-    tls: Tls,
-    limits: Limits,
-    timers: Timers,
-    dns: Dns,
-    log: Log,
-    metrics: Metrics,
-    control: Control,
-}
+tables!(document);
+tables!(config);
 
 /// What a configuration is made of besides the defaults.
 #[derive(Clone, Copy)]
@@ -227,12 +248,14 @@ impl Config {
         let report = |faults| Report::new(source.file, source.text, faults);
         let (document, errors) = DeTable::parse_recoverable(source.text);
         if !errors.is_empty() {
-            return Err(report(syntax_faults(&errors, source.text)));
+            return Err(report(syntax::faults(&errors, source.text)));
         }
 
-        let mut reader = Reader::new(Tables::names());
-        let tables = read_tables(document.get_ref(), &mut reader);
-        let config = assemble(tables, source, &mut reader);
+        let mut reader = Reader::new(Tables::names(), source.text);
+        let mut tables: Tables = tables::read(document.get_ref(), &mut reader);
+        reader.check_references();
+        tables.resolve(source.folder);
+        let config = assemble::assemble(tables, source, &mut reader);
         // Contradictions between values that are themselves wrong would only confuse.
         if reader.fault_count() == 0 {
             check::check(&config, source, &mut reader);
@@ -251,17 +274,37 @@ impl Config {
     pub fn control_socket_of(file: &Path) -> Option<PathBuf> {
         let text = fs::read_to_string(file).ok()?;
         let (document, _) = DeTable::parse_recoverable(&text);
-        let mut reader = Reader::new(Tables::names());
-        let mut tables = read_tables(document.get_ref(), &mut reader);
+        let mut reader = Reader::new(Tables::names(), &text);
+        let mut tables: Tables = tables::read(document.get_ref(), &mut reader);
         let folder = file.parent().unwrap_or_else(|| Path::new(""));
-        resolve_paths(&mut tables, folder);
+        tables.resolve(folder);
         control_socket(&tables.control, &tables.store)
     }
 
     /// Whether a domain is one whose users live here; whatever the case.
     pub fn is_local(&self, domain: &str) -> bool {
+        self.local_domain(domain).is_some()
+    }
+
+    /// The realm in which the users of a domain have their passwords; whatever the case. That of a domain which is not local is
+    /// [`Config::realm`].
+    pub fn realm_of(&self, domain: &str) -> &str {
+        self.local_domain(domain).map_or(&self.realm, |local| &local.realm)
+    }
+
+    /// Whether a domain has a realm of its own, so that one realm does not say all.
+    pub fn has_several_realms(&self) -> bool {
+        self.domains.iter().any(|domain| domain.realm != self.realm)
+    }
+
+    /// The names of the local domains.
+    pub fn domain_names(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.domains.iter().map(|domain| domain.name.as_str())
+    }
+
+    fn local_domain(&self, domain: &str) -> Option<&LocalDomain> {
         let domain = domain.strip_suffix('.').unwrap_or(domain);
-        self.domains.iter().any(|local| local.eq_ignore_ascii_case(domain))
+        self.domains.iter().find(|local| local.name.eq_ignore_ascii_case(domain))
     }
 }
 
@@ -278,225 +321,6 @@ fn with_reason(error: &std::io::Error, path: &Path) -> String {
     match strowger_store::access::denial(path, false) {
         Some(reason) => format!("{error}; {reason}"),
         None => error.to_string(),
-    }
-}
-
-/// The faults of the TOML text itself, without those that only follow from an earlier one.
-fn syntax_faults(errors: &[toml::de::Error], text: &str) -> Vec<Fault> {
-    let mut faults: Vec<Fault> = Vec::new();
-    let mut duplicate_table = false;
-    for error in errors {
-        let fault = syntax_fault(error, text);
-        let line_start = fault.span.as_ref().map_or(0, |span| text[..span.start].rfind('\n').map_or(0, |at| at + 1));
-        if error.message().contains("duplicate key") {
-            // All keys of a table that stands twice are duplicates too.
-            if duplicate_table {
-                continue;
-            }
-            duplicate_table = text[line_start..].trim_start().starts_with('[');
-        }
-        let same_line = faults.last().and_then(|last| last.span.as_ref()).is_some_and(|last| last.start >= line_start);
-        if !same_line {
-            faults.push(fault);
-        }
-        // A bracket that is not closed swallows the rest of the file.
-        if error.message().contains("array") || error.message().contains("inline table") {
-            break;
-        }
-    }
-    faults
-}
-
-/// A fault of the TOML text itself.
-fn syntax_fault(error: &toml::de::Error, text: &str) -> Fault {
-    let span = error.span().map(|span| span.start.min(text.len())..span.end.min(text.len()));
-    let message = error.message();
-    let written = span.clone().and_then(|span| text.get(span)).unwrap_or_default();
-    let cure = if matches!(&written.to_ascii_lowercase()[..], "yes" | "no" | "on" | "off" | "true" | "false") {
-        "write true or false, without quotes"
-    } else if message.contains("duplicate key") {
-        "a key or table may stand only once: remove one of the two"
-    } else if message.contains("string") {
-        "text stands between two quotes on one line: key = \"text\""
-    } else if message.contains("array") {
-        "a list stands in brackets with commas between its items: key = [\"a\", \"b\"]"
-    } else if message.contains("table") || message.contains("key") {
-        "a line is `key = value`, `[table]`, `[[listener]]` or a # comment"
-    } else {
-        "write text in quotes, numbers and true or false without, lists in brackets: key = value"
-    };
-    Fault::error(span, format!("this is not TOML: {message}"), cure)
-}
-
-fn read_tables(document: &DeTable<'_>, reader: &mut Reader) -> Tables {
-    let mut tables = Tables::default();
-    // Keys above the first table first: what is not one of them must be a table.
-    let mut top = DeTable::new();
-    for (key, value) in document {
-        let name = key.get_ref().as_ref();
-        match value.get_ref() {
-            _ if Top::KEYS.contains(&name) => {
-                top.insert(key.clone(), value.clone());
-            }
-            DeValue::Array(items) if name == ListenerTable::NAME => {
-                for (index, item) in items.iter().enumerate() {
-                    let path = format!("{name}[{index}]");
-                    match item.get_ref() {
-                        DeValue::Table(table) => {
-                            reader.note_place(&path, key.span(), item.span());
-                            tables.listener.push(reader.section(&path, table));
-                        }
-                        _ => reader.wrong_type(&path, item, "a table", "write each listener as a [[listener]] table"),
-                    }
-                }
-            }
-            DeValue::Table(table) if tables.read(name, table, reader) => {}
-            _ if name == ListenerTable::NAME => {
-                reader.error(key.span(), "listener is not a list of tables", "write [[listener]], in double brackets");
-            }
-            _ if Tables::is_table(name) => {
-                let message = format!("{name} is not a table here");
-                reader.error(key.span(), message, format!("write [{name}] on a line of its own, and its keys below"));
-            }
-            other => reader.unknown_section(name, key.span(), other),
-        }
-    }
-    tables.top = reader.section("", &top);
-    tables
-}
-
-/// Relative paths start from this folder.
-fn resolve_paths(tables: &mut Tables, folder: &Path) {
-    let in_folder = |path: &mut PathBuf| *path = folder.join(&*path);
-    for path in [
-        &mut tables.store.database,
-        &mut tables.auth.secret_file,
-        &mut tables.tls.certificate,
-        &mut tables.tls.key,
-        &mut tables.tls.client_ca,
-        &mut tables.tls.outbound_ca,
-    ]
-    .into_iter()
-    .flatten()
-    .chain(match &mut tables.control.socket {
-        ControlSocket::At(path) => Some(path),
-        ControlSocket::Database | ControlSocket::None => None,
-    })
-    .chain(
-        tables
-            .listener
-            .iter_mut()
-            .flat_map(|table| [&mut table.certificate, &mut table.key, &mut table.client_ca].into_iter().flatten()),
-    ) {
-        in_folder(path);
-    }
-}
-
-/// Puts the tables together: listeners of both forms, derived defaults, paths from the folder, secrets from elsewhere.
-fn assemble(mut tables: Tables, source: Source<'_>, reader: &mut Reader) -> Config {
-    resolve_paths(&mut tables, source.folder);
-    let listeners = listeners(&mut tables, source.listen, reader);
-    let domains = tables.top.domains.take().unwrap_or_else(|| {
-        let mut hosts: Vec<Domain> =
-            listeners.iter().filter_map(Listener::host).filter_map(|host| host.parse().ok()).collect();
-        let mut seen = Vec::new();
-        hosts.retain(|host| {
-            !seen.contains(host) && {
-                seen.push(host.clone());
-                true
-            }
-        });
-        hosts
-    });
-    let realm = tables
-        .top
-        .realm
-        .take()
-        .or_else(|| domains.first().map(ToString::to_string))
-        .unwrap_or_else(|| "strowger".into());
-    tables.auth.secret = secret(&tables.auth, source, reader);
-    tables.into_config(listeners, domains, realm)
-}
-
-fn listeners(tables: &mut Tables, from_command_line: &[ListenAddress], reader: &Reader) -> Vec<Listener> {
-    let short: &[ListenAddress] = match from_command_line {
-        [] if tables.listener.is_empty() || reader.has("listen") => &tables.top.listen,
-        short => short,
-    };
-    let mut listeners: Vec<Listener> = short.iter().copied().map(Listener::from).collect();
-    if from_command_line.is_empty() {
-        for table in tables.listener.drain(..) {
-            let port = table.port.unwrap_or_else(|| table.transport.default_port());
-            // Whose certificate it shows and of whom it demands one are two questions.
-            let tls = &tables.tls;
-            let shown = table.certificate.zip(table.key).or_else(|| tls.certificate.clone().zip(tls.key.clone()));
-            let client_ca = table.client_ca.or_else(|| tls.client_ca.clone());
-            listeners.push(Listener {
-                transport: table.transport,
-                address: (table.address, port).into(),
-                advertise: table.advertise,
-                network: table.network,
-                algorithms: table.algorithms,
-                identity: shown.map(|(certificate, key)| Identity { certificate, key, client_ca }),
-            });
-        }
-    }
-    for listener in &mut listeners {
-        if listener.algorithms.is_empty() {
-            listener.algorithms.clone_from(&tables.auth.algorithms);
-        }
-        if !listener.transport.is_secure() {
-            listener.identity = None;
-        } else if listener.identity.is_none() {
-            listener.identity = tables
-                .tls
-                .certificate
-                .clone()
-                .zip(tables.tls.key.clone())
-                .map(|(certificate, key)| Identity { certificate, key, client_ca: tables.tls.client_ca.clone() });
-        }
-    }
-    listeners
-}
-
-/// The secret of `auth`: environment before file before key.
-fn secret(auth: &Auth, source: Source<'_>, reader: &mut Reader) -> Option<Secret> {
-    if let Some(text) = (source.environment)(SECRET_VARIABLE) {
-        return match Secret::new(text.trim_end_matches(['\r', '\n'])) {
-            Ok(secret) => Some(secret),
-            Err(message) => {
-                let cure = "put at least 16 random characters there (openssl rand -hex 32 makes some)";
-                reader.push(Fault::error(None, format!("the environment variable {SECRET_VARIABLE} {message}"), cure));
-                None
-            }
-        };
-    }
-    let Some(path) = &auth.secret_file else { return auth.secret.clone() };
-    let span = reader.value_of("auth.secret_file");
-    if auth.secret.is_some() {
-        let message = "auth.secret and auth.secret_file are both set";
-        reader.push(Fault::error(span, message, "keep one of the two, better secret_file"));
-        return None;
-    }
-    let cure = "name a file whose first line is the secret, and that this user may read";
-    match fs::read_to_string(path) {
-        Ok(text) => match Secret::new(text.lines().next().unwrap_or_default().trim()) {
-            Ok(secret) => Some(secret),
-            Err(message) => {
-                let message = format!("the first line of auth.secret_file {message}");
-                reader.push(Fault::error(
-                    span,
-                    message,
-                    "put at least 16 random characters there (openssl rand -hex 32 makes some)",
-                ));
-                None
-            }
-        },
-        Err(error) => {
-            let message = format!("cannot read auth.secret_file {}: {}", path.display(), with_reason(&error, path));
-            reader.push(Fault::error(span, message, cure));
-            None
-        }
     }
 }
 
@@ -526,7 +350,7 @@ mod tests {
     fn nothing_needs_to_be_set() {
         let config = Config::default();
         assert_eq!(shown(&config), ["udp:127.0.0.1:5060", "tcp:127.0.0.1:5060"]);
-        assert_eq!(config.domains.iter().map(Domain::as_str).collect::<Vec<_>>(), ["127.0.0.1"]);
+        assert_eq!(config.domain_names().collect::<Vec<_>>(), ["127.0.0.1"]);
         assert_eq!(config.realm, "127.0.0.1");
         assert_eq!(config.proxy.relay_for, RelayFor::Authenticated);
         assert!(config.registrar.authenticate && config.auth.secret.is_none());
@@ -539,7 +363,7 @@ mod tests {
         let config = read(table);
         assert_eq!(shown(&config), ["ws:[::1]:80"]);
         assert_eq!(config.listeners[0].network, "web");
-        assert_eq!(config.domains[0].as_str(), "ws.example.org");
+        assert_eq!(config.domains[0].name.as_str(), "ws.example.org");
         let text = format!("listen = [\"udp:127.0.0.1:5080\"]\n{table}");
         assert_eq!(shown(&read(&text)), ["udp:127.0.0.1:5080", "ws:[::1]:80"]);
         let listen = ["tcp:127.0.0.2:0".parse().expect("a listener")];
@@ -557,6 +381,32 @@ mod tests {
         assert_eq!(config.realm, "example.org");
         assert!(config.is_local("EXAMPLE.org") && config.is_local("example.net.") && !config.is_local("a.example.net"));
         assert_eq!(read("realm = \"r\"\ndomains = [\"example.org\"]").realm, "r");
+    }
+
+    #[test]
+    fn a_domain_may_have_a_realm_of_its_own() {
+        let tables = "[[domain]]\nname = \"B.example\"\nrealm = \"office\"\n[[domain]]\nname = \"c.example\"\n";
+        let config = read(&format!("domains = [\"a.example\"]\nrealm = \"shared\"\n{tables}"));
+        assert_eq!(config.domain_names().collect::<Vec<_>>(), ["a.example", "b.example", "c.example"]);
+        for (domain, realm) in [
+            ("a.example", "shared"),
+            ("A.Example.", "shared"),
+            ("b.example", "office"),
+            ("B.EXAMPLE", "office"),
+            ("c.example", "c.example"),
+            ("d.example", "shared"),
+        ] {
+            assert_eq!(config.realm_of(domain), realm, "{domain}");
+        }
+        assert!(config.is_local("b.example") && !config.is_local("d.example") && config.has_several_realms());
+        assert_eq!(config.realms(), ["shared", "office", "c.example"]);
+        // Without a word about others a table is the only domain, and the first realm that of callers from elsewhere.
+        let config = read(tables);
+        assert_eq!(config.domain_names().collect::<Vec<_>>(), ["b.example", "c.example"]);
+        assert_eq!(config.realm, "office");
+        let config = read(&format!("domains = \"auto\"\n{tables}[[domain]]\nname = \"127.0.0.1\"\nrealm = \"r\""));
+        assert_eq!(config.domain_names().collect::<Vec<_>>(), ["b.example", "c.example", "127.0.0.1"]);
+        assert!(!read("domains = [\"a.example\", \"b.example\"]").has_several_realms());
     }
 
     #[test]

@@ -8,7 +8,10 @@ use std::str::FromStr;
 use strowger_core::Transport;
 
 use super::auth::Algorithm;
+use super::certificate::{Certificate, CertificateFiles};
+use super::effective::Listed;
 use super::key::{Rule, Text};
+use super::name::Reference;
 use super::reader::{ANY, section};
 
 impl Text for Transport {
@@ -165,22 +168,23 @@ section! {
         /// Algorithms of digest authentication offered here, as in `[auth]`, such as MD5 alone for browsers beside SHA-256 for
         /// others; an empty list: those of `[auth]`.
         pub algorithms: Vec<Algorithm> = Vec::new(), ANY;
-        /// Certificate chain in PEM for tls and wss; empty: that of `[tls]`.
+        /// Names of the `[[certificate]]` tables that a tls or wss listener shows: the one that is valid for the server name that the client asks for
+        /// (SNI, RFC 6066 section 3), the first if it asks for no such name; an empty list: `certificate`.
+        pub certificates: Vec<Reference<Certificate>> = Vec::new(), ANY;
+        /// Certificate chain in PEM for tls and wss, in place of `certificates`; empty: that of `[tls]`.
         pub certificate: Option<PathBuf> = None, ANY.or("");
-        /// Private key in PEM for tls and wss; empty: that of `[tls]`.
+        /// Private key in PEM of `certificate`; empty: that of `[tls]`.
         pub key: Option<PathBuf> = None, ANY.or("");
         /// Authorities in PEM; if named, every client must show a certificate that one of them signed; empty: those of `[tls]`.
         pub client_ca: Option<PathBuf> = None, ANY.or("");
     }
 }
 
-/// The certificate that a tls or wss listener shows.
+/// What a tls or wss listener shows and demands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// Certificate chain in PEM.
-    pub certificate: PathBuf,
-    /// Private key in PEM, not encrypted.
-    pub key: PathBuf,
+    /// The certificates that it shows by the name that a client asks for (RFC 6066 section 3); at least one, the first is the default.
+    pub certificates: Vec<CertificateFiles>,
     /// Authorities in PEM; if there, every client must show a certificate of theirs.
     pub client_ca: Option<PathBuf>,
 }
@@ -198,7 +202,9 @@ pub struct Listener {
     pub network: String,
     /// Algorithms of digest authentication that it offers: its own, or those of `[auth]`.
     pub algorithms: Vec<Algorithm>,
-    /// Certificate for tls and wss; always there for those after the check, never for the others.
+    /// Names of the certificates that it shows, in their order; none: what it shows has no name.
+    pub certificates: Vec<Reference<Certificate>>,
+    /// Certificates for tls and wss; always there for those after the check, never for the others.
     pub identity: Option<Identity>,
 }
 
@@ -229,23 +235,6 @@ impl fmt::Display for Listener {
     }
 }
 
-impl From<&Listener> for ListenerTable {
-    fn from(listener: &Listener) -> Self {
-        let identity = listener.identity.as_ref();
-        Self {
-            transport: listener.transport,
-            address: listener.address.ip(),
-            port: Some(listener.address.port()),
-            advertise: listener.advertise.clone(),
-            network: listener.network.clone(),
-            algorithms: listener.algorithms.clone(),
-            certificate: identity.map(|identity| identity.certificate.clone()),
-            key: identity.map(|identity| identity.key.clone()),
-            client_ca: identity.and_then(|identity| identity.client_ca.clone()),
-        }
-    }
-}
-
 impl From<ListenAddress> for Listener {
     fn from(listen: ListenAddress) -> Self {
         Self {
@@ -254,8 +243,52 @@ impl From<ListenAddress> for Listener {
             advertise: None,
             network: "default".into(),
             algorithms: Vec::new(),
+            certificates: Vec::new(),
             identity: None,
         }
+    }
+}
+
+impl From<ListenerTable> for Listener {
+    /// With what the table has of its own, and no more.
+    fn from(table: ListenerTable) -> Self {
+        let port = table.port.unwrap_or_else(|| table.transport.default_port());
+        let files = CertificateFiles::of(table.certificate, table.key);
+        Self {
+            transport: table.transport,
+            address: (table.address, port).into(),
+            advertise: table.advertise,
+            network: table.network,
+            algorithms: table.algorithms,
+            certificates: table.certificates,
+            identity: Some(Identity { certificates: files.into_iter().collect(), client_ca: table.client_ca }),
+        }
+    }
+}
+
+impl Listed for Listener {
+    type Table = ListenerTable;
+
+    fn table(&self) -> Option<ListenerTable> {
+        let identity = self.identity.as_ref();
+        let unnamed = identity.filter(|_| self.certificates.is_empty());
+        let files = unnamed.and_then(|identity| identity.certificates.first());
+        Some(ListenerTable {
+            transport: self.transport,
+            address: self.address.ip(),
+            port: Some(self.address.port()),
+            advertise: self.advertise.clone(),
+            network: self.network.clone(),
+            algorithms: self.algorithms.clone(),
+            certificates: self.certificates.clone(),
+            certificate: files.map(|files| files.certificate.clone()),
+            key: files.map(|files| files.key.clone()),
+            client_ca: identity.and_then(|identity| identity.client_ca.clone()),
+        })
+    }
+
+    fn is_shown(&self, key: &str) -> bool {
+        self.transport.is_secure() || !["certificates", "certificate", "key", "client_ca"].contains(&key)
     }
 }
 

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::path::Path;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::key::Rule;
+use super::key::{Role, Rule};
+use super::name::Names;
 use super::reload::Change;
 use super::report::Fault;
 
@@ -23,6 +25,8 @@ pub(crate) struct KeyDoc {
     pub default: String,
     /// A running process keeps its value.
     pub fixed: bool,
+    /// A table without it is wrong.
+    pub required: bool,
 }
 
 /// A table of the file, as the `section!` macro makes it from its only description.
@@ -33,11 +37,15 @@ pub(super) trait Section: Default {
     const DOC: &'static [&'static str];
     /// Names of the keys.
     const KEYS: &'static [&'static str];
+    /// What each of them is to other tables, in the order of `KEYS`.
+    const ROLES: &'static [Role];
 
     /// Reads one key into this section.
     fn read_key(&mut self, name: &str, path: &str, value: &Spanned<DeValue<'_>>, reader: &mut Reader);
     /// The values as TOML, in the order of `KEYS`.
     fn values(&self) -> Vec<String>;
+    /// Makes each relative path of the section start at this folder.
+    fn resolve(&mut self, folder: &Path);
     /// The keys that have other values than in `running`; `path` is the name of the table.
     fn changes(&self, running: &Self, path: &str) -> Vec<Change>;
     /// Takes over the fixed keys of the section that a process runs with.
@@ -70,6 +78,7 @@ macro_rules! section {
             const NAME: &'static str = $title;
             const DOC: &'static [&'static str] = &[$($doc),+];
             const KEYS: &'static [&'static str] = &[$(stringify!($key)),+];
+            const ROLES: &'static [$crate::key::Role] = &[$(<$type as $crate::key::Key>::ROLE),+];
 
             fn read_key(
                 &mut self,
@@ -92,6 +101,10 @@ macro_rules! section {
                 vec![$( $crate::key::Key::write(&self.$key, &$rule) ),+]
             }
 
+            fn resolve(&mut self, folder: &std::path::Path) {
+                $( $crate::key::Key::resolve(&mut self.$key, folder); )+
+            }
+
             fn changes(&self, running: &Self, path: &str) -> Vec<$crate::reload::Change> {
                 let mut changes = Vec::new();
                 $( if self.$key != running.$key {
@@ -112,7 +125,7 @@ macro_rules! section {
             }
 
             fn docs() -> Vec<$crate::reader::KeyDoc> {
-                let fixed = [$( ($rule).is_fixed() ),+];
+                let flags = [$( (($rule).is_fixed(), ($rule).is_required()) ),+];
                 let defaults = Self::default().values();
                 let allowed = [$( <$type as $crate::key::Key>::allowed(&$rule) ),+];
                 let docs: [&'static [&'static str]; Self::KEYS.len()] = [$( &[$($key_doc),+] ),+];
@@ -120,14 +133,15 @@ macro_rules! section {
                     .into_iter()
                     .zip(allowed)
                     .zip(docs)
-                    .zip(fixed)
+                    .zip(flags)
                     .zip(Self::KEYS)
-                    .map(|((((default, allowed), doc), fixed), name)| $crate::reader::KeyDoc {
+                    .map(|((((default, allowed), doc), (fixed, required)), name)| $crate::reader::KeyDoc {
                         name,
                         doc,
                         allowed,
                         default,
                         fixed,
+                        required,
                     })
                     .collect()
             }
@@ -136,6 +150,30 @@ macro_rules! section {
 }
 pub(super) use section;
 
+/// A table of the file as the others see it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TableName {
+    /// Empty for the keys above the first table.
+    pub name: &'static str,
+    /// Names of its keys.
+    pub keys: &'static [&'static str],
+    /// What each of them is to other tables.
+    pub roles: &'static [Role],
+    /// Each item of the list is a table, `[[name]]`.
+    pub is_list: bool,
+}
+
+impl TableName {
+    pub(super) const fn of<S: Section>(is_list: bool) -> Self {
+        Self { name: S::NAME, keys: S::KEYS, roles: S::ROLES, is_list }
+    }
+
+    /// As it stands in the file.
+    pub(super) fn heading(&self) -> String {
+        if self.is_list { format!("[[{}]]", self.name) } else { format!("[{}]", self.name) }
+    }
+}
+
 /// Where a key stands in the file.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
@@ -143,18 +181,25 @@ pub(super) struct Place {
     pub value: Range<usize>,
 }
 
-/// Collects faults and the places of the keys that were found.
+/// Collects faults, the places of the keys that were found, and the names of tables.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     faults: Vec<Fault>,
     places: BTreeMap<String, Place>,
-    /// All sections with their keys, to say where a misplaced key belongs.
-    names: Vec<(&'static str, &'static [&'static str])>,
+    /// All tables with their keys, to say where a misplaced key belongs.
+    tables: Vec<TableName>,
+    /// The table that is being read.
+    pub(super) table: &'static str,
+    /// Of tables in lists, and the keys that refer to them.
+    pub(super) names: Names,
+    /// Where each line of the file ends.
+    line_ends: Vec<usize>,
 }
 
 impl Reader {
-    pub(super) fn new(names: Vec<(&'static str, &'static [&'static str])>) -> Self {
-        Self { names, ..Self::default() }
+    pub(super) fn new(tables: Vec<TableName>, text: &str) -> Self {
+        let line_ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
+        Self { tables, line_ends, ..Self::default() }
     }
 
     pub(super) fn error(&mut self, span: Range<usize>, message: impl Into<String>, cure: impl Into<String>) {
@@ -203,8 +248,28 @@ impl Reader {
         self.places.get(path).map(|place| place.key.clone())
     }
 
+    /// The lines of two places, for a sentence: `line 1`, or `lines 1 and 7`.
+    pub(super) fn lines(&self, a: &Range<usize>, b: &Range<usize>) -> String {
+        let line = |span: &Range<usize>| self.line_ends.partition_point(|end| *end < span.start) + 1;
+        match (line(a), line(b)) {
+            (a, b) if a == b => format!("line {a}"),
+            (a, b) => format!("lines {} and {}", a.min(b), a.max(b)),
+        }
+    }
+
+    /// The table of this name, if there is one.
+    pub(super) fn table_name(&self, name: &str) -> Option<&TableName> {
+        self.tables.iter().find(|table| table.name == name)
+    }
+
+    /// All tables.
+    pub(super) fn table_names(&self) -> &[TableName] {
+        &self.tables
+    }
+
     /// Reads the table of a section; `path` is its name in sentences (`listener[0]`).
     pub(super) fn section<S: Section>(&mut self, path: &str, table: &DeTable<'_>) -> S {
+        self.table = S::NAME;
         let mut section = S::default();
         for (key, value) in table {
             let name = key.get_ref().as_ref();
@@ -213,36 +278,55 @@ impl Reader {
                 self.note_place(&full, key.span(), value.span());
                 section.read_key(name, &full, value, self);
             } else {
-                self.unknown_key(S::NAME, S::KEYS, name, key.span());
+                self.unknown_key(S::NAME, name, key.span());
             }
+        }
+        for missing in S::docs().iter().filter(|key| key.required && !table.contains_key(key.name)) {
+            let heading = self.heading(S::NAME);
+            let cure = format!("write {} = and {}", missing.name, missing.allowed);
+            self.names.doubt(S::NAME);
+            self.push(Fault::error(self.value_of(path), format!("{heading} has no {}", missing.name), cure));
         }
         section
     }
 
-    fn unknown_key(&mut self, section: &str, keys: &[&str], name: &str, span: Range<usize>) {
-        let here = if section.is_empty() { "at the top of the file".into() } else { format!("in [{section}]") };
-        let home = self.names.iter().find(|(_, keys)| keys.contains(&name)).map(|(section, _)| *section);
+    fn heading(&self, table: &str) -> String {
+        self.table_name(table).map_or_else(|| format!("[{table}]"), TableName::heading)
+    }
+
+    fn unknown_key(&mut self, table: &str, name: &str, span: Range<usize>) {
+        let keys = self.table_name(table).map_or(&[][..], |table| table.keys);
+        let here =
+            if table.is_empty() { "at the top of the file".into() } else { format!("in {}", self.heading(table)) };
+        let home = self.tables.iter().find(|table| table.keys.contains(&name));
         let cure = match (nearest(name, keys.iter().copied()), home) {
             (Some(near), _) => format!("write {near}"),
-            (None, Some("")) => format!("{name} stands at the top of the file, above the first [table]"),
-            (None, Some(home)) => format!("{name} belongs in [{home}]"),
+            (None, Some(home)) if home.name.is_empty() => {
+                format!("{name} stands at the top of the file, above the first [table]")
+            }
+            (None, Some(home)) => format!("{name} belongs in {}", home.heading()),
             (None, None) => format!("{here} stand {}", keys.join(", ")),
         };
         self.error(span, format!("there is no key {name} {here}"), cure);
     }
 
     /// Notes a table that does not exist.
-    pub(super) fn unknown_section(&mut self, name: &str, span: Range<usize>, value: &DeValue<'_>) {
-        let sections: Vec<&str> = self.names.iter().map(|(name, _)| *name).filter(|name| !name.is_empty()).collect();
-        let top = self.names.iter().find(|(name, _)| name.is_empty()).map_or(&[][..], |(_, keys)| *keys);
-        if !matches!(value, DeValue::Table(_)) {
-            return self.unknown_key("", top, name, span);
-        }
-        let cure = match nearest(name, sections.iter().copied()) {
-            Some(near) => format!("write [{near}]"),
-            None => format!("the tables are {}", sections.join(", ")),
+    pub(super) fn unknown_table(&mut self, name: &str, span: Range<usize>, value: &DeValue<'_>) {
+        let heading = match value {
+            DeValue::Table(_) => format!("[{name}]"),
+            DeValue::Array(items) if items.iter().any(|item| item.get_ref().is_table()) => format!("[[{name}]]"),
+            _ => return self.unknown_key("", name, span),
         };
-        self.error(span, format!("there is no table [{name}]"), cure);
+        let tables: Vec<&TableName> = self.tables.iter().filter(|table| !table.name.is_empty()).collect();
+        let near = nearest(name, tables.iter().map(|table| table.name));
+        let cure = match near.and_then(|near| self.table_name(near)) {
+            Some(near) => format!("write {}", near.heading()),
+            None => {
+                let headings: Vec<String> = tables.iter().map(|table| table.heading()).collect();
+                format!("the tables are {}", headings.join(", "))
+            }
+        };
+        self.error(span, format!("there is no table {heading}"), cure);
     }
 
     /// Notes a value that is none of the words that the key knows.

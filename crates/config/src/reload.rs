@@ -2,7 +2,8 @@
 
 use super::Config;
 use super::domains::Top;
-use super::listen::{Listener, ListenerTable};
+use super::effective::Listed;
+use super::listen::Listener;
 use super::reader::Section;
 
 /// A key whose value in the file is not the one that the process runs with. Secrets are masked in both.
@@ -26,35 +27,48 @@ impl Config {
     /// algorithms, the name that it advertises) is that of the file; else the listeners stay as they are.
     #[must_use]
     pub fn for_running(mut self, running: &Self) -> (Self, Vec<Change>) {
-        let top = |config: &Self| Top {
-            domains: Some(config.domains.clone()),
-            realm: Some(config.realm.clone()),
-            ..Top::default()
-        };
-        let mut changes = top(&self).changes(&top(running), Top::NAME);
-        changes.extend(self.listener_changes(running));
-        changes.extend(self.table_changes(running));
-        if changes.iter().any(|change| change.key == "listen") {
+        let listen = self.listen_change(running);
+        if listen.is_some() {
             self.listeners.clone_from(&running.listeners);
+            // They name their certificates.
+            self.certificates.clone_from(&running.certificates);
         }
+        let mut changes = self.top().changes(&running.top(), Top::NAME);
+        changes.extend(listen);
+        changes.extend(self.list_changes(running));
+        changes.extend(self.table_changes(running));
         self.keep_fixed(running);
         (self, changes)
     }
 
-    fn listener_changes(&self, running: &Self) -> Vec<Change> {
+    /// The keys above the first table, without those that stand in lists.
+    fn top(&self) -> Top {
+        let short = self.domains.iter().filter(|domain| !domain.has_table);
+        let domains = Some(short.map(|domain| domain.name.clone()).collect());
+        Top { domains, realm: Some(self.realm.clone()), ..Top::default() }
+    }
+
+    fn listen_change(&self, running: &Self) -> Option<Change> {
         let shown = |listeners: &[Listener]| {
             let listeners: Vec<String> = listeners.iter().map(|listener| format!("\"{listener}\"")).collect();
             format!("[{}]", listeners.join(", "))
         };
         let (before, after) = (shown(&running.listeners), shown(&self.listeners));
-        if before != after {
-            return vec![Change { key: "listen".into(), running: before, wanted: after, needs_restart: true }];
-        }
-        let tables =
-            self.listeners.iter().zip(&running.listeners).map(|(new, old)| [new, old].map(ListenerTable::from));
-        let of_table = |(n, [new, old]): (usize, [ListenerTable; 2])| new.changes(&old, &format!("listener[{n}]"));
-        tables.enumerate().flat_map(of_table).collect()
+        (before != after).then(|| Change { key: "listen".into(), running: before, wanted: after, needs_restart: true })
     }
+}
+
+/// The keys of a list that have other values than in `running`, table by table; where there are more tables or fewer, how many.
+pub(super) fn list_changes<L: Listed>(list: &[L], running: &[L]) -> Vec<Change> {
+    let tables = |list: &[L]| list.iter().filter_map(L::table).collect::<Vec<_>>();
+    let (list, running) = (tables(list), tables(running));
+    let name = L::Table::NAME;
+    if list.len() != running.len() {
+        let [running, wanted] = [running.len(), list.len()].map(|tables| format!("{tables} tables"));
+        return vec![Change { key: format!("[[{name}]]"), running, wanted, needs_restart: false }];
+    }
+    let pairs = list.iter().zip(&running).enumerate();
+    pairs.flat_map(|(n, (table, running))| table.changes(running, &format!("{name}[{n}]"))).collect()
 }
 
 #[cfg(test)]

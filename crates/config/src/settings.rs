@@ -83,8 +83,19 @@ impl Config {
             max_breadth: self.proxy.max_breadth,
             max_branches: self.proxy.max_branches,
             request_memory: self.kept_memory(),
-            realms: vec![self.realm.as_bytes().into()],
+            realms: self.realms().into_iter().map(|realm| realm.as_bytes().into()).collect(),
         }
+    }
+
+    /// Every realm of digest authentication, each once, that of callers from elsewhere first.
+    pub fn realms(&self) -> Vec<&str> {
+        let mut realms = vec![&*self.realm];
+        for domain in &self.domains {
+            if !realms.contains(&&*domain.realm) {
+                realms.push(&domain.realm);
+            }
+        }
+        realms
     }
 
     /// How a request is forwarded, without a context.

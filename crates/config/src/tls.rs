@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::certificate::CertificateFiles;
 use super::reader::{ANY, section};
 
 section! {
@@ -25,6 +26,11 @@ const SYSTEM_AUTHORITIES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
 impl Tls {
+    /// Certificate and key, if both are named.
+    pub fn files(&self) -> Option<CertificateFiles> {
+        CertificateFiles::of(self.certificate.clone(), self.key.clone())
+    }
+
     /// The authorities that servers we connect to must be signed by: those named, or else those of the system.
     pub fn outbound_authorities(&self) -> Option<PathBuf> {
         let system = || SYSTEM_AUTHORITIES.iter().map(PathBuf::from).find(|path| path.is_file());

@@ -26,7 +26,7 @@ pub(crate) fn identity(config: &Config, bound: &[SocketAddr]) -> Identity {
         }
     });
     let names = config.server.names.iter().map(|name| name.as_str());
-    Identity::new(listeners.collect(), config.domains.iter().map(|d| d.as_str()), &interfaces).with_names(names)
+    Identity::new(listeners.collect(), config.domain_names(), &interfaces).with_names(names)
 }
 
 fn reachable(bound: IpAddr, interfaces: &[IpAddr]) -> IpAddr {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use strowger_config::{Config, Listener, Scheduling};
+use strowger_config::{CertificateFiles, Config, Identity, Listener, Scheduling};
 use strowger_core::quota::Quota;
 use strowger_net::resolve::{ResolverSettings, Speaks};
 use strowger_net::tls::{self, Certificate};
@@ -83,11 +83,10 @@ pub(crate) fn bounds(config: &Config) -> Bounds {
 
 /// How servers are verified to which connections are made.
 pub(crate) fn tls_client(config: &Config) -> tls::Client {
-    let own = config.tls.certificate.clone().zip(config.tls.key.clone());
     tls::Client {
         authorities: config.tls.outbound_authorities(),
         unverified: !config.tls.outbound_verify,
-        certificate: own.map(|(chain, key)| Certificate { chain, key }),
+        certificate: config.tls.files().map(certificate),
         ..tls::Client::default()
     }
 }
@@ -104,12 +103,19 @@ fn net_listener(listener: &Listener) -> NetListener {
     NetListener {
         advertised: listener.advertise.as_ref().map(ToString::to_string),
         network: listener.network.clone(),
-        tls: listener.identity.clone().map(|identity| tls::Server {
-            client_authorities: identity.client_ca,
-            ..tls::Server::new(Certificate::new(identity.certificate, identity.key))
-        }),
+        tls: listener.identity.as_ref().map(tls_server),
         ..NetListener::new(listener.transport, listener.address)
     }
+}
+
+fn tls_server(identity: &Identity) -> tls::Server {
+    let certificates = identity.certificates.iter().cloned().map(certificate).collect();
+    let client_authorities = identity.client_ca.clone();
+    tls::Server { certificates, client_authorities, revoked: None, versions: tls::Versions::All }
+}
+
+fn certificate(files: CertificateFiles) -> Certificate {
+    Certificate::new(files.certificate, files.key)
 }
 
 #[cfg(test)]

@@ -203,7 +203,7 @@ impl Engine {
         }
         if self.may_say(handling, Kind::Authentication) {
             let request = handling.request;
-            let domains: Vec<&str> = self.policy.config.domains.iter().map(|domain| domain.as_str()).collect();
+            let domains: Vec<&str> = self.policy.config.domain_names().collect();
             tracing::warn!(
                 call_id = %shown(request.call_id),
                 source = %request.arrival.remote,

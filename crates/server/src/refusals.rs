@@ -113,7 +113,7 @@ impl Engine {
             }
             false => "the domain is not one of this server's: enter one of `domains` in the phone",
         };
-        let domains: Vec<&str> = self.policy.config.domains.iter().map(|domain| domain.as_str()).collect();
+        let domains: Vec<&str> = self.policy.config.domain_names().collect();
         tracing::info!(
             domain = %shown(&domain),
             reason,

@@ -113,8 +113,8 @@ impl Process {
             sent_by: at.to_string().into_bytes().into(),
             network: 0,
         };
-        let domains: Vec<&str> = config.domains.iter().map(|domain| domain.as_str()).collect();
-        let identity = Identity::new(vec![address(Transport::Udp), address(Transport::Tcp)], domains, &[]);
+        let identity =
+            Identity::new(vec![address(Transport::Udp), address(Transport::Tcp)], config.domain_names(), &[]);
         let mut seed = [0; 32];
         seed.chunks_exact_mut(8).for_each(|part| part.copy_from_slice(&random.u64().to_le_bytes()));
         let users = (!settings.users.is_empty())

@@ -42,7 +42,7 @@ pub(crate) fn banner(config: &Config, bound: &[BoundListener]) -> String {
         let name = if index == 0 { "listening" } else { "" };
         line(name, &format!("{:<4} {}{known}", listener.transport.text(), listener.address));
     }
-    let domains: Vec<&str> = config.domains.iter().map(|domain| domain.as_str()).collect();
+    let domains: Vec<&str> = config.domain_names().collect();
     line("domains", &if domains.is_empty() { "none: a pure relay".into() } else { domains.join(", ") });
     line("realm", &config.realm);
     let database = config.store.database.as_ref().map_or_else(|| "in memory".into(), |path| path.display().to_string());
@@ -65,7 +65,7 @@ pub(crate) fn banner(config: &Config, bound: &[BoundListener]) -> String {
         },
     );
 
-    if let Some(domain) = config.domains.first() {
+    if let Some(domain) = config.domain_names().next() {
         out.push_str("\nWhat a phone needs\n");
         let mut line = |name: &str, value: &str| {
             let _ = writeln!(out, "  {name:<13} {value}");

@@ -66,7 +66,7 @@ pub(crate) fn verdict(config: &Config, warnings: usize) -> String {
     let listeners: Vec<String> = config.listeners.iter().map(ToString::to_string).collect();
     let domains = match config.domains.len() {
         0 => "no domain".into(),
-        _ => config.domains.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        _ => config.domain_names().collect::<Vec<_>>().join(", "),
     };
     let warnings = match warnings {
         0 => String::new(),

@@ -94,7 +94,7 @@ fn set(arguments: &UserWithPassword, change: Change) -> anyhow::Result<Outcome> 
     let Some(mut users) = Users::open(&arguments.user.config)? else { return Ok(Outcome::Failed) };
     if !users.config.is_local(domain) {
         let warning = console::style("warning:").for_stderr().yellow().bold();
-        let domains: Vec<&str> = users.config.domains.iter().map(|domain| domain.as_str()).collect();
+        let domains: Vec<&str> = users.config.domain_names().collect();
         let domains = if domains.is_empty() { "none".into() } else { domains.join(", ") };
         output::say(&format!(
             "{warning} {domain} is not a domain of {} (domains: {domains}): this user cannot register",

@@ -1,0 +1,117 @@
+//! Puts the tables of a file together: listeners and domains of both forms, derived defaults, secrets from elsewhere.
+
+use std::collections::HashSet;
+use std::fs;
+
+use super::certificate::{Certificate, CertificateFiles};
+use super::domains::{Domain, LocalDomain};
+use super::listen::{Identity, ListenAddress, Listener};
+use super::name::Reference;
+use super::reader::Reader;
+use super::report::Fault;
+use super::tls::Tls;
+use super::{Auth, Config, SECRET_VARIABLE, Secret, Source, Tables, with_reason};
+
+/// The configuration that these tables are, whose paths are resolved.
+pub(super) fn assemble(mut tables: Tables, source: Source<'_>, reader: &mut Reader) -> Config {
+    let listeners = listeners(&mut tables, source.listen, reader);
+    let (domains, realm) = domains(&mut tables, &listeners, reader);
+    tables.auth.secret = secret(&tables.auth, source, reader);
+    let certificates = std::mem::take(&mut tables.certificate);
+    tables.into_config(listeners, domains, certificates, realm)
+}
+
+fn listeners(tables: &mut Tables, from_command_line: &[ListenAddress], reader: &Reader) -> Vec<Listener> {
+    let short: &[ListenAddress] = match from_command_line {
+        [] if tables.listener.is_empty() || reader.has("listen") => &tables.top.listen,
+        short => short,
+    };
+    let mut listeners: Vec<Listener> = short.iter().copied().map(Listener::from).collect();
+    if from_command_line.is_empty() {
+        let tables = std::mem::take(&mut tables.listener);
+        listeners.extend(tables.into_iter().map(Listener::from));
+    }
+    for listener in &mut listeners {
+        if listener.algorithms.is_empty() {
+            listener.algorithms.clone_from(&tables.auth.algorithms);
+        }
+        listener.identity = identity(listener, &tables.tls, &tables.certificate);
+    }
+    listeners
+}
+
+/// What a listener shows and demands, with what it leaves to others filled in.
+fn identity(listener: &Listener, tls: &Tls, named: &[Certificate]) -> Option<Identity> {
+    if !listener.transport.is_secure() {
+        return None;
+    }
+    // Whose certificate it shows and of whom it demands one are two questions.
+    let own = listener.identity.as_ref();
+    let client_ca = own.and_then(|own| own.client_ca.clone()).or_else(|| tls.client_ca.clone());
+    let find = |name: &Reference<Certificate>| named.iter().find(|certificate| certificate.name == *name.name());
+    let mut certificates: Vec<CertificateFiles> =
+        listener.certificates.iter().filter_map(find).map(Certificate::files).collect();
+    if certificates.is_empty() {
+        let own = own.map(|own| own.certificates.clone()).filter(|own| !own.is_empty());
+        certificates = own.unwrap_or_else(|| tls.files().into_iter().collect());
+    }
+    (!certificates.is_empty()).then_some(Identity { certificates, client_ca })
+}
+
+/// The local domains, those of the short form first, and the realm that these share.
+fn domains(tables: &mut Tables, listeners: &[Listener], reader: &Reader) -> (Vec<LocalDomain>, String) {
+    let own: Vec<LocalDomain> = std::mem::take(&mut tables.domain).into_iter().filter_map(LocalDomain::of).collect();
+    let short = tables.top.domains.take().unwrap_or_else(|| {
+        if !own.is_empty() && !reader.has("domains") {
+            return Vec::new();
+        }
+        let mut seen: HashSet<Domain> = own.iter().map(|domain| domain.name.clone()).collect();
+        let hosts = listeners.iter().filter_map(Listener::host).filter_map(|host| host.parse().ok());
+        hosts.filter(|host: &Domain| seen.insert(host.clone())).collect()
+    });
+    let first = || short.first().map(ToString::to_string).or_else(|| own.first().map(|first| first.realm.clone()));
+    let realm = tables.top.realm.take().or_else(first).unwrap_or_else(|| "strowger".into());
+    let short = short.into_iter().map(|name| LocalDomain { name, realm: realm.clone(), has_table: false });
+    (short.chain(own).collect(), realm)
+}
+
+/// The secret of `auth`: environment before file before key.
+fn secret(auth: &Auth, source: Source<'_>, reader: &mut Reader) -> Option<Secret> {
+    if let Some(text) = (source.environment)(SECRET_VARIABLE) {
+        return match Secret::new(text.trim_end_matches(['\r', '\n'])) {
+            Ok(secret) => Some(secret),
+            Err(message) => {
+                let cure = "put at least 16 random characters there (openssl rand -hex 32 makes some)";
+                reader.push(Fault::error(None, format!("the environment variable {SECRET_VARIABLE} {message}"), cure));
+                None
+            }
+        };
+    }
+    let Some(path) = &auth.secret_file else { return auth.secret.clone() };
+    let span = reader.value_of("auth.secret_file");
+    if auth.secret.is_some() {
+        let message = "auth.secret and auth.secret_file are both set";
+        reader.push(Fault::error(span, message, "keep one of the two, better secret_file"));
+        return None;
+    }
+    let cure = "name a file whose first line is the secret, and that this user may read";
+    match fs::read_to_string(path) {
+        Ok(text) => match Secret::new(text.lines().next().unwrap_or_default().trim()) {
+            Ok(secret) => Some(secret),
+            Err(message) => {
+                let message = format!("the first line of auth.secret_file {message}");
+                reader.push(Fault::error(
+                    span,
+                    message,
+                    "put at least 16 random characters there (openssl rand -hex 32 makes some)",
+                ));
+                None
+            }
+        },
+        Err(error) => {
+            let message = format!("cannot read auth.secret_file {}: {}", path.display(), with_reason(&error, path));
+            reader.push(Fault::error(span, message, cure));
+            None
+        }
+    }
+}

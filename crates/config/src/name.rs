@@ -1,0 +1,418 @@
+//! Names of the tables of a list, such as `[[certificate]]`, and keys of other tables that refer to them.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, Range};
+
+use toml::Spanned;
+use toml::de::DeValue;
+
+use super::key::{Key, Role, Rule, quoted};
+use super::reader::{Reader, Section, nearest};
+use super::report::Fault;
+
+/// The name of a table in a list: letters, digits, `-`, `_` and `.`. Names that differ in case are different.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Name(String);
+
+impl Name {
+    const EXPECTED: &str = "a name of letters, digits, -, _ and . such as \"west\"";
+
+    /// Of a table that has not been read; no table that was read has it.
+    pub(super) const UNSET: Self = Self(String::new());
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn read(path: &str, value: &Spanned<DeValue<'_>>, reader: &mut Reader) -> Option<Self> {
+        let cure = format!("write {}", Self::EXPECTED);
+        let DeValue::String(text) = value.get_ref() else {
+            reader.wrong_type(path, value, "text", cure);
+            return None;
+        };
+        let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if text.is_empty() || !text.chars().all(is_part) {
+            reader.error(value.span(), format!("{path} is {text:?}, which is not a name"), cure);
+            return None;
+        }
+        Some(Self(text.as_ref().to_owned()))
+    }
+}
+
+impl Deref for Name {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Key for Name {
+    const ROLE: Role = Role::Name;
+
+    fn read(path: &str, value: &Spanned<DeValue<'_>>, _: &Rule, reader: &mut Reader) -> Option<Self> {
+        let table = reader.table;
+        let Some(name) = Self::read(path, value, reader) else {
+            reader.names.doubt(table);
+            return None;
+        };
+        reader.name_table(&name, value.span());
+        Some(name)
+    }
+
+    fn write(&self, _: &Rule) -> String {
+        quoted(self)
+    }
+
+    fn allowed(_: &Rule) -> String {
+        Self::EXPECTED.into()
+    }
+}
+
+/// The name of a table of the list `L`. In a configuration that was read without an error there is such a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reference<L> {
+    name: Name,
+    list: PhantomData<fn() -> L>,
+}
+
+impl<L> Reference<L> {
+    /// The name that the table has.
+    pub const fn name(&self) -> &Name {
+        &self.name
+    }
+}
+
+impl<L: Section> Key for Reference<L> {
+    const ROLE: Role = Role::Reference(L::NAME);
+
+    fn read(path: &str, value: &Spanned<DeValue<'_>>, _: &Rule, reader: &mut Reader) -> Option<Self> {
+        let name = Name::read(path, value, reader)?;
+        reader.names.refer(L::NAME, &name, value.span());
+        Some(Self { name, list: PhantomData })
+    }
+
+    fn write(&self, _: &Rule) -> String {
+        quoted(&self.name)
+    }
+
+    fn allowed(_: &Rule) -> String {
+        format!("the name of a `[[{}]]` in quotes", L::NAME)
+    }
+}
+
+/// A name in the file: of which list, and where.
+#[derive(Debug)]
+struct Named {
+    list: &'static str,
+    name: Name,
+    span: Range<usize>,
+}
+
+impl Named {
+    fn is(&self, list: &str, name: &str) -> bool {
+        self.list == list && *self.name == *name
+    }
+
+    /// As a sentence calls it: `gateway group 'west'`.
+    fn shown(&self) -> String {
+        format!("{} '{}'", words(self.list), self.name)
+    }
+}
+
+/// `gateway_group` in a sentence.
+fn words(list: &str) -> String {
+    list.replace('_', " ")
+}
+
+/// The names of all lists, and what refers to them.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    tables: Vec<Named>,
+    references: Vec<Named>,
+    /// Lists of which not every name could be read: what refers to them is not judged.
+    doubtful: BTreeSet<&'static str>,
+}
+
+impl Names {
+    /// A fault was noted that may hide a name of this list.
+    pub(super) fn doubt(&mut self, list: &'static str) {
+        self.doubtful.insert(list);
+    }
+
+    fn refer(&mut self, list: &'static str, name: &Name, span: Range<usize>) {
+        self.references.push(Named { list, name: name.clone(), span });
+    }
+
+    /// `'a', 'b' and 'c'`, those that a list has.
+    fn of(&self, list: &str) -> String {
+        let mut names: Vec<String> =
+            self.tables.iter().filter(|table| table.list == list).map(|table| format!("'{}'", table.name)).collect();
+        match names.pop() {
+            Some(last) if names.is_empty() => last,
+            Some(last) => format!("{} and {last}", names.join(", ")),
+            None => String::new(),
+        }
+    }
+
+    /// What would be right in place of a reference that leads nowhere.
+    fn cure(&self, reference: &Named) -> String {
+        let list = reference.list;
+        let mut names =
+            self.tables.iter().filter(|table| table.list == list).map(|table| table.name.as_str()).peekable();
+        if names.peek().is_none() {
+            return format!("there is no [[{list}]] table: add one with name = \"{}\"", reference.name);
+        }
+        match nearest(&reference.name, names) {
+            Some(near) => format!("did you mean '{near}'?"),
+            None => format!("the names in [[{list}]] are {}", self.of(list)),
+        }
+    }
+}
+
+impl Reader {
+    /// The table that is being read has this name.
+    fn name_table(&mut self, name: &Name, span: Range<usize>) {
+        let list = self.table;
+        if let Some(other) = self.names.tables.iter().find(|table| table.is(list, name)) {
+            let lines = self.lines(&other.span, &span);
+            let message = format!("there are two tables [[{list}]] with the name '{name}': {lines}");
+            return self.error(span, message, "give one of them another name, or remove it");
+        }
+        self.names.tables.push(Named { list, name: name.clone(), span });
+    }
+
+    /// Notes each reference that leads nowhere, once the whole file is read.
+    pub(super) fn check_references(&mut self) {
+        let names = &self.names;
+        let leads_nowhere = |reference: &&Named| {
+            !names.doubtful.contains(reference.list)
+                && !names.tables.iter().any(|table| table.is(reference.list, &reference.name))
+        };
+        let faults = names.references.iter().filter(leads_nowhere).map(|reference| {
+            Fault::error(
+                Some(reference.span.clone()),
+                format!("{} does not exist", reference.shown()),
+                names.cure(reference),
+            )
+        });
+        for fault in faults.collect::<Vec<_>>() {
+            self.push(fault);
+        }
+    }
+
+    /// Warns of each named table that nothing refers to.
+    pub(super) fn check_unused(&mut self) {
+        let names = &self.names;
+        let is_unused =
+            |table: &&Named| !names.references.iter().any(|reference| reference.is(table.list, &table.name));
+        let faults = names.tables.iter().filter(is_unused).map(|table| {
+            let places = self.referring(table.list).join(" or ");
+            let cure = format!("name it in {places}, or remove its table");
+            Fault::warning(Some(table.span.clone()), format!("{} is used nowhere", table.shown()), cure)
+        });
+        for fault in faults.collect::<Vec<_>>() {
+            self.push(fault);
+        }
+    }
+
+    /// The keys that refer to a list: `certificates of [[listener]]`.
+    fn referring(&self, list: &str) -> Vec<String> {
+        let tables = self.table_names().iter();
+        let keys =
+            tables.flat_map(|table| table.keys.iter().zip(table.roles).map(move |(key, role)| (table, key, role)));
+        keys.filter(|(_, _, role)| matches!(role, Role::Reference(to) if *to == list))
+            .map(|(table, key, _)| format!("{key} of {}", table.heading()))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use toml::de::DeTable;
+
+    use super::super::reader::{ANY, section};
+    use super::super::report::{Report, Severity};
+    use super::super::tables::{self, Document, document};
+    use super::*;
+
+    section! {
+        /// The keys above the first table.
+        struct Nothing = "" {
+            /// None.
+            pub colour: String = String::new(), ANY;
+        }
+    }
+
+    section! {
+        /// A gateway.
+        struct Gateway = "gateway" {
+            /// Its name.
+            pub name: Name = Name::UNSET, ANY.required();
+            /// Where it is.
+            pub address: String = String::new(), ANY;
+        }
+    }
+
+    section! {
+        /// Gateways that stand in for one another.
+        struct GatewayGroup = "gateway_group" {
+            /// Its name.
+            pub name: Name = Name::UNSET, ANY.required();
+            /// Its gateways.
+            pub gateways: Vec<Reference<Gateway>> = Vec::new(), ANY;
+            /// The group that is tried after it.
+            pub after: Option<Reference<GatewayGroup>> = None, ANY.or("");
+        }
+    }
+
+    section! {
+        /// Calls out.
+        struct Trunk = "trunk" {
+            /// Where they go.
+            pub group: Option<Reference<GatewayGroup>> = None, ANY.or("");
+        }
+    }
+
+    document! {
+        top: Nothing,
+        lists { gateway: Gateway => gateways: Gateway, gateway_group: GatewayGroup => gateway_groups: GatewayGroup }
+        tables { trunk: Trunk }
+    }
+
+    fn read(text: &str) -> (Tables, Report) {
+        let document = DeTable::parse(text).expect("it is TOML");
+        let mut reader = Reader::new(Tables::names(), text);
+        let tables = tables::read(document.get_ref(), &mut reader);
+        reader.check_references();
+        if reader.fault_count() == 0 {
+            reader.check_unused();
+        }
+        (tables, Report::new("test.toml", text, reader.into_faults()))
+    }
+
+    const RIGHT: &str = "[[gateway]]\nname = \"a.1\"\naddress = \"192.0.2.1\"\n[[gateway]]\nname = \"a-2_b\"\n\
+        [[gateway_group]]\nname = \"West\"\ngateways = [\"a.1\", \"a-2_b\"]\nafter = \"East\"\n\
+        [[gateway_group]]\nname = \"East\"\ngateways = []\n[trunk]\ngroup = \"West\"\n";
+
+    #[test]
+    fn lists_refer_to_one_another() {
+        let (tables, report) = read(RIGHT);
+        assert_eq!(report.faults(), []);
+        assert_eq!(&*tables.gateway[0].address, "192.0.2.1");
+        let groups = &tables.gateway_group;
+        let names: Vec<&str> = groups[0].gateways.iter().map(|gateway| gateway.name().as_str()).collect();
+        assert_eq!(names, ["a.1", "a-2_b"]);
+        assert_eq!(groups[0].after.as_ref().map(Reference::name), Some(&groups[1].name));
+        assert_eq!((&groups[1].gateways, &groups[1].after), (&Vec::new(), &None));
+        assert_eq!(tables.trunk.group.as_ref().map(Reference::name), Some(&groups[0].name));
+        // A list of none is a list.
+        assert_eq!(read("gateway = []\n").1.faults(), []);
+        assert_eq!(read("gateway = [{ name = \"a\" }]\ngateway_group = [{ name = \"b\", gateways = [\"a\"] }]\ntrunk.group = \"b\"").1.faults(), []);
+    }
+
+    #[test]
+    fn what_is_wrong_with_names_has_its_place_and_its_cure() {
+        let group = "[[gateway_group]]\nname = \"West\"\n";
+        for (text, place, message, cure) in [
+            (
+                format!("{group}[trunk]\ngroup = \"west\"\n"),
+                (4, 9),
+                "gateway group 'west' does not exist",
+                "did you mean 'West'?",
+            ),
+            (
+                format!("[trunk]\ngroup = \"overseas\"\n{group}[[gateway_group]]\nname = \"East\"\nafter = \"West\"\n"),
+                (2, 9),
+                "gateway group 'overseas' does not exist",
+                "the names in [[gateway_group]] are 'West' and 'East'",
+            ),
+            (
+                format!("[trunk]\ngroup = \"West\"\n{group}gateways = [\n  \"a\"]\n"),
+                (6, 3),
+                "gateway 'a' does not exist",
+                "there is no [[gateway]] table: add one with name = \"a\"",
+            ),
+            (
+                format!("{group}\n{group}[trunk]\ngroup = \"West\"\n"),
+                (5, 8),
+                "there are two tables [[gateway_group]] with the name 'West': lines 2 and 5",
+                "give one of them another name, or remove it",
+            ),
+            (
+                format!("{group}[[gateway_group]]\ngateways = []\n"),
+                (3, 1),
+                "[[gateway_group]] has no name",
+                "write name = and a name of letters, digits",
+            ),
+            (
+                "[[gateway]]\nname = \"two words\"\n".into(),
+                (2, 8),
+                "gateway[0].name is \"two words\", which is not a name",
+                "letters, digits, -, _ and .",
+            ),
+            ("[[gateway]]\nname = 7\n".into(), (2, 8), "gateway[0].name must be text, not a whole number", "letters"),
+            ("[trunk]\ngroup = [\"West\"]\n".into(), (2, 9), "trunk.group must be text, not a list", "write a name"),
+            (
+                format!("[trunk]\ngroup = \"West\"\n{group}after = \"\"\ngateways = \"a\"\n"),
+                (6, 12),
+                "gateway_group[0].gateways must be a list, not text",
+                "each item is the name of a `[[gateway]]`",
+            ),
+            ("[gateway_group]\n".into(), (1, 2), "gateway_group is not a list of tables", "write [[gateway_group]]"),
+            ("gateway = 1\n".into(), (1, 1), "gateway is not a list of tables", "write [[gateway]]"),
+            (
+                "gateway = [1]\n".into(),
+                (1, 12),
+                "gateway[0] must be a table, not a whole number",
+                "write each gateway as a [[gateway]] table",
+            ),
+            ("[[gatewy]]\n".into(), (1, 3), "there is no table [[gatewy]]", "write [[gateway]]"),
+            ("[[trunk]]\n".into(), (1, 3), "trunk is not a table here", "write [trunk]"),
+            (
+                "[[gateway]]\nname = \"a\"\nafter = \"b\"\n".into(),
+                (3, 1),
+                "there is no key after in [[gateway]]",
+                "after belongs in [[gateway_group]]",
+            ),
+            ("[trunk]\ncolour = 1\naddress = \"b\"\n".into(), (3, 1), "no key address", "belongs in [[gateway]]"),
+        ] {
+            let (_, report) = read(&text);
+            let fault = report.faults().iter().find(|fault| fault.message.contains(message));
+            let fault = fault.unwrap_or_else(|| panic!("{text}\n{report}"));
+            assert_eq!((fault.severity, report.position(fault)), (Severity::Error, Some(place)), "{text}\n{report}");
+            assert!(fault.cure.contains(cure), "{text}\n{report}");
+            let more = usize::from(text.contains("colour"));
+            assert_eq!(report.faults().len(), 1 + more, "one mistake is reported once: {text}\n{report}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_nothing_refers_to_is_doubtful() {
+        let (_, report) = read(&RIGHT.replace("\"a.1\", \"a-2_b\"", "\"a.1\"").replace("group = \"West\"", ""));
+        let said: Vec<_> =
+            report.faults().iter().map(|f| (f.severity, report.position(f), &*f.message, &*f.cure)).collect();
+        let cure = "name it in after of [[gateway_group]] or group of [trunk], or remove its table";
+        assert_eq!(
+            said,
+            [
+                (
+                    Severity::Warning,
+                    Some((5, 8)),
+                    "gateway 'a-2_b' is used nowhere",
+                    "name it in gateways of [[gateway_group]], or remove its table"
+                ),
+                (Severity::Warning, Some((7, 8)), "gateway group 'West' is used nowhere", cure),
+            ]
+        );
+    }
+}
