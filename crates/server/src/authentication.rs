@@ -1,5 +1,6 @@
 //! Who sent this? Digest challenges and their answers (RFC 3261 section 22, RFC 7616).
 
+use crate::ban::Account;
 use crate::engine::Engine;
 use crate::handling::{Handling, Proof};
 use crate::identity::Claim;
@@ -27,15 +28,16 @@ impl Engine {
         party: &Uri<'_>,
     ) -> Result<Proof, Unproven> {
         let (request, policy) = (handling.request, &self.policy);
-        let realm = policy.config.realm.as_bytes();
+        let realm = policy.realms.judging(request, header);
         let name = match header {
             ChallengeHeader::WwwAuthenticate => Name::Authorization,
             ChallengeHeader::ProxyAuthenticate => Name::ProxyAuthorization,
         };
         let readable = request.message.headers(name).filter_map(|value| Credentials::parse(value).ok());
-        let Some(credentials) = readable.clone().find(|credentials| credentials.realm.value()[..] == *realm) else {
+        let Some(credentials) = readable.clone().find(|credentials| credentials.realm.value()[..] == *realm.as_bytes())
+        else {
             if let Some(other) = readable.map(|credentials| credentials.realm).next() {
-                self.log_realm(handling, &other.value());
+                self.log_realm(handling, &other.value(), realm);
             }
             return Err(Reply::challenge(header, false).into());
         };
@@ -49,27 +51,30 @@ impl Engine {
             source_is_proven: request.arrival.transport.is_reliable(),
             algorithms: policy.algorithms(request.arrival.listener),
         };
-        let refusal = Refusal { header, credentials: &credentials, party };
+        let refusal = Refusal { header, credentials: &credentials, realm, party };
         // A nonce that was good when the request came is not too old because the request waited.
         let checked = policy
             .authenticator
-            .check(handling.progress.began, realm, &attempt, &credentials)
+            .check(handling.progress.began, realm.as_bytes(), &attempt, &credentials)
             .map_err(|verdict| self.deny(handling, &refusal, verdict, ""))?;
-        let user = credentials.user().unwrap_or_default();
-        if policy.bans.is_suspect(request.arrival.remote.ip(), &user, handling.now.mono) {
+        let user = refusal.user();
+        if policy.bans.is_suspect(request.arrival.remote.ip(), Account { name: &user, realm }, handling.now.mono) {
             // Nothing tells it from a nonce that is too old.
             if self.may_say(handling, Kind::Authentication) {
                 let (call_id, source) = (shown(request.call_id), request.arrival.remote);
-                tracing::info!(%call_id, %source, user = %shown(&user), "not judged: this source failed while the user's password is being guessed");
+                tracing::info!(%call_id, %source, user = %shown(&user), realm, "not judged: this source failed while the user's password is being guessed");
             }
             return Err(Reply::challenge(header, true).into());
         }
-        let question = subscriber::Question::Credential { username: &user, realm };
+        let question = subscriber::Question::Credential { username: &user, realm: realm.as_bytes() };
         let answer = match &handling.progress.answers.credential {
             Some(answer) => answer.clone(),
             None => match self.known(question, handling.now.mono) {
                 Some(answer) => answer,
-                None => return Err(Unproven::Ask(Question::Credential { username: user[..].into() })),
+                None => {
+                    let (username, realm) = (user[..].into(), realm.as_bytes().into());
+                    return Err(Unproven::Ask(Question::Credential { username, realm }));
+                }
             },
         };
         // Others of its source may have failed while it waited, or stood behind one that did.
@@ -87,6 +92,10 @@ impl Engine {
                 return Err(Reply { why: Why::Logged, ..Reply::new(500) }.into());
             }
         };
+        // A password may be left from a time when the domain of its user had this realm; now it proves nothing to the users of another.
+        let is_of_realm = |found: &Credential| policy.config.realm_of(&found.domain) == realm;
+        let is_elsewhere = subscriber.as_deref().is_some_and(|found| !is_of_realm(found));
+        let subscriber = subscriber.filter(|_| !is_elsewhere);
         let secrets = subscriber.as_deref().map(ha1_set);
         let verdict = policy.authenticator.decide(handling.now, &checked, &attempt, &credentials, secrets.as_ref());
         // A REGISTER has no transaction: this may be a copy of one that was served, which gets its answer again. Of a datagram: by
@@ -95,7 +104,8 @@ impl Engine {
             && header == ChallengeHeader::WwwAuthenticate
             && !request.arrival.transport.is_reliable();
         if verdict != digest::Verdict::Ok && !replayed {
-            return Err(self.deny(handling, &refusal, verdict, why(&checked, secrets.as_ref())).into());
+            let why = if is_elsewhere { OF_ANOTHER_DOMAIN } else { why(&checked, secrets.as_ref()) };
+            return Err(self.deny(handling, &refusal, verdict, why).into());
         }
         let subscriber = subscriber.expect("a right response has a subscriber");
         if policy.config.auth.user_must_match
@@ -155,7 +165,8 @@ impl Engine {
                 "authentication failed"
             );
         }
-        let failure = self.policy.bans.failed(source.ip(), &user, handling.now.mono);
+        let account = Account { name: &user, realm: refusal.realm };
+        let failure = self.policy.bans.failed(source.ip(), account, handling.now.mono);
         let ban = &self.policy.config.ban;
         if failure.banned {
             let (seconds, source) =
@@ -164,12 +175,13 @@ impl Engine {
         }
         if failure.guessed {
             let (failures, seconds) = (ban.account_failures, ban.window.as_secs());
-            tracing::warn!(user = %shown(&user), failures, seconds, "the password of this user is being guessed");
+            let realm = refusal.realm;
+            tracing::warn!(user = %shown(&user), realm, failures, seconds, "the password of this user is being guessed");
         }
     }
 
-    /// Credentials, but none for our realm.
-    fn log_realm(&self, handling: &Handling<'_, '_>, realm: &[u8]) {
+    /// Credentials, but none for the realm in which the request is judged.
+    fn log_realm(&self, handling: &Handling<'_, '_>, realm: &[u8], expected: &str) {
         if self.may_say(handling, Kind::Authentication) {
             let request = handling.request;
             tracing::info!(
@@ -177,7 +189,7 @@ impl Engine {
                 source = %request.arrival.remote,
                 method = %shown(request.message.method_text()),
                 realm = %shown(realm),
-                expected = %self.policy.config.realm,
+                expected,
                 "credentials are for another realm"
             );
         }
@@ -232,6 +244,8 @@ impl Engine {
 struct Refusal<'a> {
     header: ChallengeHeader,
     credentials: &'a Credentials<'a>,
+    /// In which they were judged.
+    realm: &'a str,
     /// To of a REGISTER, From of anything else.
     party: &'a Uri<'a>,
 }
@@ -249,6 +263,9 @@ impl Refusal<'_> {
         domain
     }
 }
+
+/// The password may be right; its user is of a domain with another realm.
+const OF_ANOTHER_DOMAIN: &str = "the user who has this realm is of another domain (strowger user list)";
 
 /// Why a response that was judged is wrong.
 fn why(checked: &CheckedCredentials, secrets: Option<&Ha1Set>) -> &'static str {

@@ -24,14 +24,23 @@ pub struct Bans {
 struct Counts {
     ipv6_prefix: u8,
     sources: Tally<IpAddr>,
-    accounts: Tally<Account>,
+    accounts: Tally<AccountKey>,
     /// Sources that failed for an account which is being guessed.
-    suspects: Tally<(IpAddr, Account)>,
+    suspects: Tally<(IpAddr, AccountKey)>,
     hasher: foldhash::quality::RandomState,
 }
 
-/// A user name as credentials spell it, hashed: of a user or of none, which are treated alike.
-type Account = u64;
+/// Whose password a source tried to show: that of a user or of none, which are treated alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Account<'a> {
+    /// User name as credentials spell it.
+    pub name: &'a [u8],
+    /// Realm of the password: two realms may have a user of this name each.
+    pub realm: &'a str,
+}
+
+/// An account, hashed.
+type AccountKey = u64;
 
 /// What a failure came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,17 +91,17 @@ impl Bans {
 
     /// Whether this source failed for this account, which is being guessed: it is not to be judged again.
     #[inline]
-    pub fn is_suspect(&self, source: IpAddr, account: &[u8], now: u64) -> bool {
-        let key = || (counted(source, self.counts.ipv6_prefix), self.account(account));
+    pub fn is_suspect(&self, source: IpAddr, account: Account<'_>, now: u64) -> bool {
+        let key = || (counted(source, self.counts.ipv6_prefix), self.key(account));
         self.counts.suspects.holds_any() && self.counts.suspects.is_held(&key(), now) && !self.is_exempt(source)
     }
 
     /// One more failed authentication of this source, as this user.
-    pub fn failed(&self, source: IpAddr, account: &[u8], now: u64) -> Failure {
+    pub fn failed(&self, source: IpAddr, account: Account<'_>, now: u64) -> Failure {
         if self.is_exempt(source) {
             return Failure { banned: false, guessed: false };
         }
-        let (source, account) = (counted(source, self.counts.ipv6_prefix), self.account(account));
+        let (source, account) = (counted(source, self.counts.ipv6_prefix), self.key(account));
         let banned = self.counts.sources.fails(source, now, self.rule(self.settings.failures)) == Count::Begins;
         let count = self.counts.accounts.fails(account, now, self.rule(self.settings.account_failures));
         if count != Count::Goes {
@@ -141,8 +150,8 @@ impl Bans {
         self.counts.sources.tidy(now, window)
     }
 
-    fn account(&self, name: &[u8]) -> Account {
-        self.counts.hasher.hash_one(name)
+    fn key(&self, account: Account<'_>) -> AccountKey {
+        self.counts.hasher.hash_one(account)
     }
 
     fn is_exempt(&self, source: IpAddr) -> bool {
@@ -174,12 +183,13 @@ mod tests {
     }
 
     const NONE: Failure = Failure { banned: false, guessed: false };
+    const BOB: Account<'static> = Account { name: b"bob", realm: "example.org" };
 
     #[test]
     fn a_source_that_fails_too_often_is_banned_for_a_while() {
         let bans = bans(config::Ban { failures: 3, ..config::Ban::default() });
-        assert_eq!([bans.failed(ip(1), b"bob", 0), bans.failed(ip(1), b"bob", 1)], [NONE; 2]);
-        assert!(bans.failed(ip(1), b"bob", 2).banned);
+        assert_eq!([bans.failed(ip(1), BOB, 0), bans.failed(ip(1), BOB, 1)], [NONE; 2]);
+        assert!(bans.failed(ip(1), BOB, 2).banned);
         assert!(bans.is_banned(ip(1), 3) && !bans.is_banned(ip(2), 3));
         assert!(bans.is_banned(ip(1), 60_001) && !bans.is_banned(ip(1), 60_002));
         assert_eq!(bans.tidy(200_000), 0);
@@ -189,7 +199,7 @@ mod tests {
     fn bans_are_listed_and_lifted() {
         let bans = bans(config::Ban { failures: 2, ..config::Ban::default() });
         for n in [1, 1, 2, 2, 3] {
-            bans.failed(ip(n), b"bob", 0);
+            bans.failed(ip(n), BOB, 0);
         }
         let mut listed = bans.list(5, 100);
         listed.sort();
@@ -198,7 +208,7 @@ mod tests {
         assert_eq!((bans.lift(Some(ip(1)), 5), bans.lift(Some(ip(1)), 5), bans.lift(Some(ip(9)), 5)), (1, 0, 0));
         assert!(!bans.is_banned(ip(1), 5) && bans.is_banned(ip(2), 5));
         // Its failures are forgotten too.
-        assert!(!bans.failed(ip(1), b"bob", 6).banned);
+        assert!(!bans.failed(ip(1), BOB, 6).banned);
         assert_eq!((bans.lift(None, 7), bans.banned()), (1, 0));
     }
 
@@ -207,12 +217,12 @@ mod tests {
         let bans = bans(config::Ban { failures: 3, ..config::Ban::default() });
         let of = |text: &str| text.parse::<IpAddr>().expect("an address");
         for address in ["2001:db8::1", "2001:db8::2", "2001:db8::ffff:3"] {
-            bans.failed(of(address), b"bob", 0);
+            bans.failed(of(address), BOB, 0);
         }
         assert!(bans.is_banned(of("2001:db8::4"), 1) && !bans.is_banned(of("2001:db8:0:1::1"), 1));
         // IPv4 as a socket for both families shows it.
         for _ in 0..3 {
-            bans.failed(of("::ffff:192.0.2.1"), b"bob", 0);
+            bans.failed(of("::ffff:192.0.2.1"), BOB, 0);
         }
         assert!(bans.is_banned(of("192.0.2.1"), 1) && !bans.is_banned(of("192.0.2.2"), 1));
     }
@@ -220,14 +230,14 @@ mod tests {
     #[test]
     fn who_is_banned_stays_so_under_other_settings() {
         let before = bans(config::Ban { failures: 2, ..config::Ban::default() });
-        before.failed(ip(1), b"bob", 0);
-        assert!(before.failed(ip(1), b"bob", 0).banned && before.failed(ip(2), b"bob", 0) == NONE);
+        before.failed(ip(1), BOB, 0);
+        assert!(before.failed(ip(1), BOB, 0).banned && before.failed(ip(2), BOB, 0) == NONE);
         let scanners = vec!["probe".into()];
         let after = before.with_settings(config::Ban { failures: 3, scanners, ..before.settings.clone() });
         assert!(after.is_banned(ip(1), 1) && !after.is_banned(ip(2), 1));
         assert!(after.is_scanner(b"probe/1") && !before.is_scanner(b"probe/1"));
         // What was counted counts, to the new number.
-        assert!(!after.failed(ip(2), b"bob", 1).banned && after.failed(ip(2), b"bob", 1).banned);
+        assert!(!after.failed(ip(2), BOB, 1).banned && after.failed(ip(2), BOB, 1).banned);
         assert!(before.is_banned(ip(2), 2), "requests that came before see it too");
         let off = after.with_settings(config::Ban { enabled: false, ..after.settings.clone() });
         assert!(!off.is_banned(ip(1), 1));
@@ -254,7 +264,7 @@ mod tests {
     #[test]
     fn an_account_that_many_sources_guess_hears_each_of_them_once() {
         let bans = bans(config::Ban { failures: 10, account_failures: 20, ..config::Ban::default() });
-        let judged = |source: u32, account: &[u8]| {
+        let judged = |source: u32, account: Account<'_>| {
             (0..10)
                 .filter(|_| {
                     let judged = !bans.is_suspect(ip(source), account, 5);
@@ -265,19 +275,20 @@ mod tests {
                 })
                 .count()
         };
-        assert_eq!([1, 2, 3, 4].map(|source| judged(source, b"bob")), [10, 10, 1, 1]);
-        // Other accounts are not meant, nor is a source that has not failed.
-        assert!(!bans.is_suspect(ip(3), b"ann", 5));
-        assert!(!bans.is_suspect(ip(5), b"bob", 5));
+        assert_eq!([1, 2, 3, 4].map(|source| judged(source, BOB)), [10, 10, 1, 1]);
+        // Other accounts are not meant, nor is a source that has not failed, nor bob of another domain.
+        assert!(bans.is_suspect(ip(3), BOB, 5) && !bans.is_suspect(ip(3), Account { realm: "example.net", ..BOB }, 5));
+        assert!(!bans.is_suspect(ip(3), Account { name: b"ann", ..BOB }, 5));
+        assert!(!bans.is_suspect(ip(5), BOB, 5));
         // It is over when it has been over for a while.
-        assert!(bans.is_suspect(ip(3), b"bob", 60_000) && !bans.is_suspect(ip(3), b"bob", 60_005));
-        assert!(!bans.failed(ip(6), b"bob", 60_006).guessed);
+        assert!(bans.is_suspect(ip(3), BOB, 60_000) && !bans.is_suspect(ip(3), BOB, 60_005));
+        assert!(!bans.failed(ip(6), BOB, 60_006).guessed);
     }
 
     #[test]
     fn that_an_account_is_guessed_is_told_once() {
         let bans = bans(config::Ban { account_failures: 5, ..config::Ban::default() });
-        let told: Vec<u32> = (1..20).filter(|n| bans.failed(ip(*n), b"bob", 0).guessed).collect();
+        let told: Vec<u32> = (1..20).filter(|n| bans.failed(ip(*n), BOB, 0).guessed).collect();
         assert_eq!(told, [5]);
     }
 }

@@ -110,6 +110,7 @@ mod ping;
 pub mod policy;
 pub mod question;
 mod reachability;
+mod realm;
 mod refusals;
 mod registration;
 mod registration_log;

@@ -4,6 +4,7 @@
 //! request goes by the one with which it came, however long it waits or rings.
 
 use crate::ban::Bans;
+use crate::realm::Realms;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -26,6 +27,8 @@ pub struct Policy {
     pub(crate) algorithms: Vec<Box<[Algorithm]>>,
     /// The sources that are banned; kept by each next policy.
     pub bans: Bans,
+    /// In which of them a request is judged.
+    pub(crate) realms: Realms,
     pub(crate) registrar: Arc<registrar::RegistrarSettings>,
     /// `Server: ...` with its line end, or nothing.
     pub(crate) server_line: Vec<u8>,
@@ -54,6 +57,7 @@ impl Policy {
             authenticator,
             algorithms: config.offered_algorithms(),
             bans,
+            realms: Realms::of(&config),
             registrar: Arc::new(config.registrar_settings()),
             server_line: match &config.server.software[..] {
                 "" => Vec::new(),

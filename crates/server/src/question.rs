@@ -26,8 +26,8 @@ pub(crate) type Text = SmallVec<[u8; 32]>;
 pub(crate) enum Question {
     /// Where a name leads (RFC 3263).
     Name(HostKey),
-    /// The credential of this user, in the realm of the server.
-    Credential { username: Text },
+    /// The credential of this user, in this realm.
+    Credential { username: Text, realm: Text },
     /// Whether a domain of ours has this user.
     User { username: Text, domain: Text },
 }

@@ -190,7 +190,7 @@ impl Engine {
         let demand = ChallengeParams {
             header,
             algorithms: policy.algorithms(arrival.listener),
-            realm: policy.config.realm.as_bytes(),
+            realm: policy.realms.judging(handling.request, header).as_bytes(),
             source: &source,
             entropy,
             stale,

@@ -177,10 +177,8 @@ impl Engine {
                     self.reply(handling, Reply::overloaded());
                 }
             }
-            Question::Credential { username } => {
-                let policy = self.policy.clone();
-                let realm = policy.config.realm.as_bytes();
-                let question = subscriber::Question::Credential { username: &username, realm };
+            Question::Credential { username, realm } => {
+                let question = subscriber::Question::Credential { username: &username, realm: &realm };
                 self.ask_subscribers(handling, question, asks);
             }
             Question::User { username, domain } => {

@@ -251,7 +251,7 @@ fn a_password_is_asked_for_judged_and_counts_once() {
     let header = ChallengeHeader::ProxyAuthenticate;
     let right = authorized(&mut engine, "MESSAGE", BOB, header, "alice");
     let wrong = authorized(&mut engine, "MESSAGE", BOB, header, "guessed");
-    let asks = Verdict::Ask(Question::Credential { username: b"alice"[..].into() });
+    let asks = Verdict::Ask(Question::Credential { username: b"alice"[..].into(), realm: b"example.org"[..].into() });
     let challenge = |stale| Verdict::Reply(Reply::challenge(header, stale));
     // As often as it is looked at: a question spends nothing.
     for _ in 0..3 {

@@ -1,0 +1,107 @@
+//! In which realm a request is judged (RFC 3261 sections 22.1 and 22.3). A domain may have one of its own: then its users are others than
+//! those of the same name elsewhere, and what they prove counts there alone.
+
+use std::net::IpAddr;
+use strowger_config::Config;
+use strowger_core::digest::ChallengeHeader;
+use strowger_core::routing::Request;
+use strowger_message::{Host, Name, NameAddr, Uri};
+
+/// The realms of a configuration, compiled.
+pub(crate) struct Realms {
+    names: Vec<(Box<[u8]>, Box<str>)>,
+    addresses: Vec<(IpAddr, Box<str>)>,
+    /// Of those who are of no domain of ours.
+    others: Box<str>,
+}
+
+impl Realms {
+    pub(crate) fn of(config: &Config) -> Self {
+        let mut realms = Self { names: Vec::new(), addresses: Vec::new(), others: (*config.realm).into() };
+        for domain in &config.domains {
+            let (name, realm) = (domain.name.as_bytes(), (*domain.realm).into());
+            match Host::parse(name).ok().and_then(|host| host.ip()) {
+                Some(ip) => realms.addresses.push((ip, realm)),
+                None => realms.names.push((name.into(), realm)),
+            }
+        }
+        realms
+    }
+
+    /// The realm in which this request is challenged and judged.
+    ///
+    /// A REGISTER for this server: that of the domain in which it registers, which To names. Any other request: that of the domain of From. A
+    /// caller that does not show there whose user it is, since it withholds its identity (RFC 3323) or shows that of another (RFC 3325),
+    /// says it in P-Preferred-Identity or P-Asserted-Identity.
+    pub(crate) fn judging(&self, request: &Request<'_>, header: ChallengeHeader) -> &str {
+        if header == ChallengeHeader::WwwAuthenticate {
+            return self.of_uri(&request.essentials.to.uri).unwrap_or(&self.others);
+        }
+        let said = || {
+            let values = |name| request.message.values::<NameAddr<'_>>(name).flatten();
+            let mut named = values(Name::PPreferredIdentity).chain(values(Name::PAssertedIdentity));
+            named.find_map(|value| self.of_uri(&value.uri))
+        };
+        self.of_uri(&request.essentials.from.uri).or_else(said).unwrap_or(&self.others)
+    }
+
+    /// The realm of the users of a local domain. Whatever port stands in the URI: it says only which listener was meant.
+    fn of_uri(&self, uri: &Uri<'_>) -> Option<&str> {
+        let host = uri.sip()?.host;
+        match host.ip() {
+            Some(ip) => self.addresses.iter().find(|(own, _)| *own == ip).map(|(_, realm)| &**realm),
+            None => self.names.iter().find(|(own, _)| host == Host::Name(own)).map(|(_, realm)| &**realm),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strowger_config::Source;
+    use strowger_core::{Arrival, ListenerId, Transport};
+    use strowger_message::{Index, Limits, Message};
+
+    #[test]
+    fn each_request_is_judged_in_one_realm() {
+        let text = "domains = [\"a.example\", \"192.0.2.1\"]\nrealm = \"shared\"\n[[domain]]\nname = \"b.example\"\n\
+                    [[domain]]\nname = \"[2001:db8::1]\"\nrealm = \"six\"\n";
+        let (config, _) =
+            Config::read(Source { text, ..Source::default() }).unwrap_or_else(|report| panic!("{report}"));
+        let realms = Realms::of(&config);
+        let remote = "198.51.100.7:5060".parse().unwrap();
+        let arrival = Arrival { transport: Transport::Udp, listener: ListenerId(0), remote, flow: None };
+        let judging = |header, from: &str, to: &str, more: &str| {
+            let text = format!(
+                "MESSAGE sip:a.example SIP/2.0\r\nVia: SIP/2.0/UDP 198.51.100.7;branch=z9hG4bK1\r\nFrom: <{from}>;tag=a\r\n\
+                 To: <{to}>\r\nCall-ID: 1\r\nCSeq: 1 MESSAGE\r\n{more}Content-Length: 0\r\n\r\n"
+            );
+            let mut index = Index::new();
+            index.parse(text.as_bytes(), &Limits::default()).unwrap();
+            let request = Request::of(Message::new(text.as_bytes(), &index), &arrival, 1).unwrap();
+            realms.judging(&request, header).to_owned()
+        };
+        const ANONYMOUS: &str = "sip:anonymous@anonymous.invalid";
+        const PREFERRED: &str = "P-Preferred-Identity: <sip:alice@b.example>\r\n";
+        const ASSERTED: &str = "P-Asserted-Identity: <tel:+1>, <sip:alice@[2001:db8::1]>\r\n";
+        for (from, to, more, registers, calls) in [
+            ("sip:alice@a.example", "sip:alice@a.example", "", "shared", "shared"),
+            ("sip:alice@b.example", "sip:alice@b.example", "", "b.example", "b.example"),
+            ("sip:alice@b.example", "sip:alice@a.example", "", "shared", "b.example"),
+            ("sip:alice@192.0.2.1", "sips:alice@B.Example:5061", "", "b.example", "shared"),
+            ("sip:alice@[2001:DB8:0::1]:5070", "sip:[2001:db8::1]", "", "six", "six"),
+            ("sip:alice@[2001:db8::2]", "sip:alice@192.0.2.2", "", "shared", "shared"),
+            ("sip:alice@sub.b.example", "tel:+1", "", "shared", "shared"),
+            (ANONYMOUS, ANONYMOUS, "", "shared", "shared"),
+            (ANONYMOUS, ANONYMOUS, PREFERRED, "shared", "b.example"),
+            ("tel:+1", "tel:+1", ASSERTED, "shared", "six"),
+            // From says it.
+            ("sip:alice@a.example", "tel:+1", PREFERRED, "shared", "shared"),
+            (ANONYMOUS, "tel:+1", "P-Preferred-Identity: <sip:alice@c.example>\r\n", "shared", "shared"),
+            (ANONYMOUS, "tel:+1", "P-Preferred-Identity: <\r\n", "shared", "shared"),
+        ] {
+            assert_eq!(judging(ChallengeHeader::WwwAuthenticate, from, to, more), registers, "{to}");
+            assert_eq!(judging(ChallengeHeader::ProxyAuthenticate, from, to, more), calls, "{from} {more}");
+        }
+    }
+}
