@@ -18,13 +18,16 @@ use crate::subscriber::{
 const CREDENTIAL: &str = "SELECT s.domain, c.algorithm, c.ha1 FROM credential c JOIN subscriber s ON s.id = c.subscriber \
     WHERE c.username = ?1 AND c.realm = ?2";
 const EXISTS: &str = "SELECT 1 FROM subscriber WHERE domain = ?1 AND username = ?2";
-const STRANGERS: &str = "SELECT count(*) FROM subscriber s \
-    WHERE NOT EXISTS (SELECT 1 FROM credential c WHERE c.subscriber = s.id AND c.realm = ?1)";
-const THEIR_REALM: &str = "SELECT realm FROM credential o \
-    WHERE NOT EXISTS (SELECT 1 FROM credential c WHERE c.subscriber = o.subscriber AND c.realm = ?1) \
-    GROUP BY realm ORDER BY count(DISTINCT subscriber) DESC, realm LIMIT 1";
-const LACKING: &str = "SELECT count(DISTINCT c.subscriber) FROM credential c WHERE c.realm = ?1 AND NOT EXISTS \
-    (SELECT 1 FROM credential d WHERE d.subscriber = c.subscriber AND d.realm = ?1 AND d.algorithm = ?2)";
+/// The domain of users that comes behind this one, if there is one.
+const NEXT_DOMAIN: &str = "SELECT min(domain) FROM subscriber WHERE domain > ?1";
+const WITHOUT_REALM: &str = "SELECT count(*) FROM subscriber s WHERE s.domain = ?1 \
+    AND NOT EXISTS (SELECT 1 FROM credential c WHERE c.subscriber = s.id AND c.realm = ?2)";
+const THEIR_REALM: &str = "SELECT o.realm FROM subscriber s JOIN credential o ON o.subscriber = s.id WHERE s.domain = ?1 \
+    AND NOT EXISTS (SELECT 1 FROM credential c WHERE c.subscriber = s.id AND c.realm = ?2) \
+    GROUP BY o.realm ORDER BY count(DISTINCT s.id) DESC, o.realm LIMIT 1";
+const WITHOUT_ALGORITHM: &str = "SELECT count(*) FROM subscriber s WHERE s.domain = ?1 \
+    AND EXISTS (SELECT 1 FROM credential c WHERE c.subscriber = s.id AND c.realm = ?2) \
+    AND NOT EXISTS (SELECT 1 FROM credential c WHERE c.subscriber = s.id AND c.realm = ?2 AND c.algorithm = ?3)";
 /// So many at once; the others when those are settled.
 const REMOVED: &str = "SELECT id, username, domain FROM removed_subscriber ORDER BY id LIMIT 1000";
 const LAST_NOTICE: &str = "SELECT ifnull(max(seq), 0) FROM sqlite_sequence WHERE name = 'subscriber_change'";
@@ -235,10 +238,12 @@ impl Opened {
     }
 }
 
-/// Users of a file whose stored HA1s do not fit what phones are asked for.
+/// Users of one domain whose stored HA1s do not fit what phones are asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Strangers {
-    /// How many have no HA1 for the realm: they cannot answer its challenge.
+pub struct UnusablePasswords {
+    /// Their domain, in lower case.
+    pub domain: String,
+    /// How many have no HA1 for its realm: they cannot answer a challenge.
     pub users: u64,
     /// The realm that most of those have an HA1 for; `None`: none of them has any.
     pub realm: Option<String>,
@@ -246,32 +251,57 @@ pub struct Strangers {
     pub lacking: Vec<(String, u64)>,
 }
 
-impl Strangers {
-    /// Looks for them. Changes nothing: a file that is not there, or has no users' tables yet, has none.
+impl UnusablePasswords {
+    /// Looks for them, domain by domain, each with its realm; a domain where there are none is left out. Changes nothing: a file that is not
+    /// there, or has no users' tables yet, has none.
     ///
     /// # Errors
     /// [`OpenError`], to be shown as it is.
-    pub fn of(settings: &SqliteSettings, realm: &str, algorithms: &[&str]) -> Result<Self, OpenError> {
+    pub fn of<'r>(
+        settings: &SqliteSettings,
+        realm_of: impl Fn(&str) -> &'r str,
+        algorithms: &[&str],
+    ) -> Result<Vec<Self>, OpenError> {
         if !settings.path.exists() {
-            return Ok(Self::default());
+            return Ok(Vec::new());
         }
-        let look = || -> rusqlite::Result<Self> {
+        let look = || -> rusqlite::Result<Vec<Self>> {
             let connection = sqlite::open_to_look(&settings.path, settings.busy_timeout)?;
             if !connection.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'credential'")?.exists([])? {
-                return Ok(Self::default());
+                return Ok(Vec::new());
             }
-            let users = connection.query_row(STRANGERS, [realm], |row| row.get::<_, i64>(0))?.cast_unsigned();
-            let theirs = connection.query_row(THEIR_REALM, [realm], |row| row.get(0)).optional()?;
-            let mut lacking = Vec::new();
-            for algorithm in algorithms {
-                let users: i64 = connection.query_row(LACKING, [realm, algorithm], |row| row.get(0))?;
-                if users > 0 {
-                    lacking.push(((*algorithm).to_owned(), users.cast_unsigned()));
-                }
+            let mut found = Vec::new();
+            let mut domain = String::new();
+            let next = |domain: &str| -> rusqlite::Result<Option<String>> {
+                connection.prepare_cached(NEXT_DOMAIN)?.query_row([domain], |row| row.get(0))
+            };
+            while let Some(next) = next(&domain)? {
+                domain = next;
+                let unusable = Self::of_domain(&connection, &domain, realm_of(&domain), algorithms)?;
+                found.extend(Some(unusable).filter(|unusable| unusable.users > 0 || !unusable.lacking.is_empty()));
             }
-            Ok(Self { users, realm: theirs.filter(|_| users > 0), lacking })
+            Ok(found)
         };
         look().map_err(|error| sqlite::explain(&settings.path, settings.busy_timeout, &error))
+    }
+
+    fn of_domain(connection: &Connection, domain: &str, realm: &str, algorithms: &[&str]) -> rusqlite::Result<Self> {
+        let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0).map(i64::cast_unsigned);
+        let users = connection.prepare_cached(WITHOUT_REALM)?.query_row([domain, realm], count)?;
+        let mut theirs = connection.prepare_cached(THEIR_REALM)?;
+        let realm_of_most = match users {
+            0 => None,
+            _ => theirs.query_row([domain, realm], |row| row.get(0)).optional()?,
+        };
+        let mut lacking = Vec::new();
+        for algorithm in algorithms {
+            let mut select = connection.prepare_cached(WITHOUT_ALGORITHM)?;
+            let users = select.query_row([domain, realm, algorithm], count)?;
+            if users > 0 {
+                lacking.push(((*algorithm).to_owned(), users));
+            }
+        }
+        Ok(Self { domain: domain.into(), users, realm: realm_of_most, lacking })
     }
 }
 
@@ -310,10 +340,12 @@ fn id_of(tx: &Transaction<'_>, username: &str, domain: &str) -> Result<Option<i6
 }
 
 fn write_ha1(tx: &Transaction<'_>, id: i64, username: &str, realm: &str, ha1: &Ha1s) -> Result<(), AdminError> {
-    let mut other =
-        tx.prepare_cached("SELECT 1 FROM credential WHERE username = ?1 AND realm = ?2 AND subscriber <> ?3")?;
-    if other.exists(params![username, realm, id])? {
-        return Err(AdminError::RealmTaken { username: username.into(), realm: realm.into() });
+    let mut other = tx.prepare_cached(
+        "SELECT s.domain FROM credential c JOIN subscriber s ON s.id = c.subscriber \
+         WHERE c.username = ?1 AND c.realm = ?2 AND c.subscriber <> ?3",
+    )?;
+    if let Some(domain) = other.query_row(params![username, realm, id], |row| row.get(0)).optional()? {
+        return Err(AdminError::RealmTaken { username: username.into(), realm: realm.into(), domain });
     }
     tx.execute("DELETE FROM credential WHERE username = ?1 AND realm = ?2", [username, realm])?;
     let mut insert = tx.prepare_cached("INSERT INTO credential VALUES (?1, ?2, ?3, ?4, ?5)")?;
@@ -368,6 +400,16 @@ impl SubscriberAdmin for SqliteAdmin {
         };
         write_ha1(&tx, id, username, realm, ha1)?;
         tx.execute("UPDATE subscriber SET updated_at = ?2 WHERE id = ?1", params![id, time(now_ms)])?;
+        Ok(tx.commit()?)
+    }
+
+    fn remove_password(&mut self, username: &str, domain: &str, realm: &str) -> Result<(), AdminError> {
+        let domain = domain.to_ascii_lowercase();
+        let tx = self.transaction()?;
+        let Some(id) = id_of(&tx, username, &domain)? else {
+            return Err(AdminError::Missing { username: username.into(), domain });
+        };
+        tx.execute("DELETE FROM credential WHERE subscriber = ?1 AND realm = ?2", params![id, realm])?;
         Ok(tx.commit()?)
     }
 
@@ -500,12 +542,13 @@ mod tests {
         );
         assert_eq!(
             admin.add("alice", "b.example", "r", &secret(2), 0),
-            Err(AdminError::RealmTaken { username: username(), realm: "r".into() })
+            Err(AdminError::RealmTaken { username: username(), realm: "r".into(), domain: domain() })
         );
         assert_eq!(admin.add("bob", "a.example", "r", &Ha1s::default(), 0), Err(AdminError::NoSecret));
         assert_eq!(admin.add("", "a.example", "r", &secret(2), 0), Err(AdminError::NoName));
         let missing = || Err(AdminError::Missing { username: "bob".into(), domain: domain() });
         assert_eq!(admin.set_password("bob", "a.example", "r", &secret(2), 0), missing());
+        assert_eq!(admin.remove_password("bob", "a.example", "r"), missing());
         assert_eq!(admin.remove("bob", "a.example"), missing());
         let listed = admin.list(None).unwrap();
         assert_eq!(listed.len(), 1, "{listed:?}");
@@ -580,36 +623,110 @@ mod tests {
         until(&start(), &["bob"]);
     }
 
+    /// Each domain has a realm of its own, and in it an `alice` of its own.
     #[test]
-    fn users_of_another_realm_are_found() {
+    fn one_name_in_two_realms_is_two_users() {
         let dir = tempfile::tempdir().unwrap();
-        let of = |realm| Strangers::of(&settings(&dir), realm, &[]).unwrap();
-        assert_eq!(of("new"), Strangers::default());
+        let mut admin = SqliteAdmin::open(&settings(&dir)).unwrap();
+        for (domain, n) in [("a.example", 1), ("b.example", 2)] {
+            admin.add("alice", domain, domain, &secret(n), 0).unwrap();
+        }
+        let mut engine = SqliteSubscribers::open(&settings(&dir)).unwrap();
+        let mut of = |realm: &str| match ask(&mut engine, credential("alice", realm)) {
+            Answer::Credential(found) => Some((found.domain.to_string(), found.ha1)),
+            _ => None,
+        };
+        assert_eq!(of("a.example"), Some(("a.example".into(), secret(1))));
+        assert_eq!(of("b.example"), Some(("b.example".into(), secret(2))));
+        // One that is left in another realm keeps the name there, until it is removed.
+        admin.set_password("alice", "b.example", "shared", &secret(2), 0).unwrap();
+        let taken =
+            AdminError::RealmTaken { username: "alice".into(), realm: "shared".into(), domain: "b.example".into() };
+        assert_eq!(admin.set_password("alice", "a.example", "shared", &secret(1), 0), Err(taken));
+        admin.remove_password("alice", "B.example", "shared").unwrap();
+        admin.set_password("alice", "a.example", "shared", &secret(1), 0).unwrap();
+        assert_eq!(of("shared"), Some(("a.example".into(), secret(1))));
+        assert_eq!(of("b.example"), Some(("b.example".into(), secret(2))));
+        admin.remove("alice", "a.example").unwrap();
+        assert_eq!((of("a.example"), of("shared")), (None, None));
+        assert!(of("b.example").is_some());
+    }
+
+    #[test]
+    fn passwords_that_fit_no_challenge_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |realm: &'static str| UnusablePasswords::of(&settings(&dir), |_| realm, &[]).unwrap();
+        assert_eq!(of("new"), []);
         assert!(!settings(&dir).path.exists(), "looking makes no file");
         let mut admin = SqliteAdmin::open(&settings(&dir)).unwrap();
-        assert_eq!(of("new"), Strangers::default());
+        assert_eq!(of("new"), []);
         for name in ["alice", "bob", "carol"] {
             admin.add(name, "a.example", "old", &secret(1), 0).unwrap();
         }
         admin.add("dave", "a.example", "older", &secret(1), 0).unwrap();
-        let strangers = |users, realm: &str| Strangers { users, realm: Some(realm.into()), ..Strangers::default() };
-        assert_eq!(of("old"), strangers(1, "older"));
-        assert_eq!(of("new"), strangers(4, "old"));
+        let domain = || "a.example".to_owned();
+        let unusable = |users, realm: &str| UnusablePasswords {
+            domain: domain(),
+            users,
+            realm: Some(realm.into()),
+            ..UnusablePasswords::default()
+        };
+        assert_eq!(of("old"), [unusable(1, "older")]);
+        assert_eq!(of("new"), [unusable(4, "old")]);
         for name in ["alice", "bob", "carol"] {
             admin.set_password(name, "a.example", "new", &secret(2), 0).unwrap();
         }
-        assert_eq!(of("new"), strangers(1, "older"), "an HA1 for the old realm does no harm");
+        assert_eq!(of("new"), [unusable(1, "older")], "an HA1 for the old realm does no harm");
         admin.connection.execute("DELETE FROM credential WHERE username = 'dave'", []).unwrap();
-        assert_eq!(of("new"), Strangers { users: 1, ..Strangers::default() });
+        assert_eq!(of("new"), [UnusablePasswords { domain: domain(), users: 1, ..UnusablePasswords::default() }]);
         admin.remove("dave", "a.example").unwrap();
-        assert_eq!(of("new"), Strangers::default());
-        let lacking = |algorithms: &[&str]| Strangers::of(&settings(&dir), "new", algorithms).unwrap().lacking;
+        assert_eq!(of("new"), []);
+        let lacking = |algorithms: &[&str]| {
+            let found = UnusablePasswords::of(&settings(&dir), |_| "new", algorithms).unwrap();
+            found.into_iter().flat_map(|unusable| unusable.lacking).collect::<Vec<_>>()
+        };
         assert_eq!(lacking(&["MD5", "SHA-256"]), []);
         assert_eq!(lacking(&["MD5", "SHA-512-256"]), [("SHA-512-256".to_owned(), 3)]);
         admin.set_password("bob", "a.example", "new", &Ha1s { md5: None, ..secret(3) }, 0).unwrap();
         assert_eq!(lacking(&["MD5", "SHA-256"]), [("MD5".to_owned(), 1)]);
         std::fs::write(&settings(&dir).path, "this is no database, but long enough to look at".repeat(100)).unwrap();
-        assert!(Strangers::of(&settings(&dir), "new", &[]).is_err());
+        assert!(UnusablePasswords::of(&settings(&dir), |_| "new", &[]).is_err());
+    }
+
+    /// What fits in one domain does not in another.
+    #[test]
+    fn each_domain_is_looked_at_with_its_own_realm() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut admin = SqliteAdmin::open(&settings(&dir)).unwrap();
+        for (name, domain, realm) in [
+            ("alice", "a.example", "a.example"),
+            ("alice", "b.example", "b.example"),
+            ("bob", "b.example", "a.example"),
+            ("bob", "c.example", "c.example"),
+            ("carol", "c.example", "c.example"),
+        ] {
+            admin.add(name, domain, realm, &Ha1s { sha256: None, ..secret(1) }, 0).unwrap();
+        }
+        let of = |realm_of: fn(&str) -> &'static str, algorithms: &[&str]| {
+            let found = UnusablePasswords::of(&settings(&dir), realm_of, algorithms).unwrap();
+            let shown = |u: UnusablePasswords| (u.domain, u.users, u.realm.unwrap_or_default(), u.lacking.len());
+            found.into_iter().map(shown).collect::<Vec<_>>()
+        };
+        let row = |domain: &str, users, realm: &str, lacking| (domain.to_owned(), users, realm.to_owned(), lacking);
+        let own = |domain: &str| match domain {
+            "a.example" => "a.example",
+            "b.example" => "b.example",
+            _ => "c.example",
+        };
+        assert_eq!(of(own, &["MD5"]), [row("b.example", 1, "a.example", 0)]);
+        assert_eq!(
+            of(own, &["SHA-256"]),
+            [row("a.example", 0, "", 1), row("b.example", 1, "a.example", 1), row("c.example", 0, "", 1)]
+        );
+        assert_eq!(
+            of(|_| "a.example", &[]),
+            [row("b.example", 1, "b.example", 0), row("c.example", 2, "c.example", 0)]
+        );
     }
 
     #[test]

@@ -287,12 +287,14 @@ pub enum AdminError {
         domain: String,
     },
     /// Digest knows a user by name and realm alone, so a realm can have a name once.
-    #[error("realm {realm:?} has a user {username:?} of another domain already; give this domain a realm of its own")]
+    #[error("realm {realm:?} has {username:?} of {domain} already; give this domain a realm of its own")]
     RealmTaken {
         /// User name.
         username: String,
         /// Realm.
         realm: String,
+        /// Domain of the user that has a password there.
+        domain: String,
     },
     /// No HA1 was given.
     #[error("a user needs an HA1 for at least one algorithm")]
@@ -328,6 +330,9 @@ pub trait SubscriberAdmin {
         ha1: &Ha1s,
         now_ms: u64,
     ) -> Result<(), AdminError>;
+
+    /// Removes the HA1s of a user in one realm, if there are any. Those in others stay.
+    fn remove_password(&mut self, username: &str, domain: &str, realm: &str) -> Result<(), AdminError>;
 
     /// Removes a user with all HA1s.
     fn remove(&mut self, username: &str, domain: &str) -> Result<(), AdminError>;

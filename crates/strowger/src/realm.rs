@@ -1,7 +1,7 @@
 //! Users whose passwords were set for another realm, or without an algorithm, than phones are asked for.
 
 use strowger_config::{Config, Fault, Report};
-use strowger_store::sqlite_subscribers::Strangers;
+use strowger_store::sqlite_subscribers::UnusablePasswords;
 
 use crate::output;
 
@@ -34,36 +34,50 @@ fn faults(config: &Config) -> Vec<Fault> {
         config.listeners.iter().flat_map(|l| &l.algorithms).map(|algorithm| algorithm.word()).collect();
     offered.sort_unstable();
     offered.dedup();
-    let Strangers { users, realm, lacking } = match Strangers::of(&settings, &config.realm, &offered) {
-        Ok(strangers) => strangers,
+    let unusable = match UnusablePasswords::of(&settings, |domain| config.realm_of(domain), &offered) {
+        Ok(unusable) => unusable,
         Err(error) => return vec![Fault::warning(None, error.to_string(), "the server will not start with it")],
     };
-    let who = |users: u64| if users == 1 { "1 user".into() } else { format!("{users} users") };
-    let now = &config.realm;
+    unusable.iter().flat_map(|unusable| faults_of(unusable, config, &database.to_string())).collect()
+}
+
+/// What is to be said of the users of one domain.
+fn faults_of(unusable: &UnusablePasswords, config: &Config, database: &str) -> Vec<Fault> {
+    let UnusablePasswords { domain, users, realm, lacking } = unusable;
+    let who = |users: u64| format!("{users} {} of {domain} in {database}", if users == 1 { "user" } else { "users" });
+    let asked = config.realm_of(domain);
     let mut faults = Vec::new();
     // A password is kept as a digest of itself with the realm, so it cannot be moved to another one (RFC 7616 section 3.4.2).
     match realm {
-        _ if users == 0 => (),
-        Some(realm) => faults.push(Fault::warning(
+        _ if *users == 0 => (),
+        Some(realm) if !config.is_local(domain) => faults.push(Fault::warning(
             None,
-            format!(
-                "{} of {database} cannot register: set for the realm {realm:?}, no password fits {now:?}",
-                who(users)
-            ),
-            format!("write realm = {realm:?}, or set each password again (strowger user passwd USER@DOMAIN)"),
+            format!("{} can neither register nor call: the domain is not one of this server's, which asks others for a password of the realm {asked:?}; theirs is for the realm {realm:?}", who(*users)),
+            format!("name it: [[domain]] with name = {domain:?} and realm = {realm:?}; or remove them (strowger user remove)"),
         )),
+        Some(realm) => {
+            let table = config.domains.iter().any(|local| local.name.as_str() == domain && local.has_table);
+            let place = if table { "in its [[domain]] table" } else { "above the first table" };
+            faults.push(Fault::warning(
+                None,
+                format!("{} cannot register: set for the realm {realm:?}, no password fits {asked:?}", who(*users)),
+                format!("write realm = {realm:?} {place}, or set each password again (strowger user passwd USER@{domain})"),
+            ));
+        }
         None => faults.push(Fault::warning(
             None,
-            format!("{} of {database} cannot register: there is no password", who(users)),
-            "set one for each (strowger user passwd USER@DOMAIN)",
+            format!("{} cannot register: there is no password", who(*users)),
+            format!("set one for each (strowger user passwd USER@{domain})"),
         )),
     }
     // Nor to another algorithm. Passwords are kept for all of them now; older versions left MD5 out where it was not offered.
     for (algorithm, users) in lacking {
         faults.push(Fault::warning(
             None,
-            format!("{} of {database} cannot register by {algorithm}: the password was stored without it", who(users)),
-            "set each password again (strowger user passwd USER@DOMAIN); `strowger user list` shows the algorithms of each",
+            format!("{} cannot register by {algorithm}: the password was stored without it", who(*users)),
+            format!(
+                "set each password again (strowger user passwd USER@{domain}); `strowger user list` shows the algorithms of each"
+            ),
         ));
     }
     faults

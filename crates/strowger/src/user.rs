@@ -69,6 +69,14 @@ impl Users {
         Ok(Some(Self { config, admin, file, made: is_new.then_some(path) }))
     }
 
+    /// Whether a user has a password in this realm from a time when it was that of its domain, and one in the realm of now.
+    fn is_left_over(&mut self, name: &str, domain: &str, realm: &str) -> anyhow::Result<bool> {
+        let now = self.config.realm_of(domain);
+        let listed = self.admin.list(Some(domain)).map_err(|error| self.named(error))?;
+        let user = listed.iter().find(|user| user.username == name);
+        Ok(now != realm && user.is_some_and(|user| user.realms.iter().any(|(realm, _)| realm == now)))
+    }
+
     /// An error that is the file's names the file, and how long it was waited for.
     fn named(&self, error: AdminError) -> anyhow::Error {
         let Some(path) = self.config.store.database.as_deref().map(Path::display) else { return error.into() };
@@ -114,18 +122,34 @@ fn set(arguments: &UserWithPassword, change: Change) -> anyhow::Result<Outcome> 
         _ => {}
     }
     let password = prompt::password(arguments.password_stdin, &arguments.user.address.to_string())?;
-    let realm = &users.config.realm;
-    let ha1 = ha1s(name, realm, &password);
+    let realm = users.config.realm_of(domain).to_owned();
+    let ha1 = ha1s(name, &realm, &password);
     let now = milliseconds(SystemTime::now());
-    let changed = match change {
-        Change::Add => users.admin.add(name, domain, realm, &ha1, now),
-        Change::Password => users.admin.set_password(name, domain, realm, &ha1, now),
+    let write = |admin: &mut SqliteAdmin| match change {
+        Change::Add => admin.add(name, domain, &realm, &ha1, now),
+        Change::Password => admin.set_password(name, domain, &realm, &ha1, now),
     };
+    let mut changed = write(&mut users.admin);
+    if let Err(AdminError::RealmTaken { domain: other, .. }) = &changed
+        && users.is_left_over(name, other, &realm)?
+    {
+        users.admin.remove_password(name, other, &realm).map_err(|error| users.named(error))?;
+        output::say(&format!(
+            "removed the password that {name}@{other} had in the realm {realm:?}, and no longer uses"
+        ));
+        changed = write(&mut users.admin);
+    }
     match changed {
-        // A configuration has one realm for all of its domains, so its own cure would lead nowhere.
-        Err(AdminError::RealmTaken { username, realm }) => bail!(
-            "the realm {realm:?} has a user {username:?} of another domain already, and a phone proves no more than name and \
-             realm: take another name, or serve this domain by a server with a realm of its own"
+        Err(AdminError::RealmTaken { username, realm, domain: other }) if users.config.realm_of(&other) == realm => {
+            bail!(
+                "the realm {realm:?} has {username}@{other} already, and a phone proves no more than name and realm: take another \
+             name, or give this domain a realm of its own: [[domain]] with name = \"{domain}\" in {}, and no more in `domains`",
+                users.file
+            )
+        }
+        Err(AdminError::RealmTaken { username, realm, domain: other }) => bail!(
+            "the only password of {username}@{other} is still one of the realm {realm:?}: set it again first (strowger user \
+             passwd {username}@{other}), or remove the user"
         ),
         changed => changed.map_err(|error| users.named(error))?,
     }
