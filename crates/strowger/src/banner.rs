@@ -44,7 +44,10 @@ pub(crate) fn banner(config: &Config, bound: &[BoundListener]) -> String {
     }
     let domains: Vec<&str> = config.domain_names().collect();
     line("domains", &if domains.is_empty() { "none: a pure relay".into() } else { domains.join(", ") });
-    line("realm", &config.realm);
+    line(
+        "realm",
+        &if config.has_several_realms() { "one for each domain: see below".into() } else { config.realm.clone() },
+    );
     let database = config.store.database.as_ref().map_or_else(|| "in memory".into(), |path| path.display().to_string());
     line("database", &database);
     line(
@@ -65,7 +68,7 @@ pub(crate) fn banner(config: &Config, bound: &[BoundListener]) -> String {
         },
     );
 
-    if let Some(domain) = config.domain_names().next() {
+    if !config.domains.is_empty() {
         out.push_str("\nWhat a phone needs\n");
         let mut line = |name: &str, value: &str| {
             let _ = writeln!(out, "  {name:<13} {value}");
@@ -83,8 +86,14 @@ pub(crate) fn banner(config: &Config, bound: &[BoundListener]) -> String {
         for (index, (server, transports)) in servers.iter().enumerate() {
             line(if index == 0 { "server" } else { "or" }, &format!("{server} by {}", transports.join(" or ")));
         }
-        line("domain", domain);
+        let several = config.has_several_realms();
+        let shown = if several { config.domains.len() } else { 1 };
+        for (index, domain) in config.domains.iter().take(shown).enumerate() {
+            let realm = if several { format!("   realm {}", domain.realm) } else { String::new() };
+            line(if index == 0 { "domain" } else { "or" }, &format!("{}{realm}", domain.name));
+        }
         if config.registrar.authenticate {
+            let domain = if several { "DOMAIN" } else { &config.domains[0].name };
             line("user", &format!("NAME and password of: strowger user add NAME@{domain}"));
         } else if config.auth.calls {
             line("user", "any name; registering needs no password, calling does (auth.calls)");
@@ -103,6 +112,7 @@ pub(crate) fn banner(config: &Config, bound: &[BoundListener]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use strowger_config::Source;
 
     fn bound(config: &Config) -> Vec<BoundListener> {
         config.listeners.iter().map(|listener| BoundListener::new(listener, listener.address)).collect()
@@ -138,6 +148,28 @@ mod tests {
         assert!(banner(&config, &bound(&config)).contains("registering needs no password, calling does"));
         config.auth.calls = false;
         assert!(banner(&config, &bound(&config)).contains("any name, no password\n"));
+    }
+
+    #[test]
+    fn a_phone_of_each_domain_gets_its_realm() {
+        let banner_of = |text: &str| {
+            let (config, _) = Config::read(Source { text, ..Source::default() }).expect("right");
+            banner(&config, &bound(&config))
+        };
+        let one = banner_of("domains = [\"a.example\", \"b.example\"]\nrealm = \"office\"");
+        assert!(one.contains("domains       a.example, b.example\n  realm         office\n"), "{one}");
+        assert!(one.contains(
+            "domain        a.example\n  user          NAME and password of: strowger user add NAME@a.example\n"
+        ));
+        let table = "[[domain]]\nname = \"b.example\"\n[[domain]]\nname = \"c.example\"\nrealm = \"office\"\n";
+        let three = banner_of(&format!("domains = [\"a.example\"]\n{table}"));
+        assert!(
+            three.contains("domains       a.example, b.example, c.example\n  realm         one for each domain"),
+            "{three}"
+        );
+        let phones = "  domain        a.example   realm a.example\n  or            b.example   realm b.example\n\
+                      \x20 or            c.example   realm office\n  user          NAME and password of: strowger user add NAME@DOMAIN\n";
+        assert!(three.contains(phones), "{three}");
     }
 
     #[test]

@@ -104,16 +104,17 @@ impl ConfigArgument {
 Examples:
   strowger init
   strowger init --domain example.org --advertise sip.example.org
-  strowger init --domain example.org --domain example.net --realm example.org \\
+  strowger init --domain example.org --domain example.net \\
       --listen udp:0.0.0.0:5060 --listen tcp:0.0.0.0:5060 \\
       --advertise sip.example.org --output /etc/strowger/strowger.toml
 
 Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used.")]
 pub(crate) struct InitArguments {
-    /// Domain of the users, as in alice@DOMAIN; may be given several times.
+    /// Domain of the users, as in alice@DOMAIN; may be given several times: then each has users of its own.
     #[arg(long, value_parser = domain)]
     pub domain: Vec<Domain>,
-    /// Realm of the passwords; phones may show it when they ask for one [default: the first domain].
+    /// Realm of the passwords, which phones may show when they ask for one [default: the domain; several domains have one each,
+    /// unless one is given here, which they share].
     #[arg(long)]
     pub realm: Option<String>,
     /// Where to listen [default: udp and tcp on 0.0.0.0:5060].

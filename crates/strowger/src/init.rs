@@ -21,7 +21,8 @@ use crate::prompt;
 #[derive(Debug)]
 struct Answers {
     domains: Vec<Domain>,
-    realm: String,
+    /// That of all domains; without it each has one of its own.
+    realm: Option<String>,
     listen: Vec<ListenAddress>,
     advertise: Option<Advertised>,
     tls: Option<(PathBuf, PathBuf)>,
@@ -82,11 +83,13 @@ fn answers(arguments: InitArguments) -> anyhow::Result<Option<Answers>> {
     let mut seen = HashSet::new();
     domains.retain(|domain| seen.insert(domain.clone()));
     let realm = match arguments.realm {
-        Some(realm) => realm,
+        Some(realm) => Some(realm),
+        // Of several domains each gets a realm of its own, which is its name.
+        None if domains.len() > 1 => None,
         None if ask => prompt::ask("Realm of the passwords, which phones may show", Some(&domains[0]), |answer| {
-            Ok(answer.to_owned())
+            Ok(Some(answer.to_owned()))
         })?,
-        None => domains[0].to_string(),
+        None => Some(domains[0].to_string()),
     };
     let everywhere = "udp:0.0.0.0:5060 tcp:0.0.0.0:5060";
     let read_listen = |answer: &str| {
@@ -178,20 +181,37 @@ fn file(answers: &Answers) -> String {
         "# Configuration of Strowger. Every key has a default; `strowger check --effective FILE` shows them all,\n\
          # `strowger check FILE` finds what is wrong.\n\n",
     );
-    let domains: Vec<String> = answers.domains.iter().map(|domain| quoted(domain)).collect();
-    let _ = writeln!(out, "# Whose users live here: alice@{} registers with this server.", answers.domains[0]);
-    let _ = writeln!(out, "domains = [{}]\n", domains.join(", "));
-    out.push_str(
-        "# Realm of the passwords. They are stored hashed with it: after a change every password must be set again.\n",
-    );
-    let _ = writeln!(out, "realm = {}\n", quoted(&answers.realm));
+    // Keys that stand above the first table, then the tables.
+    let mut tables = String::new();
+    match &answers.realm {
+        Some(realm) => {
+            let domains: Vec<String> = answers.domains.iter().map(|domain| quoted(domain)).collect();
+            let _ = writeln!(out, "# Whose users live here: alice@{} registers with this server.", answers.domains[0]);
+            let _ = writeln!(out, "domains = [{}]\n", domains.join(", "));
+            out.push_str(
+                "# Realm of the passwords. They are stored hashed with it: after a change every password must be set again.\n",
+            );
+            let _ = writeln!(out, "realm = {}\n", quoted(realm));
+        }
+        None => {
+            tables.push_str(
+                "# Whose users live here. Each domain has a realm, so users of one name in two domains are two users. Passwords are stored\n\
+                 # hashed with it: after a change every password of the domain must be set again.\n",
+            );
+            for domain in &answers.domains {
+                let domain = quoted(domain);
+                let _ = write!(tables, "[[domain]]\nname = {domain}\nrealm = {domain}\n\n");
+            }
+        }
+    }
     match &answers.advertise {
         None => {
             out.push_str("# Where to listen: udp, tcp, tls, ws or wss.\n");
             let listen: Vec<String> = answers.listen.iter().map(|listen| quoted(&listen.to_string())).collect();
-            let _ = writeln!(out, "listen = [{}]\n", listen.join(", "));
+            let _ = write!(out, "listen = [{}]\n\n{tables}", listen.join(", "));
         }
         Some(advertise) => {
+            out.push_str(&tables);
             out.push_str(
                 "# Where to listen, and the name that phones reach it by: it goes into Via and Record-Route.\n",
             );
@@ -292,7 +312,7 @@ mod tests {
     fn answers() -> Answers {
         Answers {
             domains: vec!["example.org".parse().expect("a domain"), "example.net".parse().expect("another")],
-            realm: "The \"office\" \\ here".into(),
+            realm: Some("The \"office\" \\ here".into()),
             listen: vec!["udp:0.0.0.0:5060".parse().expect("a listener"), "tcp:[::]:5070".parse().expect("another")],
             advertise: Some("sip.example.org".parse().expect("a name")),
             tls: None,
@@ -302,13 +322,17 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_as_it_was_answered() {
-        for advertise in [None, answers().advertise] {
-            let answers = Answers { advertise, ..answers() };
+        for (advertise, realm) in
+            [(None, answers().realm), (answers().advertise, answers().realm), (None, None), (answers().advertise, None)]
+        {
+            let answers = Answers { advertise, realm, ..answers() };
             let text = file(&answers);
-            let (config, _) = Config::read(Source { text: &text, ..Source::default() })
+            let (config, report) = Config::read(Source { text: &text, ..Source::default() })
                 .unwrap_or_else(|report| panic!("{report}\n{text}"));
-            assert!(config.domain_names().eq(answers.domains.iter().map(|domain| &**domain)));
-            assert_eq!(config.realm, answers.realm);
+            assert!(config.domain_names().eq(answers.domains.iter().map(|domain| &**domain)), "{text}");
+            for domain in config.domain_names() {
+                assert_eq!(config.realm_of(domain), answers.realm.as_deref().unwrap_or(domain), "{report}{text}");
+            }
             assert_eq!(config.listeners.len(), 2);
             assert_eq!(config.listeners[1].address, answers.listen[1].address);
             assert_eq!(config.listeners[1].advertise, answers.advertise);
