@@ -5,7 +5,7 @@ use std::fs;
 
 use super::certificate::{Certificate, CertificateFiles};
 use super::domains::{Domain, LocalDomain};
-use super::listen::{Identity, ListenAddress, Listener};
+use super::listen::{Identity, ListenAddress, Listener, ListenerTable};
 use super::name::Reference;
 use super::reader::Reader;
 use super::report::Fault;
@@ -21,15 +21,17 @@ pub(super) fn assemble(mut tables: Tables, source: Source<'_>, reader: &mut Read
     tables.into_config(listeners, domains, certificates, realm)
 }
 
-fn listeners(tables: &mut Tables, from_command_line: &[ListenAddress], reader: &Reader) -> Vec<Listener> {
+fn listeners(tables: &mut Tables, from_command_line: &[ListenAddress], reader: &mut Reader) -> Vec<Listener> {
     let short: &[ListenAddress] = match from_command_line {
         [] if tables.listener.is_empty() || reader.has("listen") => &tables.top.listen,
         short => short,
     };
     let mut listeners: Vec<Listener> = short.iter().copied().map(Listener::from).collect();
     if from_command_line.is_empty() {
-        let tables = std::mem::take(&mut tables.listener);
-        listeners.extend(tables.into_iter().map(Listener::from));
+        for (index, table) in std::mem::take(&mut tables.listener).into_iter().enumerate() {
+            check_forms(&table, &format!("listener[{index}]"), reader);
+            listeners.push(table.into());
+        }
     }
     for listener in &mut listeners {
         if listener.algorithms.is_empty() {
@@ -38,6 +40,28 @@ fn listeners(tables: &mut Tables, from_command_line: &[ListenAddress], reader: &
         listener.identity = identity(listener, &tables.tls, &tables.certificate);
     }
     listeners
+}
+
+/// A listener names its certificates, or the two files of one.
+fn check_forms(table: &ListenerTable, path: &str, reader: &mut Reader) {
+    if !table.transport.is_secure() {
+        return;
+    }
+    let listener = ListenAddress::from(table);
+    let place = |key: &str| reader.value_of(&format!("{path}.{key}"));
+    let certificate = table.certificate.as_ref().and_then(|_| place("certificate"));
+    let key = table.key.as_ref().and_then(|_| place("key"));
+    if let (Some(names), Some(file), false) =
+        (place("certificates"), certificate.as_ref().or(key.as_ref()), table.certificates.is_empty())
+    {
+        let message = format!("{listener} has certificates by name and by file: {}", reader.lines(&names, file));
+        let cure =
+            "keep `certificates`, and make a [[certificate]] table of the files; or keep `certificate` and `key`";
+        reader.error(file.clone(), message, cure);
+    } else if certificate.is_some() != key.is_some() {
+        let message = format!("{listener} has only one of certificate and key");
+        reader.push(Fault::error(certificate.or(key), message, "name both files, or leave both to [tls]"));
+    }
 }
 
 /// What a listener shows and demands, with what it leaves to others filled in.

@@ -188,3 +188,67 @@ pub(super) fn common_names(a: &Chain, b: &Chain) -> Vec<String> {
     }
     names.into_iter().collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Source;
+    use super::super::report::Report;
+    use super::*;
+
+    fn chain(names: &[&str]) -> Chain {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        vec![rcgen::generate_simple_self_signed(names).expect("a certificate").cert.into()]
+    }
+
+    #[test]
+    fn a_certificate_proves_a_name_of_the_server_or_is_told() {
+        let text = "domains = [\"a.example\", \"192.0.2.9\"]\nserver.names = [\"proxy.other.example\"]\n\
+            [[listener]]\naddress = \"192.0.2.1\"\n[[listener]]\ntransport = \"tcp\"\naddress = \"2001:db8::1\"\n\
+            [[listener]]\naddress = \"0.0.0.0\"\nport = 5070\nadvertise = \"sip.b.example:5070\"\n";
+        let (config, _) =
+            Config::read(Source { text, ..Source::default() }).unwrap_or_else(|report| panic!("{report}"));
+        let names = ServerNames::of(&config);
+        for (proved, is_ours) in [
+            (&["a.example"][..], true),
+            (&["A.Example"], true),
+            (&["other.example", "a.example"], true),
+            (&["edge.a.example"], true),
+            (&["*.a.example"], true),
+            (&["*.b.example"], true),
+            (&["sip.b.example"], true),
+            (&["proxy.other.example"], true),
+            (&["192.0.2.1"], true),
+            (&["192.0.2.9"], true),
+            (&["2001:db8::1"], true),
+            (&["localhost"], true),
+            (&["b.example"], false),
+            (&["xa.example"], false),
+            (&["192.0.2.2"], false),
+            (&[], false),
+        ] {
+            let mut reader = Reader::default();
+            names.check(&chain(proved), Path::new("west.pem"), None, &mut reader);
+            let report = Report::new("test.toml", "", reader.into_faults()).to_string();
+            let told = "west.pem is valid for none of the names of this server: a.example, 192.0.2.9, 192.0.2.1, 2001:db8::1, sip.b.example, ";
+            assert_eq!(report.is_empty(), is_ours, "{proved:?} {report}");
+            assert!(is_ours || report.contains(told), "{report}");
+        }
+    }
+
+    #[test]
+    fn the_names_that_two_certificates_share() {
+        for (a, b, both) in [
+            (&["a.example"][..], &["b.example"][..], &[][..]),
+            (&["a.example", "x.example"], &["b.example", "A.example"], &["a.example"]),
+            (&["*.x.example"], &["a.x.example", "b.x.example", "a.b.x.example"], &["a.x.example", "b.x.example"]),
+            (&["*.x.example"], &["*.X.example"], &["*.x.example"]),
+            (&["*.a.example"], &["a.example"], &[]),
+            (&[], &["a.example"], &[]),
+        ] {
+            let (a, b) = (chain(a), chain(b));
+            assert_eq!(common_names(&a, &b), both);
+            assert_eq!(common_names(&b, &a), both);
+        }
+        assert_eq!(common_names(&Vec::new(), &chain(&["a.example"])), [""; 0]);
+    }
+}

@@ -350,6 +350,17 @@ mod tests {
             ("store.database = \"/\"", 1, "is a folder"),
             ("store.database = \"Cargo.toml\"", 1, "is no sound SQLite database"),
             ("\ntls.certificate = \"no.pem\"\ntls.key = \"no.key\"", 2, "cannot read no.pem"),
+            ("[[domain]]\nname = \"a.org\"\nrealm = \"\"", 3, "domain[0].realm is empty"),
+            (
+                "domains = [\"a.org\"]\n[[domain]]\nname = \"A.org.\"",
+                3,
+                "the domain a.org is named twice: lines 1 and 3",
+            ),
+            (
+                "[[domain]]\nname = \"b.org\"\n[[domain]]\nname = \"b.org\"",
+                4,
+                "the domain b.org is named twice: lines 2 and 4",
+            ),
         ] {
             let report = match Config::read(Source { file: "test.toml", text, ..Source::default() }) {
                 Ok((config, _)) => panic!("{text} gave {config:?}"),
@@ -374,6 +385,16 @@ mod tests {
             let with = message(&format!("listen = [\"udp:0.0.0.0:5060\"]\n{with}"));
             assert!(with.contains("none is advertised") && !with.contains("register"), "{with}");
         }
+    }
+
+    /// In one list it changes nothing.
+    #[test]
+    fn a_domain_that_the_short_form_names_twice_is_doubtful() {
+        let text = "domains = [\"a.org\", \"b.org\",\n  \"A.org\"]";
+        let (_, report) = Config::read(Source { text, ..Source::default() }).expect("it can be used");
+        let [fault] = report.faults() else { panic!("{report}") };
+        assert_eq!((&*fault.message, &*fault.cure), ("the domain a.org is named twice: lines 1 and 2", "name it once"));
+        assert_eq!((fault.severity, report.position(fault)), (super::super::Severity::Warning, Some((2, 3))));
     }
 
     #[test]

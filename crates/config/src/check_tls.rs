@@ -34,23 +34,6 @@ fn check_named(config: &Config, names: &ServerNames, reader: &mut Reader) -> Vec
 fn check_listener(config: &Config, index: usize, path: &str, names: &ServerNames, reader: &mut Reader) {
     let listener = &config.listeners[index];
     let own = |key: &str, reader: &Reader| reader.value_of(&format!("{path}.{key}"));
-    let certificate = own("certificate", reader);
-    let key = own("key", reader);
-    if !listener.certificates.is_empty()
-        && let Some(second) = certificate.as_ref().or(key.as_ref())
-    {
-        let lines = own("certificates", reader).map(|first| reader.lines(&first, second)).unwrap_or_default();
-        let message = format!("{listener} has certificates by name and by file: {lines}");
-        let cure =
-            "keep `certificates`, and make a [[certificate]] table of the files; or keep `certificate` and `key`";
-        reader.push(Fault::error(Some(second.clone()), message, cure));
-        return;
-    }
-    if certificate.is_some() != key.is_some() {
-        let message = format!("{listener} has only one of certificate and key");
-        reader.push(Fault::error(certificate.or(key), message, "name both files, or leave both to [tls]"));
-        return;
-    }
     let Some(identity) = &listener.identity else {
         let span = own("transport", reader).or_else(|| reader.key_of(path));
         let message = format!("{listener} has no certificate");
@@ -61,13 +44,12 @@ fn check_listener(config: &Config, index: usize, path: &str, names: &ServerNames
     if config.listeners[..index].iter().any(|other| other.identity.as_ref() == Some(identity)) {
         return;
     }
-    if listener.certificates.is_empty() {
-        let span = certificate.or_else(|| reader.value_of("tls.certificate"));
-        let key_span = key.or_else(|| reader.value_of("tls.key"));
-        for files in &identity.certificates {
-            if let Some(chain) = files.check(&span, &key_span, reader) {
-                names.check(&chain, &files.certificate, span.clone(), reader);
-            }
+    if let (Some(files), true) = (identity.certificates.first(), listener.certificates.is_empty()) {
+        let table = if config.tls.files().as_ref() == Some(files) { "tls" } else { path };
+        let span = |key: &str| reader.value_of(&format!("{table}.{key}"));
+        let (span, key_span) = (span("certificate"), span("key"));
+        if let Some(chain) = files.check(&span, &key_span, reader) {
+            names.check(&chain, &files.certificate, span, reader);
         }
     }
     check_client_ca(identity, path, reader);
@@ -137,5 +119,178 @@ fn check_outbound(config: &Config, reader: &mut Reader) {
         let message = "certificates of other servers are not checked: anyone on the way can read and change calls";
         let cure = "set tls.outbound_verify = true, with outbound_ca for your own authority";
         reader.push(Fault::warning(span, message, cure));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    use super::super::report::Severity::{self, Error, Warning};
+    use super::*;
+
+    /// Certificates of these names, and their keys.
+    fn folder() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (file, names) in [
+            ("west", &["west.example", "sip.west.example"][..]),
+            ("east", &["east.example"]),
+            ("both", &["west.example", "east.example"]),
+            ("other", &["other.test"]),
+        ] {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
+            fs::write(folder.path().join(format!("{file}.pem")), made.cert.pem()).expect("it is ours");
+            let key = folder.path().join(format!("{file}.key"));
+            fs::write(&key, made.signing_key.serialize_pem()).expect("it is ours");
+            fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("it is ours");
+        }
+        folder
+    }
+
+    fn read(text: &str, folder: &Path) -> Result<(Config, super::super::Report), super::super::Report> {
+        Config::read(Source { file: "test.toml", text, folder, ..Source::default() })
+    }
+
+    const DOMAINS: &str = "domains = [\"west.example\", \"east.example\"]\n";
+
+    fn certificate(name: &str, file: &str) -> String {
+        format!("[[certificate]]\nname = \"{name}\"\ncertificate = \"{file}.pem\"\nkey = \"{file}.key\"\n")
+    }
+
+    fn listener(port: u16, lines: &str) -> String {
+        format!("[[listener]]\ntransport = \"tls\"\nport = {port}\n{lines}\n")
+    }
+
+    #[test]
+    fn a_listener_has_the_certificates_that_it_names_in_their_order() {
+        let folder = folder();
+        let text = [
+            DOMAINS,
+            &certificate("west", "west"),
+            &listener(5061, "certificates = [\"East-1\", \"west\"]\nclient_ca = \"west.pem\""),
+            &certificate("East-1", "east"),
+            &listener(5062, "certificate = \"both.pem\"\nkey = \"both.key\""),
+            &listener(5063, ""),
+            "[tls]\ncertificate = \"west.pem\"\nkey = \"west.key\"\n",
+        ]
+        .concat();
+        let (config, report) = read(&text, folder.path()).unwrap_or_else(|report| panic!("{report}"));
+        assert_eq!(report.faults(), []);
+        let shown = |index: usize| -> Vec<String> {
+            let identity = config.listeners[index].identity.as_ref().expect("it is for tls");
+            let name =
+                |path: &Path| path.strip_prefix(folder.path()).expect("it is in the folder").display().to_string();
+            let pair = |files: &super::super::CertificateFiles| [name(&files.certificate), name(&files.key)].join(" ");
+            identity.certificates.iter().map(pair).collect()
+        };
+        assert_eq!(shown(0), ["east.pem east.key", "west.pem west.key"]);
+        assert_eq!((shown(1), shown(2)), (vec!["both.pem both.key".to_owned()], vec!["west.pem west.key".to_owned()]));
+        let again = read(&config.effective(), folder.path()).unwrap_or_else(|report| panic!("{report}"));
+        assert_eq!(again.0, config);
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_in_its_place() {
+        let folder = folder();
+        let (west, east) = (certificate("west", "west"), certificate("east", "east"));
+        let (both, other) = (certificate("both", "both"), certificate("other", "other"));
+        let use_all = |names: &str| listener(5061, &format!("certificates = [{names}]"));
+        let expect: &[(&str, &str, Severity, usize, &str, &str)] = &[
+            (&west.replace("west.pem", "no.pem"), "\"west\"", Error, 4, "no.pem: No such file", "BEGIN CERTIFICATE"),
+            (&west.replace("west.key", "no.key"), "\"west\"", Error, 5, "no.key: No such file", "a private key in PEM"),
+            (&west.replace("west.key", "west.pem"), "\"west\"", Error, 5, "holds no private key", "BEGIN PRIVATE KEY"),
+            (
+                &west.replace("west.key", "east.key"),
+                "\"west\"",
+                Error,
+                5,
+                "does not belong to the certificate",
+                "made with",
+            ),
+            (&west, "\"West\"", Error, 9, "certificate 'West' does not exist", "did you mean 'west'?"),
+            (
+                &format!("{west}{east}"),
+                "\"west\", \"east\", \"west\"",
+                Error,
+                13,
+                "names 'west' twice",
+                "name each once",
+            ),
+            (
+                &west,
+                "\"west\"]\ncertificate = \"west.pem\"\nkey = \"west.key\" #",
+                Error,
+                10,
+                "by name and by file: lines 9 and 10",
+                "keep `certificates`",
+            ),
+            (
+                &west,
+                "\"west\"]\nkey = \"west.key\" #",
+                Error,
+                10,
+                "by name and by file: lines 9 and 10",
+                "keep `certificates`",
+            ),
+            (
+                &format!("{west}{both}"),
+                "\"west\", \"both\"",
+                Warning,
+                13,
+                "'west' and 'both' are both valid for west.example",
+                "gets 'west', the first",
+            ),
+            (
+                &format!("{west}{east}"),
+                "\"west\"",
+                Warning,
+                7,
+                "certificate 'east' is used nowhere",
+                "name it in certificates of [[listener]]",
+            ),
+            (
+                &other,
+                "\"other\"",
+                Warning,
+                4,
+                "other.pem is valid for none of the names of this server: west.example, east.example",
+                "subjectAltName",
+            ),
+        ];
+        for (tables, names, severity, line, message, cure) in expect {
+            // A key after the list of names ends it itself.
+            let names = names
+                .strip_suffix(" #")
+                .map_or_else(|| use_all(names), |names| listener(5061, &format!("certificates = [{names}")));
+            let text = format!("{DOMAINS}{tables}{names}");
+            let report = read(&text, folder.path()).map_or_else(|report| report, |(_, report)| report);
+            let [fault] = report.faults() else { panic!("not one fault: {text}{report}") };
+            assert_eq!(
+                (fault.severity, report.position(fault).map(|(line, _)| line)),
+                (*severity, Some(*line)),
+                "{text}{report}"
+            );
+            assert!(fault.message.contains(message) && fault.cure.contains(cure), "{text}{report}");
+        }
+    }
+
+    /// The files of `[tls]` stand for every listener that has none of its own, and are shown to servers too.
+    #[test]
+    fn files_that_several_listeners_show_are_told_once() {
+        let folder = folder();
+        let tls = "[tls]\ncertificate = \"other.pem\"\nkey = \"other.key\"\n";
+        for (listeners, told) in [
+            ([listener(5061, ""), listener(5062, "")].concat(), 1),
+            (listener(5061, "certificate = \"other.pem\"\nkey = \"other.key\""), 1),
+            // By no listener: a name that it proves would be that of a client.
+            (listener(5061, "certificate = \"west.pem\"\nkey = \"west.key\""), 0),
+        ] {
+            let text = format!("{DOMAINS}{listeners}{tls}");
+            let (_, report) = read(&text, folder.path()).unwrap_or_else(|report| panic!("{report}"));
+            assert_eq!(report.warnings(), told, "{text}{report}");
+        }
     }
 }

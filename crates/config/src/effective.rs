@@ -152,7 +152,15 @@ mod tests {
     fn the_effective_file_gives_the_same_configuration() {
         let text = "listen = [\"udp:127.0.0.1:5070\", \"ws:[::1]:8080\"]\nrealm = \"a \\\"quoted\\\" one\"\n\
             [limits]\nidle_connection_timeout = \"never\"\n[timers]\nt1 = \"250ms\"\n[auth]\nalgorithms = [\"SHA-512-256\"]\n";
-        for text in ["", text] {
+        let domains = "domains = [\"a.example\"]\nrealm = \"r\"\n[[domain]]\nname = \"b.example\"\n\
+            [[domain]]\nname = \"c.example\"\nrealm = \"r\"\n";
+        for text in [
+            "",
+            text,
+            domains,
+            "domains = []",
+            &domains[domains.find('[').expect("a list")..].replacen("[\"a", "# [\"a", 1),
+        ] {
             let (config, _) = Config::read(Source { text, ..Source::default() }).expect("right");
             let effective = config.effective();
             let (again, _) = Config::read(Source { text: &effective, ..Source::default() })

@@ -249,14 +249,21 @@ impl From<ListenAddress> for Listener {
     }
 }
 
+impl From<&ListenerTable> for ListenAddress {
+    fn from(table: &ListenerTable) -> Self {
+        let port = table.port.unwrap_or_else(|| table.transport.default_port());
+        Self { transport: table.transport, address: (table.address, port).into() }
+    }
+}
+
 impl From<ListenerTable> for Listener {
     /// With what the table has of its own, and no more.
     fn from(table: ListenerTable) -> Self {
-        let port = table.port.unwrap_or_else(|| table.transport.default_port());
+        let ListenAddress { transport, address } = (&table).into();
         let files = CertificateFiles::of(table.certificate, table.key);
         Self {
-            transport: table.transport,
-            address: (table.address, port).into(),
+            transport,
+            address,
             advertise: table.advertise,
             network: table.network,
             algorithms: table.algorithms,

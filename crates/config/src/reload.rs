@@ -102,6 +102,15 @@ mod tests {
     }
 
     #[test]
+    fn domains_realms_and_certificates_are_those_of_the_file() {
+        let running = read("domains = [\"a.example\"]\nrealm = \"one\"");
+        let file = "domains = [\"a.example\", \"b.example\"]\nrealm = \"two\"\n[[domain]]\nname = \"c.example\"\n";
+        let (config, changed) = read(file).for_running(&running);
+        assert_eq!((&config, &*changed), (&read(file), &[][..]));
+        assert_eq!(["a.example", "c.example"].map(|domain| config.realm_of(domain)), ["two", "c.example"]);
+    }
+
+    #[test]
     fn a_listener_that_stays_takes_the_rest_from_the_file() {
         let table = "[[listener]]\ntransport = \"tcp\"\naddress = \"127.0.0.1\"\nport = 5060\n";
         let running = read(table);

@@ -54,7 +54,11 @@ impl Routes for OneWay {
 }
 
 fn engine(settings: &str) -> Engine {
-    let text = format!("listen = [\"udp:{SERVER}\"]\ndomains = [\"example.org\"]\n{settings}");
+    engine_of("domains = [\"example.org\"]\n", settings)
+}
+
+fn engine_of(domains: &str, settings: &str) -> Engine {
+    let text = format!("listen = [\"udp:{SERVER}\"]\n{settings}{domains}");
     let config = match Config::read(Source { text: &text, ..Source::default() }) {
         Ok((config, _)) => config,
         Err(report) => panic!("{report:?}\n{text}"),
@@ -66,7 +70,7 @@ fn engine(settings: &str) -> Engine {
         network: 0,
     };
     let surroundings = Surroundings {
-        identity: Identity::new(vec![listener], ["example.org"], &[]),
+        identity: Identity::new(vec![listener], config.domain_names(), &[]),
         secret: vec![7; 32],
         seed: [7; 32],
         call_secret: 7,
@@ -208,16 +212,28 @@ fn relaying_by_its_setting() {
 
 /// The credential of a user whose password is its name.
 fn credential(user: &str) -> Answer {
-    let ha1 = Ha1Set::of_password(user.as_bytes(), b"example.org", user.as_bytes());
+    credential_in("example.org", &format!("{user}@example.org"), user)
+}
+
+/// The credential of a user in this realm.
+fn credential_in(realm: &str, user: &str, password: &str) -> Answer {
+    let (username, domain) = user.split_once('@').unwrap();
+    let ha1 = Ha1Set::of_password(username.as_bytes(), realm.as_bytes(), password.as_bytes());
     let md5 = ha1.of(Hash::Md5).and_then(|ha1| ha1.value().as_bytes().try_into().ok());
-    let domain: Box<str> = "example.org".into();
     let ha1 = Ha1s { md5, ..Ha1s::default() };
-    Answer::Credential(Arc::new(Credential { username: user.into(), realm: domain.clone(), domain, ha1 }))
+    let (username, realm, domain) = (username.into(), realm.into(), domain.into());
+    Answer::Credential(Arc::new(Credential { username, realm, domain, ha1 }))
 }
 
 /// The request with credentials, `password` the user's own name or not.
 fn authorized(engine: &mut Engine, method: &str, uri: &str, header: ChallengeHeader, password: &str) -> String {
     let plain = text(method, uri, ALICE, "");
+    let challenge = challenge(engine, &plain, header);
+    with_credentials(&plain, &challenge, header, password)
+}
+
+/// How this request is challenged.
+fn challenge(engine: &mut Engine, plain: &str, header: ChallengeHeader) -> String {
     let (mut index, arrival) = (Index::new(), arrival());
     index.parse(plain.as_bytes(), &engine.policy.limits).unwrap();
     let request = Request::of(Message::new(plain.as_bytes(), &index), &arrival, 1).unwrap();
@@ -225,20 +241,25 @@ fn authorized(engine: &mut Engine, method: &str, uri: &str, header: ChallengeHea
     let handling = Handling { now: NOW, request: &request, server: None, progress: &mut progress, out: &mut out };
     engine.write_challenges(&handling, header, false, &mut lines);
     let lines = String::from_utf8(lines).unwrap();
-    let value = lines.split_once(": ").unwrap().1.trim_end();
+    lines.split_once(": ").unwrap().1.trim_end().into()
+}
+
+/// The request with what alice answers to this challenge.
+fn with_credentials(plain: &str, challenge: &str, header: ChallengeHeader, password: &str) -> String {
+    let mut words = plain.split(' ');
     let answer = Digest {
         user: b"alice",
         secret: Secret::Password(password.as_bytes()),
-        method: method.as_bytes(),
-        uri: uri.as_bytes(),
+        method: words.next().unwrap().as_bytes(),
+        uri: words.next().unwrap().as_bytes(),
         body: b"",
         cnonce: b"1",
         nc: 1,
     };
     let mut credentials = format!("{}: ", header.answer_name()).into_bytes();
-    answer.write(&Challenge::parse(value.as_bytes()).unwrap(), &mut credentials).unwrap();
-    credentials.extend_from_slice(b"\r\n");
-    text(method, uri, ALICE, std::str::from_utf8(&credentials).unwrap())
+    answer.write(&Challenge::parse(challenge.as_bytes()).unwrap(), &mut credentials).unwrap();
+    let credentials = String::from_utf8(credentials).unwrap();
+    plain.replace("Content-Length", &format!("{credentials}\r\nContent-Length"))
 }
 
 fn found(credential: Result<Answer, StoreError>) -> Answers {
@@ -285,6 +306,98 @@ fn who_may_change_bindings() {
     assert_eq!(says(&engine, Stage::Register, found(Ok(credential("alice"))), &own), shown(false));
     // A copy by UDP may be one that was served already.
     assert_eq!(says(&engine, Stage::Register, found(Ok(credential("alice"))), &own), shown(true));
+}
+
+/// Two domains, `alice` in each of them with a password of its own.
+const TWO: &str = "[[domain]]\nname = \"a.example\"\n[[domain]]\nname = \"b.example\"\nrealm = \"office\"\n";
+const ALICE_A: &str = "sip:alice@a.example";
+const ALICE_B: &str = "sip:alice@b.example";
+
+/// A REGISTER of this user, by way of the domain in `uri`.
+fn registers(uri: &str, user: &str) -> String {
+    text("REGISTER", uri, user, "").replace("To: <sip:bob@example.org>", &format!("To: <{user}>"))
+}
+
+#[test]
+fn each_domain_is_judged_in_its_realm() {
+    use ChallengeHeader::{ProxyAuthenticate, WwwAuthenticate};
+    let mut engine = engine_of(TWO, "");
+    for (stage, header, plain, realm) in [
+        (Stage::Register, WwwAuthenticate, registers("sip:a.example", ALICE_A), "a.example"),
+        (Stage::Register, WwwAuthenticate, registers("sip:b.example", ALICE_B), "office"),
+        // To says whose bindings they are.
+        (Stage::Register, WwwAuthenticate, registers("sip:a.example", ALICE_B), "office"),
+        (Stage::Authorize, ProxyAuthenticate, text("MESSAGE", ALICE_B, ALICE_A, ""), "a.example"),
+        (Stage::Authorize, ProxyAuthenticate, text("MESSAGE", ALICE_A, ALICE_B, ""), "office"),
+        (Stage::Authorize, ProxyAuthenticate, text("MESSAGE", "sip:carol@example.net", GUEST, ""), "a.example"),
+    ] {
+        let refused = Verdict::Reply(Reply::challenge(header, false));
+        assert_eq!(first(&engine, stage, &plain), refused, "{plain}");
+        let challenge = challenge(&mut engine, &plain, header);
+        assert!(challenge.contains(&format!("realm=\"{realm}\"")), "{plain}{challenge}");
+        let right = with_credentials(&plain, &challenge, header, "secret");
+        let asks = Question::Credential { username: b"alice"[..].into(), realm: realm.as_bytes().into() };
+        assert_eq!(first(&engine, stage, &right), Verdict::Ask(asks), "{plain}");
+    }
+}
+
+#[test]
+fn what_one_domain_has_shown_proves_nothing_in_another() {
+    let header = ChallengeHeader::ProxyAuthenticate;
+    let refused = Verdict::Reply(Reply::challenge(header, false));
+    let mut engine = engine_of(TWO, "auth.user_must_match = false\n");
+    let (of_a, of_b) = (text("MESSAGE", BOB, ALICE_A, ""), text("MESSAGE", BOB, ALICE_B, ""));
+    let (by_a, by_b) = (challenge(&mut engine, &of_a, header), challenge(&mut engine, &of_b, header));
+    let stored = || found(Ok(credential_in("office", "alice@b.example", "of b")));
+    let admitted = Verdict::Admit(Proof { authenticated: true, ..Proof::default() });
+    // No question is asked about credentials of another realm, nor about those with a nonce of another.
+    assert_eq!(first(&engine, Stage::Authorize, &with_credentials(&of_b, &by_a, header, "of a")), refused);
+    let moved = by_a.replace("realm=\"a.example\"", "realm=\"office\"");
+    let again = Verdict::Reply(Reply::challenge(header, true));
+    assert_eq!(first(&engine, Stage::Authorize, &with_credentials(&of_b, &moved, header, "of b")), again);
+    // The password of the other alice is wrong.
+    let guessed = with_credentials(&of_b, &by_b, header, "of a");
+    assert_eq!(says(&engine, Stage::Authorize, stored(), &guessed), refused);
+    let right = with_credentials(&of_b, &by_b, header, "of b");
+    // One that is left of a time when the other domain had this realm: right, and of no use.
+    let left = found(Ok(credential_in("office", "alice@a.example", "of b")));
+    assert_eq!(says(&engine, Stage::Authorize, left, &right), refused);
+    assert_eq!(says(&engine, Stage::Authorize, stored(), &right), admitted);
+}
+
+#[test]
+fn domains_may_share_a_realm() {
+    let shared = "domains = [\"a.example\", \"b.example\"]\nrealm = \"office\"\n";
+    let header = ChallengeHeader::ProxyAuthenticate;
+    let of_b = text("MESSAGE", BOB, ALICE_B, "");
+    for (must_match, verdict) in [
+        (false, Verdict::Admit(Proof { authenticated: true, ..Proof::default() })),
+        (true, Reply { why: Why::Logged, ..Reply::refused(403) }.into()),
+    ] {
+        let mut engine = engine_of("", &format!("{shared}auth.user_must_match = {must_match}\n"));
+        let challenge = challenge(&mut engine, &of_b, header);
+        let right = with_credentials(&of_b, &challenge, header, "of a");
+        let stored = found(Ok(credential_in("office", "alice@a.example", "of a")));
+        assert_eq!(says(&engine, Stage::Authorize, stored, &right), verdict);
+    }
+}
+
+/// From does not say whose user a caller is that withholds its identity (RFC 3323) or shows another's (RFC 3325).
+#[test]
+fn who_names_itself_beside_from_is_judged_by_that() {
+    let mut engine = engine_of(TWO, "");
+    let header = ChallengeHeader::ProxyAuthenticate;
+    let hidden = "sip:anonymous@anonymous.invalid";
+    let plain = text("MESSAGE", "sip:carol@example.net", hidden, "P-Preferred-Identity: <sip:alice@b.example>\r\n");
+    let challenge = challenge(&mut engine, &plain, header);
+    let right = with_credentials(&plain, &challenge, header, "of b");
+    let stored = |user| found(Ok(credential_in("office", user, "of b")));
+    assert_eq!(
+        says(&engine, Stage::Authorize, stored("alice@a.example"), &right),
+        Verdict::Reply(Reply::challenge(header, false))
+    );
+    let shown = Proof { authenticated: true, ..Proof::default() };
+    assert_eq!(says(&engine, Stage::Authorize, stored("alice@b.example"), &right), Verdict::Admit(shown));
 }
 
 #[test]
