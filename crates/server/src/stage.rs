@@ -36,7 +36,6 @@ pub(crate) enum Stage {
 
 /// What a stage says of a request.
 #[derive(Debug, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "one is alive at a time, and a box would be an allocation")]
 pub(crate) enum Verdict {
     /// This stage looks at it next.
     Next(Stage),
