@@ -21,6 +21,7 @@ mod demo;
 mod devices;
 mod digest;
 mod documents;
+mod domains;
 mod events;
 mod examples;
 mod flood;

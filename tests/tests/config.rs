@@ -175,6 +175,94 @@ const WRONG: &[Wrong] = &[
         cure: "a domain alone, such as \"example.org\"",
     },
     Wrong {
+        kind: "a domain of both forms",
+        text: "domains = [\"a.example\", \"example.org\"]\n[[domain]]\nname = »\"example.org\"«\n",
+        message: "the domain example.org is named twice: lines 1 and 3",
+        cure: "name it once: in `domains`, or in a [[domain]] table",
+    },
+    Wrong {
+        kind: "a domain with two tables",
+        text: "[[domain]]\nname = \"example.org\"\nrealm = \"a\"\n[[domain]]\nname = »\"Example.org\"«\nrealm = \"b\"\n",
+        message: "the domain example.org is named twice: lines 2 and 5",
+        cure: "name it once",
+    },
+    Wrong {
+        kind: "a domain without its name",
+        text: "»[[domain]]«\nrealm = \"office\"\n",
+        message: "[[domain]] has no name",
+        cure: "write name = and a domain alone, such as \"example.org\"",
+    },
+    Wrong {
+        kind: "a list of domains under the name of the table",
+        text: "domain = [»\"example.org\"«]\n",
+        message: "domain[0] must be a table, not text",
+        cure: "write each domain as a [[domain]] table, or domains = and a list",
+    },
+    Wrong {
+        kind: "one domain under the name of the table",
+        text: "»domain« = \"example.org\"\n",
+        message: "domain is not a list of tables",
+        cure: "write [[domain]], in double brackets, or domains = and a list",
+    },
+    Wrong {
+        kind: "a table in single brackets that belongs in double ones",
+        text: "[»domain«]\nname = \"example.org\"\n",
+        message: "domain is not a list of tables",
+        cure: "write [[domain]], in double brackets",
+    },
+    Wrong {
+        kind: "users in the table of a domain",
+        text: "[[domain]]\nname = \"example.org\"\n»domains« = [\"example.net\"]\n",
+        message: "there is no key domains in [[domain]]",
+        cure: "domains stands at the top of the file, above the first [table]",
+    },
+    Wrong {
+        kind: "a certificate that does not exist",
+        text: "[[listener]]\ntransport = \"tls\"\nport = 5061\ncertificates = [»\"west\"«]\n\
+               [[certificate]]\nname = \"West\"\ncertificate = \"a.pem\"\nkey = \"a.key\"\n",
+        message: "certificate 'west' does not exist",
+        cure: "did you mean 'West'?",
+    },
+    Wrong {
+        kind: "a certificate that has no table at all",
+        text: "[[listener]]\ntransport = \"tls\"\nport = 5061\ncertificates = [»\"a.pem\"«]\n",
+        message: "certificate 'a.pem' does not exist",
+        cure: "there is no [[certificate]] table: add one with name = \"a.pem\"",
+    },
+    Wrong {
+        kind: "a name that is a path",
+        text: "[[listener]]\ntransport = \"tls\"\nport = 5061\ncertificates = [»\"tls/a.pem\"«]\n",
+        message: "listener[0].certificates[0] is \"tls/a.pem\", which is not a name",
+        cure: "letters, digits, -, _ and .",
+    },
+    Wrong {
+        kind: "a certificate table without its key",
+        text: "»[[certificate]]«\nname = \"west\"\ncertificate = \"a.pem\"\n",
+        message: "[[certificate]] has no key",
+        cure: "write key = and a path in quotes",
+    },
+    Wrong {
+        kind: "two certificates of one name",
+        text: "[[certificate]]\nname = \"a\"\ncertificate = \"a.pem\"\nkey = \"a.key\"\n\
+               [[certificate]]\nname = »\"a\"«\ncertificate = \"b.pem\"\nkey = \"b.key\"\n",
+        message: "there are two tables [[certificate]] with the name 'a': lines 2 and 6",
+        cure: "give one of them another name",
+    },
+    Wrong {
+        kind: "a key in the table of another certificate",
+        text: "[[listener]]\ntransport = \"tls\"\nport = 5061\ncertificates = [\"a\"]\n\
+               [[certificate]]\nname = \"a\"\ncertificate = \"a.pem\"\nkey = »\"b.key\"«\n",
+        message: "does not belong to the certificate",
+        cure: "the key that the certificate was made with",
+    },
+    Wrong {
+        kind: "certificates by name and by file",
+        text: "[[listener]]\ntransport = \"tls\"\nport = 5061\ncertificates = [\"a\"]\ncertificate = »\"a.pem\"«\nkey = \"a.key\"\n\
+               [[certificate]]\nname = \"a\"\ncertificate = \"a.pem\"\nkey = \"a.key\"\n",
+        message: "has certificates by name and by file: lines 4 and 5",
+        cure: "keep `certificates`",
+    },
+    Wrong {
         kind: "a shortest life longer than the longest",
         text: "[registrar]\nmin_expires = »\"3h\"«\nmax_expires = \"1h\"\n",
         message: "min_expires (3h) is longer than max_expires (1h)",
@@ -291,16 +379,21 @@ pub(crate) fn run(arguments: &[&str], folder: &Path) -> Output {
         .expect("the program runs")
 }
 
-fn check(text: &str, folder: &Path) -> Output {
+pub(crate) fn check(text: &str, folder: &Path) -> Output {
     fs::write(folder.join("strowger.toml"), text).expect("it is ours");
     run(&["check", "strowger.toml"], folder)
 }
 
 /// Adds a user, with some password.
-fn add_user(user: &str, folder: &Path) -> Output {
+fn add_user(address: &str, folder: &Path) -> Output {
+    user("add", address, folder)
+}
+
+/// An order of `strowger user` about this user that wants a password, and gets some.
+pub(crate) fn user(order: &str, address: &str, folder: &Path) -> Output {
     use std::io::Write;
     let mut command = Command::new(strowger());
-    command.args(["user", "add", user, "--password-stdin", "--config", "strowger.toml"]).current_dir(folder);
+    command.args(["user", order, address, "--password-stdin", "--config", "strowger.toml"]).current_dir(folder);
     let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let child = child.expect("the program runs");
     writeln!(child.stdin.as_ref().expect("it is piped"), "open sesame").expect("it reads its password");
@@ -489,8 +582,14 @@ fn users_of_another_realm_are_told() {
         assert!(output.status.success(), "{error}");
         assert_eq!(error.matches(": warning: ").count(), warnings, "{error}");
         if warnings > 0 {
-            assert!(error.contains("2 users of") && error.contains("for the realm \"old\""), "{error}");
-            assert!(error.contains("write realm = \"old\"") && error.contains("user passwd"), "{error}");
+            assert!(
+                error.contains("2 users of example.org in users.sqlite cannot register: set for the realm \"old\""),
+                "{error}"
+            );
+            assert!(
+                error.contains("write realm = \"old\" above the first table") && error.contains("user passwd"),
+                "{error}"
+            );
             assert!(text.contains("can be used, 1 warning"), "{text}");
         }
     }

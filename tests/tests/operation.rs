@@ -118,11 +118,27 @@ fn init_takes_several_domains() {
     let output = run(&[&words[..], &["--listen", "udp:127.0.0.1:5060"]].concat(), folder.path());
     assert_eq!(output.status.code(), Some(0), "{}", error_of(&output));
     let written = fs::read_to_string(folder.path().join("strowger.toml")).expect("it was written");
-    assert!(written.contains("domains = [\"example.org\", \"example.net\"]"), "{written}");
-    assert!(written.contains("realm = \"example.org\""), "{written}");
+    // Each has users of its own.
+    for domain in ["example.org", "example.net"] {
+        assert!(written.contains(&format!("[[domain]]\nname = \"{domain}\"\nrealm = \"{domain}\"\n")), "{written}");
+    }
+    assert_eq!(written.matches("[[domain]]").count(), 2, "{written}");
     let next = text_of(&output);
     assert!(next.contains("user add alice@example.org\n") && next.contains("user add alice@example.net\n"), "{next}");
     assert!(next.contains("  strowger serve\n"), "{next}");
+    let checked = run(&["check"], folder.path());
+    assert!(
+        text_of(&checked).contains("can be used; udp:127.0.0.1:5060 for example.org, example.net"),
+        "{}",
+        error_of(&checked)
+    );
+    // Or they share those of one realm, where one is named.
+    let shared = ["--realm", "office", "--listen", "udp:127.0.0.1:5060", "--force"];
+    let output = run(&[&words[..], &shared].concat(), folder.path());
+    assert_eq!(output.status.code(), Some(0), "{}", error_of(&output));
+    let written = fs::read_to_string(folder.path().join("strowger.toml")).expect("it was written");
+    assert!(written.contains("domains = [\"example.org\", \"example.net\"]\n"), "{written}");
+    assert!(written.contains("\nrealm = \"office\"\n") && !written.contains("[[domain]]"), "{written}");
 }
 
 /// Root writes files that the user of a service cannot read: the error names owner and mode.
@@ -209,7 +225,7 @@ fn a_json_log_is_json_and_nothing_else() {
     let events = events();
     let warning = events.iter().find(|event| is(event, "level", "WARN")).expect("a warning");
     assert!(
-        is(warning, "message", "domains names example.org twice") && is(warning, "cure", "name it once"),
+        is(warning, "message", "the domain example.org is named twice: line 4") && is(warning, "cure", "name it once"),
         "{warning}"
     );
     assert!(warning["file"].is_string() && warning["line"].is_u64() && warning["column"].is_u64(), "{warning}");

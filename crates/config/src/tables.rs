@@ -32,6 +32,9 @@ pub(super) fn read<D: Document>(document: &DeTable<'_>, reader: &mut Reader) -> 
             reader.unknown_table(name, key.span(), value.get_ref());
             continue;
         };
+        // Such as `listener = "udp:192.0.2.1:5060"` and `domain = ["example.org"]`.
+        let short = nearest(name, top_keys.iter().copied());
+        let short = short.map_or_else(String::new, |short| format!(", or {short} = and a list"));
         match value.get_ref() {
             DeValue::Array(items) if known.is_list => {
                 for (index, item) in items.iter().enumerate() {
@@ -43,17 +46,14 @@ pub(super) fn read<D: Document>(document: &DeTable<'_>, reader: &mut Reader) -> 
                         }
                         _ => {
                             reader.names.doubt(known.name);
-                            let cure = format!("write each {} as a [[{name}]] table", name.replace('_', " "));
+                            let cure = format!("write each {} as a [[{name}]] table{short}", name.replace('_', " "));
                             reader.wrong_type(&path, item, "a table", cure);
                         }
                     }
                 }
             }
-            value if known.is_list => {
+            _ if known.is_list => {
                 reader.names.doubt(known.name);
-                // Such as `listener = "udp:192.0.2.1:5060"`.
-                let short = nearest(name, top_keys.iter().copied()).filter(|_| !value.is_table());
-                let short = short.map_or_else(String::new, |short| format!(", or {short} = and a list"));
                 let message = format!("{name} is not a list of tables");
                 reader.error(key.span(), message, format!("write [[{name}]], in double brackets{short}"));
             }

@@ -62,7 +62,7 @@ impl Engine {
             // Nothing tells it from a nonce that is too old.
             if self.may_say(handling, Kind::Authentication) {
                 let (call_id, source) = (shown(request.call_id), request.arrival.remote);
-                tracing::info!(%call_id, %source, user = %shown(&user), realm, "not judged: this source failed while the user's password is being guessed");
+                tracing::info!(%call_id, %source, user = %shown(&user), %realm, "not judged: this source failed while the user's password is being guessed");
             }
             return Err(Reply::challenge(header, true).into());
         }
@@ -176,7 +176,7 @@ impl Engine {
         if failure.guessed {
             let (failures, seconds) = (ban.account_failures, ban.window.as_secs());
             let realm = refusal.realm;
-            tracing::warn!(user = %shown(&user), realm, failures, seconds, "the password of this user is being guessed");
+            tracing::warn!(user = %shown(&user), %realm, failures, seconds, "the password of this user is being guessed");
         }
     }
 
@@ -189,7 +189,7 @@ impl Engine {
                 source = %request.arrival.remote,
                 method = %shown(request.message.method_text()),
                 realm = %shown(realm),
-                expected,
+                %expected,
                 "credentials are for another realm"
             );
         }

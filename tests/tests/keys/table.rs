@@ -38,6 +38,12 @@ const TESTS: &[(&str, &[&str])] = &[
         "listener.client_ca",
         &["tests/tests/keys/tls.rs::a_listener_shows_its_own_certificate_and_demands_one_of_its_own_authorities"],
     ),
+    ("listener.certificates", &["tests/tests/keys/tls.rs::a_listener_shows_the_certificates_that_it_names"]),
+    ("domain.name", &["tests/tests/domains.rs::alice_of_each_domain_registers_and_calls_the_other"]),
+    ("domain.realm", &["tests/tests/domains.rs::alice_of_each_domain_registers_and_calls_the_other"]),
+    ("certificate.name", &["tests/tests/keys/tls.rs::a_listener_shows_the_certificates_that_it_names"]),
+    ("certificate.certificate", &["tests/tests/keys/tls.rs::a_listener_shows_the_certificates_that_it_names"]),
+    ("certificate.key", &["tests/tests/keys/tls.rs::a_listener_shows_the_certificates_that_it_names"]),
     (
         "server.shards",
         &[

@@ -37,6 +37,22 @@ fn a_listener_shows_its_own_certificate_and_demands_one_of_its_own_authorities()
     assert_eq!([0, 1].map(|n| hears(&server, n, &server.authority())), [false, false]);
 }
 
+/// A client that asks for none of their names gets the first.
+#[test]
+fn a_listener_shows_the_certificates_that_it_names() {
+    let folders = ["west", "east"].map(|_| tempfile::tempdir().expect("a temporary folder can be made"));
+    let [west, east] = folders.each_ref().map(|folder| Certificate::in_folder(folder.path(), &[]));
+    let table = |name: &str, own: &Certificate| {
+        format!("[[certificate]]\nname = {name:?}\ncertificate = {:?}\nkey = {:?}\n", own.chain, own.key)
+    };
+    let tables = [table("west", &west), table("east", &east)].concat();
+    for (names, by_west) in [("\"west\", \"east\"", true), ("\"east\", \"west\"", false), ("\"east\"]\n#", false)] {
+        let server = two("", &format!("certificates = [{names}]\n{tables}"));
+        assert_eq!([0, 1].map(|n| hears(&server, n, &server.authority())), [true, false]);
+        assert_eq!([&west, &east].map(|own| hears(&server, 1, &own.authority)), [by_west, !by_west], "{names}");
+    }
+}
+
 /// Another server is reached if its certificate is signed by whom the setting names, or if it is not looked at.
 #[test]
 fn certificates_of_other_servers_are_verified() {
