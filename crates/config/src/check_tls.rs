@@ -123,7 +123,7 @@ fn check_outbound(config: &Config, reader: &mut Reader) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     /// Certificates of these names, and their keys.
-    fn folder() -> tempfile::TempDir {
+    pub(in super::super) fn folder() -> tempfile::TempDir {
         let folder = tempfile::tempdir().expect("a folder");
         for (file, names) in [
             ("west", &["west.example", "sip.west.example"][..]),

@@ -396,6 +396,23 @@ mod tests {
         }
     }
 
+    /// What refers to a list that could not be read may be right.
+    #[test]
+    fn a_fault_of_a_list_is_none_of_what_refers_to_it() {
+        for list in [
+            "[gateway_group]\nname = \"West\"",
+            "[[gateway_group]]\nnam = \"West\"",
+            "[[gateway_group]]\nname = \"We st\"",
+            "[[gateway_group]]\nname = 1",
+            "[[gateway_group]]",
+        ] {
+            let (_, report) = read(&format!("{list}\n[trunk]\ngroup = \"West\""));
+            assert!(report.errors() > 0 && !report.to_string().contains("does not exist"), "{list}\n{report}");
+        }
+        let (_, report) = read("gateway_group = [1]\ntrunk.group = \"West\"");
+        assert!(!report.to_string().contains("does not exist"), "{report}");
+    }
+
     #[test]
     fn a_name_that_nothing_refers_to_is_doubtful() {
         let (_, report) = read(&RIGHT.replace("\"a.1\", \"a-2_b\"", "\"a.1\"").replace("group = \"West\"", ""));

@@ -74,6 +74,7 @@ pub(super) fn list_changes<L: Listed>(list: &[L], running: &[L]) -> Vec<Change> 
 #[cfg(test)]
 mod tests {
     use super::super::Source;
+    use super::super::check_tls::tests::folder;
     use super::*;
 
     fn read(text: &str) -> Config {
@@ -108,6 +109,27 @@ mod tests {
         let (config, changed) = read(file).for_running(&running);
         assert_eq!((&config, &*changed), (&read(file), &[][..]));
         assert_eq!(["a.example", "c.example"].map(|domain| config.realm_of(domain)), ["two", "c.example"]);
+    }
+
+    /// They refer to them by name, and go on with what they have.
+    #[test]
+    fn listeners_that_stay_as_they_are_keep_their_certificates() {
+        let folder = folder();
+        let read = |port: u16, name: &str, file: &str| {
+            let text = format!(
+                "domains = [\"west.example\", \"east.example\"]\n[[listener]]\ntransport = \"tls\"\nport = {port}\n\
+                 certificates = [\"{name}\"]\n[[certificate]]\nname = \"{name}\"\ncertificate = \"{file}.pem\"\n\
+                 key = \"{file}.key\"\n"
+            );
+            let source = Source { text: &text, folder: folder.path(), ..Source::default() };
+            Config::read(source).unwrap_or_else(|report| panic!("{report}")).0
+        };
+        let running = read(5061, "one", "west");
+        let (config, changed) = read(5062, "two", "east").for_running(&running);
+        assert_eq!(changed.len(), 1, "{changed:?}");
+        assert_eq!(config, running);
+        let (config, changed) = read(5061, "two", "east").for_running(&running);
+        assert_eq!((&config, &*changed), (&read(5061, "two", "east"), &[][..]));
     }
 
     #[test]
