@@ -42,8 +42,8 @@ impl Subject {
         let mut admin = SqliteAdmin::open(&settings)?;
         let now = user::milliseconds(SystemTime::now());
         for (name, password) in users {
-            let ha1 = user::ha1s(name, &config.realm, password);
-            admin.add(name, DOMAIN, &config.realm, &ha1, now)?;
+            let ha1 = user::ha1s(name, config.realm_of(DOMAIN), password);
+            admin.add(name, DOMAIN, config.realm_of(DOMAIN), &ha1, now)?;
         }
         drop(admin);
         Ok(Self { server: Server::start(config)?, _folder: folder })
