@@ -145,7 +145,7 @@ fn a_password_of_one_domain_proves_nothing_in_the_other() {
                 assert_eq!(code(&answer), refused, "{must_match} {own} {}", String::from_utf8_lossy(&answer));
             }
         }
-        assert!(alice.request("INVITE", NEVER).is_none(), "no call of a stranger to the domain reached her");
+        assert!(alice.request("INVITE", NEVER).is_none(), "no call of the other domain reached her");
         assert!(server.log().contains("credentials are for another realm"), "{}", server.log());
     }
 }

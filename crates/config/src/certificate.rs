@@ -176,9 +176,8 @@ fn is_valid_for(certificate: &EndEntityCert<'_>, name: &str) -> bool {
 
 /// The names for which both are valid, in the order of the alphabet.
 pub(super) fn common_names(a: &Chain, b: &Chain) -> Vec<String> {
-    let read = |chain: &'_ Chain| chain.first().cloned();
-    let (Some(a), Some(b)) = (read(a), read(b)) else { return Vec::new() };
-    let (Ok(a), Ok(b)) = (EndEntityCert::try_from(&a), EndEntityCert::try_from(&b)) else { return Vec::new() };
+    let (Some(a), Some(b)) = (a.first(), b.first()) else { return Vec::new() };
+    let (Ok(a), Ok(b)) = (EndEntityCert::try_from(a), EndEntityCert::try_from(b)) else { return Vec::new() };
     let mut names = BTreeSet::new();
     for (one, other) in [(&a, &b), (&b, &a)] {
         let both = one.valid_dns_names().filter(|name| {

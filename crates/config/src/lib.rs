@@ -286,7 +286,7 @@ impl Config {
         self.local_domain(domain).is_some()
     }
 
-    /// The realm in which the users of a domain have their passwords; whatever the case. That of a domain which is not local is
+    /// The realm in which the users of a domain have their passwords, in upper or lower case. That of a domain which is not local is
     /// [`Config::realm`].
     pub fn realm_of(&self, domain: &str) -> &str {
         self.local_domain(domain).map_or(&self.realm, |local| &local.realm)

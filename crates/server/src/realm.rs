@@ -45,7 +45,7 @@ impl Realms {
         self.of_uri(&request.essentials.from.uri).or_else(said).unwrap_or(&self.others)
     }
 
-    /// The realm of the users of a local domain. Whatever port stands in the URI: it says only which listener was meant.
+    /// The realm of the users of a local domain. A port in the URI says only which listener was meant.
     fn of_uri(&self, uri: &Uri<'_>) -> Option<&str> {
         let host = uri.sip()?.host;
         match host.ip() {

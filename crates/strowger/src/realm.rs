@@ -52,7 +52,11 @@ fn faults_of(unusable: &UnusablePasswords, config: &Config, database: &str) -> V
         _ if *users == 0 => (),
         Some(realm) if !config.is_local(domain) => faults.push(Fault::warning(
             None,
-            format!("{} can neither register nor call: the domain is not one of this server's, which asks others for a password of the realm {asked:?}; theirs is for the realm {realm:?}", who(*users)),
+            format!(
+                "{} can neither register nor call: the domain is none of this server's, and set for the realm {realm:?}, no password \
+                 fits {asked:?}",
+                who(*users)
+            ),
             format!("name it: [[domain]] with name = {domain:?} and realm = {realm:?}; or remove them (strowger user remove)"),
         )),
         Some(realm) => {
