@@ -388,7 +388,11 @@ fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
-fn trusting(authority: &Path) -> io::Result<Arc<ClientConfig>> {
+/// Of a client that trusts this authority alone.
+///
+/// # Errors
+/// Its file cannot be read.
+pub fn trusting(authority: &Path) -> io::Result<Arc<ClientConfig>> {
     let mut roots = RootCertStore::empty();
     let certificates = CertificateDer::pem_file_iter(authority).map_err(|error| io::Error::other(error.to_string()))?;
     for certificate in certificates {

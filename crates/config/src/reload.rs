@@ -81,7 +81,7 @@ mod tests {
         Config::read(Source { text, ..Source::default() }).unwrap_or_else(|report| panic!("{report}")).0
     }
 
-    fn named<'a>(changes: &'a [Change], fixed: bool) -> Vec<&'a str> {
+    fn named(changes: &[Change], fixed: bool) -> Vec<&str> {
         changes.iter().filter(|change| change.needs_restart == fixed).map(|change| &*change.key).collect()
     }
 
@@ -98,7 +98,7 @@ mod tests {
         assert!(!format!("{changes:?}").contains("letters"), "{changes:?}");
         assert_eq!((&config.listeners, &config.server.shards), (&running.listeners, &Some(1)));
         assert_eq!((&config.auth.secret, config.timers.t1), (&running.auth.secret, running.timers.t1));
-        assert_eq!((&*config.server.software, config.domains[0].as_str()), ("new", "example.org"));
+        assert_eq!((&*config.server.software, config.domains[0].name.as_str()), ("new", "example.org"));
         assert_eq!(config.clone().for_running(&config).1, []);
     }
 
@@ -142,5 +142,18 @@ mod tests {
         assert_eq!(named(&changes, true), <[&str; 0]>::default());
         assert_eq!(named(&changes, false), ["listener[0].advertise", "listener[0].algorithms"]);
         assert_eq!(config.listeners, read(&file).listeners);
+    }
+
+    #[test]
+    fn tables_of_lists_are_compared_one_by_one() {
+        let table = |name: &str, realm: &str| format!("[[domain]]\nname = \"{name}\"\nrealm = \"{realm}\"\n");
+        let running = read(&(table("a.example", "a") + &table("b.example", "b")));
+        let changes = |text: &str| read(text).for_running(&running).1;
+        let changed = changes(&(table("a.example", "a") + &table("b.example", "new")));
+        assert_eq!(named(&changed, false), ["domain[1].realm"]);
+        assert_eq!((&*changed[0].running, &*changed[0].wanted), ("\"b\"", "\"new\""));
+        let changed = changes(&table("a.example", "a"));
+        assert_eq!(named(&changed, false), ["[[domain]]"]);
+        assert_eq!((&*changed[0].running, &*changed[0].wanted), ("2 tables", "1 tables"));
     }
 }

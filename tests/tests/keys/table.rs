@@ -38,12 +38,18 @@ const TESTS: &[(&str, &[&str])] = &[
         "listener.client_ca",
         &["tests/tests/keys/tls.rs::a_listener_shows_its_own_certificate_and_demands_one_of_its_own_authorities"],
     ),
-    ("listener.certificates", &["tests/tests/keys/tls.rs::a_listener_shows_the_certificates_that_it_names"]),
+    (
+        "listener.certificates",
+        &["tests/tests/keys/tls.rs::a_listener_shows_the_certificate_of_the_name_that_is_asked_for"],
+    ),
     ("domain.name", &["tests/tests/domains.rs::alice_of_each_domain_registers_and_calls_the_other"]),
     ("domain.realm", &["tests/tests/domains.rs::alice_of_each_domain_registers_and_calls_the_other"]),
-    ("certificate.name", &["tests/tests/keys/tls.rs::a_listener_shows_the_certificates_that_it_names"]),
-    ("certificate.certificate", &["tests/tests/keys/tls.rs::a_listener_shows_the_certificates_that_it_names"]),
-    ("certificate.key", &["tests/tests/keys/tls.rs::a_listener_shows_the_certificates_that_it_names"]),
+    ("certificate.name", &["tests/tests/keys/tls.rs::a_listener_shows_the_certificate_of_the_name_that_is_asked_for"]),
+    (
+        "certificate.certificate",
+        &["tests/tests/keys/tls.rs::a_listener_shows_the_certificate_of_the_name_that_is_asked_for"],
+    ),
+    ("certificate.key", &["tests/tests/keys/tls.rs::a_listener_shows_the_certificate_of_the_name_that_is_asked_for"]),
     (
         "server.shards",
         &[

@@ -1,10 +1,15 @@
 //! Certificates that are shown and demanded.
 
+use std::net::TcpStream;
+use std::path::Path;
+
+use rustls::ClientConnection;
+use rustls::pki_types::ServerName;
 use strowger_tests::certificate::Certificate;
 use strowger_tests::port;
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::wire::Transport::{Tcp, Tls};
-use strowger_tests::wire::Wire;
+use strowger_tests::wire::{Wire, trusting};
 
 use super::{SOON, code, request, send};
 
@@ -17,7 +22,7 @@ fn two(lines: &str, own: &str) -> Server {
 }
 
 /// Whether a client without a certificate that trusts these authorities is heard by the listener of this number.
-fn hears(server: &Server, listener: usize, authority: &std::path::Path) -> bool {
+fn hears(server: &Server, listener: usize, authority: &Path) -> bool {
     let Ok(mut wire) = Wire::connect(Tls, server.listeners()[listener], Some(authority)) else { return false };
     let options = request(&wire, "OPTIONS", &format!("sip:{};transport=tls", server.listeners()[listener]));
     wire.send(&options.bytes()).is_ok() && wire.final_response(SOON).is_some()
@@ -37,19 +42,35 @@ fn a_listener_shows_its_own_certificate_and_demands_one_of_its_own_authorities()
     assert_eq!([0, 1].map(|n| hears(&server, n, &server.authority())), [false, false]);
 }
 
-/// A client that asks for none of their names gets the first.
+/// Whether a client that asks for this name (SNI) and trusts this authority alone is shown a certificate that is valid for it.
+fn is_shown(server: &Server, listener: usize, name: &str, authority: &Path) -> bool {
+    let config = trusting(authority).expect("the authority can be read");
+    let name = ServerName::try_from(name.to_owned()).expect("a name");
+    let mut client = ClientConnection::new(config, name).expect("a client");
+    let mut stream = TcpStream::connect(server.listeners()[listener]).expect("the server listens");
+    client.complete_io(&mut stream).is_ok()
+}
+
 #[test]
-fn a_listener_shows_the_certificates_that_it_names() {
+fn a_listener_shows_the_certificate_of_the_name_that_is_asked_for() {
     let folders = ["west", "east"].map(|_| tempfile::tempdir().expect("a temporary folder can be made"));
-    let [west, east] = folders.each_ref().map(|folder| Certificate::in_folder(folder.path(), &[]));
+    let names = ["west.example", "east.example"];
+    let [west, east] = [0, 1].map(|n| Certificate::in_folder(folders[n].path(), &[names[n]]));
     let table = |name: &str, own: &Certificate| {
         format!("[[certificate]]\nname = {name:?}\ncertificate = {:?}\nkey = {:?}\n", own.chain, own.key)
     };
     let tables = [table("west", &west), table("east", &east)].concat();
-    for (names, by_west) in [("\"west\", \"east\"", true), ("\"east\", \"west\"", false), ("\"east\"]\n#", false)] {
-        let server = two("", &format!("certificates = [{names}]\n{tables}"));
+    for (listed, by_west, both) in
+        [("\"west\", \"east\"", true, true), ("\"east\", \"west\"", false, true), ("\"east\"]\n#", false, false)]
+    {
+        let server = two("", &format!("certificates = [{listed}]\n{tables}"));
         assert_eq!([0, 1].map(|n| hears(&server, n, &server.authority())), [true, false]);
-        assert_eq!([&west, &east].map(|own| hears(&server, 1, &own.authority)), [by_west, !by_west], "{names}");
+        // A client that asks for no name gets the first.
+        assert_eq!([&west, &east].map(|own| hears(&server, 1, &own.authority)), [by_west, !by_west], "{listed}");
+        let shown =
+            [("west.example", &west), ("EAST.example", &east), ("west.example", &east), ("east.example", &west)];
+        let shown = shown.map(|(name, own)| is_shown(&server, 1, name, &own.authority));
+        assert_eq!(shown, [both, true, false, false], "{listed}");
     }
 }
 
