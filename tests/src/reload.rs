@@ -46,7 +46,7 @@ pub fn first(text: &str) -> String {
             Value::Array(tables) if name == "listener" => {
                 Value::Array(tables.into_iter().map(|table| listener(&table)).collect())
             }
-            value if name == "listen" => value,
+            value if name == "listen" || name == "certificate" => value,
             _ => continue,
         };
         first.insert(name, kept);
@@ -61,6 +61,6 @@ fn is_certificate(table: &str, key: &str) -> bool {
 
 fn listener(table: &Value) -> Value {
     let mut table = table.as_table().expect("a table").clone();
-    table.retain(|key, _| ["transport", "address", "port", "certificate", "key"].contains(&key));
+    table.retain(|key, _| ["transport", "address", "port", "certificate", "key", "certificates"].contains(&key));
     Value::Table(table)
 }
