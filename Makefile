@@ -97,8 +97,7 @@ loom:
 
 # SIPp reads each document of the corpus in its folder, then our own oddities, then mutants; it takes three minutes.
 test-sipp-corpus: packages
-	$(CARGO) test --locked --package strowger-load --test scenario_corpus --test scenario_quirks --test scenario_mutations -- \
-		--include-ignored --nocapture
+	$(CARGO) test --locked --package strowger-load --test suite -- scenario_ --include-ignored --nocapture
 
 # Wants a machine that does nothing else; where it is disturbed, a verdict is not judged and the run made again, three times at most. As root
 # the generator is then scheduled before all other work. No run takes longer than a minute. CASE= names some of the conditions.

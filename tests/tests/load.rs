@@ -13,7 +13,7 @@ use strowger_tests::server::Setup;
 use strowger_tests::wire::Transport;
 use strowger_tests::{port, together};
 
-#[path = "../../crates/load/tests/measured/schema.rs"]
+#[path = "../../crates/load/tests/suite/measured/schema.rs"]
 mod schema;
 
 fn folder() -> tempfile::TempDir {

@@ -1,12 +1,8 @@
 //! Processes of SIPp's command line: ours (this test started once more) and SIPp itself where it is installed.
-#![allow(dead_code, reason = "each test uses its part")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-
-#[path = "../listening/mod.rs"]
-pub(crate) mod listening;
 
 const WORDS: &str = "STROWGER_TEST_SIPP_WORDS";
 

@@ -1,13 +1,9 @@
 //! Recording allocates nothing once warm, and a second costs a page that is used again.
 
-use std::alloc::System;
 use std::time::SystemTime;
-use strowger_allocations::{Counting, of_thread};
+use strowger_allocations::of_thread;
 use strowger_load::measure::{Books, Clock, Collector, Counter, Failure, Outcome, SendFailure};
 use strowger_message::Method;
-
-#[global_allocator]
-static ALLOCATOR: Counting<System> = Counting(System);
 
 /// A second of calls, some of which take long and some of which fail.
 fn second(books: &mut Books, second: u64) {

@@ -5,8 +5,7 @@
 
 use std::path::Path;
 
-mod scenario_oracle;
-use scenario_oracle::Oracle;
+use crate::scenario_oracle::Oracle;
 
 use strowger_load::scenario::{Environment, Scenario};
 

@@ -1,6 +1,7 @@
 //! A run made up event by event, on a clock of its own: calls at 200 a second that register, ring, are answered or refused, with
 //! a second in which the server stands still.
-#![allow(dead_code, reason = "each test uses its part")]
+
+pub(crate) mod schema;
 
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};

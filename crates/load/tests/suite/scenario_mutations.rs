@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-mod scenario_oracle;
-use scenario_oracle::Oracle;
+use crate::scenario_oracle::Oracle;
 
 use strowger_core::entropy::Entropy;
 use strowger_load::scenario::{Environment, Scenario, builtin};

@@ -6,12 +6,10 @@
 use std::ffi::CString;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use expression_oracle::corpus::{corpora, corpus_expressions, messages};
-use expression_oracle::strings::Numbers;
-use expression_oracle::{GENERATED, Library, SPANS, Tally, captures, code, compare, options};
+use crate::expression_oracle::corpus::{corpora, corpus_expressions, messages};
+use crate::expression_oracle::strings::Numbers;
+use crate::expression_oracle::{GENERATED, Library, SPANS, Tally, captures, code, compare, options};
 use strowger_load::expression::{ErrorKind, Expression, Matcher, Options};
-
-mod expression_oracle;
 
 #[test]
 fn the_expressions_of_all_scenarios_match_as_in_the_c_library() {

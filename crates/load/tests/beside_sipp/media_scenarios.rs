@@ -1,9 +1,7 @@
 //! Media of whole scenarios, as processes: SIPp's own regression cases about media, and captures beside SIPp's.
 
-mod command_process;
-
-use command_process::listening::wait_for_udp;
-use command_process::{Process, Who, regression};
+use crate::command_process::{Process, Who, regression};
+use crate::listening::wait_for_udp;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::time::{Duration, Instant};

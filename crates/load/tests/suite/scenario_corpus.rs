@@ -5,8 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-mod scenario_oracle;
-use scenario_oracle::Oracle;
+use crate::scenario_oracle::Oracle;
 
 use strowger_load::scenario::{Cause, Environment, Kind, Piece, Scenario};
 

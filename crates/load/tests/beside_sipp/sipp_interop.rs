@@ -1,9 +1,7 @@
 //! This engine behind SIPp's command line against Debian's SIPp: the built-in scenarios in both roles, by UDP and TCP, the
 //! exit codes, and the statistics file column by column.
 
-mod listening;
-
-use listening::{wait_for_tcp, wait_for_udp};
+use crate::listening::{wait_for_tcp, wait_for_udp};
 use std::net::{TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};

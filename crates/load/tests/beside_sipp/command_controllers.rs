@@ -1,9 +1,7 @@
 //! Third party call control: our controllers with each other, and with SIPp's in every role.
 
-mod command_process;
-
-use command_process::Who;
-use command_process::listening::{wait_for_tcp, wait_for_udp};
+use crate::command_process::Who;
+use crate::listening::{wait_for_tcp, wait_for_udp};
 use std::path::Path;
 
 fn count(file: &Path, text: &str) -> usize {

@@ -37,6 +37,6 @@ fn every_measure_is_in_the_documents() {
         std::fs::write(&path, format!("{before}{BEGIN}{list}{END}{after}")).unwrap();
         return;
     }
-    assert!(written == list, "docs/measures.md is not what the source says; STROWGER_WRITE_DOCS=1 writes it anew");
+    assert!(written == list, "docs/measures.md is not what the source says; STROWGER_WRITE_DOCS=1 writes it again");
     assert!(catalogue().iter().filter(|entry| entry.unit == "time").count() > 15 && list.contains("RFC 6076 4.3.1"));
 }

@@ -1,14 +1,10 @@
 //! Injection files of a million lines, and their fields without allocation.
 
-use std::alloc::System;
 use std::fmt::Write as _;
 use std::time::Instant;
 
-use strowger_allocations::{Counting, of_thread};
+use strowger_allocations::of_thread;
 use strowger_load::injection::{Injection, InjectionOptions};
-
-#[global_allocator]
-static ALLOCATOR: Counting<System> = Counting(System);
 
 #[test]
 fn a_million_lines_load_at_once_and_render_without_allocation() {

@@ -1,12 +1,7 @@
 //! A search with known states allocates nothing.
 
-use std::alloc::System;
-
-use strowger_allocations::{Counting, of_thread};
+use strowger_allocations::of_thread;
 use strowger_load::expression::{Expression, Matcher, Options};
-
-#[global_allocator]
-static ALLOCATOR: Counting<System> = Counting(System);
 
 #[test]
 fn a_warm_search_allocates_nothing() {

@@ -1,6 +1,7 @@
 //! Reports of a run: made at its end and from its log alike, and each in its own format.
 
-use measured::{MS, S, STARTED};
+use crate::measured::schema;
+use crate::measured::{self, MS, S, STARTED};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -10,10 +11,6 @@ use strowger_load::measure::{
     Row, Run, Sample, ThreadUse, Thresholds, columns,
 };
 use strowger_load::report::{Report, exposition};
-
-mod measured;
-#[path = "measured/schema.rs"]
-mod schema;
 
 fn requirements() -> Vec<Requirement> {
     let texts = ["srd.p95<200ms", "ser>=99.9%", "calls.failed==0", "timer.1.mean<1s"];

@@ -1,12 +1,11 @@
 //! The HTML report, in a browser: every chart drawn, no console error, no request to any host.
 
+use crate::measured;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use strowger_load::measure::{Requirement, Thresholds};
 use strowger_load::report::Report;
-
-mod measured;
 
 const CHROMIUM: &str = "chromium";
 
