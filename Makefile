@@ -127,7 +127,7 @@ test-sipp-wire: packages
 
 soak: packages build
 	STROWGER_BIN=$(STROWGER) STROWGER_SOAK_SECONDS=$(SOAK_SECONDS) \
-		$(CARGO) test --locked --package strowger-tests --test soak -- --ignored --nocapture --test-threads=1
+		$(CARGO) test --locked --package strowger-tests --test alone -- --ignored --nocapture --test-threads=1 soak::
 
 bench-parser:
 	$(CARGO) run --locked --release --quiet --package strowger-benches --bin bench_parser

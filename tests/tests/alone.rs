@@ -10,4 +10,5 @@ mod reload_under_load;
 mod sipp_regress;
 mod sipp_statistics;
 mod sipp_wire;
+mod soak;
 mod verdict;

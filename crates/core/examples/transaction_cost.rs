@@ -2,7 +2,7 @@
 //! `cargo run --release -p strowger-core --example transaction_cost [calls a second of simulated time]`.
 
 mod processor_time;
-#[path = "../tests/template/mod.rs"]
+#[path = "../tests/suite/template.rs"]
 mod template;
 
 use processor_time::processor_time;

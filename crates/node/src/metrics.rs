@@ -312,6 +312,9 @@ fn resident() -> Option<u64> {
 }
 
 #[cfg(test)]
+mod documents;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use std::collections::BTreeMap;

@@ -1,0 +1,15 @@
+//! Behaviours of the machines: one program, linked once.
+
+mod allocation;
+mod dialog;
+mod proxy;
+mod record;
+mod registrar;
+mod template;
+mod transactions;
+mod user_agent;
+mod written;
+
+#[global_allocator]
+static ALLOCATOR: strowger_allocations::Counting<std::alloc::System> =
+    strowger_allocations::Counting(std::alloc::System);

@@ -1,0 +1,19 @@
+//! The proxy of RFC 3261 section 16, driven with texts of messages: one file for each behaviour.
+
+mod allocation;
+mod breadth;
+mod cancel;
+mod chaos;
+mod dialog;
+mod failover;
+mod forks;
+mod forwarding;
+mod loops;
+mod moves;
+mod notices;
+mod plans;
+mod responses;
+mod rig;
+mod route_tokens;
+mod routes;
+mod timers;

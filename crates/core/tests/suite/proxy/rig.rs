@@ -1,0 +1,554 @@
+//! A proxy with its transactions, without sockets, and what peers of it say.
+
+use super::allocation;
+use crate::written::through_bytes;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use strowger_core::entropy::Entropy;
+use strowger_core::proxy::{Candidate, ContextRecord, NoticeEvent, Plan, Proxy, ProxySettings};
+use strowger_core::routing::{Identity, ListenerAddress, NextHop, Request, Router};
+use strowger_core::timer::TimerSettings;
+use strowger_core::transaction::{Event, Incoming, Outgoing, Record, Role, ServerId, Transactions};
+use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Round, Target, Transport, call};
+use strowger_message::{Form, Index, Limits, Message, Name, build};
+
+/// A message that the proxy sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    pub(crate) target: Target,
+    pub(crate) token: u64,
+    pub(crate) text: String,
+}
+
+impl Sent {
+    pub(crate) fn to(&self) -> String {
+        self.target.address.to_string()
+    }
+
+    pub(crate) fn start(&self) -> &str {
+        self.text.lines().next().expect("a message has a first line")
+    }
+
+    /// Status of a response, 0 of a request.
+    pub(crate) fn status(&self) -> u16 {
+        self.start().strip_prefix("SIP/2.0 ").map_or(0, |rest| rest[..3].parse().expect("a status"))
+    }
+
+    pub(crate) fn method(&self) -> &str {
+        self.start().split(' ').next().expect("split gives one part at least")
+    }
+
+    /// Values of all lines of this name.
+    pub(crate) fn all(&self, name: &str) -> Vec<&str> {
+        let head = self.text.split("\r\n\r\n").next().expect("split gives one part at least");
+        head.lines()
+            .skip(1)
+            .filter_map(|line| line.split_once(':'))
+            .filter(|(n, _)| n.trim().eq_ignore_ascii_case(name))
+            .map(|(_, v)| v.trim())
+            .collect()
+    }
+
+    /// The first value of this name.
+    pub(crate) fn one(&self, name: &str) -> &str {
+        self.all(name).first().copied().unwrap_or_else(|| panic!("no {name} in {}", self.text))
+    }
+
+    pub(crate) fn branch(&self) -> &str {
+        self.one("Via").split("branch=").nth(1).expect("a branch").split([';', ',']).next().expect("a part")
+    }
+
+    pub(crate) fn uri(&self) -> &str {
+        self.start().split(' ').nth(1).expect("a Request-URI")
+    }
+}
+
+/// Where a request shall be tried.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Try {
+    pub(crate) uri: Option<String>,
+    pub(crate) uris: Vec<(Target, String)>,
+    pub(crate) path: String,
+    pub(crate) at: Vec<Target>,
+    pub(crate) q: u16,
+    pub(crate) add: String,
+    pub(crate) remove: Vec<Name>,
+    pub(crate) fixed: bool,
+}
+
+pub(crate) struct Rig {
+    pub(crate) now: Now,
+    pub(crate) tx: Transactions,
+    pub(crate) proxy: Proxy,
+    out: Outbox,
+    events: Vec<Event>,
+    /// Contexts of the requests that were forwarded.
+    pub(crate) forwarded: Vec<u64>,
+    /// The context of the next.
+    pub(crate) next: u64,
+    /// The transaction of the last request.
+    pub(crate) last: Option<ServerId>,
+    /// The request whose user is asked.
+    pub(crate) asked: Option<ServerId>,
+    /// How they are forwarded.
+    pub(crate) plan: Plan<'static>,
+    /// What the proxy told of each, in order.
+    pub(crate) heard: BTreeMap<u64, Vec<String>>,
+    /// Made inside the proxy and its transactions so far.
+    pub(crate) allocations: u64,
+}
+
+pub(crate) const UDP: ListenerId = ListenerId(0);
+pub(crate) const TCP: ListenerId = ListenerId(1);
+pub(crate) const TLS: ListenerId = ListenerId(2);
+/// Of another network.
+pub(crate) const INNER: ListenerId = ListenerId(3);
+pub(crate) const SIX: ListenerId = ListenerId(4);
+
+pub(crate) fn identity() -> Identity {
+    let listener = |transport, bound: &str, network| ListenerAddress {
+        transport,
+        bound: bound.parse().expect("an address"),
+        sent_by: bound.as_bytes().into(),
+        network,
+    };
+    let listeners = vec![
+        listener(Transport::Udp, "10.0.0.1:5060", 0),
+        listener(Transport::Tcp, "10.0.0.1:5060", 0),
+        listener(Transport::Tls, "10.0.0.1:5061", 0),
+        listener(Transport::Udp, "192.168.0.1:5060", 1),
+        listener(Transport::Udp, "[2001:db8::1]:5060", 0),
+    ];
+    Identity::new(listeners, ["example.org"], &[])
+}
+
+pub(crate) fn udp(address: &str) -> Arrival {
+    by(UDP, Transport::Udp, address)
+}
+
+pub(crate) fn by(listener: ListenerId, transport: Transport, address: &str) -> Arrival {
+    let flow = (transport != Transport::Udp).then_some(Flow { node: 0, process: 7, shard: 0, slot: 3, generation: 9 });
+    Arrival { transport, listener, remote: address.parse().expect("an address"), flow }
+}
+
+/// A target by UDP.
+pub(crate) fn at(address: &str) -> Target {
+    let address: SocketAddr = address.parse().expect("an address");
+    Target::new(Transport::Udp, UDP, address)
+}
+
+/// One candidate at this address by UDP.
+pub(crate) fn to(address: &str) -> Vec<Try> {
+    vec![Try { at: vec![at(address)], q: 1000, ..Try::default() }]
+}
+
+/// A contact of a fork: its own Request-URI and address.
+pub(crate) fn contact(address: &str, q: u16) -> Try {
+    Try { uri: Some(format!("sip:bob@{address}")), at: vec![at(address)], q, ..Try::default() }
+}
+
+/// Text with line ends as they travel, an empty body where none is.
+pub(crate) fn wire(text: &str) -> Vec<u8> {
+    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+    let text = lines.join("\r\n");
+    if text.contains("\r\n\r\n") { text.into() } else { format!("{}\r\n\r\n", text.trim_end()).into() }
+}
+
+/// A request of Alice's, from 10.1.1.1:5060, outside any dialog; `lines` are further header lines.
+pub(crate) fn alice(method: &str, uri: &str, lines: &str) -> String {
+    format!(
+        "{method} {uri} SIP/2.0\nVia: SIP/2.0/UDP 10.1.1.1:5060;branch=z9hG4bKa{method}\nMax-Forwards: 70\n\
+         From: <sip:alice@example.org>;tag=alice\nTo: <sip:bob@example.org>\nCall-ID: call@10.1.1.1\n\
+         CSeq: 1 {method}\nContact: <sip:alice@10.1.1.1:5060>\n{lines}Content-Length: 0\n"
+    )
+}
+
+/// Seconds.
+const DAY: u32 = 86_400;
+
+/// When a rig begins.
+pub(crate) const NOW: Now = Now { mono: 1_000_000, wall: 1_700_000_000_000 };
+
+pub(crate) const ALICE: &str = "10.1.1.1:5060";
+pub(crate) const BOB: &str = "10.2.2.2:5060";
+
+impl Rig {
+    pub(crate) fn new() -> Self {
+        Self::with(ProxySettings::default())
+    }
+
+    pub(crate) fn with(settings: ProxySettings) -> Self {
+        Self::seeded(settings, 1)
+    }
+
+    pub(crate) fn seeded(settings: ProxySettings, seed: u8) -> Self {
+        Self::made(identity(), settings, b"secret", seed, DAY)
+    }
+
+    /// What it writes into dialogs leads to their parties for so many seconds.
+    pub(crate) fn with_lifetime(seconds: u32) -> Self {
+        Self::made(identity(), ProxySettings::default(), b"secret", 1, seconds)
+    }
+
+    /// Another server, which listens there by UDP.
+    pub(crate) fn of(sent_by: &[u8], secret: &[u8]) -> Self {
+        let bound = std::str::from_utf8(sent_by).expect("text").parse().expect("an address");
+        let listener = ListenerAddress { transport: Transport::Udp, bound, sent_by: sent_by.into(), network: 0 };
+        Self::made(Identity::new(vec![listener], [""; 0], &[]), ProxySettings::default(), secret, 9, DAY)
+    }
+
+    fn made(identity: Identity, settings: ProxySettings, secret: &[u8], seed: u8, lifetime: u32) -> Self {
+        let router = Arc::new(Router::new(Arc::new(identity), secret, lifetime));
+        Self {
+            now: NOW,
+            tx: Transactions::new(TimerSettings::default(), [1, 2]),
+            proxy: Proxy::new(router, settings, Entropy::new([seed; 32])),
+            out: Outbox::new(),
+            events: Vec::new(),
+            forwarded: Vec::new(),
+            next: 1,
+            last: None,
+            asked: None,
+            plan: Plan::default(),
+            heard: BTreeMap::new(),
+            allocations: 0,
+        }
+    }
+
+    /// A request comes in. It goes to `tries`, or without any where its Route or Request-URI says; a CANCEL
+    /// and an ACK go the way of theirs. Returns what was sent.
+    pub(crate) fn request(&mut self, text: &str, arrival: Arrival, tries: &[Try]) -> Vec<Sent> {
+        self.request_bytes(&wire(text), arrival, tries)
+    }
+
+    pub(crate) fn request_bytes(&mut self, bytes: &[u8], arrival: Arrival, tries: &[Try]) -> Vec<Sent> {
+        let mut index = Index::new();
+        index.parse(bytes, &Limits::default()).expect("well-formed");
+        let mut canonical = Vec::new();
+        strowger_message::canonical::write(&Message::new(bytes, &index), &mut canonical);
+        let bytes = if index.form() == Form::Canonical { bytes } else { &canonical };
+        index.parse(bytes, &Limits::default()).expect("well-formed");
+        let message = Message::new(bytes, &index);
+        let hash = call::hash(1, message.call_id().expect("a Call-ID").text);
+        let request = Request::of(message, &arrival, hash).expect("complete");
+        let before = allocation::count();
+        let incoming = self.tx.request(self.now, &message, &arrival, hash, &mut self.out);
+        let routing = self.proxy.router().route(self.now, &request);
+        std::hint::black_box(self.proxy.router().is_loop(&request));
+        self.allocations += allocation::count() - before;
+        match incoming {
+            Incoming::New(id) => {
+                self.last = Some(id);
+                let targets: Vec<Target>;
+                let own;
+                let tries = if tries.is_empty() {
+                    targets = self.next_hop(&request).into_iter().collect();
+                    own = [Try { at: targets, q: 1000, ..Try::default() }];
+                    &own[..]
+                } else {
+                    tries
+                };
+                let uris = uris_of(tries);
+                let candidates = candidates_of(tries, &uris);
+                let number = self.next;
+                self.next += 1;
+                self.forwarded.push(number);
+                let plan = Plan { context: number, ..self.plan };
+                let mut round = Round { now: self.now, tx: &mut self.tx, out: &mut self.out };
+                let before = allocation::count();
+                let sent = self.proxy.forward(&mut round, &request, &routing, id, &candidates, &plan);
+                self.allocations += allocation::count() - before;
+                assert!(sent, "no target");
+            }
+            Incoming::Ack => {
+                let target = tries.first().map_or_else(|| self.next_hop(&request), |t| t.at.first().copied());
+                let targets = [target.expect("a next hop")];
+                let candidate = Candidate { targets: &targets, ..Candidate::default() };
+                let before = allocation::count();
+                self.proxy.forward_ack(
+                    &mut Round { now: self.now, tx: &mut self.tx, out: &mut self.out },
+                    &request,
+                    &routing,
+                    &candidate,
+                );
+                self.allocations += allocation::count() - before;
+            }
+            Incoming::Cancel { cancel, invite } => {
+                let from = self.out.start();
+                let status = if invite.is_some() { 200 } else { 481 };
+                build::respond(&message, status, None, Some(b"proxy"), &mut self.out.bytes).finish(b"");
+                let range = from..self.out.bytes.len();
+                self.tx.respond(self.now, cancel, status, range, &mut self.out);
+                if let Some(invite) = invite {
+                    self.proxy.cancel(
+                        &mut Round { now: self.now, tx: &mut self.tx, out: &mut self.out },
+                        invite,
+                        &message,
+                    );
+                }
+            }
+            Incoming::Absorbed => (),
+            Incoming::Full => panic!("full"),
+        }
+        self.taken()
+    }
+
+    fn next_hop(&self, request: &Request<'_>) -> Option<Target> {
+        let routing = self.proxy.router().route(self.now, request);
+        if routing.way.is_some() {
+            return routing.way;
+        }
+        let prefer = routing.listener.unwrap_or(request.arrival.listener);
+        match self.proxy.router().next_hop(&routing.next(), prefer) {
+            NextHop::Known(target) => Some(target),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What the router says of the Routes of a request, told to `look`.
+    pub(crate) fn routing<T>(&self, text: &str, look: impl FnOnce(&Router, &Request<'_>) -> T) -> T {
+        let bytes = wire(text);
+        let mut index = Index::new();
+        index.parse(&bytes, &Limits::default()).expect("well-formed");
+        let arrival = udp(ALICE);
+        look(self.proxy.router(), &Request::of(Message::new(&bytes, &index), &arrival, 0).expect("complete"))
+    }
+
+    /// A response comes in. Returns what was sent.
+    pub(crate) fn response(&mut self, text: &[u8], arrival: Arrival) -> Vec<Sent> {
+        let mut index = Index::new();
+        index.parse(text, &Limits::default()).expect("well-formed");
+        let message = Message::new(text, &index);
+        let before = allocation::count();
+        if let Outgoing::Deliver { id, tu, .. } = self.tx.response(self.now, &message, &mut self.out) {
+            let (tx, out) = (&mut self.tx, &mut self.out);
+            if let Some(context) = tu.id(Role::Proxy) {
+                self.proxy.response(&mut Round { now: self.now, tx, out }, context, &message, &arrival, id);
+            }
+        }
+        self.allocations += allocation::count() - before;
+        self.taken()
+    }
+
+    /// The one that got this request answers it from there, with these lines besides (each `Name: value\n`).
+    pub(crate) fn answer(&mut self, request: &Sent, status: u16, lines: &str) -> Vec<Sent> {
+        let text = respond(request, status, lines);
+        let arrival = Arrival {
+            transport: request.target.transport,
+            listener: request.target.listener,
+            remote: request.target.address,
+            flow: request.target.flow,
+        };
+        self.response(&text, arrival)
+    }
+
+    /// What was sent with this message's token could not be sent.
+    pub(crate) fn fail(&mut self, sent: &Sent) -> Vec<Sent> {
+        self.tx.failed(self.now, sent.token, &mut self.out, &mut self.events);
+        self.run_events();
+        self.taken()
+    }
+
+    /// Time passes, every timer at its moment. Returns what was sent, and when, in ms from now.
+    pub(crate) fn pass(&mut self, ms: u64) -> Vec<(u64, Sent)> {
+        let (from, end) = (self.now.mono, self.now.mono + ms);
+        let mut sent = Vec::new();
+        loop {
+            let next = self.tx.deadline().into_iter().chain(self.proxy.deadline()).min();
+            let at = next.map_or(end, |n| n.clamp(self.now.mono, end));
+            self.now.wall += at - self.now.mono;
+            self.now.mono = at;
+            self.tx.poll(self.now, &mut self.out, &mut self.events);
+            self.run_events();
+            self.proxy.poll(&mut Round { now: self.now, tx: &mut self.tx, out: &mut self.out });
+            sent.extend(self.taken().into_iter().map(|s| (at - from, s)));
+            if next.is_none_or(|n| n > end) {
+                return sent;
+            }
+        }
+    }
+
+    /// Everything moves to another shard of the same process.
+    pub(crate) fn moved(&mut self, seed: u8) {
+        let mut new = Self::seeded(self.proxy.settings().clone(), seed);
+        new.now = self.now;
+        let contexts = self.proxy.export(self.now, |_| true);
+        let transactions = self.tx.export(self.now, |_| true);
+        new.take_in(contexts, transactions);
+        new.take_over(self);
+        *self = new;
+    }
+
+    /// Lets all timers run out and looks whether anything is left.
+    pub(crate) fn end(&mut self) {
+        self.pass(400_000);
+        let counts = self.tx.counts();
+        let all = counts.servers + counts.clients + counts.kept_messages + counts.timers + counts.keys;
+        assert_eq!((all, self.proxy.contexts(), self.proxy.unanswered()), (0, 0, 0), "{counts:?}");
+        assert_eq!((self.tx.deadline(), self.proxy.deadline()), (None, None));
+        // One final response at most goes up as such, and the end is the last that is heard.
+        for number in &self.forwarded {
+            let heard = self.heard.get(number).map_or(&[][..], |heard| heard);
+            let finals = heard.iter().filter(|what| what.starts_with("answered") || what.starts_with("exhausted"));
+            assert!(finals.count() <= 1, "{number}: {heard:?}");
+            let ends = heard.iter().filter(|what| *what == "ended").count();
+            assert_eq!((ends, heard.last().map(String::as_str)), (1, Some("ended")), "{number}: {heard:?}");
+        }
+    }
+
+    /// Response contexts and transactions of another shard.
+    pub(crate) fn take_in(&mut self, contexts: Vec<ContextRecord>, transactions: Vec<Record>) {
+        let (contexts, transactions) = through_bytes((contexts, transactions));
+        let moved = self.proxy.import(self.now, contexts);
+        let user = |record: &Record| moved.user(record).unwrap_or(record.tu);
+        let ids = self.tx.import_all(self.now, transactions, user);
+        self.proxy.settle(&moved, &ids);
+    }
+
+    /// What was heard of the calls that moved here.
+    pub(crate) fn take_over(&mut self, other: &mut Self) {
+        self.next = self.next.max(other.next);
+        self.forwarded.append(&mut other.forwarded);
+        self.heard.append(&mut other.heard);
+    }
+
+    /// What the proxy has told since, with the response that it tells of.
+    fn hear(&mut self) {
+        let bytes = &self.out.bytes;
+        let is_of = |status: u16, range: std::ops::Range<usize>| {
+            assert!(bytes[range].starts_with(format!("SIP/2.0 {status} ").as_bytes()));
+            status
+        };
+        let place = |target: Option<Target>| target.map_or_else(|| "nobody".to_owned(), |t| t.address.to_string());
+        for notice in self.proxy.notices().drain(..) {
+            let what = match notice.event {
+                NoticeEvent::Rang { status, bytes, .. } => format!("rang {}", is_of(status, bytes)),
+                NoticeEvent::Answered { status, bytes, .. } => format!("answered {}", is_of(status, bytes)),
+                NoticeEvent::Refused { status, by } => format!("refused {status} by {}", place(by)),
+                NoticeEvent::TimedOut { target } => format!("timed out at {}", place(target)),
+                NoticeEvent::Cancelled => "cancelled".to_owned(),
+                NoticeEvent::Failing { server, status } => {
+                    self.asked = Some(server);
+                    format!("failing {status}")
+                }
+                NoticeEvent::Exhausted { status, bytes } => format!("exhausted {}", is_of(status, bytes)),
+                NoticeEvent::Ended => "ended".to_owned(),
+            };
+            self.heard.entry(notice.context).or_default().push(what);
+        }
+    }
+
+    fn run_events(&mut self) {
+        for event in std::mem::take(&mut self.events) {
+            if let Some(context) = event.user().id(Role::Proxy) {
+                self.proxy.event(&mut Round { now: self.now, tx: &mut self.tx, out: &mut self.out }, context, &event);
+            }
+        }
+    }
+
+    fn taken(&mut self) -> Vec<Sent> {
+        self.hear();
+        let sent = self.out.sends().iter().map(|s| Sent {
+            target: s.target,
+            token: s.token,
+            text: String::from_utf8(self.out.bytes[s.range()].to_vec()).expect("text"),
+        });
+        let sent = sent.collect();
+        self.out.clear();
+        for message in &sent {
+            parses(message);
+        }
+        sent
+    }
+}
+
+fn parses(sent: &Sent) {
+    let mut index = Index::new();
+    let result = index.parse(sent.text.as_bytes(), &Limits::default());
+    assert!(result.is_ok(), "{result:?}: {}", sent.text);
+    let message = Message::new(sent.text.as_bytes(), &index);
+    assert!(message.has(Name::CallId) && message.has(Name::CSeq));
+}
+
+/// Text of a response to this request: its Record-Routes come back in what makes a dialog.
+pub(crate) fn respond(request: &Sent, status: u16, lines: &str) -> Vec<u8> {
+    let mut index = Index::new();
+    index.parse(request.text.as_bytes(), &Limits::default()).expect("well-formed");
+    let message = Message::new(request.text.as_bytes(), &index);
+    let mut text = Vec::new();
+    let tag = format!("at{}", request.target.address.port());
+    let mut builder = build::respond(&message, status, None, Some(tag.as_bytes()), &mut text);
+    if (101..300).contains(&status) {
+        builder = builder.copy(&message, Name::RecordRoute);
+    }
+    for line in lines.lines() {
+        builder.buffer().extend_from_slice(format!("{}\r\n", line.trim()).as_bytes());
+    }
+    builder.finish(b"");
+    text
+}
+
+/// The one message of the list.
+pub(crate) fn only(mut sent: Vec<Sent>) -> Sent {
+    assert_eq!(sent.len(), 1, "{sent:#?}");
+    sent.remove(0)
+}
+
+/// Statuses and methods, in order.
+pub(crate) fn words(sent: &[Sent]) -> Vec<String> {
+    sent.iter().map(|s| if s.status() > 0 { s.status().to_string() } else { s.method().to_owned() }).collect()
+}
+
+type Uris<'a> = Vec<Vec<(Target, &'a [u8])>>;
+
+fn uris_of(tries: &[Try]) -> Uris<'_> {
+    tries.iter().map(|t| t.uris.iter().map(|(at, uri)| (*at, uri.as_bytes())).collect()).collect()
+}
+
+fn candidates_of<'a>(tries: &'a [Try], uris: &'a Uris<'a>) -> Vec<Candidate<'a>> {
+    let candidate = |(t, uris): (&'a Try, &'a Vec<(Target, &'a [u8])>)| Candidate {
+        uri: t.uri.as_deref().map(str::as_bytes),
+        uris,
+        path: t.path.as_bytes(),
+        targets: &t.at,
+        q: t.q,
+        add: t.add.as_bytes(),
+        remove: &t.remove,
+        fixed: t.fixed,
+        translated: t.uri.as_deref().is_some_and(|uri| !uri.ends_with(&t.at[0].address.to_string())),
+    };
+    tries.iter().zip(uris).map(candidate).collect()
+}
+
+/// What the user decides of a request that fails.
+pub(crate) enum Decision<'a> {
+    More(&'a [Try]),
+    Answer(u16),
+    Pass,
+}
+
+impl Rig {
+    /// The user decides, once it is asked.
+    pub(crate) fn decide(&mut self, decision: &Decision<'_>) -> Vec<Sent> {
+        let server = self.asked.take().expect("it is asked");
+        let mut round = Round { now: self.now, tx: &mut self.tx, out: &mut self.out };
+        match decision {
+            Decision::More(tries) => {
+                let uris = uris_of(tries);
+                self.proxy.more(&mut round, server, &candidates_of(tries, &uris));
+            }
+            Decision::Answer(status) => self.proxy.answer(&mut round, server, *status),
+            Decision::Pass => self.proxy.pass(&mut round, server),
+        }
+        self.taken()
+    }
+
+    /// The user adds targets to the request that came as this transaction.
+    pub(crate) fn add(&mut self, server: ServerId, tries: &[Try]) -> Vec<Sent> {
+        let mut round = Round { now: self.now, tx: &mut self.tx, out: &mut self.out };
+        let uris = uris_of(tries);
+        self.proxy.add(&mut round, server, &candidates_of(tries, &uris));
+        self.taken()
+    }
+}

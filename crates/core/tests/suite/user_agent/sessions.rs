@@ -1,0 +1,76 @@
+//! Sessions that change (section 14, RFC 3311).
+
+use super::rig::*;
+
+use strowger_core::dialog::{OfferAnswer, OfferError};
+use strowger_core::user_agent::{Event, NotNow};
+
+/// RFC 3665 section 3.7.
+#[test]
+fn the_session_is_changed() {
+    let mut net = Net::two();
+    let (caller, callee) = net.up();
+    net.with(1, |agent, round| agent.reinvite(round, callee, OFFER)).unwrap();
+    assert_eq!(net.with(1, |agent, round| agent.reinvite(round, callee, OFFER)), Err(NotNow::Pending));
+    net.run(20);
+    assert!(matches!(net.last(0).event, Event::Offered { call, update: false, .. } if call == caller));
+    net.with(0, |agent, round| agent.answer(round, caller, ANSWER));
+    net.run(20);
+    assert!(matches!(net.last(1).event, Event::Changed { call, .. } if call == callee));
+    assert_eq!(net.last(1).body, ANSWER);
+    net.run(50);
+    assert_eq!(net.log, ["1>0 INVITE", "0>1 200 INVITE", "1>0 ACK"]);
+    // And refused.
+    net.with(0, |agent, round| agent.reinvite(round, caller, OFFER)).unwrap();
+    net.run(20);
+    net.with(1, |agent, round| agent.reject(round, callee, 488));
+    net.run(50);
+    assert_eq!(net.last(0).event, Event::Unchanged { call: caller, status: 488, wait: 0 });
+    assert_eq!((net.phones[0].endpoint.agent.calls(), net.phones[1].endpoint.agent.calls()), (1, 1));
+    net.with(0, |agent, round| agent.hang_up(round, caller));
+    net.is_clean();
+}
+
+/// Section 14.1: both at once is glare; both are refused with 491 and wait differently long.
+#[test]
+fn both_change_the_session_at_once() {
+    let mut net = Net::two();
+    let (caller, callee) = net.up();
+    net.with(0, |agent, round| agent.reinvite(round, caller, OFFER)).unwrap();
+    net.with(1, |agent, round| agent.reinvite(round, callee, OFFER)).unwrap();
+    net.run(100);
+    let wait = |n: usize| match net.last(n).event {
+        Event::Unchanged { status: 491, wait, .. } => wait,
+        other => panic!("{other:?}"),
+    };
+    assert!((2_100..=4_000).contains(&wait(0)) && wait(1) <= 2_000);
+    net.with(0, |agent, round| agent.reinvite(round, caller, OFFER)).unwrap();
+    net.run(20);
+    net.with(1, |agent, round| agent.answer(round, callee, ANSWER));
+    net.run(50);
+    assert!(matches!(net.last(0).event, Event::Changed { .. }));
+    net.with(1, |agent, round| agent.hang_up(round, callee));
+    net.is_clean();
+    assert_eq!([OfferError::Glare, OfferError::OverlappingOffer].map(OfferError::status), [491, 500]);
+    assert_eq!(OfferAnswer::default(), OfferAnswer::Idle);
+}
+
+/// RFC 3311.
+#[test]
+fn an_update_changes_the_session_too() {
+    let mut net = Net::two();
+    let (caller, callee) = net.up();
+    net.with(0, |agent, round| agent.update(round, caller, OFFER)).unwrap();
+    net.run(20);
+    assert!(matches!(net.last(1).event, Event::Offered { call, update: true, .. } if call == callee));
+    net.with(1, |agent, round| agent.answer_update(round, callee, ANSWER));
+    net.run(20);
+    assert!(matches!(net.last(0).event, Event::Changed { call, .. } if call == caller));
+    assert_eq!(net.last(0).body, ANSWER);
+    // Without an offer it is answered without the owner.
+    net.with(1, |agent, round| agent.update(round, callee, b"")).unwrap();
+    net.run(50);
+    assert_eq!(net.log, ["0>1 UPDATE", "1>0 200 UPDATE", "1>0 UPDATE", "0>1 200 UPDATE"]);
+    net.with(1, |agent, round| agent.hang_up(round, callee));
+    net.is_clean();
+}

@@ -1,0 +1,49 @@
+//! `docs/metrics.md` lists every metric there is, as the source defines it. With STROWGER_WRITE_DOCS=1 the list is written.
+
+use super::table;
+use std::fmt::Write;
+use std::path::PathBuf;
+use strowger_metrics::{Kind, Metric};
+
+const BEGIN: &str = "<!-- metrics -->\n";
+const END: &str = "<!-- end of metrics -->\n";
+
+fn list() -> String {
+    let mut out = String::from("\n| metric | kind | unit | labels | what it means |\n|---|---|---|---|---|\n");
+    let all: Vec<&Metric> = table().collect();
+    for family in all.chunk_by(|one, other| one.family == other.family) {
+        let metric = family[0];
+        let kind = if metric.kind == Kind::Highest { Kind::Gauge } else { metric.kind }.word();
+        let labels: Vec<String> = metric
+            .label_names()
+            .map(|label| {
+                let values = family.iter().flat_map(|metric| metric.labels).filter(|(name, _)| *name == label);
+                let values: Vec<&str> = values.map(|(_, value)| *value).collect();
+                let values = if values.is_empty() { String::new() } else { format!(" ({})", values.join(", ")) };
+                format!("`{label}`{values}")
+            })
+            .collect();
+        let (name, unit, help) = (metric.name(), metric.unit.word(), metric.help);
+        let _ = writeln!(out, "| `{name}` | {kind} | {unit} | {} | {help} |", labels.join(", "));
+    }
+    out.push('\n');
+    out
+}
+
+#[test]
+fn every_metric_is_in_the_documents() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = text.split_once(BEGIN).expect("the list has a beginning");
+    let (written, after) = rest.split_once(END).expect("the list has an end");
+    let list = list();
+    if std::env::var_os("STROWGER_WRITE_DOCS").is_some() {
+        std::fs::write(&path, format!("{before}{BEGIN}{list}{END}{after}")).unwrap();
+        return;
+    }
+    assert!(
+        written == list,
+        "docs/metrics.md is not what the source says; STROWGER_WRITE_DOCS=1 writes the list again"
+    );
+    assert!(table().count() > 100 && list.contains("`transport` (tcp, tls, ws, wss)"));
+}
