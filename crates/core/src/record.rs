@@ -4,7 +4,7 @@
 //! the record as postcard writes it: fields in their order, without names. So each change of a recorded type is another form, and wants
 //! another [`VERSION`]. In place of moments stand the milliseconds that are left until them.
 
-use crate::{ListenerId, PeerName, Target};
+use crate::{Arrival, ListenerId, PeerName, Target};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -140,6 +140,12 @@ impl<A: Recorded, B: Recorded> Recorded for (A, B) {
     fn numbers(&mut self, show: &mut dyn FnMut(Number<'_>)) {
         self.0.numbers(show);
         self.1.numbers(show);
+    }
+}
+
+impl Recorded for Arrival {
+    fn numbers(&mut self, show: &mut dyn FnMut(Number<'_>)) {
+        show(Number::Listener(&mut self.listener));
     }
 }
 

@@ -10,6 +10,7 @@
 use crate::engine::Engine;
 use crate::handling::Handling;
 use hashbrown::HashMap;
+use serde::{Deserialize, Serialize};
 use std::hash::{BuildHasher, Hasher};
 use strowger_core::proxy::NoticeEvent;
 use strowger_core::routing::Request;
@@ -19,31 +20,43 @@ use strowger_message::Message;
 use tracing::level_filters::LevelFilter;
 
 /// A call that is logged.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LoggedCall {
     call_hash: u32,
     /// From and To of its INVITE, as far as a line shows them.
     caller: Box<[u8]>,
     callee: Box<[u8]>,
-    /// [`Now::mono`] of its INVITE.
-    began: u64,
-    /// Of its answer; 0: there is none yet.
-    answered: u64,
-    /// Status code of its answer.
-    code: u16,
+    /// [`Now::mono`] of its INVITE, negative if that came before this process began; on its way to another shard the milliseconds since.
+    began: i64,
+    /// Its 2xx, if there is one.
+    answer: Option<CallAnswer>,
     /// The caller has cancelled it.
     cancelled: bool,
     /// A server behind this one has asked for credentials: the INVITE comes again.
     challenged: bool,
 }
 
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct CallAnswer {
+    /// When it went upstream: as `began`.
+    at: i64,
+    status: u16,
+}
+
 impl LoggedCall {
-    fn begun(request: &Request<'_>, now: u64) -> Self {
+    /// Makes ages of its moments, and moments of its ages.
+    fn turn(&mut self, now: Now) {
+        for at in [&mut self.began].into_iter().chain(self.answer.as_mut().map(|answer| &mut answer.at)) {
+            *at = moment(now).saturating_sub(*at);
+        }
+    }
+
+    fn begun(request: &Request<'_>, now: Now) -> Self {
         let (caller, callee) = parties(request);
         let start = |text: &[u8]| Box::from(&text[..text.len().min(LONGEST + 1)]);
         let (caller, callee) = (start(caller), start(callee));
         let call_hash = request.call_hash;
-        Self { call_hash, caller, callee, began: now, answered: 0, code: 0, cancelled: false, challenged: false }
+        Self { call_hash, caller, callee, began: moment(now), answer: None, cancelled: false, challenged: false }
     }
 }
 
@@ -69,11 +82,14 @@ impl CallLog {
     }
 
     /// Takes out the calls of a bucket.
-    pub(crate) fn export(&mut self, bucket: u8) -> Vec<(u64, LoggedCall)> {
-        self.calls.extract_if(|_, entry| call::bucket(entry.call_hash) == bucket).collect()
+    pub(crate) fn export(&mut self, now: Now, bucket: u8) -> Vec<(u64, LoggedCall)> {
+        let mut calls: Vec<_> = self.calls.extract_if(|_, entry| call::bucket(entry.call_hash) == bucket).collect();
+        calls.iter_mut().for_each(|(_, entry)| entry.turn(now));
+        calls
     }
 
-    pub(crate) fn import(&mut self, calls: Vec<(u64, LoggedCall)>) {
+    pub(crate) fn import(&mut self, now: Now, mut calls: Vec<(u64, LoggedCall)>) {
+        calls.iter_mut().for_each(|(_, entry)| entry.turn(now));
         self.calls.extend(calls);
     }
 }
@@ -87,7 +103,7 @@ impl Engine {
         if !lines.is_on() || LevelFilter::current() < LevelFilter::INFO {
             return NOT_LOGGED;
         }
-        let (request, now) = (handling.request, handling.now.mono);
+        let (request, now) = (handling.request, handling.now);
         let key = self.hash_of_dialog(request.call_id, request.from_tag, b"");
         let open = self.call_log.calls.get_mut(&key);
         let is_open = open.is_some();
@@ -101,7 +117,7 @@ impl Engine {
         // Each shard has its share.
         let most = self.policy.config.log.open_calls.div_ceil(shared.counters.len());
         let authenticated = handling.progress.proof.authenticated;
-        let may_log = if authenticated { lines.may_log(now) } else { lines.may_log_of_anyone(now) };
+        let may_log = if authenticated { lines.may_log(now.mono) } else { lines.may_log_of_anyone(now.mono) };
         if !may_log || !is_wanted() {
             return NOT_LOGGED;
         }
@@ -145,14 +161,13 @@ impl Engine {
         let calls = &mut self.call_log.calls;
         let by_caller = of_caller.iter().find_map(|key| calls.remove(key)).map(|entry| ("caller", entry));
         let Some((by, entry)) = by_caller.or_else(|| Some(("callee", calls.remove(&of_callee)?))) else { return };
-        let answered = entry.answered > 0;
-        let seconds = handling.now.mono.saturating_sub(entry.answered) as f64 / 1000.0;
+        let seconds = entry.answer.map(|answer| seconds_since(answer.at, handling.now));
         tracing::info!(
             caller = %shown(&entry.caller),
             callee = %shown(&entry.callee),
             %by,
-            code = answered.then_some(entry.code),
-            seconds = answered.then_some(seconds),
+            code = entry.answer.map(|answer| answer.status),
+            seconds,
             call_id = %shown(request.call_id),
             "call ended"
         );
@@ -220,7 +235,7 @@ impl Engine {
             487 if entry.cancelled => "call cancelled",
             _ => "call failed",
         };
-        let seconds = now.mono.saturating_sub(entry.began) as f64 / 1000.0;
+        let seconds = seconds_since(entry.began, now);
         tracing::info!(
             caller = %shown(&entry.caller),
             callee = %shown(&entry.callee),
@@ -231,21 +246,21 @@ impl Engine {
         );
         // Otherwise its BYE will not come by.
         if is_answered && self.policy.config.proxy.record_route {
-            (entry.answered, entry.code) = (now.mono.max(1), code);
+            entry.answer = Some(CallAnswer { at: moment(now), status: code });
             let key = self.hash_of_dialog(call_id, caller_tag, callee_tag);
             self.call_log.calls.insert(key, entry);
         }
     }
 
     /// Calls whose end never came.
-    fn forget_calls(&mut self, now: u64) {
+    fn forget_calls(&mut self, now: Now) {
         let longest = self.policy.config.log.longest_call.as_millis() as u64;
-        if now < self.call_log.swept + SWEEP.min(longest / 2) {
+        if now.mono < self.call_log.swept + SWEEP.min(longest / 2) {
             return;
         }
-        self.call_log.swept = now;
+        self.call_log.swept = now.mono;
         let before = self.call_log.len();
-        self.call_log.calls.retain(|_, entry| now.saturating_sub(entry.began) < longest);
+        self.call_log.calls.retain(|_, entry| moment(now).saturating_sub(entry.began) < longest as i64);
         self.counters().calls_forgotten.add((before - self.call_log.len()) as u64);
     }
 
@@ -259,6 +274,14 @@ impl Engine {
         }
         hasher.finish()
     }
+}
+
+const fn moment(now: Now) -> i64 {
+    now.mono.cast_signed()
+}
+
+fn seconds_since(at: i64, now: Now) -> f64 {
+    moment(now).saturating_sub(at) as f64 / 1000.0
 }
 
 /// Whether the log takes lines about calls.

@@ -3,6 +3,7 @@
 use crate::policy::InForce;
 use crate::question::Answers;
 use crate::stage::Stage;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use strowger_core::routing::Request;
 use strowger_core::transaction::ServerId;
@@ -19,17 +20,20 @@ pub(crate) struct Handling<'t, 'm> {
 }
 
 /// How far a request came. It stays with the request while that waits, and moves with it to another shard.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Progress {
     /// The stage that looks at it.
     pub(crate) stage: Stage,
     /// When its first stage began. Whether a route token or seal is too old is judged by this moment, however long the request waits.
+    /// It moves as an age ([`crate::engine::Moved::Suspended`]).
+    #[serde(skip)]
     pub(crate) began: Now,
     pub(crate) answers: Answers,
     pub(crate) proof: Proof,
     /// A 100 was sent.
     pub(crate) trying: bool,
-    /// While it waits: what it goes by.
+    /// While it waits: what it goes by. Bytes do not have it: read back, the request goes on by the policy where it comes to.
+    #[serde(skip)]
     pub(crate) policy: Option<Arc<InForce>>,
 }
 
@@ -52,7 +56,7 @@ impl Progress {
 }
 
 /// What a request has shown of its sender.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Proof {
     /// Its credentials were right.
     pub(crate) authenticated: bool,

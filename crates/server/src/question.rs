@@ -1,7 +1,9 @@
 //! What a stage must know before it can decide, and is not known to the shard: names and subscribers.
 
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::net::SocketAddr;
+use strowger_core::record::{Number, Recorded};
 use strowger_core::{PeerName, Transport};
 use strowger_store::error::StoreError;
 use strowger_store::subscriber;
@@ -10,7 +12,7 @@ use strowger_store::subscriber;
 pub type HostKey = (Box<[u8]>, Option<u16>, Option<Transport>, bool);
 
 /// Where a name leads.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Resolved {
     /// Each with the transport to use, in the order in which they are to be tried (RFC 3263 section 4); none: it leads nowhere.
     pub targets: Vec<(Transport, SocketAddr)>,
@@ -51,12 +53,21 @@ impl Question {
     }
 }
 
-/// The answers to the questions of one request so far.
-#[derive(Debug, Default)]
+/// The answers to the questions of one request so far. In bytes those of subscribers are not among them: by one of them a password is
+/// judged. Read back, the stage that wants one asks again.
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Answers {
+    #[serde(skip)]
     pub(crate) credential: Option<Result<subscriber::Answer, StoreError>>,
+    #[serde(skip)]
     pub(crate) user: Option<Result<subscriber::Answer, StoreError>>,
     pub(crate) names: Vec<(HostKey, Resolved)>,
+}
+
+impl Recorded for Answers {
+    fn numbers(&mut self, show: &mut dyn FnMut(Number<'_>)) {
+        self.names.iter_mut().filter_map(|(_, to)| to.name.as_mut()).for_each(|name| show(Number::Peer(name)));
+    }
 }
 
 impl Answers {

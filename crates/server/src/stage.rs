@@ -10,6 +10,7 @@ use crate::forwarding::Destination;
 use crate::handling::{Handling, Proof};
 use crate::question::{Asks, Question};
 use crate::reply::Reply;
+use serde::{Deserialize, Serialize};
 use strowger_core::quota::Kind;
 use strowger_core::routing::Request;
 use strowger_core::shown::shown;
@@ -20,7 +21,7 @@ use strowger_store::subscriber;
 use strowger_store::ticket::Ticket;
 
 /// Where a request is on its way through the engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Stage {
     /// Whom is it for: this server itself, or another? (`address.rs`)
     Address,

@@ -248,13 +248,14 @@ impl Engine {
                 self.transactions.forget(now, server);
             }
             let Waiting { bytes, arrival, progress, .. } = *waiting;
-            taken.push(Moved::Waiting { bytes, arrival, progress: Some(progress) });
+            let age = now.mono.saturating_sub(progress.began.mono);
+            taken.push(Moved::Suspended { bytes, arrival, age, progress });
         }
         let lines: Vec<Line> = self.held.keys().copied().filter(|(call_hash, _)| moves(*call_hash)).collect();
         for line in lines {
             for (bytes, arrival) in self.held.remove(&line).unwrap_or_default() {
                 self.ends_to_wait(&arrival, bytes.len());
-                taken.push(Moved::Waiting { bytes, arrival, progress: None });
+                taken.push(Moved::Held { bytes, arrival });
             }
         }
         taken

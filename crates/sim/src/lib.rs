@@ -15,3 +15,4 @@ pub mod server;
 mod users;
 pub mod wire;
 pub mod world;
+mod written;

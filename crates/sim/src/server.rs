@@ -4,6 +4,7 @@
 use crate::random::Random;
 use crate::users::Users;
 use crate::world::{Host, listener, nothing_left};
+use crate::written::through_bytes;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
@@ -240,14 +241,16 @@ impl ServerHost {
         scan::call_id(bytes).map_or(0, |at| self.process.owners[usize::from(call::bucket(hash(at)))])
     }
 
-    /// Half of all buckets go to the next shard, with all that is under way of their calls.
+    /// Half of all buckets go to the next shard, with all that is under way of their calls: as values, or in bytes as to another process.
     fn move_buckets(&mut self, now: Now, out: &mut Outbox) {
+        let in_bytes = self.random.chance(500);
         for bucket in 0..BUCKETS {
             if self.random.chance(500) {
                 let from = self.process.owners[bucket];
                 let to = (from + 1) % self.process.engines.len();
                 self.process.owners[bucket] = to;
-                for record in self.process.engines[from].export(now, bucket as u8) {
+                let records = self.process.engines[from].export(now, bucket as u8);
+                for record in if in_bytes { through_bytes(records) } else { records } {
                     self.work(now, to, out, |engine, out| engine.import(now, record, out));
                 }
             }

@@ -20,7 +20,7 @@ pub struct ContextRecord {
 impl Recorded for ContextRecord {
     fn numbers(&mut self, show: &mut dyn FnMut(Number<'_>)) {
         let Some(pending) = &mut self.context.pending else { return };
-        show(Number::Listener(&mut pending.arrival.listener));
+        pending.arrival.numbers(show);
         for candidate in &mut pending.candidates {
             candidate.targets_mut().for_each(|target| target.numbers(show));
         }

@@ -1,16 +1,21 @@
-//! Calls that move with their bucket to another shard.
+//! Calls that move with their bucket to another shard, or to another process.
+//!
+//! A shard hands the next one the values. In bytes ([`Engine::export_bytes`]) go the same: what a process alone has, such as the policy of a
+//! request, stays behind, and the request goes on by that of its new owner.
 
 use super::Engine;
 use crate::call_log::LoggedCall;
 use crate::handling::Progress;
+use serde::{Deserialize, Serialize};
 use strowger_core::proxy::ContextRecord;
+use strowger_core::record::{self, Names, Number, Recorded, Unreadable};
 use strowger_core::routing::Request;
 use strowger_core::transaction::{Record, TransactionUser};
 use strowger_core::{Arrival, Now, Outbox, call};
 use strowger_message::{Index, Message, Name};
 
 /// What moves with a bucket of calls.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub enum Moved {
     /// All that is under way and waits for nothing but messages and timers.
     Calls {
@@ -21,16 +26,40 @@ pub enum Moved {
         /// Calls in the log that have not ended, by the hash of their dialog.
         logged: Vec<(u64, LoggedCall)>,
     },
-    /// A request that waited for an answer, with how far it came: it asks again with its new owner. Without that: a message that was
-    /// held back behind one.
-    Waiting {
+    /// A request that waited for an answer: it asks again with its new owner.
+    Suspended {
+        /// The request with its body.
+        bytes: Vec<u8>,
+        /// Where it came from.
+        arrival: Arrival,
+        /// Milliseconds since its first stage began.
+        age: u64,
+        /// How far it came.
+        progress: Progress,
+    },
+    /// A message that was held back behind such a request.
+    Held {
         /// The message with its body.
         bytes: Vec<u8>,
         /// Where it came from.
         arrival: Arrival,
-        /// None of a message that was held back.
-        progress: Option<Progress>,
     },
+}
+
+impl Recorded for Moved {
+    fn numbers(&mut self, show: &mut dyn FnMut(Number<'_>)) {
+        match self {
+            Self::Calls { contexts, transactions, .. } => {
+                contexts.numbers(show);
+                transactions.numbers(show);
+            }
+            Self::Suspended { arrival, progress, .. } => {
+                arrival.numbers(show);
+                progress.answers.numbers(show);
+            }
+            Self::Held { arrival, .. } => arrival.numbers(show),
+        }
+    }
 }
 
 impl Engine {
@@ -41,7 +70,7 @@ impl Engine {
         let waiting = self.take_waiting(now, bucket);
         let contexts = self.proxy.export(now, moves);
         let transactions = self.transactions.export(now, moves);
-        let logged = self.call_log.export(bucket);
+        let logged = self.call_log.export(now, bucket);
         let is_any = !contexts.is_empty() || !transactions.is_empty() || !logged.is_empty();
         let calls = is_any.then_some(Moved::Calls { contexts, transactions, logged });
         self.show_busy();
@@ -52,18 +81,45 @@ impl Engine {
     pub fn import(&mut self, now: Now, record: Moved, out: &mut Outbox) {
         match record {
             Moved::Calls { contexts, transactions, logged } => {
-                self.call_log.import(logged);
+                self.call_log.import(now, logged);
                 let moved = self.proxy.import(now, contexts);
                 let user = |record: &Record| moved.user(record).unwrap_or(TransactionUser::NONE);
                 let ids = self.transactions.import_all(now, transactions, user);
                 self.proxy.settle(&moved, &ids);
             }
-            Moved::Waiting { bytes, arrival, progress: Some(progress) } => {
+            Moved::Suspended { bytes, arrival, age, mut progress } => {
+                let ago = |moment: u64| moment.saturating_sub(age);
+                progress.began = Now { mono: ago(now.mono), wall: ago(now.wall) };
                 self.go_on_here(now, &arrival, &bytes, progress, out);
             }
-            Moved::Waiting { bytes, arrival, progress: None } => self.read(now, &arrival, &bytes, out),
+            Moved::Held { bytes, arrival } => self.read(now, &arrival, &bytes, out),
         }
         self.show_busy();
+    }
+
+    /// [`Engine::export`], written down.
+    pub fn export_bytes(&mut self, now: Now, bucket: u8, names: &impl Names) -> Vec<u8> {
+        record::write(self.export(now, bucket), names)
+    }
+
+    /// [`Engine::import`] of all that another engine wrote down. That one must have had the same [`Surroundings`] but for what runs and lies
+    /// around this process: with another secret, seed or `call_secret` nothing is found again.
+    ///
+    /// # Errors
+    /// The bytes are no such record, or mean nothing here: nothing was taken in.
+    ///
+    /// [`Surroundings`]: crate::shared::Surroundings
+    pub fn import_bytes(
+        &mut self,
+        now: Now,
+        bytes: &[u8],
+        names: &impl Names,
+        out: &mut Outbox,
+    ) -> Result<(), Unreadable> {
+        for moved in record::read::<Vec<Moved>>(bytes, names)? {
+            self.import(now, moved, out);
+        }
+        Ok(())
     }
 
     /// A request that waited in another shard, at the stage that it came to.

@@ -1,0 +1,10 @@
+//! Behaviours of engines, without a socket, a database or a moment of real time: one program, linked once.
+
+mod moves;
+mod policy;
+mod site;
+mod waiting;
+
+#[global_allocator]
+static ALLOCATOR: strowger_allocations::Counting<std::alloc::System> =
+    strowger_allocations::Counting(std::alloc::System);

@@ -1,0 +1,265 @@
+//! A bucket of calls in bytes: what is under way in one process goes on in another.
+
+use crate::site::*;
+use std::fmt::{Debug, Write as _};
+use std::num::NonZeroU32;
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
+use strowger_core::record::{self, Names, Unreadable};
+use strowger_core::{ListenerId, Now, PeerName, Transport, call};
+use strowger_server::engine::{Answer, Effect, Moved};
+use strowger_server::question::Resolved;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Metadata, Subscriber, span};
+
+/// A process with a listener for each of these, in this order, which counts the names of its peers from `first`.
+struct Process {
+    listeners: &'static [&'static str],
+    first: u32,
+}
+
+impl Names for Process {
+    fn listener(&self, number: ListenerId) -> String {
+        self.listeners[usize::from(number.0)].to_owned()
+    }
+
+    fn peer(&self, number: PeerName) -> String {
+        format!("{}.example.net", number.0.get() - self.first)
+    }
+
+    fn listener_called(&self, name: &str) -> Option<ListenerId> {
+        let place = self.listeners.iter().position(|listener| *listener == name)?;
+        u16::try_from(place).ok().map(ListenerId)
+    }
+
+    fn peer_called(&self, name: &str) -> PeerName {
+        let number = name.strip_suffix(".example.net").and_then(|number| number.parse::<u32>().ok());
+        number.and_then(|n| NonZeroU32::new(n + self.first)).map_or(PeerName(NonZeroU32::MAX), PeerName)
+    }
+}
+
+const HERE: Process = Process { listeners: &["udp:192.0.2.1:5060"], first: 0 };
+/// It has begun a moment ago, and lists another listener first.
+const THERE: Process = Process { listeners: &["tcp:192.0.2.1:5060", "udp:192.0.2.1:5060"], first: 70 };
+
+/// Numbers of calls that are of one bucket.
+fn calls<const N: usize>() -> ([u32; N], u8) {
+    let bucket = |number: u32| call::bucket(call::hash(CALL_SECRET, number.to_string().as_bytes()));
+    let of = bucket(1);
+    let mut numbers = (1..).filter(|number| bucket(*number) == of);
+    (std::array::from_fn(|_| numbers.next().expect("there are enough of them")), of)
+}
+
+/// The lines of the log.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<String>>);
+
+impl Lines {
+    fn take(&self) -> String {
+        std::mem::take(&mut *self.0.lock().expect("no test fails while it holds this"))
+    }
+}
+
+impl Visit for Lines {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let mut text = self.0.lock().expect("no test fails while it holds this");
+        write!(text, "{field}={value:?} ").expect("a text takes all");
+    }
+}
+
+impl Subscriber for Lines {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("strowger_server::call_log")
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// What is under way of one bucket.
+struct Calls {
+    bytes: Vec<u8>,
+    /// What bob's phone got of the call that rings.
+    ringing: String,
+    /// How alice ends the call that is answered.
+    bye: String,
+    /// Numbers of the calls that wait.
+    waits: u32,
+    routed: u32,
+}
+
+/// A name below the domain of the server, which may lead to the server itself.
+const EDGE: &str = "Route: <sip:edge.example.org;lr>\r\n";
+
+/// A bucket with a call in every state: answered and in the log; ringing at the first of two phones; waiting for the database, with a
+/// message behind it; and waiting for that when a name was resolved before.
+fn in_the_middle() -> Calls {
+    let mut site = Site::new(ONE);
+    site.register(&format!("<sip:bob1@{BOB}>;q=1.0"));
+    site.register(&format!("<sip:bob2@{BOB}>;q=0.5"));
+    let challenged = site.receive(ALICE, &invite(0, 1, ""));
+    let ([answered, rings, waits, routed], bucket) = calls();
+
+    site.receive(ALICE, &authorized(answered, &challenged, 1));
+    let forwarded = site.answer();
+    let ok = response(&forwarded[forwarded.find("INVITE").expect("it rings")..], "200 OK");
+    let ok = site.receive(BOB, &ok.replace("Content-Length", &format!("Contact: <sip:bob1@{BOB}>\r\nContent-Length")));
+    assert!(ok.starts_with("SIP/2.0 200 "), "{ok}");
+    let bye = format!(
+        "BYE sip:bob1@{BOB} SIP/2.0\r\nVia: SIP/2.0/UDP {ALICE};branch=z9hG4bKbye;rport\r\nMax-Forwards: 70\r\nRoute: {}\r\n\
+         From: {}\r\nTo: {}\r\nCall-ID: {answered}\r\nCSeq: 3 BYE\r\nContent-Length: 0\r\n\r\n",
+        line(&ok, "Record-Route"),
+        line(&ok, "From"),
+        line(&ok, "To")
+    );
+
+    site.wait(400);
+    site.receive(ALICE, &authorized(rings, &challenged, 2));
+    let forwarded = site.answer();
+    let ringing = forwarded[forwarded.find("INVITE").expect("it rings")..].to_owned();
+    assert!(site.receive(BOB, &response(&ringing, "180 Ringing")).starts_with("SIP/2.0 180 "));
+
+    let text = authorized(routed, &challenged, 3).replace("From: ", &format!("{EDGE}From: "));
+    assert_eq!(site.receive(ALICE, &text), "");
+    let asked = site.engines[0].effects.drain(..).find_map(|effect| match effect {
+        Effect::Resolve { ticket, name, .. } => Some((ticket, name)),
+        _ => None,
+    });
+    let (ticket, name) = asked.expect("a name is asked for");
+    let elsewhere = vec![(Transport::Udp, "192.0.2.99:5060".parse().expect("an address"))];
+    let to = Resolved { targets: elsewhere, name: Some(PeerName(NonZeroU32::MIN)) };
+    let resolved = Answer::Resolved { ticket, name, to };
+    assert_eq!(site.work(|engine, now, out| engine.answered(now, resolved, out)), "", "it waits for the database");
+
+    assert_eq!(site.receive(ALICE, &authorized(waits, &challenged, 4)), "");
+    let behind = invite(waits, 3, "").replace("INVITE", "MESSAGE").replace("Contact", "Subject");
+    assert_eq!(site.receive(ALICE, &behind), "", "it is held back");
+
+    assert_eq!((site.engines[0].waiting(), site.engines[0].contexts()), (3, 2));
+    let bytes = site.engines[0].export_bytes(site.now, bucket, &HERE);
+    assert_eq!((site.engines[0].waiting(), site.engines[0].contexts()), (0, 0));
+    let counts = site.engines[0].transactions().counts();
+    assert_eq!((counts.servers, counts.clients), (0, 0), "a challenge over UDP leaves no transaction");
+    Calls { bytes, ringing, bye, waits, routed }
+}
+
+/// The calls go on in a process that has these bytes of them.
+fn go_on(calls: &Calls, bytes: &[u8], lines: &Lines) {
+    let mut site = Site::start(Now { mono: 200, wall: 1_700_000_000_500 }, THERE.listeners, TWO);
+    site.register(&format!("<sip:bob1@{BOB}>"));
+    let mut result = Ok(());
+    let sent = site.work(|engine, now, out| result = engine.import_bytes(now, bytes, &THERE, out));
+    assert_eq!((result, sent.as_str()), (Ok(()), ""));
+    assert_eq!((site.engines[0].waiting(), site.engines[0].contexts()), (3, 2));
+    let tickets = site.database.tickets.lock().expect("no test fails while it holds this").clone();
+    assert_eq!(tickets.len(), 2, "each request that waited asks again, the message behind one waits with it");
+
+    // The call that rings goes on to the second phone: as its plan of then says, and else by the policy of this process.
+    let sent = site.receive(BOB, &response(&calls.ringing, "486 Busy Here"));
+    let next = &sent[sent.find("INVITE sip:bob2@").unwrap_or_else(|| panic!("{sent}"))..];
+    assert!(next.contains("Record-Route: ") && line(next, "Max-Forwards") == "22", "{next}");
+    let ok = response(next, "200 OK");
+    assert!(site.receive(BOB, &ok).starts_with("SIP/2.0 200 "));
+
+    // What was answered ends: it lasted 400 ms there and 600 ms here.
+    site.wait(600);
+    lines.take();
+    let bye = site.receive(ALICE, &calls.bye);
+    assert!(bye.contains("BYE sip:bob1@"), "{bye}");
+    let ended = lines.take();
+    assert!(ended.contains("call ended") && ended.contains("by=caller") && ended.contains("seconds=1.0"), "{ended}");
+
+    // What waited is judged by what it had shown and learnt before.
+    let answer = |site: &mut Site, ticket: u64| {
+        site.database.last.store(ticket, Relaxed);
+        site.answer()
+    };
+    site.engines[0].effects.clear();
+    let forwarded = answer(&mut site, tickets[0]);
+    assert_eq!((line(&forwarded, "Call-ID"), is_forwarded_by(&forwarded)), (&*calls.routed.to_string(), "two"));
+    assert_eq!(site.out.sends().last().map(|send| send.target.address.to_string()).as_deref(), Some("192.0.2.99:5060"));
+    assert!(
+        !site.engines[0].effects.iter().any(|effect| matches!(effect, Effect::Resolve { .. })),
+        "the name is known"
+    );
+    let forwarded = answer(&mut site, tickets[1]);
+    assert_eq!((line(&forwarded, "Call-ID"), is_forwarded_by(&forwarded)), (&*calls.waits.to_string(), "two"));
+    assert!(forwarded.contains("SIP/2.0 407 ") && forwarded.contains("CSeq: 3 MESSAGE"), "{forwarded}");
+
+    for _ in 0..300 {
+        site.wait(1_000);
+    }
+    let counts = site.engines[0].transactions().counts();
+    assert_eq!((counts.servers, counts.clients, counts.kept_messages), (0, 0, 0));
+    assert_eq!((site.engines[0].waiting(), site.engines[0].contexts()), (0, 0));
+}
+
+#[test]
+fn what_is_under_way_goes_on_in_another_process() {
+    let lines = Lines::default();
+    let _guard = tracing::subscriber::set_default(lines.clone());
+    let calls = in_the_middle();
+    go_on(&calls, &calls.bytes, &lines);
+}
+
+/// The file beside this test has a bucket in the form of this version. A version that has none yet gets it here.
+#[test]
+fn a_record_of_this_version_is_taken_up() {
+    let lines = Lines::default();
+    let _guard = tracing::subscriber::set_default(lines.clone());
+    let calls = in_the_middle();
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/suite/record_{}", record::VERSION));
+    if !file.exists() {
+        std::fs::write(&file, &calls.bytes).expect("the folder is there");
+        panic!("{} is written now: it belongs to the sources", file.display());
+    }
+    let bytes = std::fs::read(&file).expect("it is there");
+    let read = || record::read::<Vec<Moved>>(&bytes, &HERE).expect("the form has changed: raise its version");
+    assert_eq!(record::write(read(), &HERE), bytes);
+    go_on(&calls, &bytes, &lines);
+}
+
+#[test]
+fn listeners_and_peers_go_by_name_and_passwords_stay_behind() {
+    let bytes = in_the_middle().bytes;
+    let there: Vec<Moved> = record::read(&bytes, &THERE).expect("it was written just now");
+    let text = format!("{there:?}");
+    assert!(
+        text.contains("ListenerId(1)") && !text.contains("ListenerId(0)") && text.contains("PeerName(71)"),
+        "{text}"
+    );
+    assert!(text.contains("credential: None") && text.contains("policy: None"), "{text}");
+    assert_eq!(record::write(there, &THERE), bytes);
+}
+
+/// Bytes that are no whole record change nothing, and end no process.
+#[test]
+fn bytes_that_were_changed_are_taken_in_whole_or_not_at_all() {
+    let bytes = in_the_middle().bytes;
+    let mut site = Site::new(TWO);
+    let mut import = |bytes: &[u8]| {
+        let mut result = Ok(());
+        site.work(|engine, now, out| result = engine.import_bytes(now, bytes, &HERE, out));
+        (result, site.engines[0].waiting(), site.engines[0].contexts())
+    };
+    for at in 0..bytes.len() {
+        assert_eq!(import(&bytes[..at]), (Err(Unreadable::Malformed), 0, 0));
+    }
+    let version = record::VERSION + 1;
+    assert_eq!(import(&[&[version], &bytes[1..]].concat()), (Err(Unreadable::Version(version)), 0, 0));
+    assert_eq!(import(&bytes), (Ok(()), 3, 2));
+}

@@ -1,0 +1,276 @@
+//! A server of two engines, a database that always has to be waited for, alice who calls, and bob's phone.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, Weak};
+use strowger_allocations::of_thread;
+use strowger_config::{Config, Source};
+use strowger_core::digest::{Challenge, ChallengeAnswer as Digest, Ha1Set, Hash, Secret};
+use strowger_core::quota::Quota;
+use strowger_core::routing::{Identity, ListenerAddress};
+use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};
+use strowger_server::engine::{Answer, Circumstances, Engine};
+use strowger_server::local_address::Routes;
+use strowger_server::policy::Policy;
+use strowger_server::shared::{Shared, Surroundings};
+use strowger_store::error::StoreError;
+use strowger_store::location::LocationTable;
+use strowger_store::subscriber::{self, Credential, Ha1s, LookupSink, Question, Subscribers};
+use strowger_store::ticket::{Refused, SinkId, Ticket};
+
+pub(crate) const SERVER: &str = "192.0.2.1:5060";
+pub(crate) const ALICE: &str = "198.51.100.7:5060";
+pub(crate) const BOB: &str = "198.51.100.8:5060";
+
+/// Two configurations that are told apart by what they write ([`is_forwarded_by`]).
+pub(crate) const ONE: &str =
+    "server.software = \"one\"\nproxy.max_forwards = 11\nproxy.record_route = true\nproxy.fork_timeout = \"5s\"\n";
+pub(crate) const TWO: &str =
+    "server.software = \"two\"\nproxy.max_forwards = 22\nproxy.record_route = false\nproxy.fork_timeout = \"9s\"\n";
+
+/// Key of the hash that names the bucket of a call.
+pub(crate) const CALL_SECRET: u32 = 7;
+
+/// A database that always has to be waited for.
+pub(crate) struct Slow {
+    /// The last ticket that it was given.
+    pub(crate) last: AtomicU64,
+    /// All of them.
+    pub(crate) tickets: Mutex<Vec<u64>>,
+}
+
+impl Subscribers for Slow {
+    fn receiver(&self, _sink: Arc<dyn LookupSink>) -> SinkId {
+        SinkId::NONE
+    }
+
+    fn cached(&self, _question: Question<'_>, _now_ms: u64) -> Option<Result<subscriber::Answer, StoreError>> {
+        None
+    }
+
+    fn request(&self, ticket: Ticket, _question: Question<'_>, _now_ms: u64) -> Result<(), Refused> {
+        self.last.store(ticket.value, Relaxed);
+        self.tickets.lock().expect("no test fails while it holds this").push(ticket.value);
+        Ok(())
+    }
+}
+
+struct OneWay;
+
+impl Routes for OneWay {
+    fn source(&self, _to: IpAddr) -> Option<IpAddr> {
+        None
+    }
+
+    fn interface(&self, _own: IpAddr) -> Option<u32> {
+        None
+    }
+}
+
+pub(crate) struct Site {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) engines: Vec<Engine>,
+    pub(crate) database: Arc<Slow>,
+    pub(crate) now: Now,
+    pub(crate) out: Outbox,
+    /// Allocations of the last thing that an engine did.
+    pub(crate) allocated: u64,
+    credential: Arc<Credential>,
+    /// The listener by which everything comes.
+    udp: ListenerId,
+}
+
+fn config(listeners: &[&str], settings: &str) -> Config {
+    let text = format!(
+        "listen = {listeners:?}\ndomains = [\"example.org\"]\nregistrar.authenticate = false\nproxy.fork = \"sequence\"\n{settings}"
+    );
+    match Config::read(Source { text: &text, ..Source::default() }) {
+        Ok((config, _)) => config,
+        Err(report) => panic!("{report}"),
+    }
+}
+
+fn identity(config: &Config) -> Identity {
+    let address = |transport| ListenerAddress {
+        transport,
+        bound: SERVER.parse().expect("an address"),
+        sent_by: SERVER.as_bytes().into(),
+        network: 0,
+    };
+    let listeners = config.listeners.iter().map(|listener| address(listener.transport)).collect();
+    Identity::new(listeners, ["example.org"], &[])
+}
+
+impl Site {
+    /// On UDP.
+    pub(crate) fn new(settings: &str) -> Self {
+        let now = Now { mono: 10_000, wall: 1_700_000_000_000 };
+        Self::start(now, &[&format!("udp:{SERVER}")], settings)
+    }
+
+    /// On these listeners.
+    pub(crate) fn start(now: Now, listeners: &[&str], settings: &str) -> Self {
+        let config = config(listeners, settings);
+        // With room for all questions of a test: what the database allocates would count for the engine that asks.
+        let database = Arc::new(Slow { last: AtomicU64::new(0), tickets: Mutex::new(Vec::with_capacity(4_096)) });
+        let surroundings = Surroundings {
+            identity: identity(&config),
+            secret: vec![7; 32],
+            seed: [7; 32],
+            call_secret: CALL_SECRET,
+            process: 1,
+            shards: 2,
+            location: Arc::new(LocationTable::new(config.location_settings())),
+            subscribers: Some(database.clone()),
+            quota: Arc::new(Quota::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
+            routes: Box::new(OneWay),
+        };
+        let shared = Arc::new(Shared::new(now, config, surroundings));
+        let engine = |number| {
+            let mut engine = Engine::new(now, shared.clone(), number, Circumstances { draining: false, shards: 2 });
+            engine.found = Some(SinkId::NONE);
+            engine
+        };
+        let engines = vec![engine(0), engine(1)];
+        let udp =
+            listeners.iter().position(|listener| listener.starts_with("udp:")).and_then(|n| u16::try_from(n).ok());
+        let udp = ListenerId(udp.expect("it listens on UDP"));
+        let ha1 = Ha1Set::of_password(b"alice", b"example.org", b"secret of alice");
+        let md5 = ha1.of(Hash::Md5).and_then(|ha1| ha1.value().as_bytes().try_into().ok());
+        let (username, realm, domain) = ("alice".into(), "example.org".into(), "example.org".into());
+        let credential = Arc::new(Credential { username, realm, domain, ha1: Ha1s { md5, ..Ha1s::default() } });
+        Self { shared, engines, database, now, out: Outbox::new(), allocated: 0, credential, udp }
+    }
+
+    /// Bob's phone registers this Contact with its parameters.
+    pub(crate) fn register(&mut self, contact: &str) {
+        let call_id = contact.split(['@', ':', '>']).nth(1).expect("a user");
+        let register = format!(
+            "REGISTER sip:example.org SIP/2.0\r\nVia: SIP/2.0/UDP {BOB};branch=z9hG4bKr{call_id};rport\r\n\
+             From: <sip:bob@example.org>;tag=b\r\nTo: <sip:bob@example.org>\r\nCall-ID: {call_id}\r\nCSeq: 1 REGISTER\r\n\
+             Contact: {contact};expires=3600\r\nContent-Length: 0\r\n\r\n"
+        );
+        assert!(self.receive(BOB, &register).starts_with("SIP/2.0 200 "));
+    }
+
+    /// Makes this the configuration of the process; each engine hears of it.
+    pub(crate) fn reload(&mut self, settings: &str) -> Weak<Policy> {
+        let config = config(&[&format!("udp:{SERVER}")], settings);
+        let identity = identity(&config);
+        let policy = self.shared.set_config(config, identity);
+        for engine in &mut self.engines {
+            engine.answered(self.now, Answer::Policy(policy.clone()), &mut self.out);
+        }
+        Arc::downgrade(&policy)
+    }
+
+    /// What the first engine sends when it does this.
+    pub(crate) fn work(&mut self, work: impl FnOnce(&mut Engine, Now, &mut Outbox)) -> String {
+        self.work_at(0, work)
+    }
+
+    pub(crate) fn work_at(&mut self, shard: usize, work: impl FnOnce(&mut Engine, Now, &mut Outbox)) -> String {
+        self.out.clear();
+        let before = of_thread();
+        work(&mut self.engines[shard], self.now, &mut self.out);
+        self.allocated = of_thread() - before;
+        self.out
+            .sends()
+            .iter()
+            .map(|send| String::from_utf8_lossy(&self.out.bytes[send.range()]).into_owned())
+            .collect()
+    }
+
+    /// What the first engine sends when this comes from there.
+    pub(crate) fn receive(&mut self, from: &str, text: &str) -> String {
+        let remote = from.parse().expect("an address");
+        let arrival = Arrival { transport: Transport::Udp, listener: self.udp, remote, flow: None };
+        self.work(|engine, now, out| engine.receive(now, &arrival, text.as_bytes(), out))
+    }
+
+    /// The database says what it knows of alice to the question that was asked last.
+    pub(crate) fn known(&self) -> Answer {
+        self.says(Ok(subscriber::Answer::Credential(self.credential.clone())))
+    }
+
+    /// The database says this to the question that was asked last.
+    pub(crate) fn says(&self, result: Result<subscriber::Answer, StoreError>) -> Answer {
+        Answer::Subscribers(vec![(self.database.last.load(Relaxed), result)])
+    }
+
+    /// What the first engine sends when the database knows alice.
+    pub(crate) fn answer(&mut self) -> String {
+        let answer = self.known();
+        self.work(|engine, now, out| engine.answered(now, answer, out))
+    }
+
+    pub(crate) fn wait(&mut self, ms: u64) -> String {
+        self.now = Now { mono: self.now.mono + ms, wall: self.now.wall + ms };
+        self.work(|engine, now, out| engine.poll(now, out))
+    }
+}
+
+/// Alice's credentials for a request of this method to bob, as a header line: the challenge was for another one, of which this is the use
+/// `nc`.
+pub(crate) fn credentials(password: &[u8], method: &str, challenged: &str, nc: u32) -> String {
+    let answer = Digest {
+        user: b"alice",
+        secret: Secret::Password(password),
+        method: method.as_bytes(),
+        uri: b"sip:bob@example.org",
+        body: b"",
+        cnonce: b"1",
+        nc,
+    };
+    let challenge = Challenge::parse(line(challenged, "Proxy-Authenticate").as_bytes()).expect("a challenge");
+    let mut credentials = b"Proxy-Authorization: ".to_vec();
+    answer.write(&challenge, &mut credentials).expect("an answer");
+    credentials.extend_from_slice(b"\r\n");
+    String::from_utf8(credentials).expect("text")
+}
+
+/// Alice's INVITE for bob, the first of the call with this number; without a Max-Forwards of its own, so that the server writes its own.
+pub(crate) fn invite(number: u32, cseq: u32, more: &str) -> String {
+    format!(
+        "INVITE sip:bob@example.org SIP/2.0\r\nVia: SIP/2.0/UDP {ALICE};branch=z9hG4bK{number}-{cseq};rport\r\n\
+         From: <sip:alice@example.org>;tag=a\r\nTo: <sip:bob@example.org>\r\nCall-ID: {number}\r\nCSeq: {cseq} INVITE\r\n\
+         Contact: <sip:alice@{ALICE}>\r\n{more}Content-Length: 0\r\n\r\n"
+    )
+}
+
+/// [`invite()`] with alice's password.
+pub(crate) fn authorized(number: u32, challenged: &str, nc: u32) -> String {
+    invite(number, 2, &credentials(b"secret of alice", "INVITE", challenged, nc))
+}
+
+/// The value of the first header line of this name.
+pub(crate) fn line<'a>(text: &'a str, name: &str) -> &'a str {
+    let start = format!("{name}: ");
+    text.split("\r\n").find_map(|line| line.strip_prefix(&start)).unwrap_or_else(|| panic!("no {name} in {text}"))
+}
+
+/// Which of the two configurations wrote this request.
+#[track_caller]
+pub(crate) fn is_forwarded_by(text: &str) -> &'static str {
+    let at = text.find("INVITE sip:bob").unwrap_or_else(|| panic!("nothing was forwarded: {text}"));
+    let text = &text[at..];
+    match (line(text, "Max-Forwards"), text.contains("Record-Route: ")) {
+        ("11", true) => "one",
+        ("22", false) => "two",
+        _ => panic!("of neither: {text}"),
+    }
+}
+
+/// A response of bob's phone to a request that it got.
+pub(crate) fn response(forwarded: &str, status: &str) -> String {
+    let mut text = format!("SIP/2.0 {status}\r\n");
+    let is_copied = |line: &&str| line.starts_with("Via: ") || line.starts_with("Record-Route: ");
+    for line in forwarded.split("\r\n").filter(is_copied) {
+        text += line;
+        text += "\r\n";
+    }
+    for name in ["From", "Call-ID", "CSeq"] {
+        text += &format!("{name}: {}\r\n", line(forwarded, name));
+    }
+    text + &format!("To: {};tag=bob\r\nContent-Length: 0\r\n\r\n", line(forwarded, "To"))
+}
