@@ -65,7 +65,10 @@ fn copy(from: &Path, to: &Path) {
 fn found(tree: &Path, target: &Path) -> Option<String> {
     let mut build = Command::new(env!("CARGO"));
     build.args(["build", "--locked", "--quiet", "--package", "strowger-sim", "--example", "worlds"]);
-    let status = build.current_dir(tree).env("CARGO_TARGET_DIR", target).env("RUSTFLAGS", "-Awarnings").status();
+    build.current_dir(tree).env("CARGO_TARGET_DIR", target).env("RUSTFLAGS", "-Awarnings");
+    // Each fault changes a line, and is built in 3 s instead of 45 this way, for 300 MB.
+    build.env("CARGO_INCREMENTAL", "1");
+    let status = build.status();
     assert!(status.expect("cargo starts").success(), "it does not compile");
     let output = Command::new(target.join("debug/examples/worlds")).arg(SEEDS).output().expect("it has been built");
     (output.status.code() != Some(0)).then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
