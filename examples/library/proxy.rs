@@ -29,7 +29,7 @@ impl Relay {
         let Ok(request) = Request::of(message, arrival, call_hash) else { return };
         match self.transactions.request(now, &message, arrival, call_hash, out) {
             Incoming::New(server) => {
-                self.transactions.set_reply(server, via::reply_target(&request.essentials.via, arrival));
+                self.transactions.set_reply(server, via::reply_target(&request.mandatory.via, arrival));
                 self.route(now, &request, server, out);
             }
             Incoming::Ack => {
@@ -47,7 +47,7 @@ impl Relay {
                 }
             }
             Incoming::Cancel { cancel, invite } => {
-                self.transactions.set_reply(cancel, via::reply_target(&request.essentials.via, arrival));
+                self.transactions.set_reply(cancel, via::reply_target(&request.mandatory.via, arrival));
                 let found = invite.is_some_and(|invite| {
                     self.proxy.cancel(&mut Round { now, tx: &mut self.transactions, out }, invite, &message)
                 });

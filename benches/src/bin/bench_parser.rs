@@ -16,7 +16,7 @@ use std::time::Duration;
 use strowger_benches::{Interval, median};
 use strowger_message::index::Start;
 use strowger_message::view::{self, Typed, View, Visit};
-use strowger_message::{Error, Essentials, Index, Limits, Line, Message, Name, Uri, Write, scan};
+use strowger_message::{Error, Index, Limits, Line, MandatoryHeaders, Message, Name, Uri, Write, scan};
 
 /// Bytes of one message of the count.
 const NORMAL: f64 = 800.0;
@@ -145,7 +145,7 @@ struct Demand {
 const DEMANDS: [Demand; 5] = [
     Demand { reader: "index", to: "lines", least: 0.7 },
     Demand { reader: "index", to: "httparse", least: 0.8 },
-    Demand { reader: "essentials", to: "httparse", least: 0.3 },
+    Demand { reader: "mandatory", to: "httparse", least: 0.3 },
     Demand { reader: "views", to: "httparse", least: 0.21 },
     Demand { reader: "print", to: "lines", least: 0.42 },
 ];
@@ -185,11 +185,11 @@ fn main() -> ExitCode {
                 let _ = black_box(index.parse(black_box(&sample.bytes), &limits));
             }
         }),
-        Reader::new("essentials", bytes, || {
+        Reader::new("mandatory", bytes, || {
             for sample in &samples {
                 let bytes = black_box(&sample.bytes[..]);
                 again.parse(bytes, &limits).expect("checked");
-                let _ = black_box(&Essentials::of(&Message::new(bytes, &again)));
+                let _ = black_box(&MandatoryHeaders::of(&Message::new(bytes, &again)));
             }
         }),
         Reader::new("views", bytes, || {
@@ -257,7 +257,7 @@ fn main() -> ExitCode {
             "\nlines: line ends and colons, nothing else. httparse: its header fields (it refuses three of the messages"
         );
         println!(
-            "half-way: a bare CR, folded lines). index: start line and header lines. essentials: index and what a server"
+            "half-way: a bare CR, folded lines). index: start line and header lines. mandatory: index and what a server"
         );
         println!(
             "must have before it acts. views: index and every value of every header field that has a grammar, checked."
@@ -303,7 +303,7 @@ fn check(samples: &[Sample], limits: &Limits) {
         let message = Message::new(&sample.bytes, &index);
         assert_eq!(index.lines().len(), sample.lines, "header lines of message {}", n + 1);
         assert_eq!(index.end(), sample.bytes.len(), "length of message {}", n + 1);
-        Essentials::of(&message).unwrap_or_else(|e| panic!("message {}: {e}", n + 1));
+        MandatoryHeaders::of(&message).unwrap_or_else(|e| panic!("message {}: {e}", n + 1));
         let count = read_all(&message).unwrap_or_else(|e| panic!("message {}: {e}", n + 1));
         assert_eq!(count, sample.values, "values of message {}", n + 1);
         let mut out = Vec::new();

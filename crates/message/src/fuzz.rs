@@ -2,7 +2,9 @@
 //! them; nothing else does.
 
 use crate::frame::{self, Frame};
-use crate::{Edit, Essentials, Form, Index, Limits, Message, Name, NameAddr, Reason, canonical, fuzz_views, scan};
+use crate::{
+    Edit, Form, Index, Limits, MandatoryHeaders, Message, Name, NameAddr, Reason, canonical, fuzz_views, scan,
+};
 
 /// Index, Call-ID scan, writing unedited and edited.
 ///
@@ -159,15 +161,15 @@ pub fn views(data: &[u8]) {
     let mut index = Index::new();
     if index.parse(data, &Limits::default()).is_ok() {
         let message = Message::new(data, &index);
-        essentials(&message);
+        mandatory(&message);
         in_their_places(&message);
         fuzz_views::message(&message);
     }
     fuzz_views::views(data);
 }
 
-fn essentials(message: &Message<'_>) {
-    match Essentials::of(message) {
+fn mandatory(message: &Message<'_>) {
+    match MandatoryHeaders::of(message) {
         Ok(all) => assert_eq!(all.uri.is_some(), message.is_request()),
         Err(error) => assert!(error.offset <= message.bytes().len() && (400..600).contains(&error.status()), "{error}"),
     }

@@ -41,7 +41,7 @@ impl Engine {
             || (local && !self.policy.config.proxy.record_route)
             || match self.policy.config.proxy.relay_for {
                 RelayFor::Everyone => true,
-                RelayFor::LocalDomains => !self.policy.config.auth.calls && self.is_local(&request.essentials.from.uri),
+                RelayFor::LocalDomains => !self.policy.config.auth.calls && self.is_local(&request.mandatory.from.uri),
                 RelayFor::Authenticated => false,
             };
         if routing.malformed || !passes || self.is_unknown_here(routing) {

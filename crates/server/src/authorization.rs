@@ -20,7 +20,7 @@ impl Engine {
         if routing.route.is_none() && self.is_emergency(&routing.uri) {
             return Verdict::Admit(Proof::default());
         }
-        let from = request.essentials.from.uri;
+        let from = request.mandatory.from.uri;
         let from_local = self.is_from_local(request);
         let to_local = routing.route.is_none() && self.is_local(&routing.uri);
         let relay_for = self.policy.config.proxy.relay_for;
@@ -41,7 +41,7 @@ impl Engine {
     /// A From that names a user of ours. Whatever port stands in it: who reads it looks at the name before it. An address with
     /// a port that is none of ours is another program only if the request comes from that address.
     fn is_from_local(&self, request: &Request<'_>) -> bool {
-        let from = request.essentials.from.uri;
+        let from = request.mandatory.from.uri;
         let Uri::Sip(uri) = &from else { return false };
         let other_program = uri.host.ip().is_some_and(|ip| ip == request.arrival.remote.ip().to_canonical());
         self.is_local(&from) || (self.policy.router.identity().is_local_domain(uri.host) && !other_program)

@@ -291,5 +291,5 @@ pub(crate) fn is_wanted() -> bool {
 
 /// What From and To of a request name.
 fn parties<'a>(request: &Request<'a>) -> (&'a [u8], &'a [u8]) {
-    (request.essentials.from.addr.uri_text, request.essentials.to.addr.uri_text)
+    (request.mandatory.from.addr.uri_text, request.mandatory.to.addr.uri_text)
 }

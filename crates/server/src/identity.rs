@@ -111,7 +111,7 @@ impl Engine {
             let said = said.into_iter().flatten().flatten().map(|value| value.uri);
             handling.progress.proof.authenticated
                 && said
-                    .chain([request.essentials.from.uri])
+                    .chain([request.mandatory.from.uri])
                     .any(|shown| self.is_of_our_domain(&shown) && is_same(&shown, user))
         };
         let mut values = request.message.values::<NameAddr<'_>>(name);

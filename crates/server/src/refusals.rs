@@ -56,7 +56,7 @@ impl Engine {
         }
         let method = shown(request.message.method_text());
         let uri = shown(request.message.request_uri());
-        let from = shown(request.essentials.from.addr.uri_text);
+        let from = shown(request.mandatory.from.addr.uri_text);
         let (source, transport) = (request.arrival.remote, request.arrival.transport.text());
         let call_id = shown(request.call_id);
         if challenge {
@@ -92,11 +92,11 @@ impl Engine {
     /// The party that a request names as a user of a domain that is none of ours, by mistake most often: what a phone calls its server is
     /// taken for the domain. False: its domain is one of ours.
     fn log_domain(&self, handling: &Handling<'_, '_>, party: Party) -> bool {
-        let essentials = &handling.request.essentials;
+        let mandatory = &handling.request.mandatory;
         let named = match party {
             Party::RequestUri => handling.request.uri,
-            Party::From => essentials.from.uri,
-            Party::To => essentials.to.uri,
+            Party::From => mandatory.from.uri,
+            Party::To => mandatory.to.uri,
         };
         let Some(uri) = named.sip().filter(|uri| !self.policy.router.identity().is_local_domain(uri.host)) else {
             return false;

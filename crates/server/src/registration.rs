@@ -38,7 +38,7 @@ enum Here {
 impl Engine {
     /// Whether the sender of a REGISTER may change the bindings that it names.
     pub(crate) fn authorize_registration(&self, handling: &Handling<'_, '_>) -> Verdict {
-        let party = handling.request.essentials.to.uri;
+        let party = handling.request.mandatory.to.uri;
         if party.sip().is_none_or(|uri| uri.user.is_none()) || !self.is_local(&party) {
             return Reply::unknown(Party::To).into();
         }
@@ -53,7 +53,7 @@ impl Engine {
     pub(crate) fn register(&mut self, handling: &mut Handling<'_, '_>) {
         let mut aor = std::mem::take(&mut self.aor);
         aor.clear();
-        write_aor(&handling.request.essentials.to.uri, &mut aor);
+        write_aor(&handling.request.mandatory.to.uri, &mut aor);
         let mut registrar = std::mem::take(&mut self.registrar);
         registrar.set_settings(&self.policy.registrar);
         self.update(handling, &aor, &mut registrar, handling.progress.proof.replayed);
@@ -110,7 +110,7 @@ impl Engine {
                 let from = handling.out.start();
                 self.write_response(request, 200, &lines, &mut handling.out.bytes);
                 let range = from..handling.out.bytes.len();
-                handling.out.send(via::reply_target(&request.essentials.via, request.arrival), range, 0);
+                handling.out.send(via::reply_target(&request.mandatory.via, request.arrival), range, 0);
                 if let Some(id) = id {
                     self.suspended.remove(id);
                 }
@@ -119,7 +119,7 @@ impl Engine {
                 let (mut ok, mut failed) = (Vec::new(), Vec::new());
                 self.write_response(request, 200, &lines, &mut ok);
                 self.write_response(request, 500, b"", &mut failed);
-                let target = via::reply_target(&request.essentials.via, request.arrival);
+                let target = via::reply_target(&request.mandatory.via, request.arrival);
                 if let Some(Suspended::Registration(waiting)) = id.and_then(|id| self.suspended.get_mut(id)) {
                     let log = (!changes.is_empty()).then(|| (changes, Sender::of(request)));
                     **waiting = Registration { ok, failed, target: Some(target), aor: shown(aor).to_string(), log };
@@ -274,7 +274,7 @@ fn decide<'c>(
     let message = request.message;
     let bytes = message.bytes();
     let arrival = request.arrival;
-    let translated = is_translated(&request.essentials.via, arrival);
+    let translated = is_translated(&request.mandatory.via, arrival);
     // Another proxy brought it: where its device is the Path says, or the Contact itself (RFC 3327 section 1).
     let direct = is_first_hop(&message);
     // The first hop of a flow is this server, and it answers what keeps flows of streams alive (RFC 5626 sections 3.5.1 and 6). It

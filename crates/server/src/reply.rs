@@ -217,7 +217,7 @@ impl Engine {
         }
         let range = from..handling.out.bytes.len();
         let Some(server) = handling.server else {
-            let target = via::reply_target(&request.essentials.via, request.arrival);
+            let target = via::reply_target(&request.mandatory.via, request.arrival);
             return handling.out.send(target, range, 0);
         };
         // A client that has heard nothing yet sends the request again, and gets an answer for it each time: it needs no other, and a forged
@@ -248,7 +248,7 @@ impl Engine {
     /// Shortens the answer that begins at `from`, which its request did not earn, if it is too long: what it need not say goes. False if
     /// it is too long all the same.
     fn fit(&self, request: &Request<'_>, status: u16, from: usize, out: &mut Vec<u8>) -> bool {
-        let size = length_as_sent(&request.message, &request.essentials.via);
+        let size = length_as_sent(&request.message, &request.mandatory.via);
         if is_in_bounds(out.len() - from, size) {
             return true;
         }
@@ -268,7 +268,7 @@ impl Engine {
     pub(crate) fn doubt_unproven(&mut self, handling: &Handling<'_, '_>, spent: usize) {
         if let (Some(server), false) = (handling.server, handling.is_proven()) {
             let request = handling.request;
-            let earned = MOST_TIMES * length_as_sent(&request.message, &request.essentials.via);
+            let earned = MOST_TIMES * length_as_sent(&request.message, &request.mandatory.via);
             self.transactions.doubt(server, earned.saturating_sub(spent));
         }
     }

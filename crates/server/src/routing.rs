@@ -192,7 +192,7 @@ impl Engine {
 
     /// Where the user in To has registered this very Contact from, if it can be reached there now.
     fn way_of_binding(&self, handling: &Handling<'_, '_>, contact: &SipUri<'_>, aor: &mut Vec<u8>) -> Option<Target> {
-        let party = handling.request.essentials.to.uri;
+        let party = handling.request.mandatory.to.uri;
         if !self.is_local(&party) {
             return None;
         }
@@ -248,7 +248,7 @@ fn asks_itself(request: &Request<'_>, uri: &Uri<'_>) -> bool {
         return false;
     }
     let (mut from, mut to) = (Vec::new(), Vec::new());
-    request.essentials.from.uri.write_aor(&mut from);
+    request.mandatory.from.uri.write_aor(&mut from);
     uri.write_aor(&mut to);
     from == to
 }

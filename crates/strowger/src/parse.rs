@@ -6,7 +6,7 @@ use std::io::Read;
 use anyhow::Context;
 use serde::Serialize;
 use strowger_message::index::Start;
-use strowger_message::{Error, Essentials, Index, Limits, Line, Message, Name, NameAddr, Uri, view};
+use strowger_message::{Error, Index, Limits, Line, MandatoryHeaders, Message, Name, NameAddr, Uri, view};
 
 use crate::cli::ParseArguments;
 use crate::output::{self, Outcome};
@@ -187,7 +187,7 @@ fn look(bytes: &[u8]) -> Result<Seen, Error> {
     let mut index = Index::new();
     index.parse(bytes, &Limits::default())?;
     let message = Message::new(bytes, &index);
-    let essentials = Essentials::of(&message)?;
+    let mandatory = MandatoryHeaders::of(&message)?;
     let start = match index.start() {
         Start::Request { .. } => SeenStart::Request {
             method: shown(message.method_text()),
@@ -196,7 +196,7 @@ fn look(bytes: &[u8]) -> Result<Seen, Error> {
         },
         Start::Status { code, .. } => SeenStart::Response { status: code, reason: shown(message.reason()) },
     };
-    let via = &essentials.via;
+    let via = &mandatory.via;
     // The server needs few of them to route the message: what the views of the others refuse is noted, not refused.
     let malformed = |line: &Line| view::of_line(&message, line, |_, _| ()).err().map(|fault| fault.to_string());
     let headers = index
@@ -223,11 +223,11 @@ fn look(bytes: &[u8]) -> Result<Seen, Error> {
             received: via.received.map(shown),
             rport: via.rport.map(shown),
         },
-        from: address(&essentials.from.addr, essentials.from.tag),
-        to: address(&essentials.to.addr, essentials.to.tag),
-        call_id: shown(essentials.call_id.text),
-        cseq: SeenCSeq { number: essentials.cseq.number, method: shown(essentials.cseq.method_text) },
-        max_forwards: essentials.max_forwards,
+        from: address(&mandatory.from.addr, mandatory.from.tag),
+        to: address(&mandatory.to.addr, mandatory.to.tag),
+        call_id: shown(mandatory.call_id.text),
+        cseq: SeenCSeq { number: mandatory.cseq.number, method: shown(mandatory.cseq.method_text) },
+        max_forwards: mandatory.max_forwards,
         headers,
         body: SeenBody { offset: index.body().start, length: index.body().len() },
         bytes_behind: bytes.len() - index.end(),

@@ -63,7 +63,7 @@ impl Proxy {
         let (from, first_hop) = (arrival.reply(), is_first_hop(message));
         // The first hop from a device: no element stands between it and us.
         let is_moved = || {
-            let translated = is_translated(&request.essentials.via, arrival);
+            let translated = is_translated(&request.mandatory.via, arrival);
             first_hop && is_needed(&uri, from.transport, &from.address, translated)
         };
         let is_lost =

@@ -3,7 +3,7 @@
 use crate::Arrival;
 use strowger_message::header::Via;
 use strowger_message::params::write_quoted;
-use strowger_message::{Edit, Error, Essentials, Form, Index, Limits, Line, Message, Method, Reason, Uri};
+use strowger_message::{Edit, Error, Form, Index, Limits, Line, MandatoryHeaders, Message, Method, Reason, Uri};
 
 /// A parsed request with the views that every step of its way needs, made once.
 ///
@@ -20,7 +20,7 @@ pub struct Request<'a> {
     /// The Request-URI as it came.
     pub uri: Uri<'a>,
     /// The header fields that each request must have, read.
-    pub essentials: Essentials<'a>,
+    pub mandatory: MandatoryHeaders<'a>,
     /// That of the top Via; empty: it has none (a peer of RFC 2543).
     pub branch: &'a [u8],
     /// The value of Call-ID.
@@ -41,7 +41,7 @@ impl<'a> Request<'a> {
     /// Reads what a request must have (section 8.1.1), once for all that look at it. `call_hash`: [`Request::call_hash`].
     ///
     /// # Errors
-    /// What [`Essentials::of`] finds missing or malformed; [`Reason::StartLine`] for a response; what keeps the message
+    /// What [`MandatoryHeaders::of`] finds missing or malformed; [`Reason::StartLine`] for a response; what keeps the message
     /// from being [`Form::Canonical`]: what goes on to others must mean the same to them.
     pub fn of(message: Message<'a>, arrival: &'a Arrival, call_hash: u32) -> Result<Self, Error> {
         Self::with_top(message, message.via(), arrival, call_hash)
@@ -57,7 +57,7 @@ impl<'a> Request<'a> {
         arrival: &'a Arrival,
         call_hash: u32,
     ) -> Result<Self, Error> {
-        let essentials = Essentials::with_top(&message, top)?;
+        let mandatory = MandatoryHeaders::with_top(&message, top)?;
         let index = message.index();
         if index.form() != Form::Canonical {
             let twice = |line: &&Line| line.name.stands_once() && index.repeated(line.name);
@@ -66,7 +66,7 @@ impl<'a> Request<'a> {
                 _ => Error::new(Reason::LineEnd, 0),
             });
         }
-        let (Some(method), Some(uri)) = (message.method(), essentials.uri) else {
+        let (Some(method), Some(uri)) = (message.method(), mandatory.uri) else {
             return Err(Error::new(Reason::StartLine, 0));
         };
         Ok(Self {
@@ -74,14 +74,14 @@ impl<'a> Request<'a> {
             arrival,
             method,
             uri,
-            branch: essentials.via.branch.unwrap_or_default(),
-            call_id: essentials.call_id.text,
-            from_tag: essentials.from.tag.unwrap_or_default(),
-            to_tag: essentials.to.tag.unwrap_or_default(),
-            cseq: essentials.cseq.number,
-            max_forwards: essentials.max_forwards.map(u32::from),
+            branch: mandatory.via.branch.unwrap_or_default(),
+            call_id: mandatory.call_id.text,
+            from_tag: mandatory.from.tag.unwrap_or_default(),
+            to_tag: mandatory.to.tag.unwrap_or_default(),
+            cseq: mandatory.cseq.number,
+            max_forwards: mandatory.max_forwards.map(u32::from),
             call_hash,
-            essentials,
+            mandatory,
         })
     }
 
@@ -89,7 +89,7 @@ impl<'a> Request<'a> {
     /// 3.1.2.15), and returns true.
     pub fn quote_names(&self, out: &mut Vec<u8>) -> bool {
         let mut edit = Edit::new();
-        for party in [&self.essentials.from, &self.essentials.to].into_iter().filter(|party| party.lacks_quotes()) {
+        for party in [&self.mandatory.from, &self.mandatory.to].into_iter().filter(|party| party.lacks_quotes()) {
             edit.replace(self.message.range_of(party.display), |text| write_quoted(party.display, text));
         }
         let is_changed = !edit.is_empty();

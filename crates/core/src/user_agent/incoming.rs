@@ -1,7 +1,7 @@
 //! Requests that came: checked (RFC 3261 section 8.2), told apart, answered or told to the owner.
 
 use strowger_message::header::RAck;
-use strowger_message::{Essentials, Message, Method, Name, Uri, Write};
+use strowger_message::{MandatoryHeaders, Message, Method, Name, Uri, Write};
 
 use super::answer::respond;
 use super::call::{Call, IncomingInvite, IncomingUpdate, OpenRequest, Stage};
@@ -18,7 +18,7 @@ use crate::{Arrival, Round, call, via};
 #[derive(Clone, Copy)]
 struct Asking<'m> {
     message: &'m Message<'m>,
-    essentials: &'m Essentials<'m>,
+    mandatory: &'m MandatoryHeaders<'m>,
     method: Method,
     arrival: &'m Arrival,
     server: ServerId,
@@ -27,17 +27,17 @@ struct Asking<'m> {
 
 impl<'m> Asking<'m> {
     fn call_id(&self) -> &'m [u8] {
-        self.essentials.call_id.text
+        self.mandatory.call_id.text
     }
 
     fn sender_tag(&self) -> &'m [u8] {
-        self.essentials.from.tag.unwrap_or_default()
+        self.mandatory.from.tag.unwrap_or_default()
     }
 
     fn asked(&self, reliable: bool, before: crate::dialog::OfferAnswer) -> IncomingInvite {
         IncomingInvite {
             server: self.server,
-            cseq: self.essentials.cseq.number,
+            cseq: self.mandatory.cseq.number,
             source: self.arrival.remote,
             reliable,
             before,
@@ -51,27 +51,27 @@ impl<'m> Asking<'m> {
 
 impl UserAgent {
     pub(super) fn requested(&mut self, round: &mut Round<'_>, arrival: &Arrival, message: &Message<'_>) {
-        let essentials = match Essentials::of(message) {
-            Ok(essentials) => essentials,
+        let mandatory = match MandatoryHeaders::of(message) {
+            Ok(mandatory) => mandatory,
             Err(error) => return self.refuse(arrival, message, error.status(), round.out),
         };
         let method = message.method().unwrap_or(Method::Other);
-        let call_hash = call::hash(self.call_secret, essentials.call_id.text);
-        let asking = |server| Asking { message, essentials: &essentials, method, arrival, server, call_hash };
+        let call_hash = call::hash(self.call_secret, mandatory.call_id.text);
+        let asking = |server| Asking { message, mandatory: &mandatory, method, arrival, server, call_hash };
         match round.tx.request(round.now, message, arrival, call_hash, round.out) {
             Incoming::Absorbed => (),
             Incoming::Full => self.refuse(arrival, message, 503, round.out),
-            Incoming::Ack => self.acknowledged(round, message, &essentials),
+            Incoming::Ack => self.acknowledged(round, message, &mandatory),
             Incoming::New(server) => {
-                round.tx.set_reply(server, via::reply_target(&essentials.via, arrival));
+                round.tx.set_reply(server, via::reply_target(&mandatory.via, arrival));
                 let asking = asking(server);
-                match essentials.to.tag {
+                match mandatory.to.tag {
                     Some(tag) => self.asked_within(round, &asking, tag),
                     None => self.asked_outside(round, &asking),
                 }
             }
             Incoming::Cancel { cancel, invite } => {
-                round.tx.set_reply(cancel, via::reply_target(&essentials.via, arrival));
+                round.tx.set_reply(cancel, via::reply_target(&mandatory.via, arrival));
                 self.cancelled(round, &asking(cancel), invite);
             }
         }
@@ -107,7 +107,7 @@ impl UserAgent {
             self.reply_with(round, asking, 405, b"", ALLOW);
             return false;
         }
-        if matches!(asking.essentials.uri, Some(Uri::Other(_) | Uri::Urn(_))) {
+        if matches!(asking.mandatory.uri, Some(Uri::Other(_) | Uri::Urn(_))) {
             self.reply_plain(round, asking, 416);
             return false;
         }
@@ -200,7 +200,7 @@ impl UserAgent {
         }
         let message = asking.message;
         let tag = self.word();
-        let secure = asking.arrival.transport.is_secure() && asking.essentials.uri.is_some_and(|u| u.is_sips());
+        let secure = asking.arrival.transport.is_secure() && asking.mandatory.uri.is_some_and(|u| u.is_sips());
         let Ok(mut dialog) = Dialog::callee(message, &tag, secure) else {
             return self.reply_plain(round, asking, 400);
         };
@@ -232,7 +232,7 @@ impl UserAgent {
     /// The same request by another way (section 8.2.2.2).
     fn is_merged(&self, asking: &Asking<'_>) -> bool {
         let place = self.place(asking.call_id());
-        let cseq = asking.essentials.cseq.number;
+        let cseq = asking.mandatory.cseq.number;
         self.places.iter_hash(place).filter(|(hash, _)| *hash == place).any(|&(_, id)| {
             self.calls.get(id).is_some_and(|call| {
                 let open = call.asked.or(call.accepted).is_some_and(|a| a.cseq == cseq);
@@ -394,11 +394,11 @@ impl UserAgent {
     }
 
     /// The ACK of a 2xx.
-    fn acknowledged(&mut self, round: &mut Round<'_>, message: &Message<'_>, essentials: &Essentials<'_>) {
-        let (Some(to_tag), from_tag) = (essentials.to.tag, essentials.from.tag.unwrap_or_default()) else { return };
-        let Some((id, _)) = self.find(essentials.call_id.text, to_tag, from_tag) else { return };
+    fn acknowledged(&mut self, round: &mut Round<'_>, message: &Message<'_>, mandatory: &MandatoryHeaders<'_>) {
+        let (Some(to_tag), from_tag) = (mandatory.to.tag, mandatory.from.tag.unwrap_or_default()) else { return };
+        let Some((id, _)) = self.find(mandatory.call_id.text, to_tag, from_tag) else { return };
         let Some(call) = self.calls.get_mut(id) else { return };
-        if !call.accepted.is_some_and(|a| a.is_acknowledged_by(essentials.cseq.number)) {
+        if !call.accepted.is_some_and(|a| a.is_acknowledged_by(mandatory.cseq.number)) {
             return;
         }
         call.accepted = None;

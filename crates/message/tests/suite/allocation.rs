@@ -1,7 +1,7 @@
-//! Once warm, reading a message, its essentials and an edit of it allocate nothing.
+//! Once warm, reading a message, its mandatory headers and an edit of it allocate nothing.
 
 use strowger_allocations::of_thread;
-use strowger_message::{Edit, Essentials, Index, Limits, Message, Name, frame, scan};
+use strowger_message::{Edit, Index, Limits, MandatoryHeaders, Message, Name, frame, scan};
 
 #[test]
 fn a_warm_relay_allocates_nothing() {
@@ -17,12 +17,12 @@ fn a_warm_relay_allocates_nothing() {
         assert!(scan::call_id(invite).is_some());
         index.parse(invite, &limits).expect("well-formed");
         let message = Message::new(invite, &index);
-        let essentials = Essentials::of(&message).expect("has what it must have");
+        let mandatory = MandatoryHeaders::of(&message).expect("has what it must have");
         assert_eq!(message.vias().filter(Result::is_ok).count(), 2);
         edit.clear();
         edit.prepend(&index, Name::Via, |out| out.extend_from_slice(b"SIP/2.0/UDP 192.0.2.1;branch=z9hG4bKc"));
         edit.set(&index, Name::MaxForwards, |out| {
-            let hops = essentials.max_forwards.expect("stands there") - 1;
+            let hops = mandatory.max_forwards.expect("stands there") - 1;
             out.extend_from_slice(&[b'0' + hops / 10, b'0' + hops % 10]);
         });
         edit.remove_all(&index, Name::Route);

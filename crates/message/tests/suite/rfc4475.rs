@@ -1,5 +1,5 @@
 //! The torture messages of RFC 4475: what the parser must take and what it must refuse. A verdict is that of the
-//! index and of [`Essentials`] together.
+//! index and of [`MandatoryHeaders`] together.
 //!
 //! The messages are read from `$STROWGER_CORPORA/rfc4475`; where that is missing, the project's own of the same
 //! kinds in `torture/` (always read) stand alone.
@@ -7,14 +7,14 @@
 use crate::corpora::corpus;
 use std::path::PathBuf;
 use strowger_message::frame::{self, Frame};
-use strowger_message::{Edit, Error, Essentials, Index, Limits, Message, Name, Reason};
+use strowger_message::{Edit, Error, Index, Limits, MandatoryHeaders, Message, Name, Reason};
 
-/// Index and essentials.
+/// Index and mandatory headers.
 fn verdict(bytes: &[u8]) -> Result<(), Error> {
     let mut index = Index::new();
     index.parse(bytes, &Limits::default())?;
     let message = Message::new(bytes, &index);
-    Essentials::of(&message)?;
+    MandatoryHeaders::of(&message)?;
     // Whatever is taken passes on unchanged.
     let mut out = Vec::new();
     Edit::new().write(&message, &mut out);
@@ -22,11 +22,11 @@ fn verdict(bytes: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-fn parsed(bytes: &[u8], see: impl FnOnce(Message<'_>, Essentials<'_>)) {
+fn parsed(bytes: &[u8], see: impl FnOnce(Message<'_>, MandatoryHeaders<'_>)) {
     let mut index = Index::new();
     index.parse(bytes, &Limits::default()).expect("is a message");
     let message = Message::new(bytes, &index);
-    see(message, Essentials::of(&message).expect("has what it must have"));
+    see(message, MandatoryHeaders::of(&message).expect("has what it must have"));
 }
 
 #[test]

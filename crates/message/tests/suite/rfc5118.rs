@@ -4,13 +4,13 @@
 
 use crate::corpora::corpus;
 use std::net::IpAddr;
-use strowger_message::{Error, Essentials, Host, Index, Limits, Message};
+use strowger_message::{Error, Host, Index, Limits, MandatoryHeaders, Message};
 
 fn verdict(bytes: &[u8]) -> Result<(), Error> {
     let mut index = Index::new();
     index.parse(bytes, &Limits::default())?;
     let message = Message::new(bytes, &index);
-    Essentials::of(&message)?;
+    MandatoryHeaders::of(&message)?;
     message.vias().try_for_each(|via| via.map(|_| ()))?;
     message.contacts().try_for_each(|contact| contact.map(|_| ()))
 }
@@ -45,7 +45,7 @@ fn via(value: &str) -> Option<(Option<IpAddr>, Option<u16>, Option<IpAddr>)> {
     );
     let mut index = Index::new();
     index.parse(text.as_bytes(), &Limits::default()).expect("written here");
-    let via = Essentials::of(&Message::new(text.as_bytes(), &index)).ok()?.via;
+    let via = MandatoryHeaders::of(&Message::new(text.as_bytes(), &index)).ok()?.via;
     let host = match via.host {
         Host::Name(_) => None,
         Host::V4(ip) => Some(ip.into()),

@@ -117,7 +117,7 @@ impl Engine {
                 return;
             }
         }
-        if request.essentials.from.lacks_quotes() || request.essentials.to.lacks_quotes() {
+        if request.mandatory.from.lacks_quotes() || request.mandatory.to.lacks_quotes() {
             return self.quote(now, &request, out);
         }
         self.dispatch(now, &request, out);
@@ -142,7 +142,7 @@ impl Engine {
         if self.is_scanner(now, request) {
             return;
         }
-        if let (true, Some(flow)) = (request.essentials.via.alias, request.arrival.flow) {
+        if let (true, Some(flow)) = (request.mandatory.via.alias, request.arrival.flow) {
             self.alias(request, flow);
         }
         self.begin(now, request, &mut Progress::new(now), out);
@@ -164,7 +164,7 @@ impl Engine {
         }
         match self.transactions.request(now, &request.message, request.arrival, request.call_hash, handling.out) {
             Incoming::New(id) => {
-                let reply = via::reply_target(&request.essentials.via, request.arrival);
+                let reply = via::reply_target(&request.mandatory.via, request.arrival);
                 if reply != request.arrival.reply() {
                     self.transactions.set_reply(id, reply);
                 }
@@ -191,7 +191,7 @@ impl Engine {
     /// only: no peer gets what is meant for another machine. By TLS a name may stand there: what its certificate proves is
     /// looked at when a request is to go by it.
     fn alias(&mut self, request: &Request<'_>, flow: Flow) {
-        let (top, arrival) = (&request.essentials.via, request.arrival);
+        let (top, arrival) = (&request.mandatory.via, request.arrival);
         let own = match top.host.ip() {
             Some(ip) => ip.to_canonical() == arrival.remote.ip().to_canonical(),
             None => arrival.transport.is_secure(),

@@ -9,7 +9,7 @@ use crate::{Error, Message, Name, Reason};
 /// Anything else in the message may still be malformed; that is reported by its own view when it is asked for
 /// (RFC 3261 section 16.3 step 1: an element need not understand what it does not use).
 #[derive(Clone, Copy, Debug)]
-pub struct Essentials<'a> {
+pub struct MandatoryHeaders<'a> {
     /// The Request-URI; a response has none. Its scheme may be one that this element cannot route (416).
     pub uri: Option<Uri<'a>>,
     /// The topmost one.
@@ -26,7 +26,7 @@ pub struct Essentials<'a> {
     pub max_forwards: Option<u8>,
 }
 
-impl<'a> Essentials<'a> {
+impl<'a> MandatoryHeaders<'a> {
     /// Reads and checks them, the Request-URI first and the others from Via to Max-Forwards.
     ///
     /// # Errors
@@ -46,11 +46,11 @@ impl<'a> Essentials<'a> {
     /// The same for a caller that has read the topmost Via ([`Message::via`]).
     ///
     /// # Errors
-    /// Those of [`Essentials::of`].
+    /// Those of [`MandatoryHeaders::of`].
     #[inline]
     pub fn with_top(message: &Message<'a>, top: Result<Via<'a>, Error>) -> Result<Self, Error> {
         let uri = if message.is_request() { Some(request_uri(message)?) } else { None };
-        let essentials = Self {
+        let mandatory = Self {
             uri,
             via: top?,
             from: message.from()?,
@@ -59,11 +59,11 @@ impl<'a> Essentials<'a> {
             cseq: message.cseq()?,
             max_forwards: message.max_forwards()?.map(|MaxForwards(hops)| hops),
         };
-        if uri.is_some() && essentials.cseq.method_text != message.method_text() {
+        if uri.is_some() && mandatory.cseq.method_text != message.method_text() {
             let line = message.index().first(Name::CSeq).map_or(0, |l| l.value as usize);
             return Err(Error::new(Reason::MethodMismatch, line));
         }
-        Ok(essentials)
+        Ok(mandatory)
     }
 }
 
@@ -90,7 +90,7 @@ mod tests {
     fn refused(text: &str) -> (Reason, usize) {
         let mut index = Index::new();
         index.parse(text.as_bytes(), &Limits::default()).expect("written here");
-        let error = Essentials::of(&Message::new(text.as_bytes(), &index)).expect_err(text);
+        let error = MandatoryHeaders::of(&Message::new(text.as_bytes(), &index)).expect_err(text);
         (error.reason, error.offset)
     }
 
@@ -98,12 +98,12 @@ mod tests {
     fn of_a_request() {
         let mut index = Index::new();
         index.parse(REQUEST.as_bytes(), &Limits::default()).expect("written here");
-        let essentials = Essentials::of(&Message::new(REQUEST.as_bytes(), &index)).expect("has them all");
-        assert_eq!(essentials.max_forwards, Some(70));
-        assert_eq!(essentials.from.tag, Some(&b"1"[..]));
-        assert_eq!(essentials.via.branch, Some(&b"z9hG4bK1"[..]));
-        assert_eq!(essentials.cseq.number, 1);
-        assert!(essentials.uri.is_some_and(|u| u.sip().is_some()));
+        let mandatory = MandatoryHeaders::of(&Message::new(REQUEST.as_bytes(), &index)).expect("has them all");
+        assert_eq!(mandatory.max_forwards, Some(70));
+        assert_eq!(mandatory.from.tag, Some(&b"1"[..]));
+        assert_eq!(mandatory.via.branch, Some(&b"z9hG4bK1"[..]));
+        assert_eq!(mandatory.cseq.number, 1);
+        assert!(mandatory.uri.is_some_and(|u| u.sip().is_some()));
     }
 
     #[test]
