@@ -190,7 +190,8 @@ impl World {
         let request = Request::of(message, from, 7).ok()?;
         let routing = self.proxy.router().route(NOW, &request);
         let next = routing.route.unwrap_or(routing.uri);
-        let target = match (to.or(routing.way), self.proxy.router().next_hop(&next, routing.listener.unwrap_or(UDP))) {
+        let target = match (to.or(routing.device), self.proxy.router().next_hop(&next, routing.listener.unwrap_or(UDP)))
+        {
             (Some(target), _) | (None, NextHop::Known(target)) => target,
             (None, NextHop::Name { host, .. }) => {
                 // That of a party, whose seal is broken.

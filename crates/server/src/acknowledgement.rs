@@ -49,7 +49,7 @@ impl Engine {
             self.log_ack(handling, routing);
             return Verdict::Drop;
         }
-        if local && routing.way.is_none() {
+        if local && routing.device.is_none() {
             self.collect(handling.now, &routing.uri, contacts);
             let first = contacts.entries.first();
             let target = first.and_then(|first| first.target.or_else(|| self.contact_target(contacts, first)));

@@ -136,7 +136,7 @@ impl Engine {
     /// A user at an address of ours that is no domain of ours: it would come back to us again and again.
     pub(crate) fn is_unknown_here(&self, routing: &Routing<'_>) -> bool {
         let Uri::Sip(uri) = &routing.uri else { return false };
-        let leads_on = routing.route.is_some() || routing.way.is_some() || uri.params.maddr().is_some();
+        let leads_on = routing.route.is_some() || routing.device.is_some() || uri.params.maddr().is_some();
         !leads_on && self.policy.router.is_own(uri) && !self.is_local(&routing.uri)
     }
 }

@@ -49,7 +49,7 @@ impl Engine {
             }
             Destination::NextHop { mut ways, route, otherwise } => {
                 // Where a second Route of ours says it, or a seal, there the dialog began.
-                if routing.listener.is_none() && routing.way.is_none() {
+                if routing.listener.is_none() && routing.device.is_none() {
                     let shared = &self.shared;
                     for way in &mut ways {
                         let identity = self.policy.router.identity();
@@ -68,8 +68,8 @@ impl Engine {
                     q: 1000,
                     add: b"",
                     remove: &[],
-                    fixed: routing.way.is_some(),
-                    translated: routing.way.is_some(),
+                    fixed: routing.device.is_some(),
+                    translated: routing.device.is_some(),
                 };
                 self.send(handling, routing, &[candidate], otherwise);
             }

@@ -24,7 +24,7 @@ impl Engine {
     /// Whether the first Route that is left, or the Request-URI if there is none, names this server by a name that was looked up.
     pub(crate) fn is_own_by_name(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> OwnName {
         let Uri::Sip(uri) = routing.route.as_ref().unwrap_or(&routing.uri) else { return OwnName::No };
-        let (Host::Name(name), None, None) = (uri.host, uri.params.maddr(), routing.way) else { return OwnName::No };
+        let (Host::Name(name), None, None) = (uri.host, uri.params.maddr(), routing.device) else { return OwnName::No };
         let identity = self.policy.router.identity();
         let answers = &handling.progress.answers;
         let may_ask = identity.is_below_local_domain(name);

@@ -22,7 +22,7 @@ use strowger_store::subscriber;
 impl Engine {
     /// Where a request goes that may be forwarded. `contacts` gets those of a user of ours.
     pub(crate) fn route(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>, contacts: &mut Contacts) -> Verdict {
-        if routing.way.is_none() && routing.route.is_none() && self.is_local(&routing.uri) {
+        if routing.device.is_none() && routing.route.is_none() && self.is_local(&routing.uri) {
             return self.route_to_user(handling, routing, contacts);
         }
         let ways = match self.next_hop(handling, routing, &mut contacts.text) {
@@ -30,12 +30,12 @@ impl Engine {
             Err(question) => return Verdict::Ask(question),
         };
         let help =
-            (routing.way.is_none() && routing.route.is_none()).then(|| self.emergency_route(&routing.uri)).flatten();
+            (routing.device.is_none() && routing.route.is_none()).then(|| self.emergency_route(&routing.uri)).flatten();
         let otherwise = match routing.uri.sip() {
             // A number or a service that no setting leads on has no next hop at all.
             None if routing.route.is_none() => 404,
             // The party of a call whose connection is gone may come back.
-            _ if routing.way.is_some() => 480,
+            _ if routing.device.is_some() => 480,
             // A next hop that cannot be reached counts as one that answers 503, which goes upstream as 500 (section 16.7 step 6).
             _ => 500,
         };
@@ -131,7 +131,7 @@ impl Engine {
         scratch: &mut Vec<u8>,
     ) -> Result<Targets, Question> {
         let request = handling.request;
-        if let Some(way) = routing.way {
+        if let Some(way) = routing.device {
             return self.ways_to_party(handling, routing, way, scratch);
         }
         let prefer = routing.listener.unwrap_or(request.arrival.listener);

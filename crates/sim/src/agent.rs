@@ -198,7 +198,7 @@ impl Agent {
         leg.dialog.write_request(Method::Bye, cseq, |text| text.extend_from_slice(via.as_bytes()), &mut out.bytes);
         out.bytes.extend_from_slice(b"Content-Length: 0\r\n\r\n");
         let range = start..out.bytes.len();
-        let hop = leg.dialog.way().hop.to_vec();
+        let hop = leg.dialog.request_route().hop.to_vec();
         self.sent.push(Sent::new(Kind::Bye(at), String::new(), None));
         let at = self.sent.len() - 1;
         match self.target(&hop) {

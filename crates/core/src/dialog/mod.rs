@@ -10,6 +10,6 @@ mod state;
 mod text;
 
 pub use offer::{Description, OfferAnswer, OfferError};
-pub use request::Way;
+pub use request::RequestRoute;
 pub(crate) use state::refreshes;
 pub use state::{Dialog, Fault, Invalid, Role, State};

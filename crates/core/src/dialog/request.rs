@@ -6,7 +6,7 @@ use super::Dialog;
 
 /// How a request leaves: what stands in its start line, what in Route, and where its first hop is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way<'a> {
+pub struct RequestRoute<'a> {
     /// The Request-URI.
     pub uri: &'a [u8],
     /// The value of Route; empty: none.
@@ -19,7 +19,7 @@ pub struct Way<'a> {
     pub strict: bool,
 }
 
-impl<'a> Way<'a> {
+impl<'a> RequestRoute<'a> {
     /// To `target` over `routes`, a Route value of name-addrs that start with their brackets.
     pub fn new(target: &'a [u8], routes: &'a [u8]) -> Self {
         let Some((hop, rest)) = first_route(routes) else {
@@ -70,21 +70,21 @@ impl<'a> Way<'a> {
 
 impl Dialog {
     /// How the next request leaves.
-    pub fn way(&self) -> Way<'_> {
-        Way::new(self.target(), self.routes())
+    pub fn request_route(&self) -> RequestRoute<'_> {
+        RequestRoute::new(self.target(), self.routes())
     }
 
     /// Appends start line and header lines up to CSeq of a request; `via` writes the value of Via. The caller adds its
     /// own lines, Content-Length, the blank line and the body.
     pub fn write_request(&self, method: Method, cseq: u32, via: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
-        let way = self.way();
+        let route = self.request_route();
         out.extend_from_slice(method.text());
         out.push(b' ');
-        way.write_uri(out);
+        route.write_uri(out);
         out.extend_from_slice(b" SIP/2.0\r\nVia: ");
         via(out);
         out.extend_from_slice(b"\r\nMax-Forwards: 70\r\n");
-        way.write_routes(out);
+        route.write_routes(out);
         out.extend_from_slice(b"From: ");
         tagged(self.local(), self.local_tag(), out);
         out.extend_from_slice(b"\r\nTo: ");
@@ -130,18 +130,18 @@ fn first_route(routes: &[u8]) -> Option<(&[u8], &[u8])> {
 mod tests {
     use super::*;
 
-    fn written(way: Way<'_>) -> (String, String) {
+    fn written(route: RequestRoute<'_>) -> (String, String) {
         let (mut uri, mut routes) = (Vec::new(), Vec::new());
-        way.write_uri(&mut uri);
-        way.write_routes(&mut routes);
+        route.write_uri(&mut uri);
+        route.write_routes(&mut routes);
         (String::from_utf8(uri).unwrap(), String::from_utf8(routes).unwrap())
     }
 
     #[test]
     fn loose_routes_go_before_the_target() {
-        let way = Way::new(b"sip:bob@192.0.2.4", b"<sip:p1;lr>;x=\"a,b\", <sip:p2;lr>");
-        assert_eq!((way.hop, way.strict), (&b"sip:p1;lr"[..], false));
-        let (uri, routes) = written(way);
+        let route = RequestRoute::new(b"sip:bob@192.0.2.4", b"<sip:p1;lr>;x=\"a,b\", <sip:p2;lr>");
+        assert_eq!((route.hop, route.strict), (&b"sip:p1;lr"[..], false));
+        let (uri, routes) = written(route);
         assert_eq!(uri, "sip:bob@192.0.2.4");
         assert_eq!(routes, "Route: <sip:p1;lr>;x=\"a,b\", <sip:p2;lr>\r\n");
     }
@@ -149,22 +149,22 @@ mod tests {
     /// The example of section 12.2.1.1.
     #[test]
     fn a_strict_router_takes_the_request_uri() {
-        let way = Way::new(
+        let route = RequestRoute::new(
             b"sip:user@remoteua",
             b"<sip:proxy1;method=INVITE;x?Subject=a>;y=\"a,b\", <sip:proxy2>, <sip:proxy3;lr>, <sip:proxy4>",
         );
-        assert!(way.strict);
-        let (uri, routes) = written(way);
+        assert!(route.strict);
+        let (uri, routes) = written(route);
         assert_eq!(uri, "sip:proxy1;x");
         assert_eq!(routes, "Route: <sip:proxy2>, <sip:proxy3;lr>, <sip:proxy4>, <sip:user@remoteua>\r\n");
-        let (uri, routes) = written(Way::new(b"sip:user@remoteua", b"<sip:proxy1>"));
+        let (uri, routes) = written(RequestRoute::new(b"sip:user@remoteua", b"<sip:proxy1>"));
         assert_eq!((uri.as_str(), routes.as_str()), ("sip:proxy1", "Route: <sip:user@remoteua>\r\n"));
     }
 
     #[test]
     fn no_routes_go_straight() {
-        let way = Way::new(b"sip:bob@192.0.2.4;transport=tcp", b"");
-        assert_eq!(way.hop, b"sip:bob@192.0.2.4;transport=tcp");
-        assert_eq!(written(way).1, "");
+        let route = RequestRoute::new(b"sip:bob@192.0.2.4;transport=tcp", b"");
+        assert_eq!(route.hop, b"sip:bob@192.0.2.4;transport=tcp");
+        assert_eq!(written(route).1, "");
     }
 }

@@ -4,7 +4,7 @@
 use super::Proxy;
 use crate::routing::contact_repair::{is_first_hop, is_invalid, is_narrower, is_needed, is_private, is_translated};
 use crate::routing::route_token::{Beyond, Named};
-use crate::routing::{Request, Scope, Way};
+use crate::routing::{DeviceAddress, Request, Scope};
 use crate::{Arrival, Now, Target, Transport};
 use strowger_message::{Host, Message, Method, Name, SipUri, Uri};
 
@@ -19,9 +19,9 @@ pub(super) const fn renews_target(method: Method) -> bool {
     makes_dialog(method) || matches!(method, Method::Update)
 }
 
-/// Whether the sender of a response is the device that its Contact names.
+/// Whether a response comes from the device that its Contact names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Device {
+pub(super) enum FromDevice {
     Yes,
     /// If no element behind us record-routed.
     IfLast,
@@ -30,24 +30,26 @@ pub(super) enum Device {
 
 /// What a message says of where its sender is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Said<'a> {
+pub(super) struct SenderContact<'a> {
     /// The URI of the first Contact as it stands.
     text: &'a [u8],
     uri: SipUri<'a>,
     /// Where its sender really is, if others could not reach that.
-    way: Option<Target>,
+    device: Option<Target>,
     /// Of the address that it came from.
     scope: Scope,
 }
 
-impl Said<'_> {
+impl SenderContact<'_> {
     /// The Contact that a route token is to lead to: by its own words only if they do not mean something else to others.
     pub(super) fn named(&self) -> Named<'_> {
-        match (&self.way, self.uri.host) {
+        match (&self.device, self.uri.host) {
             (None, _) => Named::Contact(&self.uri),
             (Some(_), Host::Name(name)) if !is_invalid(name) => Named::Contact(&self.uri),
-            (Some(way), host) => match host.ip() {
-                Some(ip) if ip == way.address.ip() || !is_private(ip, way.address.ip()) => Named::Contact(&self.uri),
+            (Some(device), host) => match host.ip() {
+                Some(ip) if ip == device.address.ip() || !is_private(ip, device.address.ip()) => {
+                    Named::Contact(&self.uri)
+                }
                 _ => Named::Seal,
             },
         }
@@ -56,10 +58,14 @@ impl Said<'_> {
 
 impl Proxy {
     /// What a request says that makes a dialog or renews the target of one.
-    pub(super) fn said_by_request<'a>(&self, request: &Request<'a>, record_route: bool) -> Option<Said<'a>> {
+    pub(super) fn contact_of_request<'a>(
+        &self,
+        request: &Request<'a>,
+        record_route: bool,
+    ) -> Option<SenderContact<'a>> {
         let (message, arrival, method) = (&request.message, request.arrival, request.method);
-        let says = if request.to_tag.is_empty() { makes_dialog(method) } else { renews_target(method) };
-        let (text, uri) = contact(message).filter(|_| says && record_route)?;
+        let may_change_target = if request.to_tag.is_empty() { makes_dialog(method) } else { renews_target(method) };
+        let (text, uri) = contact(message).filter(|_| may_change_target && record_route)?;
         let (from, first_hop) = (arrival.reply(), is_first_hop(message));
         // The first hop from a device: no element stands between it and us.
         let is_moved = || {
@@ -68,26 +74,27 @@ impl Proxy {
         };
         let is_lost =
             || is_narrower(&uri, &from.address) && matches!(self.policy.router.behind_us(message), Beyond::Party);
-        let way = (self.policy.settings.contact_repair && (is_moved() || is_lost())).then_some(from);
-        Some(Said { text, uri, way, scope: Scope::of(arrival.remote.ip()) })
+        let device = (self.policy.settings.contact_repair && (is_moved() || is_lost())).then_some(from);
+        Some(SenderContact { text, uri, device, scope: Scope::of(arrival.remote.ip()) })
     }
 
     /// The same of a response. `sent`: where the request went, and whether a translator stands before that.
-    pub(super) fn said_by_response<'a>(
+    pub(super) fn contact_of_response<'a>(
         &self,
         response: &Message<'a>,
         arrival: &Arrival,
         sent: (Option<Target>, bool),
-        device: Device,
-    ) -> Option<Said<'a>> {
+        from_device: FromDevice,
+    ) -> Option<SenderContact<'a>> {
         let (text, uri) = contact(response)?;
-        let is_own = match device {
-            Device::Yes => true,
-            Device::IfLast => response.has(Name::RecordRoute) && self.is_last(response),
-            Device::No => is_narrower(&uri, &arrival.remote) && self.is_last(response),
+        let is_own = match from_device {
+            FromDevice::Yes => true,
+            FromDevice::IfLast => response.has(Name::RecordRoute) && self.is_last(response),
+            FromDevice::No => is_narrower(&uri, &arrival.remote) && self.is_last(response),
         };
-        let way = (is_own && self.policy.settings.contact_repair).then(|| way_back(&uri, arrival, sent)).flatten();
-        Some(Said { text, uri, way, scope: Scope::of(arrival.remote.ip()) })
+        let device =
+            (is_own && self.policy.settings.contact_repair).then(|| device_behind(&uri, arrival, sent)).flatten();
+        Some(SenderContact { text, uri, device, scope: Scope::of(arrival.remote.ip()) })
     }
 
     /// Seals the Contact of the party with this tag, if it needs that. `renews`: it is the target of a dialog from now on.
@@ -97,18 +104,20 @@ impl Proxy {
         message: &Message<'_>,
         call_id: &[u8],
         tag: &[u8],
-        said: &Said<'_>,
+        contact: &SenderContact<'_>,
         renews: bool,
     ) {
-        let Said { text, uri, way, scope } = *said;
-        if tag.is_empty() || (way.is_none() && !renews) {
+        let SenderContact { text, uri, device, scope } = *contact;
+        if tag.is_empty() || (device.is_none() && !renews) {
             return;
         }
         // Another server with our secret, or this one when the request passed it before, has done so.
-        if way.is_none() && self.policy.router.seals.find(now, call_id, tag, &uri).is_some_and(|seal| seal.of_party) {
+        if device.is_none() && self.policy.router.seals.find(now, call_id, tag, &uri).is_some_and(|seal| seal.of_party)
+        {
             return;
         }
-        let way = way.map(|from| Way { transport: from.transport, address: from.address, flow: from.flow });
+        let device =
+            device.map(|from| DeviceAddress { transport: from.transport, address: from.address, flow: from.flow });
         let range = message.range_of(text);
         let seals = &self.policy.router.seals;
         if range.start == 0 || message.bytes()[range.start - 1] != b'<' {
@@ -116,13 +125,14 @@ impl Proxy {
             self.edit.replace(range, |out| {
                 out.push(b'<');
                 out.extend_from_slice(text);
-                seals.write(now, call_id, tag, &uri, way.as_ref(), scope, out);
+                seals.write(now, call_id, tag, &uri, device.as_ref(), scope, out);
                 out.push(b'>');
             });
         } else {
             // Parameters stand before the question mark.
             let headers = if uri.headers.is_empty() { 0 } else { uri.headers.len() + 1 };
-            self.edit.insert(range.end - headers, |out| seals.write(now, call_id, tag, &uri, way.as_ref(), scope, out));
+            self.edit
+                .insert(range.end - headers, |out| seals.write(now, call_id, tag, &uri, device.as_ref(), scope, out));
         }
     }
 
@@ -147,9 +157,9 @@ fn contact<'a>(message: &Message<'a>) -> Option<(&'a [u8], SipUri<'a>)> {
 
 /// The way to a device that answered, if its Contact leads elsewhere. By UDP that is where the request reached it: it may answer
 /// from another port than it listens on.
-fn way_back(contact: &SipUri<'_>, arrival: &Arrival, sent: (Option<Target>, bool)) -> Option<Target> {
+fn device_behind(contact: &SipUri<'_>, arrival: &Arrival, sent: (Option<Target>, bool)) -> Option<Target> {
     let from = arrival.reply();
-    let needed = |way: &Target| is_needed(contact, way.transport, &way.address, sent.1);
+    let needed = |device: &Target| is_needed(contact, device.transport, &device.address, sent.1);
     match sent.0.filter(|sent| arrival.transport == Transport::Udp && sent.transport == Transport::Udp) {
         Some(sent) => (needed(&from) && needed(&sent)).then_some(sent),
         None => Some(from).filter(needed),

@@ -1,7 +1,7 @@
 //! Requests on their way downstream (RFC 3261 section 16.6).
 
 use super::Proxy;
-use super::contact::{Said, makes_dialog, renews_target};
+use super::contact::{SenderContact, makes_dialog, renews_target};
 use super::notice::{Notice, NoticeEvent};
 use super::plan::{KeptPlan, Plan};
 use super::response_context::{Branch, Candidate, OwnedCandidate, Pending, ResponseContext, Share, may_be_removed};
@@ -353,14 +353,14 @@ impl Proxy {
         });
 
         // Record-Route (step 4): only what can make a dialog.
-        let said = self.said_by_request(request, record_route);
+        let contact = self.contact_of_request(request, record_route);
         if record_route && records_route(request) {
             let secure = match (routing.route, uri) {
                 (Some(_), _) => routing.next().is_sips(),
                 (None, Some(uri)) => uri.len() > 4 && uri[..5].eq_ignore_ascii_case(b"sips:"),
                 (None, None) => routing.uri.is_sips(),
             };
-            self.write_record_route(now, request, target.listener, secure, said.as_ref());
+            self.write_record_route(now, request, target.listener, secure, contact.as_ref());
         }
 
         // Max-Forwards (step 3).
@@ -419,8 +419,8 @@ impl Proxy {
         if !add.is_empty() {
             self.edit.insert(index.headers_end(), |text| text.extend_from_slice(add));
         }
-        if let Some(said) = &said {
-            self.seal_contact(now, message, request.call_id, request.from_tag, said, routing.in_dialog);
+        if let Some(contact) = &contact {
+            self.seal_contact(now, message, request.call_id, request.from_tag, contact, routing.in_dialog);
         }
         let from = out.len();
         self.edit.write(message, out);
@@ -458,12 +458,12 @@ impl Proxy {
         request: &Request<'_>,
         out_by: ListenerId,
         secure: bool,
-        said: Option<&Said<'_>>,
+        contact: Option<&SenderContact<'_>>,
     ) {
         let index = request.message.index();
         let at = index.first(Name::RecordRoute).map_or_else(|| index.headers_start(), |l| l.start as usize);
         let beyond = self.policy.router.behind_us(&request.message);
-        let named = said.map_or(Named::Nothing, Said::named);
+        let named = contact.map_or(Named::Nothing, SenderContact::named);
         let scope = Scope::of(request.arrival.remote.ip());
         let token = self.policy.router.route_tokens.make(
             now,

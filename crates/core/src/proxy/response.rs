@@ -1,8 +1,8 @@
 //! Responses on their way upstream (RFC 3261 section 16.7).
 
-use super::contact::{Device, Said};
+use super::contact::{FromDevice, SenderContact};
 use super::notice::NoticeEvent;
-use super::response_context::{Best, ResponseContext};
+use super::response_context::{BestResponse, ResponseContext};
 use super::{Proxy, best};
 use crate::routing::route_token::{self, Beyond, Named, Party, RouteTokens};
 use crate::routing::{Place, ROUTE_TOKEN, Scope};
@@ -55,8 +55,8 @@ impl Proxy {
             // and only an INVITE has other provisional responses (RFC 4320 section 4.1).
             if status > 100 && context.invite && !context.answered {
                 let after = context.first_sign(round.now);
-                let (server, says) = (context.server, Says::of(context, round.tx.client_target(client)));
-                let range = self.write_upstream(round.now, response, arrival, status, says, &mut round.out.bytes);
+                let (server, facts) = (context.server, SenderFacts::of(context, round.tx.client_target(client)));
+                let range = self.write_upstream(round.now, response, arrival, status, facts, &mut round.out.bytes);
                 self.notice(id, NoticeEvent::Rang { status, bytes: range.clone(), after });
                 round.tx.respond(round.now, server, status, range, round.out);
             }
@@ -74,8 +74,8 @@ impl Proxy {
                 let first = !std::mem::replace(&mut context.answered, true);
                 context.pending = None;
                 context.best = None;
-                let (server, says) = (context.server, Says::of(context, round.tx.client_target(client)));
-                let range = self.write_upstream(round.now, response, arrival, status, says, &mut round.out.bytes);
+                let (server, facts) = (context.server, SenderFacts::of(context, round.tx.client_target(client)));
+                let range = self.write_upstream(round.now, response, arrival, status, facts, &mut round.out.bytes);
                 if first {
                     let after = self.contexts.get_mut(id).and_then(|context| context.first_sign(round.now));
                     self.notice(id, NoticeEvent::Answered { status, bytes: range.clone(), after });
@@ -118,14 +118,16 @@ impl Proxy {
                 return;
             }
             let status = best::upstream(status);
-            let range = self.write_upstream(round.now, response, arrival, status, Says::NOTHING, &mut round.out.bytes);
+            let range =
+                self.write_upstream(round.now, response, arrival, status, SenderFacts::NOTHING, &mut round.out.bytes);
             self.notice(id, NoticeEvent::Exhausted { status, bytes: range.clone() });
             round.tx.respond(round.now, server, status, range, round.out);
             return;
         }
-        let (mut text, said) = (Vec::new(), best::upstream(status));
-        let range = self.write_upstream(round.now, response, arrival, said, Says::NOTHING, &mut text);
-        self.remember(id, status, said, &text[range], response, round.tx);
+        let (mut text, forwarded_status) = (Vec::new(), best::upstream(status));
+        let range =
+            self.write_upstream(round.now, response, arrival, forwarded_status, SenderFacts::NOTHING, &mut text);
+        self.remember(id, status, forwarded_status, &text[range], response, round.tx);
         self.conclude(round, id);
     }
 
@@ -133,8 +135,8 @@ impl Proxy {
     /// could not be sent, 408 for one without an answer).
     pub(super) fn branch_failed(&mut self, round: &mut Round<'_>, id: Id, client: ClientId, status: u16) {
         let Some(context) = self.contexts.get(id) else { return };
-        let said = if context.registered { best::of_user(status) } else { best::upstream(status) };
-        let local = round.tx.lost_request(client).and_then(|sent| self.local_response(sent, said));
+        let forwarded_status = if context.registered { best::of_user(status) } else { best::upstream(status) };
+        let local = round.tx.lost_request(client).and_then(|sent| self.local_response(sent, forwarded_status));
         let Some(context) = self.contexts.get_mut(id) else { return };
         let Some(branch) = context.branch_mut(client) else { return };
         if branch.status >= 200 {
@@ -151,12 +153,12 @@ impl Proxy {
             return;
         }
         if let Some(bytes) = local {
-            self.remember_local(id, status, said, &bytes, round.tx);
+            self.remember_local(id, status, forwarded_status, &bytes, round.tx);
         }
         self.conclude(round, id);
     }
 
-    /// Branches whose time is up and that said nothing at all cannot be cancelled: they count as timed out (section
+    /// Branches whose time is up and that forwarded_status nothing at all cannot be cancelled: they count as timed out (section
     /// 16.8), so that the next candidates need not wait for timer B.
     pub(super) fn silent_branches_failed(&mut self, round: &mut Round<'_>, id: Id) {
         let Some(context) = self.contexts.get_mut(id) else { return };
@@ -178,7 +180,7 @@ impl Proxy {
         self.conclude(round, id);
     }
 
-    /// Targets that have said nothing for as long as the plan allows are given up, each for the next address of its candidate; a phone that
+    /// Targets that have forwarded_status nothing for as long as the plan allows are given up, each for the next address of its candidate; a phone that
     /// rings after all is cancelled.
     pub(super) fn end_silence(&mut self, round: &mut Round<'_>, id: Id) {
         let Some(context) = self.contexts.get_mut(id) else { return };
@@ -220,10 +222,10 @@ impl Proxy {
         }
     }
 
-    fn remember_local(&mut self, id: Id, status: u16, said: u16, bytes: &[u8], tx: &mut Transactions) {
+    fn remember_local(&mut self, id: Id, status: u16, forwarded_status: u16, bytes: &[u8], tx: &mut Transactions) {
         let mut index = Index::new();
         if index.parse(bytes, &UNLIMITED).is_ok() {
-            self.remember(id, status, said, bytes, &Message::new(bytes, &index), tx);
+            self.remember(id, status, forwarded_status, bytes, &Message::new(bytes, &index), tx);
         }
     }
 
@@ -233,7 +235,7 @@ impl Proxy {
         &mut self,
         id: Id,
         status: u16,
-        said: u16,
+        forwarded_status: u16,
         upstream: &[u8],
         response: &Message<'_>,
         tx: &mut Transactions,
@@ -249,11 +251,18 @@ impl Proxy {
             bytes
         };
         match &mut context.best {
-            None => context.best = Some(Box::new(Best { status, said, bytes: hold(upstream), challenges: Vec::new() })),
+            None => {
+                context.best = Some(Box::new(BestResponse {
+                    status,
+                    forwarded_status,
+                    bytes: hold(upstream),
+                    challenges: Vec::new(),
+                }))
+            }
             Some(held) if best::rank(status) < best::rank(held.status) => {
                 let kept = if matches!(held.status, 401 | 407) { challenge_lines(&held.bytes) } else { Vec::new() };
                 held.challenges.extend_from_slice(&kept);
-                (held.status, held.said) = (status, said);
+                (held.status, held.forwarded_status) = (status, forwarded_status);
                 held.bytes = hold(upstream);
             }
             Some(held) if matches!(status, 401 | 407) => {
@@ -317,7 +326,7 @@ impl Proxy {
             }
         }
         let range = from..round.out.bytes.len();
-        let status = held.said;
+        let status = held.forwarded_status;
         self.notice(id, NoticeEvent::Exhausted { status, bytes: range.clone() });
         round.tx.respond(round.now, server, status, range, round.out);
     }
@@ -337,7 +346,7 @@ impl Proxy {
         response: &Message<'_>,
         arrival: &Arrival,
         status: u16,
-        says: Says,
+        facts: SenderFacts,
         out: &mut Vec<u8>,
     ) -> std::ops::Range<usize> {
         self.edit.clear();
@@ -354,20 +363,20 @@ impl Proxy {
         }
         let edit = &mut self.edit;
         response.cut_first(Name::Via, 1, |range| edit.remove(range));
-        if says.recorded || says.renews {
-            let said = self.said_by_response(response, arrival, says.sent, says.device);
+        if facts.recorded || facts.renews {
+            let contact = self.contact_of_response(response, arrival, facts.sent, facts.device);
             let call_id = response.call_id().map_or(&b""[..], |call_id| call_id.text);
             let tag = response.to().ok().and_then(|to| to.tag).unwrap_or_default();
-            if says.recorded {
-                let named = said.as_ref().map_or(Named::Nothing, Said::named);
+            if facts.recorded {
+                let named = contact.as_ref().map_or(Named::Nothing, SenderContact::named);
                 let scope = Scope::of(arrival.remote.ip());
                 let make = |route_tokens: &RouteTokens, beyond: Beyond<'_>| {
                     route_tokens.make(now, Party::Called, call_id, tag, beyond, named, scope)
                 };
                 self.renew_route_tokens(response, make);
             }
-            if let Some(said) = &said {
-                self.seal_contact(now, response, call_id, tag, said, says.renews);
+            if let Some(contact) = &contact {
+                self.seal_contact(now, response, call_id, tag, contact, facts.renews);
             }
         }
         let from = out.len();
@@ -428,8 +437,8 @@ impl Proxy {
 
 /// What a response says of its sender, to be proved later.
 #[derive(Clone, Copy, Debug)]
-struct Says {
-    device: Device,
+struct SenderFacts {
+    device: FromDevice,
     /// Its Record-Route is the one of a dialog that it makes.
     recorded: bool,
     /// Its Contact is the target of a dialog from then on.
@@ -438,9 +447,9 @@ struct Says {
     sent: (Option<Target>, bool),
 }
 
-impl Says {
+impl SenderFacts {
     /// Of one that makes no dialog. The Contact of a redirection is not the device's own.
-    const NOTHING: Self = Self { device: Device::No, recorded: false, renews: false, sent: (None, false) };
+    const NOTHING: Self = Self { device: FromDevice::No, recorded: false, renews: false, sent: (None, false) };
 
     fn of(context: &ResponseContext, sent: Option<Target>) -> Self {
         let ResponseContext { recorded, renews, translated, .. } = *context;

@@ -2,7 +2,7 @@
 //! context of RFC 3261 section 16).
 
 use super::Policy;
-use super::contact::Device;
+use super::contact::FromDevice;
 use super::forward::OutgoingBranch;
 use super::notice::NoticeEvent;
 use super::plan::KeptPlan;
@@ -22,7 +22,7 @@ pub(super) struct ResponseContext {
     #[expect(clippy::box_collection, reason = "few requests fork: the others pay 8 bytes for it, not 24")]
     pub(super) others: Option<Box<Vec<Branch>>>,
     /// Best final response so far, when several branches must be waited for.
-    pub(super) best: Option<Box<Best>>,
+    pub(super) best: Option<Box<BestResponse>>,
     /// The request and the targets not yet tried.
     pub(super) pending: Option<Box<Pending>>,
     pub(super) call_hash: u32,
@@ -65,11 +65,11 @@ pub(super) struct Branch {
 
 /// The best final response so far, ready to go upstream: its top Via already taken off.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Best {
+pub(super) struct BestResponse {
     /// As it came, by which it is ranked.
     pub(super) status: u16,
     /// As it goes upstream.
-    pub(super) said: u16,
+    pub(super) forwarded_status: u16,
     pub(super) bytes: Vec<u8>,
     /// Challenge lines of the other branches (section 16.7 step 7).
     pub(super) challenges: Vec<u8>,
@@ -252,17 +252,17 @@ impl ResponseContext {
         (began != 0).then(|| (now.mono as u32).wrapping_sub(began))
     }
 
-    pub(super) fn device(&self) -> Device {
+    pub(super) fn device(&self) -> FromDevice {
         match (self.direct, self.registered || self.translated) {
-            (true, _) => Device::Yes,
-            (false, true) => Device::IfLast,
-            (false, false) => Device::No,
+            (true, _) => FromDevice::Yes,
+            (false, true) => FromDevice::IfLast,
+            (false, false) => FromDevice::No,
         }
     }
 
     /// What its user is asked when every target so far has failed: 408 where none has answered.
     pub(super) fn failing(&self) -> NoticeEvent {
-        let status = self.best.as_ref().map_or(408, |best| best.said);
+        let status = self.best.as_ref().map_or(408, |best| best.forwarded_status);
         NoticeEvent::Failing { server: self.server, status }
     }
 

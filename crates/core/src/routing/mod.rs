@@ -23,7 +23,7 @@ pub use request::Request;
 pub(crate) use route::ROUTE_TOKEN;
 pub use route::{NextHop, Routing};
 pub use scope::Scope;
-pub use seal::Way;
+pub use seal::DeviceAddress;
 
 use loop_detection::{BranchKey, Visit};
 use route_token::{Beyond, RouteTokens};

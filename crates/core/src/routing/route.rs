@@ -41,7 +41,7 @@ pub struct Routing<'a> {
     pub listener: Option<ListenerId>,
     /// Whence the device sends that the Request-URI names, if it is not where that says: our seal says so. The listener is the one
     /// that reaches it; of a connection it says nothing of whether that is still open.
-    pub way: Option<Target>,
+    pub device: Option<Target>,
     /// A Route value could not be read: answer 400.
     pub malformed: bool,
     pub(crate) uri_changed: bool,
@@ -99,7 +99,7 @@ impl Router {
             scope: Scope::Machine,
             route: None,
             listener: None,
-            way: None,
+            device: None,
             malformed: false,
             uri_changed: false,
             own_maddr: false,
@@ -154,9 +154,9 @@ impl Router {
         }
         routing.spent = Some(seal.text);
         let prefer = routing.listener.unwrap_or(request.arrival.listener);
-        routing.way = seal.way.and_then(|way| {
-            let listener = self.identity.listener_for(way.transport, &way.address, prefer)?;
-            Some(Target { flow: way.flow, ..Target::new(way.transport, listener, way.address) })
+        routing.device = seal.device.and_then(|device| {
+            let listener = self.identity.listener_for(device.transport, &device.address, prefer)?;
+            Some(Target { flow: device.flow, ..Target::new(device.transport, listener, device.address) })
         });
     }
 

@@ -24,20 +24,20 @@ pub const NAME: &[u8] = b"x-strowger";
 /// So many parameters of this name are looked at: servers with other secrets may have written some.
 const MOST: usize = 4;
 
-/// Bytes before the way: flags, writer, time, call and party.
+/// Bytes before the device: flags, writer, time, call and party.
 const HEAD: usize = 13;
 const CODE: usize = 12;
 
 const VERSION: u8 = 1 << 6;
-/// Where no way follows, the scope of the address that the party sent from stands here.
+/// Where no device follows, the scope of the address that the party sent from stands here.
 const TRANSPORT: u8 = 0b111;
-const WAY: u8 = 1 << 3;
+const DEVICE: u8 = 1 << 3;
 const V6: u8 = 1 << 4;
 const FLOW: u8 = 1 << 5;
 
 /// From where a device sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct DeviceAddress {
     /// What it sends by.
     pub transport: Transport,
     /// Where its messages come from: behind NAT, an address of that.
@@ -52,7 +52,7 @@ pub(crate) struct Seal<'a> {
     /// Its value as it stands.
     pub(crate) text: &'a [u8],
     /// None: the Contact says itself how its device is reached.
-    pub(crate) way: Option<Way>,
+    pub(crate) device: Option<DeviceAddress>,
     /// Of the address that its party sent from.
     pub(crate) scope: Scope,
     /// This very server wrote it, not another one with the same secret.
@@ -98,26 +98,26 @@ impl Seals {
         call_id: &[u8],
         tag: &[u8],
         uri: &SipUri<'_>,
-        way: Option<&Way>,
+        device: Option<&DeviceAddress>,
         scope: Scope,
         out: &mut Vec<u8>,
     ) {
         let mut bytes: SmallVec<[u8; 64]> = SmallVec::new();
-        bytes.push(VERSION | if way.is_none() { scope as u8 } else { 0 });
+        bytes.push(VERSION | if device.is_none() { scope as u8 } else { 0 });
         bytes.extend_from_slice(&self.writer);
         bytes.extend_from_slice(&seconds(now).to_be_bytes());
         bytes.extend_from_slice(&self.party(call_id, tag));
-        if let Some(way) = way {
-            bytes[0] |= WAY | way.transport as u8;
-            match way.address.ip() {
+        if let Some(device) = device {
+            bytes[0] |= DEVICE | device.transport as u8;
+            match device.address.ip() {
                 IpAddr::V4(ip) => bytes.extend_from_slice(&ip.octets()),
                 IpAddr::V6(ip) => {
                     bytes[0] |= V6;
                     bytes.extend_from_slice(&ip.octets());
                 }
             }
-            bytes.extend_from_slice(&way.address.port().to_be_bytes());
-            if let Some(flow) = way.flow {
+            bytes.extend_from_slice(&device.address.port().to_be_bytes());
+            if let Some(flow) = device.flow {
                 bytes[0] |= FLOW;
                 bytes.extend_from_slice(&flow.node.to_be_bytes());
                 bytes.extend_from_slice(&flow.process.to_be_bytes());
@@ -171,10 +171,10 @@ impl Seals {
         if flags >> 6 != VERSION >> 6 || !is_fresh(now, made, self.lifetime) {
             return None;
         }
-        let way = if flags & WAY == 0 { None } else { Some(Way::read(flags, &mut rest)?) };
+        let device = if flags & DEVICE == 0 { None } else { Some(DeviceAddress::read(flags, &mut rest)?) };
         let of_party = !tag.is_empty() && self.party(call_id, tag) == party;
-        let scope = way.map_or_else(|| Scope::of_bits(flags & TRANSPORT), |way| Scope::of(way.address.ip()));
-        Some(Seal { text, way, scope, own: writer == self.writer, of_party })
+        let scope = device.map_or_else(|| Scope::of_bits(flags & TRANSPORT), |device| Scope::of(device.address.ip()));
+        Some(Seal { text, device, scope, own: writer == self.writer, of_party })
     }
 
     fn party(&self, call_id: &[u8], tag: &[u8]) -> [u8; 6] {
@@ -192,7 +192,7 @@ impl Seals {
     }
 }
 
-impl Way {
+impl DeviceAddress {
     fn read(flags: u8, rest: &mut Bytes<'_>) -> Option<Self> {
         let transport = *Transport::ALL.get(usize::from(flags & TRANSPORT))?;
         let ip = match flags & V6 {
@@ -236,43 +236,43 @@ mod tests {
         Seals::new(secret.as_bytes(), name.as_bytes(), 86_400)
     }
 
-    fn sealed(seals: &Seals, uri: &str, way: Option<&Way>) -> String {
+    fn sealed(seals: &Seals, uri: &str, device: Option<&DeviceAddress>) -> String {
         let parsed = Uri::parse(uri.as_bytes()).unwrap();
         let mut out = uri.as_bytes().to_vec();
-        seals.write(NOW, b"call", b"alice", parsed.sip().unwrap(), way, Scope::Site, &mut out);
+        seals.write(NOW, b"call", b"alice", parsed.sip().unwrap(), device, Scope::Site, &mut out);
         String::from_utf8(out).unwrap()
     }
 
-    /// The seal that is found: its way, whether it is our own, whether of this party.
-    fn found(seals: &Seals, now: Now, tag: &str, uri: &str) -> Option<(Option<Way>, bool, bool)> {
+    /// The seal that is found: its device, whether it is our own, whether of this party.
+    fn found(seals: &Seals, now: Now, tag: &str, uri: &str) -> Option<(Option<DeviceAddress>, bool, bool)> {
         let uri = Uri::parse(uri.as_bytes()).unwrap();
         let seal = seals.find(now, b"call", tag.as_bytes(), uri.sip().unwrap())?;
-        Some((seal.way, seal.own, seal.of_party))
+        Some((seal.device, seal.own, seal.of_party))
     }
 
-    fn ways() -> Vec<Option<Way>> {
+    fn devices() -> Vec<Option<DeviceAddress>> {
         let flow = Flow { node: 1, process: 0xfedc, shard: 3, slot: 400_000, generation: u32::MAX };
-        let mut ways = vec![None];
+        let mut devices = vec![None];
         for address in ["192.0.2.1:5060", "[2001:db8::1]:40000"] {
             for transport in Transport::ALL {
                 for flow in [None, Some(flow)] {
-                    ways.push(Some(Way { transport, address: address.parse().unwrap(), flow }));
+                    devices.push(Some(DeviceAddress { transport, address: address.parse().unwrap(), flow }));
                 }
             }
         }
-        ways
+        devices
     }
 
     #[test]
     fn read_as_written() {
         let (one, other) = (seals("secret", "one"), seals("secret", "other"));
-        for way in ways() {
+        for device in devices() {
             for uri in ["sip:alice@10.0.0.1:5070;x=y", "sips:h", "sip:a@x1.invalid;transport=ws;ob"] {
-                let text = sealed(&one, uri, way.as_ref());
-                assert_eq!(found(&one, NOW, "alice", &text), Some((way, true, true)), "{text}");
-                assert_eq!(found(&one, NOW, "bob", &text), Some((way, true, false)));
-                assert_eq!(found(&one, NOW, "", &text), Some((way, true, false)));
-                assert_eq!(found(&other, NOW, "alice", &text), Some((way, false, true)));
+                let text = sealed(&one, uri, device.as_ref());
+                assert_eq!(found(&one, NOW, "alice", &text), Some((device, true, true)), "{text}");
+                assert_eq!(found(&one, NOW, "bob", &text), Some((device, true, false)));
+                assert_eq!(found(&one, NOW, "", &text), Some((device, true, false)));
+                assert_eq!(found(&other, NOW, "alice", &text), Some((device, false, true)));
                 assert_eq!(found(&seals("Secret", "one"), NOW, "alice", &text), None);
             }
         }
@@ -282,17 +282,17 @@ mod tests {
     fn a_seal_says_how_far_its_party_reached() {
         let seals = seals("secret", "one");
         let parsed = Uri::parse(b"sip:a@h").unwrap();
-        let scope_of = |scope, way: Option<&Way>| {
+        let scope_of = |scope, device: Option<&DeviceAddress>| {
             let mut text = b"sip:a@h".to_vec();
-            seals.write(NOW, b"call", b"alice", parsed.sip().unwrap(), way, scope, &mut text);
+            seals.write(NOW, b"call", b"alice", parsed.sip().unwrap(), device, scope, &mut text);
             let sealed = Uri::parse(&text).unwrap();
             let seal = seals.find(NOW, b"call", b"alice", sealed.sip().unwrap());
-            seal.map(|seal| (seal.way.is_some(), seal.scope))
+            seal.map(|seal| (seal.device.is_some(), seal.scope))
         };
         for scope in [Scope::Machine, Scope::Link, Scope::Site, Scope::World] {
             assert_eq!(scope_of(scope, None), Some((false, scope)));
-            for way in ways().iter().flatten() {
-                assert_eq!(scope_of(scope, Some(way)), Some((true, Scope::World)));
+            for device in devices().iter().flatten() {
+                assert_eq!(scope_of(scope, Some(device)), Some((true, Scope::World)));
             }
         }
     }
@@ -313,8 +313,8 @@ mod tests {
     #[test]
     fn no_changed_character_is_accepted() {
         let seals = seals("secret", "one");
-        for way in ways() {
-            let text = sealed(&seals, "sip:a@h", way.as_ref());
+        for device in devices() {
+            let text = sealed(&seals, "sip:a@h", device.as_ref());
             let from = text.find('=').unwrap() + 1;
             for at in from..text.len() {
                 for character in "ABZaz09-_%.".chars() {

@@ -9,7 +9,7 @@ use super::call::{Call, Leg, Stage};
 use super::content::Content;
 use super::outgoing::{Head, Kind, Request, finish_sdp};
 use super::{BadAddress, CallKey, Ending, Event, UserAgent};
-use crate::dialog::{Description, Dialog, OfferAnswer, Way};
+use crate::dialog::{Description, Dialog, OfferAnswer, RequestRoute};
 use crate::slots::Id;
 use crate::{Outbox, Round, Target, call};
 
@@ -55,7 +55,7 @@ impl UserAgent {
         let start = round.out.start();
         let head = Head {
             method: Method::Invite,
-            way: Way::new(uri, invite.routes),
+            route: RequestRoute::new(uri, invite.routes),
             from: &from,
             from_tag: &tag,
             to: &to,
@@ -103,7 +103,7 @@ impl UserAgent {
     }
 
     fn write_ack(&self, dialog: &Dialog, call: &Call, branch: u64, out: &mut Outbox) {
-        let target = self.hop(dialog.way().hop, &call.target);
+        let target = self.hop(dialog.request_route().hop, &call.target);
         let start = out.start();
         let branch = super::Branch::new(branch);
         dialog.write_request(
@@ -405,7 +405,7 @@ impl UserAgent {
         let start = round.out.start();
         let target = {
             let dialog = &self.calls.get(id).expect("the call was there just now").legs[leg].dialog;
-            let target = self.hop(dialog.way().hop, &other);
+            let target = self.hop(dialog.request_route().hop, &other);
             dialog.write_request(
                 Method::Prack,
                 number,

@@ -32,7 +32,7 @@ pub use content::Content;
 pub use endpoint::{Endpoint, EndpointRecord};
 pub use event::{CallKey, Ending, Event, IncomingKey, RegistrationKey, RequestKey, Span};
 pub use moves::{AgentRecord, MovedCalls};
-pub use outgoing::Outside;
+pub use outgoing::OutOfDialog;
 pub use registration::Register;
 pub use session::NotNow;
 pub use settings::{Reliability, UserAgentSettings};

@@ -5,7 +5,7 @@ use strowger_message::{Message, Method, Name, NameAddr, Write};
 
 use super::account::{AccountKey, Signed};
 use super::{BadAddress, Branch, Event, RequestKey, UserAgent};
-use crate::dialog::{OfferAnswer, Way};
+use crate::dialog::{OfferAnswer, RequestRoute};
 use crate::slots::Id;
 use crate::transaction::{ClientId, Role, TransactionUser};
 use crate::{Round, Target, call};
@@ -21,9 +21,9 @@ pub(super) enum Kind {
     Bye,
     Prack,
     /// Another one in its dialog.
-    Within,
+    InDialog,
     /// In no dialog.
-    Outside,
+    OutOfDialog,
     Register,
 }
 
@@ -72,7 +72,7 @@ const TRIES: u8 = 4;
 
 /// A request in no dialog: OPTIONS, MESSAGE or any other that makes none.
 #[derive(Clone, Copy, Debug)]
-pub struct Outside<'a> {
+pub struct OutOfDialog<'a> {
     /// One that makes no dialog.
     pub method: Method,
     /// Who asks: name-addr or URI, for From.
@@ -97,7 +97,7 @@ pub struct Outside<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Head<'a> {
     pub(super) method: Method,
-    pub(super) way: Way<'a>,
+    pub(super) route: RequestRoute<'a>,
     pub(super) from: &'a NameAddr<'a>,
     pub(super) from_tag: &'a [u8],
     pub(super) to: &'a NameAddr<'a>,
@@ -111,28 +111,28 @@ impl UserAgent {
     ///
     /// # Errors
     /// `from` or `to` cannot be read.
-    pub fn request(&mut self, round: &mut Round<'_>, outside: &Outside<'_>) -> Result<RequestKey, BadAddress> {
-        let (from, to) = (NameAddr::parse(outside.from)?, NameAddr::parse(outside.to)?);
+    pub fn request(&mut self, round: &mut Round<'_>, request: &OutOfDialog<'_>) -> Result<RequestKey, BadAddress> {
+        let (from, to) = (NameAddr::parse(request.from)?, NameAddr::parse(request.to)?);
         let (call_id, tag, branch) = (self.own_call_id(), self.word(), self.branch());
-        let uri = outside.uri.unwrap_or(to.uri_text);
-        let target = self.settings.outbound.unwrap_or(outside.target);
+        let uri = request.uri.unwrap_or(to.uri_text);
+        let target = self.settings.outbound.unwrap_or(request.target);
         let start = round.out.start();
         let head = Head {
-            method: outside.method,
-            way: Way::new(uri, outside.routes),
+            method: request.method,
+            route: RequestRoute::new(uri, request.routes),
             from: &from,
             from_tag: &tag,
             to: &to,
             call_id: &call_id,
             cseq: 1,
-            account: outside.account,
+            account: request.account,
         };
-        self.write_head(&head, &target, &branch, outside.body, &mut round.out.bytes);
-        round.out.bytes.extend_from_slice(outside.headers);
-        finish(outside.body, &mut round.out.bytes);
-        let request =
-            Request::new(Kind::Outside, None, outside.account, target, call::hash(self.call_secret, &call_id));
-        Ok(RequestKey(self.submit(round, start, &branch, outside.method, request)))
+        self.write_head(&head, &target, &branch, request.body, &mut round.out.bytes);
+        round.out.bytes.extend_from_slice(request.headers);
+        finish(request.body, &mut round.out.bytes);
+        let open =
+            Request::new(Kind::OutOfDialog, None, request.account, target, call::hash(self.call_secret, &call_id));
+        Ok(RequestKey(self.submit(round, start, &branch, request.method, open)))
     }
 
     /// Start line and header lines of a request in no dialog, up to the credentials that are known already.
@@ -147,12 +147,12 @@ impl UserAgent {
         out.extend_from_slice(head.method.text());
         out.push(b' ');
         let uri = out.len();
-        head.way.write_uri(out);
+        head.route.write_uri(out);
         let uri = uri..out.len();
         out.extend_from_slice(b" SIP/2.0\r\nVia: ");
         self.write_via(target, branch, out);
         out.extend_from_slice(b"\r\nMax-Forwards: 70\r\n");
-        head.way.write_routes(out);
+        head.route.write_routes(out);
         out.extend_from_slice(b"From: ");
         head.from.write(out);
         out.extend_from_slice(b";tag=");
@@ -286,8 +286,8 @@ impl UserAgent {
                     registration.cseq = number;
                 }
             }
-            Kind::Invite | Kind::Outside => (),
-            Kind::Reinvite | Kind::Update | Kind::Bye | Kind::Prack | Kind::Within => {
+            Kind::Invite | Kind::OutOfDialog => (),
+            Kind::Reinvite | Kind::Update | Kind::Bye | Kind::Prack | Kind::InDialog => {
                 if let Some(dialog) = self.calls.get_mut(of).and_then(|c| c.dialog()) {
                     dialog.catch_up(number);
                 }
@@ -321,13 +321,13 @@ impl UserAgent {
                     self.events.push(Event::Ended { call: super::CallKey(call), by: was.ended_by });
                 }
             }
-            (Kind::Within | Kind::Prack, Some(call)) if status >= 200 => {
-                if kind == Kind::Within {
+            (Kind::InDialog | Kind::Prack, Some(call)) if status >= 200 => {
+                if kind == Kind::InDialog {
                     self.tell_reply(id, status, message);
                 }
                 self.fault(round, call, status);
             }
-            (Kind::Outside, _) if status >= 200 => self.tell_reply(id, status, message),
+            (Kind::OutOfDialog, _) if status >= 200 => self.tell_reply(id, status, message),
             (Kind::Register, Some(registration)) if status >= 200 => {
                 self.register_replied(round, registration, status, message)
             }

@@ -6,7 +6,7 @@ use strowger_message::{Message, Method, NameAddr, Uri, Write};
 use super::account::AccountKey;
 use super::outgoing::{Head, Kind, Request, finish};
 use super::{BadAddress, Event, RegistrationKey, UserAgent};
-use crate::dialog::Way;
+use crate::dialog::RequestRoute;
 use crate::slots::Id;
 use crate::timer::Stamp;
 use crate::{Now, Round, Target, call};
@@ -131,7 +131,7 @@ impl UserAgent {
         let start = round.out.start();
         let head = Head {
             method: Method::Register,
-            way: Way::new(&registrar, &routes),
+            route: RequestRoute::new(&registrar, &routes),
             from: &party,
             from_tag: &tag,
             to: &party,

@@ -97,7 +97,7 @@ impl UserAgent {
         call.ended_by = by;
         call.accepted = None;
         call.kept = Vec::new();
-        if self.within(round, id, Kind::Bye, Method::Bye, &lines, b"").is_none() {
+        if self.send_in_dialog(round, id, Kind::Bye, Method::Bye, &lines, b"").is_none() {
             self.remove_call(round, id);
             self.events.push(Event::Ended { call: CallKey(id), by });
         }
@@ -124,8 +124,9 @@ impl UserAgent {
             return Err(NotNow::Pending);
         }
         let headers = [CAPABILITIES, content.headers].concat();
-        let request =
-            self.within(round, id, Kind::Reinvite, Method::Invite, &headers, content.body).ok_or(NotNow::NoDialog)?;
+        let request = self
+            .send_in_dialog(round, id, Kind::Reinvite, Method::Invite, &headers, content.body)
+            .ok_or(NotNow::NoDialog)?;
         if let Some(c) = self.calls.get_mut(id) {
             c.inviting = Some(request);
         }
@@ -154,7 +155,8 @@ impl UserAgent {
         if c.updating.is_some() || c.updated.is_some() || (open && !offer.is_empty()) {
             return Err(NotNow::Pending);
         }
-        let request = self.within(round, id, Kind::Update, Method::Update, headers, offer).ok_or(NotNow::NoDialog)?;
+        let request =
+            self.send_in_dialog(round, id, Kind::Update, Method::Update, headers, offer).ok_or(NotNow::NoDialog)?;
         if let Some(c) = self.calls.get_mut(id) {
             c.updating = Some(request);
         }
@@ -178,11 +180,13 @@ impl UserAgent {
         if dead {
             return Err(NotNow::NoDialog);
         }
-        self.within(round, call.0, Kind::Within, method, headers, body).map(RequestKey).ok_or(NotNow::NoDialog)
+        self.send_in_dialog(round, call.0, Kind::InDialog, method, headers, body)
+            .map(RequestKey)
+            .ok_or(NotNow::NoDialog)
     }
 
     /// Sends a request in the dialog of a call.
-    fn within(
+    fn send_in_dialog(
         &mut self,
         round: &mut Round<'_>,
         id: Id,
@@ -203,7 +207,7 @@ impl UserAgent {
             dialog.exchange.send();
         }
         let dialog = &self.calls.get(id)?.legs.first()?.dialog;
-        request.target = self.hop(dialog.way().hop, &request.target);
+        request.target = self.hop(dialog.request_route().hop, &request.target);
         request.secure = dialog.is_secure();
         let (target, start) = (request.target, round.out.start());
         dialog.write_request(method, number, |text| self.write_via(&target, &branch, text), &mut round.out.bytes);
@@ -218,7 +222,7 @@ impl UserAgent {
             self.write_credentials(request.account, method, from..from + len, body, &mut round.out.bytes);
         }
         round.out.bytes.extend_from_slice(headers);
-        if matches!(kind, Kind::Within) {
+        if matches!(kind, Kind::InDialog) {
             finish(body, &mut round.out.bytes)
         } else {
             finish_sdp(body, &mut round.out.bytes)

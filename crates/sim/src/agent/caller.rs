@@ -221,7 +221,7 @@ impl Agent {
                     &mut ack,
                 );
                 ack.extend_from_slice(b"Content-Length: 0\r\n\r\n");
-                let hop = dialog.way().hop.to_vec();
+                let hop = dialog.request_route().hop.to_vec();
                 let Some(target) = self.target(&hop) else {
                     return self.wrong(format!("no way to {}", String::from_utf8_lossy(&hop)));
                 };

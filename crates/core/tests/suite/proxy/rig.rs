@@ -296,8 +296,8 @@ impl Rig {
 
     fn next_hop(&self, request: &Request<'_>) -> Option<Target> {
         let routing = self.proxy.router().route(self.now, request);
-        if routing.way.is_some() {
-            return routing.way;
+        if routing.device.is_some() {
+            return routing.device;
         }
         let prefer = routing.listener.unwrap_or(request.arrival.listener);
         match self.proxy.router().next_hop(&routing.next(), prefer) {

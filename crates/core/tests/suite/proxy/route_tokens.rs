@@ -344,13 +344,13 @@ fn a_seal_is_for_the_call_of_its_contact() {
     let invite = only(rig.request(&invite, udp(ALICE), &tries));
     let ok = only(rig.answer(&invite, 200, "Contact: <sip:bob@192.168.8.8>\n"));
     let sealed = uri_of(&ok);
-    let way = |rig: &Rig, text: &str| rig.routing(text, |router, request| router.route(rig.now, request).way);
+    let device = |rig: &Rig, text: &str| rig.routing(text, |router, request| router.route(rig.now, request).device);
     // It is no Contact of the call of before: not by its route token, not by itself.
     let copied = alice_end.with(|end| end.uri = sealed.clone());
-    assert!(!passes(&rig, &copied) && way(&rig, &copied.text("BYE", "")).is_none());
+    assert!(!passes(&rig, &copied) && device(&rig, &copied.text("BYE", "")).is_none());
     // Outside of a dialog it says where its device is; whether the request may go there is not said.
     let fresh = alice("INVITE", &sealed, "");
-    assert_eq!(way(&rig, &fresh).map(|to| to.address.to_string()).as_deref(), Some("10.50.0.2:40002"));
+    assert_eq!(device(&rig, &fresh).map(|to| to.address.to_string()).as_deref(), Some("10.50.0.2:40002"));
     assert!(!rig.routing(&fresh, |router, request| router.route(NOW, request).in_dialog));
     let sent = only(rig.request(&fresh.replace("call@", "new@").replace("bKa", "bKnew"), udp(ALICE), &[]));
     assert_eq!((sent.to().as_str(), sent.uri()), ("10.50.0.2:40002", "sip:bob@192.168.8.8"));
@@ -360,11 +360,11 @@ fn a_seal_is_for_the_call_of_its_contact() {
     for uri in
         [format!("{start}{other}"), sealed.replace("192.168.8.8", "10.2.2.2"), format!("{sealed};maddr=10.6.6.6")]
     {
-        assert!(way(&rig, &alice("INVITE", &uri, "")).is_none(), "{uri}");
+        assert!(device(&rig, &alice("INVITE", &uri, "")).is_none(), "{uri}");
     }
-    assert!(way(&rig, &alice("INVITE", &sealed, "Route: <sip:10.6.6.6;lr>\n")).is_none());
+    assert!(device(&rig, &alice("INVITE", &sealed, "Route: <sip:10.6.6.6;lr>\n")).is_none());
     rig.now.wall += 86_401_000;
-    assert!(way(&rig, &fresh).is_none());
+    assert!(device(&rig, &fresh).is_none());
 }
 
 /// A Route that names a listener of ours decides by which we send; no other text of a peer does.
@@ -375,9 +375,9 @@ fn a_party_is_reached_by_a_listener_that_fits() {
     let invite = only(rig.request(&alice("INVITE", "sip:bob@10.2.2.2", ""), came, &to(BOB)));
     let bob = End::called(&invite, "at5060");
     let text = bob.text("BYE", "");
-    let routing = rig.routing(&text, |router, request| router.route(NOW, request).way);
+    let routing = rig.routing(&text, |router, request| router.route(NOW, request).device);
     assert_eq!(routing.map(|way| (way.listener, way.flow)), Some((TLS, came.flow)));
     // Without a listener for its transport there is no way.
     let udp_only = Rig::of(b"10.0.0.1:5060", b"secret");
-    assert!(udp_only.routing(&text, |router, request| router.route(NOW, request).way.is_none()));
+    assert!(udp_only.routing(&text, |router, request| router.route(NOW, request).device.is_none()));
 }

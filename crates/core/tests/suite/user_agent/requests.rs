@@ -6,7 +6,7 @@ use std::sync::Arc;
 use strowger_core::Transport;
 use strowger_core::entropy::Entropy;
 use strowger_core::routing::{Identity, ListenerAddress};
-use strowger_core::user_agent::{Ending, Endpoint, Event, Outside};
+use strowger_core::user_agent::{Ending, Endpoint, Event, OutOfDialog};
 use strowger_message::Method;
 
 #[test]
@@ -128,7 +128,7 @@ fn requests_within_and_without_a_call() {
     assert_eq!(net.last(1).body, b"5");
     assert!(matches!(net.last(0).event, Event::Reply { request, status: 200, .. } if request == info));
     let target = net.target(1);
-    let outside = Outside {
+    let outside = OutOfDialog {
         method: Method::Message,
         from: b"sip:alice@atlanta.example",
         to: b"<sip:bob@biloxi.example>",
@@ -143,7 +143,7 @@ fn requests_within_and_without_a_call() {
     net.run(50);
     assert_eq!(net.last(1).body, b"hello");
     assert!(matches!(net.last(0).event, Event::Reply { request, status: 200, .. } if request == key));
-    let options = Outside { method: Method::Options, headers: b"", body: b"", ..outside };
+    let options = OutOfDialog { method: Method::Options, headers: b"", body: b"", ..outside };
     net.with(0, |agent, round| agent.request(round, &options)).unwrap();
     net.run(50);
     assert!(matches!(net.last(0).event, Event::Reply { status: 200, .. }));
