@@ -104,11 +104,11 @@ pub mod fuzz;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz_dialog;
 mod hmac;
+pub mod log_limiter;
 mod message_store;
 pub mod now;
 pub mod outbox;
 pub mod proxy;
-pub mod quota;
 pub mod record;
 pub mod registrar;
 mod round;

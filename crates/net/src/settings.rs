@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use strowger_core::Transport;
-use strowger_core::quota::Quota;
+use strowger_core::log_limiter::LogLimiter;
 
 /// An address at which messages are received.
 #[derive(Clone, Debug)]
@@ -99,7 +99,7 @@ pub struct NetSettings {
     /// The bounds at first; [`Handle::set_bounds`](crate::Handle::set_bounds) replaces them.
     pub bounds: Bounds,
     /// Of log lines about single connections; other writers of such lines may share it. Default 100 a minute.
-    pub quota: Arc<Quota>,
+    pub log_limiter: Arc<LogLimiter>,
     /// Called where handshakes fail, beside the log. Default: none.
     pub on_failure: Option<tls::OnFailure>,
 }
@@ -160,7 +160,7 @@ impl Default for NetSettings {
             remembered: 16_384,
             tls: tls::Client::default(),
             bounds: Bounds::default(),
-            quota: Arc::new(Quota::new(100, 64)),
+            log_limiter: Arc::new(LogLimiter::new(100, 64)),
             on_failure: None,
         }
     }

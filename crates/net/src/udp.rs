@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use strowger_core::ListenerId;
-use strowger_core::quota::{Kind, Quota};
+use strowger_core::log_limiter::{Kind, LogLimiter};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -123,7 +123,7 @@ pub(crate) struct Udp {
     /// What the socket did not take; while there is any, what follows waits behind it.
     waiting: VecDeque<WaitingDatagram>,
     waiting_bound: usize,
-    quota: Arc<Quota>,
+    quota: Arc<LogLimiter>,
     /// Where the socket is bound to all addresses: from which of them each peer is answered.
     source_addresses: Option<Arc<SourceAddresses>>,
 }
@@ -484,8 +484,8 @@ fn is_of_another(error: &io::Error, reports: bool) -> bool {
 }
 
 #[cold]
-fn log_refused(quota: &Quota, to: SocketAddr, error: &io::Error) {
-    if quota.may_say(Kind::Forwarding, to.ip(), clock::now().mono) {
+fn log_refused(quota: &LogLimiter, to: SocketAddr, error: &io::Error) {
+    if quota.allow(Kind::Forwarding, to.ip(), clock::now().mono) {
         tracing::info!(%to, %error, "datagram not sent");
     }
 }

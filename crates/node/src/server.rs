@@ -95,7 +95,7 @@ impl Server {
         let process = u16::from_le_bytes(random()?);
         let settings = strowger_net::NetSettings { process, ..settings::net(&config, call_secret) };
         let most = settings.shards.most();
-        let quota = settings.quota.clone();
+        let log_limiter = settings.quota.clone();
         // First the ports: a server that cannot have them leaves no file behind.
         let listeners = settings::listeners(&config);
         let net = Net::with_sockets(settings, listeners, sockets).context("a listener cannot be opened")?;
@@ -118,7 +118,7 @@ impl Server {
             shards: most,
             location,
             subscribers,
-            quota,
+            log_limiter,
             routes,
         };
         let shared = Arc::new(Shared::new(clock::now(), config, surroundings));
@@ -218,7 +218,7 @@ impl Server {
 
     /// Stops: what was acknowledged is kept.
     pub fn stop(self) {
-        self.shared.say_left_out(u64::MAX);
+        self.shared.report_suppressed(u64::MAX);
         let open = self.counts().calls_logged;
         if open > 0 {
             tracing::info!(count = open, "calls left open: their ends will not be logged");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use strowger_config::{CertificateFiles, Config, Identity, Listener, Scheduling};
-use strowger_core::quota::Quota;
+use strowger_core::log_limiter::LogLimiter;
 use strowger_net::resolve::{ResolverSettings, Speaks};
 use strowger_net::tls::{self, Certificate};
 use strowger_net::{Bounds, Listener as NetListener, NetSettings, Shards, UdpSettings};
@@ -51,7 +51,7 @@ pub(crate) fn net(config: &Config, secret: u32) -> NetSettings {
         remembered: limits.sent_messages,
         tls: tls_client(config),
         bounds: bounds(config),
-        quota: Arc::new(Quota::new(config.log.refusals_per_minute, limits.ipv6_prefix)),
+        log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, limits.ipv6_prefix)),
         ..NetSettings::default()
     }
 }

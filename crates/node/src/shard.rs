@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
-use strowger_core::quota::{Kind, Quota};
+use strowger_core::log_limiter::{Kind, LogLimiter};
 use strowger_core::shown::{brief, shown};
 use strowger_core::{Arrival, Flow, Now, Outbox};
 use strowger_net::resolve::Resolver;
@@ -113,10 +113,10 @@ impl Shard {
                 Effect::Alias { flow, transport, address } => self.handle.alias(flow, transport, address),
                 Effect::Confirm(peer) => self.handle.confirm(peer),
                 Effect::Resolve { ticket, source, name } => {
-                    let (services, quota) = (self.services.clone(), self.engine.shared.quota.clone());
+                    let (services, log_limiter) = (self.services.clone(), self.engine.shared.log_limiter.clone());
                     let (handle, mailbox) = (self.handle.clone(), self.mailbox.clone());
                     let work = async move {
-                        let to = resolve(&services.resolver(), &quota, &handle, source, &name).await;
+                        let to = resolve(&services.resolver(), &log_limiter, &handle, source, &name).await;
                         mailbox.send(Answer::Resolved { ticket, name, to });
                     };
                     self.handle.spawn("the resolver", work);
@@ -135,7 +135,7 @@ fn circumstances(handle: &Handle<Shard>) -> Circumstances {
 /// Where this name leads; nowhere if that cannot be found out.
 async fn resolve(
     resolver: &Resolver,
-    quota: &Quota,
+    log_limiter: &LogLimiter,
     handle: &Handle<Shard>,
     source: IpAddr,
     (host, port, transport, secure): &HostKey,
@@ -144,7 +144,7 @@ async fn resolve(
     let targets = match resolver.resolve(&text, *port, *transport, *secure).await {
         Ok(targets) => targets,
         Err(error) => {
-            if quota.may_say(Kind::Lookup, source, clock::now().mono) {
+            if log_limiter.allow(Kind::Lookup, source, clock::now().mono) {
                 let (host, error) = (shown(host), brief(&error));
                 tracing::info!(%host, %error, "name not resolved");
             }

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use strowger_core::digest::{
     self, BadRequest, ChallengeHeader, CheckedCredentials, Credentials, Ha1, Ha1Set, Hash, SignedRequest, Staleness,
 };
-use strowger_core::quota::Kind;
+use strowger_core::log_limiter::Kind;
 use strowger_core::shown::shown;
 use strowger_core::source::counted;
 use strowger_message::{Method, Name, Uri};

@@ -11,7 +11,7 @@
 //! use std::net::IpAddr;
 //! use std::sync::Arc;
 //! use strowger_config::{Config, Source};
-//! use strowger_core::quota::Quota;
+//! use strowger_core::log_limiter::LogLimiter;
 //! use strowger_core::routing::{Identity, ListenerAddress};
 //! use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};
 //! use strowger_server::engine::{Circumstances, Engine};
@@ -50,7 +50,7 @@
 //!     shards: 1,
 //!     location: Arc::new(LocationTable::new(config.location_settings())),
 //!     subscribers: None,
-//!     quota: Arc::new(Quota::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
+//!     log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
 //!     routes: Box::new(OneWay),
 //! };
 //! let now = Now { mono: 10_000, wall: 1_700_000_000_000 };

@@ -1,11 +1,11 @@
 //! How many lines the log gets about single requests and connections that were refused or failed: see
-//! [`Quota`](strowger_core::quota::Quota). Bans have lines of their own, which are few.
+//! [`LogLimiter`](strowger_core::log_limiter::LogLimiter). Bans have lines of their own, which are few.
 
 use crate::engine::Engine;
 use crate::handling::Handling;
 use crate::reply::{Party, Why};
 use crate::shared::Shared;
-use strowger_core::quota::Kind;
+use strowger_core::log_limiter::Kind;
 use strowger_core::routing::Routing;
 use strowger_core::shown::{brief, shown};
 use strowger_core::transaction::Event;
@@ -22,7 +22,7 @@ impl Engine {
             _ => return,
         };
         let Some(target) = self.transactions.lost_target(id) else { return };
-        if !self.shared.quota.may_say(Kind::Forwarding, target.address.ip(), now.mono) {
+        if !self.shared.log_limiter.allow(Kind::Forwarding, target.address.ip(), now.mono) {
             return;
         }
         let mut index = Index::new();
@@ -70,7 +70,7 @@ impl Engine {
     #[cold]
     pub(crate) fn log_malformed(&self, now: Now, arrival: &Arrival, message: &Message<'_>, error: Error) {
         let source = arrival.remote;
-        if !self.shared.quota.may_say(Kind::Malformed, source.ip(), now.mono) {
+        if !self.shared.log_limiter.allow(Kind::Malformed, source.ip(), now.mono) {
             return;
         }
         let from =
@@ -146,7 +146,7 @@ impl Engine {
 
     /// Whether a line of this kind may be written about this request.
     pub(crate) fn may_say(&self, handling: &Handling<'_, '_>, kind: Kind) -> bool {
-        self.shared.quota.may_say(kind, handling.request.arrival.remote.ip(), handling.now.mono)
+        self.shared.log_limiter.allow(kind, handling.request.arrival.remote.ip(), handling.now.mono)
     }
 }
 
@@ -156,13 +156,13 @@ fn kind_of(handling: &Handling<'_, '_>) -> Kind {
 
 impl Shared {
     /// Logs how many lines were left out, once a minute; `now` in milliseconds.
-    pub fn say_left_out(&self, now: u64) {
-        let left_out = self.quota.left_out(now);
-        if left_out.count() > 0 {
+    pub fn report_suppressed(&self, now: u64) {
+        let suppressed = self.log_limiter.suppressed(now);
+        if suppressed.count() > 0 {
             let [connections, forwarding, scanners, malformed, authentication, registrations, requests, lookups] =
-                Kind::ALL.map(|kind| Some(left_out.of(kind)).filter(|count| *count > 0));
+                Kind::ALL.map(|kind| Some(suppressed.of(kind)).filter(|count| *count > 0));
             tracing::warn!(
-                count = left_out.count(),
+                count = suppressed.count(),
                 setting = %"log.refusals_per_minute",
                 connections,
                 forwarding,

@@ -10,7 +10,7 @@ use crate::reply::{Party, Reply, Why};
 use crate::stage::Verdict;
 use crate::suspended::{Registration, Suspended};
 use strowger_core::digest::ChallengeHeader;
-use strowger_core::quota::Kind;
+use strowger_core::log_limiter::Kind;
 use strowger_core::registrar::{Current, Refusal, Registrar};
 use strowger_core::routing::Request;
 use strowger_core::routing::contact_repair::{is_first_hop, is_needed, is_translated};

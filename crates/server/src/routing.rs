@@ -11,7 +11,7 @@ use crate::reply::{Counted, Reply, Why};
 use crate::stage::Verdict;
 use smallvec::SmallVec;
 use std::net::SocketAddr;
-use strowger_core::quota::Kind;
+use strowger_core::log_limiter::Kind;
 use strowger_core::routing::contact_repair::is_invalid;
 use strowger_core::routing::{NextHop, Place, Request, Routing, Scope};
 use strowger_core::shown::shown;

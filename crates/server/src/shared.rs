@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex, PoisonError};
 use strowger_config::Config;
 use strowger_core::Now;
-use strowger_core::quota::Quota;
+use strowger_core::log_limiter::LogLimiter;
 use strowger_core::routing::Identity;
 use strowger_store::location::LocationTable;
 use strowger_store::subscriber::Subscribers;
@@ -29,7 +29,7 @@ pub struct Shared {
     /// None: the server knows no user, and admits or refuses every user of a local domain alike.
     pub subscribers: Option<Arc<dyn Subscribers>>,
     /// Of lines about requests and connections that were refused or failed.
-    pub quota: Arc<Quota>,
+    pub log_limiter: Arc<LogLimiter>,
     pub(crate) routes: Box<dyn Routes>,
     /// Of calls that are logged.
     pub(crate) call_lines: LineRate,
@@ -66,7 +66,7 @@ pub struct Surroundings {
     /// None: the server knows no user, and admits or refuses every user of a local domain alike.
     pub subscribers: Option<Arc<dyn Subscribers>>,
     /// Bounds what is logged about each source.
-    pub quota: Arc<Quota>,
+    pub log_limiter: Arc<LogLimiter>,
     /// What the kernel says of its routes.
     pub routes: Box<dyn Routes>,
 }
@@ -74,14 +74,24 @@ pub struct Surroundings {
 impl Shared {
     /// With the first policy of the process, made of `config`. Engines are made from it: see [`Engine::new`](crate::engine::Engine::new).
     pub fn new(now: Now, config: Config, surroundings: Surroundings) -> Self {
-        let Surroundings { identity, secret, seed, call_secret, process, shards, location, subscribers, quota, routes } =
-            surroundings;
+        let Surroundings {
+            identity,
+            secret,
+            seed,
+            call_secret,
+            process,
+            shards,
+            location,
+            subscribers,
+            log_limiter,
+            routes,
+        } = surroundings;
         let [_, nonces, ..] = *seed.as_chunks::<8>().0 else { unreachable!("four times eight bytes") };
         Self {
             location,
             flows: Flows::new(config.server.node, process, shards),
             subscribers,
-            quota,
+            log_limiter,
             routes,
             call_lines: LineRate::new(config.log.calls_per_minute),
             registration_lines: LineRate::new(config.log.registrations_per_minute),
@@ -114,7 +124,7 @@ impl Shared {
         let log = &config.log;
         self.call_lines.set(log.calls_per_minute);
         self.registration_lines.set(log.registrations_per_minute);
-        self.quota.set(log.refusals_per_minute);
+        self.log_limiter.set(log.refusals_per_minute);
         *policy = Arc::new(policy.next(config, identity, &self.secret));
         self.reloads.fetch_add(1, Release);
         policy.clone()

@@ -11,7 +11,7 @@ use crate::handling::{Handling, Proof};
 use crate::question::{Asks, Question};
 use crate::reply::Reply;
 use serde::{Deserialize, Serialize};
-use strowger_core::quota::Kind;
+use strowger_core::log_limiter::Kind;
 use strowger_core::routing::Request;
 use strowger_core::shown::shown;
 use strowger_core::slots::Id;

@@ -15,7 +15,7 @@ impl Shared {
             expired.extend(Expired::of(&binding, self, now.mono));
         });
         expired.iter().for_each(Expired::log);
-        self.say_left_out(now.mono);
+        self.report_suppressed(now.mono);
     }
 
     /// Forgets bans that are over and nonces that are too old. To be called every few seconds.

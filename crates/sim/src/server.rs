@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use strowger_config::{Config, Source};
 use strowger_core::call::{self, BUCKETS};
-use strowger_core::quota::Quota;
+use strowger_core::log_limiter::LogLimiter;
 use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::transaction::Transactions;
 use strowger_core::{Arrival, Now, Outbox, Transport};
@@ -129,7 +129,7 @@ impl Process {
             shards: settings.shards,
             location: site.location.clone(),
             subscribers: users.clone().map(|users| users as Arc<dyn Subscribers>),
-            quota: Arc::new(Quota::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
+            log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
             routes: Box::new(OneWay(at.ip())),
         };
         let shared = Arc::new(Shared::new(now, config, surroundings));

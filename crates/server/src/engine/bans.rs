@@ -1,7 +1,7 @@
 //! Messages of banned sources and of scanners are dropped.
 
 use super::Engine;
-use strowger_core::quota::Kind;
+use strowger_core::log_limiter::Kind;
 use strowger_core::routing::Request;
 use strowger_core::routing::contact_repair::is_first_hop;
 use strowger_core::shown::shown;
@@ -30,7 +30,7 @@ impl Engine {
         // banned.
         let is_of_source = request.arrival.transport.is_reliable() && is_first_hop(&request.message);
         let banned = is_of_source && self.policy.bans.scanner(source.ip(), now.mono);
-        if self.shared.quota.may_say(Kind::Scanner, source.ip(), now.mono) {
+        if self.shared.log_limiter.allow(Kind::Scanner, source.ip(), now.mono) {
             let (agent, transport) = (shown(agent), request.arrival.transport.text());
             tracing::info!(%source, %transport, %agent, banned, "scanner dropped");
         }

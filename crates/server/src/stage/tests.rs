@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use strowger_config::{Config, Source};
 use strowger_core::digest::{Challenge, ChallengeAnswer as Digest, ChallengeHeader, Ha1Set, Hash, Secret};
-use strowger_core::quota::Quota;
+use strowger_core::log_limiter::LogLimiter;
 use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Target, Transport};
 use strowger_message::{Index, Message};
@@ -78,7 +78,7 @@ fn engine_of(domains: &str, settings: &str) -> Engine {
         shards: 1,
         location: Arc::new(LocationTable::new(config.location_settings())),
         subscribers: Some(Arc::new(Silent)),
-        quota: Arc::new(Quota::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
+        log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
         routes: Box::new(OneWay),
     };
     let shared = Arc::new(Shared::new(NOW, config, surroundings));

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 use strowger_allocations::of_thread;
 use strowger_config::{Config, Source};
 use strowger_core::digest::{Challenge, ChallengeAnswer as Digest, Ha1Set, Hash, Secret};
-use strowger_core::quota::Quota;
+use strowger_core::log_limiter::LogLimiter;
 use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};
 use strowger_server::engine::{Answer, Circumstances, Engine};
@@ -122,7 +122,7 @@ impl Site {
             shards: 2,
             location: Arc::new(LocationTable::new(config.location_settings())),
             subscribers: Some(database.clone()),
-            quota: Arc::new(Quota::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
+            log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
             routes: Box::new(OneWay),
         };
         let shared = Arc::new(Shared::new(now, config, surroundings));

@@ -48,7 +48,7 @@ impl Kind {
 
 /// How many lines there were in this minute, of the whole process.
 #[derive(Debug)]
-pub struct Quota {
+pub struct LogLimiter {
     most: AtomicU32,
     ipv6_prefix: u8,
     minute: Mutex<Minute>,
@@ -62,15 +62,15 @@ struct Minute {
     /// Lines of each source and kind: there are no more entries than lines.
     sources: HashMap<(IpAddr, Kind), u32>,
     /// Since it was last asked for.
-    left_out: LeftOut,
+    suppressed: Suppressed,
     asked: u64,
 }
 
 /// Lines that were left out, of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LeftOut([u64; KINDS]);
+pub struct Suppressed([u64; KINDS]);
 
-impl LeftOut {
+impl Suppressed {
     /// Of all kinds.
     pub fn count(&self) -> u64 {
         self.0.iter().sum()
@@ -84,7 +84,7 @@ impl LeftOut {
 
 const MINUTE: u64 = 60_000;
 
-impl Quota {
+impl LogLimiter {
     /// So many lines a minute. A tenth of them at most is of one source and one kind: a loud source hides no other. Half of them is
     /// kept for the kinds, an equal part for each: a loud kind hides no other. Of IPv6 a source is a network of so many bits.
     pub fn new(most: u32, ipv6_prefix: u8) -> Self {
@@ -97,7 +97,7 @@ impl Quota {
     }
 
     /// Whether a line of this kind about this source may be written at `now` (milliseconds). If not it is counted.
-    pub fn may_say(&self, kind: Kind, source: IpAddr, now: u64) -> bool {
+    pub fn allow(&self, kind: Kind, source: IpAddr, now: u64) -> bool {
         let (key, most) = ((counted(source, self.ipv6_prefix), kind), self.most.load(Relaxed));
         let mut minute = self.minute();
         if now >= minute.began.saturating_add(MINUTE) {
@@ -105,7 +105,7 @@ impl Quota {
         }
         let of_source = minute.sources.get(&key).copied().unwrap_or(0);
         if of_source >= most.div_ceil(10) || !has_room(&minute.said, kind, most) {
-            minute.left_out.0[kind as usize] += 1;
+            minute.suppressed.0[kind as usize] += 1;
             return false;
         }
         minute.said[kind as usize] += 1;
@@ -114,13 +114,13 @@ impl Quota {
     }
 
     /// What was left out since this was last answered, once a minute; to be asked now and then.
-    pub fn left_out(&self, now: u64) -> LeftOut {
+    pub fn suppressed(&self, now: u64) -> Suppressed {
         let mut minute = self.minute();
         if now < minute.asked.saturating_add(MINUTE) {
-            return LeftOut::default();
+            return Suppressed::default();
         }
         minute.asked = now;
-        std::mem::take(&mut minute.left_out)
+        std::mem::take(&mut minute.suppressed)
     }
 
     fn minute(&self) -> MutexGuard<'_, Minute> {
@@ -145,13 +145,13 @@ mod tests {
 
     #[test]
     fn a_source_has_a_tenth_of_all_lines_for_each_kind() {
-        let quota = Quota::new(160, 64);
-        let said = |kind, source, now| (0..50).filter(|_| quota.may_say(kind, ip(source), now)).count();
+        let log_limiter = LogLimiter::new(160, 64);
+        let said = |kind, source, now| (0..50).filter(|_| log_limiter.allow(kind, ip(source), now)).count();
         assert_eq!(said(Kind::Scanner, 1, 5), 16);
         assert_eq!(said(Kind::Authentication, 1, 5), 16, "scans hide no guesses");
         // Many sources together have no more than all, without what is kept for six kinds that had no line.
         assert_eq!((2..100).map(|source| said(Kind::Scanner, source, 10_000)).sum::<usize>(), 160 - 32 - 60);
-        assert!(quota.minute().sources.len() <= 100);
+        assert!(log_limiter.minute().sources.len() <= 100);
         assert_eq!(said(Kind::Scanner, 200, 10_000), 0);
         // Each of the others has its part, also after a flood of all.
         assert_eq!(said(Kind::Malformed, 200, 10_000), 10);
@@ -159,24 +159,24 @@ mod tests {
         for kind in [Kind::Connection, Kind::Forwarding, Kind::Registration, Kind::Request, Kind::Lookup] {
             assert_eq!(said(kind, 300, 10_000), 10);
         }
-        assert_eq!(quota.minute().said.iter().sum::<u32>(), 160);
-        assert_eq!(quota.left_out(59_999), LeftOut::default(), "the minute is not over");
-        let left_out = quota.left_out(60_000);
-        assert_eq!(left_out.of(Kind::Scanner), 100 * 50 - 16 - 68);
-        assert_eq!((left_out.of(Kind::Authentication), left_out.of(Kind::Malformed)), (84, 40));
-        assert_eq!(quota.left_out(120_000), LeftOut::default(), "said once");
+        assert_eq!(log_limiter.minute().said.iter().sum::<u32>(), 160);
+        assert_eq!(log_limiter.suppressed(59_999), Suppressed::default(), "the minute is not over");
+        let suppressed = log_limiter.suppressed(60_000);
+        assert_eq!(suppressed.of(Kind::Scanner), 100 * 50 - 16 - 68);
+        assert_eq!((suppressed.of(Kind::Authentication), suppressed.of(Kind::Malformed)), (84, 40));
+        assert_eq!(log_limiter.suppressed(120_000), Suppressed::default(), "said once");
         assert_eq!(said(Kind::Scanner, 1, 130_000), 16);
         assert_eq!(said(Kind::Scanner, 1, 200_000), 16, "another minute");
-        assert_eq!(quota.left_out(200_000).of(Kind::Scanner), 2 * 34);
+        assert_eq!(log_limiter.suppressed(200_000).of(Kind::Scanner), 2 * 34);
     }
 
     #[test]
     fn few_lines_and_none() {
-        let quota = Quota::new(3, 64);
-        let may_say = |source| quota.may_say(Kind::Request, ip(source), 0);
+        let log_limiter = LogLimiter::new(3, 64);
+        let may_say = |source| log_limiter.allow(Kind::Request, ip(source), 0);
         assert_eq!([1, 1, 2, 3, 4].map(may_say), [true, false, true, true, false]);
-        let silent = Quota::new(0, 64);
-        assert!(!silent.may_say(Kind::Request, ip(1), 0));
-        assert_eq!(silent.left_out(u64::MAX).of(Kind::Request), 1);
+        let silent = LogLimiter::new(0, 64);
+        assert!(!silent.allow(Kind::Request, ip(1), 0));
+        assert_eq!(silent.suppressed(u64::MAX).of(Kind::Request), 1);
     }
 }
