@@ -13,7 +13,7 @@ use std::time::Duration;
 use strowger_benches::memory::pss;
 use strowger_benches::processor_time;
 use strowger_store::binding::{Binding, Flow, Received};
-use strowger_store::location::{Current, LocationSettings, LocationTable, Step};
+use strowger_store::location::{ExistingBindings, LocationSettings, LocationTable, Step};
 use strowger_store::ticket::Ticket;
 
 #[global_allocator]
@@ -48,7 +48,7 @@ fn register(table: &LocationTable, ticket: Ticket, n: u64, call_id: &str) {
         flags: 1,
         ..Binding::EMPTY
     };
-    let decide = |current: &Current<'_>| {
+    let decide = |current: &ExistingBindings<'_>| {
         Ok::<_, ()>(vec![match current.iter().next() {
             Some(old) => Step::Replace(old.id(), binding),
             None => Step::Add(binding),

@@ -13,7 +13,7 @@ use strowger_store::binding::{Binding, Received};
 use strowger_store::clock::Moment;
 use strowger_store::error::StoreError;
 use strowger_store::journal::{Durability, Journal, JournalSettings};
-use strowger_store::location::{Current, LocationSettings, LocationTable, Step, UpdateError};
+use strowger_store::location::{ExistingBindings, LocationSettings, LocationTable, Step, UpdateError};
 use strowger_store::sqlite::{SqliteBindings, SqliteSettings};
 use strowger_store::ticket::{Refused, Ticket};
 
@@ -43,7 +43,7 @@ fn register(table: &LocationTable, ticket: Ticket, n: u64) -> Result<(), Refused
         received: Some(Received { transport: 1, address: ([192, 0, 2, 1], 50_600).into() }),
         ..Binding::EMPTY
     };
-    let decide = |current: &Current<'_>| {
+    let decide = |current: &ExistingBindings<'_>| {
         Ok::<_, ()>(vec![match current.iter().next() {
             Some(old) => Step::Replace(old.id(), binding),
             None => Step::Add(binding),

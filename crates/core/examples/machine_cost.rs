@@ -12,7 +12,7 @@ use std::sync::Arc;
 use processor_time::processor_time;
 use strowger_allocations::{Counting, of_thread};
 use strowger_core::entropy::Entropy;
-use strowger_core::registrar::{Current, Outcome, Registrar, RegistrarSettings};
+use strowger_core::registrar::{ExistingBinding, Outcome, Registrar, RegistrarSettings};
 use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::user_agent::{Endpoint, Event, Invite, UserAgentSettings};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Target, Transport};
@@ -38,7 +38,7 @@ fn register() {
         Call-ID: 843817637684230@998sdasdh09\r\nCSeq: 1827 REGISTER\r\nUser-Agent: Example/1.0\r\n\
         Contact: <sip:alice@192.0.2.1:5060;transport=udp>;q=0.5\r\nExpires: 3600\r\nContent-Length: 0\r\n\r\n";
     let now = Now { mono: 0, wall: 1_700_000_000_000 };
-    let current = [Current {
+    let current = [ExistingBinding {
         uri: b"sip:alice@192.0.2.1:5060;transport=udp",
         call_id: b"843817637684230@998sdasdh09",
         cseq: 1826,

@@ -129,7 +129,7 @@ impl World {
             _ => {
                 let bit = script.any();
                 if bit & 1 == 0 {
-                    self.forget(script);
+                    self.abandon(script);
                 } else {
                     self.move_out(bit);
                 }
@@ -219,9 +219,9 @@ impl World {
         assert_eq!(self.out.sends().last().map(|s| s.token), Some(id.to_u64()));
     }
 
-    fn forget(&mut self, script: &mut Script<'_>) {
+    fn abandon(&mut self, script: &mut Script<'_>) {
         if let Some(id) = script.pick(&self.known_servers()) {
-            self.table.forget(self.now, ServerId::from_u64(id));
+            self.table.abandon(self.now, ServerId::from_u64(id));
             if self.servers.contains_key(&id) {
                 self.forgotten.insert(id);
             }
@@ -323,7 +323,7 @@ impl World {
     /// Whatever is not answered is given up; then all ends by itself.
     fn finish(mut self) {
         for id in self.servers.keys() {
-            self.table.forget(self.now, ServerId::from_u64(*id));
+            self.table.abandon(self.now, ServerId::from_u64(*id));
         }
         for _ in 0..2 {
             for id in self.clients.keys() {

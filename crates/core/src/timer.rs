@@ -75,7 +75,7 @@ pub struct Length(u8);
 
 /// One timer that waits: 16 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Waiting {
+struct QueuedTimer {
     due: u64,
     stamp: u32,
     slot: u32,
@@ -86,7 +86,7 @@ struct Waiting {
 pub struct Timers {
     queues: Vec<Queue>,
     /// Timers of no common length: those of entries that came from another shard.
-    odd: BinaryHeap<Reverse<Waiting>>,
+    odd: BinaryHeap<Reverse<QueuedTimer>>,
     spare: Vec<Chunk>,
     stamp: u32,
     running: usize,
@@ -94,7 +94,7 @@ pub struct Timers {
     soonest: u64,
 }
 
-type Chunk = VecDeque<Waiting>;
+type Chunk = VecDeque<QueuedTimer>;
 
 /// Entries of a chunk: 4 KB.
 const CHUNK: usize = 256;
@@ -142,7 +142,7 @@ impl Timers {
     /// Bytes that the queues take.
     pub fn memory(&self) -> usize {
         let chunks = self.queues.iter().flat_map(|q| &q.chunks).chain(&self.spare);
-        (chunks.map(VecDeque::capacity).sum::<usize>() + self.odd.capacity()) * size_of::<Waiting>()
+        (chunks.map(VecDeque::capacity).sum::<usize>() + self.odd.capacity()) * size_of::<QueuedTimer>()
     }
 
     fn next_stamp(&mut self) -> u32 {
@@ -164,7 +164,7 @@ impl Timers {
             queue.chunks.push_back(self.spare.pop().unwrap_or_else(|| VecDeque::with_capacity(CHUNK)));
         }
         let chunk = queue.chunks.back_mut().expect("a chunk was put there");
-        chunk.push_back(Waiting { due, stamp, slot });
+        chunk.push_back(QueuedTimer { due, stamp, slot });
         Stamp(stamp)
     }
 
@@ -172,7 +172,7 @@ impl Timers {
     pub fn start_at(&mut self, due: u64, slot: u32) -> Stamp {
         let stamp = self.next_stamp();
         self.soonest = self.soonest.min(due);
-        self.odd.push(Reverse(Waiting { due, stamp, slot }));
+        self.odd.push(Reverse(QueuedTimer { due, stamp, slot }));
         Stamp(stamp)
     }
 
@@ -252,7 +252,7 @@ impl Timers {
         first
     }
 
-    fn pop(&mut self, from: Option<usize>) -> Option<Waiting> {
+    fn pop(&mut self, from: Option<usize>) -> Option<QueuedTimer> {
         let Some(at) = from else { return self.odd.pop().map(|r| r.0) };
         let queue = &mut self.queues[at];
         let chunk = queue.chunks.front_mut()?;

@@ -63,7 +63,7 @@ impl Removals {
                     let aor = format!("{}@{}", removed.username, removed.domain);
                     let ticket = Ticket { sink: self.sink, value: removed.id };
                     let mut ended = 0;
-                    let all = |current: &strowger_store::location::Current<'_>| {
+                    let all = |current: &strowger_store::location::ExistingBindings<'_>| {
                         ended = current.len();
                         Ok::<_, ()>(if ended > 0 { vec![Step::RemoveAll] } else { Vec::new() })
                     };

@@ -11,7 +11,7 @@ use crate::stage::Verdict;
 use crate::suspended::{Registration, Suspended};
 use strowger_core::digest::ChallengeHeader;
 use strowger_core::log_limiter::Kind;
-use strowger_core::registrar::{Current, Refusal, Registrar};
+use strowger_core::registrar::{ExistingBinding, Refusal, Registrar};
 use strowger_core::routing::Request;
 use strowger_core::routing::contact_repair::{is_first_hop, is_needed, is_translated};
 use strowger_core::shown::{brief, shown};
@@ -77,7 +77,7 @@ impl Engine {
         let outcome = {
             let (lines, pings, node) = (&mut lines, &mut pings, policy.config.server.node);
             let (noted, now) = (&mut changes, handling.now);
-            let mut note = |registrar: &Registrar, bindings: &[Current<'_>]| {
+            let mut note = |registrar: &Registrar, bindings: &[ExistingBinding<'_>]| {
                 noted.note(now, request, registrar, bindings, &shared.registration_lines);
             };
             let repair = policy.config.nat.contact_repair;
@@ -222,7 +222,7 @@ enum Refused {
 }
 
 /// This very request made one of the bindings, and names contacts.
-fn is_of(request: &Request<'_>, current: &location::Current<'_>) -> bool {
+fn is_of(request: &Request<'_>, current: &location::ExistingBindings<'_>) -> bool {
     request.message.has(Name::Contact)
         && current.iter().any(|binding| binding.call_id() == request.call_id && binding.cseq() == request.cseq)
 }
@@ -243,18 +243,18 @@ fn decide<'c>(
     now: Now,
     request: &Request<'c>,
     registrar: &'c mut Registrar,
-    current: &location::Current<'_>,
+    current: &location::ExistingBindings<'_>,
     lines: &mut Vec<u8>,
     pings: &mut bool,
     conditions: &Conditions<'_>,
-    note: &mut dyn FnMut(&Registrar, &[Current<'_>]),
+    note: &mut dyn FnMut(&Registrar, &[ExistingBinding<'_>]),
 ) -> Result<Vec<Step<'c>>, Refused> {
     let ids: Vec<BindingId> = current.iter().map(|b| b.id()).collect();
     let most = registrar.settings().max_contacts;
     let is_full = !current.is_empty() && current.len() + request.message.contacts().count() > most;
-    let bindings: Vec<Current<'_>> = current
+    let bindings: Vec<ExistingBinding<'_>> = current
         .iter()
-        .map(|b| Current {
+        .map(|b| ExistingBinding {
             uri: b.uri(),
             call_id: b.call_id(),
             cseq: b.cseq(),

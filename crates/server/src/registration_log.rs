@@ -3,7 +3,7 @@
 use crate::line_rate::LineRate;
 use crate::shared::Shared;
 use std::net::SocketAddr;
-use strowger_core::registrar::{Current, Registrar};
+use strowger_core::registrar::{ExistingBinding, Registrar};
 use strowger_core::routing::Request;
 use strowger_core::shown::shown;
 use strowger_core::{Now, Transport};
@@ -66,7 +66,7 @@ impl Changes {
         now: Now,
         request: &Request<'_>,
         registrar: &Registrar,
-        current: &[Current<'_>],
+        current: &[ExistingBinding<'_>],
         lines: &LineRate,
     ) {
         if !lines.is_on() || LevelFilter::current() < LevelFilter::INFO {

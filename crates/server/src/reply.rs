@@ -211,7 +211,7 @@ impl Engine {
             self.counters().withheld.one();
             handling.out.bytes.truncate(from);
             if let Some(server) = handling.server {
-                self.transactions.forget(handling.now, server);
+                self.transactions.abandon(handling.now, server);
             }
             return;
         }
@@ -231,7 +231,7 @@ impl Engine {
         }
         self.transactions.respond(handling.now, server, status, range, handling.out);
         if !is_kept {
-            self.transactions.forget(handling.now, server);
+            self.transactions.abandon(handling.now, server);
         }
     }
 

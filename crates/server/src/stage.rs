@@ -129,7 +129,7 @@ impl Engine {
     /// REGISTER gets an equal answer.
     fn run_registration(&mut self, handling: &mut Handling<'_, '_>) {
         if let Some(server) = handling.server.take() {
-            self.transactions.forget(handling.now, server);
+            self.transactions.abandon(handling.now, server);
         }
         match self.authorize_registration(handling) {
             Verdict::Register(proof) => {
@@ -147,7 +147,7 @@ impl Engine {
             Verdict::Ask(question) => self.ask(handling, question),
             _ => {
                 if let Some(server) = handling.server {
-                    self.transactions.forget(handling.now, server);
+                    self.transactions.abandon(handling.now, server);
                 }
             }
         }

@@ -245,7 +245,7 @@ impl Engine {
         for id in waiting {
             let Some(waiting) = self.resume(id) else { continue };
             if let Some(server) = waiting.server {
-                self.transactions.forget(now, server);
+                self.transactions.abandon(now, server);
             }
             let Waiting { bytes, arrival, progress, .. } = *waiting;
             let age = now.mono.saturating_sub(progress.began.mono);

@@ -506,7 +506,7 @@ mod tests {
         let (_journal, loaded) = Journal::start(fake, &table, quick(), at(10)).unwrap();
         assert_eq!(loaded, 1);
         assert!(table.is_registered(b"a", 10) && !table.is_registered(b"b", 10));
-        let add = |_: &crate::location::Current<'_>| {
+        let add = |_: &crate::location::ExistingBindings<'_>| {
             Ok::<_, ()>(vec![Step::Add(Binding { expires_at: 99, ..Binding::EMPTY })])
         };
         table.update(b"c", 10, 1, Ticket { sink: SinkId(0), value: 0 }, add).unwrap();
@@ -523,7 +523,7 @@ mod tests {
             let table = Arc::new(LocationTable::new(LocationSettings { node, ..LocationSettings::default() }));
             let (journal, loaded) = Journal::start(fake.clone(), &table, quick(), at(0)).unwrap();
             assert_eq!(loaded, seen.len());
-            let add = |_: &crate::location::Current<'_>| {
+            let add = |_: &crate::location::ExistingBindings<'_>| {
                 Ok::<_, ()>(vec![Step::Add(Binding { expires_at: 9000, ..Binding::EMPTY })])
             };
             table.update(format!("{}", seen.len()).as_bytes(), 0, 1, Ticket::NONE, add).unwrap();
@@ -548,7 +548,7 @@ mod tests {
         journal.close();
         assert_eq!(results.iter().count(), 50);
         assert_eq!(fake.rows.lock().unwrap().len(), 50);
-        let add = |_: &crate::location::Current<'_>| Ok::<_, ()>(vec![Step::Add(Binding::EMPTY)]);
+        let add = |_: &crate::location::ExistingBindings<'_>| Ok::<_, ()>(vec![Step::Add(Binding::EMPTY)]);
         let refused = table.update(b"a", 0, 100, Ticket { sink, value: 0 }, add);
         assert_eq!(refused, Err(UpdateError::Refused(Refused::Stopped)));
     }
@@ -584,7 +584,7 @@ mod tests {
                             let what = random >> 32 & 3;
                             let binding = Binding { uri: &n.to_le_bytes(), expires_at: 9000, ..Binding::EMPTY };
                             let ticket = Ticket { sink, value: worker << 32 | n };
-                            let decide = |now: &crate::location::Current<'_>| {
+                            let decide = |now: &crate::location::ExistingBindings<'_>| {
                                 let first = now.iter().next().map(|b| b.id());
                                 Ok::<_, ()>(match (what, first) {
                                     (0, Some(id)) => vec![Step::Replace(id, binding)],

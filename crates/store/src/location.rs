@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use foldhash::quality::RandomState;
 
 use self::decision::Plan;
-pub use self::decision::{Current, Standing, Step, UpdateError};
+pub use self::decision::{ExistingBindings, Standing, Step, UpdateError};
 use crate::agents::Agents;
 use crate::binding::{Binding, BindingId, BindingView, Record, Unfit};
 use crate::journal::Change;
@@ -151,7 +151,7 @@ impl LocationTable {
         now_ms: u64,
         most: usize,
         ticket: Ticket,
-        decide: impl FnOnce(&Current<'_>) -> Result<Vec<Step<'c>>, E>,
+        decide: impl FnOnce(&ExistingBindings<'_>) -> Result<Vec<Step<'c>>, E>,
     ) -> Result<Standing, UpdateError<E>> {
         let hash = self.hasher.hash_one(aor);
         let mut guard = self.lock(hash);
@@ -161,7 +161,8 @@ impl LocationTable {
         let is_live = |partition: &Partition, slot: u32| partition.at(slot).expires_at() > now_ms;
         let live: Vec<u32> = all.iter().copied().filter(|slot| is_live(partition, *slot)).collect();
 
-        let steps = decide(&Current { partition, live: &live, agents: &self.agents }).map_err(UpdateError::Decision)?;
+        let steps = decide(&ExistingBindings { partition, live: &live, agents: &self.agents })
+            .map_err(UpdateError::Decision)?;
         let plan = Plan::of(&steps, partition, &live, |id, binding| {
             let id = id.unwrap_or_else(|| BindingId(self.next_id.fetch_add(1, Ordering::Relaxed)));
             Record::pack(id, &Binding { aor, ..*binding }, &self.agents, self.settings.binding_bytes)
@@ -465,7 +466,7 @@ mod tests {
         add(&t, b"a", b"1", 9000).unwrap();
         add(&t, b"b", b"1", 9000).unwrap();
         assert_eq!(add(&t, b"c", b"1", 9000), Err(UpdateError::TableFull));
-        let refresh = |_: &Current<'_>| Ok::<_, ()>(vec![Step::Replace(BindingId(1), contact(b"1", 10_000))]);
+        let refresh = |_: &ExistingBindings<'_>| Ok::<_, ()>(vec![Step::Replace(BindingId(1), contact(b"1", 10_000))]);
         t.update(b"a", 0, 10, TICKET, refresh).unwrap();
     }
 
@@ -526,7 +527,8 @@ mod tests {
                 s.spawn(move || {
                     for m in 0..500 {
                         let uri = format!("{n}-{m}");
-                        let add = |_: &Current<'_>| Ok::<_, ()>(vec![Step::Add(contact(uri.as_bytes(), 9000))]);
+                        let add =
+                            |_: &ExistingBindings<'_>| Ok::<_, ()>(vec![Step::Add(contact(uri.as_bytes(), 9000))]);
                         t.update(b"a", 0, 10_000, TICKET, add).unwrap();
                     }
                 });

@@ -381,7 +381,7 @@ impl BindingEngine for SqliteBindings {
 mod tests {
     use super::*;
     use crate::clock::Moment;
-    use crate::location::{Current, LocationSettings, Standing, Step};
+    use crate::location::{ExistingBindings, LocationSettings, Standing, Step};
     use crate::sqlite::PAGE;
     use crate::ticket::{SinkId, Ticket};
 
@@ -412,7 +412,7 @@ mod tests {
     }
 
     fn add(table: &LocationTable, sink: SinkId, value: u64, binding: Binding<'_>) {
-        let steps = |_: &Current<'_>| Ok::<_, ()>(vec![Step::Add(binding)]);
+        let steps = |_: &ExistingBindings<'_>| Ok::<_, ()>(vec![Step::Add(binding)]);
         let standing = table.update(binding.aor, 0, 10, Ticket { sink, value }, steps).unwrap();
         assert_eq!(standing, Standing::Pending);
     }
@@ -599,7 +599,7 @@ mod tests {
         let table = Arc::new(LocationTable::new(LocationSettings::default()));
         let (journal, loaded) = keep(&none, &table, JournalSettings::default(), still()).unwrap();
         assert!(journal.is_none() && loaded == 0);
-        let steps = |_: &Current<'_>| Ok::<_, ()>(vec![Step::Add(full())]);
+        let steps = |_: &ExistingBindings<'_>| Ok::<_, ()>(vec![Step::Add(full())]);
         assert_eq!(table.update(b"a", 0, 1, Ticket::NONE, steps), Ok(Standing::Done));
 
         let table = Arc::new(LocationTable::new(LocationSettings::default()));

@@ -3,7 +3,7 @@
 use super::Proxy;
 use super::contact::{SenderContact, makes_dialog, renews_target};
 use super::notice::{Notice, NoticeEvent};
-use super::plan::{KeptPlan, Plan};
+use super::plan::{OwnedPlan, Plan};
 use super::response_context::{Branch, Candidate, OwnedCandidate, Pending, ResponseContext, Share, may_be_removed};
 use crate::digest::{Credentials, HeaderError};
 use crate::message_store::memory_of;
@@ -121,7 +121,7 @@ impl Proxy {
                 until: 0,
                 share: Share { breadth, left },
                 silent_until: None,
-                plan: KeptPlan::of(plan),
+                plan: OwnedPlan::of(plan),
                 asking: false,
                 reserve,
             }));
@@ -190,7 +190,7 @@ impl Proxy {
             round.tx.bill(context.server, waiting_memory(bytes, &pending.candidates));
             context.pending = Some(pending);
         }
-        self.let_ring(id, ring);
+        self.start_fork_timer(id, ring);
         self.let_be_silent(id, round.now.mono);
         sent
     }
@@ -258,7 +258,7 @@ impl Proxy {
         let Some(pending) = self.contexts.get_mut(id).and_then(|context| context.pending.as_mut()) else { return };
         let Some(timeout) = pending.plan.answer_timeout else { return };
         pending.silent_until = Some(now + timeout);
-        self.rings.push(Reverse((now + timeout, id.to_u64())));
+        self.fork_timers.push(Reverse((now + timeout, id.to_u64())));
     }
 
     fn send_branch(

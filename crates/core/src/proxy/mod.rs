@@ -163,7 +163,7 @@ pub struct Proxy {
     unanswered: usize,
     /// Groups of candidates that ring while others wait: until when, and of which context. Those of calls that went on
     /// otherwise stay until then and mean nothing.
-    rings: BinaryHeap<Reverse<(u64, u64)>>,
+    fork_timers: BinaryHeap<Reverse<(u64, u64)>>,
     /// [`Now::mono`] of the next giving back of memory.
     tidy_at: Option<u64>,
     /// Since the user took them last.
@@ -175,7 +175,7 @@ pub struct Proxy {
 }
 
 /// How long one more address of a group may ring whose time is over, in milliseconds.
-const LAST_RING: u64 = 5_000;
+const LAST_FORK_TIME: u64 = 5_000;
 
 /// How often memory is given back, in milliseconds.
 const TIDY: u64 = 1_000;
@@ -188,7 +188,7 @@ impl Proxy {
             entropy,
             contexts: Slots::new(),
             unanswered: 0,
-            rings: BinaryHeap::new(),
+            fork_timers: BinaryHeap::new(),
             tidy_at: None,
             notices: Vec::new(),
             completed_elsewhere: Arc::from(&b"Reason: SIP;cause=200;text=\"Call completed elsewhere\"\r\n"[..]),
@@ -321,7 +321,7 @@ impl Proxy {
 
     /// When [`Proxy::poll`] must be called at the latest.
     pub fn deadline(&self) -> Option<u64> {
-        let ring = self.rings.peek().map(|Reverse((until, _))| *until);
+        let ring = self.fork_timers.peek().map(|Reverse((until, _))| *until);
         sooner(self.tidy_at, ring)
     }
 
@@ -329,39 +329,40 @@ impl Proxy {
     pub fn poll(&mut self, round: &mut Round<'_>) {
         if self.tidy_at.is_some_and(|at| at <= round.now.mono) {
             if self.contexts.is_empty() {
-                self.rings = BinaryHeap::new();
+                self.fork_timers = BinaryHeap::new();
             }
             let more = self.contexts.tidy();
             self.tidy_at = (more || !self.contexts.is_empty()).then_some(round.now.mono + TIDY);
         }
-        self.end_rings(round);
+        self.end_fork_timers(round);
     }
 
     /// Gives the group that rings now so much time, if another one waits for its end.
-    fn let_ring(&mut self, id: Id, until: u64) {
+    fn start_fork_timer(&mut self, id: Id, until: u64) {
         let Some(context) = self.contexts.get_mut(id) else { return };
         if let Some(pending) = &mut context.pending {
             pending.until = until;
         }
-        if context.rings_until().is_some() {
-            self.rings.push(Reverse((until, id.to_u64())));
+        if context.ring_end().is_some() {
+            self.fork_timers.push(Reverse((until, id.to_u64())));
         }
     }
 
-    fn end_rings(&mut self, round: &mut Round<'_>) {
-        while let Some(&Reverse((until, id))) = self.rings.peek().filter(|Reverse((until, _))| *until <= round.now.mono)
+    fn end_fork_timers(&mut self, round: &mut Round<'_>) {
+        while let Some(&Reverse((until, id))) =
+            self.fork_timers.peek().filter(|Reverse((until, _))| *until <= round.now.mono)
         {
-            self.rings.pop();
+            self.fork_timers.pop();
             let id = Id::from_u64(id);
-            self.by_its_policy(id, |proxy| proxy.end_ring(round, id, until));
+            self.by_its_policy(id, |proxy| proxy.end_fork_timer(round, id, until));
         }
     }
 
-    fn end_ring(&mut self, round: &mut Round<'_>, id: Id, until: u64) {
+    fn end_fork_timer(&mut self, round: &mut Round<'_>, id: Id, until: u64) {
         if self.contexts.get(id).and_then(ResponseContext::silent_until) == Some(until) {
             self.end_silence(round, id);
         }
-        let rings = |proxy: &Self| proxy.contexts.get(id).and_then(ResponseContext::rings_until) == Some(until);
+        let rings = |proxy: &Self| proxy.contexts.get(id).and_then(ResponseContext::ring_end) == Some(until);
         if !rings(self) {
             return;
         }
@@ -376,7 +377,7 @@ impl Proxy {
         self.silent_branches_failed(round, id);
         // Until the last has answered its CANCEL one of them may be tried at its next address: it is not to ring for long.
         if rings(self) {
-            self.let_ring(id, round.now.mono + LAST_RING);
+            self.start_fork_timer(id, round.now.mono + LAST_FORK_TIME);
         }
     }
 }

@@ -4,7 +4,7 @@ use super::response_context::ResponseContext;
 use super::{Proxy, TIDY};
 use crate::record::{Number, Recorded};
 use crate::slots::Id;
-use crate::transaction::{NewIds, Record, Role, TransactionUser};
+use crate::transaction::{NewIds, Role, TransactionRecord, TransactionUser};
 use crate::{Now, call};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
@@ -33,7 +33,7 @@ pub struct MovedContexts(HashMap<Id, Id>);
 
 impl MovedContexts {
     /// Whose the transaction is here, if it belongs to one of these.
-    pub fn user(&self, record: &Record) -> Option<TransactionUser> {
+    pub fn user(&self, record: &TransactionRecord) -> Option<TransactionUser> {
         let new = self.0.get(&record.tu.id(Role::Proxy)?)?;
         Some(TransactionUser::new(Role::Proxy, *new))
     }
@@ -62,9 +62,9 @@ impl Proxy {
         for ContextRecord { old, mut context } in contexts {
             context.untils_mut().for_each(|left| *left += now.mono);
             self.unanswered += usize::from(!context.answered);
-            let until = [context.rings_until(), context.silent_until()];
+            let until = [context.ring_end(), context.silent_until()];
             let id = self.contexts.insert(context);
-            self.rings.extend(until.into_iter().flatten().map(|until| Reverse((until, id.to_u64()))));
+            self.fork_timers.extend(until.into_iter().flatten().map(|until| Reverse((until, id.to_u64()))));
             moved.0.insert(old, id);
         }
         if !self.contexts.is_empty() {

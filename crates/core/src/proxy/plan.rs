@@ -62,7 +62,7 @@ impl Plan<'_> {
 
 /// What is remembered of a plan while targets are left.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct KeptPlan {
+pub(super) struct OwnedPlan {
     pub(super) record_route: bool,
     pub(super) ring_timeout: u64,
     pub(super) answer_timeout: Option<u64>,
@@ -71,7 +71,7 @@ pub(super) struct KeptPlan {
     pub(super) asks: bool,
 }
 
-impl KeptPlan {
+impl OwnedPlan {
     pub(super) fn of(plan: &Plan<'_>) -> Self {
         let try_next = match plan.try_next {
             TryNext::Any => None,
@@ -106,7 +106,7 @@ impl Proxy {
         let until = now.mono + DECISION;
         (pending.asking, pending.until) = (true, until);
         let failing = context.failing();
-        self.rings.push(Reverse((until, id.to_u64())));
+        self.fork_timers.push(Reverse((until, id.to_u64())));
         self.notice(id, failing);
         true
     }
@@ -204,7 +204,7 @@ impl Proxy {
         context.best = None;
         let server = context.server;
         let Some(bytes) = self.respond_to(&pending.request, status) else {
-            return round.tx.forget(round.now, server);
+            return round.tx.abandon(round.now, server);
         };
         let from = round.out.start();
         round.out.bytes.extend_from_slice(&bytes);

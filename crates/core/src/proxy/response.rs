@@ -114,7 +114,7 @@ impl Proxy {
             context.answered = true;
             let (server, invite) = (context.server, context.invite);
             if is_too_late(status, invite) {
-                round.tx.forget(round.now, server);
+                round.tx.abandon(round.now, server);
                 return;
             }
             let status = best::upstream(status);
@@ -303,11 +303,11 @@ impl Proxy {
         context.pending = None;
         let server = context.server;
         let Some(held) = context.best.take() else {
-            round.tx.forget(round.now, server);
+            round.tx.abandon(round.now, server);
             return;
         };
         if is_too_late(held.status, context.invite) {
-            round.tx.forget(round.now, server);
+            round.tx.abandon(round.now, server);
             return;
         }
         let from = round.out.start();

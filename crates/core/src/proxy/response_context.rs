@@ -5,7 +5,7 @@ use super::Policy;
 use super::contact::FromDevice;
 use super::forward::OutgoingBranch;
 use super::notice::NoticeEvent;
-use super::plan::KeptPlan;
+use super::plan::OwnedPlan;
 use crate::record::header_names;
 use crate::transaction::{ClientId, ServerId};
 use crate::{Arrival, Now, Target};
@@ -88,7 +88,7 @@ pub(super) struct Pending {
     pub(super) until: u64,
     /// At which a target that has said nothing is given up.
     pub(super) silent_until: Option<u64>,
-    pub(super) plan: KeptPlan,
+    pub(super) plan: OwnedPlan,
     /// All have failed, and the user decides what becomes of the request.
     pub(super) asking: bool,
     /// Branches that targets may have which the user adds.
@@ -289,7 +289,7 @@ impl ResponseContext {
     }
 
     /// Until when the group that rings now may do so; none if no candidate waits for its end.
-    pub(super) fn rings_until(&self) -> Option<u64> {
+    pub(super) fn ring_end(&self) -> Option<u64> {
         let pending = self.pending.as_ref().filter(|p| p.next < p.candidates.len() || p.plan.asks)?;
         (!self.answered && !self.cancelled && (self.invite || pending.asking)).then_some(pending.until)
     }

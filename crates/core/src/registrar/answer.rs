@@ -5,14 +5,14 @@ use strowger_message::header::Date;
 use strowger_message::header::contact::write_q;
 
 use super::decision::Change;
-use super::{Current, Refusal, Registrar};
+use super::{ExistingBinding, Refusal, Registrar};
 use crate::Now;
 
 impl Registrar {
     /// The header lines of the 200 to the REGISTER decided on last: every contact with the time that it has left, Date,
     /// Path and Service-Route (RFC 3261 section 10.3 step 8, RFC 3327 section 5.3, RFC 3608 section 6). `message` and
     /// `current` are those that were decided on.
-    pub fn write_ok(&self, now: Now, message: &Message<'_>, current: &[Current<'_>], out: &mut Vec<u8>) {
+    pub fn write_ok(&self, now: Now, message: &Message<'_>, current: &[ExistingBinding<'_>], out: &mut Vec<u8>) {
         for (binding, change) in current.iter().zip(&self.changes) {
             if *change == Change::Keep {
                 contact(now, binding, out);
@@ -20,7 +20,7 @@ impl Registrar {
         }
         let bytes = message.bytes();
         for upsert in &self.upserts {
-            let made = Current {
+            let made = ExistingBinding {
                 uri: &bytes[upsert.uri.clone()],
                 call_id: b"",
                 cseq: 0,
@@ -64,7 +64,7 @@ fn line(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
 }
 
 /// One Contact line. Seconds are rounded up, so that a fresh binding shows what was granted.
-fn contact(now: Now, binding: &Current<'_>, out: &mut Vec<u8>) {
+fn contact(now: Now, binding: &ExistingBinding<'_>, out: &mut Vec<u8>) {
     let seconds = binding.expires_at.saturating_sub(now.mono).div_ceil(1000);
     out.extend_from_slice(b"Contact: <");
     out.extend_from_slice(binding.uri);

@@ -12,7 +12,7 @@ use crate::Now;
 
 /// A binding that the address-of-record has now.
 #[derive(Clone, Copy, Debug)]
-pub struct Current<'a> {
+pub struct ExistingBinding<'a> {
     /// The contact's URI, without angle brackets.
     pub uri: &'a [u8],
     /// Of the REGISTER that made or last refreshed it.
@@ -147,7 +147,12 @@ impl Registrar {
     ///
     /// # Errors
     /// Why nothing is done; then there are neither removals nor upserts.
-    pub fn decide(&mut self, now: Now, message: &Message<'_>, current: &[Current<'_>]) -> Result<Outcome, Refusal> {
+    pub fn decide(
+        &mut self,
+        now: Now,
+        message: &Message<'_>,
+        current: &[ExistingBinding<'_>],
+    ) -> Result<Outcome, Refusal> {
         let decided = self.plan(now, message, current);
         if decided.is_err() {
             self.upserts.clear();
@@ -171,7 +176,7 @@ impl Registrar {
         &self.path
     }
 
-    fn plan(&mut self, now: Now, message: &Message<'_>, current: &[Current<'_>]) -> Result<Outcome, Refusal> {
+    fn plan(&mut self, now: Now, message: &Message<'_>, current: &[ExistingBinding<'_>]) -> Result<Outcome, Refusal> {
         self.upserts.clear();
         self.changes.clear();
         self.changes.extend(current.iter().map(|c| if c.expires_at > now.mono { Change::Keep } else { Change::Gone }));
@@ -217,7 +222,7 @@ impl<'a> Order<'a> {
     }
 
     /// Against the request that made or refreshed `binding`; of another Call-ID, every request is newer (section 10.3).
-    fn against(&self, binding: &Current<'_>) -> Ordering {
+    fn against(&self, binding: &ExistingBinding<'_>) -> Ordering {
         if self.call_id == binding.call_id { self.cseq.cmp(&binding.cseq) } else { Ordering::Greater }
     }
 }
@@ -267,7 +272,12 @@ impl Registrar {
     }
 
     /// `Contact: *` (section 10.2.2, step 6 of section 10.3).
-    fn remove_all(&mut self, expires: Option<u32>, order: &Order<'_>, current: &[Current<'_>]) -> Result<(), Refusal> {
+    fn remove_all(
+        &mut self,
+        expires: Option<u32>,
+        order: &Order<'_>,
+        current: &[ExistingBinding<'_>],
+    ) -> Result<(), Refusal> {
         if expires != Some(0) {
             return Err(Refusal::BadRequest("* without Expires: 0"));
         }
@@ -285,14 +295,14 @@ impl Registrar {
     /// So many contacts too many: those that cannot be reached go, then those of a device that registers another one now, the first
     /// of `current` first. A browser that is loaded again, and a telephone that starts again, has a new contact each time, and
     /// never says that the old one ended.
-    fn make_room(&mut self, mut more: usize, bytes: &[u8], current: &[Current<'_>]) -> Result<(), Refusal> {
+    fn make_room(&mut self, mut more: usize, bytes: &[u8], current: &[ExistingBinding<'_>]) -> Result<(), Refusal> {
         let upserts = &self.upserts;
-        let is_renewed = |binding: &Current<'_>| {
+        let is_renewed = |binding: &ExistingBinding<'_>| {
             let same =
                 |u: &Upsert| u.replaces.is_none() && u.reg_id == 0 && bytes[u.instance.clone()] == *binding.instance;
             !binding.instance.is_empty() && binding.reg_id == 0 && upserts.iter().any(same)
         };
-        let gives_way: [&dyn Fn(&Current<'_>) -> bool; 2] = [&|binding| binding.unreachable, &is_renewed];
+        let gives_way: [&dyn Fn(&ExistingBinding<'_>) -> bool; 2] = [&|binding| binding.unreachable, &is_renewed];
         for gives_way in gives_way {
             for (binding, change) in current.iter().zip(&mut self.changes) {
                 if more > 0 && *change == Change::Keep && gives_way(binding) {
@@ -311,7 +321,7 @@ impl Registrar {
         expires: Option<u32>,
         order: &Order<'_>,
         message: &Message<'_>,
-        current: &[Current<'_>],
+        current: &[ExistingBinding<'_>],
     ) -> Result<(), Refusal> {
         let mut flows = 0;
         // The URIs of `current`, read when the first contact has not the very same text as one of them.
@@ -403,10 +413,10 @@ impl<'a> RequestedContact<'a> {
     /// The binding that it is about. A flow is known by instance and number (RFC 5626 section 6), anything else, and
     /// a flow that was bound before without them, by URI. Of two devices that have one private address in two networks each has
     /// its own.
-    fn find<'c>(&self, current: &[Current<'c>], known: &mut Vec<Option<Uri<'c>>>) -> Option<usize> {
-        let flow = |c: &Current<'_>| self.is_flow(c.instance, c.reg_id);
-        let by_uri = |c: &Current<'_>| !self.both_flows(c.instance, c.reg_id) && !self.is_of_another_device(c);
-        let same_text = |c: &Current<'_>| by_uri(c) && self.text == c.uri;
+    fn find<'c>(&self, current: &[ExistingBinding<'c>], known: &mut Vec<Option<Uri<'c>>>) -> Option<usize> {
+        let flow = |c: &ExistingBinding<'_>| self.is_flow(c.instance, c.reg_id);
+        let by_uri = |c: &ExistingBinding<'_>| !self.both_flows(c.instance, c.reg_id) && !self.is_of_another_device(c);
+        let same_text = |c: &ExistingBinding<'_>| by_uri(c) && self.text == c.uri;
         // Most refreshes come with the very same text.
         let found = current.iter().position(flow).or_else(|| current.iter().position(same_text));
         found.or_else(|| {
@@ -418,7 +428,7 @@ impl<'a> RequestedContact<'a> {
         })
     }
 
-    fn is_of_another_device(&self, binding: &Current<'_>) -> bool {
+    fn is_of_another_device(&self, binding: &ExistingBinding<'_>) -> bool {
         let both = !self.instance.is_empty() && !binding.instance.is_empty();
         binding.elsewhere && both && self.instance != binding.instance
     }

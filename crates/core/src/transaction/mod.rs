@@ -35,6 +35,6 @@ mod user;
 
 pub use allowance::{MOST_TIMES, length_as_sent};
 pub use outcome::{ClientId, Counts, Event, Incoming, Outgoing, ServerId};
-pub use record::{NewIds, Record, Side};
+pub use record::{NewIds, Side, TransactionRecord};
 pub use table::Transactions;
 pub use user::{Role, TransactionUser};

@@ -25,7 +25,7 @@ pub enum Side {
 
 /// Everything about one transaction. The table that takes it must have the same secret key, or nothing finds it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Record {
+pub struct TransactionRecord {
     /// The id that it had, as a word ([`super::ServerId::to_u64`], [`super::ClientId::to_u64`]).
     pub id: u64,
     /// What kind of id that is.
@@ -51,13 +51,13 @@ pub struct Record {
     pub(super) end: Option<u64>,
 }
 
-impl Recorded for Record {
+impl Recorded for TransactionRecord {
     fn numbers(&mut self, show: &mut dyn FnMut(Number<'_>)) {
         self.target.numbers(show);
     }
 }
 
-impl Record {
+impl TransactionRecord {
     /// It is of an INVITE.
     pub const fn is_invite(&self) -> bool {
         matches!(self.machine, Machine::ServerInvite(_) | Machine::ClientInvite(_))
@@ -82,8 +82,13 @@ impl NewIds {
 
 impl Transactions {
     /// Takes in what another table exported; `user` says whose each is here.
-    pub fn import_all(&mut self, now: Now, records: Vec<Record>, user: impl Fn(&Record) -> TransactionUser) -> NewIds {
-        let import = |record: Record| {
+    pub fn import_all(
+        &mut self,
+        now: Now,
+        records: Vec<TransactionRecord>,
+        user: impl Fn(&TransactionRecord) -> TransactionUser,
+    ) -> NewIds {
+        let import = |record: TransactionRecord| {
             let (old, tu) = ((record.side, record.id), user(&record));
             (old, self.import(now, record, tu))
         };
@@ -91,7 +96,7 @@ impl Transactions {
     }
 
     /// Takes out every transaction of the buckets for which `moves` is true.
-    pub fn export(&mut self, now: Now, moves: impl Fn(u8) -> bool) -> Vec<Record> {
+    pub fn export(&mut self, now: Now, moves: impl Fn(u8) -> bool) -> Vec<TransactionRecord> {
         // What moves to and fro within a second leaves no row of stopped timers behind.
         self.timers.tidy(runs(&self.entries));
         let ends: HashMap<Stamp, u64> = self.timers.iter().collect();
@@ -105,7 +110,7 @@ impl Transactions {
                 self.kept.append_to(kept, &mut bytes);
                 bytes
             });
-            records.push(Record {
+            records.push(TransactionRecord {
                 id: id.to_u64(),
                 side: entry.machine.side(),
                 tu: entry.tu,
@@ -130,7 +135,7 @@ impl Transactions {
 
     /// Takes in a transaction of another table, with the user's word of this one. Returns the new id as a word: a
     /// [`ServerId`]'s or a [`ClientId`]'s as the record's role says.
-    pub fn import(&mut self, now: Now, record: Record, tu: TransactionUser) -> u64 {
+    pub fn import(&mut self, now: Now, record: TransactionRecord, tu: TransactionUser) -> u64 {
         let mut entry = Entry::new(record.key, record.machine, record.target, record.bucket, tu);
         entry.kept = record.kept.map(|bytes| self.kept.store(&bytes));
         (entry.abridged, entry.attempts) = (record.abridged, record.attempts);

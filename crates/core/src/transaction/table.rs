@@ -205,7 +205,7 @@ impl Transactions {
     }
 
     /// Forgets a server transaction that is not answered at all: its request is new when it comes again, and the next poll ends it.
-    pub fn forget(&mut self, now: Now, id: ServerId) {
+    pub fn abandon(&mut self, now: Now, id: ServerId) {
         let Some(entry) = self.entries.get_mut(id.0) else { return };
         entry.machine = match entry.machine {
             Machine::ServerInvite(_) => Machine::ServerInvite(server_invite::State::Terminated),
@@ -285,7 +285,7 @@ impl Transactions {
             self.send_cancel(now, id, lines.as_deref().unwrap_or_default(), out);
         }
         let deliver = |after_final| match cancel {
-            Cancel::Itself => Outgoing::Absorbed,
+            Cancel::IsCancel => Outgoing::Absorbed,
             _ => Outgoing::Deliver { id: ClientId(id), tu, after_final },
         };
         match action {
@@ -434,7 +434,7 @@ impl Transactions {
     /// Tells the user what a timer or a failure did, and takes the transaction out if it ended.
     pub(super) fn tell(&mut self, id: Id, action: Action, events: &mut Vec<Event>) {
         let Some(entry) = self.entries.get(id) else { return };
-        let (tu, side, told) = (entry.tu, entry.machine.side(), entry.cancel != Cancel::Itself);
+        let (tu, side, told) = (entry.tu, entry.machine.side(), entry.cancel != Cancel::IsCancel);
         let terminated = entry.machine.is_terminated();
         let (server, client) = (ServerId(id), ClientId(id));
         if matches!(action, Action::Timeout | Action::TransportError)

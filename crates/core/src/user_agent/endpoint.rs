@@ -9,7 +9,7 @@ use crate::entropy::Entropy;
 use crate::record::{Number, Recorded};
 use crate::routing::Identity;
 use crate::timer::sooner;
-use crate::transaction::{Counts, Event, Record, TransactionUser, Transactions};
+use crate::transaction::{Counts, Event, TransactionRecord, TransactionUser, Transactions};
 use crate::{Arrival, Now, Outbox, Round};
 
 /// A [`UserAgent`] and its transactions, for a shard on which nothing else uses any: telephones, small programs.
@@ -25,7 +25,7 @@ pub struct Endpoint {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct EndpointRecord {
     agent: AgentRecord,
-    transactions: Vec<Record>,
+    transactions: Vec<TransactionRecord>,
 }
 
 impl EndpointRecord {
@@ -109,7 +109,7 @@ impl Endpoint {
     /// Takes in what another one exported; says which keys have changed to which.
     pub fn import(&mut self, now: Now, record: EndpointRecord) -> MovedCalls {
         let moved = self.agent.import(now, record.agent);
-        let user = |record: &Record| moved.user(record).unwrap_or(TransactionUser::NONE);
+        let user = |record: &TransactionRecord| moved.user(record).unwrap_or(TransactionUser::NONE);
         let ids = self.transactions.import_all(now, record.transactions, user);
         self.agent.settle(&moved, &ids);
         moved

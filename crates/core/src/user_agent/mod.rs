@@ -13,29 +13,29 @@
 //! is not supported; registrations refreshed.
 
 mod account;
-mod answer;
 mod call;
-mod caller;
+mod client_request;
 mod content;
 mod endpoint;
 mod event;
-mod incoming;
 mod moves;
-mod outgoing;
 mod registration;
+mod server_request;
 mod session;
 mod settings;
+mod uac;
+mod uas;
 
 pub use account::AccountKey;
-pub use caller::Invite;
+pub use client_request::OutOfDialog;
 pub use content::Content;
 pub use endpoint::{Endpoint, EndpointRecord};
 pub use event::{CallKey, Ending, Event, IncomingKey, RegistrationKey, RequestKey, Span};
 pub use moves::{AgentRecord, MovedCalls};
-pub use outgoing::OutOfDialog;
 pub use registration::Register;
 pub use session::NotNow;
 pub use settings::{Reliability, UserAgentSettings};
+pub use uac::Invite;
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher};
@@ -54,8 +54,8 @@ use crate::transaction::{ClientId, Event as TransactionEvent, Outgoing, Role, Tr
 use crate::{Arrival, Round, Target, Transport};
 use account::Account;
 use call::{Call, OpenRequest};
+use client_request::Request;
 use event::Events;
-use outgoing::Request;
 use registration::Registration;
 
 /// Many telephones in one machine.
@@ -265,7 +265,7 @@ impl UserAgent {
         while let Some((_, id)) = self.open_until.pop_front_if(|(until, _)| *until <= round.now.mono) {
             // Its peer has given up too (timer F).
             if let Some(open) = self.open.remove(id) {
-                round.tx.forget(round.now, open.server);
+                round.tx.abandon(round.now, open.server);
             }
         }
         self.calls.tidy();

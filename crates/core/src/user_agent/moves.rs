@@ -4,14 +4,14 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
 use super::call::{Call, OpenRequest};
-use super::outgoing::{Kind, Request};
+use super::client_request::{Kind, Request};
 use super::registration::Registration;
 use super::{CallKey, IncomingKey, RegistrationKey, RequestKey, UserAgent};
 use crate::call::BucketSet;
 use crate::record::{Number, Recorded};
 use crate::slots::Id;
 use crate::timer::{Stamp, Timers};
-use crate::transaction::{NewIds, Record, Role, ServerId, Side, TransactionUser};
+use crate::transaction::{NewIds, Role, ServerId, Side, TransactionRecord, TransactionUser};
 use crate::{Now, call};
 
 /// What one shard hands to another: all that belongs to some buckets, but the transactions.
@@ -64,7 +64,7 @@ pub struct MovedCalls {
 
 impl MovedCalls {
     /// Whose the transaction is here, if it belongs to one of these.
-    pub fn user(&self, record: &Record) -> Option<TransactionUser> {
+    pub fn user(&self, record: &TransactionRecord) -> Option<TransactionUser> {
         let old = record.tu.id(Role::UserAgent)?;
         let of = match (record.side, record.is_invite()) {
             (Side::Client, _) => &self.requests,

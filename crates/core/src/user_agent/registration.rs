@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use strowger_message::{Message, Method, NameAddr, Uri, Write};
 
 use super::account::AccountKey;
-use super::outgoing::{Head, Kind, Request, finish};
+use super::client_request::{Head, Kind, Request, finish};
 use super::{BadAddress, Event, RegistrationKey, UserAgent};
 use crate::dialog::RequestRoute;
 use crate::slots::Id;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use strowger_message::Method;
 
 use super::call::{Stage, Unacknowledged};
-use super::caller::CAPABILITIES;
+use super::client_request::{Kind, Request, finish, finish_sdp};
 use super::content::Content;
-use super::outgoing::{Kind, Request, finish, finish_sdp};
+use super::uac::CAPABILITIES;
 use super::{CallKey, Ending, Event, RequestKey, UserAgent};
 use crate::slots::Id;
 use crate::timer::Stamp;

@@ -1,7 +1,7 @@
 //! What the registrar decides, rule by rule (RFC 3261 section 10.3, RFC 3327, RFC 3608, RFC 5626).
 
 use strowger_core::Now;
-use strowger_core::registrar::{Current, Outcome, PathRule, Refusal, Registrar, RegistrarSettings};
+use strowger_core::registrar::{ExistingBinding, Outcome, PathRule, Refusal, Registrar, RegistrarSettings};
 use strowger_message::{Index, Limits, Message};
 
 /// A binding kept by the test's own location table.
@@ -45,10 +45,10 @@ impl Office {
         let mut index = Index::new();
         index.parse(text.as_bytes(), &Limits::default()).expect("the test writes messages that can be read");
         let message = Message::new(text.as_bytes(), &index);
-        let current: Vec<Current<'_>> = self
+        let current: Vec<ExistingBinding<'_>> = self
             .kept
             .iter()
-            .map(|k| Current {
+            .map(|k| ExistingBinding {
                 uri: k.uri.as_bytes(),
                 call_id: k.call_id.as_bytes(),
                 cseq: k.cseq,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use strowger_core::proxy::ContextRecord;
 use strowger_core::record::{self, Names, Number, Recorded, Unreadable};
 use strowger_core::routing::Request;
-use strowger_core::transaction::{Record, TransactionUser};
+use strowger_core::transaction::{TransactionRecord, TransactionUser};
 use strowger_core::{Arrival, Now, Outbox, call};
 use strowger_message::{Index, Message, Name};
 
@@ -22,7 +22,7 @@ pub enum Moved {
         /// Of the proxy core.
         contexts: Vec<ContextRecord>,
         /// Of the transaction table, those of the contexts among them.
-        transactions: Vec<Record>,
+        transactions: Vec<TransactionRecord>,
         /// Calls in the log that have not ended, by the hash of their dialog.
         logged: Vec<(u64, LoggedCall)>,
     },
@@ -83,7 +83,7 @@ impl Engine {
             Moved::Calls { contexts, transactions, logged } => {
                 self.call_log.import(now, logged);
                 let moved = self.proxy.import(now, contexts);
-                let user = |record: &Record| moved.user(record).unwrap_or(TransactionUser::NONE);
+                let user = |record: &TransactionRecord| moved.user(record).unwrap_or(TransactionUser::NONE);
                 let ids = self.transactions.import_all(now, transactions, user);
                 self.proxy.settle(&moved, &ids);
             }

@@ -6,13 +6,13 @@ use crate::partition::Partition;
 use crate::ticket::Refused;
 
 /// What an address-of-record has at the time of a decision.
-pub struct Current<'a> {
+pub struct ExistingBindings<'a> {
     pub(super) partition: &'a Partition,
     pub(super) live: &'a [u32],
     pub(super) agents: &'a Agents,
 }
 
-impl<'a> Current<'a> {
+impl<'a> ExistingBindings<'a> {
     /// The bindings that have not expired, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = BindingView<'a>> + use<'a> {
         let (partition, agents) = (self.partition, self.agents);

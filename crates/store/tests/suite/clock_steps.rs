@@ -10,7 +10,7 @@ use strowger_store::binding::Binding;
 use strowger_store::clock::{Clock, Moment};
 use strowger_store::error::StoreError;
 use strowger_store::journal::{Journal, JournalSettings};
-use strowger_store::location::{Current, LocationSettings, LocationTable, Step};
+use strowger_store::location::{ExistingBindings, LocationSettings, LocationTable, Step};
 use strowger_store::sqlite::{SqliteBindings, SqliteSettings};
 use strowger_store::ticket::{SinkId, Ticket};
 
@@ -72,7 +72,7 @@ impl Server {
 
     fn register_for(&self, aor: &[u8], life: u64, updated_at: u64) {
         let now = self.now();
-        let decide = |current: &Current<'_>| {
+        let decide = |current: &ExistingBindings<'_>| {
             let b = Binding { uri: b"sip:phone@192.0.2.1", expires_at: now + life, updated_at, ..Binding::EMPTY };
             Ok::<_, ()>(vec![current.iter().next().map_or(Step::Add(b), |old| Step::Replace(old.id(), b))])
         };

@@ -6,7 +6,7 @@ use strowger_allocations::of_thread;
 use strowger_store::binding::{Binding, Received};
 use strowger_store::clock::Moment;
 use strowger_store::error::StoreError;
-use strowger_store::location::{Current, LocationSettings, LocationTable, Step};
+use strowger_store::location::{ExistingBindings, LocationSettings, LocationTable, Step};
 use strowger_store::read_through::ReadThroughSettings;
 use strowger_store::sqlite::SqliteSettings;
 use strowger_store::sqlite_subscribers::{self, SqliteAdmin};
@@ -54,7 +54,7 @@ fn a_look_up_allocates_nothing() {
     for n in 0..1000u32 {
         let aor = format!("sip:user{}@example.com", n % 300);
         let b = Binding { uri: aor.as_bytes(), user_agent: b"Phone", received, expires_at: 9000, ..Binding::EMPTY };
-        let steps = |_: &Current<'_>| Ok::<_, ()>(vec![Step::Add(b)]);
+        let steps = |_: &ExistingBindings<'_>| Ok::<_, ()>(vec![Step::Add(b)]);
         table.update(aor.as_bytes(), 0, 10, Ticket { sink, value: 0 }, steps).unwrap();
     }
     let mut seen = 0;

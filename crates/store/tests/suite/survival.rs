@@ -13,7 +13,7 @@ use strowger_store::binding::Binding;
 use strowger_store::clock::{Clock, Moment};
 use strowger_store::error::StoreError;
 use strowger_store::journal::{Durability, Journal, JournalSettings};
-use strowger_store::location::{Current, LocationSettings, LocationTable, Step};
+use strowger_store::location::{ExistingBindings, LocationSettings, LocationTable, Step};
 use strowger_store::sqlite::{SqliteBindings, SqliteSettings};
 use strowger_store::ticket::Ticket;
 
@@ -38,7 +38,7 @@ fn register(table: &LocationTable, ticket: Ticket, n: u64) -> bool {
     let aor = format!("sip:user{}@example.com", n % AORS);
     let uri = format!("sip:{n}@192.0.2.1");
     let now = now_ms();
-    let decide = |current: &Current<'_>| {
+    let decide = |current: &ExistingBindings<'_>| {
         let b = Binding { uri: uri.as_bytes(), expires_at: now + 600_000, ..Binding::EMPTY };
         Ok::<_, ()>(vec![current.iter().next().map_or(Step::Add(b), |old| Step::Replace(old.id(), b))])
     };

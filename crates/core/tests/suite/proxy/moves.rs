@@ -6,7 +6,7 @@ use crate::written::file::recorded;
 use std::num::NonZeroU32;
 use strowger_core::proxy::{ContextRecord, ProxySettings};
 use strowger_core::record;
-use strowger_core::transaction::Record;
+use strowger_core::transaction::TransactionRecord;
 use strowger_core::{Now, PeerName, Target, Transport};
 use strowger_message::Name;
 
@@ -122,7 +122,7 @@ fn one_whose_server_transaction_has_ended_harms_nobody() {
 }
 
 /// Bob's first phone was asked and is silent; his second one, on TLS by name, waits.
-fn waiting() -> (Rig, Vec<ContextRecord>, Vec<Record>) {
+fn waiting() -> (Rig, Vec<ContextRecord>, Vec<TransactionRecord>) {
     let mut rig = Rig::new();
     let name = Some(PeerName(NonZeroU32::MIN));
     let desk = Target { name, ..Target::new(Transport::Tls, TLS, "10.2.2.9:5061".parse().unwrap()) };
@@ -139,7 +139,7 @@ fn a_record_of_this_version_is_taken_up() {
     let (mut rig, contexts, transactions) = waiting();
     let bytes = recorded("tests/suite/proxy", (contexts, transactions));
     let read = || record::read(&bytes, &Process(0)).expect("the form has changed: raise its version");
-    let (contexts, transactions): (Vec<ContextRecord>, Vec<Record>) = read();
+    let (contexts, transactions): (Vec<ContextRecord>, Vec<TransactionRecord>) = read();
     rig.take_in(contexts, transactions);
     assert_eq!(record::write(read(), &Process(0)), bytes);
     let (_, sent) = rig.pass(500).remove(0);
@@ -154,7 +154,7 @@ fn a_record_of_this_version_is_taken_up() {
 fn listeners_and_peers_go_by_name_to_another_process() {
     let (_, contexts, transactions) = waiting();
     let bytes = record::write((contexts, transactions), &Process(0));
-    let there: (Vec<ContextRecord>, Vec<Record>) = record::read(&bytes, &Process(70)).unwrap();
+    let there: (Vec<ContextRecord>, Vec<TransactionRecord>) = record::read(&bytes, &Process(70)).unwrap();
     let text = format!("{there:?}");
     for (part, times) in [("ListenerId(70)", 4), ("ListenerId(72)", 2), ("PeerName(71)", 2), ("ListenerId(", 6)] {
         assert_eq!(text.matches(part).count(), times, "{part}: {text}");

@@ -9,7 +9,7 @@ use strowger_core::entropy::Entropy;
 use strowger_core::proxy::{Candidate, ContextRecord, NoticeEvent, Plan, Proxy, ProxySettings};
 use strowger_core::routing::{Identity, ListenerAddress, NextHop, Request, Router};
 use strowger_core::timer::TimerSettings;
-use strowger_core::transaction::{Event, Incoming, Outgoing, Record, Role, ServerId, Transactions};
+use strowger_core::transaction::{Event, Incoming, Outgoing, Role, ServerId, TransactionRecord, Transactions};
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Round, Target, Transport, call};
 use strowger_message::{Form, Index, Limits, Message, Name, build};
 
@@ -398,10 +398,10 @@ impl Rig {
     }
 
     /// Response contexts and transactions of another shard.
-    pub(crate) fn take_in(&mut self, contexts: Vec<ContextRecord>, transactions: Vec<Record>) {
+    pub(crate) fn take_in(&mut self, contexts: Vec<ContextRecord>, transactions: Vec<TransactionRecord>) {
         let (contexts, transactions) = through_bytes((contexts, transactions));
         let moved = self.proxy.import(self.now, contexts);
-        let user = |record: &Record| moved.user(record).unwrap_or(record.tu);
+        let user = |record: &TransactionRecord| moved.user(record).unwrap_or(record.tu);
         let ids = self.tx.import_all(self.now, transactions, user);
         self.proxy.settle(&moved, &ids);
     }

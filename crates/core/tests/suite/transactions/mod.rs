@@ -526,10 +526,10 @@ fn a_request_that_was_forgotten_is_new_when_it_comes_again_here_and_where_its_ca
     let (mut old, mut new) = (World::new(), World::new());
     let bye = message(BYE, "z9hG4bK1", "2 BYE");
     let first = old.new_request(&bye, Transport::Tcp);
-    old.table.forget(old.now, first);
+    old.table.abandon(old.now, first);
     let second = old.new_request(&bye, Transport::Tcp);
     assert_ne!(first, second);
-    old.table.forget(old.now, second);
+    old.table.abandon(old.now, second);
     for record in old.table.export(old.now, |_| true) {
         let user = record.tu;
         new.table.import(new.now, record, user);

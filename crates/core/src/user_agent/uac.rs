@@ -6,8 +6,8 @@ use strowger_message::{Message, Method, Name, NameAddr, Write};
 
 use super::account::AccountKey;
 use super::call::{Call, Leg, Stage};
+use super::client_request::{Head, Kind, Request, finish_sdp};
 use super::content::Content;
-use super::outgoing::{Head, Kind, Request, finish_sdp};
 use super::{BadAddress, CallKey, Ending, Event, UserAgent};
 use crate::dialog::{Description, Dialog, OfferAnswer, RequestRoute};
 use crate::slots::Id;

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use strowger_message::{Message, Name, Write, build};
 
 use super::call::{IncomingInvite, Stage, Unacknowledged};
-use super::caller::CAPABILITIES;
 use super::content::Content;
+use super::uac::CAPABILITIES;
 use super::{CallKey, Ending, Event, IncomingKey, UserAgent};
 use crate::dialog::OfferAnswer;
 use crate::slots::Id;

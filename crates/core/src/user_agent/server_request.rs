@@ -3,11 +3,11 @@
 use strowger_message::header::RAck;
 use strowger_message::{MandatoryHeaders, Message, Method, Name, Uri, Write};
 
-use super::answer::respond;
 use super::call::{Call, IncomingInvite, IncomingUpdate, OpenRequest, Stage};
-use super::caller::CAPABILITIES;
 use super::content::Content;
 use super::settings::Reliability;
+use super::uac::CAPABILITIES;
+use super::uas::respond;
 use super::{CallKey, Ending, Event, IncomingKey, UserAgent};
 use crate::dialog::{Dialog, Fault, OfferError};
 use crate::slots::Id;
