@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use strowger_benches::memory::pss;
 use strowger_benches::processor_time;
-use strowger_store::binding::{Binding, Flow, Received};
+use strowger_store::binding::{Binding, Received};
 use strowger_store::location::{ExistingBindings, LocationSettings, LocationTable, Step};
 use strowger_store::ticket::Ticket;
 
@@ -41,7 +41,7 @@ fn register(table: &LocationTable, ticket: Ticket, n: u64, call_id: &str) {
         expires_at: NOW + 3_600_000 + n % 600_000,
         updated_at: NOW,
         received: Some(Received { transport: 1, address: ([192, 0, 2, 1], 50_600).into() }),
-        flow: Some(Flow { node: 1, process: 1, shard: 0, slot: 7, generation: 9 }),
+        flow: Some([0, 1, 0, 1, 0, 0, 0, 0, 7, 0, 0, 0, 9]),
         listener: 1,
         node: 1,
         reg_id: 1,

@@ -100,6 +100,34 @@ pub struct Flow {
     pub generation: u32,
 }
 
+impl Flow {
+    /// Bytes of [`Flow::to_bytes`].
+    pub const BYTES: usize = 13;
+
+    /// Its name in bytes, for the database and for what a peer brings back: the fields in their order, big-endian.
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut out = [0; Self::BYTES];
+        out[0..2].copy_from_slice(&self.node.to_be_bytes());
+        out[2..4].copy_from_slice(&self.process.to_be_bytes());
+        out[4] = self.shard;
+        out[5..9].copy_from_slice(&self.slot.to_be_bytes());
+        out[9..13].copy_from_slice(&self.generation.to_be_bytes());
+        out
+    }
+
+    /// The flow of this name.
+    pub const fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
+        let [n0, n1, p0, p1, shard, s0, s1, s2, s3, g0, g1, g2, g3] = bytes;
+        Self {
+            node: u16::from_be_bytes([n0, n1]),
+            process: u16::from_be_bytes([p0, p1]),
+            shard,
+            slot: u32::from_be_bytes([s0, s1, s2, s3]),
+            generation: u32::from_be_bytes([g0, g1, g2, g3]),
+        }
+    }
+}
+
 /// Where a message came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrival {
@@ -159,5 +187,18 @@ impl Target {
             address.set_port(self.listens);
         }
         Self { address, flow: None, listens: 0, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flow_reads_back() {
+        let bytes = std::array::from_fn(|place| place as u8 + 1);
+        let flow = Flow::from_bytes(bytes);
+        let expected = Flow { node: 0x0102, process: 0x0304, shard: 5, slot: 0x0607_0809, generation: 0x0a0b_0c0d };
+        assert_eq!((flow, flow.to_bytes()), (expected, bytes));
     }
 }

@@ -15,14 +15,7 @@ pub(crate) fn target_of(binding: &BindingView<'_>, identity: &Identity) -> Optio
     // Listeners may have changed since the binding was made.
     let fits = identity.listeners().get(listener.0 as usize).is_some_and(|f| f.transport == transport);
     let listener = if fits { listener } else { identity.listener_for(transport, &received.address, ListenerId(0))? };
-    let flow = binding.flow().map(|f| Flow {
-        node: f.node,
-        process: f.process,
-        shard: f.shard,
-        slot: f.slot,
-        generation: f.generation,
-    });
-    Some(Target { flow, ..Target::new(transport, listener, received.address) })
+    Some(Target { flow: binding.flow().map(Flow::from_bytes), ..Target::new(transport, listener, received.address) })
 }
 
 /// It registered over a connection, and that has ended (RFC 5626 section 5.3: such a flow is not to be used).

@@ -16,9 +16,9 @@ use strowger_core::routing::Request;
 use strowger_core::routing::contact_repair::{is_first_hop, is_needed, is_translated};
 use strowger_core::shown::{brief, shown};
 use strowger_core::slots::Id;
-use strowger_core::{Now, Outbox, via};
+use strowger_core::{Flow, Now, Outbox, via};
 use strowger_message::{Message, Name, Uri};
-use strowger_store::binding::{Binding, BindingId, BindingView, Flow, Received};
+use strowger_store::binding::{Binding, BindingId, BindingView, Received};
 use strowger_store::error::StoreError;
 use strowger_store::location::{self, Standing, Step, UpdateError};
 use strowger_store::ticket::{SinkId, Ticket};
@@ -315,13 +315,7 @@ fn decide<'c>(
             expires_at: upsert.expires_at,
             updated_at: now.wall,
             received: behind.then_some(Received { transport: arrival.transport as u8, address: arrival.remote }),
-            flow: arrival.flow.filter(|_| behind).map(|f| Flow {
-                node: f.node,
-                process: f.process,
-                shard: f.shard,
-                slot: f.slot,
-                generation: f.generation,
-            }),
+            flow: arrival.flow.filter(|_| behind).map(Flow::to_bytes),
             listener: arrival.listener.0,
             node: conditions.node,
             reg_id: upsert.reg_id,

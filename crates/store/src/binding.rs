@@ -32,48 +32,10 @@ impl BindingId {
 /// [`Binding::listener`] of one whose name no listener has: the configuration is another one than when its row was written.
 pub const NO_LISTENER: u16 = u16::MAX;
 
-/// A connection or socket of some process, named so that no later one is ever taken for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Flow {
-    /// Node of the cluster.
-    pub node: u16,
-    /// Start of that node's process: after a restart the flows of the old process are known as gone.
-    pub process: u16,
-    /// Shard that owns the socket.
-    pub shard: u8,
-    /// Place in that shard's connection table.
-    pub slot: u32,
-    /// How often that place was used before.
-    pub generation: u32,
-}
+/// The name of a connection, as the caller writes it; the store does not look into it.
+pub type FlowBytes = [u8; FLOW_BYTES];
 
-impl Flow {
-    /// Bytes of the written form.
-    pub const WIRE: usize = 13;
-
-    /// The written form, big-endian, in the order of the fields.
-    pub fn to_bytes(self) -> [u8; Self::WIRE] {
-        let mut out = [0; Self::WIRE];
-        out[0..2].copy_from_slice(&self.node.to_be_bytes());
-        out[2..4].copy_from_slice(&self.process.to_be_bytes());
-        out[4] = self.shard;
-        out[5..9].copy_from_slice(&self.slot.to_be_bytes());
-        out[9..13].copy_from_slice(&self.generation.to_be_bytes());
-        out
-    }
-
-    /// Reads the written form.
-    pub fn from_bytes(bytes: [u8; Self::WIRE]) -> Self {
-        let [n0, n1, p0, p1, shard, s0, s1, s2, s3, g0, g1, g2, g3] = bytes;
-        Self {
-            node: u16::from_be_bytes([n0, n1]),
-            process: u16::from_be_bytes([p0, p1]),
-            shard,
-            slot: u32::from_be_bytes([s0, s1, s2, s3]),
-            generation: u32::from_be_bytes([g0, g1, g2, g3]),
-        }
-    }
-}
+const FLOW_BYTES: usize = 13;
 
 /// Where a REGISTER really came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -111,7 +73,7 @@ pub struct Binding<'a> {
     /// Source of the REGISTER.
     pub received: Option<Received>,
     /// Flow that the REGISTER came by.
-    pub flow: Option<Flow>,
+    pub flow: Option<FlowBytes>,
     /// Listener that took the REGISTER, by its place in the configuration of this process; on disk by its name.
     pub listener: u16,
     /// Node that took the REGISTER.
@@ -217,7 +179,7 @@ impl Record {
         };
         let flow = if b.flow.is_some() {
             marks |= FLOW;
-            Flow::WIRE
+            FLOW_BYTES
         } else {
             0
         };
@@ -262,7 +224,7 @@ impl Record {
             }
         }
         if let Some(flow) = b.flow {
-            out.extend_from_slice(&flow.to_bytes());
+            out.extend_from_slice(&flow);
         }
         for text in texts {
             out.extend_from_slice(text);
@@ -323,7 +285,7 @@ impl Record {
 
     /// Text number `nth` in the order of the lengths; 5 is the User-Agent when it is not shared.
     fn text(&self, nth: usize) -> &[u8] {
-        let flow = if self.marks() & FLOW != 0 { Flow::WIRE } else { 0 };
+        let flow = if self.marks() & FLOW != 0 { FLOW_BYTES } else { 0 };
         let from = HEAD + self.received_bytes() + flow + (0..nth).map(|n| self.length(n)).sum::<usize>();
         &self.0[from..from + self.length(nth)]
     }
@@ -421,9 +383,8 @@ impl<'a> BindingView<'a> {
     }
 
     /// Flow that the REGISTER came by.
-    pub fn flow(&self) -> Option<Flow> {
-        (self.record.marks() & FLOW != 0)
-            .then(|| Flow::from_bytes(self.record.array(HEAD + self.record.received_bytes())))
+    pub fn flow(&self) -> Option<FlowBytes> {
+        (self.record.marks() & FLOW != 0).then(|| self.record.array(HEAD + self.record.received_bytes()))
     }
 
     /// Listener that took the REGISTER.
@@ -501,13 +462,6 @@ mod tests {
         ))
     }
 
-    fn flow() -> impl Strategy<Value = Option<Flow>> {
-        proptest::option::of(
-            (any::<u16>(), any::<u16>(), any::<u8>(), any::<u32>(), any::<u32>())
-                .prop_map(|(node, process, shard, slot, generation)| Flow { node, process, shard, slot, generation }),
-        )
-    }
-
     proptest! {
         #[test]
         fn what_is_packed_comes_back(
@@ -516,7 +470,7 @@ mod tests {
             q in proptest::option::of(0u16..=1000),
             times in (0..=MAX_MS, 0..=MAX_MS),
             received in address(),
-            flow in flow(),
+            flow in proptest::option::of(any::<FlowBytes>()),
             shared in any::<bool>(),
         ) {
             let [aor, uri, call_id, path, instance, user_agent] = &texts;
@@ -531,11 +485,6 @@ mod tests {
             prop_assert_eq!(view.binding(), binding);
             prop_assert_eq!(view.id(), BindingId(id));
             prop_assert_eq!(agents.len(), usize::from(shared && (1..=255).contains(&user_agent.len())));
-        }
-
-        #[test]
-        fn a_flow_reads_back(bytes in any::<[u8; Flow::WIRE]>()) {
-            prop_assert_eq!(Flow::from_bytes(bytes).to_bytes(), bytes);
         }
     }
 

@@ -19,7 +19,7 @@ use rusqlite::hooks::Wal;
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, ToSql, TransactionBehavior};
 
-use crate::binding::{Binding, BindingId, Flow, NO_LISTENER, Received};
+use crate::binding::{Binding, BindingId, NO_LISTENER, Received};
 use crate::claim::Claim;
 use crate::clock::Clock;
 use crate::error::StoreError;
@@ -272,7 +272,7 @@ fn put_row(
         optional(b.instance),
         (b.reg_id != 0).then_some(b.reg_id),
         optional(b.user_agent),
-        b.flow.map(|f| Value::Blob(f.to_bytes().to_vec())),
+        b.flow.map(|flow| Value::Blob(flow.to_vec())),
         listener,
         b.node,
         b.flags,
@@ -304,7 +304,7 @@ fn read_row<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<(BindingId, Bind
         instance: bytes(row, 11)?,
         reg_id: row.get::<_, Option<u32>>(12)?.unwrap_or(0),
         user_agent: bytes(row, 13)?,
-        flow: bytes(row, 14)?.try_into().ok().map(Flow::from_bytes),
+        flow: bytes(row, 14)?.try_into().ok(),
         listener: NO_LISTENER,
         node: row.get(16)?,
         flags: row.get(17)?,
@@ -434,7 +434,7 @@ mod tests {
             expires_at: 1 << 47,
             updated_at: 77,
             received: Some(Received { transport: 3, address: "[2001:db8::9]:49152".parse().unwrap() }),
-            flow: Some(Flow { node: 1, process: 2, shard: 3, slot: 4, generation: u32::MAX }),
+            flow: Some([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 255]),
             listener: 5,
             node: 1,
             reg_id: 1,

@@ -119,11 +119,7 @@ impl Seals {
             bytes.extend_from_slice(&device.address.port().to_be_bytes());
             if let Some(flow) = device.flow {
                 bytes[0] |= FLOW;
-                bytes.extend_from_slice(&flow.node.to_be_bytes());
-                bytes.extend_from_slice(&flow.process.to_be_bytes());
-                bytes.push(flow.shard);
-                bytes.extend_from_slice(&flow.slot.to_be_bytes());
-                bytes.extend_from_slice(&flow.generation.to_be_bytes());
+                bytes.extend_from_slice(&flow.to_bytes());
             }
         }
         let code = self.code(&bytes, uri);
@@ -202,13 +198,7 @@ impl DeviceAddress {
         let port = u16::from_be_bytes(rest.take()?);
         let flow = match flags & FLOW {
             0 => None,
-            _ => Some(Flow {
-                node: u16::from_be_bytes(rest.take()?),
-                process: u16::from_be_bytes(rest.take()?),
-                shard: u8::from_be_bytes(rest.take()?),
-                slot: u32::from_be_bytes(rest.take()?),
-                generation: u32::from_be_bytes(rest.take()?),
-            }),
+            _ => Some(Flow::from_bytes(rest.take()?)),
         };
         Some(Self { transport, address: SocketAddr::new(ip, port), flow })
     }
