@@ -8,7 +8,7 @@ use strowger_core::Now;
 use strowger_server::shared::Shared;
 use strowger_store::error::StoreError;
 use strowger_store::journal::Journal;
-use strowger_store::location::{Standing, Step};
+use strowger_store::location::{Step, UpdateStatus};
 use strowger_store::subscriber::Subscribers;
 use strowger_store::ticket::{SinkId, Ticket};
 
@@ -68,11 +68,11 @@ impl Removals {
                         Ok::<_, ()>(if ended > 0 { vec![Step::RemoveAll] } else { Vec::new() })
                     };
                     match shared.location.update(aor.as_bytes(), now.mono, 0, ticket, all) {
-                        Ok(Standing::Done) => {
+                        Ok(UpdateStatus::Done) => {
                             self.stages.remove(&removed.id);
                             subscribers.settled(removed.id);
                         }
-                        Ok(Standing::Pending) => {
+                        Ok(UpdateStatus::Pending) => {
                             self.stages.insert(removed.id, Stage::Writing);
                         }
                         // The database is behind: the next step tries again.

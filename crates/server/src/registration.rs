@@ -20,7 +20,7 @@ use strowger_core::{Flow, Now, Outbox, via};
 use strowger_message::{Message, Name, Uri};
 use strowger_store::binding::{Binding, BindingId, BindingView, Received};
 use strowger_store::error::StoreError;
-use strowger_store::location::{self, Standing, Step, UpdateError};
+use strowger_store::location::{self, Step, UpdateError, UpdateStatus};
 use strowger_store::ticket::{SinkId, Ticket};
 
 /// Bit of [`Binding::flags`]: the contact names a user of ours, whose contacts stand for it.
@@ -102,7 +102,7 @@ impl Engine {
             self.wake_pings(handling.now);
         }
         match outcome {
-            Ok(Standing::Done) => {
+            Ok(UpdateStatus::Done) => {
                 self.counters().registrations.one();
                 if !changes.is_empty() {
                     changes.log(&shown(aor).to_string(), &Sender::of(request));
@@ -115,7 +115,7 @@ impl Engine {
                     self.suspended.remove(id);
                 }
             }
-            Ok(Standing::Pending) => {
+            Ok(UpdateStatus::Pending) => {
                 let (mut ok, mut failed) = (Vec::new(), Vec::new());
                 self.write_response(request, 200, &lines, &mut ok);
                 self.write_response(request, 500, b"", &mut failed);
@@ -164,7 +164,7 @@ impl Engine {
             UpdateError::Decision(Refused::LeadsHere) => {
                 Reply::refused(403).because("a contact, or the Path to it, names this server")
             }
-            UpdateError::TooManyContacts { .. } | UpdateError::Unfit(_) => {
+            UpdateError::TooManyContacts { .. } | UpdateError::Invalid(_) => {
                 if self.may_say(handling, Kind::Registration) {
                     let reason = brief(&error);
                     tracing::info!(%call_id, %source, aor = %shown(aor), %reason, "registration refused");

@@ -7,7 +7,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::ops::RangeInclusive;
 
-use crate::agents::Agents;
+use crate::user_agent_texts::UserAgentTexts;
 
 /// The name of a binding for as long as it lives, and the key of its row on disk. Never used twice in one database, whichever nodes
 /// write there: the node that gave it stands in it, above a count of 47 bits.
@@ -108,7 +108,7 @@ impl Binding<'_> {
 
 /// Why a binding cannot be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
+pub enum InvalidBinding {
     /// A text over 65,535 bytes, or the whole over the table's limit.
     #[error("the binding has {bytes} bytes; {limit} are allowed")]
     TooLong {
@@ -124,7 +124,7 @@ pub enum Unfit {
 
 /// A packed binding.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Record(Box<[u8]>);
+pub(crate) struct PackedBinding(Box<[u8]>);
 
 /// Bytes of the fixed head.
 pub(crate) const HEAD: usize = 52;
@@ -154,16 +154,21 @@ const SHARED_AGENT: u8 = 8;
 const NO_Q: u16 = u16::MAX;
 const MAX_MS: u64 = (1 << 48) - 1;
 
-impl Record {
+impl PackedBinding {
     /// Packs a binding; `limit` is the most bytes that the whole may have.
-    pub(crate) fn pack(id: BindingId, b: &Binding<'_>, agents: &Agents, limit: usize) -> Result<Self, Unfit> {
+    pub(crate) fn pack(
+        id: BindingId,
+        b: &Binding<'_>,
+        agents: &UserAgentTexts,
+        limit: usize,
+    ) -> Result<Self, InvalidBinding> {
         if let Some(q) = b.q.filter(|q| *q > 1000) {
-            return Err(Unfit::Preference(q));
+            return Err(InvalidBinding::Preference(q));
         }
         let shared = agents.intern(b.user_agent);
         let texts = [b.aor, b.uri, b.call_id, b.path, b.instance];
         if let Some(long) = texts.iter().chain([&b.user_agent]).find(|t| t.len() > usize::from(u16::MAX)) {
-            return Err(Unfit::TooLong { bytes: long.len(), limit: usize::from(u16::MAX) });
+            return Err(InvalidBinding::TooLong { bytes: long.len(), limit: usize::from(u16::MAX) });
         }
         let mut marks = 0;
         let received = match b.received.map(|r| r.address) {
@@ -191,7 +196,7 @@ impl Record {
         };
         let bytes = HEAD + received + flow + texts.iter().map(|t| t.len()).sum::<usize>() + agent.len();
         if bytes > limit {
-            return Err(Unfit::TooLong { bytes, limit });
+            return Err(InvalidBinding::TooLong { bytes, limit });
         }
 
         let mut out = Vec::with_capacity(bytes);
@@ -299,12 +304,12 @@ fn length(text: &[u8]) -> u16 {
 /// A binding as it lies in the table: each field is read when asked for, nothing is copied.
 #[derive(Clone, Copy)]
 pub struct BindingView<'a> {
-    record: &'a Record,
-    agents: &'a Agents,
+    record: &'a PackedBinding,
+    agents: &'a UserAgentTexts,
 }
 
 impl<'a> BindingView<'a> {
-    pub(crate) fn new(record: &'a Record, agents: &'a Agents) -> Self {
+    pub(crate) fn new(record: &'a PackedBinding, agents: &'a UserAgentTexts) -> Self {
         Self { record, agents }
     }
 
@@ -479,8 +484,8 @@ mod tests {
                 aor, uri, call_id, path, instance, user_agent, cseq, q, expires_at: times.0, updated_at: times.1,
                 received, flow, listener, node, reg_id, flags,
             };
-            let agents = Agents::new(usize::from(shared));
-            let record = Record::pack(BindingId(id), &binding, &agents, usize::MAX).unwrap();
+            let agents = UserAgentTexts::new(usize::from(shared));
+            let record = PackedBinding::pack(BindingId(id), &binding, &agents, usize::MAX).unwrap();
             let view = BindingView::new(&record, &agents);
             prop_assert_eq!(view.binding(), binding);
             prop_assert_eq!(view.id(), BindingId(id));
@@ -490,22 +495,22 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused() {
-        let agents = Agents::new(4);
+        let agents = UserAgentTexts::new(4);
         let long = vec![b'a'; 70_000];
-        let pack = |b: Binding<'_>, limit| Record::pack(BindingId(1), &b, &agents, limit).map(|_| ());
+        let pack = |b: Binding<'_>, limit| PackedBinding::pack(BindingId(1), &b, &agents, limit).map(|_| ());
         let all = usize::MAX;
         assert_eq!(
             pack(Binding { uri: &long, ..Binding::EMPTY }, all),
-            Err(Unfit::TooLong { bytes: 70_000, limit: 65_535 })
+            Err(InvalidBinding::TooLong { bytes: 70_000, limit: 65_535 })
         );
         assert_eq!(
             pack(Binding { user_agent: &long, ..Binding::EMPTY }, all),
-            Err(Unfit::TooLong { bytes: 70_000, limit: 65_535 })
+            Err(InvalidBinding::TooLong { bytes: 70_000, limit: 65_535 })
         );
-        assert_eq!(pack(Binding { q: Some(1001), ..Binding::EMPTY }, all), Err(Unfit::Preference(1001)));
+        assert_eq!(pack(Binding { q: Some(1001), ..Binding::EMPTY }, all), Err(InvalidBinding::Preference(1001)));
         assert_eq!(
             pack(Binding { uri: &long[..100], ..Binding::EMPTY }, 100),
-            Err(Unfit::TooLong { bytes: HEAD + 100, limit: 100 })
+            Err(InvalidBinding::TooLong { bytes: HEAD + 100, limit: 100 })
         );
         assert_eq!(pack(Binding { uri: &long[..48], ..Binding::EMPTY }, 100), Ok(()));
     }

@@ -196,7 +196,7 @@ mod tests {
     use super::*;
     use crate::binding::BindingId;
     use crate::clock::Moment;
-    use crate::location::{LocationSettings, Standing, Step, UpdateError};
+    use crate::location::{LocationSettings, Step, UpdateError, UpdateStatus};
     use crate::ticket::{Refused, Ticket};
     use std::collections::BTreeMap;
     use std::ops::RangeInclusive;
@@ -283,12 +283,12 @@ mod tests {
     }
 
     impl Bed {
-        fn update(&self, value: u64, aor: &[u8], steps: Vec<Step<'_>>) -> Result<Standing, UpdateError<()>> {
+        fn update(&self, value: u64, aor: &[u8], steps: Vec<Step<'_>>) -> Result<UpdateStatus, UpdateError<()>> {
             let ticket = Ticket { sink: self.sink, value };
             self.table.update(aor, 0, 100, ticket, |_| Ok(steps))
         }
 
-        fn add(&self, value: u64, aor: &[u8], uri: &[u8]) -> Result<Standing, UpdateError<()>> {
+        fn add(&self, value: u64, aor: &[u8], uri: &[u8]) -> Result<UpdateStatus, UpdateError<()>> {
             self.update(value, aor, vec![Step::Add(Binding { uri, expires_at: 9000, ..Binding::EMPTY })])
         }
 
@@ -331,10 +331,10 @@ mod tests {
     #[test]
     fn a_ticket_comes_when_the_row_is_kept() {
         let bed = bed(quick());
-        assert_eq!(bed.add(7, b"a", b"u"), Ok(Standing::Pending));
+        assert_eq!(bed.add(7, b"a", b"u"), Ok(UpdateStatus::Pending));
         assert_eq!(bed.result(), (7, Ok(())));
         assert_eq!(bed.disk().len(), 1);
-        assert_eq!(bed.update(8, b"a", vec![]), Ok(Standing::Pending), "a question waits for its turn");
+        assert_eq!(bed.update(8, b"a", vec![]), Ok(UpdateStatus::Pending), "a question waits for its turn");
         assert_eq!(bed.result(), (8, Ok(())));
         bed.update(9, b"a", vec![Step::RemoveAll]).unwrap();
         assert_eq!(bed.result(), (9, Ok(())));

@@ -14,7 +14,7 @@
 //!
 //! ```
 //! use strowger_store::binding::Binding;
-//! use strowger_store::location::{LocationSettings, LocationTable, Standing, Step};
+//! use strowger_store::location::{LocationSettings, LocationTable, UpdateStatus, Step};
 //! use strowger_store::ticket::Ticket;
 //!
 //! let table = LocationTable::new(LocationSettings::default());
@@ -28,7 +28,7 @@
 //!     |current| Ok(if current.is_empty() { vec![Step::Add(phone)] } else { vec![] }),
 //! );
 //! // No journal was started on this table: the change is final, the 200 may leave.
-//! assert_eq!(standing, Ok(Standing::Done));
+//! assert_eq!(standing, Ok(UpdateStatus::Done));
 //! table.lookup(b"sip:alice@example.com", now, &mut |b| assert_eq!(b.uri(), b"sip:alice@192.0.2.1"));
 //! assert!(!table.is_registered(b"sip:alice@example.com", now + 60_000));
 //! ```
@@ -37,13 +37,12 @@
 #![warn(missing_docs)]
 
 pub mod access;
-pub mod agents;
 pub mod binding;
 pub mod cached_subscribers;
-mod claim;
 pub mod clock;
 pub mod error;
 pub mod group;
+mod instance_lock;
 pub mod journal;
 pub mod location;
 mod partition;
@@ -56,3 +55,4 @@ pub mod sqlite_bindings;
 pub mod sqlite_subscribers;
 pub mod subscriber;
 pub mod ticket;
+pub mod user_agent_texts;

@@ -21,13 +21,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use foldhash::quality::RandomState;
 
 use self::decision::Plan;
-pub use self::decision::{ExistingBindings, Standing, Step, UpdateError};
-use crate::agents::Agents;
-use crate::binding::{Binding, BindingId, BindingView, Record, Unfit};
+pub use self::decision::{ExistingBindings, Step, UpdateError, UpdateStatus};
+use crate::binding::{Binding, BindingId, BindingView, InvalidBinding, PackedBinding};
 use crate::journal::Change;
 use crate::partition::Partition;
 use crate::queue::Queue;
 use crate::ticket::Ticket;
+use crate::user_agent_texts::UserAgentTexts;
 
 /// Limits of the table.
 #[derive(Clone, Debug)]
@@ -88,7 +88,7 @@ impl Cursor {
 pub struct LocationTable {
     partitions: Box<[Mutex<Partition>]>,
     hasher: RandomState,
-    agents: Agents,
+    agents: UserAgentTexts,
     settings: LocationSettings,
     next_id: AtomicU64,
     bindings: AtomicUsize,
@@ -106,7 +106,7 @@ impl LocationTable {
         Self {
             partitions: (0..partitions).map(|_| Mutex::default()).collect(),
             hasher: RandomState::default(),
-            agents: Agents::new(settings.user_agents),
+            agents: UserAgentTexts::new(settings.user_agents),
             next_id: AtomicU64::new(BindingId::of_node(settings.node).start() + 1),
             settings,
             bindings: AtomicUsize::new(0),
@@ -140,7 +140,7 @@ impl LocationTable {
     /// 10.3 step 7), under one lock.
     ///
     /// `decide` sees what is registered at `now_ms` and returns the steps, taken in their order; no steps is a question
-    /// (REGISTER without Contact). On [`Standing::Pending`] the 200 waits for `ticket`. `most` is the largest number of
+    /// (REGISTER without Contact). On [`UpdateStatus::Pending`] the 200 waits for `ticket`. `most` is the largest number of
     /// contacts allowed; an address-of-record that has more already may refresh and remove, not add.
     ///
     /// # Errors
@@ -152,7 +152,7 @@ impl LocationTable {
         most: usize,
         ticket: Ticket,
         decide: impl FnOnce(&ExistingBindings<'_>) -> Result<Vec<Step<'c>>, E>,
-    ) -> Result<Standing, UpdateError<E>> {
+    ) -> Result<UpdateStatus, UpdateError<E>> {
         let hash = self.hasher.hash_one(aor);
         let mut guard = self.lock(hash);
         let partition = &mut *guard;
@@ -165,7 +165,7 @@ impl LocationTable {
             .map_err(UpdateError::Decision)?;
         let plan = Plan::of(&steps, partition, &live, |id, binding| {
             let id = id.unwrap_or_else(|| BindingId(self.next_id.fetch_add(1, Ordering::Relaxed)));
-            Record::pack(id, &Binding { aor, ..*binding }, &self.agents, self.settings.binding_bytes)
+            PackedBinding::pack(id, &Binding { aor, ..*binding }, &self.agents, self.settings.binding_bytes)
         })?;
         let alive = plan.puts.iter().filter(|r| r.expires_at() > now_ms).count() + plan.untouched;
         if alive > most.max(live.len()) {
@@ -177,7 +177,7 @@ impl LocationTable {
         }
 
         let standing = match self.queue.get() {
-            None => Standing::Done,
+            None => UpdateStatus::Done,
             Some(queue) => {
                 let replaced = |id: &BindingId| plan.puts.iter().any(|r| r.id() == *id);
                 let gone = plan.gone.iter().map(|slot| partition.at(*slot).id());
@@ -189,7 +189,7 @@ impl LocationTable {
                     puts: plan.puts.clone(),
                     before: if changed { all.iter().map(|s| partition.at(*s).clone()).collect() } else { Vec::new() },
                 })?;
-                Standing::Pending
+                UpdateStatus::Pending
             }
         };
 
@@ -290,13 +290,13 @@ impl LocationTable {
         }
     }
 
-    pub(crate) fn agents(&self) -> &Agents {
+    pub(crate) fn agents(&self) -> &UserAgentTexts {
         &self.agents
     }
 
     /// Takes over a binding that was on disk.
-    pub(crate) fn load(&self, id: BindingId, binding: &Binding<'_>) -> Result<(), Unfit> {
-        let record = Record::pack(id, binding, &self.agents, self.settings.binding_bytes)?;
+    pub(crate) fn load(&self, id: BindingId, binding: &Binding<'_>) -> Result<(), InvalidBinding> {
+        let record = PackedBinding::pack(id, binding, &self.agents, self.settings.binding_bytes)?;
         let hash = self.hasher.hash_one(binding.aor);
         let mut partition = self.lock(hash);
         let before = partition.of(hash, binding.aor).count();
@@ -321,7 +321,7 @@ impl LocationTable {
     }
 
     /// Puts an address-of-record back to `before`; `fence` is read under the same lock and returned.
-    pub(crate) fn restore(&self, aor: &[u8], before: Vec<Record>, fence: impl FnOnce() -> u64) -> u64 {
+    pub(crate) fn restore(&self, aor: &[u8], before: Vec<PackedBinding>, fence: impl FnOnce() -> u64) -> u64 {
         let hash = self.hasher.hash_one(aor);
         let mut partition = self.lock(hash);
         let now: Vec<u32> = partition.of(hash, aor).collect();
@@ -385,16 +385,16 @@ mod tests {
         out
     }
 
-    fn add(table: &LocationTable, aor: &[u8], uri: &[u8], expires_at: u64) -> Result<Standing, UpdateError<()>> {
+    fn add(table: &LocationTable, aor: &[u8], uri: &[u8], expires_at: u64) -> Result<UpdateStatus, UpdateError<()>> {
         table.update(aor, 0, 10, TICKET, |_| Ok(vec![Step::Add(contact(uri, expires_at))]))
     }
 
     #[test]
     fn contacts_of_several_phones_stand_side_by_side() {
         let t = table();
-        assert_eq!(add(&t, b"sip:a@x", b"sip:1", 5000), Ok(Standing::Done));
-        assert_eq!(add(&t, b"sip:a@x", b"sip:2", 9000), Ok(Standing::Done));
-        assert_eq!(add(&t, b"sip:b@x", b"sip:3", 9000), Ok(Standing::Done));
+        assert_eq!(add(&t, b"sip:a@x", b"sip:1", 5000), Ok(UpdateStatus::Done));
+        assert_eq!(add(&t, b"sip:a@x", b"sip:2", 9000), Ok(UpdateStatus::Done));
+        assert_eq!(add(&t, b"sip:b@x", b"sip:3", 9000), Ok(UpdateStatus::Done));
         assert_eq!(uris(&t, b"sip:a@x", 0), [b"sip:1", b"sip:2"]);
         assert_eq!(uris(&t, b"sip:a@x", 5000), [b"sip:2"], "a binding ends at its time, cleaned up or not");
         assert_eq!(uris(&t, b"sip:c@x", 0), Vec::<Vec<u8>>::new());
@@ -413,7 +413,7 @@ mod tests {
             let binding = Binding { cseq: 7, aor: b"another", ..contact(b"one", 20_000) };
             Ok::<_, ()>(vec![Step::Replace(one.id(), binding), Step::Add(contact(b"two", 30_000))])
         });
-        assert_eq!(standing, Ok(Standing::Done));
+        assert_eq!(standing, Ok(UpdateStatus::Done));
         let mut after = Vec::new();
         t.lookup(b"a", 1000, &mut |b| after.push((b.aor().to_vec(), b.uri().to_vec(), b.cseq(), b.expires_at())));
         after.sort();

@@ -5,7 +5,7 @@
 
 use hashbrown::HashTable;
 
-use crate::binding::Record;
+use crate::binding::PackedBinding;
 
 /// Buckets of the wheel, one a second. An expiry further away than that stays in its bucket for several turns.
 const WHEEL: u64 = 1024;
@@ -15,7 +15,7 @@ const HEAD_OF: u32 = 1 << 31;
 
 struct Slot {
     /// `None`: the slot is free, and `next` is the next free one.
-    record: Option<Record>,
+    record: Option<PackedBinding>,
     prev: u32,
     next: u32,
 }
@@ -43,7 +43,7 @@ impl Partition {
     }
 
     /// The binding in a slot that [`Partition::of`] or [`Partition::due`] named.
-    pub(crate) fn at(&self, slot: u32) -> &Record {
+    pub(crate) fn at(&self, slot: u32) -> &PackedBinding {
         self.slots[slot as usize].record.as_ref().expect("index and wheel name slots in use")
     }
 
@@ -53,12 +53,12 @@ impl Partition {
     }
 
     /// The binding in a slot, `None` if it is free.
-    pub(crate) fn slot(&self, slot: usize) -> Option<&Record> {
+    pub(crate) fn slot(&self, slot: usize) -> Option<&PackedBinding> {
         self.slots.get(slot)?.record.as_ref()
     }
 
     /// Adds a binding; `rehash` computes the hash of one that is there already.
-    pub(crate) fn insert(&mut self, hash: u64, record: Record, rehash: impl Fn(&Record) -> u64) {
+    pub(crate) fn insert(&mut self, hash: u64, record: PackedBinding, rehash: impl Fn(&PackedBinding) -> u64) {
         let expires_at = record.expires_at();
         let slot = self.take_slot(record);
         self.link(slot, expires_at);
@@ -69,7 +69,7 @@ impl Partition {
     }
 
     /// Takes a binding out.
-    pub(crate) fn remove(&mut self, hash: u64, slot: u32) -> Record {
+    pub(crate) fn remove(&mut self, hash: u64, slot: u32) -> PackedBinding {
         self.unlink(slot);
         if let Ok(entry) = self.index.find_entry(hash, |s| *s == slot) {
             entry.remove();
@@ -107,7 +107,7 @@ impl Partition {
         true
     }
 
-    fn take_slot(&mut self, record: Record) -> u32 {
+    fn take_slot(&mut self, record: PackedBinding) -> u32 {
         let new = Slot { record: Some(record), prev: NIL, next: NIL };
         if self.free != NIL {
             let slot = self.free;

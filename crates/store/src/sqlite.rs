@@ -93,7 +93,7 @@ pub enum OpenError {
         "{path}: another server keeps its registrations in this database; end it first, or name a database of its own in \
          store.database"
     )]
-    Claimed {
+    InUse {
         /// The file.
         path: PathBuf,
     },
@@ -132,7 +132,7 @@ impl OpenError {
             Self::Newer { .. } => StoreError::Refused,
             Self::Locked { .. } => StoreError::TimedOut,
             Self::NoRoom { .. } => StoreError::Full,
-            Self::Claimed { .. } | Self::Rights { .. } | Self::Io { .. } => StoreError::Unavailable,
+            Self::InUse { .. } | Self::Rights { .. } | Self::Io { .. } => StoreError::Unavailable,
         }
     }
 }

@@ -20,9 +20,9 @@ use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, ToSql, TransactionBehavior};
 
 use crate::binding::{Binding, BindingId, NO_LISTENER, Received};
-use crate::claim::Claim;
 use crate::clock::Clock;
 use crate::error::StoreError;
+use crate::instance_lock::InstanceLock;
 use crate::journal::{BindingEngine, Durability, Journal, JournalSettings, Write};
 use crate::location::LocationTable;
 use crate::sqlite::{FileNumber, OpenError, SqliteSettings, classify, explain, number_of, open};
@@ -67,7 +67,7 @@ pub struct SqliteBindings {
     written_back: u32,
     checkpointer: Checkpointer,
     /// Last: a thread that waits for it finds this engine's connections closed.
-    _claim: Claim,
+    _lock: InstanceLock,
 }
 
 /// The thread that writes the log back.
@@ -175,7 +175,7 @@ impl SqliteBindings {
     /// [`OpenError`], to be shown as it is.
     pub fn open(settings: &SqliteSettings) -> Result<Self, OpenError> {
         let mut connection = open(settings)?;
-        let claim = Claim::take(&settings.path, settings.busy_timeout)?;
+        let lock = InstanceLock::take(&settings.path, settings.busy_timeout)?;
         let log_pages = Arc::new(AtomicU32::new(0));
         let told = Arc::clone(&log_pages);
         // In place of SQLite's own hook, which would run the checkpoint inside the commit, before the tickets go out.
@@ -188,7 +188,7 @@ impl SqliteBindings {
         let checkpointer = Checkpointer::new(settings)?;
         let (settings, trouble) = (settings.clone(), Trouble::default());
         let file = number_of(&settings.path);
-        Ok(Self { connection, settings, trouble, file, log_pages, written_back: 0, checkpointer, _claim: claim })
+        Ok(Self { connection, settings, trouble, file, log_pages, written_back: 0, checkpointer, _lock: lock })
     }
 
     /// Deletes every binding of the file: what a server does at start that keeps them in memory only, so that a later start
@@ -381,7 +381,7 @@ impl BindingEngine for SqliteBindings {
 mod tests {
     use super::*;
     use crate::clock::Moment;
-    use crate::location::{ExistingBindings, LocationSettings, Standing, Step};
+    use crate::location::{ExistingBindings, LocationSettings, Step, UpdateStatus};
     use crate::sqlite::PAGE;
     use crate::ticket::{SinkId, Ticket};
 
@@ -414,7 +414,7 @@ mod tests {
     fn add(table: &LocationTable, sink: SinkId, value: u64, binding: Binding<'_>) {
         let steps = |_: &ExistingBindings<'_>| Ok::<_, ()>(vec![Step::Add(binding)]);
         let standing = table.update(binding.aor, 0, 10, Ticket { sink, value }, steps).unwrap();
-        assert_eq!(standing, Standing::Pending);
+        assert_eq!(standing, UpdateStatus::Pending);
     }
 
     fn wait(results: &Results) -> (u64, Result<(), StoreError>) {
@@ -527,7 +527,7 @@ mod tests {
             let settings = SqliteSettings { durability, ..settings.clone() };
             let other = Arc::new(LocationTable::new(LocationSettings::default()));
             match keep(&settings, &other, JournalSettings::default(), still()) {
-                Err(OpenError::Claimed { .. }) => {}
+                Err(OpenError::InUse { .. }) => {}
                 Err(error) => panic!("{error}"),
                 Ok(_) => panic!("two servers number the rows of one file"),
             }
@@ -600,7 +600,7 @@ mod tests {
         let (journal, loaded) = keep(&none, &table, JournalSettings::default(), still()).unwrap();
         assert!(journal.is_none() && loaded == 0);
         let steps = |_: &ExistingBindings<'_>| Ok::<_, ()>(vec![Step::Add(full())]);
-        assert_eq!(table.update(b"a", 0, 1, Ticket::NONE, steps), Ok(Standing::Done));
+        assert_eq!(table.update(b"a", 0, 1, Ticket::NONE, steps), Ok(UpdateStatus::Done));
 
         let table = Arc::new(LocationTable::new(LocationSettings::default()));
         let (_journal, loaded) = keep(&settings, &table, JournalSettings::default(), still()).unwrap();

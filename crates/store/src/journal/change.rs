@@ -1,6 +1,6 @@
 //! What the location table gives to its journal.
 
-use crate::binding::{BindingId, Record};
+use crate::binding::{BindingId, PackedBinding};
 use crate::group::Row;
 use crate::ticket::Ticket;
 
@@ -10,10 +10,10 @@ pub(crate) enum Change {
     Update {
         ticket: Option<Ticket>,
         aor: Box<[u8]>,
-        puts: Vec<Record>,
+        puts: Vec<PackedBinding>,
         deletes: Vec<BindingId>,
         /// All bindings of the address-of-record as they were before.
-        before: Vec<Record>,
+        before: Vec<PackedBinding>,
     },
     /// Bindings that expired.
     Purge { ids: Vec<BindingId> },
@@ -23,7 +23,7 @@ impl Row for Change {
     /// One, and one more for each [`WEIGHT`] bytes.
     fn weight(&self) -> usize {
         let bytes = match self {
-            Self::Update { puts, before, .. } => puts.iter().chain(before).map(Record::bytes).sum::<usize>(),
+            Self::Update { puts, before, .. } => puts.iter().chain(before).map(PackedBinding::bytes).sum::<usize>(),
             Self::Purge { .. } => 0,
         };
         1 + bytes / WEIGHT

@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{BindingEngine, Change, Write, WriteSink};
-use crate::agents::Agents;
-use crate::binding::{Binding, BindingId, BindingView, Record};
+use crate::binding::{Binding, BindingId, BindingView, PackedBinding};
 use crate::clock::{Clock, Moment};
 use crate::error::StoreError;
 use crate::group::{Commit, GroupFigures, Numbered};
 use crate::location::LocationTable;
 use crate::queue::Queue;
 use crate::ticket::{Sinks, Ticket};
+use crate::user_agent_texts::UserAgentTexts;
 
 /// What the thread of a [`Journal`](super::Journal) has.
 pub(super) struct Writer<E> {
@@ -136,7 +136,7 @@ impl<E: BindingEngine> Writer<E> {
                         continue;
                     }
                     let queue = &self.queue;
-                    let ids: Vec<BindingId> = before.iter().map(Record::id).collect();
+                    let ids: Vec<BindingId> = before.iter().map(PackedBinding::id).collect();
                     let fence = self.table.restore(aor, std::mem::take(before), || queue.last());
                     self.doomed.insert(aor.clone(), fence);
                     self.back.extend(ids.into_iter().map(|id| (id, fence)));
@@ -183,16 +183,16 @@ impl<E: BindingEngine> Writer<E> {
 fn rows<'a>(
     pending: &'a Numbered<Change>,
     back: &'a HashMap<BindingId, u64>,
-    agents: &'a Agents,
+    agents: &'a UserAgentTexts,
     listeners: &'a [Box<str>],
     now: Moment,
 ) -> impl Iterator<Item = Write<'a>> {
-    let (puts, deletes, expired): (&[Record], &[BindingId], &[BindingId]) = match &pending.row {
+    let (puts, deletes, expired): (&[PackedBinding], &[BindingId], &[BindingId]) = match &pending.row {
         Change::Update { puts, deletes, .. } => (puts, deletes, &[]),
         Change::Purge { ids } => (&[], &[], ids),
     };
     let expired = expired.iter().filter(move |id| !is_back(back, **id, pending.number));
-    let put = move |record: &'a Record| {
+    let put = move |record: &'a PackedBinding| {
         let binding = BindingView::new(record, agents).binding();
         let listener = listeners.get(usize::from(binding.listener)).map_or("", |name| &**name);
         Write::Put(record.id(), Binding { expires_at: now.to_wall(binding.expires_at), ..binding }, listener)

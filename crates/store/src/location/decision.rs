@@ -1,15 +1,15 @@
 //! A decision about the contacts of one address-of-record: what it sees, its steps, and why it may not count.
 
-use crate::agents::Agents;
-use crate::binding::{Binding, BindingId, BindingView, Record, Unfit};
+use crate::binding::{Binding, BindingId, BindingView, InvalidBinding, PackedBinding};
 use crate::partition::Partition;
 use crate::ticket::Refused;
+use crate::user_agent_texts::UserAgentTexts;
 
 /// What an address-of-record has at the time of a decision.
 pub struct ExistingBindings<'a> {
     pub(super) partition: &'a Partition,
     pub(super) live: &'a [u32],
-    pub(super) agents: &'a Agents,
+    pub(super) agents: &'a UserAgentTexts,
 }
 
 impl<'a> ExistingBindings<'a> {
@@ -45,7 +45,7 @@ pub enum Step<'a> {
 
 /// How far a change is when [`LocationTable::update`](super::LocationTable::update) returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum UpdateStatus {
     /// Final: nothing is written to disk in this durability. No ticket will come.
     Done,
     /// The ticket comes when the change is kept or has failed; the 200 waits for it.
@@ -71,7 +71,7 @@ pub enum UpdateError<E> {
     TableFull,
     /// A contact that cannot be kept.
     #[error(transparent)]
-    Unfit(#[from] Unfit),
+    Invalid(#[from] InvalidBinding),
     /// A step names a contact that this address-of-record does not have.
     #[error("no such binding")]
     NoSuchBinding(BindingId),
@@ -83,7 +83,7 @@ pub enum UpdateError<E> {
 /// What the steps of a decision come to.
 pub(super) struct Plan {
     /// Packed bindings to put in.
-    pub(super) puts: Vec<Record>,
+    pub(super) puts: Vec<PackedBinding>,
     /// Slots to empty.
     pub(super) gone: Vec<u32>,
     /// Live bindings that stay as they are.
@@ -97,7 +97,7 @@ impl Plan {
         steps: &[Step<'_>],
         partition: &Partition,
         live: &[u32],
-        pack: impl Fn(Option<BindingId>, &Binding<'_>) -> Result<Record, Unfit>,
+        pack: impl Fn(Option<BindingId>, &Binding<'_>) -> Result<PackedBinding, InvalidBinding>,
     ) -> Result<Self, UpdateError<E>> {
         let mut plan = Self { puts: Vec::with_capacity(steps.len()), gone: Vec::new(), untouched: live.len() };
         for step in steps {

@@ -18,14 +18,14 @@ use crate::sqlite::OpenError;
 /// database itself would undo the locks that SQLite has on it. The file is empty and stays there: a process that removed it could
 /// remove it under another who waits for it.
 #[derive(Debug)]
-pub(crate) struct Claim {
+pub(crate) struct InstanceLock {
     _held: File,
 }
 
 /// How often one looks whether a server that is ending has ended.
 const LOOK: Duration = Duration::from_millis(10);
 
-impl Claim {
+impl InstanceLock {
     /// Takes the lock; waits at most `most` for a process that is just ending.
     pub(crate) fn take(database: &Path, most: Duration) -> Result<Self, OpenError> {
         let path = beside(database);
@@ -39,7 +39,7 @@ impl Claim {
             match file.try_lock() {
                 Ok(()) => return Ok(Self { _held: file }),
                 Err(TryLockError::WouldBlock) if Instant::now() < end => std::thread::sleep(LOOK),
-                Err(TryLockError::WouldBlock) => return Err(OpenError::Claimed { path: database.to_path_buf() }),
+                Err(TryLockError::WouldBlock) => return Err(OpenError::InUse { path: database.to_path_buf() }),
                 Err(TryLockError::Error(error)) => return Err(fail(error)),
             }
         }
@@ -60,17 +60,17 @@ mod tests {
     fn the_second_is_told_and_the_next_goes_on() {
         let dir = tempfile::tempdir().unwrap();
         let database = dir.path().join("s.db");
-        let first = Claim::take(&database, Duration::ZERO).unwrap();
-        let refused = Claim::take(&database, Duration::from_millis(30)).unwrap_err().to_string();
+        let first = InstanceLock::take(&database, Duration::ZERO).unwrap();
+        let refused = InstanceLock::take(&database, Duration::from_millis(30)).unwrap_err().to_string();
         assert!(refused.contains("s.db") && refused.contains("another server"), "{refused}");
-        Claim::take(&dir.path().join("t.db"), Duration::ZERO).unwrap();
+        InstanceLock::take(&dir.path().join("t.db"), Duration::ZERO).unwrap();
 
         // One that is ending is waited for.
         let ends = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(50));
             drop(first);
         });
-        Claim::take(&database, Duration::from_secs(60)).unwrap();
+        InstanceLock::take(&database, Duration::from_secs(60)).unwrap();
         ends.join().unwrap();
     }
 }

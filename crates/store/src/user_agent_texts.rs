@@ -14,13 +14,13 @@ use hashbrown::HashTable;
 pub const LONGEST: usize = 255;
 
 /// The shared texts.
-pub struct Agents {
+pub struct UserAgentTexts {
     texts: Box<[OnceLock<Box<[u8]>>]>,
     index: RwLock<HashTable<u16>>,
     hasher: RandomState,
 }
 
-impl Agents {
+impl UserAgentTexts {
     /// Room for `limit` different texts (at most 65,535; 0 shares nothing).
     pub fn new(limit: usize) -> Self {
         let limit = limit.min(usize::from(u16::MAX));
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn equal_texts_share_a_number() {
-        let agents = Agents::new(8);
+        let agents = UserAgentTexts::new(8);
         let a = agents.intern(b"Phone 1.0").unwrap();
         let b = agents.intern(b"Phone 2.0").unwrap();
         assert_ne!(a, b);
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_texts_is_bounded() {
-        let agents = Agents::new(3);
+        let agents = UserAgentTexts::new(3);
         let given = (0..1000).filter(|n| agents.intern(format!("agent {n}").as_bytes()).is_some()).count();
         assert_eq!(given, 3);
         assert_eq!(agents.intern(b"agent 1"), Some(1), "known texts are still shared");
