@@ -1,4 +1,4 @@
-//! What must hold for the machines whatever comes, as functions that panic when it does not. Mutators and cargo-fuzz
+//! What must hold for the machines with any input, as functions that panic when it does not. Mutators and cargo-fuzz
 //! call them; nothing else does.
 
 use crate::slots::Id;
@@ -320,7 +320,7 @@ impl World {
         assert!(counts.kept_messages <= transactions && counts.timers <= 2 * transactions, "{counts:?}");
     }
 
-    /// Whatever is not answered is given up; then all ends by itself.
+    /// What is not answered is given up; then all ends by itself.
     fn finish(mut self) {
         for id in self.servers.keys() {
             self.table.abandon(self.now, ServerId::from_u64(*id));

@@ -14,7 +14,7 @@ use strowger_message::{Index, Limits, Message};
 
 const NOW: Now = Now { mono: 1_000, wall: 1_700_000_000_000 };
 
-/// Where the parties are: those who call and are called, where they have moved to, and the proxies between.
+/// Where the parties are: caller and callee, where they have moved to, and the proxies between.
 const CALLER: &str = "192.0.2.1:5060";
 const CALLED: &str = "192.0.2.2:5060";
 const MOVED: &str = "192.0.2.3:5070";
@@ -119,7 +119,7 @@ impl World {
     }
 
     /// A call of this name: its parties' requests are kept, before and after each has moved. `beyond`: a proxy that
-    /// record-routed stands before who is called.
+    /// record-routed stands before the callee.
     fn call(&mut self, name: &str, from: Arrival, caller: &str, called: &str, at: &str, beyond: &str) {
         let line = |contact: &str| format!("Contact: <{contact}>\r\n");
         let invite = request("INVITE", "sip:called@192.0.2.2", name, "<sip:a@x>;tag=a", "<sip:b@x>", &line(caller));
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_of_random_bytes_reach_nobody_else() {
+    fn scripts_of_random_bytes_reach_only_the_parties() {
         let mut random = Entropy::new([3; 32]);
         for _ in 0..20_000 {
             let bytes: Vec<u8> = (0..2 + random.u64() % 3).flat_map(|_| random.u64().to_le_bytes()).collect();

@@ -1,4 +1,4 @@
-//! What the machines of one round want sent: one run of bytes and a list of who gets which part.
+//! What the machines of one round want sent: one run of bytes and a list of the targets of its parts.
 
 use crate::Target;
 use std::ops::Range;

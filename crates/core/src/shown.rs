@@ -1,4 +1,4 @@
-//! What peers wrote, for the log: on one line, printable, and short whatever they sent.
+//! What peers wrote, for the log: on one line, printable, and short.
 
 use std::fmt::{self, Display, Formatter, Write};
 

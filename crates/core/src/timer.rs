@@ -168,7 +168,7 @@ impl Timers {
         Stamp(stamp)
     }
 
-    /// Starts a timer that ends at `due`, whatever its length.
+    /// Starts a timer of any length that ends at `due`.
     pub fn start_at(&mut self, due: u64, slot: u32) -> Stamp {
         let stamp = self.next_stamp();
         self.soonest = self.soonest.min(due);

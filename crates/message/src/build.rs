@@ -191,7 +191,7 @@ impl<'o> Builder<'o> {
 /// Starts the response to a request (RFC 3261 section 8.2.6.2): Vias, From, To, Call-ID and CSeq as they
 /// came, To with `to_tag` if it has none; Timestamp too in a 100 (section 8.2.6.1). The caller adds lines
 /// and finishes. Works on a request of which only some lines could be read, for a 400: what goes back is canonical (see
-/// [`canonical`]) whatever came.
+/// [`canonical`]) in any case.
 ///
 /// The top Via goes back as it came: `received` and `rport` must stand in it already (see [`respond_via`]).
 #[inline]

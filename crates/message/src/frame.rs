@@ -31,7 +31,7 @@ pub enum Frame {
 /// comes in many small pieces is not searched again from its start, a long body not measured again, and a ping
 /// that comes in pieces is still a ping. The same stream gives the same messages and pings however it is cut.
 ///
-/// Who sends pings itself sets `scanned` back to 0 after a [`Frame::Skip`] that comes while a pong is due: two pongs,
+/// A caller that sends pings itself sets `scanned` back to 0 after a [`Frame::Skip`] that comes while a pong is due: two pongs,
 /// one after the other, look like a ping.
 ///
 /// A CR that came last is not judged before the byte behind it is there.

@@ -2,7 +2,7 @@
 //!
 //! One pass over the received bytes makes an [`Index`]; nothing is copied. A [`Message`] is a view of
 //! bytes and index together; typed header views are made when asked for. A change is a list of patches
-//! on the received bytes ([`Edit`]), so that whatever is not changed leaves byte for byte as it came.
+//! on the received bytes ([`Edit`]), so that what is not changed leaves byte for byte as it came.
 //! New messages are written line by line ([`Builder`], [`respond`]). Session descriptions are in [`sdp`],
 //! messages in a stream are found by [`frame`].
 //!

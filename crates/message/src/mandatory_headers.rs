@@ -4,7 +4,7 @@ use crate::header::{CSeq, CallId, MaxForwards, Party, Via};
 use crate::uri::{SipUri, Uri};
 use crate::{Error, Message, Name, Reason};
 
-/// The header fields on which every element acts, read and checked: who holds one need not look again.
+/// The header fields on which every element acts, read and checked: code that holds this value need not check again.
 ///
 /// Anything else in the message may still be malformed; that is reported by its own view when it is asked for
 /// (RFC 3261 section 16.3 step 1: an element need not understand what it does not use).

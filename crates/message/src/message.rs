@@ -103,7 +103,7 @@ impl<'a> Message<'a> {
         self.index.lines.iter().find(|l| self.name(l).eq_ignore_ascii_case(name)).map(|l| self.value(l))
     }
 
-    /// Some line has this name, whatever its value.
+    /// Some line has this name, with any value.
     pub fn has(&self, name: Name) -> bool {
         self.index.first[name as usize] != 0
     }

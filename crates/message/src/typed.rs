@@ -39,7 +39,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Who makes the request (RFC 3261 section 20.20).
+    /// The user that makes the request (RFC 3261 section 20.20).
     ///
     /// # Errors
     /// Missing, repeated or malformed.

@@ -117,7 +117,7 @@ impl Write for View<'_> {
     }
 }
 
-/// A view of a header field's value, whatever its kind.
+/// A view of a header field's value, of any kind.
 pub trait Typed<'a>: Copy + Write {
     /// Itself by its kind.
     fn view(self) -> View<'a>;

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_banned_stays_so_under_other_settings() {
+    fn a_banned_source_stays_banned_under_other_settings() {
         let before = bans(config::Ban { failures: 2, ..config::Ban::default() });
         before.failed(ip(1), BOB, 0);
         assert!(before.failed(ip(1), BOB, 0).banned && before.failed(ip(2), BOB, 0) == NONE);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn that_an_account_is_guessed_is_told_once() {
+    fn guesses_at_an_account_are_reported_once() {
         let bans = bans(config::Ban { account_failures: 5, ..config::Ban::default() });
         let told: Vec<u32> = (1..20).filter(|n| bans.failed(ip(*n), BOB, 0).guessed).collect();
         assert_eq!(told, [5]);

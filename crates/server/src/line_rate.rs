@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_anyone_causes_leaves_half_a_bucket_to_others() {
+    fn lines_without_a_password_leave_half_a_bucket_to_others() {
         let rate = LineRate::new(60);
         assert_eq!((0..20).filter(|_| rate.may_log_of_anyone(0)).count(), 5);
         assert_eq!((0..20).filter(|_| rate.may_log(0)).count(), 5);

@@ -1,4 +1,4 @@
-//! Whose a file is, for those who may not open it.
+//! The owner of a file, for the message to a process that may not open it.
 
 use std::fs::{self, Metadata, OpenOptions};
 use std::io::ErrorKind;
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_gets_no_reason() {
+    fn a_process_with_the_rights_gets_no_reason() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("file");
         assert_eq!(denial(&path, false), None, "it is not there");

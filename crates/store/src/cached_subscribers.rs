@@ -1,4 +1,4 @@
-//! The subscribers of any database, behind the cache, and who of them was removed.
+//! The subscribers of any database, behind the cache, and which of them were removed.
 //!
 //! The cache tells of a removal once it says nothing of that user any more: [`SubscriberWatch::changes`] is read after
 //! [`SubscriberWatch::removed`], and is void before that stands in [`Subscribers::removed`].
@@ -94,7 +94,7 @@ impl Subscribers for CachedSubscribers {
 struct RemovalWatch<W> {
     watch: W,
     removals: Arc<Mutex<Removals>>,
-    /// Who was removed could not be asked or noted: the next poll does it.
+    /// The removed users could not be read or noted: the next poll does it.
     is_behind: bool,
     /// To be told when what changed is void.
     read: Option<Vec<Removed>>,

@@ -1,4 +1,4 @@
-//! Writing in groups, for whatever kind of row: what comes in a moment is committed together, in order, by a thread of its own.
+//! Writing in groups, for any kind of row: what comes in a moment is committed together, in order, by a thread of its own.
 //!
 //! A writer has a bound, a linger and figures. What a group that fails means is its user's to say ([`Commit::write`]): bindings go back in
 //! memory and their REGISTERs fail ([`journal`](crate::journal)); rows that must not be lost stay and are written again

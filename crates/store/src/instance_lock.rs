@@ -2,7 +2,7 @@
 //!
 //! A server reads the rows once, at its start, and from then on its memory is the truth: it numbers its bindings itself and
 //! writes them by number. A second one on the same file would write over rows of the first, whose phones were told 200. So
-//! who keeps bindings there holds a lock, which the kernel releases when the process ends, however it ends. Subscribers
+//! a server that keeps bindings there holds a lock, which the kernel releases when the process ends, however it ends. Subscribers
 //! need none: every process may read and change them.
 
 use std::fs::{File, OpenOptions, TryLockError};
@@ -16,7 +16,7 @@ use crate::sqlite::OpenError;
 ///
 /// It lies on a file of its own beside the database, named as SQLite names its companions: closing any descriptor of the
 /// database itself would undo the locks that SQLite has on it. The file is empty and stays there: a process that removed it could
-/// remove it under another who waits for it.
+/// remove it under another one that waits for it.
 #[derive(Debug)]
 pub(crate) struct InstanceLock {
     _held: File,
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_is_told_and_the_next_goes_on() {
+    fn the_second_is_refused_and_the_next_goes_on() {
         let dir = tempfile::tempdir().unwrap();
         let database = dir.path().join("s.db");
         let first = InstanceLock::take(&database, Duration::ZERO).unwrap();

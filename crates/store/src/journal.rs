@@ -62,7 +62,7 @@ pub struct JournalSettings {
     pub group: usize,
     /// Most changes queued, one with more than 4 KiB of bindings counting for several; more are refused ([`Refused::Full`](crate::ticket::Refused::Full)).
     pub queue: usize,
-    /// Longest life of a binding that is loaded: no longer than the registrar grants, whatever the system's clock was put to. One
+    /// Longest life of a binding that is loaded: no longer than the registrar grants, also where the system's clock was set. One
     /// whose row says that it was granted more keeps that.
     pub longest: Duration,
     /// Names of the listeners, by their numbers: what stands on disk, so that a binding keeps its listener when the configuration lists them
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn who_expired_by_a_change_that_failed_keeps_its_row() {
+    fn a_binding_that_a_failed_change_expired_keeps_its_row() {
         let bed = bed(quick());
         bed.add(0, b"a", b"u").unwrap();
         assert_eq!(bed.result(), (0, Ok(())));
@@ -556,7 +556,7 @@ mod tests {
     /// Four shards, few addresses, a database that fails now and then: each ticket comes once, and in the end memory is
     /// what is on disk.
     #[test]
-    fn memory_is_the_disk_whatever_fails() {
+    fn memory_equals_the_disk_after_any_failure() {
         let bed = bed(JournalSettings { linger: Duration::from_micros(50), group: 16, queue: 64, ..quick() });
         let done = AtomicBool::new(false);
         let sent = AtomicU64::new(0);

@@ -1,4 +1,4 @@
-//! Who may register, and where they are: subscribers and the location table, with their databases.
+//! Subscribers and the location table, with their databases: which users there are, and where they are reached.
 //!
 //! The store speaks bytes, texts and numbers; it knows no SIP. What a contact means, which of two URIs are equal, who may
 //! replace whom is the registrar's to say (`strowger-core`); the store keeps what it decided, in order, and says when it
@@ -6,7 +6,7 @@
 //!
 //! * [`location`]: the table that every call reads.
 //! * [`journal`]: from that table to a database, in groups, with tickets; [`clock`]: by which time bindings end.
-//! * [`group`]: the writer under it, for whatever kind of row; [`spool`], rows that must not be lost, in a file.
+//! * [`group`]: the writer under it, for any kind of row; [`spool`], rows that must not be lost, in a file.
 //! * [`subscriber`]: users and their HA1s; [`cached_subscribers`], the users of any database; [`read_through`], the cache before it, for
 //!   any kind of question.
 //! * [`sqlite`], [`sqlite_bindings`], [`sqlite_subscribers`]: both in one SQLite file. Other engines implement

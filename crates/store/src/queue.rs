@@ -144,7 +144,7 @@ impl<R: Row> Queue<R> {
         std::mem::take(&mut state.pending)
     }
 
-    /// Refuses whatever comes from now on; what is queued is still written.
+    /// Refuses what comes from now on; what is queued is still written.
     pub(crate) fn stop(&self) {
         self.lock().stopped = true;
         self.wake.notify_all();

@@ -70,7 +70,7 @@ CREATE TABLE binding (
 ) STRICT;
 ";
 
-/// Who was removed and whose bindings a server has still to end; whichever program removed them. A user who gets another name
+/// Removed users whose bindings a server has still to end; whichever program removed them. A user who gets another name
 /// is one who was removed.
 const SECOND: &str = "
 CREATE TABLE removed_subscriber (
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_removed_is_noted() {
+    fn a_removed_user_is_noted() {
         let mut c = Connection::open_in_memory().unwrap();
         migrate_with(&mut c, &[FIRST]).unwrap();
         c.execute("INSERT INTO subscriber VALUES (1, 'alice', 'a', 0, 0), (2, 'bob', 'b', 0, 0)", []).unwrap();

@@ -198,7 +198,7 @@ fn admit(path: &Path, migrated: Migrated) -> Result<(), OpenError> {
 ///
 /// # Errors
 /// [`OpenError`]: [`Corrupt`](OpenError::Corrupt), [`Foreign`](OpenError::Foreign) and [`Newer`](OpenError::Newer) are of the
-/// file; the others may be of the moment or of who looks.
+/// file; the others may be of the moment or of the rights of this process.
 pub fn look(path: &Path) -> Result<(), OpenError> {
     if !path.exists() {
         return Ok(());
@@ -209,7 +209,7 @@ pub fn look(path: &Path) -> Result<(), OpenError> {
 
 /// Opens a file that is there, for reading alone.
 ///
-/// SQLite makes the companions of its write-ahead log even for who only reads, and leaves them. Where there is no log no one
+/// SQLite makes the companions of its write-ahead log even for a process that only reads, and leaves them. Where there is no log no one
 /// has the file open, and it is read as one that does not change, which needs none.
 pub(crate) fn open_to_look(path: &Path, patience: Duration) -> rusqlite::Result<Connection> {
     let mut log = path.as_os_str().to_owned();
@@ -245,7 +245,7 @@ pub(crate) fn explain(path: &Path, waited: Duration, error: &rusqlite::Error) ->
     }
 }
 
-/// What an error of SQLite means to the one who wanted something written.
+/// What an error of SQLite means to the caller whose write failed.
 pub(crate) fn classify(error: &rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => StoreError::Full,
@@ -309,7 +309,7 @@ mod tests {
         let mode = std::fs::metadata(path("fine")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "HA1s are for the server alone");
 
-        // Who only looks says the same, and leaves nothing behind.
+        // A process that only looks reports the same, and leaves no file behind.
         let names = || {
             let mut names: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
             names.sort();

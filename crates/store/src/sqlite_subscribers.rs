@@ -575,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_removed_is_told_until_it_is_settled() {
+    fn a_removed_user_is_reported_until_it_is_settled() {
         use crate::clock::tests::clock;
         use crate::subscriber::Subscribers;
         let dir = tempfile::tempdir().unwrap();

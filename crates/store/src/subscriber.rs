@@ -1,4 +1,4 @@
-//! Subscribers: who may register and with what secret.
+//! Subscribers: the users that may register, and their secrets.
 //!
 //! A shard asks [`Subscribers::cached`] first, which neither waits nor allocates. If the answer is not there it asks
 //! [`Subscribers::request`], suspends the transaction and goes on; the answer comes back with the ticket. Behind the trait
@@ -227,15 +227,15 @@ pub trait Subscribers: Send + Sync {
     fn settled(&self, _id: u64) {}
 }
 
-/// Tells what has changed among subscribers, and who was removed. Lives on a thread of its own; may block.
+/// Tells what has changed among subscribers, and which were removed. Lives on a thread of its own; may block.
 pub trait SubscriberWatch: Send + 'static {
-    /// The questions whose answers have changed since the last call, by whatever program. Asked some times a second.
+    /// The questions whose answers have changed since the last call, by any program. Asked some times a second.
     ///
     /// # Errors
     /// It is not known.
     fn changes(&mut self) -> Result<Changes<Asked>, StoreError>;
 
-    /// Who was removed, whichever program did it, and is not settled. Asked when anything has changed.
+    /// The users that were removed, by any program, and are not settled. Asked when anything has changed.
     ///
     /// # Errors
     /// It is not known now; it is asked again soon.

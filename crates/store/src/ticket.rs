@@ -17,7 +17,7 @@ impl SinkId {
 /// Comes back once with what became of the request that it was given with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {
-    /// Who gets it back.
+    /// The receiver that gets it back.
     pub sink: SinkId,
     /// The caller's own number.
     pub value: u64,

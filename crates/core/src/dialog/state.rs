@@ -133,7 +133,7 @@ impl Dialog {
         })
     }
 
-    /// Which end we are: who sends later requests does not change it.
+    /// Which end we are: later requests of either end do not change it.
     pub fn role(&self) -> Role {
         self.role
     }

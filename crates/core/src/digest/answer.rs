@@ -25,7 +25,7 @@ impl fmt::Debug for Secret<'_> {
     }
 }
 
-/// The request to be sent again, and who sends it.
+/// The request to be sent again, and its sender.
 #[derive(Clone, Copy, Debug)]
 pub struct ChallengeAnswer<'a> {
     /// The name as it is in the realm; it is hashed where the challenge says `userhash=true`.

@@ -140,7 +140,7 @@ pub enum Staleness {
     Expired,
     /// The table of used nonces is full, or this user's share of it; the response is right.
     TableFull,
-    /// It came by UDP, and had been issued to another source: who guesses passwords could use nonces of one source and send
+    /// It came by UDP, and had been issued to another source: a peer that guesses passwords could use nonces of one source and send
     /// from another, which no failure could be counted against. The response was not looked at. A phone that changed its
     /// network tries again by itself; one whose address changes with each datagram never gets in by UDP.
     OtherSource,

@@ -119,7 +119,7 @@ pub struct ProxySettings {
     pub contact_repair: bool,
     /// Branches that one request may have in parallel: what it says itself if that is less (RFC 5393 section 5.3.3). Default 60.
     pub max_breadth: u16,
-    /// Branches that one request may have in all, whatever ways lead it back to us. Default 64.
+    /// Branches that one request may have in all, also where its contacts lead it back to us. Default 64.
     pub max_branches: u16,
     /// Memory that one request may have kept at once: itself and its targets, while there are further ones, and what was sent to each.
     /// Of a large one fewer candidates are tried at once, of one larger than a third of this the first alone; and where others are

@@ -384,7 +384,7 @@ impl Proxy {
         from..out.len()
     }
 
-    /// Writes the route token that leads to who answers over the one that leads to the caller, in each Record-Route of ours.
+    /// Writes the route token that leads to the callee over the one that leads to the caller, in each Record-Route of ours.
     fn renew_route_tokens(
         &mut self,
         response: &Message<'_>,
@@ -475,7 +475,7 @@ fn is_too_late(status: u16, invite: bool) -> bool {
     status == 408 && !invite
 }
 
-/// What was taken in or sent once is read again whatever its size.
+/// What was taken in or sent once is read again at any size.
 const UNLIMITED: Limits =
     Limits { message: usize::MAX, body: usize::MAX, headers: u16::MAX as usize - 1, uri: usize::MAX };
 

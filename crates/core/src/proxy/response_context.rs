@@ -35,7 +35,7 @@ pub(super) struct ResponseContext {
     pub(super) registered: bool,
     /// A device that it went to is not where its URI says.
     pub(super) translated: bool,
-    /// It makes a dialog, and bears our Record-Route: its responses get the route token that leads to who answers.
+    /// It makes a dialog, and bears our Record-Route: its responses get the route token that leads to the callee that answers.
     pub(super) recorded: bool,
     /// Within a dialog that it proved to be of, and its responses renew the target of that.
     pub(super) renews: bool,

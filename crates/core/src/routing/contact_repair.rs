@@ -35,7 +35,7 @@ pub fn is_translated(top: &Via<'_>, arrival: &Arrival) -> bool {
 }
 
 /// An address of a narrower scope than the one that its message came from: what the server reaches there is another host than its sender
-/// means. It needs repair whatever stands between. (What a Contact leads to by other words is judged when a request goes there: [`Scope`].)
+/// means. It needs repair also where other elements stand between. (What a Contact leads to by other words is judged when a request goes there: [`Scope`].)
 pub fn is_narrower(contact: &SipUri<'_>, remote: &SocketAddr) -> bool {
     contact.host.ip().is_some_and(|ip| Scope::of(ip) < Scope::of(remote.ip()))
 }
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_in_a_narrower_place_than_where_it_sends_from() {
+    fn no_contact_is_narrower_than_the_source_of_its_request() {
         let narrower = |contact: &str, remote: &str| {
             let uri = Uri::parse(contact.as_bytes()).unwrap();
             is_narrower(uri.sip().unwrap(), &remote.parse().unwrap())
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn who_knows_its_port_listens_there() {
+    fn a_device_that_knows_its_port_listens_there() {
         let remote = "192.0.2.1:40000".parse().unwrap();
         let needed = |contact: &str| {
             let uri = Uri::parse(contact.as_bytes()).unwrap();

@@ -171,7 +171,7 @@ impl Identity {
         }
     }
 
-    /// A host of one of our listeners, at whatever port.
+    /// A host of one of our listeners, at any port.
     pub fn is_own_host(&self, host: Host<'_>) -> bool {
         match host.ip() {
             Some(ip) => self.ips.iter().any(|&(own, _)| own == ip),

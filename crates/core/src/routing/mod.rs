@@ -74,7 +74,7 @@ impl Router {
         self.visits(request).any(|visit| visit.of_request == *hash.get_or_insert_with(|| self.loop_hash(request)))
     }
 
-    /// The request came by here before, whatever was changed since.
+    /// The request came by here before, also if it was changed since.
     pub fn has_been_here(&self, request: &Request<'_>) -> bool {
         self.visits(request).next().is_some()
     }
@@ -98,7 +98,7 @@ impl Router {
         )
     }
 
-    /// Who record-routed last before this message came here, this server aside: a request has been here before if it came round.
+    /// The element that record-routed last before this message came here, this server aside: a request has been here before if it came round.
     pub(crate) fn behind_us<'a>(&self, message: &Message<'a>) -> Beyond<'a> {
         for route in message.record_routes() {
             match route.map(|route| route.uri) {

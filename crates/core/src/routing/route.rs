@@ -148,7 +148,7 @@ impl Router {
             return;
         }
         if routing.route.is_some() {
-            // Who is last on the way to the device needs what it wrote there itself.
+            // The last proxy before the device needs what it wrote there itself.
             routing.spent = seal.own.then_some(seal.text);
             return;
         }
@@ -234,7 +234,7 @@ impl Router {
     }
 
     /// A URI whose host is this server: an address of ours, or a local domain with no port or a port of ours. A Route with it is
-    /// ours, whatever its user (section 16.4); a Request-URI with a user of a local domain is that user's.
+    /// ours, with any user (section 16.4); a Request-URI with a user of a local domain is that user's.
     pub fn is_own(&self, uri: &SipUri<'_>) -> bool {
         self.identity.is_own_address(uri.host, uri.port, || transport_or_default(uri))
             || self.identity.is_at_local_domain(uri.host, uri.port)

@@ -1,7 +1,7 @@
 //! The route token in our Record-Route: proof that a later request belongs to a call that we let through, and goes to the other
 //! party of it.
 //!
-//! There are two of them. The one in a request that leaves stands in the route set of who is called, and leads to the caller;
+//! There are two of them. The one in a request that leaves stands in the route set of the callee, and leads to the caller;
 //! in each response that makes a dialog we write the other one over it, which stands in the caller's and leads to who
 //! answered (RFC 3261 section 16.7 step 8). A route token bears the time, the scope of the address that the party sent from and a hash of
 //! its Contact in clear, and is authenticated as a whole, with what the later request must have: the Call-ID, the tag of the party that it
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_of_where_it_is_is_not_reached() {
+    fn a_party_without_a_contact_is_not_reached() {
         let route_tokens = RouteTokens::new(b"secret", DAY);
         let bob = sip("sip:bob@10.0.0.2");
         for token in [

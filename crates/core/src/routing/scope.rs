@@ -31,7 +31,7 @@ impl Scope {
         }
     }
 
-    /// Of its two bits; whatever stands above them is another's.
+    /// Of its two bits; those above them belong to another value.
     pub(crate) const fn of_bits(bits: u8) -> Self {
         match bits & 0b11 {
             0 => Self::Machine,

@@ -26,7 +26,7 @@ impl Allowance {
         self.0 != u16::MAX
     }
 
-    /// Of something that is sent whatever is left.
+    /// Of something that is sent in any case.
     pub(super) fn spend(&mut self, bytes: usize) {
         if self.is_bounded() {
             self.0 = self.0.saturating_sub(units(bytes));

@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_else_is_quoted_names_nothing() {
+    fn other_quotations_name_no_transaction() {
         for quoted in [
             &b""[..],
             b"\r\n\r\n",

@@ -24,7 +24,7 @@ pub enum Incoming {
     Cancel {
         /// That of the CANCEL: to be answered 200, or 481 if there is no INVITE.
         cancel: ServerId,
-        /// That of the INVITE, whatever its state.
+        /// That of the INVITE, in any state.
         invite: Option<ServerId>,
     },
     /// As many transactions as are allowed, or as many bytes: answer 503 without one.

@@ -49,7 +49,7 @@ pub(super) fn step(state: State, event: Event, reliable: bool) -> Step<State> {
             let end = if reliable { End::Now } else { End::T4 };
             Step::to(Confirmed, Action::Absorb).retransmission(Retransmission::Stop).end(end).forget()
         }
-        // A proxy passes a late 2xx on, whatever it answered before (RFC 3261 section 16.7 step 5).
+        // A proxy passes a late 2xx on, also after another final response (RFC 3261 section 16.7 step 5).
         (Completed | Confirmed, Event::Respond(Class::Success)) => Step::to(state, Action::Send),
         (Completed, Event::End) => Step::to(Terminated, Action::NoAck),
         (Completed, Event::TransportError) => Step::to(Terminated, Action::TransportError),

@@ -49,7 +49,7 @@ pub(super) enum Action {
     Absorb,
     /// The message goes to the user of the transaction.
     Deliver,
-    /// A 2xx after the first: to the user, who tells them apart (RFC 6026 section 7.2).
+    /// A 2xx after the first: to the user, which tells them apart (RFC 6026 section 7.2).
     DeliverAgain,
     /// As [`Action::Deliver`], and an ACK is made, sent and kept (RFC 3261 section 17.1.1.3).
     Acknowledge,

@@ -75,9 +75,9 @@ const TRIES: u8 = 4;
 pub struct OutOfDialog<'a> {
     /// One that makes no dialog.
     pub method: Method,
-    /// Who asks: name-addr or URI, for From.
+    /// The sender: name-addr or URI, for From.
     pub from: &'a [u8],
-    /// Who is asked: name-addr or URI, for To.
+    /// The recipient: name-addr or URI, for To.
     pub to: &'a [u8],
     /// The Request-URI; none: the URI of `to`.
     pub uri: Option<&'a [u8]>,

@@ -37,7 +37,7 @@ impl Span {
     }
 }
 
-/// Who ended a call, or what.
+/// What ended a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ending {
     /// [`super::UserAgent::hang_up`].
@@ -146,7 +146,7 @@ pub enum Event {
         call: CallKey,
         /// That of the request.
         method: strowger_message::Method,
-        /// Its body, of whatever type; may be empty.
+        /// Its body, of any type; may be empty.
         body: Span,
     },
     /// A request of a method that this user agent does not know, within a call or not: the owner answers it by
@@ -161,7 +161,7 @@ pub enum Event {
     Ended {
         /// Finds nothing from now on.
         call: CallKey,
-        /// Who ended it, or what.
+        /// What ended it.
         by: Ending,
     },
     /// A MESSAGE outside of any call; it has been answered 200.
@@ -198,7 +198,7 @@ pub enum Event {
         /// 300 to 699; 408: no answer came in time, 503: the request could not be sent.
         status: u16,
     },
-    /// The registrar has answered the removal of our contact, by whatever status, or did not answer; the key is gone.
+    /// The registrar has answered the removal of our contact, with any status, or did not answer; the key is gone.
     Unregistered {
         /// Finds nothing from now on.
         registration: RegistrationKey,

@@ -168,7 +168,7 @@ impl UserAgent {
         let key = RegistrationKey(id);
         r.busy = false;
         if r.leaving {
-            // Whatever it says, we are gone; unless it answers a refresh that was under way.
+            // With any status our contact is removed; unless it answers a refresh that was under way.
             let answers_leaving = message.is_none_or(|m| m.cseq().is_ok_and(|c| c.number >= r.cseq)) && r.expires == 0;
             if !answers_leaving {
                 return self.send_register(round, id);

@@ -286,7 +286,7 @@ impl UserAgent {
                 call.legs.remove(leg);
             }
             Stage::Incoming => self.refuse_call(round, id, 487, Ending::Remote),
-            // Both hung up at once: who said so first, on this side, was we.
+            // Both hung up at once: on this side we were first.
             Stage::Terminating => (),
             Stage::Established | Stage::AnswerDue => {
                 if call.asked.is_some() {

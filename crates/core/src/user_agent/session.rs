@@ -34,7 +34,7 @@ impl std::fmt::Display for NotNow {
 impl std::error::Error for NotNow {}
 
 impl UserAgent {
-    /// Ends a call, whatever it is doing: CANCEL, 480 or BYE. [`Event::Ended`] follows (or [`Event::Failed`], if a refusal was
+    /// Ends a call in any state: CANCEL, 480 or BYE. [`Event::Ended`] follows (or [`Event::Failed`], if a refusal was
     /// under way).
     pub fn hang_up(&mut self, round: &mut Round<'_>, call: CallKey) {
         self.hang_up_with(round, call, b"");

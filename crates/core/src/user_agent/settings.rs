@@ -29,7 +29,7 @@ pub struct UserAgentSettings {
     pub reliability: Reliability,
     /// The owner answers requests of methods that the user agent does not know ([`super::Event::Request`]). Default off: 405.
     pub other_methods: bool,
-    /// Every request goes here, whatever its Route or Request-URI says (an outbound proxy). Default none.
+    /// Every request goes here, in place of where its Route or Request-URI leads (an outbound proxy). Default none.
     pub outbound: Option<Target>,
     /// Send credentials for the last challenge of the same account unasked (RFC 3261 section 22.2). Default on.
     pub reuse_challenges: bool,

@@ -16,9 +16,9 @@ use crate::{Outbox, Round, Target, call};
 /// A call to be made.
 #[derive(Clone, Copy, Debug)]
 pub struct Invite<'a> {
-    /// Who calls: name-addr or URI, for From.
+    /// The caller: name-addr or URI, for From.
     pub from: &'a [u8],
-    /// Who is called: name-addr or URI, for To.
+    /// The callee: name-addr or URI, for To.
     pub to: &'a [u8],
     /// The Request-URI; none: the URI of `to`.
     pub uri: Option<&'a [u8]>,

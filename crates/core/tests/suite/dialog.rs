@@ -93,7 +93,7 @@ CSeq: 4711 BYE
 }
 
 #[test]
-fn a_2xx_sets_the_route_set_anew() {
+fn a_2xx_replaces_the_route_set() {
     let mut dialog = caller();
     let ok = RINGING
         .replace("180 Ringing", "200 OK")

@@ -278,7 +278,7 @@ fn of_many_contacts_the_first_that_is_too_many_ends_it() {
 }
 
 #[test]
-fn who_cannot_be_reached_gives_way() {
+fn an_unreachable_binding_gives_way() {
     let mut office = Office::new(RegistrarSettings { max_contacts: 3, ..RegistrarSettings::default() });
     office.serve("c", 1, "Contact: <sip:a@h>, <sip:b@h>, <sip:c@h>").unwrap();
     office.kept[0].unreachable = true;
@@ -357,7 +357,7 @@ fn a_path_is_kept_and_echoed() {
 }
 
 #[test]
-fn a_service_route_is_told() {
+fn a_service_route_is_written() {
     let mut office = Office::new(RegistrarSettings {
         service_route: b"<sip:edge.example.org;lr>".to_vec(),
         ..RegistrarSettings::default()

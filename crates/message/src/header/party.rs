@@ -5,7 +5,7 @@ use crate::name_addr::NameAddr;
 use crate::reader::{CLASS, DISPLAY, Field, Reader, TOKEN, is};
 use std::ops::Deref;
 
-/// One end of a dialog, as From or To names it. The display name is no matter of who routes or matches: one that should stand in
+/// One end of a dialog, as From or To names it. The display name is no matter of routing or matching: one that should stand in
 /// quotes and does not, such as `Bob, Jr. <sip:bob@example.org>`, is read all the same (RFC 3261 section 16.3 step 1).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Party<'a> {
@@ -131,7 +131,7 @@ mod tests {
             party.write(&mut out);
             assert_eq!(String::from_utf8(out).unwrap(), format!("\"{display}\" <sip:a@b>;tag=t"));
         }
-        // Who is meant would be another one to another reader.
+        // Another reader would take another party for it.
         for text in
             ["sip:x@y <sip:a@b>", "Bob;tag=1 <sip:a@b>;tag=2", "Bob > <sip:a@b>", "Bob \"x <sip:a@b>", "Bob, <sip:a@b"]
         {

@@ -22,7 +22,7 @@ pub struct Replaces<'a> {
 view!(Replaces);
 
 impl<'a> Replaces<'a> {
-    /// To be written, for a dialog in whatever state.
+    /// To be written, for a dialog in any state.
     pub fn new(call_id: &'a [u8], to_tag: &'a [u8], from_tag: &'a [u8]) -> Self {
         Self { call_id: CallId { text: call_id }, to_tag, from_tag, early_only: false, params: Params::default() }
     }

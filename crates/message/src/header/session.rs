@@ -16,7 +16,7 @@ pub struct SessionExpires<'a> {
     pub params: Params<'a>,
 }
 
-/// Who refreshes the session.
+/// The side that refreshes the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refresher {
     /// The side that sent the request with this header field.

@@ -7,12 +7,12 @@ use crate::write::{self, Write};
 /// A value as it stands, maybe folded, maybe empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Text<'a> {
-    /// Not read further; bytes of whatever encoding.
+    /// Not read further; bytes of any encoding.
     pub text: &'a [u8],
 }
 
 impl<'a> Text<'a> {
-    /// Takes a whole value, whatever it is.
+    /// Takes any value whole.
     ///
     /// # Errors
     /// Never; the signature is that of all views.

@@ -106,7 +106,7 @@ impl Write for Fmtp<'_> {
     }
 }
 
-/// The direction of media, seen from who wrote the description (RFC 8866 section 6.7).
+/// The direction of media, as its author sees it (RFC 8866 section 6.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 pub enum Direction {
     /// `sendrecv`, which holds where no attribute says another.

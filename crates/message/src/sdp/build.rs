@@ -9,7 +9,7 @@ use super::origin::Origin;
 use super::timing::{Repeat, Timing};
 use crate::write::Write;
 
-/// Collects the lines of a description and writes them in the order of RFC 8866 section 5, whatever the order of the
+/// Collects the lines of a description and writes them in the order of RFC 8866 section 5, in any order of the
 /// calls within a section. Bytes that would end a line are written as question marks.
 #[derive(Clone, Debug)]
 pub struct SdpBuilder {

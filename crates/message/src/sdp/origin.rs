@@ -1,4 +1,4 @@
-//! `o=`: who made the session (RFC 8866 section 5.2).
+//! `o=`: the author of the session (RFC 8866 section 5.2).
 
 use super::{fields, number};
 use crate::write::Write;

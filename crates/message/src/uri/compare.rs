@@ -3,7 +3,7 @@
 use super::UriParams;
 use super::sip::{SipUri, hex};
 
-/// Each parameter and header of one URI is looked for among all of the other. Who writes more of them than any phone does gets
+/// Each parameter and header of one URI is looked for among all of the other. A peer that writes more of them than any phone does gets
 /// them compared as they stand.
 const MOST: usize = 16;
 

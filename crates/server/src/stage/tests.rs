@@ -144,7 +144,7 @@ const GUEST: &str = "sip:guest@example.net";
 const BOB: &str = "sip:bob@example.org";
 
 #[test]
-fn whom_a_request_is_for() {
+fn the_addressee_of_a_request() {
     let engine = engine("");
     let unknown = Verdict::Reply(Reply::unknown(Party::RequestUri));
     for (uri, more, verdict) in [
@@ -182,7 +182,7 @@ fn a_name_that_is_ours_is_taken_off() {
 }
 
 #[test]
-fn who_may_have_a_request_forwarded() {
+fn senders_that_may_have_a_request_forwarded() {
     let engine = engine("proxy.emergency_target = \"sip:192.0.2.112\"\n");
     let challenge = || Verdict::Reply(Reply::challenge(ChallengeHeader::ProxyAuthenticate, false));
     let admitted = || Verdict::Admit(Proof::default());
@@ -288,7 +288,7 @@ fn a_password_is_asked_for_judged_and_counts_once() {
 }
 
 #[test]
-fn who_may_change_bindings() {
+fn senders_that_may_change_bindings() {
     let mut engine = engine("");
     let header = ChallengeHeader::WwwAuthenticate;
     let elsewhere = text("REGISTER", "sip:example.org", ALICE, "")

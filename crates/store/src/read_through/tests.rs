@@ -178,7 +178,7 @@ fn equal_questions_in_flight_are_asked_once() {
 }
 
 #[test]
-fn a_failure_is_told_and_not_kept() {
+fn a_failure_is_reported_and_not_cached() {
     let bed = bed(ReadThroughSettings::default());
     bed.fake.fail.store(1, Ordering::SeqCst);
     bed.request(1, credential("u1")).unwrap();

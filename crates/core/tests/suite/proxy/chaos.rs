@@ -152,7 +152,7 @@ fn call(seed: u32) -> Seen {
 }
 
 #[test]
-fn whatever_happens_the_caller_hears_one_end() {
+fn the_caller_gets_one_final_response() {
     let mut ends: HashMap<u16, u32> = HashMap::new();
     for seed in 0..3_000 {
         for (status, _) in call(seed).finals {

@@ -155,7 +155,7 @@ fn behind_another_proxy_the_answer_is_not_touched() {
 }
 
 #[test]
-fn whoever_did_not_register_here_is_where_its_contact_says() {
+fn a_device_that_did_not_register_here_is_where_its_contact_says() {
     // A proxy of another domain that does not record-route: the Contact is that of a peer behind it.
     let mut rig = Rig::new();
     let sent = only(rig.request(&alice("INVITE", "sip:bob@10.2.2.2", ""), udp(ALICE), &to(BOB)));
@@ -170,7 +170,7 @@ fn whoever_did_not_register_here_is_where_its_contact_says() {
 }
 
 #[test]
-fn whoever_is_last_on_the_way_takes_the_seal_off() {
+fn the_last_proxy_takes_the_seal_off() {
     // The first server forwards to the second, which has the same secret, or another one. Bob is behind NAT there.
     for secret in [&b"secret"[..], b"another"] {
         let mut first = Rig::new();

@@ -41,7 +41,7 @@ fn all_of_one_q_ring_at_once_each_on_its_own_branch() {
 }
 
 #[test]
-fn two_who_accept_are_both_told_to_the_caller() {
+fn the_caller_gets_the_2xx_of_both_phones() {
     let mut rig = Rig::new();
     let sent = three(&mut rig);
     for s in &sent {
@@ -163,7 +163,7 @@ fn lower_q_rings_when_higher_has_failed() {
 }
 
 #[test]
-fn who_rings_too_long_is_cancelled_for_the_next() {
+fn a_phone_that_rings_too_long_is_cancelled_for_the_next() {
     let mut rig = Rig::new();
     let first = only(fork(&mut rig, &[contact("10.2.2.1:5061", 900), contact("10.2.2.2:5062", 500)]));
     rig.answer(&first, 180, "");
@@ -178,7 +178,7 @@ fn who_rings_too_long_is_cancelled_for_the_next() {
 }
 
 #[test]
-fn who_was_cancelled_for_the_next_counts_as_one_that_did_not_answer() {
+fn a_phone_cancelled_for_the_next_counts_as_one_that_did_not_answer() {
     for (other, heard) in [(404, 404), (480, 480), (408, 408), (487, 487)] {
         let mut rig = Rig::new();
         let first = only(fork(&mut rig, &[contact("10.2.2.1:5061", 900), contact("10.2.2.2:5062", 500)]));
@@ -191,7 +191,7 @@ fn who_was_cancelled_for_the_next_counts_as_one_that_did_not_answer() {
 }
 
 #[test]
-fn who_says_nothing_at_all_does_not_hold_the_next_up() {
+fn a_silent_phone_does_not_hold_the_next_up() {
     let mut rig = Rig::new();
     let first = only(fork(&mut rig, &[contact("10.2.2.1:5061", 900), contact("10.2.2.2:5062", 500)]));
     let then = rig.pass(23_000);
@@ -206,7 +206,7 @@ fn who_says_nothing_at_all_does_not_hold_the_next_up() {
 }
 
 #[test]
-fn nobody_answers_at_all() {
+fn no_phone_answers() {
     let mut rig = Rig::new();
     fork(&mut rig, &[contact("10.2.2.1:5061", 900), contact("10.2.2.2:5062", 500)]);
     let all = rig.pass(60_000);

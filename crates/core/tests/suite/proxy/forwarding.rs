@@ -167,7 +167,7 @@ fn a_binding_gets_its_own_uri_and_its_path_as_route() {
 }
 
 #[test]
-fn the_sender_of_a_copy_gets_the_last_response_and_nobody_the_request_again() {
+fn a_retransmission_gets_the_last_response_and_is_not_forwarded() {
     let mut rig = Rig::new();
     let text = alice("INVITE", "sip:bob@10.2.2.2", "");
     let sent = only(rig.request(&text, udp(ALICE), &to(BOB)));

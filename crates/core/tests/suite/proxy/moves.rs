@@ -67,7 +67,7 @@ fn a_fork_of_which_one_has_failed() {
 }
 
 #[test]
-fn a_fork_that_somebody_accepts() {
+fn a_fork_that_is_accepted() {
     let mut rig = Rig::new();
     let contacts = ["10.2.2.1:5061", "10.2.2.2:5062"].map(|a| contact(a, 1000));
     let sent = rig.request(&alice("INVITE", "sip:bob@example.org", ""), udp(ALICE), &contacts);
@@ -104,7 +104,7 @@ fn a_cancel_and_the_group_that_rang_long_enough() {
 }
 
 #[test]
-fn one_whose_server_transaction_has_ended_harms_nobody() {
+fn a_context_whose_server_transaction_has_ended_sends_nothing_upstream() {
     let mut rig = Rig::new();
     let contacts = ["10.2.2.1:5061", "10.2.2.2:5062"].map(|a| contact(a, 1000));
     let sent = rig.request(&alice("INVITE", "sip:bob@example.org", ""), udp(ALICE), &contacts);

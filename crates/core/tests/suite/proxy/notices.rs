@@ -27,7 +27,7 @@ fn a_call_rings_is_answered_and_ends() {
 }
 
 #[test]
-fn each_branch_tells_who_refused() {
+fn each_branch_names_the_next_hop_that_refused() {
     let mut rig = Rig::new();
     let contacts = [contact("10.2.2.1:5061", 1000), contact("10.2.2.2:5062", 1000), contact("10.2.2.3:5063", 500)];
     let sent = invite(&mut rig, &contacts);
@@ -47,7 +47,7 @@ fn each_branch_tells_who_refused() {
 }
 
 #[test]
-fn what_could_not_be_sent_and_what_nobody_answered() {
+fn unsent_and_unanswered_requests() {
     let mut rig = Rig::new();
     let contacts = [contact("10.2.2.1:5061", 1000), contact("10.2.2.2:5062", 1000)];
     let sent = invite(&mut rig, &contacts);

@@ -82,7 +82,7 @@ fn more_targets_that_are_none_pass_the_failure() {
 }
 
 #[test]
-fn a_user_who_does_not_decide_passes_the_failure() {
+fn a_user_that_does_not_decide_passes_the_failure() {
     let mut rig = asking();
     let phone = only(invite(&mut rig, &[contact(ONE, 1000)]));
     rig.answer(&phone, 486, "");
@@ -95,7 +95,7 @@ fn a_user_who_does_not_decide_passes_the_failure() {
 }
 
 #[test]
-fn a_caller_who_cancels_meanwhile_hears_487() {
+fn a_caller_that_cancels_meanwhile_gets_487() {
     let mut rig = asking();
     let text = alice("INVITE", "sip:bob@example.org", "");
     let phone = only(rig.request(&text, udp(ALICE), &[contact(ONE, 1000)]));

@@ -112,7 +112,7 @@ fn a_503_becomes_a_500() {
 }
 
 #[test]
-fn a_late_answer_to_nobody_goes_nowhere() {
+fn a_late_response_without_a_transaction_goes_nowhere() {
     let mut rig = Rig::new();
     let sent = invited(&mut rig);
     let mut stray = sent.clone();
@@ -126,7 +126,7 @@ fn a_late_answer_to_nobody_goes_nowhere() {
 }
 
 #[test]
-fn a_response_without_a_via_for_anybody_else_stays_here() {
+fn a_response_without_a_second_via_stays_here() {
     for method in ["INVITE", "MESSAGE"] {
         let mut rig = Rig::new();
         let sent = only(rig.request(&alice(method, "sip:bob@10.2.2.2", ""), udp(ALICE), &to(BOB)));

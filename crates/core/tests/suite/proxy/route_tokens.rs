@@ -289,7 +289,7 @@ fn early_dialogs_of_a_fork_are_told_apart() {
 }
 
 #[test]
-fn who_says_nothing_of_where_it_is_is_not_reached_by_a_route_token() {
+fn a_party_without_a_contact_is_not_reached_by_a_route_token() {
     let mut rig = Rig::new();
     let text = alice("INVITE", "sip:bob@example.org", "").replace("Contact: <sip:alice@10.1.1.1:5060>\n", "");
     let invite = only(rig.request(&text, udp(ALICE), &[contact(BOB, 1000)]));

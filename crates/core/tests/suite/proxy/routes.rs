@@ -166,7 +166,7 @@ fn where_a_uri_leads() {
 }
 
 #[test]
-fn a_route_that_cannot_be_read_is_told() {
+fn a_route_that_cannot_be_read_is_malformed() {
     for route in ["<sip:10.0.0.1;lr", "nonsense<", "<sip:>", ";lr"] {
         let text = alice("INVITE", "sip:bob@10.2.2.2", &format!("Route: {route}\n"));
         assert!(Rig::new().routing(&text, |router, request| router.route(NOW, request).malformed), "{route}");

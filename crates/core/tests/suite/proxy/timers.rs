@@ -33,7 +33,7 @@ fn a_408_within_a_dialog_keeps_its_tag() {
 }
 
 #[test]
-fn nobody_hears_a_408_of_another_request() {
+fn no_408_answers_a_request_that_is_no_invite() {
     // RFC 4320 section 4.2: its sender gave up at the same moment.
     let mut rig = Rig::new();
     rig.request(&alice("MESSAGE", "sip:bob@10.2.2.2", ""), udp(ALICE), &to(BOB));
@@ -169,7 +169,7 @@ fn a_group_of_contacts_rings_as_long_as_it_is_given() {
 }
 
 #[test]
-fn the_next_address_of_who_rang_long_enough_holds_nobody_up() {
+fn the_next_address_of_a_phone_that_rang_long_enough_delays_no_other() {
     let mut rig = Rig::new();
     let two = Try { at: vec![at("10.2.2.1:5060"), at("10.2.2.1:5070")], ..contact("10.2.2.1:5060", 900) };
     let contacts = [two, contact("10.2.2.2:5060", 100)];

@@ -214,7 +214,7 @@ fn a_failure_is_sent_until_its_ack_comes() {
 }
 
 #[test]
-fn a_failure_without_ack_is_told() {
+fn a_failure_without_ack_is_reported() {
     for transport in [Transport::Udp, Transport::Tls] {
         let mut world = World::new();
         let id = world.new_request(&message(INVITE, "z9hG4bK1", "1 INVITE"), transport);
@@ -328,7 +328,7 @@ fn a_cancel_finds_its_invite() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_told() {
+fn a_message_that_cannot_be_sent_is_reported() {
     let mut world = World::new();
     let id = world.send(&message(BYE, "z9hG4bK1", "2 BYE"), "z9hG4bK1", Transport::Udp);
     let token = world.out.sends()[0].token;
@@ -344,7 +344,7 @@ fn what_cannot_be_sent_is_told() {
 }
 
 #[test]
-fn what_reached_nobody_is_told_if_it_is_quoted_and_unanswered() {
+fn an_unreachable_request_is_reported_if_it_is_quoted_and_unanswered() {
     let there = arrival(Transport::Udp).remote;
     for (start, cseq) in [(INVITE, "1 INVITE"), (BYE, "2 BYE")] {
         let mut world = World::new();
@@ -377,7 +377,7 @@ fn what_reached_nobody_is_told_if_it_is_quoted_and_unanswered() {
 }
 
 #[test]
-fn what_was_answered_or_goes_by_a_connection_did_reach_somebody() {
+fn an_icmp_error_ends_no_answered_request_and_none_on_a_connection() {
     for (transport, answer) in
         [(Transport::Udp, "SIP/2.0 100 Trying"), (Transport::Udp, "SIP/2.0 404 Not Found"), (Transport::Tcp, "")]
     {
@@ -436,7 +436,7 @@ fn a_request_over_a_flow_fails_with_it() {
 }
 
 #[test]
-fn the_end_of_a_connection_says_nothing_to_who_has_heard_or_waits_for_no_answer() {
+fn the_end_of_a_connection_ends_no_transaction_that_waits_for_no_answer() {
     let answered = message("SIP/2.0 180 Ringing", "z9hG4bK1", "1 INVITE");
     for (transport, response) in [(Transport::Tcp, &*answered), (Transport::Udp, "")] {
         let mut world = World::new();

@@ -93,7 +93,7 @@ fn a_call_is_refused_or_redirected() {
 }
 
 #[test]
-fn nobody_answers() {
+fn a_call_without_an_answer_fails() {
     let mut net = Net::new([quiet()]);
     let target = net.target(5);
     let call = net.with(0, |agent, round| agent.invite(round, &invite(target, OFFER))).unwrap();

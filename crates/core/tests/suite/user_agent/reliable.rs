@@ -29,7 +29,7 @@ fn a_ringing_with_media_is_reliable() {
 }
 
 #[test]
-fn a_reliable_ringing_that_nobody_acknowledges_ends_the_call() {
+fn a_reliable_ringing_without_prack_ends_the_call() {
     let mut net = Net::new([quiet(), UserAgentSettings { reliability: Reliability::Supported, ..quiet() }]);
     net.lose = Box::new(|line| line == "0>1 PRACK");
     let (_, callee) = net.calling();
