@@ -18,7 +18,7 @@ pub struct Send {
     /// Where it goes, and from where.
     pub target: Target,
     range: (u32, u32),
-    /// Given back with [`Failure`] if the message could not be sent; 0: no one asks.
+    /// Given back with [`Failure`] if the message could not be sent; 0: the sender does not ask.
     pub token: u64,
 }
 

@@ -48,7 +48,7 @@ impl<'a> Message<'a> {
         self.mandatory(Name::From)
     }
 
-    /// Whom it is meant for (RFC 3261 section 20.39).
+    /// The user that it is meant for (RFC 3261 section 20.39).
     ///
     /// # Errors
     /// Missing, repeated or malformed.

@@ -19,7 +19,7 @@ impl Engine {
         contacts: &mut Contacts,
     ) -> Verdict {
         let request = handling.request;
-        // It acknowledges an answer of ours, by whatever branch: it has arrived.
+        // It acknowledges an answer of ours, by any branch: it has arrived.
         let is_ours = self.policy.router.own_tag().is(request.to_tag, request.call_id);
         if is_ours || request.max_forwards == Some(0) || matches!(request.uri, Uri::Other(_)) {
             return Verdict::Drop;

@@ -38,7 +38,7 @@ impl Engine {
         Verdict::Admit(Proof::default())
     }
 
-    /// A From that names a user of ours. Whatever port stands in it: who reads it looks at the name before it. An address with
+    /// A From that names a user of ours. With any port: a person who reads it looks at the name before it. An address with
     /// a port that is none of ours is another program only if the request comes from that address.
     fn is_from_local(&self, request: &Request<'_>) -> bool {
         let from = request.mandatory.from.uri;

@@ -20,7 +20,7 @@ pub struct Bans {
     counts: Arc<Counts>,
 }
 
-/// What was counted, whatever the settings.
+/// What was counted, under any settings.
 struct Counts {
     ipv6_prefix: u8,
     sources: Tally<IpAddr>,
@@ -68,7 +68,7 @@ impl Bans {
         Self::of(settings, Arc::new(counts))
     }
 
-    /// The same list under other settings: who is banned stays banned, as long as was said then. `sources` stays as it was.
+    /// The same list under other settings: a source that is banned stays banned, as long as was set then. `sources` stays as it was.
     #[must_use]
     pub fn with_settings(&self, settings: config::Ban) -> Self {
         Self::of(settings, self.counts.clone())

@@ -117,7 +117,7 @@ impl Engine {
         // Each shard has its share.
         let most = self.policy.config.log.open_calls.div_ceil(shared.counters.len());
         let authenticated = handling.progress.proof.authenticated;
-        let may_log = if authenticated { lines.may_log(now.mono) } else { lines.may_log_of_anyone(now.mono) };
+        let may_log = if authenticated { lines.may_log(now.mono) } else { lines.may_log_of_unproven(now.mono) };
         if !may_log || !is_wanted() {
             return NOT_LOGGED;
         }
@@ -150,7 +150,7 @@ impl Engine {
 
     /// A BYE was forwarded.
     pub(crate) fn log_call_ended(&mut self, handling: &Handling<'_, '_>) {
-        // Outside of its dialog a BYE ends no call, whatever it says.
+        // Outside of its dialog a BYE ends no call.
         if self.call_log.calls.is_empty() || !handling.progress.proof.in_dialog {
             return;
         }

@@ -67,7 +67,7 @@ mod tests {
             assert!(flows.is_open(flow) && !flows.is_open(other), "{other:?}");
         }
         flows.closed(flow);
-        assert!(!flows.is_open(flow), "whoever asks first after it has ended");
+        assert!(!flows.is_open(flow), "also for the first look after it has ended");
         // The slot serves another connection; one between the two was never made.
         let next = Flow { generation: 3, ..flow };
         assert!(flows.is_open(next) && !flows.is_open(flow));

@@ -206,7 +206,7 @@ impl Engine {
         self.transactions.respond(handling.now, server, 100, range, handling.out);
     }
 
-    /// A CANCEL: answered here, and each branch cancelled (section 16.10). One that matches nothing is answered 481: whatever
+    /// A CANCEL: answered here, and each branch cancelled (section 16.10). One that matches nothing is answered 481: what
     /// we forward has a branch of its own, which no stateless copy of it would match.
     pub(crate) fn cancel(&mut self, handling: &mut Handling<'_, '_>, invite: Option<ServerId>) {
         let Some(invite) = invite else {

@@ -118,13 +118,13 @@ impl Engine {
         values.any(|value| value.map_or(true, |value| self.is_of_our_domain(&value.uri) && !is_shown(&value.uri)))
     }
 
-    /// Whatever port stands in it: who reads it looks at the name before it.
+    /// With any port: a person who reads it looks at the name before it.
     fn is_of_our_domain(&self, uri: &Uri<'_>) -> bool {
         uri.sip().is_some_and(|uri| self.policy.router.identity().is_local_domain(uri.host))
     }
 }
 
-/// The caller does not want to be named to those who cannot be trusted with it (RFC 3325 section 9.3).
+/// The caller does not want to be named outside of the trusted network (RFC 3325 section 9.3).
 fn withholds_identity(message: &Message<'_>) -> bool {
     message.values::<Privacy<'_>>(Name::Privacy).any(|privacy| privacy.map_or(true, |privacy| privacy.has(b"id")))
 }
@@ -139,7 +139,7 @@ fn is_same(a: &Uri<'_>, b: &Uri<'_>) -> bool {
     aor(a) == aor(b)
 }
 
-/// A From that withholds who it is from.
+/// A From that withholds its sender.
 fn is_anonymous(from: &Uri<'_>) -> bool {
     from.sip().is_some_and(|uri| uri.host.is_lower(b"anonymous.invalid"))
 }

@@ -61,7 +61,7 @@ impl LineRate {
     }
 
     /// The same for what any peer can cause: half a bucket stays for others.
-    pub(crate) fn may_log_of_anyone(&self, now: u64) -> bool {
+    pub(crate) fn may_log_of_unproven(&self, now: u64) -> bool {
         self.take(now, Self::full(self.per_minute()) / 2)
     }
 
@@ -111,14 +111,14 @@ mod tests {
     #[test]
     fn lines_without_a_password_leave_half_a_bucket_to_others() {
         let rate = LineRate::new(60);
-        assert_eq!((0..20).filter(|_| rate.may_log_of_anyone(0)).count(), 5);
+        assert_eq!((0..20).filter(|_| rate.may_log_of_unproven(0)).count(), 5);
         assert_eq!((0..20).filter(|_| rate.may_log(0)).count(), 5);
     }
 
     #[test]
     fn one_line_a_minute_and_none() {
         let rate = LineRate::new(1);
-        assert!(rate.may_log_of_anyone(0) && !rate.may_log(59_999) && rate.may_log(60_000));
+        assert!(rate.may_log_of_unproven(0) && !rate.may_log(59_999) && rate.may_log(60_000));
         rate.set(600);
         assert_eq!((60_000..60_300).filter(|now| rate.may_log(*now)).count(), 2, "ten a second, from now on");
         let off = LineRate::new(0);

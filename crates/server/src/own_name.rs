@@ -1,6 +1,6 @@
 //! Names of this server that its configuration does not tell: they resolve to an address of ours (RFC 3261 section 16.4).
 //!
-//! Phones put the name of their outbound proxy into a Route of whatever they send, before they have shown a password. An unknown peer must
+//! Phones put the name of their outbound proxy into a Route of each request, before they have shown a password. An unknown peer must
 //! not choose what is resolved, so before that only names below a domain of ours are; others once the request may pass.
 
 use crate::engine::Engine;

@@ -33,7 +33,7 @@ enum Event {
     Dropped,
 }
 
-/// Who sent the REGISTER.
+/// The sender of the REGISTER.
 #[derive(Debug)]
 pub(crate) struct Sender {
     source: SocketAddr,

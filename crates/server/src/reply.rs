@@ -277,7 +277,7 @@ impl Engine {
 /// How each answer without a body ends.
 const END: &[u8] = b"Content-Length: 0\r\n\r\n";
 
-/// An answer of this length gives no one who forges the source of a request more bytes than it is worth.
+/// An answer of this length gives a peer that forges the source of a request no more bytes than it is worth.
 pub(crate) const fn is_in_bounds(answer: usize, request: usize) -> bool {
     answer <= MOST_TIMES * request
 }

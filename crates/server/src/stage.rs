@@ -56,7 +56,7 @@ pub(crate) enum Verdict {
     Drop,
 }
 
-/// What is to be done before a sender has shown who it is.
+/// What is to be done before a sender has proved its identity.
 #[derive(Debug)]
 pub(crate) enum Unproven {
     Reply(Reply),
@@ -153,7 +153,7 @@ impl Engine {
         }
     }
 
-    /// The sender of a request has shown who it is: it is there.
+    /// The sender of a request has proved its identity: its address is not forged.
     pub(crate) fn confirm(&mut self, request: &Request<'_>) {
         if !request.arrival.transport.is_reliable() {
             self.effects.push(Effect::Confirm(request.arrival.remote));

@@ -1,7 +1,7 @@
 //! Subscribers and the location table, with their databases: which users there are, and where they are reached.
 //!
 //! The store speaks bytes, texts and numbers; it knows no SIP. What a contact means, which of two URIs are equal, who may
-//! replace whom is the registrar's to say (`strowger-core`); the store keeps what it decided, in order, and says when it
+//! replace which is the registrar's to say (`strowger-core`); the store keeps what it decided, in order, and says when it
 //! is kept.
 //!
 //! * [`location`]: the table that every call reads.

@@ -559,7 +559,7 @@ mod tests {
     }
 
     proptest! {
-        /// The same as an ordered map would do, whatever happens in whatever order.
+        /// The same as an ordered map would do, with any steps in any order.
         #[test]
         fn the_table_is_a_map(acts in proptest::collection::vec(act(), 1..120)) {
             let t = table();

@@ -71,7 +71,7 @@ CREATE TABLE binding (
 ";
 
 /// Removed users whose bindings a server has still to end; whichever program removed them. A user who gets another name
-/// is one who was removed.
+/// counts as removed.
 const SECOND: &str = "
 CREATE TABLE removed_subscriber (
     id       INTEGER PRIMARY KEY AUTOINCREMENT, -- never given twice
@@ -92,7 +92,7 @@ END;
 /// Notices for caches: the questions whose answers are others now, whichever program changed them. A row with a domain says that of
 /// whether there is this user, one with a realm of the credential. The number of a version before would void all for each.
 ///
-/// What has a user's id has its name: the credentials of one who is removed or renamed are noted with it, before they go, also by a
+/// What has a user's id has its name: the credentials of a user that is removed or renamed are noted with it, before they go, also by a
 /// program that leaves foreign keys off.
 const THIRD: &str = "
 DROP TRIGGER subscriber_added;
@@ -316,7 +316,7 @@ mod tests {
             c.execute(sql, []).unwrap();
             assert_eq!(noted(&c), notices, "{sql}");
         }
-        // A program that leaves foreign keys off leaves the credentials, and they are no one's.
+        // A program that leaves foreign keys off leaves the credentials, and they belong to no user.
         c.execute("INSERT INTO credential VALUES ('bob', 'r', 'MD5', x'00', 2)", []).unwrap();
         noted(&c);
         c.pragma_update(None, "foreign_keys", false).unwrap();

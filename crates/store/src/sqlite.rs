@@ -209,7 +209,7 @@ pub fn look(path: &Path) -> Result<(), OpenError> {
 
 /// Opens a file that is there, for reading alone.
 ///
-/// SQLite makes the companions of its write-ahead log even for a process that only reads, and leaves them. Where there is no log no one
+/// SQLite makes the companions of its write-ahead log even for a process that only reads, and leaves them. Where there is no log no process
 /// has the file open, and it is read as one that does not change, which needs none.
 pub(crate) fn open_to_look(path: &Path, patience: Duration) -> rusqlite::Result<Connection> {
     let mut log = path.as_os_str().to_owned();

@@ -24,7 +24,7 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Comes back to no one: for a table without a journal, where no ticket ever comes, and for changes that no caller waits for.
+    /// Comes back to no receiver: for a table without a journal, where no ticket ever comes, and for changes that no caller waits for.
     pub const NONE: Self = Self { sink: SinkId(u16::MAX), value: 0 };
 }
 

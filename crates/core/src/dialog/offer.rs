@@ -1,4 +1,4 @@
-//! Whose turn it is to describe the session (RFC 3264 section 4, RFC 3261 section 13.2.1, RFC 3311 section 5).
+//! Which side describes the session next (RFC 3264 section 4, RFC 3261 section 13.2.1, RFC 3311 section 5).
 
 use serde::{Deserialize, Serialize};
 

@@ -47,7 +47,7 @@ pub enum Count {
 pub enum Admission {
     /// Not seen before, remembered from now on.
     New,
-    /// Seen before, or so far behind that it cannot be told.
+    /// Seen before, or so far behind that this is unknown.
     Replayed,
     /// The table is full, or what of it is free is no more than this user holds already.
     Full,
@@ -249,7 +249,7 @@ impl Partition {
         let slice = &mut self.slices[(number % SLICES as u64) as usize];
         if slice.number != number {
             if slice.len > 0 {
-                // Only a clock that jumped brings two live slices to one place: not to be told, so not admitted.
+                // Only a clock that jumped brings two live slices to one place: whether it was used is unknown, so it is not admitted.
                 return Admission::Replayed;
             }
             slice.number = number;

@@ -13,7 +13,7 @@ use strowger_message::{Host, Message, Name};
 pub fn is_needed(contact: &SipUri<'_>, transport: Transport, remote: &SocketAddr, translated: bool) -> bool {
     let named = contact.params.transport().and_then(Transport::of).unwrap_or(Transport::Udp);
     if transport.is_reliable() {
-        // A device behind a stream is reached by that stream alone: no one can connect to the port it connected from.
+        // A device behind a stream is reached by that stream alone: no peer can connect to the port it connected from.
         return true;
     }
     match contact.host {

@@ -1,4 +1,4 @@
-//! Who we are: the addresses we listen on, the names we answer to, the domains we are responsible for.
+//! The identity of this server: the addresses that it listens on, its names, and the domains that it is responsible for.
 
 use crate::{ListenerId, Target, Transport};
 use std::net::{IpAddr, SocketAddr};

@@ -1,7 +1,7 @@
 //! The To tag of our own answers.
 //!
 //! It is a keyed hash of the Call-ID: every shard, and every server with the same secret, writes the same one into every answer of a
-//! call, before and after a restart, and knows it again. So an ACK that acknowledges an answer of ours is known by itself, whatever its
+//! call, before and after a restart, and knows it again. So an ACK that acknowledges an answer of ours is known by itself, with any
 //! branch, and goes no further; and a refused request needs no memory (RFC 3261 section 8.2.7).
 
 use crate::entropy::hex;

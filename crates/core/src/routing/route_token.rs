@@ -29,7 +29,7 @@ const NOWHERE: [u8; LEN] = [b'A'; LEN];
 /// In place of the hash of a Contact: there is none by which the party is reached.
 const NO_CONTACT: [u8; 6] = [0; 6];
 
-/// To whom a route token leads.
+/// The party that a route token leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Party {
     Caller = 0,

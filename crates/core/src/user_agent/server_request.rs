@@ -1,4 +1,4 @@
-//! Requests that came: checked (RFC 3261 section 8.2), told apart, answered or told to the owner.
+//! Requests that came: checked (RFC 3261 section 8.2), sorted by what they are for, answered or handed to the owner.
 
 use strowger_message::header::RAck;
 use strowger_message::{MandatoryHeaders, Message, Method, Name, Uri, Write};

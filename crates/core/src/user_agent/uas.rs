@@ -228,7 +228,7 @@ impl UserAgent {
         self.indexes.push(index);
     }
 
-    /// Answers a request that [`Event::Request`] told of. `headers`: further lines, each with its CRLF; Content-Type among them if there is a
+    /// Answers the request of an [`Event::Request`]. `headers`: further lines, each with its CRLF; Content-Type among them if there is a
     /// body. After a final response the key is gone, and so it is after 64*T1.
     pub fn respond(&mut self, round: &mut Round<'_>, request: IncomingKey, status: u16, headers: &[u8], body: &[u8]) {
         let Some(open) = self.open.get(request.0) else { return };

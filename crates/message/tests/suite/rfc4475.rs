@@ -15,7 +15,7 @@ fn verdict(bytes: &[u8]) -> Result<(), Error> {
     index.parse(bytes, &Limits::default())?;
     let message = Message::new(bytes, &index);
     MandatoryHeaders::of(&message)?;
-    // Whatever is taken passes on unchanged.
+    // What is taken passes on unchanged.
     let mut out = Vec::new();
     Edit::new().write(&message, &mut out);
     assert_eq!(out, message.bytes());
@@ -44,7 +44,7 @@ fn the_49_verdicts() {
             case["acceptable"].as_array().expect("a list").iter().filter_map(|a| a.as_str()).collect();
         let bytes = std::fs::read(folder.join(format!("{id}.dat"))).expect("the corpus has the message");
         let verdict = verdict(&bytes);
-        // Refusals are those that the list names. Whatever else it names needs a message that was understood.
+        // Refusals are those that the list names. The others that it names need a message that was understood.
         let refusals = ["400", "501", "505", "drop", "close"];
         let right = match verdict {
             Ok(()) => acceptable.iter().any(|a| !refusals.contains(a)) || (class == "app" && acceptable == ["drop"]),

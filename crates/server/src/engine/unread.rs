@@ -76,7 +76,7 @@ impl Engine {
             out.bytes.truncate(from);
             let write_top = |text: &mut Vec<u8>| match &top {
                 Some(top) => via::write_completed(message, top, &arrival.remote, false, text),
-                // As it came: who wrote it must know what it means.
+                // As it came: its author must know what it means.
                 None => false,
             };
             let bytes = &mut out.bytes;

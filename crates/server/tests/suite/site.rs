@@ -1,4 +1,4 @@
-//! A server of two engines, a database that always has to be waited for, alice who calls, and bob's phone.
+//! A server of two engines, a database that always has to be waited for, alice's phone, which calls, and bob's.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -11,7 +11,7 @@ use crate::error::StoreError;
 /// How often deadlines are looked after while something is in flight: they are kept within twice that.
 const STEP: Duration = Duration::from_millis(25);
 
-/// Steps without anything in flight after which it sleeps until there is: who asks must not wake it each time.
+/// Steps without anything in flight after which it sleeps until there is: a question must not wake it each time.
 const IDLE_STEPS: u32 = 40;
 
 /// Keeps deadlines, and starts a further asker by `add` where all are busy.

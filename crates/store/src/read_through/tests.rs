@@ -371,7 +371,7 @@ fn an_engine_that_fails_leaves_what_is_known() {
     assert_ne!(bed.ask(credential("u1")), Answer::Absent);
     bed.request(1, credential("u2")).unwrap();
     assert_eq!(bed.result().1, Err(StoreError::Unavailable));
-    // What a notice voids is not known, whatever the engine does.
+    // What a notice voids is not known, also while the engine fails.
     bed.fake.changes.lock().unwrap().push(credential("u1").into());
     bed.until(|bed| bed.cached(credential("u1")).is_none());
 }

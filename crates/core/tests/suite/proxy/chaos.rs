@@ -1,4 +1,4 @@
-//! Any order of events: whatever branches answer, fail, forget or repeat, the caller hears one final response, and
+//! Any order of events: branches answer, fail, forget or repeat; the caller gets one final response, and
 //! nothing is left. Each seed is one call; a failing one replays.
 
 use super::rig::*;

@@ -129,7 +129,7 @@ fn challenges_of_all_branches_go_up_together() {
         ["Digest realm=\"two\", nonce=\"2\"", "Digest realm=\"three\", nonce=\"3\""]
     );
     rig.end();
-    // Whatever comes first, and not those of a branch's better rival.
+    // In any order, and not those of a branch's better rival.
     let mut rig = Rig::new();
     let sent = three(&mut rig);
     rig.answer(&sent[0], 404, "");

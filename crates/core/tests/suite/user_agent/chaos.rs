@@ -18,7 +18,7 @@ impl Drop for Named {
     }
 }
 
-/// In bad weather, whatever both ends do: every call ends for both, once, and nothing is left.
+/// In bad weather, with any steps of both ends: every call ends for both, once, and nothing is left.
 #[test]
 fn every_call_ends_in_any_weather() {
     let seeds = std::env::var("STROWGER_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(300u16);
@@ -112,7 +112,7 @@ fn every_call_ends_in_any_weather() {
     }
 }
 
-/// Whatever comes, nothing panics and nothing stays.
+/// With any input nothing panics and nothing stays.
 #[test]
 fn mutated_messages_do_no_harm() {
     let mut net = Net::new([quiet(), UserAgentSettings { reliability: Reliability::Supported, ..quiet() }]);

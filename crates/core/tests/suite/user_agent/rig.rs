@@ -16,7 +16,7 @@ pub(crate) const OFFER: &[u8] = b"v=0\r\no=a 1 1 IN IP4 127.0.0.1\r\ns=-\r\nt=0 
 
 pub(crate) const ANSWER: &[u8] = b"v=0\r\no=b 1 1 IN IP4 127.0.0.2\r\ns=-\r\nt=0 0\r\n";
 
-/// A user agent at an address, with all it was told.
+/// A user agent at an address, with all its events.
 pub(crate) struct Phone {
     pub(crate) endpoint: Endpoint,
     pub(crate) address: SocketAddr,
