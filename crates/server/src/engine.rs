@@ -20,7 +20,7 @@ use crate::ping::Pings;
 use crate::policy::{InForce, Policy};
 use crate::question::{HostKey, Resolved};
 use crate::shared::Shared;
-use crate::suspended::{Heard, Line, Suspended, Waiting};
+use crate::suspended::{Heard, Held, Line, Suspended, Waiting};
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -122,7 +122,7 @@ pub struct Engine {
     #[expect(clippy::vec_box, reason = "they go into slots as they are")]
     pub(crate) spare: Vec<Box<Waiting>>,
     /// Messages of calls that wait, in order.
-    pub(crate) held: HashMap<Line, VecDeque<(Vec<u8>, Arrival)>>,
+    pub(crate) held: HashMap<Line, VecDeque<Held>>,
     /// How many requests of a call wait.
     pub(crate) waiting: HashMap<Line, usize>,
     /// How many requests of a source wait for a name.

@@ -2,11 +2,14 @@
 
 use crate::engine::{Engine, Moved};
 use crate::handling::{Handling, Progress};
+use crate::policy::InForce;
 use crate::question::{Asks, HostKey, Resolved};
 use crate::registration_log::{Changes, Sender};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::IpAddr;
+use std::sync::Arc;
 use strowger_core::routing::Request;
 use strowger_core::slots::Id;
 use strowger_core::source::counted;
@@ -43,6 +46,16 @@ pub(crate) struct Waiting {
     /// [`Now::mono`] when it began to wait.
     pub(crate) since: u64,
     pub(crate) progress: Progress,
+}
+
+/// A message that is held back behind one that waits.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Held {
+    bytes: Vec<u8>,
+    pub(crate) arrival: Arrival,
+    /// What it goes by: that with which it came. Bytes do not have it: read back, it goes on by the policy where it comes to.
+    #[serde(skip)]
+    policy: Option<Arc<InForce>>,
 }
 
 impl Waiting {
@@ -90,7 +103,8 @@ impl Engine {
             return;
         }
         self.begins_to_wait(arrival, bytes.len());
-        self.held.entry(line).or_default().push_back((bytes.to_vec(), *arrival));
+        let held = Held { bytes: bytes.to_vec(), arrival: *arrival, policy: Some(self.policy.clone()) };
+        self.held.entry(line).or_default().push_back(held);
     }
 
     /// Whether a message of this source and length may wait for a look-up.
@@ -222,17 +236,25 @@ impl Engine {
     fn release(&mut self, now: Now, line: Line, out: &mut Outbox) {
         while !self.waiting.contains_key(&line) {
             let Some(queue) = self.held.get_mut(&line) else { return };
-            let Some((bytes, arrival)) = queue.pop_front() else {
+            let Some(Held { bytes, arrival, policy }) = queue.pop_front() else {
                 self.held.remove(&line);
                 return;
             };
             self.ends_to_wait(&arrival, bytes.len());
-            let mut index = std::mem::take(&mut self.index);
-            if index.parse(&bytes, &self.policy.limits).is_ok() {
-                self.enter(now, &arrival, &Message::new(&bytes, &index), out);
-            }
-            self.index = index;
+            self.by_policy(policy, |engine| {
+                let mut index = std::mem::take(&mut engine.index);
+                if index.parse(&bytes, &engine.policy.limits).is_ok() {
+                    engine.enter(now, &arrival, &Message::new(&bytes, &index), out);
+                }
+                engine.index = index;
+            });
         }
+    }
+
+    /// A message that was held back in another shard: it goes on, or is held back behind what waits here.
+    pub(crate) fn take_held(&mut self, now: Now, held: Held, out: &mut Outbox) {
+        let Held { bytes, arrival, policy } = held;
+        self.by_policy(policy, |engine| engine.read(now, &arrival, &bytes, out));
     }
 
     /// Takes out what waits of the calls of this bucket, those that asked first: a request asks again with their new owner, at the stage
@@ -253,9 +275,9 @@ impl Engine {
         }
         let lines: Vec<Line> = self.held.keys().copied().filter(|(call_hash, _)| moves(*call_hash)).collect();
         for line in lines {
-            for (bytes, arrival) in self.held.remove(&line).unwrap_or_default() {
-                self.ends_to_wait(&arrival, bytes.len());
-                taken.push(Moved::Held { bytes, arrival });
+            for held in self.held.remove(&line).unwrap_or_default() {
+                self.ends_to_wait(&held.arrival, held.bytes.len());
+                taken.push(Moved::Held(held));
             }
         }
         taken

@@ -6,6 +6,7 @@
 use super::Engine;
 use crate::call_log::LoggedCall;
 use crate::handling::Progress;
+use crate::suspended::Held;
 use serde::{Deserialize, Serialize};
 use strowger_core::proxy::ContextRecord;
 use strowger_core::record::{self, Names, Number, Recorded, Unreadable};
@@ -38,12 +39,7 @@ pub enum Moved {
         progress: Progress,
     },
     /// A message that was held back behind such a request.
-    Held {
-        /// The message with its body.
-        bytes: Vec<u8>,
-        /// Where it came from.
-        arrival: Arrival,
-    },
+    Held(Held),
 }
 
 impl Recorded for Moved {
@@ -57,7 +53,7 @@ impl Recorded for Moved {
                 arrival.numbers(show);
                 progress.answers.numbers(show);
             }
-            Self::Held { arrival, .. } => arrival.numbers(show),
+            Self::Held(held) => held.arrival.numbers(show),
         }
     }
 }
@@ -92,7 +88,7 @@ impl Engine {
                 progress.began = Now { mono: ago(now.mono), wall: ago(now.wall) };
                 self.go_on_here(now, &arrival, &bytes, progress, out);
             }
-            Moved::Held { bytes, arrival } => self.read(now, &arrival, &bytes, out),
+            Moved::Held(held) => self.take_held(now, held, out),
         }
         self.show_busy();
     }

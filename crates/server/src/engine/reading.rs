@@ -13,7 +13,7 @@ use strowger_message::{Error, Form, Index, Message, Method, Name, Reason};
 
 impl Engine {
     /// Parses what came and hands it on: responses to their transactions, requests to their first stage ([`Engine::advance`]).
-    pub(super) fn read(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
+    pub(crate) fn read(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         if self.is_banned(arrival, now) {
             return;
         }

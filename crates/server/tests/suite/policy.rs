@@ -64,6 +64,30 @@ fn a_request_that_waits_keeps_its_own_in_another_shard() {
 }
 
 #[test]
+fn a_message_that_is_held_back_keeps_its_own() {
+    for moves in [false, true] {
+        let mut site = site(ONE);
+        let challenged = site.receive(ALICE, &invite(0, 1, ""));
+        assert_eq!(site.receive(ALICE, &authorized(1, &challenged, 1)), "", "it waits for the database");
+        assert_eq!(site.receive(ALICE, &invite(1, 3, "")), "", "and this one behind it");
+        site.reload(TWO);
+        let mut shard = 0;
+        if moves {
+            let bucket = call::bucket(call::hash(CALL_SECRET, b"1"));
+            for record in site.engines[0].export(site.now, bucket) {
+                let sent = site.work_at(1, |engine, now, out| engine.import(now, record, out));
+                assert_eq!(sent, "");
+            }
+            shard = 1;
+        }
+        let answer = site.known();
+        let sent = site.work_at(shard, |engine, now, out| engine.answered(now, answer, out));
+        let held = sent.find("SIP/2.0 407 ").expect("it is challenged");
+        assert_eq!((is_forwarded_by(&sent), line(&sent[held..], "Server")), ("one", "one"), "moves: {moves}");
+    }
+}
+
+#[test]
 fn a_request_that_rings_keeps_its_own() {
     let free = "auth.calls = false\n";
     let mut site = site(&format!("{ONE}{free}"));
