@@ -10,7 +10,7 @@ use strowger_core::shown::{brief, shown};
 use strowger_core::{Arrival, Flow, Now, Outbox};
 use strowger_net::resolve::Resolver;
 use strowger_net::{Handle, Mailbox, Service, Unsent, clock};
-use strowger_server::engine::{Answer, Circumstances, Effect, Engine, Moved};
+use strowger_server::engine::{Answer, Circumstances, Effect, Engine, EngineRecord};
 use strowger_server::question::{HostKey, Resolved};
 use strowger_server::shared::Shared;
 use strowger_store::journal::Journal;
@@ -157,7 +157,7 @@ async fn resolve(
 
 impl Service for Shard {
     type Answer = Answer;
-    type Record = Moved;
+    type Record = EngineRecord;
 
     fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         self.drive(|engine| engine.receive(now, arrival, bytes, out));
@@ -219,11 +219,11 @@ impl Service for Shard {
         self.drive(|engine| engine.closed(flow));
     }
 
-    fn export(&mut self, now: Now, bucket: u8) -> Vec<Moved> {
+    fn export(&mut self, now: Now, bucket: u8) -> Vec<EngineRecord> {
         self.drive(|engine| engine.export(now, bucket))
     }
 
-    fn import(&mut self, now: Now, record: Moved, out: &mut Outbox) {
+    fn import(&mut self, now: Now, record: EngineRecord, out: &mut Outbox) {
         self.drive(|engine| engine.import(now, record, out));
     }
 }

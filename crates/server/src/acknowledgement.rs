@@ -50,13 +50,13 @@ impl Engine {
             return Verdict::Drop;
         }
         if local && routing.device.is_none() {
-            self.collect(handling.now, &routing.uri, contacts);
+            self.lookup_contacts(handling.now, &routing.uri, contacts);
             let first = contacts.entries.first();
             let target = first.and_then(|first| first.target.or_else(|| self.contact_target(contacts, first)));
             return target.map_or(Verdict::Drop, |target| Verdict::Forward(Destination::FirstContact(target)));
         }
         match self.next_hop(handling, routing, &mut contacts.text) {
-            Ok(ways) => Verdict::Forward(Destination::NextHop { ways, route: Vec::new(), otherwise: 0 }),
+            Ok(targets) => Verdict::Forward(Destination::NextHop { targets, route: Vec::new(), otherwise: 0 }),
             Err(question) => Verdict::Ask(question),
         }
     }

@@ -91,7 +91,7 @@ impl Contacts {
 
 impl Engine {
     /// The user's contacts, best first. Of a sips URI, those alone that are reached by TLS.
-    pub(crate) fn collect(&self, now: Now, uri: &Uri<'_>, contacts: &mut Contacts) {
+    pub(crate) fn lookup_contacts(&self, now: Now, uri: &Uri<'_>, contacts: &mut Contacts) {
         contacts.text.clear();
         contacts.entries.clear();
         contacts.users.clear();

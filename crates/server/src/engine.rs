@@ -11,7 +11,7 @@ mod reading;
 mod unread;
 mod upkeep;
 
-pub use moves::Moved;
+pub use moves::EngineRecord;
 
 use crate::call_log::CallLog;
 use crate::counters::Counters;
@@ -20,7 +20,7 @@ use crate::ping::Pings;
 use crate::policy::{InForce, Policy};
 use crate::question::{HostKey, Resolved};
 use crate::shared::Shared;
-use crate::suspended::{Heard, Held, Line, Suspended, Waiting};
+use crate::suspended::{Held, HoldKey, LookupResult, Suspended, SuspendedRequest};
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -120,11 +120,11 @@ pub struct Engine {
     pub(crate) suspended: Slots<Suspended>,
     /// Memory of requests that waited, for the next ones.
     #[expect(clippy::vec_box, reason = "they go into slots as they are")]
-    pub(crate) spare: Vec<Box<Waiting>>,
+    pub(crate) spare: Vec<Box<SuspendedRequest>>,
     /// Messages of calls that wait, in order.
-    pub(crate) held: HashMap<Line, VecDeque<Held>>,
+    pub(crate) held: HashMap<HoldKey, VecDeque<Held>>,
     /// How many requests of a call wait.
-    pub(crate) waiting: HashMap<Line, usize>,
+    pub(crate) waiting: HashMap<HoldKey, usize>,
     /// How many requests of a source wait for a name.
     pub(crate) resolving: HashMap<IpAddr, usize>,
     /// Bytes of all that waits.
@@ -214,12 +214,12 @@ impl Engine {
             }
             Answer::Subscribers(results) => {
                 for (ticket, result) in results {
-                    self.go_on(now, ticket, Heard::Subscriber(result), out);
+                    self.go_on(now, ticket, LookupResult::Subscriber(result), out);
                 }
             }
             Answer::Pings => self.pings.wake(now),
             Answer::Resolved { ticket, name, to } => {
-                self.go_on(now, ticket, Heard::Name(name, to), out);
+                self.go_on(now, ticket, LookupResult::Name(name, to), out);
             }
             Answer::Policy(policy) => self.set_policy(now, policy),
         }

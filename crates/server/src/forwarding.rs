@@ -22,12 +22,12 @@ type OlderUris<'a> = Vec<(Target, &'a [u8])>;
 /// Where a request goes.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Destination {
-    /// To the contacts that were collected, each by these ways.
+    /// To the contacts that were looked up, each with its targets.
     Contacts(SmallVec<[Targets; 2]>),
     /// To the first of them: an ACK, of which there is one.
     FirstContact(Target),
     /// To the next hop, by a Route to put before others, if any; answered `otherwise` if no way leads there.
-    NextHop { ways: Targets, route: Vec<u8>, otherwise: u16 },
+    NextHop { targets: Targets, route: Vec<u8>, otherwise: u16 },
 }
 
 impl Engine {
@@ -40,31 +40,31 @@ impl Engine {
         destination: Destination,
     ) {
         match destination {
-            Destination::Contacts(ways) => self.forward_to_contacts(handling, routing, contacts, &ways),
+            Destination::Contacts(targets) => self.forward_to_contacts(handling, routing, contacts, &targets),
             Destination::FirstContact(target) => {
                 let Some(first) = contacts.entries.first() else { return };
                 let (uri, path) = (Some(&contacts.text[first.uri.clone()]), &contacts.text[first.path.clone()]);
                 let candidate = Candidate { uri, path, targets: &[target], ..Candidate::default() };
                 self.forward_ack(handling, routing, &candidate);
             }
-            Destination::NextHop { mut ways, route, otherwise } => {
+            Destination::NextHop { mut targets, route, otherwise } => {
                 // Where a second Route of ours says it, or a seal, there the dialog began.
                 if routing.listener.is_none() && routing.device.is_none() {
                     let shared = &self.shared;
-                    for way in &mut ways {
+                    for target in &mut targets {
                         let identity = self.policy.router.identity();
-                        *way = self.local_addresses.settle(&*shared.routes, identity, *way, handling.now.mono);
+                        *target = self.local_addresses.settle(&*shared.routes, identity, *target, handling.now.mono);
                     }
                 }
                 if handling.request.method == Method::Ack {
-                    let candidate = Candidate { targets: &ways, ..Candidate::default() };
+                    let candidate = Candidate { targets: &targets, ..Candidate::default() };
                     return self.forward_ack(handling, routing, &candidate);
                 }
                 let candidate = Candidate {
                     uri: None,
                     uris: &[],
                     path: &route,
-                    targets: &ways,
+                    targets: &targets,
                     q: 1000,
                     add: b"",
                     remove: &[],
@@ -89,7 +89,7 @@ impl Engine {
         handling: &mut Handling<'_, '_>,
         routing: &Routing<'_>,
         contacts: &Contacts,
-        ways: &[Targets],
+        targets: &[Targets],
     ) {
         let text = &contacts.text;
         let of_older =
@@ -100,15 +100,15 @@ impl Engine {
         let candidates: SmallVec<[Candidate<'_>; 2]> = contacts
             .entries
             .iter()
-            .zip(ways)
+            .zip(targets)
             .zip(contacts.groups())
             .zip(&uris)
             .enumerate()
-            .map(|(n, (((contact, way), group), uris))| Candidate {
+            .map(|(n, (((contact, target), group), uris))| Candidate {
                 uri: Some(&text[contact.uri.clone()]),
                 uris,
                 path: &text[contact.path.clone()],
-                targets: way,
+                targets: target,
                 q: match fork {
                     Fork::Parallel => 1000,
                     Fork::Sequence => count - (n as u16).min(count),

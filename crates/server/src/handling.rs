@@ -25,7 +25,7 @@ pub struct Progress {
     /// The stage that looks at it.
     pub(crate) stage: Stage,
     /// When its first stage began. Whether a route token or seal is too old is judged by this moment, however long the request waits.
-    /// It moves as an age ([`crate::engine::Moved::Suspended`]).
+    /// It moves as an age ([`crate::engine::EngineRecord::Suspended`]).
     #[serde(skip)]
     pub(crate) began: Now,
     pub(crate) answers: Answers,

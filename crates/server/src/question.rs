@@ -36,7 +36,7 @@ pub(crate) enum Question {
 
 /// Which kind of question a request waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Asks {
+pub(crate) enum QuestionKind {
     #[default]
     Name,
     Credential,
@@ -44,11 +44,11 @@ pub(crate) enum Asks {
 }
 
 impl Question {
-    pub(crate) const fn kind(&self) -> Asks {
+    pub(crate) const fn kind(&self) -> QuestionKind {
         match self {
-            Self::Name(_) => Asks::Name,
-            Self::Credential { .. } => Asks::Credential,
-            Self::User { .. } => Asks::User,
+            Self::Name(_) => QuestionKind::Name,
+            Self::Credential { .. } => QuestionKind::Credential,
+            Self::User { .. } => QuestionKind::User,
         }
     }
 }

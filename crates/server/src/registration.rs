@@ -93,7 +93,7 @@ impl Engine {
                     Conditions { node, repair, is_unreachable: &is_unreachable, here: &here, is_own: &is_own };
                 let steps = decide(handling.now, request, decider, current, lines, pings, &conditions, &mut note);
                 if replayed && !(matches!(&steps, Ok(steps) if steps.is_empty()) && is_of(request, current)) {
-                    return Err(Refused::Replayed);
+                    return Err(RegistrationError::Replayed);
                 }
                 steps
             })
@@ -149,19 +149,21 @@ impl Engine {
         handling: &mut Handling<'_, '_>,
         aor: &[u8],
         registrar: &Registrar,
-        error: UpdateError<Refused>,
+        error: UpdateError<RegistrationError>,
     ) {
         let request = handling.request;
         let (call_id, source) = (shown(request.call_id), request.arrival.remote);
         let reply = match error {
-            UpdateError::Decision(Refused::Replayed) => Reply::challenge(ChallengeHeader::WwwAuthenticate, true),
-            UpdateError::Decision(Refused::Registrar(refusal)) => {
+            UpdateError::Decision(RegistrationError::Replayed) => {
+                Reply::challenge(ChallengeHeader::WwwAuthenticate, true)
+            }
+            UpdateError::Decision(RegistrationError::Registrar(refusal)) => {
                 let mut lines = Vec::new();
                 registrar.write_refusal(refusal, &mut lines);
                 self.counters().refused.one();
                 return self.respond(handling, refusal.status(), Why::Text(refusal.text()), &lines);
             }
-            UpdateError::Decision(Refused::LeadsHere) => {
+            UpdateError::Decision(RegistrationError::LeadsHere) => {
                 Reply::refused(403).because("a contact, or the Path to it, names this server")
             }
             UpdateError::TooManyContacts { .. } | UpdateError::Invalid(_) => {
@@ -213,7 +215,7 @@ impl Engine {
 
 /// Why a REGISTER changes nothing.
 #[derive(Debug)]
-enum Refused {
+enum RegistrationError {
     Registrar(Refusal),
     /// A contact, or its Path, names this server: what is sent there comes back.
     LeadsHere,
@@ -248,7 +250,7 @@ fn decide<'c>(
     pings: &mut bool,
     conditions: &Conditions<'_>,
     note: &mut dyn FnMut(&Registrar, &[ExistingBinding<'_>]),
-) -> Result<Vec<Step<'c>>, Refused> {
+) -> Result<Vec<Step<'c>>, RegistrationError> {
     let ids: Vec<BindingId> = current.iter().map(|b| b.id()).collect();
     let most = registrar.settings().max_contacts;
     let is_full = !current.is_empty() && current.len() + request.message.contacts().count() > most;
@@ -267,7 +269,7 @@ fn decide<'c>(
             elsewhere: b.received().is_some_and(|from| from.address.ip() != request.arrival.remote.ip()),
         })
         .collect();
-    registrar.decide(now, &request.message, &bindings).map_err(Refused::Registrar)?;
+    registrar.decide(now, &request.message, &bindings).map_err(RegistrationError::Registrar)?;
     registrar.write_ok(now, &request.message, &bindings, lines);
     let registrar: &'c Registrar = registrar;
     note(registrar, &bindings);
@@ -285,7 +287,7 @@ fn decide<'c>(
     }
     let mut steps: Vec<Step<'c>> = registrar.removals().map(|i| Step::Remove(ids[i])).collect();
     if first_hop(registrar.path()).is_some_and(|first| (conditions.is_own)(&first)) {
-        return Err(Refused::LeadsHere);
+        return Err(RegistrationError::LeadsHere);
     }
     for upsert in registrar.upserts() {
         let uri = &bytes[upsert.uri.clone()];
@@ -297,7 +299,7 @@ fn decide<'c>(
         // By its Path another proxy brings to a contact what it names.
         let here = parsed.filter(|_| registrar.path().is_empty()).and_then(|uri| (conditions.here)(&uri));
         if here == Some(Here::Server) {
-            return Err(Refused::LeadsHere);
+            return Err(RegistrationError::LeadsHere);
         }
         let behind = match registrar.path() {
             b"" => direct && here.is_none() && (arrival.transport.is_reliable() || (conditions.repair && moved)),

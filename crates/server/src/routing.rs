@@ -25,8 +25,8 @@ impl Engine {
         if routing.device.is_none() && routing.route.is_none() && self.is_local(&routing.uri) {
             return self.route_to_user(handling, routing, contacts);
         }
-        let ways = match self.next_hop(handling, routing, &mut contacts.text) {
-            Ok(ways) => ways,
+        let targets = match self.next_hop(handling, routing, &mut contacts.text) {
+            Ok(targets) => targets,
             Err(question) => return Verdict::Ask(question),
         };
         let help =
@@ -39,7 +39,7 @@ impl Engine {
             // A next hop that cannot be reached counts as one that answers 503, which goes upstream as 500 (section 16.7 step 6).
             _ => 500,
         };
-        Verdict::Forward(Destination::NextHop { ways, route: help.unwrap_or_default(), otherwise })
+        Verdict::Forward(Destination::NextHop { targets, route: help.unwrap_or_default(), otherwise })
     }
 
     /// The contacts of a local user; 404 if there is no such user, 480 if it is not registered.
@@ -48,26 +48,26 @@ impl Engine {
             let reply = Reply::refused(489);
             return reply.because("this server notifies no user of its own state, such as waiting messages").into();
         }
-        self.collect(handling.now, &routing.uri, contacts);
+        self.lookup_contacts(handling.now, &routing.uri, contacts);
         if contacts.entries.is_empty() {
             return match contacts.looped {
                 true => Reply::refused(482).because("its contacts lead round").into(),
                 false => self.without_contact(handling, routing),
             };
         }
-        let mut ways: SmallVec<[Targets; 2]> = SmallVec::new();
+        let mut targets: SmallVec<[Targets; 2]> = SmallVec::new();
         for contact in &contacts.entries {
-            let way = match (contact.target, contacts.uri(contact)) {
-                (Some(target), _) => Ok(self.ways_to(contacts, contact, target)),
-                (None, Some(uri)) => self.way_of(handling, &uri, contact.listener),
+            let target = match (contact.target, contacts.uri(contact)) {
+                (Some(target), _) => Ok(self.targets_of_contact(contacts, contact, target)),
+                (None, Some(uri)) => self.targets_of_uri(handling, &uri, contact.listener),
                 (None, None) => Ok(Targets::new()),
             };
-            match way {
-                Ok(way) => ways.push(way),
+            match target {
+                Ok(target) => targets.push(target),
                 Err(question) => return Verdict::Ask(question),
             }
         }
-        Verdict::Forward(Destination::Contacts(ways))
+        Verdict::Forward(Destination::Contacts(targets))
     }
 
     /// No contact is registered under this address: because there is no such user (404), or because its phones are away (480).
@@ -110,9 +110,9 @@ impl Engine {
         }
     }
 
-    /// The ways to a phone that registered from there: its connection, while that is open, and where it takes others. None of
+    /// The targets of a phone that registered from there: its connection, while that is open, and where it takes others. None of
     /// them: it is not there (section 21.4.18).
-    fn ways_to(&self, contacts: &Contacts, contact: &Contact, from: Target) -> Targets {
+    fn targets_of_contact(&self, contacts: &Contacts, contact: &Contact, from: Target) -> Targets {
         let flows = &self.shared.flows;
         let own = contacts.uri(contact).and_then(|uri| listens_at(&self.policy.router, &uri, contact.listener, &from));
         let older = contact.older.iter().map(|(older, _)| *older).filter(|older| !is_gone(flows, older));
@@ -131,8 +131,8 @@ impl Engine {
         scratch: &mut Vec<u8>,
     ) -> Result<Targets, Question> {
         let request = handling.request;
-        if let Some(way) = routing.device {
-            return self.ways_to_party(handling, routing, way, scratch);
+        if let Some(target) = routing.device {
+            return self.targets_of_party(handling, routing, target, scratch);
         }
         let prefer = routing.listener.unwrap_or(request.arrival.listener);
         let emergency = &self.policy.config.proxy.emergency_target;
@@ -142,56 +142,61 @@ impl Engine {
             }
             _ => routing.next(),
         };
-        let mut ways = self.way_of(handling, &uri, prefer)?;
-        self.keep_out(&mut ways, routing.scope);
-        Ok(ways)
+        let mut targets = self.targets_of_uri(handling, &uri, prefer)?;
+        self.keep_out(&mut targets, routing.scope);
+        Ok(targets)
     }
 
-    /// The ways to the party of a call that is not where its Contact says: from where it sent that, while the connection is open; a
+    /// The targets of the party of a call that is not where its Contact says: from where it sent that, while the connection is open; a
     /// binding with this Contact that it has made since, after it connected again or this server restarted; at last what its Contact
     /// says, where it may listen.
-    fn ways_to_party(
+    fn targets_of_party(
         &self,
         handling: &Handling<'_, '_>,
         routing: &Routing<'_>,
-        way: Target,
+        target: Target,
         scratch: &mut Vec<u8>,
     ) -> Result<Targets, Question> {
-        let mut ways = Targets::new();
-        if !is_gone(&self.shared.flows, &way) {
-            ways.push(way);
+        let mut targets = Targets::new();
+        if !is_gone(&self.shared.flows, &target) {
+            targets.push(target);
         }
-        let Uri::Sip(contact) = &routing.uri else { return Ok(ways) };
-        ways.extend(self.way_of_binding(handling, contact, scratch).filter(|other| *other != way));
+        let Uri::Sip(contact) = &routing.uri else { return Ok(targets) };
+        targets.extend(self.target_of_binding(handling, contact, scratch).filter(|other| *other != target));
         // What is said to travel under TLS does (section 26.2.2). By WebSocket it may as far as a server in front of this one.
-        ways.retain(|way| !contact.secure || way.transport.is_secure() || is_web(way.transport));
-        if !way.transport.is_reliable() {
-            return Ok(ways);
+        targets.retain(|target| !contact.secure || target.transport.is_secure() || is_web(target.transport));
+        if !target.transport.is_reliable() {
+            return Ok(targets);
         }
-        match self.policy.router.next_hop(&routing.uri, way.listener) {
-            NextHop::Known(own) if may_listen(&own, &way) && !ways.contains(&own) => ways.push(own),
+        match self.policy.router.next_hop(&routing.uri, target.listener) {
+            NextHop::Known(own) if may_listen(&own, &target) && !targets.contains(&own) => targets.push(own),
             // To ask for a name takes time: only if nothing else is left.
-            NextHop::Name { host, .. } if ways.is_empty() && !is_invalid(host) && !is_web(way.transport) => {
-                ways = self.way_of(handling, &routing.uri, way.listener)?;
-                self.keep_out(&mut ways, Scope::of(way.address.ip()));
+            NextHop::Name { host, .. } if targets.is_empty() && !is_invalid(host) && !is_web(target.transport) => {
+                targets = self.targets_of_uri(handling, &routing.uri, target.listener)?;
+                self.keep_out(&mut targets, Scope::of(target.address.ip()));
             }
             _ => (),
         }
-        Ok(ways)
+        Ok(targets)
     }
 
     /// What a peer without a password leads requests to lies no further in than where it sent from itself: neither its Contact, nor
-    /// a Record-Route of its own, nor a name opens the way to ports that it does not reach.
-    fn keep_out(&self, ways: &mut Targets, scope: Scope) {
-        let before = ways.len();
-        ways.retain(|way| Scope::of(way.address.ip()) >= scope);
-        if ways.is_empty() && before > 0 {
+    /// a Record-Route of its own, nor a name leads to ports that it does not reach.
+    fn keep_out(&self, targets: &mut Targets, scope: Scope) {
+        let before = targets.len();
+        targets.retain(|target| Scope::of(target.address.ip()) >= scope);
+        if targets.is_empty() && before > 0 {
             self.counters().relay_denied.one();
         }
     }
 
     /// Where the user in To has registered this very Contact from, if it can be reached there now.
-    fn way_of_binding(&self, handling: &Handling<'_, '_>, contact: &SipUri<'_>, aor: &mut Vec<u8>) -> Option<Target> {
+    fn target_of_binding(
+        &self,
+        handling: &Handling<'_, '_>,
+        contact: &SipUri<'_>,
+        aor: &mut Vec<u8>,
+    ) -> Option<Target> {
         let party = handling.request.mandatory.to.uri;
         if !self.is_local(&party) {
             return None;
@@ -210,7 +215,12 @@ impl Engine {
         found
     }
 
-    fn way_of(&self, handling: &Handling<'_, '_>, uri: &Uri<'_>, prefer: ListenerId) -> Result<Targets, Question> {
+    fn targets_of_uri(
+        &self,
+        handling: &Handling<'_, '_>,
+        uri: &Uri<'_>,
+        prefer: ListenerId,
+    ) -> Result<Targets, Question> {
         match self.policy.router.next_hop(uri, prefer) {
             NextHop::Known(target) => Ok(Targets::from_slice(&[target])),
             NextHop::Unreachable => Ok(Targets::new()),

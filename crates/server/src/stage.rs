@@ -8,7 +8,7 @@ use crate::contacts::Contacts;
 use crate::engine::{Effect, Engine};
 use crate::forwarding::Destination;
 use crate::handling::{Handling, Proof};
-use crate::question::{Asks, Question};
+use crate::question::{Question, QuestionKind};
 use crate::reply::Reply;
 use serde::{Deserialize, Serialize};
 use strowger_core::log_limiter::Kind;
@@ -160,7 +160,7 @@ impl Engine {
         }
     }
 
-    /// Asks, and lets the request wait; answered 503 where there is no room for that.
+    /// QuestionKind, and lets the request wait; answered 503 where there is no room for that.
     fn ask(&mut self, handling: &mut Handling<'_, '_>, question: Question) {
         let request = handling.request;
         let asks = question.kind();
@@ -188,7 +188,12 @@ impl Engine {
         }
     }
 
-    fn ask_subscribers(&mut self, handling: &mut Handling<'_, '_>, question: subscriber::Question<'_>, asks: Asks) {
+    fn ask_subscribers(
+        &mut self,
+        handling: &mut Handling<'_, '_>,
+        question: subscriber::Question<'_>,
+        asks: QuestionKind,
+    ) {
         let request = handling.request;
         let shared = self.shared.clone();
         // Without subscribers no stage asks: see `known`.

@@ -1,9 +1,9 @@
 //! Requests that wait for something slow, and later messages of the same call and sender, which are held back behind them.
 
-use crate::engine::{Engine, Moved};
+use crate::engine::{Engine, EngineRecord};
 use crate::handling::{Handling, Progress};
 use crate::policy::InForce;
-use crate::question::{Asks, HostKey, Resolved};
+use crate::question::{HostKey, QuestionKind, Resolved};
 use crate::registration_log::{Changes, Sender};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -21,26 +21,26 @@ use strowger_store::subscriber;
 
 /// Messages that go on in their order: those of one call and one sender, by hashes of the Call-ID and of the sender's tag. Another peer
 /// that knows the Call-ID holds up no other.
-pub(crate) type Line = (u32, u32);
+pub(crate) type HoldKey = (u32, u32);
 
 /// What waits under a ticket.
 #[derive(Debug)]
 pub(crate) enum Suspended {
     /// A request: the answer is for its stage.
-    Request(Box<Waiting>),
+    Request(Box<SuspendedRequest>),
     /// The answers to a REGISTER whose bindings are being written.
     Registration(Box<Registration>),
 }
 
 /// A request that waits for the answer to a question.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct SuspendedRequest {
     pub(crate) bytes: Vec<u8>,
     pub(crate) arrival: Arrival,
     pub(crate) call_hash: u32,
-    pub(crate) line: Line,
+    pub(crate) line: HoldKey,
     /// What it waits for.
-    pub(crate) asks: Asks,
+    pub(crate) asks: QuestionKind,
     /// Its transaction; none for a REGISTER and an ACK.
     pub(crate) server: Option<ServerId>,
     /// [`Now::mono`] when it began to wait.
@@ -58,21 +58,21 @@ pub struct Held {
     policy: Option<Arc<InForce>>,
 }
 
-impl Waiting {
+impl SuspendedRequest {
     /// Gets the answer that it waits for. One of another kind is none.
-    fn hear(&mut self, answer: Heard) {
+    fn hear(&mut self, answer: LookupResult) {
         let answers = &mut self.progress.answers;
         match (self.asks, answer) {
-            (Asks::Name, Heard::Name(name, to)) => answers.names.push((name, to)),
-            (Asks::Credential, Heard::Subscriber(result)) => answers.credential = Some(result),
-            (Asks::User, Heard::Subscriber(result)) => answers.user = Some(result),
+            (QuestionKind::Name, LookupResult::Name(name, to)) => answers.names.push((name, to)),
+            (QuestionKind::Credential, LookupResult::Subscriber(result)) => answers.credential = Some(result),
+            (QuestionKind::User, LookupResult::Subscriber(result)) => answers.user = Some(result),
             _ => (),
         }
     }
 }
 
 /// The answer to one question.
-pub(crate) enum Heard {
+pub(crate) enum LookupResult {
     Name(HostKey, Resolved),
     Subscriber(Result<subscriber::Answer, StoreError>),
 }
@@ -89,12 +89,12 @@ pub(crate) struct Registration {
 }
 
 impl Engine {
-    pub(crate) fn line_of(&self, request: &Request<'_>) -> Line {
+    pub(crate) fn line_of(&self, request: &Request<'_>) -> HoldKey {
         (request.call_hash, call::hash(self.shared.call_secret, request.from_tag))
     }
 
     /// Keeps a message behind those of its line that wait.
-    pub(crate) fn hold(&mut self, line: Line, bytes: &[u8], arrival: &Arrival) {
+    pub(crate) fn hold(&mut self, line: HoldKey, bytes: &[u8], arrival: &Arrival) {
         let most = self.policy.config.limits.held_messages_per_call;
         let queue = self.held.entry(line).or_default();
         let is_full = queue.len() >= most;
@@ -137,13 +137,13 @@ impl Engine {
     }
 
     /// Lets a request wait for an answer, with how far it came; the ticket comes back with the answer.
-    pub(crate) fn suspend(&mut self, handling: &mut Handling<'_, '_>, asks: Asks) -> u64 {
+    pub(crate) fn suspend(&mut self, handling: &mut Handling<'_, '_>, asks: QuestionKind) -> u64 {
         let request = handling.request;
         self.counters().parked.one();
         self.begins_to_wait(request.arrival, request.message.bytes().len());
         let line = self.line_of(request);
         *self.waiting.entry(line).or_insert(0) += 1;
-        if asks == Asks::Name {
+        if asks == QuestionKind::Name {
             *self.resolving.entry(self.source_of(request.arrival)).or_insert(0) += 1;
         }
         let (arrival, call_hash, server) = (*request.arrival, request.call_hash, handling.server);
@@ -151,11 +151,11 @@ impl Engine {
         let progress = Progress { policy: Some(self.policy.clone()), ..handling.progress.take() };
         let mut waiting = self.spare.pop().unwrap_or_else(|| {
             let (bytes, progress) = (Vec::new(), Progress::new(handling.now));
-            Box::new(Waiting { bytes, arrival, call_hash, line, asks, server, since, progress })
+            Box::new(SuspendedRequest { bytes, arrival, call_hash, line, asks, server, since, progress })
         });
         let mut bytes = std::mem::take(&mut waiting.bytes);
         bytes.extend_from_slice(request.message.bytes());
-        *waiting = Waiting { bytes, arrival, call_hash, line, asks, server, since, progress };
+        *waiting = SuspendedRequest { bytes, arrival, call_hash, line, asks, server, since, progress };
         let id = self.suspended.insert(Suspended::Request(waiting));
         if let Some(server) = server {
             self.transactions.expect_answer(handling.now, server);
@@ -177,11 +177,11 @@ impl Engine {
     }
 
     /// Takes back a request that waits, if this ticket stands for one.
-    pub(crate) fn resume(&mut self, ticket: Id) -> Option<Box<Waiting>> {
+    pub(crate) fn resume(&mut self, ticket: Id) -> Option<Box<SuspendedRequest>> {
         let Some(Suspended::Request(waiting)) = self.suspended.remove(ticket) else { return None };
         self.ends_to_wait(&waiting.arrival, waiting.bytes.len());
         one_less(&mut self.waiting, &waiting.line);
-        if waiting.asks == Asks::Name {
+        if waiting.asks == QuestionKind::Name {
             let source = self.source_of(&waiting.arrival);
             one_less(&mut self.resolving, &source);
         }
@@ -192,7 +192,7 @@ impl Engine {
     }
 
     /// Keeps the memory of a request that waited for the next one.
-    fn keep_spare(&mut self, mut waiting: Box<Waiting>) {
+    fn keep_spare(&mut self, mut waiting: Box<SuspendedRequest>) {
         const SPARE: usize = 64;
         const LONGEST: usize = 8_192;
         if self.spare.len() < SPARE && waiting.bytes.capacity() <= LONGEST {
@@ -207,16 +207,16 @@ impl Engine {
     }
 
     /// The request that this ticket stands for has its answer: its stage looks at it again.
-    pub(crate) fn go_on(&mut self, now: Now, ticket: u64, answer: Heard, out: &mut Outbox) {
+    pub(crate) fn go_on(&mut self, now: Now, ticket: u64, answer: LookupResult, out: &mut Outbox) {
         let Some(mut waiting) = self.resume(Id::from_u64(ticket)) else { return };
         let durations = &self.shared.durations[self.number];
         let lookup = match waiting.asks {
-            Asks::Name => &durations.name_lookup,
-            Asks::Credential | Asks::User => &durations.subscriber_lookup,
+            QuestionKind::Name => &durations.name_lookup,
+            QuestionKind::Credential | QuestionKind::User => &durations.subscriber_lookup,
         };
         lookup.observe(now.mono.saturating_sub(waiting.since) * 1_000);
         waiting.hear(answer);
-        let Waiting { bytes, arrival, call_hash, line, server, progress, .. } = &mut *waiting;
+        let SuspendedRequest { bytes, arrival, call_hash, line, server, progress, .. } = &mut *waiting;
         let (line, server) = (*line, *server);
         let its = progress.policy.take();
         self.by_policy(its, |engine| {
@@ -233,7 +233,7 @@ impl Engine {
     }
 
     /// Messages that were held back go on in their order, until one waits again.
-    fn release(&mut self, now: Now, line: Line, out: &mut Outbox) {
+    fn release(&mut self, now: Now, line: HoldKey, out: &mut Outbox) {
         while !self.waiting.contains_key(&line) {
             let Some(queue) = self.held.get_mut(&line) else { return };
             let Some(Held { bytes, arrival, policy }) = queue.pop_front() else {
@@ -259,7 +259,7 @@ impl Engine {
 
     /// Takes out what waits of the calls of this bucket, those that asked first: a request asks again with their new owner, at the stage
     /// that it came to. What the look-ups bring back here finds nothing.
-    pub(crate) fn take_waiting(&mut self, now: Now, bucket: u8) -> Vec<Moved> {
+    pub(crate) fn take_waiting(&mut self, now: Now, bucket: u8) -> Vec<EngineRecord> {
         let moves = |call_hash: u32| call::bucket(call_hash) == bucket;
         let waits = |s: &Suspended| matches!(s, Suspended::Request(waiting) if moves(waiting.call_hash));
         let waiting: Vec<Id> = self.suspended.iter().filter(|(_, s)| waits(s)).map(|(id, _)| id).collect();
@@ -269,15 +269,15 @@ impl Engine {
             if let Some(server) = waiting.server {
                 self.transactions.abandon(now, server);
             }
-            let Waiting { bytes, arrival, progress, .. } = *waiting;
+            let SuspendedRequest { bytes, arrival, progress, .. } = *waiting;
             let age = now.mono.saturating_sub(progress.began.mono);
-            taken.push(Moved::Suspended { bytes, arrival, age, progress });
+            taken.push(EngineRecord::Suspended { bytes, arrival, age, progress });
         }
-        let lines: Vec<Line> = self.held.keys().copied().filter(|(call_hash, _)| moves(*call_hash)).collect();
+        let lines: Vec<HoldKey> = self.held.keys().copied().filter(|(call_hash, _)| moves(*call_hash)).collect();
         for line in lines {
             for held in self.held.remove(&line).unwrap_or_default() {
                 self.ends_to_wait(&held.arrival, held.bytes.len());
-                taken.push(Moved::Held(held));
+                taken.push(EngineRecord::Held(held));
             }
         }
         taken

@@ -17,7 +17,7 @@ use strowger_message::{Index, Message, Name};
 
 /// What moves with a bucket of calls.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Moved {
+pub enum EngineRecord {
     /// All that is under way and waits for nothing but messages and timers.
     Calls {
         /// Of the proxy core.
@@ -42,7 +42,7 @@ pub enum Moved {
     Held(Held),
 }
 
-impl Recorded for Moved {
+impl Recorded for EngineRecord {
     fn numbers(&mut self, show: &mut dyn FnMut(Number<'_>)) {
         match self {
             Self::Calls { contexts, transactions, .. } => {
@@ -60,7 +60,7 @@ impl Recorded for Moved {
 
 impl Engine {
     /// Takes out what belongs to the calls of this bucket, 0 to 255, in the order in which its new owner is to have it.
-    pub fn export(&mut self, now: Now, bucket: u8) -> Vec<Moved> {
+    pub fn export(&mut self, now: Now, bucket: u8) -> Vec<EngineRecord> {
         let moves = |b: u8| b == bucket;
         // Before the transactions: those of requests that wait are forgotten, not moved.
         let waiting = self.take_waiting(now, bucket);
@@ -68,27 +68,27 @@ impl Engine {
         let transactions = self.transactions.export(now, moves);
         let logged = self.call_log.export(now, bucket);
         let is_any = !contexts.is_empty() || !transactions.is_empty() || !logged.is_empty();
-        let calls = is_any.then_some(Moved::Calls { contexts, transactions, logged });
+        let calls = is_any.then_some(EngineRecord::Calls { contexts, transactions, logged });
         self.show_busy();
         calls.into_iter().chain(waiting).collect()
     }
 
     /// What another engine exported; timers go on where they were.
-    pub fn import(&mut self, now: Now, record: Moved, out: &mut Outbox) {
+    pub fn import(&mut self, now: Now, record: EngineRecord, out: &mut Outbox) {
         match record {
-            Moved::Calls { contexts, transactions, logged } => {
+            EngineRecord::Calls { contexts, transactions, logged } => {
                 self.call_log.import(now, logged);
                 let moved = self.proxy.import(now, contexts);
                 let user = |record: &TransactionRecord| moved.user(record).unwrap_or(TransactionUser::NONE);
                 let ids = self.transactions.import_all(now, transactions, user);
                 self.proxy.settle(&moved, &ids);
             }
-            Moved::Suspended { bytes, arrival, age, mut progress } => {
+            EngineRecord::Suspended { bytes, arrival, age, mut progress } => {
                 let ago = |moment: u64| moment.saturating_sub(age);
                 progress.began = Now { mono: ago(now.mono), wall: ago(now.wall) };
                 self.go_on_here(now, &arrival, &bytes, progress, out);
             }
-            Moved::Held(held) => self.take_held(now, held, out),
+            EngineRecord::Held(held) => self.take_held(now, held, out),
         }
         self.show_busy();
     }
@@ -112,7 +112,7 @@ impl Engine {
         names: &impl Names,
         out: &mut Outbox,
     ) -> Result<(), Unreadable> {
-        for moved in record::read::<Vec<Moved>>(bytes, names)? {
+        for moved in record::read::<Vec<EngineRecord>>(bytes, names)? {
             self.import(now, moved, out);
         }
         Ok(())

@@ -404,9 +404,9 @@ fn who_names_itself_beside_from_is_judged_by_that() {
 fn where_a_request_goes() {
     let engine = engine("proxy.emergency_target = \"sip:192.0.2.112\"\n");
     let to = |uri: &str, answers: Answers| says(&engine, Stage::Route, answers, &text("MESSAGE", uri, ALICE, ""));
-    let ways = |addresses: &[&str]| addresses.iter().map(|address| target(address)).collect();
+    let targets = |addresses: &[&str]| addresses.iter().map(|address| target(address)).collect();
     let hop = |addresses: &[&str], route: &str, otherwise| {
-        Verdict::Forward(Destination::NextHop { ways: ways(addresses), route: route.into(), otherwise })
+        Verdict::Forward(Destination::NextHop { targets: targets(addresses), route: route.into(), otherwise })
     };
     // An address, a name, a name that leads nowhere.
     assert_eq!(to("sip:carol@203.0.113.9", Answers::default()), hop(&["203.0.113.9:5060"], "", 500));

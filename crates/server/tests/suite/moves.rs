@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use strowger_core::record::{self, Names, Unreadable};
 use strowger_core::{ListenerId, Now, PeerName, Transport, call};
-use strowger_server::engine::{Answer, Effect, Moved};
+use strowger_server::engine::{Answer, Effect, EngineRecord};
 use strowger_server::question::Resolved;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Metadata, Subscriber, span};
@@ -228,7 +228,7 @@ fn a_record_of_this_version_is_taken_up() {
         panic!("{} is written now: it belongs to the sources", file.display());
     }
     let bytes = std::fs::read(&file).expect("it is there");
-    let read = || record::read::<Vec<Moved>>(&bytes, &HERE).expect("the form has changed: raise its version");
+    let read = || record::read::<Vec<EngineRecord>>(&bytes, &HERE).expect("the form has changed: raise its version");
     assert_eq!(record::write(read(), &HERE), bytes);
     go_on(&calls, &bytes, &lines);
 }
@@ -236,7 +236,7 @@ fn a_record_of_this_version_is_taken_up() {
 #[test]
 fn listeners_and_peers_go_by_name_and_passwords_stay_behind() {
     let bytes = in_the_middle().bytes;
-    let there: Vec<Moved> = record::read(&bytes, &THERE).expect("it was written just now");
+    let there: Vec<EngineRecord> = record::read(&bytes, &THERE).expect("it was written just now");
     let text = format!("{there:?}");
     assert!(
         text.contains("ListenerId(1)") && !text.contains("ListenerId(0)") && text.contains("PeerName(71)"),
