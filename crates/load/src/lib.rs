@@ -1,4 +1,45 @@
 //! SIP traffic: a scenario is read, compiled to a program, and run as calls; what happens is measured.
+//!
+//! The one rule of use: calls begin when the schedule says, not when the peer is ready. So a campaign owns its threads, and its
+//! caller polls it for what to show ([`campaign::Campaign::poll`]); a figure is believed only if the run says that the generator kept its schedule.
+//!
+//! | module | what it is for |
+//! |---|---|
+//! | [`campaign`] | load for a target by a plan, down to the finished run |
+//! | [`sipp`] | the same by SIPp's command line |
+//! | [`workload`] | ready scenarios |
+//! | [`scenario`] | a document, read and compiled |
+//! | [`engine`] | the calls of one shard |
+//! | [`measure`], [`report`] | what is counted, the raw log, and what is made of it |
+//! | [`media`], [`expression`], [`injection`], [`command`] | what scenarios use: RTP, regular expressions, data files, controllers |
+//!
+//! Twenty calls to an answering side in this process:
+//!
+//! ```
+//! use std::time::Duration;
+//! use strowger_load::campaign::{Campaign, Plan, Stage};
+//! use strowger_load::engine::pace::Part;
+//! use strowger_load::measure::Counter;
+//! use strowger_load::scenario::Distribution;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let loopback = vec!["127.0.0.1".parse()?];
+//! let phones = Campaign::start(Plan { sources: loopback.clone(), ..Plan::answering() }, &|| false)?;
+//! let address = phones.answering_at().ok_or("it answers")?;
+//!
+//! let mut plan = Plan::to(format!("sip:bob@{address}").parse()?);
+//! plan.profile = vec![Part::Hold { rate: 200.0 }];
+//! plan.calls = Some(20);
+//! plan.hold = Distribution::Fixed(50.0);
+//! plan.sources = loopback;
+//! let mut calls = Campaign::start(plan, &|| false)?;
+//! while calls.poll(Duration::from_millis(50)) != Stage::Over {}
+//! let run = calls.finish().run;
+//! assert_eq!(run.totals.counter(Counter::SessionAnswered), 20);
+//! # Ok(())
+//! # }
+//! ```
+
 #![forbid(unsafe_code)]
 
 pub mod aka;

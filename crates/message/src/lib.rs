@@ -1,5 +1,8 @@
 //! SIP messages as text: parse, view, edit, write.
 //!
+//! The one rule of use: bytes and index belong together. A [`Message`], its views and an [`Edit`] mean the bytes that this [`Index`] has
+//! parsed; other bytes are parsed first.
+//!
 //! One pass over the received bytes makes an [`Index`]; nothing is copied. A [`Message`] is a view of
 //! bytes and index together; typed header views are made when asked for. A change is a list of patches
 //! on the received bytes ([`Edit`]), so that what is not changed leaves byte for byte as it came.

@@ -1,6 +1,9 @@
 //! What a process counts and shows: one table that says the name, kind, unit, help and labels of each metric, numbers that one thread
 //! writes and all may read, and the text in which Prometheus reads them.
 //!
+//! The one rule of use: each number has one writer. It adds by a load and a store, so a second thread that writes would lose counts; any
+//! thread may read.
+//!
 //! ```
 //! strowger_metrics::metrics! {
 //!     of = "kitchen";

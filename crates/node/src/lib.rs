@@ -1,5 +1,8 @@
 //! The process of a server: tokio, shards, sockets, names, database and files around the engines of `strowger-server`.
 //!
+//! The one rule of use: a [`Server`] runs on threads of its own, beside those of its caller. [`Server::stop`] ends it at once;
+//! [`Server::drain`] lets calls end first.
+//!
 //! [`Server::start`] makes shards of a [`strowger_config::Config`]; each owns a [`shard::Shard`], which gives its engine what comes and
 //! carries out what it wants.
 //!

@@ -1,8 +1,10 @@
 //! A file of records that only grows, each with a checksum: what was written before a kill, a full disk or a damaged sector is read.
 //!
+//! The one rule of use: records that belong together go into one [`Writer::write`]. After a kill the file has all or none of them.
+//!
 //! A file begins with 7 bytes that name its kind and one that is its version. Records follow: length of the payload (u32), kind (u8),
-//! CRC-32 of kind and payload (u32), payload; numbers little-endian. Records that belong together are written by one call, so a
-//! process that is killed leaves whole records and at most one cut one, which a reader leaves out.
+//! CRC-32 of kind and payload (u32), payload; numbers little-endian. A process that is killed
+//! leaves whole records and at most one cut one, which a reader leaves out.
 //!
 //! ```
 //! use strowger_records::{Reader, Writer};

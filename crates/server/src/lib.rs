@@ -1,5 +1,9 @@
 //! The server's decisions: authentication, registrar and routing put together, without I/O.
 //!
+//! The one rule of use: an [`engine::Engine`] decides, and its owner acts. Whenever a call of the engine returns, the owner sends what stands
+//! in the [`Outbox`](strowger_core::Outbox) and carries out its [effects](engine::Effect); it calls [`poll`](engine::Engine::poll) when the deadline
+//! has passed, and gives each engine the messages of its own calls, in their order.
+//!
 //! [`shared::Shared`] is made of a [`strowger_config::Config`] and of what surrounds the server; each shard has an
 //! [`engine::Engine`], which takes every message of its calls: requests by way of authentication, registrar and routing to the proxy of
 //! `core`, responses back through its transactions.

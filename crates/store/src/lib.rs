@@ -1,5 +1,8 @@
 //! Subscribers and the location table, with their databases: which users there are, and where they are reached.
 //!
+//! The one rule of use: no shard waits. What takes time is asked for with a [`ticket`], which comes back with the result; what a 200
+//! promises is kept only when its ticket has come back.
+//!
 //! The store speaks bytes, texts and numbers; it knows no SIP. What a contact means, which of two URIs are equal, who may
 //! replace which is the registrar's to say (`strowger-core`); the store keeps what it decided, in order, and says when it
 //! is kept.
@@ -20,7 +23,7 @@
 //! let table = LocationTable::new(LocationSettings::default());
 //! let now = 5_000;
 //! let phone = Binding { uri: b"sip:alice@192.0.2.1", expires_at: now + 60_000, ..Binding::EMPTY };
-//! let standing = table.update::<()>(
+//! let update = table.update::<()>(
 //!     b"sip:alice@example.com",
 //!     now,
 //!     5,
@@ -28,7 +31,7 @@
 //!     |current| Ok(if current.is_empty() { vec![Step::Add(phone)] } else { vec![] }),
 //! );
 //! // No journal was started on this table: the change is final, the 200 may leave.
-//! assert_eq!(standing, Ok(UpdateStatus::Done));
+//! assert_eq!(update, Ok(UpdateStatus::Done));
 //! table.lookup(b"sip:alice@example.com", now, &mut |b| assert_eq!(b.uri(), b"sip:alice@192.0.2.1"));
 //! assert!(!table.is_registered(b"sip:alice@example.com", now + 60_000));
 //! ```
