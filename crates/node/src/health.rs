@@ -4,7 +4,7 @@ use crate::shard::Shard;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use strowger_net::Handle;
-use strowger_server::shared::Shared;
+use strowger_server::process_state::ProcessState;
 
 /// How often at most the shards are woken to see whether they come round.
 const STEP: Duration = Duration::from_millis(500);
@@ -12,7 +12,7 @@ const STEP: Duration = Duration::from_millis(500);
 /// What was seen of the shards.
 pub struct Health {
     handle: Handle<Shard>,
-    shared: Arc<Shared>,
+    shared: Arc<ProcessState>,
     seen: Mutex<Vec<Seen>>,
 }
 
@@ -24,7 +24,7 @@ struct Seen {
 }
 
 impl Health {
-    pub(crate) fn new(handle: Handle<Shard>, shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(handle: Handle<Shard>, shared: Arc<ProcessState>) -> Self {
         let now = Seen { rounds: 0, at: Instant::now() };
         let seen = Mutex::new(vec![now; handle.most()]);
         Self { handle, shared, seen }

@@ -11,7 +11,7 @@ use hyper_util::rt::TokioIo;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
-use strowger_server::shared::Shared;
+use strowger_server::process_state::ProcessState;
 use tokio::net::{TcpListener, TcpStream};
 
 /// What is served; `[metrics]` of the policy has the bounds.
@@ -19,7 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 pub(crate) struct Pages {
     pub(crate) metrics: Metrics,
     pub(crate) health: Arc<Health>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<ProcessState>,
 }
 
 /// Answers each connection; never ends.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use strowger_metrics::{Exposition, Metric, Observed};
 use strowger_net::{Handle, Snapshot, clock};
 use strowger_server::counters::{Counts, Durations};
-use strowger_server::shared::Shared;
+use strowger_server::process_state::ProcessState;
 use strowger_store::journal::Journal;
 
 strowger_metrics::metrics! {
@@ -137,7 +137,7 @@ fn is_of_server(metric: &Metric) -> bool {
 /// Those who count.
 #[derive(Clone)]
 pub struct Metrics {
-    shared: Arc<Shared>,
+    shared: Arc<ProcessState>,
     services: Arc<Services>,
     handle: Handle<Shard>,
     /// It ends when the shards have: a strong one would keep it.
@@ -148,7 +148,7 @@ pub struct Metrics {
 
 impl Metrics {
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<ProcessState>,
         services: Arc<Services>,
         handle: Handle<Shard>,
         journal: Option<&Arc<Journal>>,

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use strowger_core::Now;
-use strowger_server::shared::Shared;
+use strowger_server::process_state::ProcessState;
 use strowger_store::error::StoreError;
 use strowger_store::journal::Journal;
 use strowger_store::location::{Step, UpdateStatus};
@@ -45,7 +45,7 @@ impl Removals {
     }
 
     /// The next step of each removal; to be called a few times a second.
-    pub(crate) fn step(&mut self, now: Now, shared: &Shared, subscribers: &dyn Subscribers) {
+    pub(crate) fn step(&mut self, now: Now, shared: &ProcessState, subscribers: &dyn Subscribers) {
         let written = std::mem::take(&mut *self.written.lock().unwrap_or_else(PoisonError::into_inner));
         for (id, result) in written {
             self.stages.remove(&id);

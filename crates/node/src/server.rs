@@ -19,7 +19,7 @@ use strowger_net::resolve::Resolver;
 use strowger_net::{Handle, ListenSocket, Net, Node, clock};
 use strowger_server::counters::Counts;
 use strowger_server::policy::Policy;
-use strowger_server::shared::{Shared, Surroundings};
+use strowger_server::process_state::{ProcessState, Surroundings};
 use strowger_store::journal::Journal;
 use strowger_store::location::LocationTable;
 use tokio::sync::mpsc;
@@ -54,7 +54,7 @@ impl Default for Program {
 
 /// A running server. Dropped, it stops.
 pub struct Server {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<ProcessState>,
     pub(crate) services: Arc<Services>,
     metrics: Metrics,
     health: Arc<Health>,
@@ -121,7 +121,7 @@ impl Server {
             log_limiter,
             routes,
         };
-        let shared = Arc::new(Shared::new(clock::now(), config, surroundings));
+        let shared = Arc::new(ProcessState::new(clock::now(), config, surroundings));
         let services = Arc::new(Services::new(resolver(&shared.policy().config)?, most, program));
         let (for_shards, services_for_shards, with_journal) = (shared.clone(), services.clone(), journal.clone());
         let node = net.spawn(move |number, handle: Handle<Shard>| {
@@ -195,7 +195,7 @@ impl Server {
     }
 
     /// What the engines of all shards have in common: policy, bindings, users, counters.
-    pub fn shared(&self) -> &Arc<Shared> {
+    pub fn shared(&self) -> &Arc<ProcessState> {
         &self.shared
     }
 

@@ -12,7 +12,7 @@ use strowger_net::resolve::Resolver;
 use strowger_net::{Handle, Mailbox, Service, Unsent, clock};
 use strowger_server::engine::{Answer, Circumstances, Effect, Engine, EngineRecord};
 use strowger_server::question::{HostKey, Resolved};
-use strowger_server::shared::Shared;
+use strowger_server::process_state::ProcessState;
 use strowger_store::journal::Journal;
 
 /// What all shards of a process reach beside their engines.
@@ -20,7 +20,7 @@ pub(crate) struct Services {
     /// Another configuration may put another in its place.
     resolver: Mutex<Arc<Resolver>>,
     pub(crate) reloads_refused: AtomicU64,
-    /// Of each shard, [`Shared::reloads`] of the policy that its engine has.
+    /// Of each shard, [`ProcessState::reloads`] of the policy that its engine has.
     reloads: Box<[AtomicU64]>,
     pub(crate) program: Program,
 }
@@ -57,7 +57,7 @@ pub struct Shard {
 
 impl Shard {
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<ProcessState>,
         services: Arc<Services>,
         number: usize,
         handle: &Handle<Self>,

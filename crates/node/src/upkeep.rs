@@ -6,7 +6,7 @@ use crate::shard::{Services, Shard};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use strowger_net::{Handle, clock};
-use strowger_server::shared::Shared;
+use strowger_server::process_state::ProcessState;
 use strowger_store::journal::Journal;
 use strowger_store::subscriber::Subscribers;
 
@@ -17,7 +17,7 @@ const UPKEEP: Duration = Duration::from_secs(1);
 const DATABASE_UPKEEP: Duration = Duration::from_millis(250);
 
 /// The work of no call in particular.
-pub(crate) async fn keep_up(shared: Arc<Shared>, services: Arc<Services>) {
+pub(crate) async fn keep_up(shared: Arc<ProcessState>, services: Arc<Services>) {
     let mut tick = tokio::time::interval(UPKEEP);
     let mut n = 0u64;
     loop {
@@ -35,7 +35,7 @@ pub(crate) async fn keep_up(shared: Arc<Shared>, services: Arc<Services>) {
 }
 
 /// Logs every counter and gauge as often as `log.statistics` says.
-pub(crate) async fn log_statistics(shared: Arc<Shared>, metrics: Metrics) {
+pub(crate) async fn log_statistics(shared: Arc<ProcessState>, metrics: Metrics) {
     let mut logged = Instant::now();
     loop {
         // Another configuration may say something else at any time.
@@ -49,7 +49,7 @@ pub(crate) async fn log_statistics(shared: Arc<Shared>, metrics: Metrics) {
 
 /// The same for the database.
 pub(crate) async fn keep_up_database(
-    shared: Arc<Shared>,
+    shared: Arc<ProcessState>,
     handle: Handle<Shard>,
     journal: Option<Weak<Journal>>,
     subscribers: Arc<dyn Subscribers>,

@@ -18,8 +18,8 @@ use crate::counters::Counters;
 use crate::local_address::LocalAddresses;
 use crate::ping::Pings;
 use crate::policy::{InForce, Policy};
+use crate::process_state::ProcessState;
 use crate::question::{HostKey, Resolved};
-use crate::shared::Shared;
 use crate::suspended::{Held, HoldKey, LookupResult, Suspended, SuspendedRequest};
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -99,7 +99,7 @@ pub struct Circumstances {
 /// The machines of one shard and what they need.
 pub struct Engine {
     /// What the engines of the process have in common.
-    pub shared: Arc<Shared>,
+    pub shared: Arc<ProcessState>,
     /// That of new requests; while one that came before is looked at, its own.
     pub(crate) policy: Arc<InForce>,
     pub(crate) number: usize,
@@ -297,7 +297,7 @@ impl Engine {
 
 impl Engine {
     /// The engine of the shard with this number, counted from 0. The first one sends pings, if bindings are there that want them.
-    pub fn new(now: Now, shared: Arc<Shared>, number: usize, circumstances: Circumstances) -> Self {
+    pub fn new(now: Now, shared: Arc<ProcessState>, number: usize, circumstances: Circumstances) -> Self {
         let policy = InForce::new(shared.policy());
         let config = &policy.config;
         let entropy = Entropy::new(shared.seed).derive(&(number as u64).to_le_bytes());

@@ -4,7 +4,7 @@
 //! in the [`Outbox`](strowger_core::Outbox) and carries out its [effects](engine::Effect); it calls [`poll`](engine::Engine::poll) when the deadline
 //! has passed, and gives each engine the messages of its own calls, in their order.
 //!
-//! [`shared::Shared`] is made of a [`strowger_config::Config`] and of what surrounds the server; each shard has an
+//! [`process_state::ProcessState`] is made of a [`strowger_config::Config`] and of what surrounds the server; each shard has an
 //! [`engine::Engine`], which takes every message of its calls: requests by way of authentication, registrar and routing to the proxy of
 //! `core`, responses back through its transactions.
 //!
@@ -20,7 +20,7 @@
 //! use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};
 //! use strowger_server::engine::{Circumstances, Engine};
 //! use strowger_server::local_address::Routes;
-//! use strowger_server::shared::{Shared, Surroundings};
+//! use strowger_server::process_state::{ProcessState, Surroundings};
 //! use strowger_store::location::LocationTable;
 //!
 //! // What the process knows of its kernel: nothing, for one listener is always the right one.
@@ -58,7 +58,7 @@
 //!     routes: Box::new(OneWay),
 //! };
 //! let now = Now { mono: 10_000, wall: 1_700_000_000_000 };
-//! let shared = Arc::new(Shared::new(now, config, surroundings));
+//! let shared = Arc::new(ProcessState::new(now, config, surroundings));
 //! let mut engine = Engine::new(now, shared.clone(), 0, Circumstances { draining: false, shards: 1 });
 //!
 //! // What the engine sends when this comes from there: to whom, and its text.
@@ -112,6 +112,7 @@ pub mod local_address;
 mod own_name;
 mod ping;
 pub mod policy;
+pub mod process_state;
 pub mod question;
 mod reachability;
 mod realm;
@@ -120,7 +121,6 @@ mod registration;
 mod registration_log;
 mod reply;
 mod routing;
-pub mod shared;
 mod stage;
 mod suspended;
 mod tally;

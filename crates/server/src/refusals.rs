@@ -3,8 +3,8 @@
 
 use crate::engine::Engine;
 use crate::handling::Handling;
+use crate::process_state::ProcessState;
 use crate::reply::{Party, Why};
-use crate::shared::Shared;
 use strowger_core::log_limiter::Kind;
 use strowger_core::routing::Routing;
 use strowger_core::shown::{brief, shown};
@@ -154,7 +154,7 @@ fn kind_of(handling: &Handling<'_, '_>) -> Kind {
     if handling.request.method == Method::Register { Kind::Registration } else { Kind::Request }
 }
 
-impl Shared {
+impl ProcessState {
     /// Logs how many lines were left out, once a minute; `now` in milliseconds.
     pub fn report_suppressed(&self, now: u64) {
         let suppressed = self.log_limiter.suppressed(now);

@@ -1,7 +1,7 @@
 //! Registrations in the log: made, refreshed, removed, expired.
 
 use crate::line_rate::LineRate;
-use crate::shared::Shared;
+use crate::process_state::ProcessState;
 use std::net::SocketAddr;
 use strowger_core::registrar::{ExistingBinding, Registrar};
 use strowger_core::routing::Request;
@@ -135,7 +135,7 @@ pub(crate) struct Expired {
 
 impl Expired {
     /// None: no line is wanted, or there are too many.
-    pub(crate) fn of(binding: &BindingView<'_>, shared: &Shared, now: u64) -> Option<Self> {
+    pub(crate) fn of(binding: &BindingView<'_>, shared: &ProcessState, now: u64) -> Option<Self> {
         let lines = &shared.registration_lines;
         let wanted = LevelFilter::current() >= LevelFilter::INFO && lines.may_log(now) && is_wanted();
         let received = binding.received().map(|r| (Transport::ALL.get(r.transport as usize).copied(), r.address));

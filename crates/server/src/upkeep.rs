@@ -1,13 +1,13 @@
 //! What no request waits for.
 
+use crate::process_state::ProcessState;
 use crate::registration_log::Expired;
-use crate::shared::Shared;
 use strowger_core::Now;
 
 /// Bindings that one round of upkeep removes at most.
 const EXPIRED_AT_ONCE: usize = 20_000;
 
-impl Shared {
+impl ProcessState {
     /// Removes the bindings that have expired, and logs what the log has left out. To be called about once a second.
     pub fn keep_up(&self, now: Now) {
         let mut expired = Vec::new();

@@ -18,8 +18,8 @@ use strowger_core::{Arrival, Now, Outbox, Transport};
 use strowger_message::scan;
 use strowger_server::engine::{Answer, Circumstances, Effect, Engine};
 use strowger_server::local_address::Routes;
+use strowger_server::process_state::{ProcessState, Surroundings};
 use strowger_server::question::{HostKey, Resolved};
-use strowger_server::shared::{Shared, Surroundings};
 use strowger_store::error::StoreError;
 use strowger_store::location::LocationTable;
 use strowger_store::subscriber::Subscribers;
@@ -60,7 +60,7 @@ struct Site {
 
 /// A running server: all of this is gone when it is killed.
 struct Process {
-    shared: Arc<Shared>,
+    shared: Arc<ProcessState>,
     engines: Vec<Engine>,
     /// The shard of each bucket of calls.
     owners: [usize; BUCKETS],
@@ -132,7 +132,7 @@ impl Process {
             log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
             routes: Box::new(OneWay(at.ip())),
         };
-        let shared = Arc::new(Shared::new(now, config, surroundings));
+        let shared = Arc::new(ProcessState::new(now, config, surroundings));
         let circumstances = Circumstances { draining: false, shards: settings.shards };
         let engine = |number| {
             let mut engine = Engine::new(now, shared.clone(), number, circumstances);

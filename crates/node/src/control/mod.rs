@@ -13,7 +13,7 @@ use crate::metrics::Metrics;
 use crate::server::Program;
 use std::sync::Arc;
 use std::time::Duration;
-use strowger_server::shared::Shared;
+use strowger_server::process_state::ProcessState;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::oneshot;
@@ -28,7 +28,7 @@ pub(crate) use socket::Socket;
 /// The server, as far as orders reach it. `[control]` of the policy has the bounds.
 #[derive(Clone)]
 pub(crate) struct Controlled {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<ProcessState>,
     pub(crate) metrics: Metrics,
     pub(crate) health: Arc<Health>,
     pub(crate) program: Program,

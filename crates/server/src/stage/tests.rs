@@ -4,9 +4,9 @@ use super::*;
 use crate::engine::Circumstances;
 use crate::handling::Progress;
 use crate::local_address::Routes;
+use crate::process_state::{ProcessState, Surroundings};
 use crate::question::{Answers, Resolved};
 use crate::reply::{Counted, Lines, Party, Why};
-use crate::shared::{Shared, Surroundings};
 use std::net::IpAddr;
 use std::sync::Arc;
 use strowger_config::{Config, Source};
@@ -81,7 +81,7 @@ fn engine_of(domains: &str, settings: &str) -> Engine {
         log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
         routes: Box::new(OneWay),
     };
-    let shared = Arc::new(Shared::new(NOW, config, surroundings));
+    let shared = Arc::new(ProcessState::new(NOW, config, surroundings));
     let mut engine = Engine::new(NOW, shared, 0, Circumstances { draining: false, shards: 1 });
     engine.found = Some(SinkId::NONE);
     engine

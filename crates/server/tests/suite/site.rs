@@ -12,7 +12,7 @@ use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};
 use strowger_server::engine::{Answer, Circumstances, Engine};
 use strowger_server::local_address::Routes;
 use strowger_server::policy::Policy;
-use strowger_server::shared::{Shared, Surroundings};
+use strowger_server::process_state::{ProcessState, Surroundings};
 use strowger_store::error::StoreError;
 use strowger_store::location::LocationTable;
 use strowger_store::subscriber::{self, Credential, Ha1s, LookupSink, Question, Subscribers};
@@ -68,7 +68,7 @@ impl Routes for OneWay {
 }
 
 pub(crate) struct Site {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<ProcessState>,
     pub(crate) engines: Vec<Engine>,
     pub(crate) database: Arc<Slow>,
     pub(crate) now: Now,
@@ -125,7 +125,7 @@ impl Site {
             log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
             routes: Box::new(OneWay),
         };
-        let shared = Arc::new(Shared::new(now, config, surroundings));
+        let shared = Arc::new(ProcessState::new(now, config, surroundings));
         let engine = |number| {
             let mut engine = Engine::new(now, shared.clone(), number, Circumstances { draining: false, shards: 2 });
             engine.found = Some(SinkId::NONE);

@@ -16,7 +16,7 @@ use strowger_store::location::LocationTable;
 use strowger_store::subscriber::Subscribers;
 
 /// What lives as long as the process, and belongs to no call.
-pub struct Shared {
+pub struct ProcessState {
     /// What new requests go by; each shard has it from here when it starts, and then as it changes.
     policy: Mutex<Arc<Policy>>,
     /// How many there have been since the first.
@@ -71,7 +71,7 @@ pub struct Surroundings {
     pub routes: Box<dyn Routes>,
 }
 
-impl Shared {
+impl ProcessState {
     /// With the first policy of the process, made of `config`. Engines are made from it: see [`Engine::new`](crate::engine::Engine::new).
     pub fn new(now: Now, config: Config, surroundings: Surroundings) -> Self {
         let Surroundings {
