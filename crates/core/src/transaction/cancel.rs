@@ -42,7 +42,7 @@ impl Transactions {
         });
         if let Some(key) = key {
             let range = start..out.bytes.len();
-            self.send_entry(now, range, key, b"CANCEL", target, bucket, tu, Cancel::IsCancel, out);
+            self.send_entry(now, range, key, b"CANCEL", target, bucket, tu, Cancel::Request, out);
         }
         let cancelled = |m, reliable| match m {
             Machine::ClientInvite(s) => {

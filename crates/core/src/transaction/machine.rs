@@ -150,5 +150,5 @@ pub(super) enum Cancel {
     /// Its CANCEL was sent.
     Sent,
     /// This is a CANCEL made here; it has no user.
-    IsCancel,
+    Request,
 }

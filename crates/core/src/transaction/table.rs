@@ -285,7 +285,7 @@ impl Transactions {
             self.send_cancel(now, id, lines.as_deref().unwrap_or_default(), out);
         }
         let deliver = |after_final| match cancel {
-            Cancel::IsCancel => Outgoing::Absorbed,
+            Cancel::Request => Outgoing::Absorbed,
             _ => Outgoing::Deliver { id: ClientId(id), tu, after_final },
         };
         match action {
@@ -434,7 +434,7 @@ impl Transactions {
     /// Tells the user what a timer or a failure did, and takes the transaction out if it ended.
     pub(super) fn tell(&mut self, id: Id, action: Action, events: &mut Vec<Event>) {
         let Some(entry) = self.entries.get(id) else { return };
-        let (tu, side, told) = (entry.tu, entry.machine.side(), entry.cancel != Cancel::IsCancel);
+        let (tu, side, told) = (entry.tu, entry.machine.side(), entry.cancel != Cancel::Request);
         let terminated = entry.machine.is_terminated();
         let (server, client) = (ServerId(id), ClientId(id));
         if matches!(action, Action::Timeout | Action::TransportError)

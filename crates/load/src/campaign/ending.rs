@@ -15,7 +15,7 @@ const GOODBYE: Duration = Duration::from_secs(2);
 
 impl Campaign {
     /// No call is begun any more, and those that are open are ended with CANCEL or BYE. What is not answered is repeated, and
-    /// waited for as long as [`Plan::grace`] says. Who only answers takes no call any more, those that are open may end by
+    /// waited for as long as [`grace`](super::Plan::grace) says. Who only answers takes no call any more, those that are open may end by
     /// themselves for as long, and then are ended with a BYE.
     pub fn interrupt(&mut self) {
         self.reason = INTERRUPTED;

@@ -104,7 +104,7 @@ impl Engine {
     /// # Errors
     /// The bytes are no such record, or mean nothing here: nothing was taken in.
     ///
-    /// [`Surroundings`]: crate::shared::Surroundings
+    /// [`Surroundings`]: crate::process_state::Surroundings
     pub fn import_bytes(
         &mut self,
         now: Now,

@@ -19,7 +19,6 @@ pub enum Durability {
 }
 
 /// One row to write.
-#[expect(clippy::large_enum_variant, reason = "rows are made one by one, and none is kept")]
 #[derive(Clone, Copy, Debug)]
 pub enum Write<'a> {
     /// Insert the row of this id, or replace it whole. The text is the name of its listener, which is kept in place of the number.
