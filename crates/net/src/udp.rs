@@ -123,7 +123,7 @@ pub(crate) struct Udp {
     /// What the socket did not take; while there is any, what follows waits behind it.
     waiting: VecDeque<WaitingDatagram>,
     waiting_bound: usize,
-    quota: Arc<LogLimiter>,
+    log_limiter: Arc<LogLimiter>,
     /// Where the socket is bound to all addresses: from which of them each peer is answered.
     source_addresses: Option<Arc<SourceAddresses>>,
 }
@@ -168,7 +168,7 @@ impl Udp {
             without_gso: Cell::new(0),
             waiting: VecDeque::new(),
             waiting_bound: bounds.datagrams_waiting,
-            quota: settings.quota.clone(),
+            log_limiter: settings.log_limiter.clone(),
             source_addresses: local.ip().is_unspecified().then(|| source_addresses.clone()),
         })
     }
@@ -310,7 +310,7 @@ impl Udp {
                 Err(e) if !again && is_of_another(&e, reports) => again = true,
                 Err(e) => {
                     let bad = &self.sender.queued()[at];
-                    log_refused(&self.quota, bad.target, &e);
+                    log_refused(&self.log_limiter, bad.target, &e);
                     fail(bad.token, failed);
                     counters.datagrams_refused.add(1);
                     at += 1;
@@ -352,7 +352,7 @@ impl Udp {
                 }
                 Err(e) => {
                     let bad = &self.sender.queued()[at];
-                    log_refused(&self.quota, bad.target, &e);
+                    log_refused(&self.log_limiter, bad.target, &e);
                     fail(bad.token, failed);
                     counters.datagrams_refused.add(1);
                     at += 1;
@@ -406,7 +406,7 @@ impl Udp {
                     continue;
                 }
                 Err(e) => {
-                    log_refused(&self.quota, first.target, &e);
+                    log_refused(&self.log_limiter, first.target, &e);
                     fail(first.token, failed);
                     counters.datagrams_refused.add(1);
                 }
@@ -484,8 +484,8 @@ fn is_of_another(error: &io::Error, reports: bool) -> bool {
 }
 
 #[cold]
-fn log_refused(quota: &LogLimiter, to: SocketAddr, error: &io::Error) {
-    if quota.allow(Kind::Forwarding, to.ip(), clock::now().mono) {
+fn log_refused(log_limiter: &LogLimiter, to: SocketAddr, error: &io::Error) {
+    if log_limiter.allow(Kind::Forwarding, to.ip(), clock::now().mono) {
         tracing::info!(%to, %error, "datagram not sent");
     }
 }

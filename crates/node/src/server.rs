@@ -95,7 +95,7 @@ impl Server {
         let process = u16::from_le_bytes(random()?);
         let settings = strowger_net::NetSettings { process, ..settings::net(&config, call_secret) };
         let most = settings.shards.most();
-        let log_limiter = settings.quota.clone();
+        let log_limiter = settings.log_limiter.clone();
         // First the ports: a server that cannot have them leaves no file behind.
         let listeners = settings::listeners(&config);
         let net = Net::with_sockets(settings, listeners, sockets).context("a listener cannot be opened")?;

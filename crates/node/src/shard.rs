@@ -11,8 +11,8 @@ use strowger_core::{Arrival, Flow, Now, Outbox};
 use strowger_net::resolve::Resolver;
 use strowger_net::{Handle, Mailbox, Service, Unsent, clock};
 use strowger_server::engine::{Answer, Circumstances, Effect, Engine, EngineRecord};
-use strowger_server::question::{HostKey, Resolved};
 use strowger_server::process_state::ProcessState;
+use strowger_server::question::{HostKey, Resolved};
 use strowger_store::journal::Journal;
 
 /// What all shards of a process reach beside their engines.

@@ -35,14 +35,14 @@ impl Realms {
     /// says it in P-Preferred-Identity or P-Asserted-Identity.
     pub(crate) fn judging(&self, request: &Request<'_>, header: ChallengeHeader) -> &str {
         if header == ChallengeHeader::WwwAuthenticate {
-            return self.of_uri(&request.essentials.to.uri).unwrap_or(&self.others);
+            return self.of_uri(&request.mandatory.to.uri).unwrap_or(&self.others);
         }
         let said = || {
             let values = |name| request.message.values::<NameAddr<'_>>(name).flatten();
             let mut named = values(Name::PPreferredIdentity).chain(values(Name::PAssertedIdentity));
             named.find_map(|value| self.of_uri(&value.uri))
         };
-        self.of_uri(&request.essentials.from.uri).or_else(said).unwrap_or(&self.others)
+        self.of_uri(&request.mandatory.from.uri).or_else(said).unwrap_or(&self.others)
     }
 
     /// The realm of the users of a local domain. A port in the URI says only which listener was meant.

@@ -23,7 +23,7 @@ use self::queue::{LONGEST_LINE, Queue};
 /// between.
 pub(crate) const FILTER_VARIABLE: &str = "STROWGER_LOG";
 
-/// Libraries of the resolver log what any sender writes to their sockets, a line for each datagram and without a quota: their errors
+/// Libraries of the resolver log what any sender writes to their sockets, a line for each datagram and without a bound: their errors
 /// alone are wanted, unless the environment asks for more.
 const LIBRARIES: &str = "hickory_net=error,hickory_proto=error,hickory_resolver=error";
 
