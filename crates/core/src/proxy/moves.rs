@@ -14,6 +14,8 @@ use std::collections::HashMap;
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ContextRecord {
     old: Id,
+    /// Milliseconds since it was forwarded, until the first sign of an answer went upstream.
+    age: Option<u32>,
     context: ResponseContext,
 }
 
@@ -50,7 +52,8 @@ impl Proxy {
                 self.unanswered -= usize::from(!context.answered);
                 // What is left until these moments.
                 context.untils_mut().for_each(|until| *until = until.saturating_sub(now.mono));
-                Some(ContextRecord { old, context })
+                let age = context.first_sign(now);
+                Some(ContextRecord { old, age, context })
             })
             .collect()
     }
@@ -59,7 +62,8 @@ impl Proxy {
     /// ([`import_all`](crate::transaction::Transactions::import_all)), then [`Proxy::settle`].
     pub fn import(&mut self, now: Now, contexts: Vec<ContextRecord>) -> MovedContexts {
         let mut moved = MovedContexts(HashMap::with_capacity(contexts.len()));
-        for ContextRecord { old, mut context } in contexts {
+        for ContextRecord { old, age, mut context } in contexts {
+            context.forwarded_before(now, age);
             context.untils_mut().for_each(|left| *left += now.mono);
             self.unanswered += usize::from(!context.answered);
             let until = [context.ring_end(), context.silent_until()];

@@ -47,7 +47,7 @@ pub(super) struct ResponseContext {
     /// What it was forwarded by. Bytes do not have it: read back, it goes on by what holds where it comes to.
     #[serde(skip)]
     pub(super) policy: Option<Arc<Policy>>,
-    /// When it was forwarded: the low bits of [`Now::mono`]. 0: the first sign of an answer went upstream, or bytes brought it here.
+    /// When it was forwarded: the low bits of [`Now::mono`]. 0: the first sign of an answer went upstream. Its record has its age.
     #[serde(skip)]
     pub(super) began: u32,
 }
@@ -250,6 +250,11 @@ impl ResponseContext {
     pub(super) fn first_sign(&mut self, now: Now) -> Option<u32> {
         let began = std::mem::take(&mut self.began);
         (began != 0).then(|| (now.mono as u32).wrapping_sub(began))
+    }
+
+    /// It was forwarded so many milliseconds ago; `None`: the first sign of an answer went upstream.
+    pub(super) fn forwarded_before(&mut self, now: Now, age: Option<u32>) {
+        self.began = age.map_or(0, |age| (now.mono as u32).wrapping_sub(age).max(1));
     }
 
     pub(super) fn device(&self) -> FromDevice {
