@@ -143,6 +143,12 @@ impl<R: Row> GroupWriter<R> {
         Ok(Self { queue, thread: Some(thread) })
     }
 
+    /// One without a thread: what it would write, its owner does, by [`GroupSteps`].
+    pub(crate) fn in_steps<C: Commit<Row = R>>(queue: Arc<Queue<R>>, commit: C) -> (Self, GroupSteps<C>) {
+        let steps = GroupSteps { queue: queue.clone(), group: Vec::new(), commit };
+        (Self { queue, thread: None }, steps)
+    }
+
     /// Queues a row. Neither blocks nor does I/O.
     ///
     /// # Errors
@@ -197,6 +203,28 @@ impl<R: Row> GroupWriter<R> {
 impl<R: Row> Drop for GroupWriter<R> {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+/// What the thread of a writer does, one step at a time: so a simulation writes as a server does, by a clock of its own.
+pub(crate) struct GroupSteps<C: Commit> {
+    queue: Arc<Queue<C::Row>>,
+    group: Vec<Numbered<C::Row>>,
+    commit: C,
+}
+
+impl<C: Commit> GroupSteps<C> {
+    /// Takes a group if none is open and anything is queued. Whether one is open.
+    pub(crate) fn take(&mut self) -> bool {
+        !self.group.is_empty() || self.queue.try_take(&mut self.group)
+    }
+
+    /// Writes the group that is open. What is left of it stays open, to be written again.
+    pub(crate) fn write(&mut self) {
+        if !self.group.is_empty() {
+            self.commit.write(&mut self.group, &self.queue.figures);
+            self.commit.settle();
+        }
     }
 }
 

@@ -23,6 +23,8 @@
 
 mod change;
 mod engine;
+mod load;
+mod steps;
 mod writer;
 
 use std::sync::Arc;
@@ -31,13 +33,13 @@ use std::time::Duration;
 
 pub(crate) use self::change::Change;
 pub use self::engine::{BindingEngine, Durability, Write};
+use self::load::load;
+pub use self::steps::JournalSteps;
 use self::writer::{Writer, give_up};
-use crate::binding::{Binding, NO_LISTENER};
 use crate::clock::Clock;
 use crate::error::StoreError;
-use crate::group::{GroupGauges, GroupSettings, GroupWriter};
+use crate::group::{GroupGauges, GroupWriter};
 use crate::location::LocationTable;
-use crate::queue::Queue;
 use crate::ticket::{SinkId, Sinks};
 
 /// Receives tickets: once a group for each receiver, on the writer's thread. It must not block; pushing to the shard's ring
@@ -124,31 +126,10 @@ impl Journal {
         settings: JournalSettings,
         clock: Clock,
     ) -> Result<(Self, usize), StoreError> {
-        let mut loaded = 0;
-        let now = clock();
-        let longest = settings.longest;
-        let names = Arc::<[Box<str>]>::from(settings.listeners.clone());
-        let highest = engine.load(now.wall, table.ids(), &mut |id, row, listener| {
-            let listener =
-                names.iter().position(|name| **name == *listener).and_then(|place| u16::try_from(place).ok());
-            let granted = if row.updated_at > 0 { row.expires_at.saturating_sub(row.updated_at) } else { 0 };
-            let longest = longest.max(Duration::from_millis(granted));
-            let binding = Binding {
-                expires_at: now.to_mono(row.expires_at, longest),
-                listener: listener.unwrap_or(NO_LISTENER),
-                ..*row
-            };
-            match table.load(id, &binding) {
-                Ok(()) => loaded += 1,
-                Err(unfit) => tracing::warn!(id = id.0, "a binding on disk is left out: {unfit}"),
-            }
-        })?;
-        table.ids_from(highest + 1);
-        let JournalSettings { linger, group, queue, .. } = settings;
-        let queue = Arc::new(Queue::new(GroupSettings { linger, group, queue }));
-        let sinks = Arc::<Sinks<dyn WriteSink>>::default();
-        let writer = Writer::new(engine, Arc::clone(table), Arc::clone(&queue), Arc::clone(&sinks), names, clock);
-        let (unpurged, to) = (writer.unpurged(), Arc::clone(&sinks));
+        let loaded = load(&mut engine, table, &settings, &clock)?;
+        let writer = Writer::new(engine, Arc::clone(table), settings, clock);
+        let (queue, sinks, unpurged) = (writer.queue(), writer.sinks(), writer.unpurged());
+        let to = Arc::clone(&sinks);
         let writer =
             GroupWriter::on("binding-writer", Arc::clone(&queue), writer, move |changes| give_up(changes, &to));
         let writer = writer.map_err(|error| {
@@ -194,7 +175,7 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::binding::BindingId;
+    use crate::binding::{Binding, BindingId};
     use crate::clock::Moment;
     use crate::location::{LocationSettings, Step, UpdateError, UpdateStatus};
     use crate::ticket::{Refused, Ticket};

@@ -109,6 +109,19 @@ impl<R: Row> Queue<R> {
             };
             (state, _) = self.wake.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
         }
+        self.draw(&mut state, group);
+        Some(())
+    }
+
+    /// Takes what is queued, without waiting. False: nothing is.
+    pub(crate) fn try_take(&self, group: &mut Vec<Numbered<R>>) -> bool {
+        group.clear();
+        self.draw(&mut self.lock(), group);
+        !group.is_empty()
+    }
+
+    /// Moves the oldest rows into a group.
+    fn draw(&self, state: &mut State<R>, group: &mut Vec<Numbered<R>>) {
         if state.pending.len() <= self.settings.group {
             std::mem::swap(&mut state.pending, group);
         } else {
@@ -116,7 +129,6 @@ impl<R: Row> Queue<R> {
             group.extend(state.pending.drain(..most));
         }
         state.weight -= group.iter().map(|pending| pending.row.weight()).sum::<usize>();
-        Some(())
     }
 
     /// Sleeps; `false` once stopped, at once.

@@ -17,11 +17,13 @@
 //! of real users.
 
 mod asker;
+mod batch;
 mod cache;
 mod engine;
 mod flights;
 mod generations;
 mod keeper;
+mod steps;
 
 use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -32,10 +34,12 @@ use std::time::{Duration, Instant};
 use hashbrown::Equivalent;
 
 use self::asker::Asker;
+pub use self::batch::Batch;
 use self::cache::Cache;
 pub use self::engine::{Changes, Engine, Key, Version, Watch};
 use self::flights::Flights;
 use self::keeper::{keep_time, watch};
+pub use self::steps::Steps;
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::ticket::{Refused, SinkId, Sinks, Ticket};
@@ -170,6 +174,19 @@ struct Shared<K: Key> {
 }
 
 impl<K: Key> Shared<K> {
+    fn new(settings: ReadThroughSettings, clock: Clock) -> Self {
+        Self {
+            cache: Cache::new(&settings),
+            flights: Flights::new(&settings),
+            sinks: Sinks::default(),
+            settings,
+            clock,
+            is_silent: AtomicBool::new(false),
+            misses: AtomicU32::new(0),
+            figures: Figures::default(),
+        }
+    }
+
     fn give(&self, results: &mut Results<K>) {
         self.sinks.hand_out(results, |sink, results| sink.answered(results));
     }
@@ -245,16 +262,7 @@ impl<K: Key> ReadThrough<K> {
         settings: ReadThroughSettings,
         clock: Clock,
     ) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared {
-            cache: Cache::new(&settings),
-            flights: Flights::new(&settings),
-            sinks: Sinks::default(),
-            settings,
-            clock,
-            is_silent: AtomicBool::new(false),
-            misses: AtomicU32::new(0),
-            figures: Figures::default(),
-        });
+        let shared = Arc::new(Shared::new(settings, clock));
         let started = Self { shared: shared.clone(), threads: Arc::default() };
         let asker = Asker::new(Some(first), Arc::new(connect), shared.clone());
         let further = asker.another();
@@ -349,6 +357,7 @@ impl<K: Key> ReadThrough<K> {
 
     /// Forgets every answer.
     pub fn forget(&self) {
+        self.shared.flights.void_all();
         self.shared.cache.clear();
     }
 

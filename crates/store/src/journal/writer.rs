@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{BindingEngine, Change, Write, WriteSink};
+use super::{BindingEngine, Change, JournalSettings, Write, WriteSink};
 use crate::binding::{Binding, BindingId, BindingView, PackedBinding};
 use crate::clock::{Clock, Moment};
 use crate::error::StoreError;
-use crate::group::{Commit, GroupFigures, Numbered};
+use crate::group::{Commit, GroupFigures, GroupSettings, Numbered};
 use crate::location::LocationTable;
 use crate::queue::Queue;
 use crate::ticket::{Sinks, Ticket};
@@ -67,27 +67,31 @@ impl<E: BindingEngine> Commit for Writer<E> {
 }
 
 impl<E: BindingEngine> Writer<E> {
-    pub(super) fn new(
-        engine: E,
-        table: Arc<LocationTable>,
-        queue: Arc<Queue<Change>>,
-        sinks: Arc<Sinks<dyn WriteSink>>,
-        listeners: Arc<[Box<str>]>,
-        clock: Clock,
-    ) -> Self {
+    pub(super) fn new(engine: E, table: Arc<LocationTable>, settings: JournalSettings, clock: Clock) -> Self {
+        let JournalSettings { linger, group, queue, listeners, .. } = settings;
         Self {
             engine,
             table,
-            queue,
-            sinks,
+            queue: Arc::new(Queue::new(GroupSettings { linger, group, queue })),
+            sinks: Arc::default(),
             doomed: HashMap::new(),
             back: HashMap::new(),
             unpurged: Vec::new(),
             still_there: Arc::default(),
-            listeners,
+            listeners: listeners.into(),
             clock,
             results: Vec::new(),
         }
+    }
+
+    /// Where changes wait for it.
+    pub(super) fn queue(&self) -> Arc<Queue<Change>> {
+        Arc::clone(&self.queue)
+    }
+
+    /// Who gets tickets back.
+    pub(super) fn sinks(&self) -> Arc<Sinks<dyn WriteSink>> {
+        Arc::clone(&self.sinks)
     }
 
     /// Rows of expired bindings still to be deleted.

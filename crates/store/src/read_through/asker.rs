@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::{Engine, Key, Results, Shared, StopOnDrop, since};
+use super::{Engine, Key, Shared, StopOnDrop};
 use crate::error::StoreError;
 
 type Connect<E> = Arc<dyn Fn() -> Result<E, StoreError> + Send + Sync>;
@@ -29,27 +29,13 @@ impl<E: Engine> Asker<E> {
     pub(super) fn run(mut self) {
         let shared = self.shared.clone();
         let _stop = StopOnDrop(shared.clone());
-        let (mut keys, mut answers, mut results) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut keys, mut answers) = (Vec::new(), Vec::new());
         shared.flights.begin();
         while shared.flights.take(&mut keys, || (shared.clock)().mono, || shared.is_broken()) {
-            let asked_at = (shared.clock)().mono;
-            let mark = shared.cache.mark();
+            let batch = shared.depart(keys);
             answers.clear();
-            let outcome = self.ask(&keys, &mut answers);
-            let now = (shared.clock)().mono;
-            match outcome {
-                Ok(()) => {
-                    for (key, answer) in keys.drain(..).zip(answers.drain(..)) {
-                        // Known before the flight ends: a question that comes then finds it.
-                        shared.cache.keep(key.clone(), answer.clone(), asked_at, mark);
-                        let tickets = shared.flights.land(shared.cache.hash(&key), &key);
-                        results.extend(tickets.into_iter().map(|ticket| (ticket, Ok(answer.clone()))));
-                    }
-                    shared.heard(since(asked_at, now));
-                }
-                Err(error) => self.fail(&mut keys, error, now, &mut results),
-            }
-            shared.give(&mut results);
+            let outcome = self.ask(batch.keys(), &mut answers);
+            keys = shared.land(batch, outcome.map(|()| &mut answers));
         }
     }
 
@@ -64,17 +50,5 @@ impl<E: Engine> Asker<E> {
             Err(StoreError::Refused)
         });
         asked.and(if answers.len() == keys.len() { Ok(()) } else { Err(StoreError::Refused) })
-    }
-
-    /// What is known goes on to be used; the others get the error.
-    fn fail(&self, keys: &mut Vec<E::Key>, error: StoreError, now: u64, results: &mut Results<E::Key>) {
-        let shared = &self.shared;
-        shared.failed();
-        for key in keys.drain(..) {
-            let tickets = shared.flights.land(shared.cache.hash(&key), &key);
-            let stale = if tickets.is_empty() { None } else { shared.stale(&key, now) };
-            let result = stale.ok_or(error);
-            results.extend(tickets.into_iter().map(|ticket| (ticket, result.clone())));
-        }
     }
 }

@@ -153,6 +153,11 @@ impl<K: Key> Cache<K> {
         self.parts.iter().map(len).sum()
     }
 
+    /// Nothing that was heard since this was taken concerns an answer with this hash.
+    pub(super) fn is_current(&self, hash: u64, mark: Mark) -> bool {
+        self.era.load(Ordering::Acquire) == mark.era && !self.was_voided(hash, mark)
+    }
+
     fn was_voided(&self, hash: u64, mark: Mark) -> bool {
         if self.voids.load(Ordering::Acquire) == mark.voids {
             return false;

@@ -14,14 +14,34 @@ use crate::ticket::{Refused, Ticket};
 struct Flight<K> {
     hash: u64,
     key: K,
+    /// By this they come back in the order in which they were asked, whatever their hashes.
+    number: u64,
     since: u64,
     tickets: Vec<Ticket>,
+    /// Its answer may be older than a notice that was heard since: those who asked after that wait for the next one.
+    after_notice: Option<Waiting>,
+    /// It is with an engine, and waits for no asker.
+    is_asked: bool,
     /// It was looked whether there is an answer past its lifetime.
     is_overdue: bool,
 }
 
+/// Who waits, and since when the first.
+struct Waiting {
+    since: u64,
+    tickets: Vec<Ticket>,
+}
+
+impl Waiting {
+    const fn empty() -> Self {
+        Self { since: 0, tickets: Vec::new() }
+    }
+}
+
 struct State<K> {
     flights: HashTable<Flight<K>>,
+    /// Number of the last flight.
+    last: u64,
     /// Keys that no engine was asked for yet, with their hashes.
     waiting: VecDeque<(u64, K)>,
     /// Askers that wait for questions.
@@ -68,6 +88,7 @@ impl<K: Key> Flights<K> {
     pub(super) fn new(settings: &ReadThroughSettings) -> Self {
         let state = State {
             flights: HashTable::new(),
+            last: 0,
             waiting: VecDeque::new(),
             idle: 0,
             is_keeper_asleep: false,
@@ -106,7 +127,13 @@ impl<K: Key> Flights<K> {
             return Err(Refused::Stopped);
         }
         if let Some(flight) = state.flights.find_mut(hash, |f| question.equivalent(&f.key)) {
-            flight.tickets.extend(ticket);
+            match &mut flight.after_notice {
+                None => flight.tickets.extend(ticket),
+                Some(waiting) => {
+                    waiting.since = if waiting.tickets.is_empty() { now } else { waiting.since };
+                    waiting.tickets.extend(ticket);
+                }
+            }
             return Ok(true);
         }
         if state.flights.len() >= self.bound {
@@ -114,7 +141,10 @@ impl<K: Key> Flights<K> {
         }
         let key: K = (*question).into();
         state.waiting.push_back((hash, key.clone()));
-        let flight = Flight { hash, key, since: now, tickets: ticket.into_iter().collect(), is_overdue: false };
+        state.last += 1;
+        let (number, tickets) = (state.last, ticket.into_iter().collect());
+        let flight =
+            Flight { hash, key, number, since: now, tickets, after_notice: None, is_asked: false, is_overdue: false };
         state.flights.insert_unique(hash, flight, |f| f.hash);
         self.len.store(state.flights.len(), Ordering::Relaxed);
         self.has_unsent.store(true, Ordering::Release);
@@ -133,35 +163,17 @@ impl<K: Key> Flights<K> {
     /// Waits for questions, or until it is time to ask one again if the engine `is_broken`. Those of a round leave together; `false` once
     /// stopped.
     pub(super) fn take(&self, keys: &mut Vec<K>, clock: impl Fn() -> u64, is_broken: impl Fn() -> bool) -> bool {
-        keys.clear();
         let (mut state, mut was_woken) = (self.lock(), false);
         loop {
             if state.has_stopped {
                 return false;
             }
-            let mut until_probe = None;
-            if is_broken() {
-                let now = clock();
-                if now >= state.probe_at {
-                    state.probe_at = now + milliseconds(self.poll);
-                    if let Some(probe) = &state.probe {
-                        keys.push(probe.clone());
-                        return true;
-                    }
-                }
-                until_probe = Some(since(now, state.probe_at));
-            }
-            // Of a round that is under way more may come; it ends with a wake.
-            if !state.waiting.is_empty() && (was_woken || !self.has_unsent.load(Ordering::Acquire)) {
-                let most = state.waiting.len().min(self.batch);
-                keys.extend(state.waiting.drain(..most).map(|(_, key)| key));
-                if !state.waiting.is_empty() && state.idle > 0 {
-                    self.questions.notify_one();
-                }
+            let broken_at = is_broken().then(&clock);
+            if self.next(&mut state, keys, broken_at, was_woken) {
                 return true;
             }
             state.idle += 1;
-            state = match until_probe {
+            state = match broken_at.map(|now| since(now, state.probe_at)) {
                 Some(most) => self.questions.wait_timeout(state, most).unwrap_or_else(PoisonError::into_inner).0,
                 None => self.questions.wait(state).unwrap_or_else(PoisonError::into_inner),
             };
@@ -170,19 +182,98 @@ impl<K: Key> Flights<K> {
         }
     }
 
+    /// The same for an asker without a thread, one of those that are idle: it does not wait, and is busy if there is something to ask.
+    pub(super) fn try_take(&self, keys: &mut Vec<K>, broken_at: Option<u64>) -> bool {
+        let mut state = self.lock();
+        let has_taken = !state.has_stopped && state.idle > 0 && self.next(&mut state, keys, broken_at, false);
+        state.idle -= usize::from(has_taken);
+        has_taken
+    }
+
+    /// What is to be asked next, if anything is. `broken_at`: the time, if the engine has stopped answering. `is_whole`: of the round under
+    /// way nothing more comes.
+    fn next(&self, state: &mut State<K>, keys: &mut Vec<K>, broken_at: Option<u64>, is_whole: bool) -> bool {
+        keys.clear();
+        if let Some(now) = broken_at.filter(|now| *now >= state.probe_at) {
+            state.probe_at = now + milliseconds(self.poll);
+            keys.extend(state.probe.clone());
+            if !keys.is_empty() {
+                return true;
+            }
+        }
+        // Of a round that is under way more may come; it ends with a wake.
+        if state.waiting.is_empty() || (!is_whole && self.has_unsent.load(Ordering::Acquire)) {
+            return false;
+        }
+        let State { flights, waiting, .. } = &mut *state;
+        while keys.len() < self.batch
+            && let Some((hash, key)) = waiting.pop_front()
+        {
+            // Some have been answered meanwhile, by an engine that was late.
+            if let Some(flight) = flights.find_mut(hash, |f| f.key == key).filter(|flight| !flight.is_asked) {
+                flight.is_asked = true;
+                keys.push(key);
+            }
+        }
+        if !state.waiting.is_empty() && state.idle > 0 {
+            self.questions.notify_one();
+        }
+        !keys.is_empty()
+    }
+
+    /// When an idle asker is to ask again whether the engine answers, if it has stopped; none if no question was missed, or all are busy.
+    pub(super) fn probe_at(&self) -> Option<u64> {
+        let state = self.lock();
+        state.probe.as_ref().filter(|_| state.idle > 0).map(|_| state.probe_at)
+    }
+
+    /// An asker without a thread begins, or has its answer.
+    pub(super) fn is_idle(&self) {
+        self.lock().idle += 1;
+    }
+
     /// The engine has answered, though late perhaps: the next question is worth asking.
     pub(super) fn probe_now(&self) {
         self.lock().probe_at = 0;
         self.questions.notify_one();
     }
 
-    /// Ends the flight of `key` and names who waits for it; none when the deadline was faster.
-    pub(super) fn land(&self, hash: u64, key: &K) -> Vec<Ticket> {
-        let mut state = self.lock();
-        let Ok(flight) = state.flights.find_entry(hash, |f| f.key == *key) else { return Vec::new() };
-        let tickets = flight.remove().0.tickets;
+    /// Ends the flight of `key` and names who waits for it; none when the deadline was faster. It begins again for those who asked after a
+    /// notice of it. `is_current`: none was heard since the engine was asked; else a flight that began after it goes on.
+    pub(super) fn land(&self, hash: u64, key: &K, is_current: bool) -> Vec<Ticket> {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let Ok(mut entry) = state.flights.find_entry(hash, |f| f.key == *key) else { return Vec::new() };
+        let flight = entry.get_mut();
+        if !is_current && flight.after_notice.is_none() {
+            return Vec::new();
+        }
+        if let Some(Waiting { since, tickets }) =
+            flight.after_notice.take().filter(|waiting| !waiting.tickets.is_empty())
+        {
+            (flight.since, flight.is_asked, flight.is_overdue) = (since, false, false);
+            state.waiting.push_back((hash, key.clone()));
+            self.questions.notify_one();
+            return std::mem::replace(&mut flight.tickets, tickets);
+        }
+        let tickets = entry.remove().0.tickets;
         self.len.store(state.flights.len(), Ordering::Relaxed);
         tickets
+    }
+
+    /// A notice of this question was heard. What the engine is being asked may be answered as it was before.
+    pub(super) fn void(&self, hash: u64, key: &K) {
+        let mut state = self.lock();
+        if let Some(flight) = state.flights.find_mut(hash, |f| f.key == *key).filter(|flight| flight.is_asked) {
+            flight.after_notice.get_or_insert_with(Waiting::empty);
+        }
+    }
+
+    /// The same of all questions.
+    pub(super) fn void_all(&self) {
+        for flight in self.lock().flights.iter_mut().filter(|flight| flight.is_asked) {
+            flight.after_notice.get_or_insert_with(Waiting::empty);
+        }
     }
 
     /// What has waited for too long at `now`: for an answer past its lifetime, which `stale` has, or for the deadline.
@@ -190,20 +281,25 @@ impl<K: Key> Flights<K> {
         let mut due = Due::default();
         let mut guard = self.lock();
         let State { flights, waiting, idle, probe, .. } = &mut *guard;
-        for flight in flights.iter_mut() {
-            if !flight.is_overdue && since(flight.since, now) >= self.stale_wait {
-                flight.is_overdue = true;
-                due.is_overdue = true;
-                if !flight.tickets.is_empty()
-                    && let Some(answer) = stale(&flight.key)
-                {
-                    results.extend(flight.tickets.drain(..).map(|ticket| (ticket, Ok(answer.clone()))));
-                }
+        let is_overdue = |f: &&mut Flight<K>| !f.is_overdue && since(f.since, now) >= self.stale_wait;
+        let mut overdue: Vec<_> = flights.iter_mut().filter(is_overdue).collect();
+        overdue.sort_unstable_by_key(|flight| flight.number);
+        for flight in overdue {
+            flight.is_overdue = true;
+            due.is_overdue = true;
+            if !flight.tickets.is_empty()
+                && let Some(answer) = stale(&flight.key)
+            {
+                results.extend(flight.tickets.drain(..).map(|ticket| (ticket, Ok(answer.clone()))));
             }
         }
-        for flight in flights.extract_if(|f| since(f.since, now) >= self.deadline) {
+        let mut missed: Vec<_> = flights.extract_if(|f| since(f.since, now) >= self.deadline).collect();
+        missed.sort_unstable_by_key(|flight| flight.number);
+        for flight in missed {
             due.missed += 1;
-            results.extend(flight.tickets.into_iter().map(|ticket| (ticket, Err(StoreError::TimedOut))));
+            let later = flight.after_notice.into_iter().flat_map(|waiting| waiting.tickets);
+            let tickets = flight.tickets.into_iter().chain(later);
+            results.extend(tickets.map(|ticket| (ticket, Err(StoreError::TimedOut))));
             *probe = Some(flight.key);
         }
         if due.missed > 0 {
@@ -254,7 +350,9 @@ impl<K: Key> Flights<K> {
         let mut state = self.lock();
         state.has_stopped = true;
         state.waiting.clear();
-        let open = state.flights.drain().flat_map(|flight| flight.tickets);
+        let later = |flight: Option<Waiting>| flight.into_iter().flat_map(|waiting| waiting.tickets);
+        let open =
+            state.flights.drain().flat_map(|flight| flight.tickets.into_iter().chain(later(flight.after_notice)));
         let results = open.map(|ticket| (ticket, Err(StoreError::Unavailable))).collect();
         self.len.store(0, Ordering::Relaxed);
         drop(state);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::flights::Due;
 use super::{Changes, Key, Shared, StopOnDrop, Watch};
 use crate::error::StoreError;
 
@@ -18,25 +19,55 @@ const IDLE_STEPS: u32 = 40;
 pub(super) fn keep_time<K: Key>(shared: &Arc<Shared<K>>, add: impl Fn() -> bool) {
     let _stop = StopOnDrop(shared.clone());
     let (mut askers, mut idle) = (1, 0);
-    let mut results = Vec::new();
     while shared.flights.wait(STEP, idle >= IDLE_STEPS) {
         idle = if shared.flights.len() == 0 { idle + 1 } else { 0 };
         if idle > 0 {
             continue;
         }
-        let now = (shared.clock)().mono;
-        let due = shared.flights.due(now, |key| shared.stale(key, now), &mut results);
+        let due = shared.look_at_the_time();
+        if due.lacks_askers && askers < shared.settings.connections {
+            askers += usize::from(add());
+        }
+    }
+}
+
+impl<K: Key> Shared<K> {
+    /// Gives back what has waited for too long.
+    pub(super) fn look_at_the_time(&self) -> Due {
+        let (now, mut results) = ((self.clock)().mono, Vec::new());
+        let due = self.flights.due(now, |key| self.stale(key, now), &mut results);
         if due.is_overdue {
-            shared.is_silent.store(true, Ordering::Relaxed);
+            self.is_silent.store(true, Ordering::Relaxed);
         }
         if due.missed > 0 {
             let late = results.iter().filter(|(_, result)| result.is_err()).count();
-            shared.figures.late.fetch_add(late as u64, Ordering::Relaxed);
-            shared.missed(due.missed);
+            self.figures.late.fetch_add(late as u64, Ordering::Relaxed);
+            self.missed(due.missed);
         }
-        shared.give(&mut results);
-        if due.lacks_askers && askers < shared.settings.connections {
-            askers += usize::from(add());
+        self.give(&mut results);
+        due
+    }
+
+    /// Voids what has changed; where that is not known, the engine is silent.
+    pub(super) fn hear(&self, changes: Result<Changes<K>, StoreError>) {
+        match changes {
+            Err(_) => return self.is_silent.store(true, Ordering::Relaxed),
+            Ok(Changes::None) => {}
+            Ok(Changes::Of(keys)) => {
+                for key in &keys {
+                    self.flights.void(self.cache.hash(key), key);
+                    self.cache.void(key);
+                }
+                self.figures.voided.fetch_add(keys.len() as u64, Ordering::Relaxed);
+            }
+            Ok(Changes::All) => {
+                self.flights.void_all();
+                self.cache.doubt();
+                self.figures.doubted.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        if self.is_broken() {
+            self.flights.probe_now();
         }
     }
 }
@@ -49,25 +80,10 @@ pub(super) fn watch<K: Key>(shared: &Arc<Shared<K>>, mut watch: Box<dyn Watch<Ke
             tracing::error!(of = shared.settings.name, "asking the database what has changed panicked");
             Err(StoreError::Refused)
         });
-        match asked {
-            Ok(changes) => {
-                match changes {
-                    Changes::None => {}
-                    Changes::Of(keys) => {
-                        keys.iter().for_each(|key| shared.cache.void(key));
-                        shared.figures.voided.fetch_add(keys.len() as u64, Ordering::Relaxed);
-                    }
-                    Changes::All => {
-                        shared.cache.doubt();
-                        shared.figures.doubted.fetch_add(1, Ordering::Relaxed);
-                    }
-                }
-                watch.voided();
-                if shared.is_broken() {
-                    shared.flights.probe_now();
-                }
-            }
-            Err(_) => shared.is_silent.store(true, Ordering::Relaxed),
+        let is_known = asked.is_ok();
+        shared.hear(asked);
+        if is_known {
+            watch.voided();
         }
         if !shared.flights.wait_poll() {
             return;

@@ -1,0 +1,57 @@
+//! Questions on their way to an engine, and what becomes of them when it has answered or failed.
+
+use super::cache::Mark;
+use super::{Key, Shared, since};
+use crate::error::StoreError;
+
+/// Questions that an engine is asked at once.
+pub struct Batch<K: Key> {
+    keys: Vec<K>,
+    asked_at: u64,
+    mark: Mark,
+}
+
+impl<K: Key> Batch<K> {
+    /// The questions, in the order in which they are to be answered.
+    pub fn keys(&self) -> &[K] {
+        &self.keys
+    }
+}
+
+impl<K: Key> Shared<K> {
+    /// An engine is asked from now on.
+    pub(super) fn depart(&self, keys: Vec<K>) -> Batch<K> {
+        Batch { keys, asked_at: (self.clock)().mono, mark: self.cache.mark() }
+    }
+
+    /// It has answered, or failed. Gives back the memory of the questions.
+    pub(super) fn land(&self, batch: Batch<K>, outcome: Result<&mut Vec<K::Answer>, StoreError>) -> Vec<K> {
+        let Batch { mut keys, asked_at, mark } = batch;
+        let now = (self.clock)().mono;
+        let mut results = Vec::new();
+        match outcome {
+            Ok(answers) => {
+                for (key, answer) in keys.drain(..).zip(answers.drain(..)) {
+                    let hash = self.cache.hash(&key);
+                    // Known before the flight ends: a question that comes then finds it.
+                    self.cache.keep(key.clone(), answer.clone(), asked_at, mark);
+                    let tickets = self.flights.land(hash, &key, self.cache.is_current(hash, mark));
+                    results.extend(tickets.into_iter().map(|ticket| (ticket, Ok(answer.clone()))));
+                }
+                self.heard(since(asked_at, now));
+            }
+            Err(error) => {
+                self.failed();
+                // What is known goes on to be used; the others get the error.
+                for key in keys.drain(..) {
+                    let tickets = self.flights.land(self.cache.hash(&key), &key, true);
+                    let stale = if tickets.is_empty() { None } else { self.stale(&key, now) };
+                    let result = stale.ok_or(error);
+                    results.extend(tickets.into_iter().map(|ticket| (ticket, result.clone())));
+                }
+            }
+        }
+        self.give(&mut results);
+        keys
+    }
+}

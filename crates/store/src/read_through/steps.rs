@@ -1,0 +1,246 @@
+//! The cache without threads: its owner has connections of its own, and a clock. So a simulation runs what a server does.
+
+use std::sync::Arc;
+
+use super::{Batch, Changes, Key, ReadThrough, ReadThroughSettings, Shared};
+use crate::clock::Clock;
+use crate::error::StoreError;
+
+/// What the threads of a [`ReadThrough`] do, one step at a time.
+pub struct Steps<K: Key> {
+    shared: Arc<Shared<K>>,
+}
+
+impl<K: Key> ReadThrough<K> {
+    /// The cache without threads: its owner asks the engine what [`Steps`] say. One connection is there at the start.
+    pub fn in_steps(settings: ReadThroughSettings, clock: Clock) -> (Self, Steps<K>) {
+        let shared = Arc::new(Shared::new(settings, clock));
+        let steps = Steps { shared: shared.clone() };
+        steps.connect();
+        (Self { shared, threads: Arc::default() }, steps)
+    }
+}
+
+impl<K: Key> Steps<K> {
+    /// The next questions, for a connection that is idle; none if all are busy or nothing is to be asked. To be called until there is none.
+    pub fn take(&self) -> Option<Batch<K>> {
+        let shared = &self.shared;
+        let mut keys = Vec::new();
+        let broken_at = shared.is_broken().then(|| (shared.clock)().mono);
+        shared.flights.try_take(&mut keys, broken_at).then(|| shared.depart(keys))
+    }
+
+    /// What the engine says to questions that were taken: an answer to each, or an error. Their connection is idle again.
+    pub fn answered(&self, batch: Batch<K>, mut outcome: Result<Vec<K::Answer>, StoreError>) {
+        self.shared.land(batch, outcome.as_mut().map_err(|error| *error));
+        self.shared.flights.is_idle();
+    }
+
+    /// Gives back what has waited for too long; opens a connection where all are busy. To be called every 25 ms while something is in
+    /// flight.
+    pub fn keep_time(&self) {
+        let due = self.shared.look_at_the_time();
+        if due.lacks_askers && self.shared.flights.askers() < self.shared.settings.connections {
+            self.connect();
+        }
+    }
+
+    /// What has changed in the database since this was called last, or that it is not known. To be called every
+    /// [`ReadThroughSettings::poll`].
+    pub fn hear(&self, changes: Result<Changes<K>, StoreError>) {
+        self.shared.hear(changes);
+    }
+
+    /// When [`Steps::take`] has a question again by which an engine that has stopped answering is tried: milliseconds of the clock; none
+    /// while it answers, or while all connections are busy.
+    pub fn deadline(&self) -> Option<u64> {
+        if self.shared.is_broken() { self.shared.flights.probe_at() } else { None }
+    }
+
+    fn connect(&self) {
+        self.shared.flights.begin();
+        self.shared.flights.is_idle();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::{Mutex, PoisonError};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock::Moment;
+    use crate::subscriber::{Answer, Asked, Question};
+    use crate::ticket::{SinkId, Ticket};
+
+    fn user(name: &str) -> Question<'_> {
+        Question::User { username: name.as_bytes(), domain: b"d" }
+    }
+
+    fn names(batch: &Batch<Asked>) -> Vec<String> {
+        let name = |asked: &Asked| match asked.question() {
+            Question::User { username, .. } => String::from_utf8_lossy(username).into_owned(),
+            Question::Credential { .. } => unreachable!("none is asked"),
+        };
+        batch.keys().iter().map(name).collect()
+    }
+
+    #[test]
+    fn an_outage_and_its_end_by_a_clock_of_ones_own() {
+        let time = Arc::new(AtomicU64::new(0));
+        let of_clock = time.clone();
+        let clock: Clock = Arc::new(move || Moment { mono: of_clock.load(Ordering::Relaxed), wall: 0 });
+        let settings = ReadThroughSettings {
+            deadline: Duration::from_millis(1_000),
+            poll: Duration::from_millis(500),
+            breaker_after: 2,
+            connections: 2,
+            ..ReadThroughSettings::default()
+        };
+        let (cache, steps) = ReadThrough::<Asked>::in_steps(settings, clock);
+        let results = Arc::new(Mutex::new(Vec::new()));
+        let to = results.clone();
+        let sink = cache.receiver(move |more: &[(u64, Result<Answer, StoreError>)]| {
+            to.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(more);
+        });
+        let taken = || std::mem::take(&mut *results.lock().unwrap_or_else(PoisonError::into_inner));
+        let ask = |value, name: &str, now| {
+            cache.request(Ticket { sink, value }, user(name), now).expect("there is room");
+        };
+
+        // Those of a round leave together, equal ones once.
+        ask(1, "a", 0);
+        ask(2, "b", 0);
+        ask(3, "a", 0);
+        assert!(steps.take().is_none(), "the round has not ended");
+        cache.flush();
+        let first = steps.take().expect("two questions");
+        assert_eq!(names(&first), ["a", "b"]);
+        // The only connection is busy: another one is opened, and no third.
+        ask(4, "c", 10);
+        cache.flush();
+        assert!(steps.take().is_none());
+        steps.keep_time();
+        let second = steps.take().expect("one more connection");
+        assert_eq!((names(&second), cache.gauges().connections), (vec!["c".to_owned()], 2));
+
+        time.store(1_010, Ordering::Relaxed);
+        steps.keep_time();
+        let late: Vec<_> = taken().into_iter().map(|(value, result)| (value, result.err())).collect();
+        assert_eq!(late, [1, 3, 2, 4].map(|value| (value, Some(StoreError::TimedOut))), "as they were asked");
+        assert!(cache.gauges().is_broken && steps.deadline().is_none());
+        assert!(steps.take().is_none(), "both connections hang");
+        // The engine answers, though late: the last question is tried again.
+        steps.answered(first, Ok(vec![Answer::Exists, Answer::Absent]));
+        assert!(steps.deadline().is_some());
+        let probe = steps.take().expect("a question to try it by");
+        assert!(names(&probe) == ["c"] && steps.take().is_none());
+        steps.answered(probe, Ok(vec![Answer::Exists]));
+        assert!(!cache.gauges().is_broken && steps.deadline().is_none());
+        steps.answered(second, Err(StoreError::Unavailable));
+        assert_eq!(cache.cached(user("a"), 1_020), Some(Ok(Answer::Exists)));
+        assert!(taken().is_empty(), "no ticket comes twice");
+        steps.hear(Ok(Changes::Of(vec![user("a").into()])));
+        assert_eq!((cache.cached(user("a"), 1_020), cache.gauges().voided), (None, 1));
+    }
+
+    /// An answer that comes after its deadline ends no question that was asked after a change was heard.
+    #[test]
+    fn a_late_answer_is_not_older_than_a_notice() {
+        let time = Arc::new(AtomicU64::new(0));
+        let of_clock = time.clone();
+        let clock: Clock = Arc::new(move || Moment { mono: of_clock.load(Ordering::Relaxed), wall: 0 });
+        let (cache, steps) = ReadThrough::<Asked>::in_steps(ReadThroughSettings::default(), clock);
+        let results = Arc::new(Mutex::new(Vec::new()));
+        let to = results.clone();
+        let sink = cache.receiver(move |more: &[(u64, Result<Answer, StoreError>)]| {
+            to.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(more);
+        });
+        let taken = || std::mem::take(&mut *results.lock().unwrap_or_else(PoisonError::into_inner));
+        let ask = |value, now| {
+            cache.request(Ticket { sink, value }, user("a"), now).expect("there is room");
+            cache.flush();
+        };
+        ask(1, 0);
+        let first = steps.take().expect("a question");
+        steps.hear(Ok(Changes::Of(vec![user("a").into()])));
+        time.store(2_000, Ordering::Relaxed);
+        steps.keep_time();
+        assert_eq!(taken(), [(1, Err(StoreError::TimedOut))]);
+        ask(2, 2_000);
+        steps.answered(first, Ok(vec![Answer::Exists]));
+        assert!(taken().is_empty());
+        let second = steps.take().expect("a question");
+        steps.answered(second, Ok(vec![Answer::Absent]));
+        assert_eq!(taken(), [(2, Ok(Answer::Absent))]);
+    }
+
+    /// A late answer ends a question that waits for a connection: it is not asked any more, and once if it comes again.
+    #[test]
+    fn what_was_answered_meanwhile_is_not_asked() {
+        let time = Arc::new(AtomicU64::new(0));
+        let of_clock = time.clone();
+        let clock: Clock = Arc::new(move || Moment { mono: of_clock.load(Ordering::Relaxed), wall: 0 });
+        let settings = ReadThroughSettings { connections: 1, found_ttl: Duration::ZERO, ..Default::default() };
+        let (cache, steps) = ReadThrough::<Asked>::in_steps(settings, clock);
+        let ask = |value, name, now| {
+            let sink = SinkId::NONE;
+            cache.request(Ticket { sink, value }, user(name), now).expect("there is room");
+            cache.flush();
+        };
+        ask(1, "a", 0);
+        let first = steps.take().expect("a question");
+        time.store(2_000, Ordering::Relaxed);
+        steps.keep_time();
+        ask(2, "a", 2_000);
+        assert!(steps.take().is_none(), "the only connection is busy");
+        steps.answered(first, Ok(vec![Answer::Exists]));
+        assert_eq!(cache.gauges().in_flight, 0);
+        ask(3, "b", 2_000);
+        ask(4, "a", 2_000);
+        let next = steps.take().expect("two questions");
+        assert!(names(&next) == ["a", "b"] && steps.take().is_none());
+    }
+
+    /// Who asks after a change was heard does not join those who asked before.
+    #[test]
+    fn no_answer_is_older_than_a_notice_that_was_heard_before_its_question() {
+        let clock: Clock = Arc::new(|| Moment { mono: 0, wall: 0 });
+        let (cache, steps) = ReadThrough::<Asked>::in_steps(ReadThroughSettings::default(), clock);
+        let results = Arc::new(Mutex::new(Vec::new()));
+        let to = results.clone();
+        let sink = cache.receiver(move |more: &[(u64, Result<Answer, StoreError>)]| {
+            to.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(more);
+        });
+        let taken = || std::mem::take(&mut *results.lock().unwrap_or_else(PoisonError::into_inner));
+        let ask = |value| {
+            cache.request(Ticket { sink, value }, user("a"), 0).expect("there is room");
+            cache.flush();
+        };
+        let changes = [Changes::Of(vec![user("a").into()]), Changes::All];
+        for (change, first) in changes.into_iter().zip([1, 11]) {
+            ask(first);
+            let before = steps.take().expect("a question");
+            steps.hear(Ok(change.clone()));
+            ask(first + 1);
+            ask(first + 2);
+            assert!(steps.take().is_none(), "the only connection is busy");
+            steps.answered(before, Ok(vec![Answer::Exists]));
+            assert_eq!(taken(), [(first, Ok(Answer::Exists))]);
+            let after = steps.take().expect("it is asked again");
+            steps.answered(after, Ok(vec![Answer::Absent]));
+            assert_eq!(taken(), [(first + 1, Ok(Answer::Absent)), (first + 2, Ok(Answer::Absent))]);
+            assert_eq!((cache.gauges().in_flight, steps.take().is_none()), (0, true));
+            // One that was not asked yet is asked after the change.
+            steps.hear(Ok(Changes::All));
+            ask(first + 3);
+            steps.hear(Ok(change));
+            ask(first + 4);
+            let only = steps.take().expect("a question");
+            steps.answered(only, Ok(vec![Answer::Exists]));
+            assert_eq!(taken(), [(first + 3, Ok(Answer::Exists)), (first + 4, Ok(Answer::Exists))]);
+            cache.forget();
+        }
+    }
+}
