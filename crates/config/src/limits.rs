@@ -71,7 +71,7 @@ section! {
         pub lookups_per_source: usize = 1_000, Rule::number(1, 1 << 24);
         /// Bytes of all messages that wait for look-ups, divided among the shards that run; requests beyond are answered 503.
         pub lookup_memory: usize = 256 << 20, Rule::bytes(1 << 20, 1 << 40);
-        /// Messages of one call that may wait while a look-up for it is under way; more are dropped and counted.
+        /// Messages of one call that may wait while a look-up for it is under way; of more, requests over connections are answered 503, those by UDP dropped, for they come again; all are counted.
         pub held_messages_per_call: usize = 32, Rule::number(1, 65_535);
     }
 }

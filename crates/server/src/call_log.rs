@@ -179,6 +179,9 @@ impl Engine {
             return;
         }
         let mut notices = std::mem::take(self.proxy.notices());
+        if let Some(heard) = &mut self.heard {
+            heard.extend_from_slice(&notices);
+        }
         for notice in notices.drain(..) {
             if let NoticeEvent::Rang { after, .. } | NoticeEvent::Answered { after, .. } = &notice.event
                 && let Some(milliseconds) = after

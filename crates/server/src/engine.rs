@@ -25,7 +25,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use strowger_core::entropy::Entropy;
-use strowger_core::proxy::Proxy;
+use strowger_core::proxy::{Notice, Proxy};
 use strowger_core::registrar::Registrar;
 use strowger_core::slots::Slots;
 use strowger_core::timer::sooner;
@@ -96,6 +96,35 @@ pub struct Circumstances {
     pub shards: usize,
 }
 
+/// What waits in an engine, and what it counts of that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WaitingCounts {
+    /// Requests that wait for an answer or a commit.
+    pub requests: usize,
+    /// Messages held back behind others of their call and sender.
+    pub held: usize,
+    /// The most of them of one call and sender.
+    pub longest: usize,
+    /// Calls and senders of which anything waits, those that hold something back counted twice.
+    pub lines: usize,
+    /// Sources of requests that wait for a name.
+    pub sources: usize,
+    /// Bytes of all that waits for look-ups.
+    pub bytes: usize,
+}
+
+impl WaitingCounts {
+    /// Requests and messages that wait.
+    pub fn messages(&self) -> usize {
+        self.requests + self.held
+    }
+
+    /// Nothing waits, and nothing is left of what did.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// The machines of one shard and what they need.
 pub struct Engine {
     /// What the engines of the process have in common.
@@ -117,6 +146,9 @@ pub struct Engine {
     pub found: Option<SinkId>,
     /// Subscribers were asked in this round: what they are asked leaves when it ends.
     pub has_asked: bool,
+    /// What became of the INVITEs that begin calls, for an owner that sets this, and takes it out whenever a call of the engine returns:
+    /// the messages of that call stand in the outbox still.
+    pub heard: Option<Vec<Notice>>,
     pub(crate) suspended: Slots<Suspended>,
     /// Memory of requests that waited, for the next ones.
     #[expect(clippy::vec_box, reason = "they go into slots as they are")]
@@ -172,8 +204,15 @@ impl Engine {
     }
 
     /// Messages that wait, for a look-up or behind others of their call.
-    pub fn waiting(&self) -> usize {
-        self.suspended.len() + self.held.values().map(VecDeque::len).sum::<usize>()
+    pub fn waiting(&self) -> WaitingCounts {
+        WaitingCounts {
+            requests: self.suspended.len(),
+            held: self.held.values().map(VecDeque::len).sum(),
+            longest: self.held.values().map(VecDeque::len).max().unwrap_or(0),
+            lines: self.held.len() + self.waiting.len(),
+            sources: self.resolving.len(),
+            bytes: self.waiting_bytes,
+        }
     }
 }
 
@@ -316,6 +355,7 @@ impl Engine {
             written: None,
             found: None,
             has_asked: false,
+            heard: None,
             suspended: Slots::new(),
             spare: Vec::new(),
             held: HashMap::new(),

@@ -9,9 +9,9 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex, PoisonError};
 use strowger_config::Config;
-use strowger_core::Now;
 use strowger_core::log_limiter::LogLimiter;
 use strowger_core::routing::Identity;
+use strowger_core::{Flow, Now};
 use strowger_store::location::LocationTable;
 use strowger_store::subscriber::Subscribers;
 
@@ -128,6 +128,11 @@ impl ProcessState {
         *policy = Arc::new(policy.next(config, identity, &self.secret));
         self.reloads.fetch_add(1, Release);
         policy.clone()
+    }
+
+    /// Whether a connection of this process is open, as far as its shards have said.
+    pub fn is_open(&self, flow: Flow) -> bool {
+        self.flows.is_open(flow)
     }
 
     /// All shards together.

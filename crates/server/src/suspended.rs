@@ -93,14 +93,15 @@ impl Engine {
         (request.call_hash, call::hash(self.shared.call_secret, request.from_tag))
     }
 
-    /// Keeps a message behind those of its line that wait.
-    pub(crate) fn hold(&mut self, line: HoldKey, bytes: &[u8], arrival: &Arrival) {
+    /// Keeps a message behind those of its line that wait. One that finds no room is dropped, and over a connection, by which it comes once,
+    /// answered.
+    pub(crate) fn hold(&mut self, line: HoldKey, bytes: &[u8], arrival: &Arrival, out: &mut Outbox) {
         let most = self.policy.config.limits.held_messages_per_call;
         let queue = self.held.entry(line).or_default();
         let is_full = queue.len() >= most;
         if is_full || !self.has_room_to_wait(arrival, bytes.len()) {
             self.counters().held_dropped.one();
-            return;
+            return self.shed(arrival, bytes, out);
         }
         self.begins_to_wait(arrival, bytes.len());
         let held = Held { bytes: bytes.to_vec(), arrival: *arrival, policy: Some(self.policy.clone()) };

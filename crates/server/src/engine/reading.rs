@@ -112,7 +112,7 @@ impl Engine {
                 // Only what is new waits: an ACK ends the repetitions of its failure at once, and a request that came before gets what
                 // its transaction has sent.
                 if !self.transactions.absorb(now, message, out) {
-                    self.hold(line, message.bytes(), arrival);
+                    self.hold(line, message.bytes(), arrival, out);
                 }
                 return;
             }

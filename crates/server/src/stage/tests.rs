@@ -464,3 +464,38 @@ fn an_ack_of_no_call_goes_nowhere() {
     let everyone = self::engine("proxy.relay_for = \"everyone\"\n");
     let Verdict::Forward(_) = first(&everyone, Stage::Acknowledge, &ack) else { panic!("it is let through") };
 }
+
+/// By a datagram it comes again, over a connection it does not.
+#[test]
+fn a_message_that_finds_no_room_to_wait_is_answered_where_it_comes_once() {
+    let mut engine = engine("limits.held_messages_per_call = 1\n");
+    let mut receive = |transport, cseq: u32, more: &str| {
+        let arrival = Arrival { transport, ..arrival() };
+        let text = text("MESSAGE", BOB, ALICE, more)
+            .replace("CSeq: 1 ", &format!("CSeq: {cseq} "))
+            .replace("branch=z9hG4bK1", &format!("branch=z9hG4bK{cseq}"));
+        let mut out = Outbox::new();
+        engine.receive(NOW, &arrival, text.as_bytes(), &mut out);
+        String::from_utf8_lossy(&out.bytes).into_owned()
+    };
+    let challenge = receive(Transport::Tcp, 1, "");
+    let challenge = challenge.split("\r\n").find_map(|line| line.strip_prefix("Proxy-Authenticate: ")).unwrap();
+    let answer = Digest {
+        user: b"alice",
+        secret: Secret::Password(b"secret"),
+        method: b"MESSAGE",
+        uri: BOB.as_bytes(),
+        body: b"",
+        cnonce: b"1",
+        nc: 1,
+    };
+    let mut credentials = b"Proxy-Authorization: ".to_vec();
+    answer.write(&Challenge::parse(challenge.as_bytes()).unwrap(), &mut credentials).unwrap();
+    let credentials = String::from_utf8(credentials).unwrap() + "\r\n";
+    assert_eq!(receive(Transport::Tcp, 2, &credentials), "", "it waits for the database");
+    assert_eq!(receive(Transport::Tcp, 3, ""), "", "one may wait behind it");
+    assert_eq!(receive(Transport::Udp, 4, ""), "", "dropped");
+    let refused = receive(Transport::Tcp, 5, "");
+    assert!(refused.starts_with("SIP/2.0 503 ") && refused.contains("Retry-After: "), "{refused}");
+    assert_eq!(engine.shared.counts().held_dropped, 2);
+}

@@ -149,9 +149,9 @@ fn in_the_middle() -> Calls {
     let behind = invite(waits, 3, "").replace("INVITE", "MESSAGE").replace("Contact", "Subject");
     assert_eq!(site.receive(ALICE, &behind), "", "it is held back");
 
-    assert_eq!((site.engines[0].waiting(), site.engines[0].contexts()), (3, 2));
+    assert_eq!((site.engines[0].waiting().messages(), site.engines[0].contexts()), (3, 2));
     let bytes = site.engines[0].export_bytes(site.now, bucket, &HERE);
-    assert_eq!((site.engines[0].waiting(), site.engines[0].contexts()), (0, 0));
+    assert_eq!((site.engines[0].waiting().messages(), site.engines[0].contexts()), (0, 0));
     let counts = site.engines[0].transactions().counts();
     assert_eq!((counts.servers, counts.clients), (0, 0), "a challenge over UDP leaves no transaction");
     Calls { bytes, ringing, bye, waits, routed }
@@ -164,7 +164,7 @@ fn go_on(calls: &Calls, bytes: &[u8], lines: &Lines) {
     let mut result = Ok(());
     let sent = site.work(|engine, now, out| result = engine.import_bytes(now, bytes, &THERE, out));
     assert_eq!((result, sent.as_str()), (Ok(()), ""));
-    assert_eq!((site.engines[0].waiting(), site.engines[0].contexts()), (3, 2));
+    assert_eq!((site.engines[0].waiting().messages(), site.engines[0].contexts()), (3, 2));
     let tickets = site.database.tickets.lock().expect("no test fails while it holds this").clone();
     assert_eq!(tickets.len(), 2, "each request that waited asks again, the message behind one waits with it");
 
@@ -205,7 +205,7 @@ fn go_on(calls: &Calls, bytes: &[u8], lines: &Lines) {
     }
     let counts = site.engines[0].transactions().counts();
     assert_eq!((counts.servers, counts.clients, counts.kept_messages), (0, 0, 0));
-    assert_eq!((site.engines[0].waiting(), site.engines[0].contexts()), (0, 0));
+    assert_eq!((site.engines[0].waiting().messages(), site.engines[0].contexts()), (0, 0));
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn bytes_that_were_changed_are_taken_in_whole_or_not_at_all() {
     let mut import = |bytes: &[u8]| {
         let mut result = Ok(());
         site.work(|engine, now, out| result = engine.import_bytes(now, bytes, &HERE, out));
-        (result, site.engines[0].waiting(), site.engines[0].contexts())
+        (result, site.engines[0].waiting().messages(), site.engines[0].contexts())
     };
     for at in 0..bytes.len() {
         assert_eq!(import(&bytes[..at]), (Err(Unreadable::Malformed), 0, 0));
