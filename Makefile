@@ -46,7 +46,7 @@ help:
 	@echo 'make test-verdict      is the generator believed when it may be and only then? all planted conditions, $(RUNS) runs of each (RUNS=); about'
 	@echo '                       two minutes a run'
 	@echo 'make packages      install the Debian packages that tests and benches use, if this user may'
-	@echo 'make simulate      $(SEEDS) seeds of user agents, proxies and a registrar on a bad network (SEEDS=)'
+	@echo 'make simulate      $(SEEDS) seeds of phones and servers on a bad network (SEEDS=), and a day of 1,000 phones'
 	@echo 'make fuzz          $(words $(FUZZ_TARGETS)) fuzz targets under cargo-fuzz, $(FUZZ_SECONDS) s in all (FUZZ_SECONDS= FUZZ_TARGETS=; needs a nightly compiler)'
 	@echo 'make soak          calls and registrations for $(SOAK_SECONDS) s: nothing lost, memory level (SOAK_SECONDS=)'
 	@echo 'make bench-parser  messages a second: index, views, print'
@@ -107,7 +107,7 @@ test-verdict:
 		--exact verdict::no_verdict_is_wrong --nocapture
 
 simulate:
-	STROWGER_SIM_SEEDS=$(SEEDS) $(CARGO) test --locked --release --package strowger-tests --test simulate -- --nocapture
+	STROWGER_SIM_SEEDS=$(SEEDS) STROWGER_SIM_PHONES=1000 $(CARGO) test --locked --release --package strowger-tests --test simulate -- --nocapture
 
 # cargo-fuzz comes with `cargo install cargo-fuzz`, the compiler with `rustup toolchain install nightly`. What is found
 # stays in fuzz/artifacts, what is learnt in FUZZ_CORPUS, from which the next run goes on. To `transaction` bytes are

@@ -3,6 +3,8 @@
 mod callee;
 mod caller;
 mod leg;
+mod presence;
+mod registration;
 mod tally;
 mod task;
 
@@ -11,44 +13,78 @@ use self::callee::Rung;
 pub use self::caller::Outcome;
 use self::caller::{Kind, Sent};
 use self::leg::Leg;
-pub use self::tally::Tally;
+pub use self::presence::Presence;
+use self::registration::Registration;
+pub use self::tally::{Called, InDialog, Tally};
 use self::task::Task;
 use crate::random::Random;
-use crate::world::{Host, listener, nothing_left};
+use crate::world::{Host, listener, listens_at, nothing_left};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use strowger_core::slots::Id;
 use strowger_core::timer::TimerSettings;
 use strowger_core::transaction::{Event, Role, TransactionUser, Transactions};
-use strowger_core::{Arrival, Now, Outbox, Target, Transport};
+use strowger_core::{Arrival, Flow, Now, Outbox, PeerName, Target, Transport};
 use strowger_message::{Index, Limits, Message, Method, Uri};
+
+/// How a phone is connected.
+#[derive(Clone, Copy, Debug)]
+pub struct Line {
+    pub address: SocketAddr,
+    pub transport: Transport,
+    /// It takes connections.
+    pub listens: bool,
+    /// It asks to be reached over the connections that it makes (RFC 5923).
+    pub alias: bool,
+    /// It may be behind a translator, and asks for answers to where its requests come from (RFC 3581).
+    pub translated: bool,
+    /// The name that its certificate proves, beside its address.
+    pub proves: Option<PeerName>,
+    /// Whose address it says to have.
+    pub claims: Option<SocketAddr>,
+}
+
+impl Line {
+    pub const fn new(address: SocketAddr, transport: Transport) -> Self {
+        Self { address, transport, listens: true, alias: false, translated: false, proves: None, claims: None }
+    }
+
+    /// It is reached over a connection that it made itself, and by no other.
+    pub const fn is_one_way(&self) -> bool {
+        self.transport.is_reliable() && !self.listens
+    }
+}
 
 /// The user agent.
 pub struct Agent {
     name: String,
     domain: String,
-    address: SocketAddr,
-    transport: Transport,
+    line: Line,
     password: String,
-    /// It may be behind a translator, and asks for answers to where its requests come from (RFC 3581).
-    translated: bool,
     /// The first hop of requests outside a dialog.
     outbound: Target,
+    /// Where it registers.
+    registrar: Target,
     random: Random,
     tx: Transactions,
     index: Index,
     events: Vec<Event>,
     tasks: BTreeMap<(u64, u64), Task>,
     count: u64,
-    register_cseq: u32,
-    /// Tag of From of each REGISTER; empty: each has its own.
-    register_tag: String,
+    registration: Registration,
+    presence: Presence,
     /// What the next calls are answered with.
     answers: Vec<Answer>,
     sent: Vec<Sent>,
     rung: Vec<Rung>,
     legs: Vec<Leg>,
     tally: Tally,
+    /// How often its process has started.
+    process: u16,
+    has_restarted: bool,
+    restarts: bool,
+    /// Whoever sends to it got where it did not want to.
+    is_impostor: bool,
     problem: Option<String>,
 }
 
@@ -65,57 +101,58 @@ const T1: u64 = 500;
 const T2: u64 = 4_000;
 
 impl Agent {
-    pub fn new(
-        name: &str,
-        domain: &str,
-        address: SocketAddr,
-        transport: Transport,
-        outbound: SocketAddr,
-        seed: u64,
-    ) -> Self {
+    /// `server`: where it registers, and by which it calls.
+    pub fn new(name: &str, domain: &str, line: Line, server: SocketAddr, seed: u64) -> Self {
+        let transport = line.transport;
+        let target = Target::new(transport, listener(transport), listens_at(server, transport));
         Self {
             name: name.to_owned(),
             domain: domain.to_owned(),
-            address,
-            transport,
+            line,
             password: name.to_owned(),
-            translated: false,
-            outbound: Target::new(transport, listener(transport), outbound),
+            outbound: target,
+            registrar: target,
             random: Random::new(seed),
             tx: Transactions::new(TimerSettings::default(), [seed, 2]),
             index: Index::new(),
             events: Vec::new(),
             tasks: BTreeMap::new(),
             count: 0,
-            register_cseq: 0,
-            register_tag: String::new(),
+            registration: Registration::default(),
+            presence: Presence::default(),
             answers: Vec::new(),
             sent: Vec::new(),
             rung: Vec::new(),
             legs: Vec::new(),
             tally: Tally::default(),
+            process: 0,
+            has_restarted: false,
+            restarts: false,
+            is_impostor: false,
             problem: None,
         }
+    }
+
+    /// It registers with this server, whichever it calls by.
+    pub fn register_with(&mut self, server: SocketAddr) {
+        self.registrar.address = listens_at(server, self.line.transport);
     }
 
     /// It tries a password that is wrong, in requests of one sender or of many.
     pub fn set_wrong_password(&mut self, is_one_sender: bool) {
         self.password.push('?');
-        self.register_tag = if is_one_sender { "guess".to_owned() } else { String::new() };
+        self.registration.tag = if is_one_sender { "guess".to_owned() } else { String::new() };
+        self.registration.tries_again = false;
     }
 
     /// Its password is not that of the user whom it says to be.
     pub fn guesses(&self) -> bool {
-        self.password != self.name
+        self.password.ends_with('?')
     }
 
-    pub fn set_translated(&mut self) {
-        self.translated = true;
-    }
-
-    /// Registers this name at this moment, or takes the registration back with 0 seconds.
-    pub fn plan_register(&mut self, at: u64, seconds: u32) {
-        self.plan(at, Task::Register { seconds });
+    /// No request is meant for it.
+    pub const fn set_impostor(&mut self) {
+        self.is_impostor = true;
     }
 
     /// Calls `user` at this moment, and cancels after `cancel` ms if no one has answered by then.
@@ -136,6 +173,29 @@ impl Agent {
         self.plan(at, Task::Message(self.sent.len() - 1));
     }
 
+    /// Sends so many of one Call-ID and tag at once.
+    pub fn plan_messages(&mut self, at: u64, to: &str, count: u32) {
+        let (tag, call_id) = (format!("{:x}", self.random.u64()), format!("{:016x}@{}", self.random.u64(), self.name));
+        for n in 0..count {
+            self.plan_message(at, to);
+            let sent = self.sent.last_mut().expect("it was just planned");
+            // Room for those that bear credentials.
+            sent.cseq = 1 + 10 * n;
+            (sent.tag, sent.call_id) = (tag.clone(), call_id.clone());
+        }
+    }
+
+    /// Its process dies at this moment and starts again: it forgets its calls.
+    pub fn plan_restart(&mut self, at: u64) {
+        self.restarts = true;
+        self.plan(at, Task::Restart);
+    }
+
+    /// From this moment on it has another password.
+    pub fn plan_password(&mut self, at: u64, version: u32) {
+        self.plan(at, Task::Password(version));
+    }
+
     /// What the calls that come are answered with, in order; when none is left, accepted after a second.
     pub fn will_answer(&mut self, answers: Vec<Answer>) {
         self.answers = answers;
@@ -146,22 +206,30 @@ impl Agent {
         &self.name
     }
 
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    pub const fn address(&self) -> SocketAddr {
+        self.line.address
     }
 
-    /// One of the calls goes where no host is.
+    pub const fn line(&self) -> &Line {
+        &self.line
+    }
+
+    pub const fn presence(&self) -> &Presence {
+        &self.presence
+    }
+
+    /// Its process dies at some moment.
+    pub const fn restarts(&self) -> bool {
+        self.restarts
+    }
+
+    /// One of the calls goes where no host is, or one that is not meant.
     pub fn calls_nobody(&self) -> bool {
-        self.sent.iter().any(|s| s.to.contains("void"))
+        self.sent.iter().any(|s| s.to.contains("void") || s.to.contains("desk"))
     }
 
-    pub fn transactions(&self) -> &Transactions {
+    pub const fn transactions(&self) -> &Transactions {
         &self.tx
-    }
-
-    /// How the calls ended, in the order of planning.
-    pub fn outcomes(&self) -> impl Iterator<Item = Option<Outcome>> {
-        self.sent.iter().filter(|s| s.kind == Kind::Call && !s.challenged).map(|s| s.outcome)
     }
 
     fn plan(&mut self, at: u64, task: Task) {
@@ -174,14 +242,26 @@ impl Agent {
         self.problem.get_or_insert_with(|| format!("{name}: {what}"));
     }
 
+    /// Where a browser or a phone on a connection is, by its own words: nowhere.
+    fn host(&self) -> String {
+        match self.line.transport {
+            Transport::Ws => format!("{}.invalid", self.line.address.ip().to_string().replace('.', "-")),
+            _ => self.line.claims.unwrap_or(self.line.address).to_string(),
+        }
+    }
+
     fn via(&self, branch: &str) -> String {
-        let rport = if self.translated { ";rport" } else { "" };
-        format!("SIP/2.0/{} {}{rport};branch={branch}", self.transport.via(), self.address)
+        let rport = if self.line.translated { ";rport" } else { "" };
+        let alias = if self.line.alias { ";alias" } else { "" };
+        format!("SIP/2.0/{} {}{rport}{alias};branch={branch}", self.line.transport.via(), self.host())
     }
 
     fn contact(&self) -> String {
-        let parameter = if self.transport == Transport::Tcp { ";transport=tcp" } else { "" };
-        format!("<sip:{}@{}{parameter}>", self.name, self.address)
+        let parameter = match self.line.transport {
+            Transport::Udp => String::new(),
+            other => format!(";transport={}", other.uri_text()),
+        };
+        format!("<sip:{}@{}{parameter}>", self.name, self.host())
     }
 
     fn branch(&mut self) -> String {
@@ -199,7 +279,7 @@ impl Agent {
         out.bytes.extend_from_slice(b"Content-Length: 0\r\n\r\n");
         let range = start..out.bytes.len();
         let hop = leg.dialog.request_route().hop.to_vec();
-        self.sent.push(Sent::new(Kind::Bye(at), String::new(), None));
+        self.sent.push(Sent { started: now.mono, ..Sent::new(Kind::Bye(at), String::new(), None) });
         let at = self.sent.len() - 1;
         match self.target(&hop) {
             Some(target) => {
@@ -219,12 +299,12 @@ impl Agent {
         Some(Target::new(transport, listener(transport), address))
     }
 
-    fn events(&mut self) {
+    fn events(&mut self, now: Now) {
         let mut events = std::mem::take(&mut self.events);
         for event in events.drain(..) {
             match event {
-                Event::Timeout { tu, .. } => self.ended(number(tu), Outcome::Timeout),
-                Event::ClientTransportError { tu, .. } => self.ended(number(tu), Outcome::TransportError),
+                Event::Timeout { tu, .. } => self.ended(now, number(tu), Outcome::Timeout),
+                Event::ClientTransportError { tu, .. } => self.ended(now, number(tu), Outcome::TransportError),
                 Event::ClientEnded { tu, .. } => {
                     let sent = &mut self.sent[number(tu)];
                     if sent.ended || sent.outcome.is_none() {
@@ -241,6 +321,22 @@ impl Agent {
         }
         self.events = events;
     }
+
+    /// Its process dies and starts again.
+    fn restart(&mut self, now: Now) {
+        self.process += 1;
+        self.has_restarted = true;
+        self.lost_connection(now);
+        self.tx = Transactions::new(TimerSettings::default(), [self.random.u64(), 2]);
+        for sent in self.sent.iter_mut().filter(|sent| sent.id.is_some() && !sent.ended) {
+            sent.outcome.get_or_insert(Outcome::Forgotten);
+            sent.ended = true;
+        }
+        self.rung.iter_mut().for_each(|rung| (rung.answered, rung.forgotten) = (true, true));
+        self.legs.iter_mut().for_each(|leg| (leg.bye, leg.ended, leg.forgotten) = (true, true, true));
+        self.tasks.retain(|_, task| !task.is_of_call());
+        self.register_again(now);
+    }
 }
 
 impl Host for Agent {
@@ -249,7 +345,9 @@ impl Host for Agent {
         match index.parse(bytes, &Limits::default()) {
             Ok(()) => {
                 let message = Message::new(bytes, &index);
-                if message.is_request() {
+                if message.is_request() && self.is_impostor {
+                    self.wrong(format!("not meant for it: {}", String::from_utf8_lossy(bytes)));
+                } else if message.is_request() {
                     self.request(now, message, arrival, out);
                 } else {
                     self.response(now, &message, out);
@@ -262,7 +360,17 @@ impl Host for Agent {
 
     fn failed(&mut self, now: Now, token: u64, out: &mut Outbox) {
         self.tx.failed(now, token, out, &mut self.events);
-        self.events();
+        self.events(now);
+    }
+
+    fn cut_off(&mut self, now: Now, token: u64, out: &mut Outbox) {
+        self.tx.cut_off(now, token, out, &mut self.events);
+        self.events(now);
+    }
+
+    fn closed(&mut self, now: Now, _flow: Flow, _out: &mut Outbox) {
+        self.lost_connection(now);
+        self.register_again(now);
     }
 
     fn poll(&mut self, now: Now, out: &mut Outbox) {
@@ -271,12 +379,30 @@ impl Host for Agent {
             self.task(now, task, out);
         }
         self.tx.poll(now, out, &mut self.events);
-        self.events();
+        self.events(now);
     }
 
     fn deadline(&mut self) -> Option<u64> {
         let task = self.tasks.keys().next().map(|(at, _)| *at);
         self.tx.deadline().into_iter().chain(task).min()
+    }
+
+    fn owner(&mut self) -> (u16, u16, u8) {
+        (u16::MAX, self.process, 0)
+    }
+
+    fn takes(&self, target: &Target) -> bool {
+        self.line.listens
+            && target.transport == self.line.transport
+            && (target.name.is_none() || target.name == self.line.proves)
+    }
+
+    fn has_restarted(&mut self) -> bool {
+        std::mem::take(&mut self.has_restarted)
+    }
+
+    fn lost_connection(&mut self, now: Now) {
+        self.presence.ends(now.mono);
     }
 
     fn check(&self) -> Result<(), String> {

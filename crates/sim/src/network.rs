@@ -1,9 +1,8 @@
-//! The network between hosts: it loses, doubles, delays and reorders datagrams by a seed. Streams are only slow.
+//! The network between hosts: it loses, doubles, delays and reorders datagrams by a seed. Streams are only slow, until they break.
 
 use crate::random::Random;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use strowger_core::{Target, Transport};
 
 /// What the network does to datagrams.
 #[derive(Clone, Copy, Debug)]
@@ -50,18 +49,32 @@ impl Conditions {
     }
 }
 
+/// One end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct EndId {
+    pub connection: u32,
+    /// 0: that of the host that made it; 1: that of the host that accepted it.
+    pub side: usize,
+}
+
 /// What arrives.
 #[derive(Debug)]
 pub enum Arriving {
-    Message {
+    Datagram {
         from: SocketAddr,
         to: SocketAddr,
-        transport: Transport,
         bytes: Vec<u8>,
     },
-    /// A message could not be sent: back to its sender, with its token.
-    Failure {
-        to: SocketAddr,
+    /// By a connection, at this end of it.
+    Message {
+        at: EndId,
+        bytes: Vec<u8>,
+    },
+    /// This end hears that the connection has ended.
+    End(EndId),
+    /// The host hears that the message with this token did not leave.
+    Unsent {
+        host: usize,
         token: u64,
     },
 }
@@ -74,45 +87,43 @@ pub struct Network {
     /// By the moment of arrival, then in the order of sending.
     under_way: BTreeMap<(u64, u64), Arriving>,
     sent: u64,
-    /// When the last byte of a stream arrives.
-    streams: HashMap<(SocketAddr, SocketAddr), u64>,
 }
 
 impl Network {
-    pub fn new(conditions: Conditions, random: Random) -> Self {
-        Self { conditions, random, under_way: BTreeMap::new(), sent: 0, streams: HashMap::new() }
+    pub const fn new(conditions: Conditions, random: Random) -> Self {
+        Self { conditions, random, under_way: BTreeMap::new(), sent: 0 }
     }
 
-    pub fn conditions(&self) -> &Conditions {
+    pub const fn conditions(&self) -> &Conditions {
         &self.conditions
     }
 
-    /// `exists`: there is a host at the target. A datagram to no host vanishes, a connection to none fails.
-    pub fn send(&mut self, now: u64, from: SocketAddr, target: Target, bytes: &[u8], token: u64, exists: bool) {
-        let (to, transport) = (target.address, target.transport);
-        let message = |bytes: &[u8]| Arriving::Message { from, to, transport, bytes: bytes.to_vec() };
-        let delay = self.random.between(self.conditions.delay.0, self.conditions.delay.1);
-        if transport.is_reliable() {
-            let last = self.streams.entry((from, to)).or_default();
-            *last = (now + delay).max(*last);
-            let due = *last;
-            self.put(due, if exists { message(bytes) } else { Arriving::Failure { to: from, token } });
-            return;
-        }
+    /// How long something takes that is sent now, ms.
+    pub const fn delay(&mut self) -> u64 {
+        self.random.between(self.conditions.delay.0, self.conditions.delay.1)
+    }
+
+    pub const fn random(&mut self) -> &mut Random {
+        &mut self.random
+    }
+
+    /// `exists`: there is a host at the target. A datagram to no host vanishes.
+    pub fn send(&mut self, now: u64, from: SocketAddr, to: SocketAddr, bytes: &[u8], exists: bool) {
         let copies = 1 + u64::from(self.random.chance(self.conditions.doubling));
         for _ in 0..copies {
             let late = self.random.chance(self.conditions.reordering);
-            let delay = self.random.between(self.conditions.delay.0, self.conditions.delay.1);
+            let delay = self.delay();
             let delay = if late { delay + self.random.between(0, 10 * self.conditions.delay.1) } else { delay };
             let lost = (self.conditions.outage.0..self.conditions.outage.1).contains(&now)
                 || self.random.chance(self.conditions.loss);
             if exists && !lost {
-                self.put(now + delay, message(bytes));
+                self.put(now + delay, Arriving::Datagram { from, to, bytes: bytes.to_vec() });
             }
         }
     }
 
-    fn put(&mut self, due: u64, what: Arriving) {
+    /// This arrives then.
+    pub fn put(&mut self, due: u64, what: Arriving) {
         self.sent += 1;
         self.under_way.insert((due, self.sent), what);
     }

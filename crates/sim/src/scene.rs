@@ -1,106 +1,39 @@
-//! A world made from a seed: who there is, who calls whom, what the weather is like.
+//! A world made from a seed: who there is, who calls whom, what befalls them, what the weather is like.
 
-use crate::agent::{Agent, Answer, Tally};
+use crate::agent::{Agent, Answer, Line};
+use crate::connections::Break;
+use crate::laws::{self, Weather};
+use crate::log;
 use crate::network::{Conditions, Network};
+use crate::node::Node;
+use crate::noise::Noise;
 use crate::random::Random;
-use crate::server::{ServerHost, ServerSettings};
-use crate::world::{Host, PUBLIC_PORT, START, World};
+use crate::server::{Database, End, Keeping, Name, Outage, OutageKind, ServerHost, ServerSettings};
+use crate::world::{PUBLIC_PORT, START, World};
 use std::net::SocketAddr;
-use strowger_core::transaction::{Counts, Transactions};
-use strowger_core::{Arrival, Now, Outbox, Transport};
-
-/// A host of either kind.
-pub enum Node {
-    Agent(Box<Agent>),
-    Server(Box<ServerHost>),
-}
-
-impl Node {
-    fn name(&self) -> String {
-        match self {
-            Self::Agent(agent) => agent.name().to_owned(),
-            Self::Server(server) => server.address().to_string(),
-        }
-    }
-
-    /// The tables of transactions, one a shard.
-    fn transactions(&self) -> Vec<&Transactions> {
-        match self {
-            Self::Agent(agent) => vec![agent.transactions()],
-            Self::Server(server) => server.transactions().collect(),
-        }
-    }
-
-    fn host(&mut self) -> &mut dyn Host {
-        match self {
-            Self::Agent(agent) => &mut **agent,
-            Self::Server(server) => &mut **server,
-        }
-    }
-}
-
-impl Host for Node {
-    fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
-        self.host().receive(now, arrival, bytes, out);
-    }
-
-    fn failed(&mut self, now: Now, token: u64, out: &mut Outbox) {
-        self.host().failed(now, token, out);
-    }
-
-    fn poll(&mut self, now: Now, out: &mut Outbox) {
-        self.host().poll(now, out);
-    }
-
-    fn deadline(&mut self) -> Option<u64> {
-        self.host().deadline()
-    }
-
-    fn is_stateless(&self) -> bool {
-        matches!(self, Self::Server(_))
-    }
-
-    fn has_restarted(&mut self) -> bool {
-        self.host().has_restarted()
-    }
-
-    fn check(&self) -> Result<(), String> {
-        match self {
-            Self::Agent(agent) => agent.check(),
-            Self::Server(server) => server.check(),
-        }
-    }
-
-    fn leftovers(&self) -> Result<(), String> {
-        match self {
-            Self::Agent(agent) => agent.leftovers(),
-            Self::Server(server) => server.leftovers(),
-        }
-    }
-}
-
-/// ms until a request without an answer is sent again.
-const T1: u64 = 500;
-
-/// ms within which a CANCEL reaches a phone, if no message is lost.
-const CANCELLED: u64 = 2_000;
-
-/// So many wrong passwords ban a source, by default.
-const FAILURES: usize = 10;
-
-/// When all have registered, if no server was killed and no message lost: [`Now::mono`].
-const REGISTERED: u64 = 2_900;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use strowger_core::{PeerName, Transport};
 
 const DOMAIN: &str = "home.example";
-const USERS: [&str; 3] = ["alice", "bob", "carol"];
+/// Where passwords are good, one realm at a time.
+const REALMS: [&str; 2] = [DOMAIN, "other.example"];
+const USERS: [&str; 4] = ["alice", "bob", "carol", "dave"];
+const GATEWAY: &str = "gateway.example";
 
-fn address(last: u8) -> SocketAddr {
-    SocketAddr::from(([127, 0, 1, last], 5060))
+/// The name of the gateway, as the network has it.
+const PROVED: Option<PeerName> = match NonZeroU32::new(7) {
+    Some(number) => Some(PeerName(number)),
+    None => None,
+};
+
+const fn address(last: u8) -> SocketAddr {
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 1, last)), 5060)
 }
 
 /// An address of the world: those of the loopback interface are never banned.
-fn outside() -> SocketAddr {
-    SocketAddr::from(([198, 51, 100, 14], 5060))
+fn outside(last: u8) -> SocketAddr {
+    SocketAddr::from(([198, 51, 100, last], 5060))
 }
 
 /// An address behind a translator.
@@ -108,81 +41,189 @@ fn private(last: u8) -> SocketAddr {
     SocketAddr::from(([192, 168, 7, last], 5060))
 }
 
-/// A registrar of one domain that relays for others too.
-fn config(domain: &str, record_route: bool, passwords: bool) -> String {
-    format!(
-        "domains = [\"{domain}\"]\n\
-         realm = \"{domain}\"\n[registrar]\nauthenticate = {passwords}\ndurability = \"none\"\n\
-         [auth]\ncalls = {passwords}\n\
-         [proxy]\nrelay_for = \"everyone\"\nrecord_route = {record_route}\n\
-         [nat]\nping_interval = \"never\"\n\
-         [store]\ndatabase = \"memory\"\n"
-    )
+/// So many moments between these, the latest first.
+fn moments(random: &mut Random, count: u64, from: u64, to: u64) -> Vec<u64> {
+    let mut moments: Vec<u64> = (0..count).map(|_| random.between(from, to)).collect();
+    moments.sort_unstable_by(|a, b| b.cmp(a));
+    moments
 }
 
-/// When buckets of calls move, earliest last.
-fn moves(random: &mut Random) -> Vec<u64> {
-    let mut moves: Vec<u64> = (0..random.between(0, 6)).map(|_| random.between(2_000, 60_000)).collect();
-    moves.sort_unstable_by(|a, b| b.cmp(a));
-    moves
+/// What a world is made of.
+struct Choices {
+    /// Nothing befalls it but its weather.
+    calm: bool,
+    /// A second server.
+    two: bool,
+    /// It has the users of the first one too.
+    beside: bool,
+    passwords: bool,
+    /// Phones that others reach by their own addresses alone may be called past the servers.
+    record_route: bool,
+    keeping: Keeping,
+    reloads: bool,
+    /// Of three phones: how each is connected.
+    lines: [Line; 3],
+    /// Bob and carol have one name.
+    shared: bool,
 }
 
-/// When the process of a server is killed, earliest last.
-fn restarts(random: &mut Random) -> Vec<u64> {
-    let times = if random.chance(200) { random.between(1, 3) } else { 0 };
-    let mut restarts: Vec<u64> = (0..times).map(|_| random.between(1_000, 100_000)).collect();
-    restarts.sort_unstable_by(|a, b| b.cmp(a));
-    restarts
-}
-
-/// The world of one seed: alice calls bob and carol over one or two proxies. Of two, the first leads to the other, which is the
-/// registrar, or both are servers with one secret and one database. Bob and carol may share a name, so that the proxy forks.
-pub fn world(seed: u64) -> World<Node> {
-    let mut random = Random::new(seed);
-    let conditions = Conditions::random(&mut random);
-    let (edge, home) = (address(1), address(2));
-    let two = random.chance(500);
-    let record_route = random.chance(700);
-    let passwords = random.chance(500);
-    let first = if two { edge } else { home };
-    let mut hosts: Vec<(SocketAddr, Node)> = Vec::new();
-    let beside = random.chance(500);
-    let other = if beside { DOMAIN } else { "edge.example" };
-    for (at, domain) in [(home, DOMAIN), (edge, other)].into_iter().take(1 + usize::from(two)) {
-        let settings = ServerSettings {
-            address: at,
-            config: config(domain, record_route, domain == DOMAIN && passwords),
-            names: vec![(DOMAIN.to_owned(), home)],
-            lookups: (0, random.between(0, 400)),
-            failures: if random.chance(400) { random.between(1, 400) } else { 0 },
-            users: if domain == DOMAIN && passwords { USERS.to_vec() } else { Vec::new() },
-            remembers: random.chance(600),
-            shards: *random.pick(&[1, 1, 2, 3]),
-            moves: moves(&mut random),
-            chased: *random.pick(&[0, 300, 900]),
-            restarts: restarts(&mut random),
+impl Choices {
+    fn of(random: &mut Random) -> Self {
+        let calm = random.chance(300);
+        let two = random.chance(500);
+        let beside = random.chance(500);
+        let record_route = random.chance(700);
+        let mut transport = || match random.between(0, 11) {
+            0..7 => Transport::Udp,
+            7..9 => Transport::Tcp,
+            9 => Transport::Tls,
+            _ if record_route => Transport::Ws,
+            _ => Transport::Udp,
         };
-        let server = match hosts.first() {
-            Some((_, Node::Server(first))) if beside => first.beside(START, settings, random.u64()),
-            _ => ServerHost::new(START, settings, random.u64()),
-        };
-        hosts.push((at, Node::Server(Box::new(server))));
+        let transports = [transport(), transport(), transport()];
+        let keeping = if random.chance(400) { Keeping::Written } else { Keeping::Shared };
+        let lines = std::array::from_fn(|n| {
+            let last = 11 + n as u8;
+            // A phone behind a translator, or on a connection that it alone can make, is reached through the server that it registers with,
+            // which stays in its calls.
+            let is_near = n > 0 || !two || beside;
+            let transport = if is_near || transports[n] != Transport::Ws { transports[n] } else { Transport::Udp };
+            let translated = transport != Transport::Ws && record_route && is_near && random.chance(300);
+            let one_way = transport.is_reliable() && record_route && is_near && random.chance(600);
+            Line {
+                translated,
+                listens: !(one_way || translated && transport.is_reliable() || transport == Transport::Ws),
+                alias: transport == Transport::Tcp && one_way && !translated && random.chance(500),
+                ..Line::new(if translated { private(last) } else { address(last) }, transport)
+            }
+        });
+        let (passwords, shared) = (random.chance(500), random.chance(300));
+        let reloads = !calm && random.chance(400);
+        Self { calm, two, beside, passwords, record_route, keeping, reloads, lines, shared }
     }
-    let mut transport = || *random.pick(&[Transport::Udp, Transport::Udp, Transport::Udp, Transport::Tcp]);
-    let transports = [transport(), transport(), transport()];
-    let shared = random.chance(300);
-    // A phone behind a translator is reached through the server that it registers with, which stays in its calls.
-    let mut translated = transports.map(|by| by == Transport::Udp && record_route && random.chance(300));
-    translated[0] &= !two || beside;
-    let at = |n: u8| if translated[usize::from(n)] { private(11 + n) } else { address(11 + n) };
-    let mut alice = Agent::new("alice", DOMAIN, at(0), transports[0], first, random.u64());
-    let mut bob = Agent::new("bob", DOMAIN, at(1), transports[1], home, random.u64());
-    let carol_is = if shared { "bob" } else { "carol" };
-    let mut carol = Agent::new(carol_is, DOMAIN, at(2), transports[2], home, random.u64());
-    alice.plan_register(1_000, 3_600);
-    bob.plan_register(1_000, 3_600);
-    carol.plan_register(1_200, 3_600);
-    for callee in [&mut bob, &mut carol] {
+
+    /// What the file of a server says.
+    fn config(&self, random: &mut Random, domain: &str, node: u16, fixed: &str) -> Vec<String> {
+        let passwords = domain == DOMAIN && self.passwords;
+        let (durability, database) = match self.keeping {
+            Keeping::Shared => ("none", "memory"),
+            Keeping::Written => ("crash", "of-the-world"),
+        };
+        let versions = if self.reloads { random.between(2, 4) } else { 1 };
+        let config = |version: u64| {
+            // Only where each phone can be called past the server.
+            let is_free = self.lines.iter().all(|line| line.listens && !line.translated);
+            let record_route = if is_free && version > 0 { random.chance(500) } else { self.record_route };
+            let realm = if version > 0 && domain == DOMAIN { *random.pick(&REALMS) } else { domain };
+            let algorithms = *random.pick(&["\"MD5\"", "\"SHA-256\", \"MD5\""]);
+            let (fork, seconds) = (random.pick(&["parallel", "sequence", "by-q"]), random.between(2, 20));
+            format!(
+                "domains = [\"{domain}\"]\nrealm = \"{realm}\"\nserver.node = {node}\n{fixed}\
+                 registrar.authenticate = {passwords}\nregistrar.durability = \"{durability}\"\n\
+                 auth.calls = {passwords}\nauth.algorithms = [{algorithms}]\n\
+                 proxy.relay_for = \"everyone\"\nproxy.record_route = {record_route}\n\
+                 proxy.fork = \"{fork}\"\nproxy.fork_timeout = \"{seconds}s\"\n\
+                 nat.ping_interval = \"never\"\nlog.calls_per_minute = 1000000\nstore.database = \"{database}\"\n"
+            )
+        };
+        (0..versions).map(config).collect()
+    }
+}
+
+/// What the database of subscribers does: most often what it should.
+fn database(random: &mut Random, choices: &Choices) -> Database {
+    let mut database = Database::new(DOMAIN, &REALMS, USERS.map(str::to_owned));
+    database.delay = (0, random.between(0, 400));
+    if !choices.calm {
+        database.failures = if random.chance(300) { random.between(1, 400) } else { 0 };
+        database.outages = if random.chance(400) { outages(random) } else { Vec::new() };
+    }
+    database
+}
+
+fn outages(random: &mut Random) -> Vec<Outage> {
+    let (count, mut from) = (random.between(1, 3), random.between(1_500, 20_000));
+    let one = |_| {
+        let to = from + random.between(500, 30_000);
+        let more = random.between(200, 3_000);
+        let kind = *random.pick(&[OutageKind::Silent, OutageKind::Failing, OutageKind::Slow(more)]);
+        let outage = Outage { from, to, kind };
+        from = to + random.between(500, 10_000);
+        outage
+    };
+    (0..count).map(one).collect()
+}
+
+/// How the processes of a server end.
+fn ends(random: &mut Random) -> Vec<(u64, End)> {
+    let times = if random.chance(350) { random.between(1, 3) } else { 0 };
+    let at = moments(random, times, 1_000, 100_000);
+    let end = |at| {
+        let drained = End::Drained(random.between(1_000, 60_000));
+        (at, if random.chance(400) { drained } else { End::Killed })
+    };
+    at.into_iter().map(end).collect()
+}
+
+fn server(
+    random: &mut Random,
+    choices: &Choices,
+    at: SocketAddr,
+    domain: &str,
+    database: Option<&Arc<Database>>,
+) -> ServerSettings {
+    let node = u16::from(at == address(1));
+    // What stays as it is while a process lives.
+    let fixed = format!(
+        "store.cache_lifetime = \"{}s\"\nstore.serve_stale = \"{}s\"\nstore.lookup_connections = {}\n\
+         store.breaker_after = {}\nstore.lookup_timeout = \"{}ms\"\nlimits.held_messages_per_call = {}\n\
+         registrar.commit_queue = {}\n",
+        random.pick(&[0, 5, 300]),
+        random.pick(&[0, 86_400, 86_400]),
+        random.between(1, 4),
+        random.between(1, 5),
+        random.pick(&[700, 2_000]),
+        random.pick(&[1, 2, 32]),
+        random.pick(&[16, 20_000]),
+    );
+    let fails = !choices.calm && choices.keeping == Keeping::Written;
+    ServerSettings {
+        address: at,
+        configs: choices.config(random, domain, node, &fixed),
+        reloads: if choices.reloads {
+            let count = random.between(1, 8);
+            moments(random, count, 2_000, 60_000)
+        } else {
+            Vec::new()
+        },
+        names: vec![
+            Name { host: DOMAIN.to_owned(), targets: vec![(Transport::Udp, address(2))], proves: None },
+            Name {
+                host: GATEWAY.to_owned(),
+                targets: vec![(Transport::Tls, address(22)), (Transport::Tls, address(21))],
+                proves: PROVED,
+            },
+        ],
+        lookups: (0, random.between(0, 400)),
+        failures: if !choices.calm && random.chance(200) { random.between(1, 400) } else { 0 },
+        database: database.filter(|_| domain == DOMAIN).cloned(),
+        keeping: choices.keeping.clone(),
+        commits: (3, random.between(3, 100)),
+        commit_failures: if fails && random.chance(300) { random.between(1, 300) } else { 0 },
+        disk_outages: if fails && random.chance(200) { outages(random) } else { Vec::new() },
+        shards: *random.pick(&[1, 1, 2, 3]),
+        moves: {
+            let count = random.between(0, 6);
+            moments(random, count, 2_000, 60_000)
+        },
+        chased: *random.pick(&[0, 300, 900]),
+        ends: if choices.calm { Vec::new() } else { ends(random) },
+    }
+}
+
+/// The calls, messages and answers of the phones. `is_near`: caller and callees have one server.
+fn script(random: &mut Random, choices: &Choices, is_near: bool, [alice, bob, carol]: [&mut Agent; 3]) {
+    for callee in [&mut *bob, &mut *carol] {
         let answers = (0..4).map(|_| match random.between(0, 9) {
             0..5 => Answer::Accept(random.between(0, 8_000)),
             5..8 => Answer::Refuse(*random.pick(&[302, 404, 486, 500, 503, 603]), random.between(0, 4_000)),
@@ -191,22 +232,24 @@ pub fn world(seed: u64) -> World<Node> {
         });
         callee.will_answer(answers.collect());
     }
-    if shared && random.chance(400) {
+    if choices.shared && random.chance(400) {
         // Both answer at once.
         let after = random.between(0, 8_000);
-        for callee in [&mut bob, &mut carol] {
+        for callee in [&mut *bob, &mut *carol] {
             callee.will_answer(vec![Answer::Accept(after); 4]);
         }
     }
     for _ in 0..random.between(1, 3) {
         let at = random.between(3_000, 50_000);
-        let to = match random.between(0, 19) {
+        let to = match random.between(0, 22) {
             0..10 => format!("sip:bob@{DOMAIN}"),
-            10..16 => format!("sip:carol@{DOMAIN}"),
+            10..16 => format!("sip:{}@{DOMAIN}", carol.name()),
             16..18 => format!("sip:nobody@{DOMAIN}"),
             // Nothing is there: a datagram vanishes, a connection fails.
             18 => "sip:void@127.0.1.99:5060".to_owned(),
-            _ => "sip:void@127.0.1.99:5060;transport=tcp".to_owned(),
+            19 => "sip:void@127.0.1.99:5060;transport=tcp".to_owned(),
+            20 if carol.line().alias && is_near => format!("sip:{}@{};transport=tcp", carol.name(), carol.address()),
+            _ => format!("sip:desk@{GATEWAY};transport=tls"),
         };
         if to.contains("void") && random.chance(500) {
             alice.plan_direct_call(at, &to);
@@ -219,14 +262,75 @@ pub fn world(seed: u64) -> World<Node> {
         alice.plan_message(random.between(3_000, 60_000), &format!("sip:bob@{DOMAIN}"));
     }
     if random.chance(300) {
+        let count = random.between(2, 6) as u32;
+        alice.plan_messages(random.between(3_000, 60_000), &format!("sip:bob@{DOMAIN}"), count);
+    }
+    if random.chance(300) {
         bob.plan_call(random.between(3_000, 60_000), &format!("sip:alice@{DOMAIN}"), None);
     }
+}
+
+/// The world of one seed: alice calls bob and carol over one or two proxies. Of two, the first leads to the other, which is the
+/// registrar, or both are servers with one secret and one database. Bob and carol may share a name, so that the proxy forks.
+pub fn world(seed: u64) -> World {
+    let mut random = Random::new(seed);
+    let random = &mut random;
+    let conditions = Conditions::random(random);
+    let (edge, home) = (address(1), address(2));
+    let choices = Choices::of(random);
+    let Choices { calm, two, beside, passwords, .. } = choices;
+    let mut users = database(random, &choices);
+    let change = |n| {
+        let (is_one, at) = (random.chance(100), random.between(5_000, 60_000));
+        (passwords && is_one && !calm).then(|| (n, at, users.change_password(USERS[n], at)))
+    };
+    let changed: Vec<(usize, u64, u32)> = (0..3).filter_map(change).collect();
+    let users = passwords.then(|| Arc::new(users));
+
+    let mut hosts: Vec<(SocketAddr, Node)> = Vec::new();
+    let other = if beside { DOMAIN } else { "edge.example" };
+    for (at, domain) in [(home, DOMAIN), (edge, other)].into_iter().take(1 + usize::from(two)) {
+        let settings = server(random, &choices, at, domain, users.as_ref());
+        let server = match hosts.first() {
+            Some((_, Node::Server(first))) if beside => first.beside(START, settings, random.u64()),
+            _ => ServerHost::new(START, settings, random.u64()),
+        };
+        hosts.push((at, server.into()));
+    }
+    // Where each has a table of its own, those who call each other register with one.
+    let is_apart = beside && choices.keeping == Keeping::Written;
+    let first = if two && !is_apart { edge } else { home };
+    let carol_is = if choices.shared { "bob" } else { "carol" };
+    let [a, b, c] = choices.lines;
+    let mut alice = Agent::new("alice", DOMAIN, a, first, random.u64());
+    // A connection is one server's: a phone that is reached by no other way registers with the server that is called.
+    let callees = if beside && choices.lines.iter().any(Line::is_one_way) { first } else { home };
+    let mut bob = Agent::new("bob", DOMAIN, b, callees, random.u64());
+    let mut carol = Agent::new(carol_is, DOMAIN, c, callees, random.u64());
+    alice.plan_register(1_000, 3_600);
+    bob.plan_register(1_000, 3_600);
+    carol.plan_register(1_200, 3_600);
+    script(random, &choices, callees == first, [&mut alice, &mut bob, &mut carol]);
     let mut public = Vec::new();
-    for (n, agent) in [&mut alice, &mut bob, &mut carol].into_iter().enumerate().filter(|(n, _)| translated[*n]) {
-        agent.set_translated();
+    for (n, agent) in [&mut alice, &mut bob, &mut carol].into_iter().enumerate() {
+        for (_, at, version) in changed.iter().filter(|(of, ..)| *of == n) {
+            // A moment later: servers hear of it within half a second.
+            agent.plan_password(at + 700, *version);
+        }
+        if !calm && random.chance(100) {
+            agent.plan_restart(random.between(2_000, 80_000));
+        }
+        let refreshes = *random.pick(&[0, 0, 0, 1, 3]);
+        for at in moments(random, refreshes, 2_000, 90_000) {
+            agent.plan_register(at, 3_600);
+        }
+        if !agent.line().translated {
+            continue;
+        }
         let public_at = |port| SocketAddr::new(address(11 + n as u8).ip(), port);
         let mut addresses = vec![(0, public_at(PUBLIC_PORT))];
-        for port in PUBLIC_PORT + 1..PUBLIC_PORT + 1 + random.between(0, 3).saturating_sub(1) as u16 {
+        let changes = if calm { 0 } else { random.between(0, 3).saturating_sub(1) };
+        for port in PUBLIC_PORT + 1..PUBLIC_PORT + 1 + changes as u16 {
             let moment = random.between(2_000, 80_000);
             addresses.push((moment, public_at(port)));
             agent.plan_register(moment + random.between(1, 10_000), 3_600);
@@ -234,22 +338,65 @@ pub fn world(seed: u64) -> World<Node> {
         public.push((agent.address(), addresses));
     }
     bob.plan_register(500_000, 0);
-    let mut guesser = Agent::new("bob", DOMAIN, outside(), Transport::Udp, home, random.u64());
+    let mut agents = vec![alice, bob, carol, guesser(random, home, passwords)];
+    if two && is_apart {
+        let mut dave = Agent::new("dave", DOMAIN, Line::new(address(14), Transport::Udp), edge, random.u64());
+        dave.plan_register(1_000 + random.between(0, 500), 3_600);
+        dave.plan_register(random.between(2_000, 60_000), 3_600);
+        agents.push(dave);
+    }
+    let tls = |last| Line::new(address(last), Transport::Tls);
+    agents.push(Agent::new("desk", GATEWAY, Line { proves: PROVED, ..tls(21) }, home, random.u64()));
+    let mut impostor = Agent::new("impostor", GATEWAY, tls(22), home, random.u64());
+    impostor.set_impostor();
+    agents.push(impostor);
+    // Who asks to be reached at the address of another phone.
+    let claims = Some(address(13));
+    let line = Line { listens: false, alias: true, claims, ..Line::new(address(23), Transport::Tcp) };
+    let mut thief = Agent::new("thief", DOMAIN, line, callees, random.u64());
+    thief.set_impostor();
+    thief.set_wrong_password(true);
+    if !calm && random.chance(500) {
+        thief.plan_register(random.between(1_500, 20_000), 3_600);
+    }
+    agents.push(thief);
+    hosts.extend(agents.into_iter().map(|agent| (agent.address(), agent.into())));
+
+    let count = hosts.len();
+    let breaks: Vec<Vec<(u64, Break)>> = (0..count).filter(|_| !calm).map(|_| breaks(random)).collect();
+    let noise = (!calm && random.chance(100)).then(|| Noise::new(Random::new(random.u64()), 200));
+    let mut world = World::new(Network::new(conditions, random.clone()), hosts);
+    for (private, public) in public {
+        world.translate(private, public);
+    }
+    for (host, breaks) in breaks.into_iter().enumerate() {
+        world.break_connections(host, breaks);
+    }
+    world.noise = noise;
+    world
+}
+
+/// Who tries passwords.
+fn guesser(random: &mut Random, home: SocketAddr, passwords: bool) -> Agent {
+    let mut guesser = Agent::new("bob", DOMAIN, Line::new(outside(14), Transport::Udp), home, random.u64());
     guesser.set_wrong_password(random.chance(500));
     let guesses = if passwords && random.chance(200) { random.between(1, 20) } else { 0 };
     let (first, apart) = (random.between(3_000, 30_000), *random.pick(&[0, 50, 30_000]));
     for _ in 0..guesses {
         guesser.plan_register(first + random.between(0, apart), 3_600);
     }
-    hosts.extend([alice, bob, carol, guesser].into_iter().map(|agent| {
-        let at = agent.address();
-        (at, Node::Agent(Box::new(agent)))
-    }));
-    let mut world = World::new(Network::new(conditions, random), hosts);
-    for (private, public) in public {
-        world.translate(private, public);
-    }
-    world
+    guesser
+}
+
+/// When connections of a host break, and how.
+fn breaks(random: &mut Random) -> Vec<(u64, Break)> {
+    let times = if random.chance(200) { random.between(1, 3) } else { 0 };
+    let at = moments(random, times, 1_500, 80_000);
+    let how = |at| {
+        let silent = Break::Silent(random.between(100, 10_000));
+        (at, *random.pick(&[Break::Closed { by: 0 }, Break::Closed { by: 1 }, Break::Reset, silent]))
+    };
+    at.into_iter().map(how).collect()
 }
 
 /// Runs the world of one seed.
@@ -257,8 +404,20 @@ pub fn world(seed: u64) -> World<Node> {
 /// # Errors
 /// What did not hold, and when.
 pub fn run(seed: u64) -> Result<Weather, String> {
-    let mut world = world(seed);
-    finish(&mut world)
+    finish(&mut world(seed))
+}
+
+/// As [`run`], twice: both runs must be the same, message by message.
+///
+/// # Errors
+/// As [`run`]; and that they were not.
+pub fn run_twice(seed: u64) -> Result<Weather, String> {
+    let (mut first, mut second) = (world(seed), world(seed));
+    let results = (finish(&mut first), finish(&mut second));
+    match first.digest() == second.digest() && results.0 == results.1 {
+        true => results.0,
+        false => Err(format!("it does not replay: {:?}, {:?}", results.0, results.1)),
+    }
 }
 
 /// As [`run`], with every message that was sent.
@@ -269,131 +428,16 @@ pub fn trace(seed: u64) -> (Result<Weather, String>, Vec<String>) {
     (result, world.trace.unwrap_or_default())
 }
 
-fn finish(world: &mut World<Node>) -> Result<Weather, String> {
+/// What to type to see the world of a seed that failed.
+pub fn replay(seed: u64) -> String {
+    format!(
+        "STROWGER_SIM_SEED={seed} cargo test --locked --package strowger-tests --test simulate -- --exact \
+         every_call_ends_as_it_must_and_nothing_is_left --nocapture"
+    )
+}
+
+fn finish(world: &mut World) -> Result<Weather, String> {
+    let _log = log::catch();
     world.run()?;
-    let conditions = *world.conditions();
-    let mut whole = Tally::default();
-    let (mut calls_nobody, mut may_fail, mut first_restart) = (false, false, u64::MAX);
-    // A request passes three hops at most, and so does its answer; a server asks three questions at most.
-    let mut slowest = 6 * conditions.delay.1;
-    for node in &world.hosts {
-        match node {
-            // It may hear nothing, once it is banned.
-            Node::Agent(agent) if agent.guesses() => (),
-            Node::Agent(agent) => {
-                whole += agent.tally();
-                calls_nobody |= agent.calls_nobody();
-            }
-            Node::Server(server) => {
-                slowest += 3 * server.longest_look_up();
-                may_fail |= server.may_fail();
-                first_restart = first_restart.min(server.first_restart().unwrap_or(u64::MAX));
-            }
-        }
-    }
-    let restarts = first_restart < u64::MAX;
-    let moves = world.moves_hosts();
-    let is_good = conditions.is_perfect() && !restarts && !moves;
-    let mut no_acks = 0;
-    let is_heard = |node: &&Node| !matches!(node, Node::Agent(agent) if agent.guesses());
-    for node in world.hosts.iter().filter(is_heard) {
-        let counts: Vec<Counts> = node.transactions().into_iter().map(Transactions::counts).collect();
-        let unacknowledged: u64 = counts.iter().map(|c| c.no_acks).sum();
-        let given_up: u64 = counts.iter().map(|c| c.timeouts + c.transport_errors).sum();
-        let strays: u64 = counts.iter().map(|c| c.strays).sum();
-        no_acks += unacknowledged;
-        // The last copy of a 2xx without ACK leaves half a second before timer M ends: held up, it comes too late.
-        let too_late = conditions.reordering > 0 && whole.unacknowledged > 0;
-        if strays > 0 && given_up == 0 && !restarts && !moves && !conditions.has_outage() && !too_late {
-            return Err(format!("{}: a response to nothing though nothing was given up: {counts:?}", node.name()));
-        }
-        if is_good && (unacknowledged > 0 || given_up > 0) && !calls_nobody {
-            return Err(format!("{}: something was lost in good weather: {counts:?}", node.name()));
-        }
-        let resent: u64 = counts.iter().map(|c| c.requests_resent).sum();
-        // A callee may think before it answers an INVITE; a server answers at once.
-        let is_heard_at_once = matches!(node, Node::Agent(_)) && slowest < T1;
-        if is_good && is_heard_at_once && !calls_nobody && resent > 0 {
-            return Err(format!("{}: a request had to be sent again in good weather: {counts:?}", node.name()));
-        }
-    }
-    if is_good && whole.unacknowledged + whole.unanswered > 0 {
-        return Err(format!("something was lost in good weather: {whole:?}"));
-    }
-    if is_good && whole.challenged_again > 0 {
-        return Err(format!("a right password was asked for again in good weather: {whole:?}"));
-    }
-    // Route tokens and registrations outlive the process, however often it is killed.
-    if whole.refused_in_call > 0 {
-        return Err(format!("a server did not know a call again: {whole:?}"));
-    }
-    let agents =
-        || world.hosts.iter().filter_map(|node| if let Node::Agent(agent) = node { Some(agent) } else { None });
-    let is_here = |name: &&str| agents().any(|agent| agent.name() == *name);
-    let missed = agents().find_map(|agent| agent.called_in_vain().find(is_here));
-    if let Some(name) = missed.filter(|_| conditions.is_perfect() && !may_fail && first_restart > REGISTERED) {
-        return Err(format!("{name} is registered, and was not found"));
-    }
-    let taken: Vec<(Vec<u8>, u64, u64)> = agents().flat_map(|agent| agent.taken()).collect();
-    let is_late = |(call, rang, accepted): &&(Vec<u8>, u64, u64)| {
-        taken.iter().any(|(other, _, before)| other == call && *accepted > CANCELLED + *before.max(rang))
-    };
-    if let Some((call, ..)) = taken.iter().find(is_late).filter(|_| is_good) {
-        return Err(format!("{} was answered twice", String::from_utf8_lossy(call)));
-    }
-    for guesser in agents().filter(|agent| agent.guesses()) {
-        let (judged, right) = guesser.judged();
-        if right > 0 || (judged > FAILURES && !restarts) {
-            return Err(format!("{judged} passwords of a guesser were judged, {right} were right"));
-        }
-    }
-    let is_fair = conditions.is_fair() && !restarts && !moves;
-    let fair = if is_fair { whole } else { Tally::default() };
-    Ok(Weather { all: whole, fair, fair_no_acks: if is_fair { no_acks } else { 0 } })
-}
-
-/// How things went in all weathers, and in those in which hardly anything may fail for good.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Weather {
-    pub all: Tally,
-    pub fair: Tally,
-    /// Failures that found no ACK.
-    pub fair_no_acks: u64,
-}
-
-impl Weather {
-    /// What holds of many worlds together.
-    ///
-    /// # Errors
-    /// What does not.
-    pub fn check(&self) -> Result<(), String> {
-        let Self { all, fair, fair_no_acks } = self;
-        // Callers mostly call who is there; where most calls fail for another reason, the worlds show nothing of calls.
-        let shows = all.success * 3 > all.calls
-            && all.success > 0
-            && all.failed > 0
-            && all.cancelled > 0
-            && all.messages > 0
-            && all.acknowledged > 0
-            && all.timeouts > 0
-            && all.transport_errors > 0;
-        if !shows {
-            return Err(format!("the worlds do not hold what they are for: {all:?}"));
-        }
-        // Where at most a tenth is lost, a message that is sent again until it is answered fails once in thousands of times.
-        match () {
-            () if 100 * fair.unacknowledged > fair.acknowledged => Err(format!("2xx without ACK: {fair:?}")),
-            () if 100 * fair.unanswered > fair.calls => Err(format!("requests without answer: {fair:?}")),
-            () if 100 * fair_no_acks > fair.failed => Err(format!("{fair_no_acks} failures without ACK: {fair:?}")),
-            () => Ok(()),
-        }
-    }
-}
-
-impl std::ops::AddAssign for Weather {
-    fn add_assign(&mut self, other: Self) {
-        self.all += other.all;
-        self.fair += other.fair;
-        self.fair_no_acks += other.fair_no_acks;
-    }
+    laws::judge(world)
 }

@@ -1,173 +1,91 @@
-//! A host with the engines of a server inside, one a shard. What the shards would do for them, the network and the clock of the world
-//! do; buckets of calls move from one engine to the next as the settings say.
+//! A host with the engines of a server inside, one a shard. What the shards, the threads of the store and the system would do for them, this
+//! does by the clock of the world: buckets move, look-ups and commits take their time and fail, the configuration is read again, the process
+//! ends and starts again.
 
+mod beside;
+mod bindings;
+mod database;
+mod lookups;
+mod observer;
+mod process;
+mod settings;
+
+pub use self::database::{Database, Outage, OutageKind, password};
+pub use self::settings::{End, Keeping, Name, ServerSettings};
+
+use self::bindings::Rows;
+use self::observer::Input;
+use self::process::{Due, Process, listeners};
+pub(crate) use self::settings::software;
+use crate::log;
 use crate::random::Random;
-use crate::users::Users;
-use crate::world::{Host, listener, nothing_left};
+use crate::world::{Host, LISTENERS, listener, listens_at, nothing_left};
 use crate::written::through_bytes;
-use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::sync::Arc;
-use strowger_config::{Config, Source};
+use std::sync::atomic::Ordering;
+use strowger_config::Config;
 use strowger_core::call::{self, BUCKETS};
-use strowger_core::log_limiter::LogLimiter;
 use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::transaction::Transactions;
-use strowger_core::{Arrival, Now, Outbox, Transport};
-use strowger_message::scan;
+use strowger_core::{Arrival, Flow, Now, Outbox, Target, Transport};
+use strowger_message::{Index, Limits, Message, scan};
+use strowger_server::counters::Counts;
 use strowger_server::engine::{Answer, Circumstances, Effect, Engine};
-use strowger_server::local_address::Routes;
-use strowger_server::process_state::{ProcessState, Surroundings};
 use strowger_server::question::{HostKey, Resolved};
-use strowger_store::error::StoreError;
 use strowger_store::location::LocationTable;
-use strowger_store::subscriber::Subscribers;
-use strowger_store::ticket::SinkId;
-
-/// What surrounds the server.
-#[derive(Clone, Debug)]
-pub struct ServerSettings {
-    pub address: SocketAddr,
-    /// What its file says beside its listeners.
-    pub config: String,
-    /// Names and the addresses that they stand for.
-    pub names: Vec<(String, SocketAddr)>,
-    /// Shortest and longest time that a look-up takes, ms.
-    pub lookups: (u64, u64),
-    /// Look-ups that fail, in thousandths.
-    pub failures: u64,
-    /// Who has a password here; none: the server knows no user and asks for no password.
-    pub users: Vec<&'static str>,
-    /// What the database said once is known at once.
-    pub remembers: bool,
-    pub shards: usize,
-    /// When half of all buckets move to the next shard, earliest last: [`Now::mono`].
-    pub moves: Vec<u64>,
-    /// Requests that wait during which they move too, in thousandths.
-    pub chased: u64,
-    /// When the process is killed and starts again, earliest last: [`Now::mono`].
-    pub restarts: Vec<u64>,
-}
 
 /// What outlives a process, and servers beside each other share.
 #[derive(Clone)]
 struct Site {
     secret: Vec<u8>,
-    /// Each registration is written before it is answered.
     location: Arc<LocationTable>,
-}
-
-/// A running server: all of this is gone when it is killed.
-struct Process {
-    shared: Arc<ProcessState>,
-    engines: Vec<Engine>,
-    /// The shard of each bucket of calls.
-    owners: [usize; BUCKETS],
-    users: Option<Arc<Users>>,
-    /// What was asked and by which shard, by the moment of its answer, then in the order of asking.
-    answers: BTreeMap<(u64, u64), (usize, Answer)>,
-    /// Of messages whose sender wants to hear of failures: the shard and its token, by the token that the network has.
-    tokens: HashMap<u64, (usize, u64)>,
+    rows: Rows,
 }
 
 pub struct ServerHost {
     settings: ServerSettings,
     site: Site,
     process: Process,
+    /// Number of the configuration that was read last.
+    policy: u32,
     /// When the process is first killed.
-    first_restart: Option<u64>,
-    /// It was killed, since this was last asked for.
+    first_kill: Option<u64>,
+    /// It has started again, since this was last asked for, and ever.
     has_restarted: bool,
+    has_ended: bool,
     random: Random,
-    asked: u64,
-    next_token: u64,
+    planned: u64,
+    committed: u64,
     out: Outbox,
+    index: Index,
+    aliases: Vec<(Flow, Transport, SocketAddr)>,
     /// When bindings that have expired were last removed.
     kept_up: u64,
-}
-
-struct OneWay(IpAddr);
-
-impl Routes for OneWay {
-    fn source(&self, _to: IpAddr) -> Option<IpAddr> {
-        Some(self.0)
-    }
-
-    fn interface(&self, own: IpAddr) -> Option<u32> {
-        (own == self.0).then_some(1)
-    }
+    problem: Option<String>,
 }
 
 /// ms between two rounds of upkeep.
 const UPKEEP: u64 = 1_000;
 
-impl Process {
-    /// # Panics
-    /// The configuration is wrong.
-    fn start(now: Now, settings: &ServerSettings, site: &Site, random: &mut Random) -> Self {
-        let at = settings.address;
-        let config = settings.read();
-        let address = |transport| ListenerAddress {
-            transport,
-            bound: at,
-            sent_by: at.to_string().into_bytes().into(),
-            network: 0,
-        };
-        let identity =
-            Identity::new(vec![address(Transport::Udp), address(Transport::Tcp)], config.domain_names(), &[]);
-        let mut seed = [0; 32];
-        seed.chunks_exact_mut(8).for_each(|part| part.copy_from_slice(&random.u64().to_le_bytes()));
-        let users = (!settings.users.is_empty())
-            .then(|| Arc::new(Users::new(&config.realm, &settings.users, settings.remembers)));
-        let surroundings = Surroundings {
-            identity,
-            secret: site.secret.clone(),
-            seed,
-            call_secret: random.u64() as u32,
-            process: random.u64() as u16,
-            shards: settings.shards,
-            location: site.location.clone(),
-            subscribers: users.clone().map(|users| users as Arc<dyn Subscribers>),
-            log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
-            routes: Box::new(OneWay(at.ip())),
-        };
-        let shared = Arc::new(ProcessState::new(now, config, surroundings));
-        let circumstances = Circumstances { draining: false, shards: settings.shards };
-        let engine = |number| {
-            let mut engine = Engine::new(now, shared.clone(), number, circumstances);
-            engine.found = users.as_ref().map(|_| SinkId::NONE);
-            engine
-        };
-        Self {
-            engines: (0..settings.shards).map(engine).collect(),
-            owners: std::array::from_fn(|bucket| bucket % settings.shards),
-            users,
-            shared,
-            answers: BTreeMap::new(),
-            tokens: HashMap::new(),
-        }
-    }
-}
+/// Bits of a token beyond those that an engine uses: the shard whose it is.
+const SHARD: u32 = 60;
 
-impl ServerSettings {
-    /// # Panics
-    /// The configuration is wrong.
-    fn read(&self) -> Config {
-        let at = self.address;
-        let text = format!("listen = [\"udp:{at}\", \"tcp:{at}\"]\n{}", self.config);
-        match Config::read(Source { text: &text, ..Source::default() }) {
-            Ok((config, _)) => config,
-            Err(report) => panic!("{report:?}\n{text}"),
-        }
-    }
+/// Who a server with this address is.
+fn identity(address: SocketAddr, config: &Config) -> Identity {
+    let listener = |transport| {
+        let bound = listens_at(address, transport);
+        ListenerAddress { transport, bound, sent_by: bound.to_string().into_bytes().into(), network: 0 }
+    };
+    Identity::new(LISTENERS.map(listener).to_vec(), config.domain_names(), &[])
 }
 
 impl ServerHost {
     pub fn new(now: Now, settings: ServerSettings, seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let location = Arc::new(LocationTable::new(settings.read().location_settings()));
-        let site = Site { secret: random.u64().to_le_bytes().repeat(4), location };
+        let location = Arc::new(LocationTable::new(settings.read(0).location_settings()));
+        let site = Site { secret: random.u64().to_le_bytes().repeat(4), location, rows: Rows::default() };
         Self::at(now, settings, site, random)
     }
 
@@ -177,37 +95,61 @@ impl ServerHost {
     }
 
     fn at(now: Now, settings: ServerSettings, site: Site, mut random: Random) -> Self {
+        let first_kill = settings.ends.iter().rfind(|(_, end)| *end == End::Killed).map(|(at, _)| *at);
         Self {
-            process: Process::start(now, &settings, &site, &mut random),
-            first_restart: settings.restarts.last().copied(),
+            process: Process::start(now, &settings, 0, &site, &mut random),
+            policy: 0,
+            first_kill,
             settings,
             site,
             has_restarted: false,
+            has_ended: false,
             random,
-            asked: 0,
-            next_token: 0,
+            planned: 0,
+            committed: 0,
             out: Outbox::new(),
+            index: Index::new(),
+            aliases: Vec::new(),
             kept_up: now.mono,
+            problem: None,
         }
     }
 
-    /// The longest time that a look-up takes, ms.
+    pub const fn settings(&self) -> &ServerSettings {
+        &self.settings
+    }
+
+    /// The longest time that a look-up takes while nothing is wrong, ms.
     pub fn longest_look_up(&self) -> u64 {
-        self.settings.lookups.1
+        let of_users = self.settings.database.as_ref().map_or(0, |database| database.delay.1);
+        self.settings.lookups.1.max(of_users)
     }
 
     /// When the process is first killed: [`Now::mono`].
-    pub fn first_restart(&self) -> Option<u64> {
-        self.first_restart
+    pub const fn first_kill(&self) -> Option<u64> {
+        self.first_kill
     }
 
-    /// Look-ups may fail.
+    /// A process has ended, by whatever.
+    pub const fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// Look-ups or commits may fail, or come late.
     pub fn may_fail(&self) -> bool {
-        self.settings.failures > 0
+        let settings = &self.settings;
+        settings.failures + settings.commit_failures > 0
+            || !settings.disk_outages.is_empty()
+            || settings.database.as_ref().is_some_and(|database| database.may_fail())
     }
 
-    pub fn address(&self) -> SocketAddr {
+    pub const fn address(&self) -> SocketAddr {
         self.settings.address
+    }
+
+    /// Counters of all shards since the process began.
+    pub fn counts(&self) -> Counts {
+        self.process.shared.counts()
     }
 
     /// Transactions and kept messages of each shard.
@@ -215,24 +157,86 @@ impl ServerHost {
         self.process.engines.iter().map(Engine::transactions)
     }
 
+    /// The sources that are banned.
+    pub(crate) fn banned(&self, now: Now) -> Vec<IpAddr> {
+        let banned = self.process.shared.policy().bans.list(now.mono, usize::MAX);
+        banned.into_iter().map(|(source, _)| source).collect()
+    }
+
+    /// It takes this connection of its process for open.
+    pub(crate) fn knows_as_open(&self, flow: Flow) -> bool {
+        flow.process == self.process.number && self.process.shared.is_open(flow)
+    }
+
+    /// The number of the configuration that a message goes by which comes now.
+    pub(crate) fn policy_of(&self, bytes: &[u8]) -> u32 {
+        self.process.in_force[self.shard_of(bytes)]
+    }
+
+    /// What a configuration says.
+    pub(crate) fn config(&self, number: u32) -> &str {
+        &self.settings.configs[number as usize % self.settings.configs.len()]
+    }
+
+    fn wrong(&mut self, what: String) {
+        let here = self.settings.address;
+        self.problem.get_or_insert_with(|| format!("{here}: {what}"));
+    }
+
     /// Lets a shard work, and carries out what it wants.
-    fn work(&mut self, now: Now, shard: usize, out: &mut Outbox, work: impl FnOnce(&mut Engine, &mut Outbox)) {
+    fn work(
+        &mut self,
+        now: Now,
+        shard: usize,
+        input: Input<'_>,
+        out: &mut Outbox,
+        work: impl FnOnce(&mut Engine, &mut Outbox),
+    ) {
         let mut own = std::mem::take(&mut self.out);
-        work(&mut self.process.engines[shard], &mut own);
+        let process = &mut self.process;
+        let engine = &mut process.engines[shard];
+        engine.circumstances = Circumstances { draining: process.draining.is_some(), shards: self.settings.shards };
+        work(engine, &mut own);
+        if std::mem::take(&mut engine.has_asked)
+            && let Some(subscribers) = &process.shared.subscribers
+        {
+            subscribers.flush();
+        }
+        let notices = engine.heard.as_mut().map(std::mem::take).unwrap_or_default();
+        if let Err(problem) = process.observer.watch(now.mono, input, &own, &notices, &log::taken()) {
+            self.wrong(problem);
+        }
+        self.check_registrations(&own);
         for send in own.sends() {
             let from = out.start();
             out.bytes.extend_from_slice(&own.bytes[send.range()]);
-            let mut token = 0;
-            if send.token != 0 {
-                self.next_token += 1;
-                token = self.next_token;
-                self.process.tokens.insert(token, (shard, send.token));
-            }
+            let token = if send.token == 0 { 0 } else { send.token | (shard as u64) << SHARD };
             out.send(send.target, from..out.bytes.len(), token);
         }
         own.clear();
         self.out = own;
         self.carry_out(now, shard);
+    }
+
+    /// What is answered to a REGISTER is so on disk.
+    fn check_registrations(&mut self, out: &Outbox) {
+        if self.process.keeper.is_none() {
+            return;
+        }
+        let mut index = std::mem::take(&mut self.index);
+        for send in out.sends() {
+            let bytes = &out.bytes[send.range()];
+            if !bytes.starts_with(b"SIP/2.0 ") || index.parse(bytes, &Limits::default()).is_err() {
+                continue;
+            }
+            let message = Message::new(bytes, &index);
+            if is_said_by(self.settings.address, &message)
+                && let Err(problem) = self.site.rows.check(&message)
+            {
+                self.wrong(problem);
+            }
+        }
+        self.index = index;
     }
 
     /// The shard of the call that this message is of.
@@ -242,8 +246,9 @@ impl ServerHost {
     }
 
     /// Half of all buckets go to the next shard, with all that is under way of their calls: as values, or in bytes as to another process.
+    /// Bytes have no policy: where the configuration is read again, by which of them a call goes is seen from values alone.
     fn move_buckets(&mut self, now: Now, out: &mut Outbox) {
-        let in_bytes = self.random.chance(500);
+        let in_bytes = self.settings.configs.len() == 1 && self.random.chance(500);
         for bucket in 0..BUCKETS {
             if self.random.chance(500) {
                 let from = self.process.owners[bucket];
@@ -251,100 +256,159 @@ impl ServerHost {
                 self.process.owners[bucket] = to;
                 let records = self.process.engines[from].export(now, bucket as u8);
                 for record in if in_bytes { through_bytes(records) } else { records } {
-                    self.work(now, to, out, |engine, out| engine.import(now, record, out));
+                    self.work(now, to, Input::Other, out, |engine, out| engine.import(now, record, out));
                 }
             }
         }
     }
 
     fn carry_out(&mut self, now: Now, shard: usize) {
-        self.ask_users(now, shard);
         for effect in std::mem::take(&mut self.process.engines[shard].effects) {
             match effect {
                 Effect::Resolve { ticket, name, .. } => {
                     let fails = self.random.chance(self.settings.failures);
                     let to = if fails { Resolved::default() } else { self.look_up(&name) };
-                    self.answer_later(now, shard, Answer::Resolved { ticket, name, to });
+                    let (shortest, longest) = self.settings.lookups;
+                    let due = now.mono + self.random.between(shortest, longest);
+                    self.chase(now, due);
+                    self.plan(due, Due::Answer(shard, Answer::Resolved { ticket, name, to }));
                 }
-                Effect::WakePings | Effect::Alias { .. } | Effect::Confirm(_) | Effect::GiveBack => (),
+                Effect::Alias { flow, transport, address } => self.aliases.push((flow, transport, address)),
+                Effect::WakePings => self.plan(now.mono, Due::Answer(0, Answer::Pings)),
+                Effect::Confirm(_) | Effect::GiveBack => (),
             }
         }
+        self.ask_users(now);
+        self.keep_bindings(now);
     }
 
-    /// The questions to the database among what the engine has just done.
-    fn ask_users(&mut self, now: Now, shard: usize) {
-        let Some(users) = self.process.users.clone() else { return };
-        for (ticket, asked) in users.take() {
-            let fails = self.random.chance(self.settings.failures);
-            let result = if fails { Err(StoreError::Unavailable) } else { Ok(users.answer(asked)) };
-            self.answer_later(now, shard, Answer::Subscribers(vec![(ticket, result)]));
-        }
+    fn plan(&mut self, at: u64, what: Due) {
+        self.planned += 1;
+        self.process.due.insert((at, self.planned), what);
     }
 
-    fn answer_later(&mut self, now: Now, shard: usize, answer: Answer) {
-        let (shortest, longest) = self.settings.lookups;
-        self.asked += 1;
-        let due = now.mono + self.random.between(shortest, longest);
+    /// Perhaps buckets move before this answer is there.
+    fn chase(&mut self, now: Now, due: u64) {
         if self.process.engines.len() > 1 && self.random.chance(self.settings.chased) {
             let moves = &mut self.settings.moves;
             moves.push(self.random.between(now.mono, due));
             moves.sort_unstable_by(|a, b| b.cmp(a));
         }
-        self.process.answers.insert((due, self.asked), (shard, answer));
     }
 
     fn look_up(&self, (host, port, transport, _): &HostKey) -> Resolved {
-        let is_it = |name: &str| name.as_bytes().eq_ignore_ascii_case(host);
-        let found = self.settings.names.iter().find(|(name, _)| is_it(name));
-        let target = |(_, address): &(String, SocketAddr)| {
+        let is_it = |name: &&Name| name.host.as_bytes().eq_ignore_ascii_case(host);
+        let Some(name) = self.settings.names.iter().find(is_it) else { return Resolved::default() };
+        let target = |(by, address): &(Transport, SocketAddr)| {
             let port = port.unwrap_or_else(|| address.port());
-            (transport.unwrap_or(Transport::Udp), SocketAddr::new(address.ip(), port))
+            (transport.unwrap_or(*by), SocketAddr::new(address.ip(), port))
         };
-        Resolved { targets: found.map(target).into_iter().collect(), name: None }
+        Resolved { targets: name.targets.iter().map(target).collect(), name: name.proves }
+    }
+
+    /// What stands beside the engines has the time, and hears what has changed in its database.
+    fn catch_up(&mut self, now: Now) {
+        self.process.time.store(now.mono, Ordering::Relaxed);
+        if let Some((lookups, asking)) = &mut self.process.lookups {
+            asking.hear(lookups);
+        }
+    }
+
+    fn node(&self) -> u16 {
+        self.process.shared.policy().config.server.node
+    }
+
+    /// Counters are true, whatever waits or comes again.
+    fn check_counters(&self) -> Result<(), String> {
+        let (process, counts) = (&self.process, self.counts());
+        let (least, most) = process.observer.requests();
+        // The last copy of a request that was given up may come when that is forgotten.
+        let most = most as u64 + counts.timeouts;
+        if !(least as u64..=most).contains(&counts.forwarded) {
+            return Err(format!("{least} to {most} requests were forwarded, {} counted", counts.forwarded));
+        }
+        if counts.calls_logged > process.observer.open() as u64 {
+            let open = process.observer.open();
+            return Err(format!("{} calls are kept for the log, {open} are open", counts.calls_logged));
+        }
+        Ok(())
     }
 }
 
 impl Host for ServerHost {
     fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         debug_assert_eq!(arrival.listener, listener(arrival.transport), "in the order of the configuration");
+        self.catch_up(now);
         let shard = self.shard_of(bytes);
-        self.work(now, shard, out, |engine, out| engine.receive(now, arrival, bytes, out));
+        let input = Input::Message(arrival, bytes);
+        self.work(now, shard, input, out, |engine, out| engine.receive(now, arrival, bytes, out));
     }
 
     fn failed(&mut self, now: Now, token: u64, out: &mut Outbox) {
-        let Some((shard, token)) = self.process.tokens.remove(&token) else { return };
-        self.work(now, shard, out, |engine, out| engine.unsent(now, token, "connection not made", out));
+        let (shard, token) = shard_of_token(token);
+        if shard < self.process.engines.len() && token != 0 {
+            self.work(now, shard, Input::Unsent, out, |engine, out| {
+                engine.unsent(now, token, "connection not made", out);
+            });
+        }
+    }
+
+    fn cut_off(&mut self, now: Now, token: u64, out: &mut Outbox) {
+        let (shard, token) = shard_of_token(token);
+        self.work(now, shard, Input::Unsent, out, |engine, out| engine.cut_off(now, token, out));
+    }
+
+    fn closed(&mut self, _now: Now, flow: Flow, _out: &mut Outbox) {
+        self.process.engines[usize::from(flow.shard)].closed(flow);
     }
 
     fn poll(&mut self, now: Now, out: &mut Outbox) {
-        while let Some(entry) = self.process.answers.first_entry().filter(|entry| entry.key().0 <= now.mono) {
-            let (shard, answer) = entry.remove();
-            self.work(now, shard, out, |engine, out| engine.answered(now, answer, out));
-        }
+        self.catch_up(now);
         if self.settings.moves.pop_if(|due| *due <= now.mono).is_some() {
             self.move_buckets(now, out);
         }
-        if self.settings.restarts.pop_if(|due| *due <= now.mono).is_some() {
-            self.process = Process::start(now, &self.settings, &self.site, &mut self.random);
-            self.has_restarted = true;
+        if self.settings.reloads.pop_if(|due| *due <= now.mono).is_some() {
+            self.reload(now);
+        }
+        if let Some((_, end)) = self.settings.ends.pop_if(|(due, _)| *due <= now.mono) {
+            self.end(now, end);
+        }
+        self.ask_users(now);
+        while let Some(entry) = self.process.due.first_entry().filter(|entry| entry.key().0 <= now.mono) {
+            let what = entry.remove();
+            self.run(now, what, out);
         }
         for shard in 0..self.process.engines.len() {
-            self.work(now, shard, out, |engine, out| engine.poll(now, out));
+            self.work(now, shard, Input::Timer, out, |engine, out| engine.poll(now, out));
         }
         if now.mono >= self.kept_up + UPKEEP {
             self.kept_up = now.mono;
             self.process.shared.keep_up(now);
+            self.process.shared.tidy(now);
+            self.keep_bindings(now);
         }
     }
 
     fn deadline(&mut self) -> Option<u64> {
-        let answer = self.process.answers.keys().next().map(|(due, _)| *due);
-        let moves = self.settings.moves.last().copied().into_iter().chain(self.settings.restarts.last().copied());
-        self.process.engines.iter_mut().filter_map(Engine::deadline).chain(answer).chain(moves).min()
+        let due = self.process.due.keys().next().map(|(due, _)| *due);
+        let settings = &self.settings;
+        let planned = [settings.moves.last(), settings.reloads.last(), settings.ends.last().map(|(at, _)| at)];
+        let probe = self.process.lookups.as_ref().and_then(|(_, asking)| asking.deadline());
+        let engines = self.process.engines.iter_mut().filter_map(Engine::deadline);
+        engines.chain(due).chain(probe).chain(planned.into_iter().flatten().copied()).min()
     }
 
-    fn is_stateless(&self) -> bool {
-        true
+    fn owner(&mut self) -> (u16, u16, u8) {
+        let shard = self.random.u64() as usize % self.process.engines.len();
+        (self.node(), self.process.number, shard as u8)
+    }
+
+    fn takes(&self, target: &Target) -> bool {
+        target.name.is_none() && target.address == listens_at(self.settings.address, target.transport)
+    }
+
+    fn aliases(&mut self) -> Vec<(Flow, Transport, SocketAddr)> {
+        std::mem::take(&mut self.aliases)
     }
 
     fn has_restarted(&mut self) -> bool {
@@ -353,6 +417,12 @@ impl Host for ServerHost {
 
     fn check(&self) -> Result<(), String> {
         let here = self.settings.address;
+        if let Some(problem) = &self.problem {
+            return Err(problem.clone());
+        }
+        if let Some((lookups, _)) = &self.process.lookups {
+            lookups.check().map_err(|e| format!("{here}: {e}"))?;
+        }
         for engine in &self.process.engines {
             let counts = engine.transactions().counts();
             let whole = counts.servers + counts.clients;
@@ -363,7 +433,12 @@ impl Host for ServerHost {
                 return Err(format!("{here}: more is held than transactions need: {counts:?}"));
             }
         }
-        Ok(())
+        let bounds = &self.process.shared.policy().config.limits;
+        let longest = self.process.engines.iter().map(|engine| engine.waiting().longest).max().unwrap_or(0);
+        if longest > bounds.held_messages_per_call {
+            return Err(format!("{here}: {longest} messages of one call are held back"));
+        }
+        self.check_counters().map_err(|e| format!("{here}: {e}"))
     }
 
     fn leftovers(&self) -> Result<(), String> {
@@ -371,10 +446,34 @@ impl Host for ServerHost {
         for engine in &self.process.engines {
             nothing_left(&here, engine.transactions())?;
             let (contexts, waiting) = (engine.contexts(), engine.waiting());
-            if contexts + waiting > 0 {
-                return Err(format!("{here}: {contexts} contexts, {waiting} messages that wait"));
+            if contexts > 0 || !waiting.is_nothing() {
+                return Err(format!("{here}: {contexts} contexts, {waiting:?}"));
             }
         }
-        Ok(())
+        if self.process.outlived.iter().any(|policy| policy.strong_count() > 0) {
+            return Err(format!("{here}: a policy is held that no request goes by"));
+        }
+        if let Some(keeper) = &self.process.keeper {
+            let gauges = keeper.journal.gauges();
+            if keeper.is_busy || gauges.queued > 0 {
+                return Err(format!("{here}: bindings are still to be written: {gauges:?}"));
+            }
+        }
+        if let Some((lookups, _)) = &self.process.lookups {
+            lookups.leftovers().map_err(|e| format!("{here}: {e}"))?;
+        }
+        self.process.observer.leftovers().map_err(|e| format!("{here}: {e}"))
     }
+}
+
+/// A server with this address answers itself, and passes on no answer of another.
+pub(crate) fn is_said_by(address: SocketAddr, response: &Message<'_>) -> bool {
+    let prefix = software(address, 0);
+    let host = prefix.trim_end_matches('0');
+    response.header(strowger_message::Name::Server).is_some_and(|name| name.starts_with(host.as_bytes()))
+}
+
+/// The shard that a token is of, and what it is there.
+const fn shard_of_token(token: u64) -> (usize, u64) {
+    ((token >> SHARD) as usize, token & ((1 << SHARD) - 1))
 }

@@ -1,12 +1,17 @@
 //! Hosts, the network between them and one clock.
 
-use crate::network::{Arriving, Conditions, Network};
-use crate::wire::Wire;
-use std::collections::{BTreeMap, HashMap};
+use crate::connections::{Break, Connections, Owner, Way};
+use crate::laws::Laws;
+use crate::network::{Arriving, Conditions, EndId, Network};
+use crate::node::Node;
+use crate::noise::Noise;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::fmt::Display;
+use std::hash::{DefaultHasher, Hasher};
 use std::net::SocketAddr;
 use strowger_core::transaction::Transactions;
-use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};
+use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport};
 
 /// Something with an address and machines inside.
 pub trait Host {
@@ -15,20 +20,35 @@ pub trait Host {
     /// What was sent with this token could not be sent.
     fn failed(&mut self, now: Now, token: u64, out: &mut Outbox);
 
+    /// The connection has ended over which went what was sent with this token.
+    fn cut_off(&mut self, now: Now, token: u64, out: &mut Outbox);
+
+    /// A connection of this host has ended.
+    fn closed(&mut self, now: Now, flow: Flow, out: &mut Outbox);
+
     fn poll(&mut self, now: Now, out: &mut Outbox);
 
     /// When [`Host::poll`] is due.
     fn deadline(&mut self) -> Option<u64>;
 
-    /// Keeps nothing of the requests that it refuses.
-    fn is_stateless(&self) -> bool {
-        false
+    /// Node, process and shard that a further connection of this host belongs to.
+    fn owner(&mut self) -> (u16, u16, u8);
+
+    /// Whether it takes connections for this target: by this transport, from one who wants this name proved.
+    fn takes(&self, target: &Target) -> bool;
+
+    /// Peers that asked to be reached over a connection, since this was last asked.
+    fn aliases(&mut self) -> Vec<(Flow, Transport, SocketAddr)> {
+        Vec::new()
     }
 
     /// Its process has ended and started again since this was last asked for, and remembers nothing.
     fn has_restarted(&mut self) -> bool {
         false
     }
+
+    /// A connection of this host is dead, though it has not heard of that.
+    fn lost_connection(&mut self, _now: Now) {}
 
     /// What must hold after every step.
     ///
@@ -43,15 +63,27 @@ pub trait Host {
     fn leftovers(&self) -> Result<(), String>;
 }
 
-/// Listener ids of every host, by transport.
-pub const fn listener(transport: Transport) -> ListenerId {
-    ListenerId(transport.is_reliable() as u16)
+/// The transports of a listener, by its number: the same for every host.
+pub const LISTENERS: [Transport; 4] = [Transport::Udp, Transport::Tcp, Transport::Ws, Transport::Tls];
+
+/// The port of each.
+pub const PORTS: [u16; 4] = [5060, 5060, 80, 5061];
+
+/// The listener of a transport.
+pub fn listener(transport: Transport) -> ListenerId {
+    let at = LISTENERS.iter().position(|of| *of == transport).expect("every host has these");
+    ListenerId(at as u16)
+}
+
+/// The address at which a host with this one listens by a transport.
+pub fn listens_at(address: SocketAddr, transport: Transport) -> SocketAddr {
+    SocketAddr::new(address.ip(), PORTS[usize::from(listener(transport).0)])
 }
 
 /// All of it.
-pub struct World<H> {
+pub struct World {
     pub now: Now,
-    pub hosts: Vec<H>,
+    pub hosts: Vec<Node>,
     /// Who gets what is sent to an address.
     by_address: HashMap<SocketAddr, usize>,
     /// The address that each host has of itself.
@@ -60,11 +92,24 @@ pub struct World<H> {
     translated: HashMap<usize, SocketAddr>,
     /// When a translator takes another address for a host: [`Now::mono`], then host.
     changes: BTreeMap<(u64, usize), SocketAddr>,
+    /// When one of the connections of a host breaks.
+    breaks: BTreeMap<(u64, usize), Break>,
+    has_broken: bool,
     network: Network,
-    wire: Wire,
+    connections: Connections,
+    pub laws: Laws,
+    /// When each host is to be polled, and the same in their order; those that are others by now stay until then and mean nothing.
+    deadlines: Vec<Option<u64>>,
+    due: BinaryHeap<Reverse<(u64, usize)>>,
     out: Outbox,
+    /// Broken messages beside those of the hosts.
+    pub noise: Option<Noise>,
     /// Every message, with the moment of its sending, if asked for.
     pub trace: Option<Vec<String>>,
+    /// Of every message and the moment of its sending: equal for equal runs.
+    digest: u64,
+    /// ms after which a simulation that finds no end is given up.
+    pub longest: u64,
 }
 
 /// Of the first public address of a host behind a translator.
@@ -73,37 +118,61 @@ pub const PUBLIC_PORT: u16 = 20_000;
 /// When a world begins.
 pub const START: Now = Now { mono: 1_000, wall: 1_700_000_000_000 };
 
-/// ms after which a simulation that finds no end is given up.
-const LONGEST: u64 = 3_600_000;
-
-impl<H: Host> World<H> {
-    pub fn new(network: Network, hosts: Vec<(SocketAddr, H)>) -> Self {
-        let wire = Wire::new(hosts.iter().filter(|(_, host)| host.is_stateless()).map(|(address, _)| *address));
+impl World {
+    pub fn new(network: Network, hosts: Vec<(SocketAddr, Node)>) -> Self {
         let own: Vec<SocketAddr> = hosts.iter().map(|(address, _)| *address).collect();
-        Self {
+        let by_address = own.iter().enumerate().flat_map(|(n, address)| {
+            LISTENERS.map(|transport| (listens_at(*address, transport), n)).into_iter().chain([(*address, n)])
+        });
+        let servers = hosts.iter().filter(|(_, host)| host.server().is_some()).map(|(address, _)| *address);
+        let laws = Laws::new(servers);
+        let mut world = Self {
             now: START,
+            by_address: by_address.collect(),
+            deadlines: vec![None; hosts.len()],
             hosts: hosts.into_iter().map(|(_, host)| host).collect(),
-            by_address: own.iter().enumerate().map(|(n, address)| (*address, n)).collect(),
             own,
             translated: HashMap::new(),
             changes: BTreeMap::new(),
+            breaks: BTreeMap::new(),
+            has_broken: false,
             network,
-            wire,
+            connections: Connections::default(),
+            laws,
+            due: BinaryHeap::new(),
             out: Outbox::new(),
+            noise: None,
             trace: None,
-        }
+            digest: 0,
+            longest: 3_600_000,
+        };
+        (0..world.hosts.len()).for_each(|at| world.look_at_deadline(at));
+        world
     }
 
-    pub fn conditions(&self) -> &Conditions {
+    pub const fn conditions(&self) -> &Conditions {
         self.network.conditions()
+    }
+
+    /// Equal for equal runs.
+    pub const fn digest(&self) -> u64 {
+        self.digest
     }
 
     /// Puts a translator before the host with this address: it is reached by the first of the public addresses, from each of the moments on
     /// by the next, and by no other.
     pub fn translate(&mut self, private: SocketAddr, public: impl IntoIterator<Item = (u64, SocketAddr)>) {
-        let Some(at) = self.by_address.remove(&private) else { return };
+        let Some(&at) = self.by_address.get(&private) else { return };
+        self.by_address.retain(|_, host| *host != at);
         self.changes.extend(public.into_iter().map(|(moment, address)| ((moment, at), address)));
         self.change_addresses();
+    }
+
+    /// At these moments one of the connections of a host breaks, if it has any.
+    pub fn break_connections(&mut self, host: usize, breaks: impl IntoIterator<Item = (u64, Break)>) {
+        let breaks: Vec<_> = breaks.into_iter().collect();
+        self.has_broken |= !breaks.is_empty();
+        self.breaks.extend(breaks.into_iter().map(|(moment, how)| ((moment, host), how)));
     }
 
     /// A translator takes another address for a host while that is in use.
@@ -111,13 +180,39 @@ impl<H: Host> World<H> {
         self.translated.values().any(|public| public.port() != PUBLIC_PORT)
     }
 
+    /// Connections break, or did.
+    pub const fn breaks_connections(&self) -> bool {
+        self.has_broken
+    }
+
     fn change_addresses(&mut self) {
         while let Some(entry) = self.changes.first_entry().filter(|entry| entry.key().0 <= self.now.mono) {
             let ((_, at), public) = entry.remove_entry();
             if let Some(before) = self.translated.insert(at, public) {
                 self.by_address.remove(&before);
+                self.hosts[at].host().lost_connection(self.now);
+                for end in self.connections.of(at).to_vec() {
+                    self.break_off(end, Break::Silent(10_000));
+                }
             }
             self.by_address.insert(public, at);
+        }
+    }
+
+    fn break_connections_now(&mut self) {
+        while let Some(entry) = self.breaks.first_entry().filter(|entry| entry.key().0 <= self.now.mono) {
+            let ((_, at), how) = entry.remove_entry();
+            let open = self.connections.of(at);
+            if !open.is_empty() {
+                let end = open[self.network.random().u64() as usize % open.len()];
+                self.break_off(end, how);
+            }
+        }
+    }
+
+    fn break_off(&mut self, at: EndId, how: Break) {
+        if let Some(hosts) = self.connections.break_off(&mut self.network, self.now.mono, at, how) {
+            hosts.into_iter().for_each(|host| self.hosts[host].host().lost_connection(self.now));
         }
     }
 
@@ -127,75 +222,184 @@ impl<H: Host> World<H> {
     /// The first thing that did not hold, with its moment.
     pub fn run(&mut self) -> Result<(), String> {
         let start = self.now.mono;
-        while self.now.mono < start + LONGEST {
+        while self.now.mono < start + self.longest {
             let Some(next) = self.deadline() else {
-                for host in &self.hosts {
-                    host.leftovers().map_err(|e| format!("at the end: {e}"))?;
-                }
-                return Ok(());
+                let at_end = |e| format!("at the end: {e}");
+                self.hosts.iter().try_for_each(Node::leftovers).map_err(at_end)?;
+                self.check_connections().map_err(at_end)?;
+                return self.laws.at_the_end(&self.hosts).map_err(at_end);
             };
             let passed = next.saturating_sub(self.now.mono);
             self.now = Now { mono: self.now.mono + passed, wall: self.now.wall + passed };
             self.change_addresses();
+            self.break_connections_now();
             self.step().map_err(|e| format!("after {} ms: {e}", self.now.mono - start))?;
         }
         let left: Vec<String> = self.hosts.iter().filter_map(|h| h.leftovers().err()).collect();
-        Err(format!("no end after {LONGEST} ms: {}", left.join("; ")))
+        Err(format!("no end after {} ms: {}", self.longest, left.join("; ")))
+    }
+
+    /// Servers know which of their connections are open.
+    fn check_connections(&self) -> Result<(), String> {
+        for (host, server) in self.hosts.iter().enumerate().filter_map(|(n, node)| Some((n, node.server()?))) {
+            let is_unknown = |at: &&EndId| !server.knows_as_open(self.connections.flow(**at));
+            if let Some(at) = self.connections.of(host).iter().find(is_unknown) {
+                return Err(format!("{}: {at:?} is open, and taken for ended", self.own[host]));
+            }
+        }
+        Ok(())
     }
 
     fn deadline(&mut self) -> Option<u64> {
+        while self.due.peek().is_some_and(|Reverse((due, at))| self.deadlines[*at] != Some(*due)) {
+            self.due.pop();
+        }
+        let host = self.due.peek().map(|Reverse((due, _))| *due);
         let change = self.changes.keys().next().map(|(moment, _)| *moment);
-        self.hosts.iter_mut().filter_map(Host::deadline).chain(self.network.deadline()).chain(change).min()
+        let broken = self.breaks.keys().next().map(|(moment, _)| *moment);
+        host.into_iter().chain(self.network.deadline()).chain(change).chain(broken).min()
+    }
+
+    fn look_at_deadline(&mut self, at: usize) {
+        let deadline = self.hosts[at].host().deadline();
+        if self.deadlines[at] != deadline {
+            self.deadlines[at] = deadline;
+            self.due.extend(deadline.map(|due| Reverse((due, at))));
+        }
     }
 
     /// One arrival, or one round of the timers of one host.
     fn step(&mut self) -> Result<(), String> {
-        let at = match self.network.next(self.now.mono) {
-            Some(Arriving::Message { from, to, transport, bytes }) => {
+        let now = self.now;
+        let at = match self.network.next(now.mono) {
+            Some(Arriving::Datagram { from, to, bytes }) => {
                 // Nothing is there any more.
                 let Some(&at) = self.by_address.get(&to) else { return Ok(()) };
-                self.wire.arrived(self.own[at], &bytes);
-                let arrival = Arrival { transport, listener: listener(transport), remote: from, flow: None };
-                self.hosts[at].receive(self.now, &arrival, &bytes, &mut self.out);
+                let (transport, flow) = (Transport::Udp, None);
+                self.hand_over(at, &Arrival { transport, listener: listener(transport), remote: from, flow }, &bytes)?;
                 at
             }
-            Some(Arriving::Failure { to, token }) => {
-                let Some(&at) = self.by_address.get(&to) else { return Ok(()) };
-                self.hosts[at].failed(self.now, token, &mut self.out);
-                at
+            Some(Arriving::Message { at, bytes }) => {
+                let Some((host, flow, transport, remote)) = self.connections.arrives(at) else { return Ok(()) };
+                let flow = Some(flow);
+                self.hand_over(host, &Arrival { transport, listener: listener(transport), remote, flow }, &bytes)?;
+                host
             }
-            None => {
-                let now = self.now.mono;
-                let Some(at) = self.hosts.iter_mut().position(|h| h.deadline().is_some_and(|d| d <= now)) else {
-                    return Ok(());
-                };
-                at
+            Some(Arriving::End(at)) => {
+                let Some((host, flow, tokens)) = self.connections.end(at) else { return Ok(()) };
+                let [_, peer] = self.connections.hosts(at);
+                self.knows_of_loss(host, peer);
+                self.hosts[host].host().closed(now, flow, &mut self.out);
+                if self.hosts[host].server().is_some_and(|server| server.knows_as_open(flow)) {
+                    return Err(format!("{}: a connection that has ended is taken for open", self.own[host]));
+                }
+                for token in tokens {
+                    self.hosts[host].host().cut_off(now, token, &mut self.out);
+                }
+                host
             }
+            Some(Arriving::Unsent { host, token }) => {
+                self.hosts[host].host().failed(now, token, &mut self.out);
+                host
+            }
+            None => match self.due.peek() {
+                Some(&Reverse((due, at))) if due <= now.mono => at,
+                _ => return Ok(()),
+            },
         };
         // As a shard does: the timers are looked at once after each round.
-        self.hosts[at].poll(self.now, &mut self.out);
+        self.hosts[at].host().poll(now, &mut self.out);
         self.flush(at)?;
-        if self.hosts[at].has_restarted() {
-            self.wire.restarted(self.own[at]);
+        if self.hosts[at].host().has_restarted() {
+            self.laws.restarted(self.own[at]);
+            for peer in self.connections.kill(&mut self.network, now.mono, at) {
+                self.hosts[peer].host().lost_connection(now);
+                self.knows_of_loss(at, peer);
+            }
         }
+        self.look_at_deadline(at);
+        self.laws.after_step(&self.hosts[at], now)?;
         self.hosts[at].check()
     }
 
+    /// A server has no connection any more over which a phone had registered.
+    fn knows_of_loss(&mut self, host: usize, peer: usize) {
+        if self.hosts[host].server().is_some()
+            && let Node::Agent(agent) = &mut self.hosts[peer]
+        {
+            agent.server_knows(self.now.mono);
+        }
+    }
+
+    fn hand_over(&mut self, at: usize, arrival: &Arrival, bytes: &[u8]) -> Result<(), String> {
+        self.laws.arrived(&self.hosts[at], self.own[at], self.now, arrival, bytes);
+        self.hosts[at].host().receive(self.now, arrival, bytes, &mut self.out);
+        Ok(())
+    }
+
     fn flush(&mut self, at: usize) -> Result<(), String> {
+        for (flow, transport, address) in self.hosts[at].host().aliases() {
+            self.connections.alias(at, flow, transport, address);
+        }
         let own = self.own[at];
         let from = self.translated.get(&at).copied().unwrap_or(own);
-        for send in self.out.sends() {
-            let bytes = &self.out.bytes[send.range()];
-            if let Some(trace) = &mut self.trace {
-                let (to, text) = (send.target.address, String::from_utf8_lossy(bytes));
-                trace.push(format!("{} {from} -> {to} {}\n{text}", self.now.mono, send.target.transport.text()));
+        let out = std::mem::take(&mut self.out);
+        for send in out.sends() {
+            let bytes = &out.bytes[send.range()];
+            self.note(from, &send.target, bytes);
+            self.laws.sent(&self.hosts[at], own, self.now, &send.target, bytes)?;
+            if send.target.transport.is_reliable() {
+                self.send_by_stream(at, from, &send.target, bytes, send.token);
+            } else {
+                let exists = self.by_address.contains_key(&send.target.address);
+                self.network.send(self.now.mono, from, send.target.address, bytes, exists);
             }
-            self.wire.check(own, send.target.address, bytes, send.target.transport.is_reliable())?;
-            let exists = self.by_address.contains_key(&send.target.address);
-            self.network.send(self.now.mono, from, send.target, bytes, send.token, exists);
+            let to_server = self.by_address.get(&send.target.address).filter(|to| self.hosts[**to].server().is_some());
+            if let (Some(noise), Some(_)) = (&mut self.noise, to_server)
+                && let Some((from, broken)) = noise.beside(bytes)
+            {
+                self.network.send(self.now.mono, from, listens_at(send.target.address, Transport::Udp), &broken, true);
+            }
         }
+        self.out = out;
         self.out.clear();
         Ok(())
+    }
+
+    fn send_by_stream(&mut self, at: usize, from: SocketAddr, target: &Target, bytes: &[u8], token: u64) {
+        let now = self.now.mono;
+        let end = match self.connections.way(at, target) {
+            Way::Over(end) => end,
+            Way::Gone => return self.network.put(now, Arriving::Unsent { host: at, token }),
+            Way::Dial(target) => {
+                let to = self.by_address.get(&target.address).copied();
+                let Some(to) = to.filter(|to| self.hosts[*to].host_ref().takes(&target)) else {
+                    let due = now + 2 * self.network.delay();
+                    return self.network.put(due, Arriving::Unsent { host: at, token });
+                };
+                let mut owner = |host: usize| {
+                    let (node, process, shard) = self.hosts[host].host().owner();
+                    Owner { host, node, process, shard }
+                };
+                let (maker, taker) = (owner(at), owner(to));
+                self.connections.make(maker, taker, from, &target)
+            }
+        };
+        self.connections.send(&mut self.network, now, end, bytes, token);
+    }
+
+    /// What goes over the network, for the trace and the comparison of two runs.
+    fn note(&mut self, from: SocketAddr, target: &Target, bytes: &[u8]) {
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u64(self.digest);
+        hasher.write_u64(self.now.mono);
+        hasher.write_u16(target.address.port());
+        hasher.write(bytes);
+        self.digest = hasher.finish();
+        if let Some(trace) = &mut self.trace {
+            let (to, text) = (target.address, String::from_utf8_lossy(bytes));
+            trace.push(format!("{} {from} -> {to} {}\n{text}", self.now.mono, target.transport.text()));
+        }
     }
 }
 
@@ -206,6 +410,9 @@ pub(crate) fn nothing_left(host: &dyn Display, tx: &Transactions) -> Result<(), 
         counts.servers + counts.clients + counts.kept_messages + counts.timers + counts.timers_waiting + counts.keys;
     if left > 0 || tx.memory() > 0 {
         return Err(format!("{host}: {} bytes for {counts:?}", tx.memory()));
+    }
+    if counts.charged_bytes > 0 {
+        return Err(format!("{host}: sources are charged {} bytes for nothing", counts.charged_bytes));
     }
     Ok(())
 }

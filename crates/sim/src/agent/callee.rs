@@ -6,7 +6,7 @@ use super::leg::Leg;
 use super::task::Task;
 use strowger_core::dialog::Dialog;
 use strowger_core::transaction::{Incoming, ServerId};
-use strowger_core::{Arrival, Now, Outbox};
+use strowger_core::{Arrival, Now, Outbox, via};
 use strowger_message::{Index, Limits, Message, Method, build};
 
 /// What a user agent answers a call with.
@@ -28,6 +28,8 @@ pub(super) struct Rung {
     pub(super) tag: String,
     pub(super) answer: Answer,
     pub(super) answered: bool,
+    /// Its agent started again, and knows nothing of it.
+    pub(super) forgotten: bool,
     /// When the first provisional response was sent, and when the 200 was.
     pub(super) rang_at: Option<u64>,
     pub(super) accepted_at: Option<u64>,
@@ -38,10 +40,15 @@ impl Agent {
         let of_dialog = |legs: &[Leg]| {
             let (from, to) = (message.from().ok()?.tag?, message.to().ok()?.tag?);
             let call_id = message.call_id().ok()?.text;
-            legs.iter().position(|l| l.dialog.is(call_id, to, from))
+            legs.iter().position(|l| !l.forgotten && l.dialog.is(call_id, to, from))
         };
         let id = match self.tx.request(now, &message, arrival, 7, out) {
-            Incoming::New(id) => id,
+            Incoming::New(id) => {
+                if let Ok(top) = message.via() {
+                    self.tx.set_reply(id, via::reply_target(&top, arrival));
+                }
+                id
+            }
             Incoming::Absorbed | Incoming::Full => return,
             Incoming::Ack => {
                 if let Some(at) = of_dialog(&self.legs) {
@@ -83,7 +90,7 @@ impl Agent {
 
     fn invited(&mut self, now: Now, message: &Message<'_>, id: ServerId, out: &mut Outbox) {
         let via = message.via().ok().and_then(|v| v.branch).unwrap_or_default();
-        let again = self.rung.iter().any(|r| {
+        let again = self.rung.iter().filter(|r| !r.forgotten).any(|r| {
             let mut index = Index::new();
             index.parse(&r.request, &Limits::default()).expect("it was read before");
             Message::new(&r.request, &index).via().ok().and_then(|v| v.branch) == Some(via)
@@ -99,6 +106,7 @@ impl Agent {
             tag,
             answer,
             answered: false,
+            forgotten: false,
             rang_at: None,
             accepted_at: None,
         });

@@ -16,6 +16,8 @@ pub enum Outcome {
     Failed(u16),
     Timeout,
     TransportError,
+    /// Its agent started again before it ended.
+    Forgotten,
 }
 
 /// A request of ours and what it came to.
@@ -32,6 +34,9 @@ pub(super) struct Sent {
     pub(super) ringing: bool,
     pub(super) cancelled: bool,
     pub(super) outcome: Option<Outcome>,
+    /// When it was first sent, and when its outcome was known.
+    pub(super) started: u64,
+    pub(super) finished: u64,
     pub(super) ended: bool,
     pub(super) kind: Kind,
     pub(super) cseq: u32,
@@ -65,6 +70,8 @@ impl Sent {
             ringing: false,
             cancelled: false,
             outcome: None,
+            started: 0,
+            finished: 0,
             ended: false,
             kind,
             cseq: 1,
@@ -81,7 +88,11 @@ impl Agent {
     pub(super) fn start(&mut self, now: Now, at: usize, method: Method, out: &mut Outbox) {
         let branch = self.branch();
         let (tag, number) = (self.random.u64(), self.random.u64());
+        if method == Method::Register {
+            self.presence.registers(now.mono);
+        }
         let sent = &mut self.sent[at];
+        sent.started = now.mono;
         if sent.tag.is_empty() {
             sent.tag = format!("{tag:x}");
         }
@@ -105,7 +116,8 @@ impl Agent {
         let range = start..out.bytes.len();
         let method = method.text();
         let target = if sent.direct { self.target(sent.to.as_bytes()) } else { None };
-        let target = target.unwrap_or(self.outbound);
+        let first_hop = if method == Method::Register.text() { self.registrar } else { self.outbound };
+        let target = target.unwrap_or(first_hop);
         let id = self.tx.send(now, range, branch.as_bytes(), method, target, 7, user(at), out);
         self.sent[at].id = Some(id);
     }
@@ -154,8 +166,8 @@ impl Agent {
         again.lines = plain.collect::<String>() + &format!("{line}: {}\r\n", String::from_utf8_lossy(&credentials));
         let is_call = sent.kind == Kind::Call;
         if sent.kind == Kind::Register {
-            self.register_cseq += 1;
-            again.cseq = self.register_cseq;
+            self.registration.cseq += 1;
+            again.cseq = self.registration.cseq;
         }
         let patience = again.cancel.unwrap_or(PATIENCE);
         self.sent.push(again);
@@ -187,9 +199,12 @@ impl Agent {
         }
         let outcome = if status < 300 { Outcome::Success } else { Outcome::Failed(status) };
         if !after_final {
-            self.ended(at, outcome);
+            self.ended(now, at, outcome);
             if self.authorize(now, at, message, out) {
                 return;
+            }
+            if self.sent[at].kind == Kind::Register {
+                self.registered(now, at);
             }
         }
         if self.sent[at].kind == Kind::Call && status < 300 {
@@ -242,8 +257,9 @@ impl Agent {
     }
 
     /// A request of ours came to its end: once.
-    pub(super) fn ended(&mut self, at: usize, outcome: Outcome) {
+    pub(super) fn ended(&mut self, now: Now, at: usize, outcome: Outcome) {
         let sent = &mut self.sent[at];
+        sent.finished = now.mono;
         if let Some(before) = sent.outcome.replace(outcome) {
             let kind = sent.kind;
             return self.wrong(format!("{kind:?} ended twice: {before:?}, {outcome:?}"));
@@ -252,6 +268,10 @@ impl Agent {
         if let Kind::Bye(leg) = sent.kind {
             self.legs[leg].ended = true;
             self.legs[leg].dialog.end();
+        }
+        let is_lost = matches!(outcome, Outcome::Timeout | Outcome::TransportError);
+        if is_lost && self.sent[at].kind == Kind::Register {
+            self.registered(now, at);
         }
     }
 }

@@ -16,6 +16,8 @@ pub(super) struct Leg {
     pub(super) wants_end: bool,
     pub(super) bye: bool,
     pub(super) ended: bool,
+    /// Its agent started again, and knows nothing of it.
+    pub(super) forgotten: bool,
 }
 
 impl Leg {
@@ -29,6 +31,7 @@ impl Leg {
             wants_end: false,
             bye: false,
             ended: false,
+            forgotten: false,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The numbers of an agent, or of all of a world.
 
 use super::Agent;
-use super::callee::Rung;
-use super::caller::{Kind, Outcome};
+use super::callee::{Answer, Rung};
+use super::caller::{Kind, Outcome, Sent};
 use strowger_message::scan;
 
 /// The numbers of a world that went well or not.
@@ -44,11 +44,62 @@ impl std::ops::AddAssign for Tally {
     }
 }
 
+/// A request of an agent that ended: to whom, when, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Called<'a> {
+    /// The URI that it called.
+    pub to: &'a str,
+    /// The user in it.
+    pub user: &'a str,
+    pub outcome: Outcome,
+    pub started: u64,
+    pub finished: u64,
+}
+
+/// A BYE that ended.
+#[derive(Clone, Copy, Debug)]
+pub struct InDialog<'a> {
+    pub call_id: &'a [u8],
+    /// Tag of the other party.
+    pub remote_tag: &'a [u8],
+    pub outcome: Outcome,
+    pub started: u64,
+    pub finished: u64,
+}
+
 impl Agent {
-    /// Whom a server held for not registered when this agent called.
-    pub fn called_in_vain(&self) -> impl Iterator<Item = &str> {
-        let sent = self.sent.iter().filter(|sent| sent.outcome == Some(Outcome::Failed(480)));
-        sent.filter_map(|sent| sent.to.strip_prefix("sip:")?.split('@').next())
+    /// The calls and messages that it sent, those with credentials in place of those that were challenged.
+    pub fn called(&self) -> impl Iterator<Item = Called<'_>> {
+        let sent = self.sent.iter().filter(|sent| matches!(sent.kind, Kind::Call | Kind::Message) && !sent.challenged);
+        sent.filter_map(|sent| {
+            let user = sent.to.strip_prefix("sip:")?.split('@').next()?;
+            let Sent { outcome: Some(outcome), started, finished, to, .. } = sent else { return None };
+            Some(Called { to, user, outcome: *outcome, started: *started, finished: *finished })
+        })
+    }
+
+    /// The BYEs that it sent.
+    pub fn hung_up(&self) -> impl Iterator<Item = InDialog<'_>> {
+        self.sent.iter().filter_map(|sent| {
+            let (Kind::Bye(leg), Some(outcome)) = (sent.kind, sent.outcome) else { return None };
+            let dialog = &self.legs[leg].dialog;
+            let (started, finished) = (sent.started, sent.finished);
+            Some(InDialog { call_id: dialog.call_id(), remote_tag: dialog.remote_tag(), outcome, started, finished })
+        })
+    }
+
+    /// A call of it may end with this status because it says so, or says nothing for long.
+    pub fn has_answered(&self, status: u16) -> bool {
+        self.rung.iter().any(|rung| match rung.answer {
+            Answer::Refuse(said, _) => said == status,
+            Answer::Ring => status == 408,
+            Answer::Accept(_) => false,
+        })
+    }
+
+    /// It has the end of this call with this tag.
+    pub fn is_party(&self, call_id: &[u8], tag: &[u8]) -> bool {
+        self.legs.iter().any(|leg| leg.dialog.call_id() == call_id && leg.dialog.local_tag() == tag)
     }
 
     /// The Call-ID of each call that it took, when a CANCEL could reach it first, and when it answered.
@@ -71,7 +122,7 @@ impl Agent {
         let mut tally = self.tally;
         tally.challenged_again = self.sent.iter().filter(|sent| sent.tries > 1).count() as u64;
         for sent in self.sent.iter().filter(|sent| !sent.challenged) {
-            let is_refused = matches!(sent.outcome, Some(Outcome::Failed(403 | 404 | 407 | 480 | 482 | 483)));
+            let is_refused = matches!(sent.outcome, Some(Outcome::Failed(403 | 404 | 407 | 482 | 483)));
             tally.refused_in_call += u64::from(is_refused && matches!(sent.kind, Kind::Bye(_)));
             let nobody = sent.to.contains("void");
             tally.unanswered += u64::from(sent.outcome == Some(Outcome::Timeout) && !nobody);
@@ -84,13 +135,14 @@ impl Agent {
                         Outcome::Failed(_) => tally.failed += 1,
                         Outcome::Timeout => tally.timeouts += 1,
                         Outcome::TransportError => tally.transport_errors += 1,
+                        Outcome::Forgotten => (),
                     }
                 }
                 (Kind::Message, Some(Outcome::Success)) => tally.messages += 1,
                 _ => (),
             }
         }
-        for leg in self.legs.iter().filter(|l| l.rung.is_some()) {
+        for leg in self.legs.iter().filter(|l| l.rung.is_some() && !l.forgotten) {
             if leg.acknowledged { tally.acknowledged += 1 } else { tally.unacknowledged += 1 }
         }
         tally

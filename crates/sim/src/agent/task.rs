@@ -1,8 +1,8 @@
 //! What an agent does later, at its time.
 
 use super::callee::Answer;
-use super::caller::{Kind, Sent};
 use super::{Agent, T2};
+use crate::server::password;
 use strowger_core::{Now, Outbox};
 use strowger_message::Method;
 
@@ -15,6 +15,13 @@ pub(super) enum Task {
     Register {
         seconds: u32,
     },
+    /// The same once more, for its connection or a server's memory of it was lost, or its time is half over.
+    Refresh {
+        seconds: u32,
+    },
+    Restart,
+    /// From now on its password is another one.
+    Password(u32),
     Call(usize),
     Message(usize),
     Cancel(usize),
@@ -27,19 +34,22 @@ pub(super) enum Task {
     HangUp(usize),
 }
 
+impl Task {
+    /// It belongs to a call that has begun.
+    pub(super) const fn is_of_call(&self) -> bool {
+        matches!(
+            self,
+            Self::Cancel(_) | Self::Ring(_) | Self::Answer(_) | Self::Again(..) | Self::NoAck(_) | Self::HangUp(_)
+        )
+    }
+}
+
 impl Agent {
     pub(super) fn task(&mut self, now: Now, task: Task, out: &mut Outbox) {
         match task {
-            Task::Register { seconds } => {
-                let mut sent = Sent::new(Kind::Register, format!("sip:{}@{}", self.name, self.domain), None);
-                sent.call_id = format!("register@{}", self.name);
-                sent.tag.clone_from(&self.register_tag);
-                self.register_cseq += 1;
-                sent.cseq = self.register_cseq;
-                sent.lines = format!("Expires: {seconds}\r\n");
-                self.sent.push(sent);
-                self.start(now, self.sent.len() - 1, Method::Register, out);
-            }
+            Task::Register { seconds } | Task::Refresh { seconds } => self.register(now, seconds, out),
+            Task::Restart => self.restart(now),
+            Task::Password(version) => self.password = password(&self.name, version),
             Task::Call(at) => {
                 self.start(now, at, Method::Invite, out);
                 // No caller listens to ringing for ever: the final response may have been lost for good, and the
@@ -67,7 +77,7 @@ impl Agent {
                     match self.rung[at].answer {
                         Answer::Accept(_) => self.accept(now, at, out),
                         Answer::Refuse(status, _) => _ = self.answer(now, at, status, out),
-                        Answer::Ring => _ = self.answer(now, at, 480, out),
+                        Answer::Ring => _ = self.answer(now, at, 486, out),
                     }
                 }
             }

@@ -1,0 +1,155 @@
+//! What must hold, whatever the network, the databases and the seed do: after each step, and when nothing is under way any more.
+//!
+//! Each file has one law, or those that are about one thing. Of one engine by itself `server/observer.rs` has some, of look-ups
+//! `server/lookups.rs`, of what is kept on disk `server/bindings.rs`.
+
+mod bans;
+mod endings;
+mod memory;
+mod order;
+mod policy;
+mod reach;
+pub(crate) mod recent;
+mod replies;
+mod wire;
+
+use self::bans::Bans;
+use self::memory::Memory;
+use self::order::Order;
+use self::policy::Policies;
+use self::replies::Replies;
+use self::wire::Wire;
+use crate::node::Node;
+use crate::noise;
+use std::net::SocketAddr;
+use strowger_core::{Arrival, Now, Target};
+use strowger_message::{Index, Limits, Message};
+
+pub use self::endings::{Weather, judge};
+
+/// What is remembered of all that was sent, to judge what comes.
+pub struct Laws {
+    index: Index,
+    wire: Wire,
+    bans: Bans,
+    order: Order,
+    policies: Policies,
+    replies: Replies,
+    memory: Memory,
+}
+
+impl Laws {
+    pub fn new(servers: impl Iterator<Item = SocketAddr>) -> Self {
+        Self {
+            index: Index::new(),
+            wire: Wire::new(servers),
+            bans: Bans::default(),
+            order: Order::default(),
+            policies: Policies::default(),
+            replies: Replies::default(),
+            memory: Memory::default(),
+        }
+    }
+
+    /// A message comes to a host.
+    pub fn arrived(&mut self, node: &Node, own: SocketAddr, now: Now, arrival: &Arrival, bytes: &[u8]) {
+        let mut index = std::mem::take(&mut self.index);
+        if !noise::is_source(arrival.remote) && index.parse(bytes, &Limits::default()).is_ok() {
+            let message = Message::new(bytes, &index);
+            self.wire.arrived(own, &message);
+            if let Some(server) = node.server() {
+                self.bans.arrived(own, arrival, &message);
+                self.order.arrived(own, &message);
+                self.policies.arrived(own, &message, server.policy_of(bytes));
+                self.replies.arrived(own, &message, arrival.flow.is_some());
+                self.memory.arrived(own, now.mono, &message);
+            }
+        }
+        self.index = index;
+    }
+
+    /// A message leaves a host.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn sent(
+        &mut self,
+        node: &Node,
+        own: SocketAddr,
+        now: Now,
+        target: &Target,
+        bytes: &[u8],
+    ) -> Result<(), String> {
+        if noise::is_source(target.address) {
+            return Ok(());
+        }
+        let mut index = std::mem::take(&mut self.index);
+        let read = index.parse(bytes, &Limits::default());
+        let result = match read {
+            Err(error) => Err(error.to_string()),
+            Ok(()) if index.end() != bytes.len() => Err("bytes behind the message".to_owned()),
+            Ok(()) => self.check(node, own, now, target, &Message::new(bytes, &index)),
+        };
+        self.index = index;
+        result.map_err(|e| format!("{own} to {}: {e}\n{}", target.address, String::from_utf8_lossy(bytes)))
+    }
+
+    fn check(
+        &mut self,
+        node: &Node,
+        own: SocketAddr,
+        now: Now,
+        target: &Target,
+        message: &Message<'_>,
+    ) -> Result<(), String> {
+        self.wire.sent(own, message, target.transport.is_reliable())?;
+        let Some(server) = node.server() else { return Ok(()) };
+        self.order.sent(own, message)?;
+        self.policies.sent(server, message)?;
+        self.replies.sent(own, message)?;
+        self.memory.sent(own, now.mono, message);
+        Ok(())
+    }
+
+    /// The host has started again, and knows nothing of what it did before.
+    pub fn restarted(&mut self, host: SocketAddr) {
+        self.wire.restarted(host);
+        self.order.restarted(host);
+        self.policies.restarted(host);
+        self.replies.restarted(host);
+        self.memory.restarted(host);
+    }
+
+    /// What must hold of a host after each step.
+    ///
+    /// # Errors
+    /// What does not.
+    pub fn after_step(&mut self, node: &Node, now: Now) -> Result<(), String> {
+        self.wire.turn(now.mono);
+        self.order.turn(now.mono);
+        self.policies.turn(now.mono);
+        self.replies.turn(now.mono);
+        let Some(server) = node.server() else { return Ok(()) };
+        self.bans.check(server, now)?;
+        self.memory.check(server, now.mono)
+    }
+
+    /// What must hold when nothing is under way.
+    ///
+    /// # Errors
+    /// What does not.
+    pub fn at_the_end(&self, nodes: &[Node]) -> Result<(), String> {
+        nodes.iter().filter_map(Node::server).try_for_each(|server| self.replies.at_the_end(server))
+    }
+}
+
+/// What tells a transaction of one host apart.
+fn key(host: SocketAddr, branch: &[u8], method: &[u8]) -> Vec<u8> {
+    [host.to_string().as_bytes(), branch, method].join(&b' ')
+}
+
+/// The key is of this host.
+fn is_of(host: SocketAddr, key: &[u8]) -> bool {
+    let host = host.to_string();
+    key.strip_prefix(host.as_bytes()).is_some_and(|rest| rest.first() == Some(&b' '))
+}

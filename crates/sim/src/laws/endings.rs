@@ -1,0 +1,206 @@
+//! How things went when nothing is under way any more: each call ended as RFC 3261 says, in good weather well.
+
+use super::reach;
+use crate::agent::{Agent, Tally};
+use crate::node::Node;
+use crate::world::World;
+use strowger_core::transaction::{Counts, Transactions};
+
+/// ms until a request without an answer is sent again.
+const T1: u64 = 500;
+
+/// ms within which a CANCEL reaches a phone, if no message is lost.
+const CANCELLED: u64 = 2_000;
+
+/// ms within which all that a request is looked up for has failed.
+const LOOK_UPS: u64 = 3 * 2_050;
+
+/// So many wrong passwords ban a source, by default.
+const FAILURES: usize = 10;
+
+/// What befell a world beside its weather.
+struct Befallen {
+    kills: bool,
+    /// Processes that end in order.
+    drains: bool,
+    /// Agents that start again, connections that break, addresses that change.
+    moves: bool,
+    calls_nobody: bool,
+    /// Phones take no connections.
+    one_way: bool,
+    /// Databases that fail, or are late.
+    may_fail: bool,
+    /// Passwords or realms change.
+    changes: bool,
+    noise: bool,
+    /// Servers dropped what found no room.
+    drops: bool,
+    /// The longest way of a request and its answer, with all that it is looked up for, ms.
+    slowest: u64,
+}
+
+impl Befallen {
+    fn of(world: &World) -> Self {
+        let agents = || world.hosts.iter().filter_map(Node::agent);
+        let servers = || world.hosts.iter().filter_map(Node::server);
+        let databases = || servers().filter_map(|server| server.settings().database.as_ref());
+        let looked_up: u64 = servers().map(|server| 3 * server.longest_look_up()).sum();
+        let commit: u64 = servers().map(|server| server.settings().commits.1).max().unwrap_or(0);
+        Self {
+            kills: servers().any(|server| server.first_kill().is_some()),
+            drains: servers().any(|server| server.has_ended()),
+            moves: world.moves_hosts() || world.breaks_connections() || agents().any(Agent::restarts),
+            calls_nobody: agents().any(Agent::calls_nobody),
+            one_way: agents().any(|agent| agent.line().is_one_way()),
+            may_fail: servers().any(|server| server.may_fail()),
+            changes: databases().any(|database| database.changes())
+                || servers().any(|server| server.settings().configs.len() > 1),
+            drops: servers().any(|server| server.counts().held_dropped > 0),
+            noise: world.noise.is_some(),
+            // Three hops at most, there and back.
+            slowest: 6 * world.conditions().delay.1 + looked_up + 2 * commit,
+        }
+    }
+}
+
+/// What must hold of a world in which nothing is under way any more.
+///
+/// # Errors
+/// What does not.
+pub fn judge(world: &World) -> Result<Weather, String> {
+    let conditions = *world.conditions();
+    let befallen = Befallen::of(world);
+    let agents: Vec<&Agent> = world.hosts.iter().filter_map(Node::agent).collect();
+    // A guesser may hear nothing, once it is banned.
+    let honest: Vec<&Agent> = agents.iter().copied().filter(|agent| !agent.guesses()).collect();
+    let mut whole = Tally::default();
+    honest.iter().for_each(|agent| whole += agent.tally());
+    let is_good = conditions.is_perfect() && !befallen.kills && !befallen.drains && !befallen.moves;
+    let no_acks = transactions(world, &befallen, &whole, is_good)?;
+    if is_good && whole.unacknowledged + whole.unanswered > 0 {
+        return Err(format!("something was lost in good weather: {whole:?}"));
+    }
+    if is_good && whole.challenged_again > 0 && !befallen.changes {
+        return Err(format!("a right password was asked for again in good weather: {whole:?}"));
+    }
+    // Route tokens and registrations outlive the process, however often it is killed.
+    if whole.refused_in_call > 0 {
+        return Err(format!("a server did not know a call again: {whole:?}"));
+    }
+    reach::unknown(&honest)?;
+    if conditions.is_perfect() && !befallen.noise {
+        reach::missed(&honest)?;
+        let looked_up = if befallen.may_fail { LOOK_UPS } else { 0 };
+        reach::waited(&honest, befallen.slowest + T1 + looked_up)?;
+    }
+    if is_good {
+        answered_once(&honest)?;
+    }
+    for guesser in agents.iter().filter(|agent| agent.guesses()) {
+        let (judged, right) = guesser.judged();
+        let is_certain = !befallen.kills && !befallen.drains && !befallen.changes;
+        if right > 0 || (judged > FAILURES && is_certain) {
+            return Err(format!("{judged} passwords of a guesser were judged, {right} were right"));
+        }
+    }
+    let is_fair = conditions.is_fair() && !befallen.kills && !befallen.drains && !befallen.moves && !befallen.may_fail;
+    let fair = if is_fair { whole } else { Tally::default() };
+    Ok(Weather { all: whole, fair, fair_no_acks: if is_fair { no_acks } else { 0 } })
+}
+
+/// Failures that found no ACK, where the counters of all transactions are as they must be.
+fn transactions(world: &World, befallen: &Befallen, whole: &Tally, is_good: bool) -> Result<u64, String> {
+    let conditions = *world.conditions();
+    let mut no_acks = 0;
+    let is_heard = |node: &&Node| !node.agent().is_some_and(Agent::guesses);
+    for node in world.hosts.iter().filter(is_heard) {
+        let counts: Vec<Counts> = node.transactions().into_iter().map(Transactions::counts).collect();
+        let unacknowledged: u64 = counts.iter().map(|c| c.no_acks).sum();
+        let given_up: u64 = counts.iter().map(|c| c.timeouts + c.transport_errors).sum();
+        let strays: u64 = counts.iter().map(|c| c.strays).sum();
+        no_acks += unacknowledged;
+        // The last copy of a 2xx without ACK leaves half a second before timer M ends: held up, it comes too late.
+        let too_late = conditions.reordering > 0 && whole.unacknowledged > 0;
+        let may_stray = befallen.kills
+            || befallen.drains
+            || befallen.moves
+            || befallen.noise
+            || befallen.may_fail
+            || conditions.has_outage()
+            || too_late;
+        if strays > 0 && given_up == 0 && !may_stray {
+            return Err(format!("{}: a response to nothing though nothing was given up: {counts:?}", node.name()));
+        }
+        // The next address of a phone that answers 503 may take no connection.
+        let timeouts: u64 = counts.iter().map(|c| c.timeouts).sum();
+        let lost = if befallen.one_way { timeouts } else { given_up };
+        if is_good && (unacknowledged > 0 || lost > 0) && !befallen.calls_nobody {
+            return Err(format!("{}: something was lost in good weather: {counts:?}", node.name()));
+        }
+        let resent: u64 = counts.iter().map(|c| c.requests_resent).sum();
+        // A callee may think before it answers an INVITE; a server answers at once.
+        let is_heard_at_once = node.agent().is_some() && befallen.slowest < T1 && !befallen.may_fail && !befallen.drops;
+        if is_good && is_heard_at_once && !befallen.calls_nobody && resent > 0 {
+            return Err(format!("{}: a request had to be sent again in good weather: {counts:?}", node.name()));
+        }
+    }
+    Ok(no_acks)
+}
+
+/// No two phones answer one call, unless the CANCEL to the second one comes too late.
+fn answered_once(agents: &[&Agent]) -> Result<(), String> {
+    let taken: Vec<(Vec<u8>, u64, u64)> = agents.iter().flat_map(|agent| agent.taken()).collect();
+    let is_late = |(call, rang, accepted): &&(Vec<u8>, u64, u64)| {
+        taken.iter().any(|(other, _, before)| other == call && *accepted > CANCELLED + *before.max(rang))
+    };
+    match taken.iter().find(is_late) {
+        Some((call, ..)) => Err(format!("{} was answered twice", String::from_utf8_lossy(call))),
+        None => Ok(()),
+    }
+}
+
+/// How things went in all weathers, and in those in which hardly anything may fail for good.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Weather {
+    pub all: Tally,
+    pub fair: Tally,
+    /// Failures that found no ACK.
+    pub fair_no_acks: u64,
+}
+
+impl Weather {
+    /// What holds of many worlds together.
+    ///
+    /// # Errors
+    /// What does not.
+    pub fn check(&self) -> Result<(), String> {
+        let Self { all, fair, fair_no_acks } = self;
+        // Callers mostly call who is there; where most calls fail for another reason, the worlds show nothing of calls.
+        let shows = all.success * 3 > all.calls
+            && all.success > 0
+            && all.failed > 0
+            && all.cancelled > 0
+            && all.messages > 0
+            && all.acknowledged > 0
+            && all.timeouts > 0
+            && all.transport_errors > 0;
+        if !shows {
+            return Err(format!("the worlds do not hold what they are for: {all:?}"));
+        }
+        // Where at most a tenth is lost, a message that is sent again until it is answered fails once in thousands of times.
+        match () {
+            () if 100 * fair.unacknowledged > fair.acknowledged => Err(format!("2xx without ACK: {fair:?}")),
+            () if 100 * fair.unanswered > fair.calls => Err(format!("requests without answer: {fair:?}")),
+            () if 100 * fair_no_acks > fair.failed => Err(format!("{fair_no_acks} failures without ACK: {fair:?}")),
+            () => Ok(()),
+        }
+    }
+}
+
+impl std::ops::AddAssign for Weather {
+    fn add_assign(&mut self, other: Self) {
+        self.all += other.all;
+        self.fair += other.fair;
+        self.fair_no_acks += other.fair_no_acks;
+    }
+}

@@ -1,0 +1,72 @@
+//! Messages of one call and one sender, by its tag, leave in the order in which they came.
+
+use super::recent::Recent;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use strowger_message::{Message, Method};
+
+/// A request at a server: when its first copy came, and its last, and whether it has left, forwarded or answered.
+#[derive(Debug)]
+struct Came {
+    first: u64,
+    last: u64,
+    has_left: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Order {
+    /// By host, Call-ID and the sender's tag, then by branch and method.
+    lines: Recent<HashMap<Vec<u8>, Came>>,
+    /// Arrivals so far.
+    count: u64,
+}
+
+fn line(host: SocketAddr, message: &Message<'_>) -> Option<Vec<u8>> {
+    let call_id = message.call_id().ok()?.text;
+    let tag = message.from().ok()?.tag.unwrap_or_default();
+    Some(super::key(host, call_id, tag))
+}
+
+impl Order {
+    pub(super) fn arrived(&mut self, host: SocketAddr, message: &Message<'_>) {
+        let (Some(line), Ok(via), Some(_)) = (line(host, message), message.via(), message.method()) else { return };
+        self.count += 1;
+        let now = self.count;
+        let request = [via.branch.unwrap_or_default(), message.method_text()].join(&b' ');
+        let requests = self.lines.of(line);
+        requests.entry(request).or_insert(Came { first: now, last: now, has_left: false }).last = now;
+    }
+
+    /// # Errors
+    /// It overtakes another one.
+    pub(super) fn sent(&mut self, host: SocketAddr, message: &Message<'_>) -> Result<(), String> {
+        let (Some(line), Ok(cseq)) = (line(host, message), message.cseq()) else { return Ok(()) };
+        let mut vias = message.vias().flatten();
+        let via = match message.status() {
+            // What the proxy makes itself has no Via below its own.
+            None => vias.nth(1),
+            // What finds no room to wait is answered at once.
+            Some(100 | 503) => return Ok(()),
+            Some(_) => vias.next(),
+        };
+        let Some(branch) = via.and_then(|via| via.branch) else { return Ok(()) };
+        let Some(requests) = self.lines.get_mut(&line) else { return Ok(()) };
+        let request = [branch, cseq.method_text].join(&b' ');
+        let Some(came) = requests.get_mut(&request).filter(|came| !came.has_left) else { return Ok(()) };
+        came.has_left = true;
+        let last = came.last;
+        let overtaken = requests.iter().find(|(_, other)| other.has_left && other.first > last);
+        match overtaken.filter(|_| cseq.method != Method::Cancel) {
+            Some((other, _)) => Err(format!("it leaves behind {}, which came later", String::from_utf8_lossy(other))),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn turn(&mut self, now: u64) {
+        self.lines.turn(now);
+    }
+
+    pub(super) fn restarted(&mut self, host: SocketAddr) {
+        self.lines.retain(|line| !super::is_of(host, line));
+    }
+}

@@ -1,0 +1,83 @@
+//! Nothing is lost in silence: a request is answered or forwarded, or counted as dropped where it comes again; what is refused because of a
+//! bound says when to try again.
+
+use super::recent::Recent;
+use super::{is_of, key};
+use crate::server::ServerHost;
+use std::net::SocketAddr;
+use strowger_message::{Message, Method, Name};
+
+#[derive(Debug, Default)]
+pub(super) struct Replies {
+    requests: Recent<Request>,
+}
+
+/// A request that came.
+#[derive(Debug, Default)]
+struct Request {
+    /// It has a final response, or another host is to give it one.
+    is_answered: bool,
+    /// By a stream it comes once.
+    by_stream: bool,
+}
+
+impl Replies {
+    pub(super) fn arrived(&mut self, host: SocketAddr, message: &Message<'_>, by_stream: bool) {
+        if let (Some(method), Ok(via)) = (message.method(), message.via())
+            && method != Method::Ack
+        {
+            let key = key(host, via.branch.unwrap_or_default(), message.method_text());
+            self.requests.of(key).by_stream |= by_stream;
+        }
+    }
+
+    /// # Errors
+    /// It does not say what it must.
+    pub(super) fn sent(&mut self, host: SocketAddr, message: &Message<'_>) -> Result<(), String> {
+        let (Ok(cseq), Ok(via)) = (message.cseq(), message.via()) else { return Ok(()) };
+        let Some(status) = message.status() else {
+            // One that another host is to answer, and does too late, has no answer unless it is an INVITE (RFC 4320 section 4.2).
+            let below = message.vias().flatten().nth(1).and_then(|via| via.branch).unwrap_or_default();
+            if let Some(request) = self.requests.get_mut(&key(host, below, cseq.method_text)) {
+                request.is_answered |= cseq.method != Method::Invite;
+            }
+            return Ok(());
+        };
+        if status >= 200
+            && let Some(request) = self.requests.get_mut(&key(host, via.branch.unwrap_or_default(), cseq.method_text))
+        {
+            request.is_answered = true;
+        }
+        match status == 503 && !message.has(Name::RetryAfter) {
+            true => Err("it does not say when to try again".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    /// # Errors
+    /// More requests have no answer than were dropped.
+    pub(super) fn at_the_end(&self, server: &ServerHost) -> Result<(), String> {
+        let host = server.address();
+        let counts = server.counts();
+        for (by_stream, dropped) in [(false, counts.held_dropped + counts.withheld), (true, 0)] {
+            let is_lost = |(key, request): &(&Vec<u8>, &Request)| {
+                request.by_stream == by_stream && !request.is_answered && is_of(host, key)
+            };
+            let lost: Vec<_> = self.requests.iter().filter(is_lost).collect();
+            let dropped = dropped + counts.banned;
+            if lost.len() as u64 > dropped {
+                let keys: Vec<_> = lost.iter().map(|(key, _)| String::from_utf8_lossy(key)).collect();
+                return Err(format!("{host}: {dropped} messages were dropped, these have no answer: {keys:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn turn(&mut self, now: u64) {
+        self.requests.turn(now);
+    }
+
+    pub(super) fn restarted(&mut self, host: SocketAddr) {
+        self.requests.retain(|key| !is_of(host, key));
+    }
+}

@@ -1,0 +1,50 @@
+//! Broken messages beside those of the hosts, from an address of its own: cut off, without a header that each must have, or no message at
+//! all. A server answers or drops them, and keeps nothing of them.
+
+use crate::random::Random;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// Headers without which nothing is a request (RFC 3261 section 8.1.1). A response without the first two belongs to none.
+const NEEDED: [&str; 5] = ["Via:", "CSeq:", "From:", "To:", "Call-ID:"];
+
+/// Where they come from.
+const SOURCE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(198, 51, 100, 66)), 5060);
+
+/// What is said to this address, or by it, means nothing.
+pub(crate) fn is_source(address: SocketAddr) -> bool {
+    address.ip() == SOURCE.ip()
+}
+
+pub struct Noise {
+    random: Random,
+    /// Messages beside which a broken one is sent, in thousandths.
+    often: u64,
+}
+
+impl Noise {
+    pub const fn new(random: Random, often: u64) -> Self {
+        Self { random, often }
+    }
+
+    /// Perhaps a broken copy of this message, and where it comes from.
+    pub fn beside(&mut self, message: &[u8]) -> Option<(SocketAddr, Vec<u8>)> {
+        if !self.random.chance(self.often) {
+            return None;
+        }
+        let head = message.windows(4).position(|end| end == b"\r\n\r\n").unwrap_or(message.len());
+        let broken = match self.random.between(0, 3) {
+            // Before its last header has ended.
+            0 => message[..self.random.between(1, head as u64 - 1) as usize].to_vec(),
+            1 => (0..self.random.between(1, 400)).map(|_| self.random.u64() as u8).collect(),
+            _ => {
+                let needed = if message.starts_with(b"SIP/2.0 ") { &NEEDED[..2] } else { &NEEDED[..] };
+                let needed = *self.random.pick(needed);
+                let lines = message[..head + 2].split_inclusive(|byte| *byte == b'\n');
+                let mut kept = lines.filter(|line| !line.starts_with(needed.as_bytes())).collect::<Vec<_>>().concat();
+                kept.extend_from_slice(b"\r\n");
+                kept
+            }
+        };
+        Some((SOURCE, broken))
+    }
+}

@@ -1,0 +1,188 @@
+//! What goes on beside the engines of a server, by the clock of the world: look-ups, commits, reloads, the end of the process.
+
+use super::database::{Outage, OutageKind, error, outage};
+use super::lookups::STEP;
+use super::observer::Input;
+use super::process::{Draining, Due, Process};
+use super::{End, ServerHost, identity};
+use std::sync::Arc;
+use strowger_core::{Now, Outbox};
+use strowger_server::engine::Answer;
+use strowger_store::error::StoreError;
+
+/// ms between two looks whether a process that is to end has anything under way.
+const DRAIN_STEP: u64 = 50;
+
+impl ServerHost {
+    /// The questions to the database among what the engines have done, and the tickets that are back.
+    pub(super) fn ask_users(&mut self, now: Now) {
+        let Some((lookups, asking)) = &mut self.process.lookups else { return };
+        let (lookups, batches) = (lookups.clone(), asking.take(lookups, &mut self.random));
+        for (batch, (due, said)) in batches {
+            self.chase(now, due);
+            self.plan(due, Due::Looked(batch, said));
+        }
+        if lookups.is_busy() && !self.process.due.values().any(|due| matches!(due, Due::KeepTime)) {
+            self.plan(now.mono + STEP, Due::KeepTime);
+        }
+        for (shard, ticket, result) in lookups.results() {
+            self.plan(now.mono, Due::Answer(shard, Answer::Subscribers(vec![(ticket, result)])));
+        }
+    }
+
+    /// What is queued for the disk, and the tickets that are back.
+    pub(super) fn keep_bindings(&mut self, now: Now) {
+        let Some(keeper) = &mut self.process.keeper else { return };
+        let written = keeper.written();
+        let begins = !keeper.is_busy && keeper.journal.gauges().queued > 0;
+        keeper.is_busy |= begins;
+        for (shard, ticket, result) in written {
+            let due = now.mono + self.random.between(0, 2);
+            let due = self.in_order(shard, due);
+            self.plan(due, Due::Answer(shard, Answer::Written(vec![(ticket, result)])));
+        }
+        if begins {
+            self.plan(now.mono + 2, Due::Commit);
+        }
+    }
+
+    /// No answer of the journal overtakes another on its way to a shard.
+    fn in_order(&self, shard: usize, due: u64) -> u64 {
+        let is_of = |due: &Due| matches!(due, Due::Answer(to, Answer::Written(_)) if *to == shard);
+        let last = self.process.due.iter().rev().find(|(_, due)| is_of(due)).map_or(0, |((at, _), _)| *at);
+        due.max(last)
+    }
+
+    pub(super) fn run(&mut self, now: Now, what: Due, out: &mut Outbox) {
+        match what {
+            Due::Answer(shard, answer) => {
+                self.work(now, shard, Input::Other, out, |engine, out| engine.answered(now, answer, out));
+            }
+            Due::Policy(shard, number, policy) => {
+                self.process.in_force[shard] = number;
+                self.work(now, shard, Input::Other, out, |engine, out| {
+                    engine.answered(now, Answer::Policy(policy), out);
+                });
+            }
+            Due::Looked(batch, said) => {
+                if let Some((lookups, asking)) = &mut self.process.lookups {
+                    asking.answered(lookups, batch, said);
+                }
+                self.ask_users(now);
+            }
+            Due::KeepTime => {
+                if let Some((lookups, asking)) = &mut self.process.lookups {
+                    asking.keep_time(lookups);
+                }
+                self.ask_users(now);
+            }
+            Due::Commit => self.commit(now),
+            Due::Committed(error) => self.committed(now, error),
+            Due::Drain => self.drain(now),
+        }
+    }
+
+    /// A group is taken from the queue: it is on disk after a while, or fails.
+    fn commit(&mut self, now: Now) {
+        let Some(keeper) = &mut self.process.keeper else { return };
+        if !keeper.steps.take() {
+            keeper.is_busy = false;
+            return;
+        }
+        let (shortest, longest) = self.settings.commits;
+        let mut due = now.mono + self.random.between(shortest, longest);
+        let mut fails = self.random.chance(self.settings.commit_failures);
+        match outage(&self.settings.disk_outages, now.mono) {
+            Some(Outage { kind: OutageKind::Failing, .. }) => fails = true,
+            Some(Outage { kind: OutageKind::Silent, to, .. }) => due = due.max(to),
+            Some(Outage { kind: OutageKind::Slow(more), .. }) => due += more,
+            None => (),
+        }
+        let error = fails.then(|| error(&mut self.random));
+        self.plan(due, Due::Committed(error));
+    }
+
+    fn committed(&mut self, now: Now, error: Option<StoreError>) {
+        let Some(keeper) = &mut self.process.keeper else { return };
+        self.site.rows.fail(error);
+        keeper.steps.write();
+        self.site.rows.fail(None);
+        keeper.is_busy = false;
+        self.committed += 1;
+        // The more there are, the less often they are all compared.
+        let is_time = self.committed.is_multiple_of(1 + self.process.shared.location.gauges().bindings as u64 / 16);
+        if is_time
+            && keeper.journal.gauges().queued == 0
+            && let Err(problem) = self.site.rows.check_memory(&self.process.shared.location, self.node())
+        {
+            self.wrong(problem);
+        }
+        self.keep_bindings(now);
+    }
+
+    /// The configuration is read again; each shard hears of it a moment later.
+    pub(super) fn reload(&mut self, now: Now) {
+        self.policy += 1;
+        let config = self.settings.read(self.policy);
+        let identity = identity(self.settings.address, &config);
+        let before = self.process.shared.policy();
+        self.process.outlived.push(Arc::downgrade(&before));
+        let policy = self.process.shared.set_config(config, identity);
+        for shard in 0..self.process.engines.len() {
+            let due = (now.mono + self.random.between(0, 20)).max(self.process.policies_due[shard]);
+            self.process.policies_due[shard] = due;
+            self.plan(due, Due::Policy(shard, self.policy, policy.clone()));
+        }
+    }
+
+    pub(super) fn end(&mut self, now: Now, end: End) {
+        match end {
+            End::Killed => {
+                // What was being written is on disk, or not: nobody was told.
+                if self.random.chance(500)
+                    && let Some(keeper) = &mut self.process.keeper
+                {
+                    keeper.steps.write();
+                }
+                self.start(now);
+            }
+            End::Drained(most) if self.process.draining.is_none() => {
+                self.process.draining = Some(Draining { until: now.mono + most, busy: None });
+                self.plan(now.mono, Due::Drain);
+            }
+            End::Drained(_) => (),
+        }
+    }
+
+    /// Whether a process that is to end may (as `strowger-node` has it).
+    fn drain(&mut self, now: Now) {
+        let is_busy = self.process.is_busy();
+        let t1 = self.process.shared.policy().config.timers.t1.as_millis() as u64;
+        let Some(draining) = &mut self.process.draining else { return };
+        draining.busy = if is_busy { Some(now.mono) } else { draining.busy };
+        // A call that was answered just now has its ACK still to come, and so has a failure.
+        let is_over = draining.busy.is_none_or(|last| now.mono >= last + t1);
+        if now.mono < draining.until && !is_over {
+            return self.plan(now.mono + DRAIN_STEP, Due::Drain);
+        }
+        self.write_all();
+        self.start(now);
+    }
+
+    /// A process that ends in order writes what is queued.
+    fn write_all(&mut self) {
+        while let Some(keeper) = self.process.keeper.as_mut().filter(|keeper| keeper.journal.gauges().queued > 0) {
+            keeper.steps.write();
+            keeper.steps.take();
+        }
+        if let Some(keeper) = &mut self.process.keeper {
+            keeper.steps.write();
+        }
+    }
+
+    fn start(&mut self, now: Now) {
+        self.process = Process::start(now, &self.settings, self.policy, &self.site, &mut self.random);
+        (self.has_restarted, self.has_ended) = (true, true);
+        self.aliases.clear();
+    }
+}

@@ -1,0 +1,352 @@
+//! The look-ups of one process: the cache of the server before the simulated database, and what must hold of it.
+
+use super::database::{Database, Outage, OutageKind, Said, outage};
+use crate::random::Random;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use strowger_store::clock::Clock;
+use strowger_store::error::StoreError;
+use strowger_store::read_through::{Batch, Changes, ReadThrough, ReadThroughSettings, Steps};
+use strowger_store::subscriber::{Answer, Asked, LookupSink, Question, Subscribers};
+use strowger_store::ticket::{Refused, SinkId, Ticket};
+
+/// ms beyond its deadline within which a look-up comes back.
+const GRACE: u64 = 50;
+
+/// ms between two looks at the time.
+pub(super) const STEP: u64 = 25;
+
+/// Looks at the time after which a question must have a connection, if one can be opened.
+const PATIENCE: u32 = 3;
+
+/// A ticket that came back: to which shard, and with what.
+pub(super) type TicketResult = (usize, u64, Result<Answer, StoreError>);
+
+/// What the shards ask.
+pub(super) struct Lookups {
+    cache: ReadThrough<Asked>,
+    database: Arc<Database>,
+    settings: ReadThroughSettings,
+    time: Arc<AtomicU64>,
+    state: Arc<Mutex<State>>,
+    sinks: Mutex<Vec<SinkId>>,
+}
+
+#[derive(Default)]
+struct State {
+    results: Vec<TicketResult>,
+    /// What waits: what it asked, and when.
+    waiting: HashMap<(usize, u64), (Asked, u64)>,
+    /// Who was found, when the database said so last. A notice takes it out.
+    known: HashMap<Asked, u64>,
+    /// Users whose notice was heard: when, and the number of their password then.
+    changed: HashMap<String, (u64, u32)>,
+    /// Questions that had no answer in time, since one was answered in time.
+    late: HashSet<Asked>,
+    problem: Option<String>,
+}
+
+impl State {
+    fn wrong(&mut self, what: String) {
+        self.problem.get_or_insert(what);
+    }
+}
+
+/// A batch of questions that is with the database.
+struct WithIt {
+    number: u64,
+    /// Those that no other batch has answered.
+    keys: BTreeSet<String>,
+    since: u64,
+    /// When the first of them was asked.
+    waits_since: u64,
+    /// No caller waits for it.
+    is_probe: bool,
+}
+
+/// Questions that the database is asked, by their number.
+pub(super) struct AskedBatch {
+    number: u64,
+    batch: Batch<Asked>,
+}
+
+/// What the threads of the look-ups would do.
+pub(super) struct Asking {
+    steps: Steps<Asked>,
+    with_it: Vec<WithIt>,
+    asked: u64,
+    /// What has changed was heard up to this moment.
+    heard: u64,
+    /// Looks at the time for which something has waited without a connection.
+    kept_waiting: u32,
+}
+
+impl Lookups {
+    pub(super) fn new(
+        database: Arc<Database>,
+        settings: ReadThroughSettings,
+        time: Arc<AtomicU64>,
+        clock: Clock,
+    ) -> (Self, Asking) {
+        let (cache, steps) = ReadThrough::in_steps(settings.clone(), clock);
+        let asking =
+            Asking { steps, with_it: Vec::new(), asked: 0, heard: time.load(Ordering::Relaxed), kept_waiting: 0 };
+        let (state, sinks) = (Arc::default(), Mutex::default());
+        (Self { cache, database, settings, time, state, sinks }, asking)
+    }
+
+    fn now(&self) -> u64 {
+        self.time.load(Ordering::Relaxed)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The receiver of what the next shard asks.
+    pub(super) fn shard(&self) -> SinkId {
+        let mut sinks = self.sinks.lock().unwrap_or_else(PoisonError::into_inner);
+        let shard = sinks.len();
+        let (state, time, database) = (self.state.clone(), self.time.clone(), self.database.clone());
+        let settings = self.settings.clone();
+        let sink = self.cache.receiver(move |results: &[(u64, Result<Answer, StoreError>)]| {
+            let now = time.load(Ordering::Relaxed);
+            let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+            for (value, result) in results {
+                came_back(&mut state, &database, &settings, (shard, *value), result, now);
+                state.results.push((shard, *value, result.clone()));
+            }
+        });
+        sinks.push(sink);
+        sink
+    }
+
+    /// The tickets that came back since this was last called.
+    pub(super) fn results(&self) -> Vec<TicketResult> {
+        std::mem::take(&mut self.state().results)
+    }
+
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.state().problem.clone().map_or(Ok(()), Err)
+    }
+
+    pub(super) fn leftovers(&self) -> Result<(), String> {
+        let (waiting, gauges) = (self.state().waiting.len(), self.cache.gauges());
+        match waiting + gauges.in_flight {
+            0 => Ok(()),
+            _ => Err(format!("{waiting} look-ups wait, {} questions are in flight", gauges.in_flight)),
+        }
+    }
+
+    /// When a look at the time is due.
+    pub(super) fn is_busy(&self) -> bool {
+        self.cache.gauges().in_flight > 0
+    }
+
+    /// A database that has returned is used again at once.
+    fn check_recovery(&self) {
+        let (now, database) = (self.now(), &self.database);
+        let last = database.outages.iter().filter(|outage| outage.from <= now).map(|outage| outage.to).max();
+        let more = |outage: &Outage| if let OutageKind::Slow(more) = outage.kind { more } else { 0 };
+        let slowest = database.delay.1 + database.outages.iter().map(more).max().unwrap_or(0);
+        let patience = self.settings.poll.as_millis() as u64 + 2 * slowest + GRACE;
+        let longest = self.settings.deadline.as_millis() as u64;
+        let is_slow = database.delay.1 >= longest || database.failures > 0;
+        if !is_slow && self.cache.gauges().is_broken && last.is_none_or(|to| now > to + patience) {
+            self.state().wrong(format!("{now}: the database answers again, and is not asked"));
+        }
+    }
+}
+
+/// Whether what was found is good at `now`, whatever the database does.
+fn is_good(settings: &ReadThroughSettings, read_at: u64, now: u64) -> bool {
+    let lifetime = settings.found_ttl + settings.serve_stale;
+    !settings.serve_stale.is_zero() && now.saturating_sub(read_at) < lifetime.as_millis() as u64
+}
+
+/// What must hold of a ticket that comes back.
+fn came_back(
+    state: &mut State,
+    database: &Database,
+    settings: &ReadThroughSettings,
+    ticket: (usize, u64),
+    result: &Result<Answer, StoreError>,
+    now: u64,
+) {
+    let Some((asked, since)) = state.waiting.remove(&ticket) else {
+        return state.wrong(format!("{now}: a ticket came back twice, or was never given: {ticket:?}"));
+    };
+    let deadline = settings.deadline.as_millis() as u64;
+    if now > since + deadline + GRACE {
+        state.wrong(format!("{now}: a look-up came back after {} ms of {deadline}: {asked:?}", now - since));
+    }
+    match result {
+        Err(error) => {
+            if state.known.get(&asked).is_some_and(|read_at| is_good(settings, *read_at, since)) {
+                state.wrong(format!("{now}: who is known is not found ({error}): {asked:?}"));
+            }
+            if *error == StoreError::TimedOut && now >= since + deadline {
+                state.late.insert(asked);
+            }
+        }
+        Ok(answer) => is_current(state, database, answer, since, now),
+    }
+}
+
+/// No answer is older than the last notice of its user that was heard before it was asked for.
+fn is_current(state: &mut State, database: &Database, answer: &Answer, since: u64, now: u64) {
+    let Answer::Credential(credential) = answer else { return };
+    let Some((heard, version)) = state.changed.get(&*credential.username) else { return };
+    if *heard < since && database.version(credential) < *version {
+        let user = &credential.username;
+        state.wrong(format!("{now}: an old password of {user} counts, though the change was heard at {heard}"));
+    }
+}
+
+impl Asking {
+    /// Questions for idle connections, with when the database answers them, and what.
+    pub(super) fn take(&mut self, lookups: &Lookups, random: &mut Random) -> Vec<(AskedBatch, Said)> {
+        let mut batches = Vec::new();
+        while let Some(batch) = self.steps.take() {
+            let (now, deadline) = (lookups.now(), lookups.settings.deadline.as_millis() as u64);
+            let keys: BTreeSet<String> = batch.keys().iter().map(|asked| format!("{asked:?}")).collect();
+            // One that had no answer in time may be asked again.
+            let is_asked = |other: &WithIt| {
+                !other.is_probe && other.waits_since + deadline > now && !keys.is_disjoint(&other.keys)
+            };
+            // A database that has stopped answering is tried by one question again and again.
+            let is_probe = keys.len() == 1 && lookups.cache.gauges().is_broken;
+            if !is_probe && (keys.len() < batch.keys().len() || self.with_it.iter().any(is_asked)) {
+                lookups.state().wrong(format!("{now}: equal questions are asked at once: {keys:?}"));
+            }
+            self.asked += 1;
+            let number = self.asked;
+            let state = lookups.state();
+            // Since when it is asked for the cache alone, nothing tells.
+            let since = |key: &Asked| state.waiting.values().filter(|(asked, _)| asked == key).map(|(_, at)| *at).min();
+            let waits_since = batch.keys().iter().map(|key| since(key).unwrap_or(0)).min().unwrap_or(0);
+            drop(state);
+            self.with_it.push(WithIt { number, keys, since: now, waits_since, is_probe });
+            if self.with_it.len() > lookups.settings.connections {
+                lookups.state().wrong(format!("{now}: {} batches are asked at once", self.with_it.len()));
+            }
+            let said = lookups.database.ask(random, now, batch.keys());
+            batches.push((AskedBatch { number, batch }, said));
+        }
+        batches
+    }
+
+    /// The database has answered a batch.
+    pub(super) fn answered(&mut self, lookups: &Lookups, asked: AskedBatch, said: Result<Vec<Answer>, StoreError>) {
+        let (now, AskedBatch { number, batch }) = (lookups.now(), asked);
+        let at = self.with_it.iter().position(|batch| batch.number == number).expect("it was asked");
+        let since = self.with_it.remove(at).since;
+        for other in &mut self.with_it {
+            other.keys.retain(|key| !batch.keys().iter().any(|asked| format!("{asked:?}") == *key));
+        }
+        if let Ok(answers) = &said {
+            let mut state = lookups.state();
+            if now < since + lookups.settings.deadline.as_millis() as u64 {
+                state.late.clear();
+            }
+            for (asked, answer) in batch.keys().iter().zip(answers) {
+                let Answer::Credential(credential) = answer else { continue };
+                // Asked before its notice was heard, it is not kept.
+                let is_void = state.changed.get(&*credential.username).is_some_and(|(heard, _)| *heard >= since);
+                if !is_void {
+                    state.known.insert(asked.clone(), since);
+                }
+            }
+        }
+        self.steps.answered(batch, said);
+    }
+
+    /// Looks at the time.
+    pub(super) fn keep_time(&mut self, lookups: &Lookups) {
+        self.steps.keep_time();
+        let gauges = lookups.cache.gauges();
+        let with_it: usize = self.with_it.iter().map(|batch| batch.keys.len()).sum();
+        let waits =
+            gauges.in_flight > with_it && gauges.connections < lookups.settings.connections && !gauges.is_broken;
+        self.kept_waiting = if waits { self.kept_waiting + 1 } else { 0 };
+        if self.kept_waiting > PATIENCE {
+            lookups.state().wrong(format!("{}: questions wait though connections may be opened", lookups.now()));
+        }
+    }
+
+    /// When it is to be called again, beside the looks at the time.
+    pub(super) fn deadline(&self) -> Option<u64> {
+        self.steps.deadline()
+    }
+
+    /// Hears what has changed, if it is time for that.
+    pub(super) fn hear(&mut self, lookups: &Lookups) {
+        let now = lookups.now();
+        lookups.check_recovery();
+        if now < self.heard + lookups.settings.poll.as_millis() as u64 {
+            return;
+        }
+        if outage(&lookups.database.outages, now).is_some_and(|outage| !matches!(outage.kind, OutageKind::Slow(_))) {
+            return self.steps.hear(Err(StoreError::Unavailable));
+        }
+        let changed = lookups.database.changed(self.heard, now);
+        self.heard = now;
+        if changed.is_empty() {
+            return self.steps.hear(Ok(Changes::None));
+        }
+        let before = lookups.cache.gauges();
+        self.steps.hear(Ok(Changes::Of(changed.clone())));
+        let after = lookups.cache.gauges();
+        let mut state = lookups.state();
+        if after.entries + changed.len() < before.entries || after.doubted > before.doubted {
+            state.wrong(format!("{now}: more than what has changed is void: {before:?}, {after:?}"));
+        }
+        for asked in changed {
+            if let Question::Credential { username, .. } = asked.question() {
+                let name = String::from_utf8_lossy(username).into_owned();
+                let version = lookups.database.current(&name, now);
+                state.changed.insert(name, (now, version));
+            }
+            state.known.remove(&asked);
+        }
+    }
+}
+
+impl Subscribers for Lookups {
+    fn receiver(&self, _sink: Arc<dyn LookupSink>) -> SinkId {
+        SinkId::NONE
+    }
+
+    fn cached(&self, question: Question<'_>, now_ms: u64) -> Option<Result<Answer, StoreError>> {
+        let known = self.cache.cached(question, now_ms);
+        let mut state = self.state();
+        match &known {
+            Some(Ok(answer)) => is_current(&mut state, &self.database, answer, now_ms, now_ms),
+            Some(Err(error)) => {
+                let read_at = state.known.get(&Asked::from(question));
+                if read_at.is_some_and(|read_at| is_good(&self.settings, *read_at, now_ms)) {
+                    state.wrong(format!("{now_ms}: who is known is not found ({error}): {question:?}"));
+                }
+            }
+            None if state.late.len() >= self.settings.breaker_after as usize => {
+                state.wrong(format!("{now_ms}: the database does not answer, and is waited for again: {question:?}"));
+            }
+            None => (),
+        }
+        known
+    }
+
+    fn request(&self, ticket: Ticket, question: Question<'_>, now_ms: u64) -> Result<(), Refused> {
+        self.cache.request(ticket, question, now_ms)?;
+        let sinks = self.sinks.lock().unwrap_or_else(PoisonError::into_inner);
+        let shard = sinks.iter().position(|sink| *sink == ticket.sink).expect("each shard has its receiver");
+        drop(sinks);
+        self.state().waiting.insert((shard, ticket.value), (question.into(), now_ms));
+        Ok(())
+    }
+
+    fn flush(&self) {
+        self.cache.flush();
+    }
+}

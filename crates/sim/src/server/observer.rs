@@ -1,0 +1,365 @@
+//! What must hold of each thing that an engine does: each call has one beginning and one end in the log, and what becomes of a request
+//! that was forwarded is told once, when it happens.
+
+use crate::laws::recent::Recent;
+use crate::log::Line;
+use crate::noise;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use strowger_core::proxy::{Notice, NoticeEvent};
+use strowger_core::{Arrival, Outbox};
+use strowger_message::{Index, Limits, Message, Method};
+
+/// What an engine was given.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Input<'a> {
+    Message(&'a Arrival, &'a [u8]),
+    /// An answer, or a record of another shard.
+    Other,
+    /// Something was not sent, or its connection ended.
+    Unsent,
+    Timer,
+}
+
+/// Lines of one call.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lines {
+    begun: u32,
+    /// Answered, cancelled or failed.
+    concluded: u32,
+    answered: u32,
+    ended: u32,
+    /// Its caller was asked for credentials, and may not have come back.
+    challenged: bool,
+    is_doubled: bool,
+    /// Its CANCEL was answered.
+    cancelled: bool,
+}
+
+impl Lines {
+    /// Of its call something is still to be logged.
+    fn open(&self) -> usize {
+        usize::from(self.begun > self.concluded) + usize::from(self.answered > self.ended)
+    }
+}
+
+/// What was told of a request since it was forwarded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Told {
+    /// First signs of an answer.
+    signs: u32,
+    /// Branches that came to nothing.
+    lost: u32,
+    concluded: u32,
+    /// Ends to come of INVITEs that were challenged: their callers come again under the same context.
+    challenged: u32,
+}
+
+/// An INVITE outside of dialogs that was forwarded, by the branch with which it came.
+#[derive(Clone, Copy, Debug, Default)]
+struct Forwarded {
+    branches: u32,
+    /// The first final response.
+    status: u16,
+    /// Its CANCEL was answered.
+    cancelled: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Observer {
+    index: Index,
+    calls: Recent<Lines>,
+    /// How many of them are not logged to their end.
+    open: usize,
+    told: HashMap<u64, Told>,
+    forwarded: Recent<Forwarded>,
+    /// Own branches of those.
+    branches: Recent<()>,
+    /// How many those are, and how many ends were told.
+    begun: usize,
+    ended: usize,
+    /// Requests of every kind that were forwarded, by branch and method as they came, and how many.
+    requests: Recent<()>,
+    count: usize,
+    /// Copies of those that came by streams: a transaction there may have ended, and they are other requests then.
+    copies: usize,
+}
+
+/// Of calls that have no context of their own.
+const NOT_LOGGED: u64 = u64::MAX;
+
+/// What an engine has just sent of INVITEs that it had forwarded.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Said {
+    rang: u32,
+    answered: u32,
+    exhausted: Vec<Forwarded>,
+    cancelled: u32,
+}
+
+impl PartialEq for Forwarded {
+    fn eq(&self, other: &Self) -> bool {
+        self.branches == other.branches
+    }
+}
+
+impl Eq for Forwarded {}
+
+impl Observer {
+    /// Requests that were forwarded: how many at least, and at most.
+    pub(super) fn requests(&self) -> (usize, usize) {
+        (self.count, self.count + self.copies)
+    }
+
+    /// An engine has worked: what it sent, told and logged.
+    ///
+    /// # Errors
+    /// What does not fit together.
+    pub(super) fn watch(
+        &mut self,
+        now: u64,
+        input: Input<'_>,
+        out: &Outbox,
+        notices: &[Notice],
+        lines: &[Line],
+    ) -> Result<(), String> {
+        self.turn(now);
+        lines.iter().try_for_each(|line| self.log(line))?;
+        self.count_copy(input);
+        let said = self.read(input, out);
+        if said == Said::default() && notices.is_empty() {
+            return Ok(());
+        }
+        self.compare(input, out, &said, notices).map_err(|e| format!("{e}\nafter {}\ntold: {notices:?}", show(input)))
+    }
+
+    fn turn(&mut self, now: u64) {
+        self.calls.turn(now);
+        self.forwarded.turn(now);
+        self.branches.turn(now);
+        self.requests.turn(now);
+    }
+
+    fn count_copy(&mut self, input: Input<'_>) {
+        let Input::Message(Arrival { flow: Some(_), .. }, bytes) = input else { return };
+        if self.index.parse(bytes, &Limits::default()).is_ok() {
+            let message = Message::new(bytes, &self.index);
+            let branch = message.via().ok().and_then(|via| via.branch).unwrap_or_default();
+            let request = [branch, message.method_text()].join(&b' ');
+            self.copies += usize::from(message.is_request() && self.requests.contains(&request));
+        }
+    }
+
+    fn log(&mut self, line: &Line) -> Result<(), String> {
+        let lines = self.calls.of(line.call_id.clone().into_bytes());
+        let before = lines.open();
+        match &line.event[..] {
+            "call begun" => {
+                // Of two at once with one Call-ID and tag the end of one is logged: a server before this one has started again.
+                lines.is_doubled |= lines.begun > lines.concluded;
+                lines.begun += 1;
+            }
+            "call answered" => (lines.concluded, lines.answered) = (lines.concluded + 1, lines.answered + 1),
+            "call failed" | "call cancelled" => lines.concluded += 1,
+            "call ended" => lines.ended += 1,
+            _ => (),
+        }
+        self.open = self.open + lines.open() - before;
+        let is_right = line.code != 487 || !lines.cancelled || line.event == "call cancelled";
+        match !is_right || lines.concluded > lines.begun || lines.ended > lines.begun {
+            true => Err(format!("{} in the log: {} {lines:?}", line.call_id, line.event)),
+            false => Ok(()),
+        }
+    }
+
+    /// What was sent, as far as it is about INVITEs that were forwarded.
+    fn read(&mut self, input: Input<'_>, out: &Outbox) -> Said {
+        let mut said = Said::default();
+        let mut index = std::mem::take(&mut self.index);
+        let is_repeated = matches!(input, Input::Message(_, bytes) if bytes.starts_with(b"INVITE "));
+        for send in out.sends().iter().filter(|send| !noise::is_source(send.target.address)) {
+            let bytes = &out.bytes[send.range()];
+            if index.parse(bytes, &Limits::default()).is_err() {
+                continue;
+            }
+            let message = Message::new(bytes, &index);
+            let Ok(cseq) = message.cseq() else { continue };
+            let mut vias = message.vias().flatten();
+            let (Some(own), below) = (vias.next(), vias.next()) else { continue };
+            let own = own.branch.unwrap_or_default();
+            match message.status() {
+                None => {
+                    let below = below.and_then(|via| via.branch).unwrap_or_default();
+                    let is_request = !matches!(cseq.method, Method::Ack | Method::Cancel) && !below.is_empty();
+                    if is_request {
+                        let before = self.requests.insert([below, cseq.method_text].join(&b' '), ());
+                        self.count += usize::from(before.is_none());
+                    }
+                    let is_dialog = message.to().is_ok_and(|to| to.tag.is_some());
+                    if cseq.method == Method::Invite
+                        && is_request
+                        && !is_dialog
+                        && self.branches.insert(own.to_vec(), ()).is_none()
+                    {
+                        let invite = self.forwarded.of(below.to_vec());
+                        self.begun += usize::from(invite.branches == 0);
+                        invite.branches += 1;
+                    }
+                }
+                Some(200) if cseq.method == Method::Cancel => {
+                    if let Some(invite) = self.forwarded.get_mut(own).filter(|invite| !invite.cancelled) {
+                        invite.cancelled = true;
+                        if let Ok(call_id) = message.call_id() {
+                            self.calls.of(call_id.text.to_vec()).cancelled = true;
+                        }
+                        said.cancelled += 1;
+                    }
+                }
+                Some(status) if cseq.method == Method::Invite => {
+                    if matches!(status, 401 | 407)
+                        && let Ok(call_id) = message.call_id()
+                    {
+                        self.calls.of(call_id.text.to_vec()).challenged = true;
+                    }
+                    let Some(invite) = self.forwarded.get_mut(own) else { continue };
+                    match status {
+                        101..200 if !is_repeated => said.rang += 1,
+                        200..300 if invite.status == 0 => (invite.status, said.answered) = (status, said.answered + 1),
+                        300.. if invite.status == 0 => {
+                            invite.status = status;
+                            said.exhausted.push(*invite);
+                        }
+                        _ => (),
+                    }
+                }
+                Some(_) => (),
+            }
+        }
+        self.index = index;
+        said
+    }
+
+    fn compare(&mut self, input: Input<'_>, out: &Outbox, said: &Said, notices: &[Notice]) -> Result<(), String> {
+        let (mut rang, mut answered, mut exhausted, mut cancelled, mut refused) = (0, 0, 0, 0, 0);
+        let (status, remote) = self.came(input);
+        for Notice { context, event } in notices {
+            let told = self.told.entry(*context).or_default();
+            let is_own = *context != NOT_LOGGED;
+            match event {
+                NoticeEvent::Rang { status, bytes, after } | NoticeEvent::Answered { status, bytes, after } => {
+                    let is_answer = matches!(event, NoticeEvent::Answered { .. });
+                    (rang, answered) = (rang + u32::from(!is_answer), answered + u32::from(is_answer));
+                    says(out.bytes.get(bytes.clone()), *status)?;
+                    told.concluded += u32::from(is_answer);
+                    told.signs += 1;
+                    if is_own && after.is_some() != (told.signs == 1) {
+                        return Err("the first sign of an answer is told once".to_owned());
+                    }
+                }
+                NoticeEvent::Exhausted { status, bytes } => {
+                    says(out.bytes.get(bytes.clone()), *status)?;
+                    told.concluded += 1;
+                    let branches = said.exhausted.get(exhausted).map_or(0, |invite| invite.branches);
+                    if is_own && told.lost < branches {
+                        return Err(format!("{} of {branches} branches were told of", told.lost));
+                    }
+                    exhausted += 1;
+                    if matches!(status, 401 | 407) {
+                        *told = Told { challenged: told.challenged + 1, ..Told::default() };
+                    }
+                }
+                NoticeEvent::Refused { status: said, by } => {
+                    told.lost += 1;
+                    refused += 1;
+                    let is_heard = status == Some(*said);
+                    if is_heard && remote.is_some() && by.map(|by| by.address.ip()) != remote {
+                        return Err(format!("refused by {by:?}, not by who sent it"));
+                    }
+                    // What cannot be passed on, and what could not be sent.
+                    if !is_heard && !matches!(said, 502 | 503) {
+                        return Err(format!("refused with {said}, which did not come"));
+                    }
+                }
+                NoticeEvent::TimedOut { .. } => told.lost += 1,
+                NoticeEvent::Cancelled => cancelled += 1,
+                NoticeEvent::Ended => {
+                    self.ended += 1;
+                    if told.challenged > 0 {
+                        told.challenged -= 1;
+                        if *told == Told::default() {
+                            self.told.remove(context);
+                        }
+                        continue;
+                    }
+                    if is_own && told.concluded != 1 {
+                        return Err(format!("a request ended that was concluded {} times", told.concluded));
+                    }
+                    self.told.remove(context);
+                    continue;
+                }
+                NoticeEvent::Failing { .. } => return Err("no plan asks".to_owned()),
+            }
+            if is_own && told.concluded > 1 {
+                return Err("a request was concluded twice".to_owned());
+            }
+        }
+        let is_message = matches!(input, Input::Message(..));
+        match () {
+            () if rang != said.rang => Err(format!("{} provisional responses, and {rang} are told", said.rang)),
+            () if answered != said.answered => Err(format!("{} answers, and {answered} are told", said.answered)),
+            () if exhausted != said.exhausted.len() => {
+                Err(format!("{} failures, and {exhausted} are told", said.exhausted.len()))
+            }
+            () if cancelled < said.cancelled => Err(format!("{} CANCELs, and {cancelled} are told", said.cancelled)),
+            () if is_message && refused > 1 => Err("one response is told of twice".to_owned()),
+            () => Ok(()),
+        }
+    }
+
+    /// The status of a response to an INVITE that came, and from where.
+    fn came(&mut self, input: Input<'_>) -> (Option<u16>, Option<IpAddr>) {
+        let Input::Message(arrival, bytes) = input else { return (None, None) };
+        if self.index.parse(bytes, &Limits::default()).is_err() {
+            return (None, None);
+        }
+        let status = Message::new(bytes, &self.index).status();
+        (status, status.map(|_| arrival.remote.ip()))
+    }
+
+    /// Nothing is under way.
+    ///
+    /// # Errors
+    /// What was never told, or never logged.
+    pub(super) fn leftovers(&self) -> Result<(), String> {
+        if let Some((context, told)) = self.told.iter().find(|(context, _)| **context != NOT_LOGGED) {
+            return Err(format!("the end of a request was not told: {context:x} {told:?}"));
+        }
+        if self.ended != self.begun {
+            return Err(format!("{} INVITEs were forwarded, {} ends told", self.begun, self.ended));
+        }
+        let is_open = |lines: &&Lines| lines.begun != lines.concluded && !lines.challenged && !lines.is_doubled;
+        match self.calls.iter().find(|(_, lines)| is_open(lines)) {
+            Some((call_id, lines)) => Err(format!("{} in the log: {lines:?}", String::from_utf8_lossy(call_id))),
+            None => Ok(()),
+        }
+    }
+
+    /// Calls that are not logged to their end.
+    pub(super) const fn open(&self) -> usize {
+        self.open
+    }
+}
+
+fn says(bytes: Option<&[u8]>, status: u16) -> Result<(), String> {
+    match bytes.is_some_and(|bytes| bytes.starts_with(format!("SIP/2.0 {status} ").as_bytes())) {
+        true => Ok(()),
+        false => Err(format!("the response that is told of is no {status}")),
+    }
+}
+
+fn show(input: Input<'_>) -> String {
+    match input {
+        Input::Message(arrival, bytes) => format!("{}: {}", arrival.remote, String::from_utf8_lossy(bytes)),
+        other => format!("{other:?}"),
+    }
+}

@@ -1,0 +1,197 @@
+//! One life of a server: all of this is gone when it is killed.
+
+use super::bindings::Rows;
+use super::lookups::{AskedBatch, Asking, Lookups};
+use super::observer::Observer;
+use super::settings::{Keeping, ServerSettings};
+use super::{Site, identity};
+use crate::random::Random;
+use crate::world::LISTENERS;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use strowger_core::Now;
+use strowger_core::call::BUCKETS;
+use strowger_core::log_limiter::LogLimiter;
+use strowger_server::engine::{Answer, Circumstances, Engine};
+use strowger_server::local_address::Routes;
+use strowger_server::policy::Policy;
+use strowger_server::process_state::{ProcessState, Surroundings};
+use strowger_store::clock::{Clock, Moment};
+use strowger_store::error::StoreError;
+use strowger_store::journal::{Journal, JournalSteps};
+use strowger_store::location::LocationTable;
+use strowger_store::subscriber::{self, Subscribers};
+
+/// What is due at some moment beside the timers of the engines.
+pub(super) enum Due {
+    /// A shard gets an answer.
+    Answer(usize, Answer),
+    /// A shard goes by the configuration of this number from now on.
+    Policy(usize, u32, Arc<Policy>),
+    /// The database has answered.
+    Looked(AskedBatch, Result<Vec<subscriber::Answer>, StoreError>),
+    /// Deadlines of look-ups are looked after.
+    KeepTime,
+    /// What was queued for the disk is written from now on.
+    Commit,
+    /// It is written, or not.
+    Committed(Option<StoreError>),
+    /// Whether anything is left to wait for.
+    Drain,
+}
+
+/// Tickets of commits that came back.
+type Written = Arc<Mutex<Vec<(usize, u64, Result<(), StoreError>)>>>;
+
+/// The journal of a process.
+pub(super) struct Keeper {
+    pub(super) journal: Journal,
+    pub(super) steps: JournalSteps<Rows>,
+    written: Written,
+    /// A group is being written, or will be in a moment.
+    pub(super) is_busy: bool,
+}
+
+impl Keeper {
+    /// The tickets that came back since this was last called.
+    pub(super) fn written(&self) -> Vec<(usize, u64, Result<(), StoreError>)> {
+        std::mem::take(&mut self.written.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A process that ends when nothing is under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Draining {
+    pub(super) until: u64,
+    /// When something was last under way.
+    pub(super) busy: Option<u64>,
+}
+
+/// A running server.
+pub(super) struct Process {
+    /// Tells its flows from those of other lives.
+    pub(super) number: u16,
+    pub(super) shared: Arc<ProcessState>,
+    pub(super) engines: Vec<Engine>,
+    /// The number of the configuration that new requests of each shard go by.
+    pub(super) in_force: Vec<u32>,
+    /// When each shard hears of the last one.
+    pub(super) policies_due: Vec<u64>,
+    /// Policies that are no more.
+    pub(super) outlived: Vec<Weak<Policy>>,
+    /// The shard of each bucket of calls.
+    pub(super) owners: [usize; BUCKETS],
+    pub(super) lookups: Option<(Arc<Lookups>, Asking)>,
+    pub(super) keeper: Option<Keeper>,
+    /// By the moment, then in the order in which they were planned.
+    pub(super) due: BTreeMap<(u64, u64), Due>,
+    pub(super) draining: Option<Draining>,
+    pub(super) observer: Observer,
+    /// The clock of what stands beside the engines.
+    pub(super) time: Arc<AtomicU64>,
+}
+
+struct OneWay(IpAddr);
+
+impl Routes for OneWay {
+    fn source(&self, _to: IpAddr) -> Option<IpAddr> {
+        Some(self.0)
+    }
+
+    fn interface(&self, own: IpAddr) -> Option<u32> {
+        (own == self.0).then_some(1)
+    }
+}
+
+impl Process {
+    /// # Panics
+    /// The configuration is wrong.
+    pub(super) fn start(now: Now, settings: &ServerSettings, policy: u32, site: &Site, random: &mut Random) -> Self {
+        let config = settings.read(policy);
+        let mut seed = [0; 32];
+        seed.chunks_exact_mut(8).for_each(|part| part.copy_from_slice(&random.u64().to_le_bytes()));
+        let time = Arc::new(AtomicU64::new(now.mono));
+        let clock: Clock = {
+            let (time, ahead) = (time.clone(), now.wall - now.mono);
+            Arc::new(move || {
+                let mono = time.load(Ordering::Relaxed);
+                Moment { mono, wall: mono + ahead }
+            })
+        };
+        let location = match settings.keeping {
+            Keeping::Shared => site.location.clone(),
+            Keeping::Written => Arc::new(LocationTable::new(config.location_settings())),
+        };
+        let mut keeper = (settings.keeping == Keeping::Written).then(|| {
+            let journal = config.journal_settings();
+            let (journal, steps) = Journal::in_steps(site.rows.clone(), &location, journal, clock.clone())
+                .expect("what was written is read");
+            Keeper { journal, steps, written: Arc::default(), is_busy: false }
+        });
+        let lookups = settings.database.clone().map(|database| {
+            let (lookups, asking) = Lookups::new(database, config.read_through_settings(), time.clone(), clock);
+            (Arc::new(lookups), asking)
+        });
+        let number = random.u64() as u16;
+        let surroundings = Surroundings {
+            identity: identity(settings.address, &config),
+            secret: site.secret.clone(),
+            seed,
+            call_secret: random.u64() as u32,
+            process: number,
+            shards: settings.shards,
+            location,
+            subscribers: lookups.as_ref().map(|(lookups, _)| lookups.clone() as Arc<dyn Subscribers>),
+            log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
+            routes: Box::new(OneWay(settings.address.ip())),
+        };
+        let shared = Arc::new(ProcessState::new(now, config, surroundings));
+        let circumstances = Circumstances { draining: false, shards: settings.shards };
+        let engine = |number| {
+            let mut engine = Engine::new(now, shared.clone(), number, circumstances);
+            engine.found = lookups.as_ref().map(|(lookups, _)| lookups.shard());
+            engine.written = keeper.as_mut().map(|keeper| {
+                let written = keeper.written.clone();
+                keeper.journal.receiver(Arc::new(move |results: &[(u64, Result<(), StoreError>)]| {
+                    let results = results.iter().map(|(ticket, result)| (number, *ticket, *result));
+                    written.lock().unwrap_or_else(PoisonError::into_inner).extend(results);
+                }))
+            });
+            engine.heard = Some(Vec::new());
+            engine
+        };
+        Self {
+            number,
+            engines: (0..settings.shards).map(engine).collect(),
+            in_force: vec![policy; settings.shards],
+            policies_due: vec![now.mono; settings.shards],
+            outlived: Vec::new(),
+            owners: std::array::from_fn(|bucket| bucket % settings.shards),
+            lookups,
+            keeper,
+            shared,
+            due: BTreeMap::new(),
+            draining: None,
+            observer: Observer::default(),
+            time,
+        }
+    }
+
+    /// Calls are being set up, or something waits.
+    pub(super) fn is_busy(&self) -> bool {
+        self.shared.counts().busy()
+    }
+}
+
+/// The listeners of a file, in the order of [`LISTENERS`]. The last is one of TLS to the engines: to a file that wants certificates, and
+/// they are the network's.
+pub(super) fn listeners(address: std::net::SocketAddr) -> String {
+    let listener = |transport: strowger_core::Transport| {
+        let at = crate::world::listens_at(address, transport);
+        let text = if transport.is_secure() { "tcp" } else { transport.text() };
+        format!("\"{text}:{at}\"")
+    };
+    format!("listen = [{}]", LISTENERS.map(listener).join(", "))
+}

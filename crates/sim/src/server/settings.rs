@@ -1,0 +1,88 @@
+//! What surrounds a simulated server, and what befalls it.
+
+use super::database::{Database, Outage};
+use super::listeners;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use strowger_config::{Config, Source};
+use strowger_core::{PeerName, Transport};
+
+/// A name that can be looked up.
+#[derive(Clone, Debug)]
+pub struct Name {
+    pub host: String,
+    /// Where it leads, in the order in which they are tried.
+    pub targets: Vec<(Transport, SocketAddr)>,
+    /// What those of secure transports must prove.
+    pub proves: Option<PeerName>,
+}
+
+/// How a process ends; another one starts at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Killed,
+    /// New work is refused, what is under way goes on for so many ms at most.
+    Drained(u64),
+}
+
+/// How bindings are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Keeping {
+    /// All processes of a site have one table in memory, which outlives them: as if each change were on disk at once.
+    Shared,
+    /// Each process has its own, writes by its journal, and loads what is on disk when it starts.
+    Written,
+}
+
+/// What surrounds the server. Moments are [`Now::mono`](strowger_core::Now), latest first.
+#[derive(Clone, Debug)]
+pub struct ServerSettings {
+    pub address: SocketAddr,
+    /// What its file says beside its listeners: at first, and then at each reload the next, over and over.
+    pub configs: Vec<String>,
+    /// When its configuration is read again.
+    pub reloads: Vec<u64>,
+    /// Those that can be looked up.
+    pub names: Vec<Name>,
+    /// Shortest and longest time that the look-up of a name takes, ms.
+    pub lookups: (u64, u64),
+    /// Names that cannot be looked up, in thousandths.
+    pub failures: u64,
+    /// Who has a password here; none: the server knows no user and asks for no password.
+    pub database: Option<Arc<Database>>,
+    pub keeping: Keeping,
+    /// Shortest and longest time that a commit takes, ms.
+    pub commits: (u64, u64),
+    /// Commits that fail, in thousandths.
+    pub commit_failures: u64,
+    /// When the disk of the bindings does what.
+    pub disk_outages: Vec<Outage>,
+    pub shards: usize,
+    /// When half of all buckets move to the next shard.
+    pub moves: Vec<u64>,
+    /// Questions for whose answer requests wait when buckets move too, in thousandths.
+    pub chased: u64,
+    /// When the process ends and another one starts.
+    pub ends: Vec<(u64, End)>,
+}
+
+impl ServerSettings {
+    /// One of its configurations, whose number its answers bear.
+    ///
+    /// # Panics
+    /// It is wrong.
+    pub(super) fn read(&self, number: u32) -> Config {
+        let config = &self.configs[number as usize % self.configs.len()];
+        let software = software(self.address, number);
+        let text = format!("{}\n{config}\nserver.software = \"{software}\"\n", listeners(self.address));
+        match Config::read(Source { text: &text, ..Source::default() }) {
+            Ok((config, _)) => config,
+            Err(report) => panic!("{report:?}\n{text}"),
+        }
+    }
+}
+
+/// What the answers of a server say by which configuration they were made.
+pub(crate) fn software(address: SocketAddr, number: u32) -> String {
+    format!("{}/{number}", address.ip())
+}
