@@ -15,6 +15,7 @@ pub mod fuzz_calls;
 pub mod generator;
 pub mod kamailio;
 pub mod linphone;
+pub mod meter;
 pub mod mutation;
 pub mod name_server;
 pub mod namespace;

@@ -12,7 +12,10 @@ const SOON: Duration = Duration::from_secs(10);
 /// # Panics
 /// No server listens.
 pub fn get(address: SocketAddr, path: &str) -> String {
-    let mut stream = TcpStream::connect(address).expect("the server listens");
+    get_over(TcpStream::connect(address).expect("the server listens"), path)
+}
+
+fn get_over(mut stream: TcpStream, path: &str) -> String {
     stream.set_read_timeout(Some(SOON)).expect("a socket takes a time-out");
     let _ = write!(stream, "GET {path} HTTP/1.1\r\nHost: strowger\r\n\r\n");
     let mut answer = Vec::new();
@@ -25,7 +28,15 @@ pub fn get(address: SocketAddr, path: &str) -> String {
 /// # Panics
 /// No server answers.
 pub fn scrape(address: SocketAddr) -> BTreeMap<String, f64> {
-    let answer = get(address, "/metrics");
+    over(TcpStream::connect(address).expect("the server listens"))
+}
+
+/// The same over this connection.
+///
+/// # Panics
+/// As [`scrape`].
+pub fn over(stream: TcpStream) -> BTreeMap<String, f64> {
+    let answer = get_over(stream, "/metrics");
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     assert!(answer.contains("\r\ncontent-type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{answer}");
     let body = answer.split_once("\r\n\r\n").expect("a head and a body").1;

@@ -41,6 +41,7 @@ mod load_use;
 mod logging;
 mod lost_connections;
 mod metrics;
+mod metrics_catalogue;
 mod operation;
 mod outage;
 mod phones;

@@ -1,0 +1,247 @@
+//! By how much the metrics of a server move, exactly: what is not named must not move either, unless it is traffic.
+//!
+//! Names are those of `docs/metrics.md` without the `strowger_` in front. A metric by shard stands for all shards together, unless its
+//! label says which.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::{scrape, wait};
+
+/// How long a metric may take to show what has happened.
+const SOON: Duration = Duration::from_secs(10);
+
+/// What a metric shows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Shows {
+    /// A counter has grown by this much since the last look, no more and no less.
+    By(u64),
+    /// A counter has grown.
+    More,
+    /// A gauge has this value.
+    At(u64),
+    /// A gauge lies above this value.
+    Above(f64),
+}
+
+use Shows::{Above, At, By, More};
+
+/// Counters that grow with whatever the server does: they may move unnamed.
+const TRAFFIC: &[&str] = &[
+    "answers_total",
+    "batches_in_total",
+    "batches_out_total",
+    "commit_seconds_count",
+    "connections_accepted_total",
+    "connections_made_total",
+    "crossed_in_total",
+    "crossed_out_total",
+    "datagram_in_bytes_total",
+    "datagram_out_bytes_total",
+    "datagrams_in_total",
+    "datagrams_out_total",
+    "journal_groups_total",
+    "journal_kept_total",
+    "lookup_hits_total",
+    "lookup_misses_total",
+    "registrations_total",
+    "requests_forwarded_total",
+    "requests_total",
+    "responses_total",
+    "rounds_total",
+    "shard_busy_seconds_total",
+    "stream_in_bytes_total",
+    "stream_messages_in_total",
+    "stream_messages_out_total",
+    "stream_out_bytes_total",
+    "tls_handshakes_total",
+    "wakes_total",
+];
+
+/// Every metric that a meter of this process was shown, by its name and labels as in [`written_name`].
+static SHOWN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+/// Reads the metrics of one server.
+pub struct Meter {
+    connect: Box<dyn Fn() -> io::Result<TcpStream> + Send>,
+    /// What every counter is to show.
+    expected: BTreeMap<String, f64>,
+}
+
+impl Meter {
+    /// Looks at a server that serves its metrics here.
+    ///
+    /// # Panics
+    /// It does not answer.
+    pub fn at(address: SocketAddr) -> Self {
+        Self::by(move || TcpStream::connect(address))
+    }
+
+    /// Looks at a server by connections that are made so.
+    ///
+    /// # Panics
+    /// As [`Meter::at`].
+    pub fn by(connect: impl Fn() -> io::Result<TcpStream> + Send + 'static) -> Self {
+        let mut meter = Self { connect: Box::new(connect), expected: BTreeMap::new() };
+        meter.expected = meter.look();
+        meter
+    }
+
+    /// All samples, by name and labels.
+    ///
+    /// # Panics
+    /// As [`Meter::at`].
+    pub fn look(&self) -> BTreeMap<String, f64> {
+        let samples = scrape::over((self.connect)().expect("the server listens"));
+        samples.into_iter().map(|(name, value)| (name.trim_start_matches("strowger_").to_owned(), value)).collect()
+    }
+
+    /// The value of a metric.
+    ///
+    /// # Panics
+    /// There is none of this name.
+    pub fn value(&self, name: &str) -> f64 {
+        value(&self.look(), name)
+    }
+
+    /// Waits until the metrics show this, and asserts that no other counter has moved that is not [traffic](TRAFFIC).
+    ///
+    /// # Panics
+    /// They do not in ten seconds, a counter grows by more, or another one moves.
+    #[track_caller]
+    pub fn shows(&mut self, all: &[(&str, Shows)]) {
+        let mut found = self.look();
+        let shown = wait::until(SOON, || {
+            found = self.look();
+            all.iter().all(|(name, shows)| self.is_so(&found, name, *shows))
+        });
+        let wrong = all.iter().filter(|(name, shows)| !self.is_so(&found, name, *shows));
+        let wrong: Vec<String> = wrong
+            .map(|(name, shows)| format!("{name}: {shows:?} of {}, is {}", value(&self.expected, name), value(&found, name)))
+            .collect();
+        assert!(shown, "{wrong:#?}\nmoved: {:#?}", self.moved(&found, &[]));
+        let named: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+        let unnamed = self.moved(&found, &named);
+        assert!(unnamed.is_empty(), "counters that were not to move: {unnamed:#?}");
+        SHOWN.lock().unwrap_or_else(PoisonError::into_inner).extend(named.iter().map(|name| written_name(&found, name)));
+        self.expected = found;
+    }
+
+    /// Asserts that nothing but traffic has moved since the last look: what was counted then is not counted once more.
+    ///
+    /// # Panics
+    /// Something has.
+    #[track_caller]
+    pub fn rests(&mut self) {
+        self.shows(&[]);
+    }
+
+    /// # Panics
+    /// A counter has grown by more, which no waiting mends.
+    #[track_caller]
+    fn is_so(&self, found: &BTreeMap<String, f64>, name: &str, shows: Shows) -> bool {
+        let (before, now) = (value(&self.expected, name), value(found, name));
+        match shows {
+            By(more) => {
+                let due = before + more as f64;
+                assert!(now <= due, "{name} has grown by {}, not by {more}\nmoved: {:#?}", now - before, self.moved(found, &[]));
+                now == due
+            }
+            More => now > before,
+            At(exactly) => now == exactly as f64,
+            Above(least) => now > least,
+        }
+    }
+
+    /// Counters that have moved, but for these and for traffic.
+    fn moved(&self, found: &BTreeMap<String, f64>, named: &[&str]) -> Vec<String> {
+        let is_counter = |name: &str| name.ends_with("_total") || name.ends_with("_count");
+        let moved = found.iter().filter(|(name, now)| {
+            let family = family(name);
+            let is_free = named.contains(&name.as_str()) || named.contains(&family) || TRAFFIC.contains(&family);
+            is_counter(family) && !is_free && **now != self.expected.get(*name).copied().unwrap_or(0.0)
+        });
+        moved.map(|(name, now)| format!("{name}: {:?} -> {now}", self.expected.get(name))).collect()
+    }
+}
+
+/// Every metric that a meter of this process was shown so far, as [`written_name`] writes them.
+pub fn shown() -> BTreeSet<String> {
+    SHOWN.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// A name without its labels.
+fn family(name: &str) -> &str {
+    name.split('{').next().unwrap_or(name)
+}
+
+#[track_caller]
+fn value(samples: &BTreeMap<String, f64>, name: &str) -> f64 {
+    if let Some(value) = samples.get(name) {
+        return *value;
+    }
+    let by_shard: Vec<f64> =
+        samples.iter().filter(|(sample, _)| is_of_a_shard(sample) && family(sample) == name).map(|(_, v)| *v).collect();
+    assert!(!by_shard.is_empty(), "there is no metric {name}");
+    by_shard.iter().sum()
+}
+
+fn is_of_a_shard(sample: &str) -> bool {
+    sample.contains("{shard=")
+}
+
+/// A metric as the documents have it: `shard` alone for whichever shard, a histogram for its number of observations.
+fn written_name(samples: &BTreeMap<String, f64>, name: &str) -> String {
+    let family = family(name);
+    match samples.keys().any(|sample| is_of_a_shard(sample) && self::family(sample) == family) {
+        true => format!("{family}{{shard}}"),
+        false => name.strip_suffix("_seconds_count").map_or_else(|| name.to_owned(), |of| format!("{of}_seconds")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::net::TcpListener;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Arc;
+
+    /// Serves these samples.
+    fn served(samples: &Arc<Mutex<String>>) -> Meter {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = listener.local_addr().expect("it is bound");
+        let samples = samples.clone();
+        std::thread::spawn(move || {
+            while let Ok((mut stream, _)) = listener.accept() {
+                let head = "HTTP/1.1 200 OK\r\ncontent-type: text/plain; version=0.0.4; charset=utf-8\r\n\r\n";
+                let _ = write!(stream, "{head}{}", samples.lock().expect("no thread panics while it holds it"));
+            }
+        });
+        Meter::at(address)
+    }
+
+    #[test]
+    fn what_moves_too_far_or_unnamed_is_noticed() {
+        let first = "strowger_one_total 1\nstrowger_two_total 5\nstrowger_rounds_total{shard=\"0\"} 9\nstrowger_rounds_total{shard=\"1\"} 9\n";
+        let samples = Arc::new(Mutex::new(first.to_owned()));
+        let set = |from: &str, to: &str| {
+            let mut samples = samples.lock().expect("no thread panics while it holds it");
+            *samples = samples.replace(from, to);
+        };
+        let mut meter = served(&samples);
+        meter.rests();
+        set("one_total 1", "one_total 3");
+        set("rounds_total{shard=\"1\"} 9", "rounds_total{shard=\"1\"} 10");
+        let fails = |meter: &mut Meter, all: &[(&str, Shows)]| catch_unwind(AssertUnwindSafe(|| meter.shows(all))).is_err();
+        assert!(fails(&mut meter, &[]) && fails(&mut meter, &[("one_total", By(1))]) && fails(&mut meter, &[("three", At(0))]));
+        meter.shows(&[("one_total", By(2)), ("rounds_total", By(1)), ("two_total", At(5)), ("two_total", Above(4.0))]);
+        assert!(shown().is_superset(&["one_total".to_owned(), "rounds_total{shard}".to_owned()].into()));
+        // Seen before, and not once more.
+        set("one_total 3", "one_total 4");
+        assert!(catch_unwind(AssertUnwindSafe(|| meter.rests())).is_err());
+    }
+}

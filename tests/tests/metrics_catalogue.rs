@@ -1,0 +1,114 @@
+//! Every metric of the server is really counted: for each there is a scene that moves it, by as much as it should and no more. The list
+//! of metrics is that of the documents, so that one without a scene is found.
+
+mod bindings;
+mod calls;
+mod connections;
+mod datagrams;
+mod lookups;
+mod passwords;
+mod process;
+mod refusals;
+mod shards;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use strowger_tests::meter::{self, Meter, Shows};
+use strowger_tests::server::{Server, Setup};
+use strowger_tests::text::{Request, field, status};
+use strowger_tests::wire::Wire;
+use strowger_tests::{port, together};
+
+/// How long a step may take.
+const SOON: Duration = Duration::from_secs(10);
+
+/// A server whose metrics are read.
+struct Stage {
+    server: Server,
+    meter: Meter,
+}
+
+impl Stage {
+    /// A server of one shard: what happens is in one order.
+    fn start(setup: Setup) -> Self {
+        Self::with_shards(setup, 1)
+    }
+
+    fn with_shards(setup: Setup, shards: usize) -> Self {
+        let address = port::free_address();
+        let setup = setup.with(&format!("metrics.listen = \"{address}\"\nserver.shards = {shards}"));
+        let server = setup.start();
+        Self { server, meter: Meter::at(address) }
+    }
+
+    /// See [`Meter::shows`].
+    #[track_caller]
+    fn shows(&mut self, all: &[(&str, Shows)]) {
+        self.meter.shows(all);
+    }
+
+    /// The scene is over: nothing was counted late.
+    fn end(mut self) {
+        self.meter.rests();
+    }
+}
+
+
+#[test]
+fn every_metric_moves_by_as_much_as_it_should() {
+    let scenes = [bindings::SCENES];
+    together(&scenes.concat());
+    if std::env::var_os("CASE").is_some() {
+        return;
+    }
+    let (shown, documented) = (meter::shown(), documented());
+    assert!(documented.len() > 120, "{documented:?}");
+    let missing: Vec<_> = documented.difference(&shown).collect();
+    assert!(missing.is_empty(), "no scene moves these: {missing:#?}");
+    let unknown: Vec<_> = shown.difference(&documented).collect();
+    assert!(unknown.is_empty(), "the documents have none of these: {unknown:#?}");
+}
+
+/// The metrics that the documents list, with their labels.
+fn documented() -> BTreeSet<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/metrics.md");
+    let text = std::fs::read_to_string(path).expect("the documents are there");
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `strowger_"));
+    let metrics = rows.flat_map(|row| {
+        let cells: Vec<&str> = row.split(" | ").collect();
+        let (name, labels) = (cells[0].trim_end_matches('`'), cells[3]);
+        match labels.trim_end_matches(')').split_once(" (") {
+            None if labels.trim().is_empty() => vec![name.to_owned()],
+            None => vec![format!("{name}{{{}}}", labels.trim_matches('`'))],
+            Some((label, values)) => {
+                let label = label.trim_matches('`');
+                values.split(", ").map(|value| format!("{name}{{{label}=\"{value}\"}}")).collect()
+            }
+        }
+    });
+    metrics.collect()
+}
+
+fn send(wire: &mut Wire, request: &Request) {
+    wire.send(&request.bytes()).expect("the server takes messages");
+}
+
+/// The final response to a request that is sent once: a copy would be counted.
+#[track_caller]
+fn ask(wire: &mut Wire, request: &Request) -> Vec<u8> {
+    send(wire, request);
+    loop {
+        let answer = wire.final_response(SOON).expect("an answer");
+        if field(&answer, "Via").is_some_and(|via| via.contains(&request.branch)) {
+            return answer;
+        }
+    }
+}
+
+/// Its status code.
+#[track_caller]
+fn code(wire: &mut Wire, request: &Request) -> u16 {
+    status(&ask(wire, request)).expect("a response")
+}
