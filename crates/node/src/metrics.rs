@@ -88,7 +88,7 @@ strowger_metrics::metrics! {
     failed: Counter as "lookup_batches_failed";
     /// Questions about subscribers that failed at once, since the database had missed deadline after deadline.
     failed_at_once: Counter as "lookups_failed_at_once";
-    /// Answers about subscribers that were voided, one by one.
+    /// Answers about subscribers that were kept and voided, one by one, since the database said that they had changed.
     voided: Counter as "lookups_voided";
     /// Times that no answer about subscribers was fresh any more, since it was not known what had changed.
     doubted: Counter as "lookups_doubted";

@@ -127,7 +127,7 @@ pub struct ReadThroughGauges {
     pub broken: u64,
     /// Batches that the engine failed.
     pub failed: u64,
-    /// Answers voided by notices, one by one.
+    /// Answers that were kept and voided by notices, one by one.
     pub voided: u64,
     /// Times that no answer was fresh any more, since it was not known what had changed.
     pub doubted: u64,

@@ -109,8 +109,8 @@ impl<K: Key> Cache<K> {
         to.insert(hash, Entry { key, answer, read_at, era: mark.era }, rehash);
     }
 
-    /// The answer to this question is not so any more.
-    pub(super) fn void(&self, key: &K) {
+    /// The answer to this question is not so any more; whether it was kept.
+    pub(super) fn void(&self, key: &K) -> bool {
         let hash = self.hash(key);
         {
             let mut voided = self.voided.lock().unwrap_or_else(PoisonError::into_inner);
@@ -121,8 +121,7 @@ impl<K: Key> Cache<K> {
             self.voids.fetch_add(1, Ordering::AcqRel);
         }
         let mut part = self.part(hash);
-        part.found.remove(hash, key);
-        part.absent.remove(hash, key);
+        part.found.remove(hash, key) | part.absent.remove(hash, key)
     }
 
     /// No answer is fresh any more.

@@ -79,12 +79,16 @@ impl<K: Key> Part<K> {
         self.young.insert_unique(hash, entry, rehash);
     }
 
-    pub(super) fn remove(&mut self, hash: u64, key: &K) {
+    /// Whether it was there.
+    pub(super) fn remove(&mut self, hash: u64, key: &K) -> bool {
+        let mut was_there = false;
         for table in [&mut self.young, &mut self.old] {
             if let Ok(same) = table.find_entry(hash, |e| e.key == *key) {
                 same.remove();
+                was_there = true;
             }
         }
+        was_there
     }
 
     pub(super) fn clear(&mut self) {

@@ -54,11 +54,12 @@ impl<K: Key> Shared<K> {
             Err(_) => return self.is_silent.store(true, Ordering::Relaxed),
             Ok(Changes::None) => {}
             Ok(Changes::Of(keys)) => {
+                let mut voided = 0;
                 for key in &keys {
                     self.flights.void(self.cache.hash(key), key);
-                    self.cache.void(key);
+                    voided += u64::from(self.cache.void(key));
                 }
-                self.figures.voided.fetch_add(keys.len() as u64, Ordering::Relaxed);
+                self.figures.voided.fetch_add(voided, Ordering::Relaxed);
             }
             Ok(Changes::All) => {
                 self.flights.void_all();
