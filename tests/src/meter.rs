@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::{scrape, wait};
 
 /// How long a metric may take to show what has happened.
-const SOON: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What a metric shows.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -110,11 +110,11 @@ impl Meter {
     /// Waits until the metrics show this, and asserts that no other counter has moved that is not [traffic](TRAFFIC).
     ///
     /// # Panics
-    /// They do not in ten seconds, a counter grows by more, or another one moves.
+    /// They do not in twenty seconds, a counter grows by more, or another one moves.
     #[track_caller]
     pub fn shows(&mut self, all: &[(&str, Shows)]) {
         let mut found = self.look();
-        let shown = wait::until(SOON, || {
+        let shown = wait::until(PATIENCE, || {
             found = self.look();
             all.iter().all(|(name, shows)| self.is_so(&found, name, *shows))
         });

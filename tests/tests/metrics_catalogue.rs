@@ -33,13 +33,21 @@ struct Stage {
 impl Stage {
     /// A server of one shard: what happens is in one order.
     fn start(setup: Setup) -> Self {
-        Self::with_shards(setup, 1)
+        Self::with_users(setup, &[])
     }
 
-    fn with_shards(setup: Setup, shards: usize) -> Self {
+    /// The same with users of `example.org`, each with its name as password.
+    fn with_users(setup: Setup, users: &[&str]) -> Self {
+        Self::with_shards(setup, 1, users)
+    }
+
+    fn with_shards(setup: Setup, shards: usize, users: &[&str]) -> Self {
         let address = port::free_address();
         let setup = setup.with(&format!("metrics.listen = \"{address}\"\nserver.shards = {shards}"));
-        let server = setup.start();
+        let mut server = setup.prepare();
+        // Before it starts: it hears of no change.
+        users.iter().for_each(|user| server.add_user(&format!("{user}@example.org"), user));
+        server.start();
         Self { server, meter: Meter::at(address) }
     }
 
@@ -58,7 +66,7 @@ impl Stage {
 
 #[test]
 fn every_metric_moves_by_as_much_as_it_should() {
-    let scenes = [bindings::SCENES];
+    let scenes = [bindings::SCENES, passwords::SCENES];
     together(&scenes.concat());
     if std::env::var_os("CASE").is_some() {
         return;
