@@ -242,20 +242,20 @@ impl Engine {
                 return;
             };
             self.ends_to_wait(&arrival, bytes.len());
-            self.by_policy(policy, |engine| {
-                let mut index = std::mem::take(&mut engine.index);
-                if index.parse(&bytes, &engine.policy.limits).is_ok() {
-                    engine.enter(now, &arrival, &Message::new(&bytes, &index), out);
-                }
-                engine.index = index;
-            });
+            self.enter_held(now, Held { bytes, arrival, policy }, out);
         }
     }
 
-    /// A message that was held back in another shard: it goes on, or is held back behind what waits here.
-    pub(crate) fn take_held(&mut self, now: Now, held: Held, out: &mut Outbox) {
+    /// A message that was held back, in this shard or another, goes on by its policy: it was counted when it came.
+    pub(crate) fn enter_held(&mut self, now: Now, held: Held, out: &mut Outbox) {
         let Held { bytes, arrival, policy } = held;
-        self.by_policy(policy, |engine| engine.read(now, &arrival, &bytes, out));
+        self.by_policy(policy, |engine| {
+            let mut index = std::mem::take(&mut engine.index);
+            if index.parse(&bytes, &engine.policy.limits).is_ok() {
+                engine.enter(now, &arrival, &Message::new(&bytes, &index), out);
+            }
+            engine.index = index;
+        });
     }
 
     /// Takes out what waits of the calls of this bucket, those that asked first: a request asks again with their new owner, at the stage

@@ -88,7 +88,7 @@ impl Engine {
                 progress.began = Now { mono: ago(now.mono), wall: ago(now.wall) };
                 self.go_on_here(now, &arrival, &bytes, progress, out);
             }
-            EngineRecord::Held(held) => self.take_held(now, held, out),
+            EngineRecord::Held(held) => self.enter_held(now, held, out),
         }
         self.show_busy();
     }

@@ -64,6 +64,23 @@ fn a_request_that_waits_keeps_its_own_in_another_shard() {
 }
 
 #[test]
+fn what_waits_is_not_counted_again_in_another_shard() {
+    let mut site = site(ONE);
+    let challenged = site.receive(ALICE, &invite(0, 1, ""));
+    let text = authorized(1, &challenged, 1);
+    assert_eq!(site.receive(ALICE, &text), "");
+    let behind = text.replace("INVITE", "MESSAGE").replace("branch=z9hG4bK", "branch=z9hG4bKbehind");
+    assert_eq!(site.receive(ALICE, &behind), "", "it waits behind the other");
+    let counted = site.shared.counts().requests;
+    assert_eq!(site.engines[0].waiting(), 2);
+    for record in site.engines[0].export(site.now, call::bucket(call::hash(CALL_SECRET, b"1"))) {
+        site.work_at(1, |engine, now, out| engine.import(now, record, out));
+    }
+    assert_eq!((site.engines[0].waiting(), site.engines[1].waiting()), (0, 2));
+    assert_eq!(site.shared.counts().requests, counted);
+}
+
+#[test]
 fn a_message_that_is_held_back_keeps_its_own() {
     for moves in [false, true] {
         let mut site = site(ONE);
