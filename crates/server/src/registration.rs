@@ -160,8 +160,10 @@ impl Engine {
             UpdateError::Decision(RegistrationError::Registrar(refusal)) => {
                 let mut lines = Vec::new();
                 registrar.write_refusal(refusal, &mut lines);
-                self.counters().refused.one();
-                return self.respond(handling, refusal.status(), Why::Text(refusal.text()), &lines);
+                if self.respond(handling, refusal.status(), Why::Text(refusal.text()), &lines) {
+                    self.counters().refused.one();
+                }
+                return;
             }
             UpdateError::Decision(RegistrationError::LeadsHere) => {
                 Reply::refused(403).because("a contact, or the Path to it, names this server")

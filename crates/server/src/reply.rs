@@ -120,8 +120,18 @@ impl Reply {
 impl Engine {
     /// Answers a request.
     pub(crate) fn reply(&mut self, handling: &mut Handling<'_, '_>, reply: Reply) {
+        let mut lines = std::mem::take(&mut self.reply_lines);
+        lines.clear();
+        self.write_lines(handling, reply.lines, &mut lines);
+        if self.respond(handling, reply.status, reply.why, &lines) {
+            self.count(reply.counted);
+        }
+        self.reply_lines = lines;
+    }
+
+    fn count(&self, counted: Counted) {
         let counters = self.counters();
-        match reply.counted {
+        match counted {
             Counted::Not => (),
             Counted::Refused => counters.refused.one(),
             Counted::NotFound => counters.not_found.one(),
@@ -130,11 +140,6 @@ impl Engine {
             Counted::Overloaded => counters.overloaded.one(),
             Counted::Shutdown => counters.refused_at_shutdown.one(),
         }
-        let mut lines = std::mem::take(&mut self.reply_lines);
-        lines.clear();
-        self.write_lines(handling, reply.lines, &mut lines);
-        self.respond(handling, reply.status, reply.why, &lines);
-        self.reply_lines = lines;
     }
 
     fn write_lines(&mut self, handling: &Handling<'_, '_>, lines: Lines, text: &mut Vec<u8>) {
@@ -198,8 +203,9 @@ impl Engine {
         policy.authenticator.write_challenges(handling.now, &demand, text);
     }
 
-    /// Sends a response: through the transaction of the request, or without one. `lines`: further header lines.
-    pub(crate) fn respond(&mut self, handling: &mut Handling<'_, '_>, status: u16, why: Why, lines: &[u8]) {
+    /// Sends a response: through the transaction of the request, or without one. `lines`: further header lines. False: it is longer than
+    /// its request earned, and is withheld.
+    pub(crate) fn respond(&mut self, handling: &mut Handling<'_, '_>, status: u16, why: Why, lines: &[u8]) -> bool {
         if status >= 300 {
             self.log_refusal(handling, status, why);
         }
@@ -213,12 +219,13 @@ impl Engine {
             if let Some(server) = handling.server {
                 self.transactions.abandon(handling.now, server);
             }
-            return;
+            return false;
         }
         let range = from..handling.out.bytes.len();
         let Some(server) = handling.server else {
             let target = via::reply_target(&request.mandatory.via, request.arrival);
-            return handling.out.send(target, range, 0);
+            handling.out.send(target, range, 0);
+            return true;
         };
         // A client that has heard nothing yet sends the request again, and gets an answer for it each time: it needs no other, and a forged
         // source none at all, for which nothing is kept (RFC 3261 section 26.3.2.4).
@@ -233,6 +240,7 @@ impl Engine {
         if !is_kept {
             self.transactions.abandon(handling.now, server);
         }
+        true
     }
 
     /// A response of our own; its To tag is known again when it comes back.

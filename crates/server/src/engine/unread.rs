@@ -32,11 +32,12 @@ impl Engine {
         }
         // Without one its sender knows the answer by the branch (RFC 4475 section 3.3.1).
         let call_id = message.header(Name::CallId).unwrap_or_default();
-        self.counters().refused.one();
         self.log_malformed(now, arrival, message, error);
         let warning = [b"Warning: 399 strowger \"", error.reason.text().as_bytes(), b"\"\r\n"].concat();
         let lines: &[u8] = if error.status() == 400 { &warning } else { b"" };
-        self.reply_unrouted(arrival, message, call_id, error.status(), lines, out);
+        if self.reply_unrouted(arrival, message, call_id, error.status(), lines, out) {
+            self.counters().refused.one();
+        }
     }
 
     /// By UDP the request comes again, and most often is a repetition itself: an answer to it would end a call that its
@@ -57,7 +58,7 @@ impl Engine {
         self.index = index;
     }
 
-    /// Answers a request that went no further than its reading.
+    /// Answers a request that went no further than its reading. False: the answer is withheld.
     fn reply_unrouted(
         &self,
         arrival: &Arrival,
@@ -66,7 +67,7 @@ impl Engine {
         status: u16,
         lines: &[u8],
         out: &mut Outbox,
-    ) {
+    ) -> bool {
         let top = message.via().ok();
         let tag = self.policy.router.own_tag().of(call_id);
         let from = out.start();
@@ -89,7 +90,8 @@ impl Engine {
             }
             if more.is_empty() {
                 self.counters().withheld.one();
-                return out.bytes.truncate(from);
+                out.bytes.truncate(from);
+                return false;
             }
         }
         let range = from..out.bytes.len();
@@ -98,5 +100,6 @@ impl Engine {
             _ => arrival.reply(),
         };
         out.send(target, range, 0);
+        true
     }
 }
