@@ -172,6 +172,7 @@ impl Engine {
                 }
                 if self.may_resolve(handling) {
                     let ticket = self.suspend(handling, asks);
+                    self.counters().parked.one();
                     self.effects.push(Effect::Resolve { ticket, source: request.arrival.remote.ip(), name });
                 } else if request.method != Method::Ack {
                     self.reply(handling, Reply::overloaded());
@@ -203,15 +204,16 @@ impl Engine {
         }
         let value = self.suspend(handling, asks);
         self.has_asked = true;
-        if let Err(error) = subscribers.request(Ticket { sink, value }, question, handling.now.mono) {
-            if self.may_say(handling, Kind::Lookup) {
-                tracing::warn!(call_id = %shown(request.call_id), %error, "cannot look up a subscriber");
-            }
-            if let Some(mut waiting) = self.resume(Id::from_u64(value)) {
-                *handling.progress = waiting.progress.take();
-            }
-            self.reply(handling, Reply::overloaded());
+        let Err(error) = subscribers.request(Ticket { sink, value }, question, handling.now.mono) else {
+            return self.counters().parked.one();
+        };
+        if self.may_say(handling, Kind::Lookup) {
+            tracing::warn!(call_id = %shown(request.call_id), %error, "cannot look up a subscriber");
         }
+        if let Some(mut waiting) = self.resume(Id::from_u64(value)) {
+            *handling.progress = waiting.progress.take();
+        }
+        self.reply(handling, Reply::overloaded());
     }
 
     /// What the subscribers say, if the shard need not wait for it. Without subscribers there is no user.

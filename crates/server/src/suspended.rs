@@ -140,7 +140,6 @@ impl Engine {
     /// Lets a request wait for an answer, with how far it came; the ticket comes back with the answer.
     pub(crate) fn suspend(&mut self, handling: &mut Handling<'_, '_>, asks: QuestionKind) -> u64 {
         let request = handling.request;
-        self.counters().parked.one();
         self.begins_to_wait(request.arrival, request.message.bytes().len());
         let line = self.line_of(request);
         *self.waiting.entry(line).or_insert(0) += 1;
