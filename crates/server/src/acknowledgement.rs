@@ -5,6 +5,7 @@ use crate::engine::Engine;
 use crate::forwarding::Destination;
 use crate::handling::Handling;
 use crate::own_name::OwnName;
+use crate::routing::NoHop;
 use crate::stage::Verdict;
 use strowger_config::RelayFor;
 use strowger_core::routing::Routing;
@@ -57,7 +58,11 @@ impl Engine {
         }
         match self.next_hop(handling, routing, &mut contacts.text) {
             Ok(targets) => Verdict::Forward(Destination::NextHop { targets, route: Vec::new(), otherwise: 0 }),
-            Err(question) => Verdict::Ask(question),
+            Err(NoHop::Ask(question)) => Verdict::Ask(question),
+            Err(NoHop::Denied) => {
+                self.counters().relay_denied.one();
+                Verdict::Drop
+            }
         }
     }
 }

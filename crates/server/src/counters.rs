@@ -17,13 +17,14 @@ strowger_metrics::metrics! {
     responses: Counter;
     /// Messages that could not be parsed and not be answered.
     unreadable: Counter as "messages_unreadable";
-    /// Requests refused for what is wrong with them (400, 413, 414, 416, 420, 482, 483, 505, 513).
+    /// Requests refused for what is wrong with them (400, 403, 405, 413, 414, 416, 420, 421, 423, 440, 482, 483, 489, 501, 505, 513, and 500
+    /// to a REGISTER out of order).
     refused: Counter as "requests_refused";
     /// Messages of banned sources and of scanners, dropped unread.
     banned: Counter as "messages_banned";
     /// UDP requests that were not answered: they proved nothing, and the answer would have been more than three times as long.
     withheld: Counter as "answers_withheld";
-    /// Requests forwarded.
+    /// Requests forwarded, but for ACKs.
     forwarded: Counter as "requests_forwarded";
     /// REGISTER requests answered 200.
     registrations: Counter;
@@ -33,17 +34,17 @@ strowger_metrics::metrics! {
     failed_authentications: Counter;
     /// Right responses challenged again because no more used nonces can be remembered, of all users or of that one.
     nonces_refused: Counter;
-    /// Requests answered 403 because no rule lets their sender relay there.
+    /// Requests that no rule lets their sender relay there: most are answered 403, an ACK is dropped.
     relay_denied: Counter as "requests_relay_denied";
-    /// Requests answered 404 or 480: no such user, or not registered.
+    /// Requests that lead nowhere, answered 404, 480 or 500: no such user, one who is not registered, a next hop without an address.
     not_found: Counter as "requests_not_found";
-    /// Requests that waited for a look-up.
+    /// Times that a request began to wait for a look-up.
     parked: Counter as "requests_suspended";
     /// Messages dropped because too many of their call, or too many bytes, were waiting.
     held_dropped: Counter as "messages_held_dropped";
-    /// Look-ups that failed or were late.
+    /// Requests answered 500 because a look-up of a subscriber failed or was late.
     failed_lookups: Counter;
-    /// Bindings that could not be kept.
+    /// REGISTER requests answered 500 because their bindings could not be kept.
     failed_writes: Counter;
     /// Requests answered 503 because a bound was reached.
     overloaded: Counter as "requests_overloaded";

@@ -19,18 +19,27 @@ use strowger_core::{ListenerId, Target, Transport};
 use strowger_message::{Method, SipUri, Uri};
 use strowger_store::subscriber;
 
+/// Why the addresses of a next hop are not at hand.
+#[derive(Debug)]
+pub(crate) enum NoHop {
+    /// A name is to be looked up first.
+    Ask(Question),
+    /// All of them lie further in than its sender may lead a request.
+    Denied,
+}
+
+impl From<Question> for NoHop {
+    fn from(question: Question) -> Self {
+        Self::Ask(question)
+    }
+}
+
 impl Engine {
     /// Where a request goes that may be forwarded. `contacts` gets those of a user of ours.
     pub(crate) fn route(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>, contacts: &mut Contacts) -> Verdict {
         if routing.device.is_none() && routing.route.is_none() && self.is_local(&routing.uri) {
             return self.route_to_user(handling, routing, contacts);
         }
-        let targets = match self.next_hop(handling, routing, &mut contacts.text) {
-            Ok(targets) => targets,
-            Err(question) => return Verdict::Ask(question),
-        };
-        let help =
-            (routing.device.is_none() && routing.route.is_none()).then(|| self.emergency_route(&routing.uri)).flatten();
         let otherwise = match routing.uri.sip() {
             // A number or a service that no setting leads on has no next hop at all.
             None if routing.route.is_none() => 404,
@@ -39,6 +48,16 @@ impl Engine {
             // A next hop that cannot be reached counts as one that answers 503, which goes upstream as 500 (section 16.7 step 6).
             _ => 500,
         };
+        let targets = match self.next_hop(handling, routing, &mut contacts.text) {
+            Ok(targets) => targets,
+            Err(NoHop::Ask(question)) => return Verdict::Ask(question),
+            Err(NoHop::Denied) => {
+                let reply = Reply { counted: Counted::RelayDenied, ..Reply::new(otherwise) };
+                return reply.because("the next hop has no address that its sender may lead to").into();
+            }
+        };
+        let help =
+            (routing.device.is_none() && routing.route.is_none()).then(|| self.emergency_route(&routing.uri)).flatten();
         Verdict::Forward(Destination::NextHop { targets, route: help.unwrap_or_default(), otherwise })
     }
 
@@ -97,7 +116,7 @@ impl Engine {
                 if self.may_say(handling, Kind::Lookup) {
                     tracing::error!(call_id = %shown(handling.request.call_id), %error, "cannot look up a user");
                 }
-                Reply { why: Why::Logged, counted: Counted::NotFound, ..Reply::new(500) }.into()
+                Reply { why: Why::Logged, ..Reply::new(500) }.into()
             }
         }
     }
@@ -129,7 +148,7 @@ impl Engine {
         handling: &Handling<'_, '_>,
         routing: &Routing<'_>,
         scratch: &mut Vec<u8>,
-    ) -> Result<Targets, Question> {
+    ) -> Result<Targets, NoHop> {
         let request = handling.request;
         if let Some(target) = routing.device {
             return self.targets_of_party(handling, routing, target, scratch);
@@ -143,7 +162,7 @@ impl Engine {
             _ => routing.next(),
         };
         let mut targets = self.targets_of_uri(handling, &uri, prefer)?;
-        self.keep_out(&mut targets, routing.scope);
+        keep_out(&mut targets, routing.scope)?;
         Ok(targets)
     }
 
@@ -156,7 +175,7 @@ impl Engine {
         routing: &Routing<'_>,
         target: Target,
         scratch: &mut Vec<u8>,
-    ) -> Result<Targets, Question> {
+    ) -> Result<Targets, NoHop> {
         let mut targets = Targets::new();
         if !is_gone(&self.shared.flows, &target) {
             targets.push(target);
@@ -173,21 +192,11 @@ impl Engine {
             // To ask for a name takes time: only if nothing else is left.
             NextHop::Name { host, .. } if targets.is_empty() && !is_invalid(host) && !is_web(target.transport) => {
                 targets = self.targets_of_uri(handling, &routing.uri, target.listener)?;
-                self.keep_out(&mut targets, Scope::of(target.address.ip()));
+                keep_out(&mut targets, Scope::of(target.address.ip()))?;
             }
             _ => (),
         }
         Ok(targets)
-    }
-
-    /// What a peer without a password leads requests to lies no further in than where it sent from itself: neither its Contact, nor
-    /// a Record-Route of its own, nor a name leads to ports that it does not reach.
-    fn keep_out(&self, targets: &mut Targets, scope: Scope) {
-        let before = targets.len();
-        targets.retain(|target| Scope::of(target.address.ip()) >= scope);
-        if targets.is_empty() && before > 0 {
-            self.counters().relay_denied.one();
-        }
     }
 
     /// Where the user in To has registered this very Contact from, if it can be reached there now.
@@ -250,6 +259,14 @@ impl Engine {
     pub(crate) fn is_emergency(&self, uri: &Uri<'_>) -> bool {
         matches!(uri, Uri::Urn(urn) if urn.is_emergency()) && self.policy.config.proxy.emergency_target.is_some()
     }
+}
+
+/// What a peer without a password leads requests to lies no further in than where it sent from itself: neither its Contact, nor a
+/// Record-Route of its own, nor a name leads to ports that it does not reach.
+fn keep_out(targets: &mut Targets, scope: Scope) -> Result<(), NoHop> {
+    let before = targets.len();
+    targets.retain(|target| Scope::of(target.address.ip()) >= scope);
+    if targets.is_empty() && before > 0 { Err(NoHop::Denied) } else { Ok(()) }
 }
 
 /// A user subscribes to its own state (RFC 3842 for one): its phones have that from a server, and would be asked themselves.

@@ -423,6 +423,44 @@ fn where_a_request_goes() {
     assert_eq!(to("urn:example:other", Answers::default()), hop(&[], "", 404));
 }
 
+/// The BYE of a caller whose callee has this Contact.
+fn after_a_call(engine: &mut Engine, contact: &str) -> String {
+    const CALLEE: &str = "203.0.113.9:5060";
+    let sent = |out: &Outbox, start: &str| {
+        let texts = out.sends().iter().map(|send| String::from_utf8(out.bytes[send.range()].to_vec()).unwrap());
+        texts.into_iter().find(|text| text.starts_with(start)).unwrap()
+    };
+    let tagged = |text: &str| text.replace("To: <sip:bob@example.org>", "To: <sip:bob@example.org>;tag=b");
+    let mut out = Outbox::new();
+    engine.receive(NOW, &arrival(), text("INVITE", &format!("sip:carol@{CALLEE}"), GUEST, "").as_bytes(), &mut out);
+    let (mut answer, invite) = (String::from("SIP/2.0 200 OK\r\n"), sent(&out, "INVITE "));
+    for name in ["Via: ", "Record-Route: ", "From: ", "To: ", "Call-ID: ", "CSeq: "] {
+        invite.lines().filter(|line| line.starts_with(name)).for_each(|line| answer += &format!("{line}\r\n"));
+    }
+    answer += &format!("Contact: <{contact}>\r\nContent-Length: 0\r\n\r\n");
+    let (from, mut out) = (Arrival { remote: CALLEE.parse().unwrap(), ..arrival() }, Outbox::new());
+    engine.receive(NOW, &from, tagged(&answer).as_bytes(), &mut out);
+    let answer = sent(&out, "SIP/2.0 200 ");
+    let route = answer.lines().find_map(|line| line.strip_prefix("Record-Route: ")).unwrap();
+    let bye = text("BYE", contact, GUEST, &format!("Route: {route}\r\n"));
+    tagged(&bye).replace("branch=z9hG4bK1", "branch=z9hG4bK2").replace("CSeq: 1", "CSeq: 2")
+}
+
+/// A peer without a password says by its Contact where the requests of the other party go: no further in than it is itself.
+#[test]
+fn a_contact_leads_into_no_network_that_its_sender_does_not_reach() {
+    let mut engine = engine("proxy.relay_for = \"everyone\"\n");
+    let bye = after_a_call(&mut engine, "sip:carol@example.net");
+    let outside = says(&engine, Stage::Route, leads("example.net", "203.0.113.9:5070"), &bye);
+    let Verdict::Forward(_) = outside else { panic!("{outside:?}") };
+    let inside = || leads("example.net", "10.0.0.5:22");
+    let denied = Reply { counted: Counted::RelayDenied, ..Reply::new(500) };
+    let denied = denied.because("the next hop has no address that its sender may lead to");
+    assert_eq!(says(&engine, Stage::Route, inside(), &bye), denied.into());
+    assert_eq!(says(&engine, Stage::Acknowledge, inside(), &bye.replace("BYE", "ACK")), Verdict::Drop);
+    assert_eq!(engine.shared.counts().relay_denied, 1, "an ACK has no answer by which it would be counted");
+}
+
 #[test]
 fn a_user_without_contact_is_looked_up() {
     let engine = engine("");
@@ -432,7 +470,7 @@ fn a_user_without_contact_is_looked_up() {
     let says = |user| says(&engine, Stage::Route, Answers { user: Some(user), ..Answers::default() }, &call);
     assert_eq!(says(Ok(Answer::Exists)), Reply::not_found(480).because("the user is not registered").into());
     assert_eq!(says(Ok(Answer::Absent)), Reply::not_found(404).because("unknown user").into());
-    let failed = Reply { why: Why::Logged, counted: Counted::NotFound, ..Reply::new(500) };
+    let failed = Reply { why: Why::Logged, ..Reply::new(500) };
     assert_eq!(says(Err(StoreError::TimedOut)), failed.into());
 }
 
