@@ -11,6 +11,7 @@ pub mod corpora;
 pub mod dialog;
 pub mod digest;
 pub mod duel;
+pub mod frozen_database;
 pub mod fuzz_calls;
 pub mod generator;
 pub mod kamailio;

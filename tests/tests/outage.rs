@@ -1,8 +1,6 @@
 //! A database file that another process holds so that nothing can be read from it: the calls of users who are known go on, and others get
 //! their answer in time.
 
-use std::fs::{File, OpenOptions};
-use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -10,6 +8,7 @@ use strowger_store::sqlite::SqliteSettings;
 use strowger_store::sqlite_subscribers::SqliteAdmin;
 use strowger_tests::account::{add, authorized, register};
 use strowger_tests::call::exchange;
+use strowger_tests::frozen_database::FrozenDatabase;
 use strowger_tests::in_background;
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::text::{Request, method, respond, status, unique};
@@ -21,41 +20,6 @@ const DEADLINE: Duration = Duration::from_millis(500);
 const STALE_WAIT: Duration = Duration::from_millis(200);
 /// What a step may take beside that, where other tests have the processor.
 const PATIENCE: Duration = Duration::from_millis(250);
-
-/// Locks of the write-ahead log that a reader takes one of, in the file beside the database: held, no connection reads.
-struct Frozen(File);
-
-impl Frozen {
-    fn new(server: &Server) -> Self {
-        let path = server.folder().join("test.sqlite-shm");
-        let file = OpenOptions::new().read(true).write(true).open(path).expect("the database is open");
-        let frozen = Self(file);
-        // A reader holds one of them for a moment.
-        let end = Instant::now() + STEP;
-        while !frozen.lock(libc::F_WRLCK) {
-            assert!(Instant::now() < end, "the database is read all the time");
-            std::thread::yield_now();
-        }
-        frozen
-    }
-
-    /// `WAL_READ_LOCK(0)` to `(4)` of SQLite's file format, section "locks".
-    fn lock(&self, kind: i32) -> bool {
-        // SAFETY: zeroed is a value of this plain struct.
-        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-        lock.l_type = kind as i16;
-        lock.l_whence = libc::SEEK_SET as i16;
-        (lock.l_start, lock.l_len) = (123, 5);
-        // SAFETY: the descriptor is open, and the struct lives for the call.
-        unsafe { libc::fcntl(self.0.as_raw_fd(), libc::F_SETLK, &raw const lock) == 0 }
-    }
-}
-
-impl Drop for Frozen {
-    fn drop(&mut self) {
-        self.lock(libc::F_UNLCK);
-    }
-}
 
 /// A call with credentials, answered by `callee`: what came of it, and how long that took.
 fn call(caller: &mut Wire, callee: &mut Wire, user: &str, to: &str) -> (Option<u16>, Duration) {
@@ -97,7 +61,7 @@ fn a_frozen_database_is_no_outage_for_users_who_are_known() {
     register(&mut phone, "alice", "alice");
     assert_eq!(call(&mut caller, &mut phone, "bob", "alice").0, Some(486));
 
-    let frozen = Frozen::new(&server);
+    let frozen = FrozenDatabase::of(&server);
     // The first waits for the moment that the database has; from then on it is known to be silent.
     let (answer, took) = call(&mut caller, &mut phone, "bob", "alice");
     assert_eq!(answer, Some(486));
@@ -218,7 +182,7 @@ fn outage(disturb: impl FnOnce(&Server) + Send) -> (Calls, Calls) {
 fn a_minute_without_a_database_is_none_for_users_who_are_known() {
     let (known, unknown) = in_background(|| {
         outage(|server| {
-            let frozen = Frozen::new(server);
+            let frozen = FrozenDatabase::of(server);
             // The outage.
             std::thread::sleep(OUTAGE);
             drop(frozen);
@@ -240,7 +204,7 @@ fn a_minute_with_a_slow_database_holds_up_users_who_are_not_known_alone() {
         outage(|server| {
             let end = Instant::now() + OUTAGE;
             while Instant::now() < end {
-                let frozen = Frozen::new(server);
+                let frozen = FrozenDatabase::of(server);
                 // So long it cannot be read.
                 std::thread::sleep(SLOW);
                 drop(frozen);

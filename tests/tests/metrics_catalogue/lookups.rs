@@ -1,1 +1,287 @@
-//! x
+//! What is asked about subscribers and names, and what becomes of it where nothing answers.
+
+use super::{SOON, Stage, ask, code, send};
+use rusqlite::Connection;
+use strowger_tests::account::authorized;
+use strowger_tests::frozen_database::FrozenDatabase;
+use strowger_tests::meter::Shows::{Above, At, By};
+use strowger_tests::name_server::{A, NAPTR, NameServer, Record, SRV};
+use strowger_tests::server::Setup;
+use strowger_tests::text::{Request, status, unique};
+use strowger_tests::wire::Transport::Udp;
+use strowger_tests::wire::Wire;
+
+pub(super) const SCENES: &[(&str, fn())] = &[
+    ("changed subscribers", changed_subscribers),
+    ("a failing database", failing_database),
+    ("a silent database", silent_database),
+    ("too many look-ups", too_many),
+    ("names", names),
+];
+
+fn start(lines: &str, users: &[&str]) -> Stage {
+    Stage::with_users(Setup::on(&[Udp]).with("domains = [\"example.org\"]").with(lines), users)
+}
+
+fn register(wire: &Wire, user: &str) -> Request {
+    let contact = format!("sip:{user}@{}", wire.local());
+    Request::register(user, "example.org", &contact, "udp", wire.local())
+}
+
+/// A REGISTER with the user's name as password; of a challenge that came before.
+fn signed(wire: &Wire, user: &str, challenge: &[u8]) -> Request {
+    authorized(&register(wire, user), challenge, user, user)
+}
+
+fn challenge(wire: &mut Wire) -> Vec<u8> {
+    let request = register(wire, "nobody");
+    ask(wire, &request)
+}
+
+/// Registers with a nonce of its own.
+fn registers(wire: &mut Wire, user: &str) -> u16 {
+    let challenge = challenge(wire);
+    let request = signed(wire, user, &challenge);
+    code(wire, &request)
+}
+
+/// The database of the server, for another program.
+fn open(stage: &Stage) -> Connection {
+    let other = Connection::open(stage.server.folder().join("test.sqlite")).expect("the database is there");
+    other.busy_timeout(SOON).expect("it can be set");
+    other
+}
+
+fn changed_subscribers() {
+    let mut stage = start("", &["alice", "bob"]);
+    let mut phone = stage.server.connect(Udp);
+    stage.shows(&[("lookups_cached", At(0)), ("lookups_bound", At(10_000)), ("lookup_connections", At(1))]);
+    for user in ["alice", "bob"] {
+        assert_eq!(registers(&mut phone, user), 200);
+    }
+    stage.shows(&[
+        ("lookups_cached", At(2)),
+        ("lookup_misses_total", By(2)),
+        ("lookup_hits_total", By(0)),
+        ("requests_suspended_total", By(2)),
+        ("subscriber_lookup_seconds_count", By(2)),
+        ("challenges_total", By(2)),
+    ]);
+    // One is changed, in three algorithms, and a user is added for whom no caller asked.
+    stage.server.set_password("alice@example.org", "another");
+    stage.server.add_user("carol@example.org", "carol");
+    stage.shows(&[("lookups_voided_total", By(1)), ("lookups_cached", At(1))]);
+    assert_eq!(registers(&mut phone, "bob"), 200);
+    stage.shows(&[("lookup_hits_total", By(1)), ("lookup_misses_total", By(0)), ("challenges_total", By(1))]);
+    // Nothing tells any more what has changed: no answer is fresh.
+    open(&stage).execute("UPDATE sqlite_sequence SET seq = 0 WHERE name = 'subscriber_change'", []).expect("it is written");
+    stage.shows(&[("lookups_doubted_total", By(1)), ("lookups_cached", At(1))]);
+    assert_eq!(registers(&mut phone, "bob"), 200);
+    stage.shows(&[
+        ("lookup_hits_total", By(0)),
+        ("lookup_misses_total", By(1)),
+        ("requests_suspended_total", By(1)),
+        ("subscriber_lookup_seconds_count", By(1)),
+        ("challenges_total", By(1)),
+    ]);
+    stage.end();
+}
+
+fn failing_database() {
+    let mut stage = start("", &["alice", "bob"]);
+    let mut phone = stage.server.connect(Udp);
+    let other = open(&stage);
+    other.execute_batch("ALTER TABLE credential RENAME TO aside").expect("it can be renamed");
+    assert_eq!(registers(&mut phone, "alice"), 500);
+    stage.shows(&[
+        ("lookup_batches_failed_total", By(1)),
+        ("failed_lookups_total", By(1)),
+        ("lookup_misses_total", By(1)),
+        ("requests_suspended_total", By(1)),
+        ("subscriber_lookup_seconds_count", By(1)),
+        ("challenges_total", By(1)),
+        ("lookups_cached", At(0)),
+    ]);
+    // To call a user who is not registered asks whether there is one.
+    let call = Request::new("OPTIONS", "sip:bob@example.org", "udp", phone.local());
+    assert_eq!(code(&mut phone, &call), 480);
+    stage.shows(&[
+        ("requests_not_found_total", By(1)),
+        ("requests_suspended_total", By(1)),
+        ("subscriber_lookup_seconds_count", By(1)),
+        ("lookups_cached", At(1)),
+    ]);
+    other.execute_batch("ALTER TABLE aside RENAME TO credential").expect("it can be renamed");
+    other.execute_batch("ALTER TABLE subscriber RENAME TO aside").expect("it can be renamed");
+    let call = Request::new("OPTIONS", "sip:alice@example.org", "udp", phone.local());
+    assert_eq!(code(&mut phone, &call), 500);
+    stage.shows(&[
+        ("lookup_batches_failed_total", By(1)),
+        ("failed_lookups_total", By(1)),
+        ("requests_not_found_total", By(0)),
+        ("requests_suspended_total", By(1)),
+        ("subscriber_lookup_seconds_count", By(1)),
+    ]);
+    stage.end();
+}
+
+/// Deadlines are two seconds: what belongs to the time before one is done before it.
+fn silent_database() {
+    let lines = "store.cache_lifetime = \"0s\"\nstore.lookup_timeout = \"2s\"\nstore.stale_wait = \"100ms\"\nstore.breaker_after = 3\nstore.lookup_connections = 1\nregistrar.durability = \"none\"";
+    let mut stage = start(lines, &["known", "dave"]);
+    let mut phone = stage.server.connect(Udp);
+    assert_eq!(registers(&mut phone, "known"), 200);
+    let nonces: Vec<Vec<u8>> = (0..8).map(|_| challenge(&mut phone)).collect();
+    let mut nonces = nonces.iter();
+    let mut signed = |wire: &Wire, user: &str| signed(wire, user, nonces.next().expect("there are enough"));
+    stage.shows(&[
+        ("lookup_misses_total", By(1)),
+        ("requests_suspended_total", By(1)),
+        ("subscriber_lookup_seconds_count", By(1)),
+        ("challenges_total", By(9)),
+        ("lookups_silent", At(0)),
+        ("lookups_in_flight", At(0)),
+    ]);
+
+    let frozen = FrozenDatabase::of(&stage.server);
+    // The first waits for as long as the database has.
+    let request = signed(&phone, "known");
+    assert_eq!(code(&mut phone, &request), 200);
+    stage.shows(&[
+        ("lookups_stale_total", By(1)),
+        ("lookup_misses_total", By(1)),
+        ("requests_suspended_total", By(1)),
+        ("subscriber_lookup_seconds_count", By(1)),
+        ("lookups_in_flight", At(1)),
+    ]);
+    let request = signed(&phone, "known");
+    assert_eq!(code(&mut phone, &request), 200);
+    stage.shows(&[("lookups_stale_total", By(1)), ("lookup_misses_total", By(0)), ("lookup_hits_total", By(0))]);
+    // Two ask for one user.
+    for _ in 0..2 {
+        let request = signed(&phone, "carol");
+        send(&mut phone, &request);
+    }
+    stage.shows(&[
+        ("lookups_in_flight", At(2)),
+        ("requests_waiting", At(2)),
+        ("lookups_merged_total", By(1)),
+        ("lookup_misses_total", By(2)),
+        ("requests_suspended_total", By(2)),
+        ("lookups_late_total", By(0)),
+    ]);
+    for _ in 0..2 {
+        assert_eq!(phone.final_response(SOON).as_deref().and_then(status), Some(500));
+    }
+    stage.shows(&[
+        ("lookups_in_flight", At(0)),
+        ("requests_waiting", At(0)),
+        ("lookups_late_total", By(2)),
+        ("failed_lookups_total", By(2)),
+        ("subscriber_lookup_seconds_count", By(2)),
+        ("lookups_silent", At(0)),
+    ]);
+    // The third question in a row without an answer.
+    let request = signed(&phone, "erin");
+    assert_eq!(code(&mut phone, &request), 500);
+    stage.shows(&[
+        ("lookups_silent", At(1)),
+        ("lookups_late_total", By(1)),
+        ("failed_lookups_total", By(1)),
+        ("lookup_misses_total", By(1)),
+        ("requests_suspended_total", By(1)),
+        ("subscriber_lookup_seconds_count", By(1)),
+        ("lookups_failed_at_once_total", By(0)),
+    ]);
+    let request = signed(&phone, "dave");
+    assert_eq!(code(&mut phone, &request), 500);
+    stage.shows(&[
+        ("lookups_failed_at_once_total", By(1)),
+        ("failed_lookups_total", By(1)),
+        ("lookup_misses_total", By(0)),
+        ("requests_suspended_total", By(0)),
+    ]);
+    drop(frozen);
+    stage.shows(&[("lookups_silent", At(0)), ("lookups_in_flight", At(0)), ("lookup_batches_failed_total", By(0))]);
+    let request = signed(&phone, "dave");
+    assert_eq!(code(&mut phone, &request), 200);
+    stage.shows(&[
+        ("lookup_misses_total", By(1)),
+        ("requests_suspended_total", By(1)),
+        ("subscriber_lookup_seconds_count", By(1)),
+    ]);
+    stage.end();
+}
+
+fn too_many() {
+    const QUEUE: u64 = 16;
+    let mut stage = start(&format!("limits.lookup_queue = {QUEUE}\nstore.lookup_timeout = \"60s\""), &[]);
+    let mut phone = stage.server.connect(Udp);
+    let challenge = challenge(&mut phone);
+    stage.shows(&[("lookups_bound", At(QUEUE)), ("lookup_connections", At(1)), ("challenges_total", By(1))]);
+    let frozen = FrozenDatabase::of(&stage.server);
+    // One by one: together they would be one batch of one connection.
+    for n in 1..=QUEUE {
+        let request = signed(&phone, &format!("user{n}"), &challenge);
+        send(&mut phone, &request);
+        stage.shows(&[("lookups_in_flight", At(n)), ("requests_waiting", At(n)), ("requests_suspended_total", By(1))]);
+    }
+    stage.shows(&[("lookup_connections", Above(1.0))]);
+    let request = signed(&phone, "late", &challenge);
+    assert_eq!(code(&mut phone, &request), 503);
+    stage.shows(&[
+        ("lookups_refused_total", By(1)),
+        ("requests_overloaded_total", By(1)),
+        ("requests_suspended_total", By(0)),
+        ("lookups_in_flight", At(QUEUE)),
+    ]);
+    drop(frozen);
+    for _ in 0..QUEUE {
+        assert_eq!(phone.final_response(SOON).as_deref().and_then(status), Some(401));
+    }
+    stage.shows(&[
+        ("lookups_in_flight", At(0)),
+        ("requests_waiting", At(0)),
+        ("subscriber_lookup_seconds_count", By(QUEUE)),
+        ("failed_authentications_total", By(QUEUE)),
+        ("challenges_total", By(QUEUE)),
+        ("lookups_cached", At(QUEUE)),
+    ]);
+    stage.end();
+}
+
+/// Messages of one call wait behind the one whose name is being resolved.
+fn names() {
+    let silent = || [A, SRV, NAPTR].map(Record::Silent);
+    let hosts = ["slow.test", "_sip._udp.slow.test", "_sip._tcp.slow.test", "_sips._tcp.slow.test"];
+    let records: Vec<(&str, Record)> = hosts.iter().flat_map(|host| silent().map(|record| (*host, record))).collect();
+    let Some(servers) = NameServer::start(&records) else { return };
+    let lines = "dns.timeout = \"300ms\"\ndns.attempts = 1\nlimits.held_messages_per_call = 1";
+    let mut stage = Stage::start(Setup::on(&[Udp]).relay().with(&servers.line()).with(lines));
+    let mut caller = stage.server.connect(Udp);
+    let first = Request::new("MESSAGE", "sip:x@slow.test", "udp", caller.local());
+    let more = |cseq| Request { cseq, branch: unique("z9hG4bK"), ..first.clone() };
+    for request in [first.clone(), more(2), more(3), more(4)] {
+        send(&mut caller, &request);
+    }
+    stage.shows(&[
+        ("requests_waiting", At(1)),
+        ("requests_suspended_total", By(1)),
+        ("messages_held_dropped_total", By(2)),
+        ("requests_total", By(4)),
+        ("name_lookup_seconds_count", By(0)),
+    ]);
+    // The one that was held asks in its turn.
+    for _ in 0..2 {
+        assert_eq!(caller.final_response(SOON).as_deref().and_then(status), Some(500));
+    }
+    stage.shows(&[
+        ("requests_waiting", At(0)),
+        ("name_lookup_seconds_count", By(2)),
+        ("name_lookup_seconds_sum", Above(0.1)),
+        ("requests_suspended_total", By(1)),
+        ("requests_total", By(0)),
+        ("requests_not_found_total", By(2)),
+    ]);
+    stage.end();
+}
