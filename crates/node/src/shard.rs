@@ -180,6 +180,7 @@ impl Service for Shard {
         {
             subscribers.flush();
         }
+        self.engine.show_gauges();
         (self.services.program.sends)(out);
     }
 

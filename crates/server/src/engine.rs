@@ -234,7 +234,6 @@ impl Engine {
         self.hear_notices(now, out);
         self.ping(now, out);
         self.suspended.tidy();
-        self.read_gauges();
         self.give_memory_back(now);
     }
 

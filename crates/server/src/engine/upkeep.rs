@@ -46,7 +46,9 @@ impl Engine {
         counters.calls_logged.set(self.call_log.len() as u64);
     }
 
-    pub(super) fn read_gauges(&self) {
+    /// Brings what the metrics show of this engine up to date; to be called when a round ends. Until then a transaction that began or ended,
+    /// and what was sent again, is not seen: its next timer may be far off.
+    pub fn show_gauges(&self) {
         self.show_busy();
         let counts = self.transactions.counts();
         let counters = self.counters();
