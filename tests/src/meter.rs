@@ -120,13 +120,18 @@ impl Meter {
         });
         let wrong = all.iter().filter(|(name, shows)| !self.is_so(&found, name, *shows));
         let wrong: Vec<String> = wrong
-            .map(|(name, shows)| format!("{name}: {shows:?} of {}, is {}", value(&self.expected, name), value(&found, name)))
+            .map(|(name, shows)| {
+                format!("{name}: {shows:?} of {}, is {}", value(&self.expected, name), value(&found, name))
+            })
             .collect();
         assert!(shown, "{wrong:#?}\nmoved: {:#?}", self.moved(&found, &[]));
         let named: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
         let unnamed = self.moved(&found, &named);
         assert!(unnamed.is_empty(), "counters that were not to move: {unnamed:#?}");
-        SHOWN.lock().unwrap_or_else(PoisonError::into_inner).extend(named.iter().map(|name| written_name(&found, name)));
+        SHOWN
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(named.iter().map(|name| written_name(&found, name)));
         self.expected = found;
     }
 
@@ -147,7 +152,12 @@ impl Meter {
         match shows {
             By(more) => {
                 let due = before + more as f64;
-                assert!(now <= due, "{name} has grown by {}, not by {more}\nmoved: {:#?}", now - before, self.moved(found, &[]));
+                assert!(
+                    now <= due,
+                    "{name} has grown by {}, not by {more}\nmoved: {:#?}",
+                    now - before,
+                    self.moved(found, &[])
+                );
                 now == due
             }
             More => now > before,
@@ -236,8 +246,13 @@ mod tests {
         meter.rests();
         set("one_total 1", "one_total 3");
         set("rounds_total{shard=\"1\"} 9", "rounds_total{shard=\"1\"} 10");
-        let fails = |meter: &mut Meter, all: &[(&str, Shows)]| catch_unwind(AssertUnwindSafe(|| meter.shows(all))).is_err();
-        assert!(fails(&mut meter, &[]) && fails(&mut meter, &[("one_total", By(1))]) && fails(&mut meter, &[("three", At(0))]));
+        let fails =
+            |meter: &mut Meter, all: &[(&str, Shows)]| catch_unwind(AssertUnwindSafe(|| meter.shows(all))).is_err();
+        assert!(
+            fails(&mut meter, &[])
+                && fails(&mut meter, &[("one_total", By(1))])
+                && fails(&mut meter, &[("three", At(0))])
+        );
         meter.shows(&[("one_total", By(2)), ("rounds_total", By(1)), ("two_total", At(5)), ("two_total", Above(4.0))]);
         assert!(shown().is_superset(&["one_total".to_owned(), "rounds_total{shard}".to_owned()].into()));
         // Seen before, and not once more.

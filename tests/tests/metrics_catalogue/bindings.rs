@@ -7,8 +7,12 @@ use strowger_tests::text::{Request, status};
 use strowger_tests::wire::Transport::Udp;
 use strowger_tests::wire::Wire;
 
-pub(super) const SCENES: &[(&str, fn())] =
-    &[("registrations", registrations), ("expiry", expiry), ("failed writes", failed_writes), ("full queue", full_queue)];
+pub(super) const SCENES: &[(&str, fn())] = &[
+    ("registrations", registrations),
+    ("expiry", expiry),
+    ("failed writes", failed_writes),
+    ("full queue", full_queue),
+];
 
 fn register(wire: &Wire, user: &str, contacts: usize, expires: u32) -> Request {
     let contact = |n: usize| format!("sip:{user}-{n}@{}", wire.local());
@@ -56,7 +60,12 @@ fn registrations() {
     let mut all = register(&phone, "alice", 1, 0);
     all.headers[0] = "Contact: *".into();
     assert_eq!(code(&mut phone, &all), 200);
-    stage.shows(&[("bindings", At(0)), ("registered_users", At(0)), ("journal_kept_total", By(1)), ("registrations_total", By(1))]);
+    stage.shows(&[
+        ("bindings", At(0)),
+        ("registered_users", At(0)),
+        ("journal_kept_total", By(1)),
+        ("registrations_total", By(1)),
+    ]);
     stage.end();
 }
 
@@ -66,7 +75,12 @@ fn expiry() {
     let request = register(&phone, "alice", 3, 1);
     assert_eq!(code(&mut phone, &request), 200);
     stage.shows(&[("bindings", At(3)), ("bindings_expired_total", By(0))]);
-    stage.shows(&[("bindings", At(0)), ("registered_users", At(0)), ("bindings_expired_total", By(3)), ("journal_groups_total", By(1))]);
+    stage.shows(&[
+        ("bindings", At(0)),
+        ("registered_users", At(0)),
+        ("bindings_expired_total", By(3)),
+        ("journal_groups_total", By(1)),
+    ]);
     stage.end();
 }
 
@@ -119,7 +133,8 @@ fn full_queue() {
     let mut stage = Stage::start(Setup::on(&[Udp]).open_registrar().with(&lines));
     let mut phones: Vec<Wire> = (0..=QUEUE).map(|_| stage.server.connect(Udp)).collect();
     let other = hold(&stage);
-    let requests: Vec<Request> = phones.iter().enumerate().map(|(n, phone)| register(phone, &format!("user{n}"), 1, 600)).collect();
+    let requests: Vec<Request> =
+        phones.iter().enumerate().map(|(n, phone)| register(phone, &format!("user{n}"), 1, 600)).collect();
     // The writer has the first one, and waits.
     send(&mut phones[0], &requests[0]);
     stage.shows(&[("requests_waiting", At(1)), ("journal_queued", At(0)), ("bindings", At(1))]);

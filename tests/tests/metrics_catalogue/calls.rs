@@ -1,1 +1,232 @@
-//! x
+//! Calls: their transactions, what is kept of them, and their log.
+
+use std::time::{Duration, Instant};
+
+use super::{SOON, Stage, ask, code, send};
+use strowger_tests::dialog::{contact, invite, set_up};
+use strowger_tests::meter::Shows::{Above, At, By, More};
+use strowger_tests::server::Setup;
+use strowger_tests::text::{Request, respond, status, unique};
+use strowger_tests::wire::Transport::{Tcp, Udp};
+use strowger_tests::wire::Wire;
+
+pub(super) const SCENES: &[(&str, fn())] = &[
+    ("a call", call),
+    ("calls in the log", call_log),
+    ("repetitions", repetitions),
+    ("a silent callee", silent_callee),
+    ("large messages", large_messages),
+    ("too many transactions", too_many),
+    ("keep-alive requests", pings),
+];
+
+/// What stays of a transaction for 64 times `t1` is gone after 640 ms.
+const QUICK: &str = "timers.t1 = \"10ms\"";
+/// Nothing is sent again in this test.
+const SLOW: &str = "timers.t1 = \"4s\"";
+
+fn relay(lines: &str) -> Stage {
+    Stage::start(Setup::on(&[Udp]).relay().with(lines))
+}
+
+/// A phone of this address, which no registrar knows.
+fn callee(stage: &Stage) -> (Wire, String) {
+    let wire = stage.server.connect(Udp);
+    let uri = format!("sip:bob@{}", wire.local());
+    (wire, uri)
+}
+
+fn call() {
+    let mut stage = relay("timers.t1 = \"100ms\"");
+    let (mut bob, uri) = callee(&stage);
+    let mut alice = stage.server.connect(Udp);
+    let request = invite(&uri, &alice);
+    send(&mut alice, &request);
+    let got = bob.request("INVITE", SOON).expect("the INVITE arrives");
+    let lines = [contact("bob", &bob)];
+    bob.send(&respond(&got, 180, "bob", &lines)).expect("loopback takes it");
+    assert_eq!(alice.answer(SOON).as_deref().and_then(status), Some(180));
+    stage.shows(&[
+        ("requests_total", By(1)),
+        ("responses_total", By(1)),
+        ("requests_forwarded_total", By(1)),
+        ("server_transactions", At(1)),
+        ("client_transactions", At(1)),
+        ("requests_unanswered", At(1)),
+        ("kept_bytes", Above(300.0)),
+        ("charged_bytes", Above(300.0)),
+        ("calls_logged", At(1)),
+        ("call_setup_seconds_count", By(1)),
+        ("retransmissions_total", By(0)),
+    ]);
+    bob.send(&respond(&got, 200, "bob", &lines)).expect("loopback takes it");
+    let answer = alice.final_response(SOON).expect("it is answered");
+    send(&mut alice, &request.ack(&answer));
+    bob.request("ACK", SOON).expect("the ACK arrives");
+    stage.shows(&[
+        ("requests_total", By(1)),
+        ("responses_total", By(1)),
+        ("requests_forwarded_total", By(0)),
+        ("requests_unanswered", At(0)),
+        ("charged_bytes", At(0)),
+        ("calls_logged", At(1)),
+        ("call_setup_seconds_count", By(0)),
+    ]);
+    let bye = request.within("BYE", &answer);
+    send(&mut alice, &bye);
+    let got = bob.request("BYE", SOON).expect("the BYE arrives");
+    bob.send(&respond(&got, 200, "bob", &[])).expect("loopback takes it");
+    assert_eq!(alice.final_response(SOON).as_deref().and_then(status), Some(200));
+    stage.shows(&[
+        ("requests_total", By(1)),
+        ("responses_total", By(1)),
+        ("requests_forwarded_total", By(1)),
+        ("calls_logged", At(0)),
+        ("datagrams_in_total", By(2)),
+        ("datagrams_out_total", By(2)),
+    ]);
+    stage.shows(&[
+        ("server_transactions", At(0)),
+        ("client_transactions", At(0)),
+        ("kept_bytes", At(0)),
+        ("transaction_timeouts_total", By(0)),
+        ("retransmissions_total", By(0)),
+    ]);
+    stage.end();
+}
+
+/// Callers without a password have half of the room.
+fn call_log() {
+    let mut stage = relay("log.open_calls = 4\nlog.longest_call = \"1s\"");
+    let call = |stage: &Stage| {
+        let (mut bob, uri) = callee(stage);
+        let mut alice = stage.server.connect(Udp);
+        let request = invite(&uri, &alice);
+        set_up(&mut alice, &mut bob, &request, true);
+    };
+    for _ in 0..3 {
+        call(&stage);
+    }
+    let begun = Instant::now();
+    stage.shows(&[
+        ("calls_logged", At(2)),
+        ("calls_unlogged_total", By(1)),
+        ("calls_forgotten_total", By(0)),
+        ("call_setup_seconds_count", By(3)),
+    ]);
+    // Until the first two have lasted for too long.
+    std::thread::sleep(Duration::from_millis(1_100).saturating_sub(begun.elapsed()));
+    let (mut bob, uri) = callee(&stage);
+    let mut alice = stage.server.connect(Udp);
+    let request = invite(&uri, &alice);
+    let (mut end, _) = set_up(&mut alice, &mut bob, &request, true);
+    stage.shows(&[
+        ("calls_forgotten_total", By(2)),
+        ("calls_unlogged_total", By(0)),
+        ("calls_logged", At(1)),
+        ("call_setup_seconds_count", By(1)),
+    ]);
+    send(&mut alice, &end.request("BYE"));
+    stage.shows(&[("calls_logged", At(0))]);
+    stage.end();
+}
+
+/// A request that comes again after its answer gets that again.
+fn repetitions() {
+    let mut stage = relay(SLOW);
+    let (mut bob, uri) = callee(&stage);
+    let mut alice = stage.server.connect(Udp);
+    let request = Request::new("MESSAGE", &uri, "udp", alice.local());
+    send(&mut alice, &request);
+    let got = bob.request("MESSAGE", SOON).expect("the MESSAGE arrives");
+    bob.send(&respond(&got, 200, "bob", &[])).expect("loopback takes it");
+    assert_eq!(alice.final_response(SOON).as_deref().and_then(status), Some(200));
+    for _ in 0..2 {
+        send(&mut alice, &request);
+        assert_eq!(alice.final_response(SOON).as_deref().and_then(status), Some(200));
+    }
+    stage.shows(&[("retransmissions_total", By(2)), ("requests_total", By(3)), ("requests_forwarded_total", By(1))]);
+    stage.end();
+}
+
+fn silent_callee() {
+    let mut stage = Stage::start(Setup::on(&[Udp, Tcp]).relay().with(QUICK));
+    let (mut bob, uri) = callee(&stage);
+    // To her the failure goes once.
+    let mut alice = stage.server.connect(Tcp);
+    let request = Request::new("INVITE", &uri, "tcp", alice.local());
+    let answer = ask(&mut alice, &request);
+    assert_eq!(status(&answer), Some(408));
+    send(&mut alice, &request.ack(&answer));
+    let mut copies = 0;
+    while bob.receive(Duration::from_millis(1)).is_some() {
+        copies += 1;
+    }
+    assert!(copies > 1, "{copies}");
+    stage.shows(&[
+        ("transaction_timeouts_total", By(1)),
+        ("retransmissions_total", By(copies - 1)),
+        ("client_transactions", At(0)),
+        ("requests_unanswered", At(0)),
+    ]);
+    stage.end();
+}
+
+fn large_messages() {
+    let mut stage = relay(&format!("{QUICK}\nlimits.request_memory = \"4KiB\""));
+    let (mut bob, uri) = callee(&stage);
+    let mut alice = stage.server.connect(Udp);
+    for (size, abridged) in [(100, 0), (8_000, 1)] {
+        let request =
+            Request { body: vec![b'x'; size], ..Request::new("MESSAGE", &format!("{uri};x=y"), "udp", alice.local()) };
+        send(&mut alice, &request);
+        let got = bob.request("MESSAGE", SOON).expect("the MESSAGE arrives");
+        bob.send(&respond(&got, 200, "bob", &[])).expect("loopback takes it");
+        assert_eq!(alice.final_response(SOON).as_deref().and_then(status), Some(200));
+        stage.shows(&[("messages_kept_abridged_total", By(abridged)), ("server_transactions", At(0))]);
+    }
+    stage.end();
+}
+
+fn too_many() {
+    let mut stage = relay(&format!("{SLOW}\nlimits.transactions = 16"));
+    let (_bob, uri) = callee(&stage);
+    let mut alice = stage.server.connect(Udp);
+    // Each has two transactions, which are seen at once: not when their first timer is due.
+    let seen = (1..=8).map(|calls| {
+        let request = Request::new("INVITE", &uri, "udp", alice.local());
+        send(&mut alice, &request);
+        let sent = Instant::now();
+        stage.shows(&[
+            ("server_transactions", At(calls)),
+            ("client_transactions", At(calls)),
+            ("requests_unanswered", At(calls)),
+            ("requests_overloaded_total", By(0)),
+        ]);
+        sent.elapsed()
+    });
+    let fastest = seen.min();
+    assert!(fastest < Some(Duration::from_millis(500)), "{fastest:?}");
+    let late = Request::new("OPTIONS", &uri, "udp", alice.local());
+    assert_eq!(code(&mut alice, &late), 503);
+    stage.shows(&[("requests_overloaded_total", By(1)), ("requests_unanswered", At(8))]);
+    stage.end();
+}
+
+fn pings() {
+    let setup = Setup::on(&[Tcp]).open_registrar().in_memory().with("nat.ping_interval = \"1s\"");
+    let mut stage = Stage::start(setup);
+    let mut phone = stage.server.connect(Tcp);
+    let contact = format!("sip:bob@{};transport=tcp", phone.local());
+    let request = Request::register("bob", "example.org", &contact, "tcp", phone.local());
+    assert_eq!(code(&mut phone, &request), 200);
+    stage.shows(&[("pings_sent_total", By(0))]);
+    let ping = phone.request("OPTIONS", SOON).expect("a ping");
+    phone.send(&respond(&ping, 200, &unique("t"), &[])).expect("the server reads");
+    stage.shows(&[("pings_sent_total", By(1)), ("responses_total", By(1)), ("stream_messages_out_total", More)]);
+    let mut end = Request::register("bob", "example.org", &contact, "tcp", phone.local());
+    end.headers = vec!["Contact: *".into(), "Expires: 0".into()];
+    assert_eq!(code(&mut phone, &end), 200);
+    stage.shows(&[("bindings", At(0))]);
+    stage.end();
+}

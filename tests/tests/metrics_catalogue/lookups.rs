@@ -74,7 +74,9 @@ fn changed_subscribers() {
     assert_eq!(registers(&mut phone, "bob"), 200);
     stage.shows(&[("lookup_hits_total", By(1)), ("lookup_misses_total", By(0)), ("challenges_total", By(1))]);
     // Nothing tells any more what has changed: no answer is fresh.
-    open(&stage).execute("UPDATE sqlite_sequence SET seq = 0 WHERE name = 'subscriber_change'", []).expect("it is written");
+    open(&stage)
+        .execute("UPDATE sqlite_sequence SET seq = 0 WHERE name = 'subscriber_change'", [])
+        .expect("it is written");
     stage.shows(&[("lookups_doubted_total", By(1)), ("lookups_cached", At(1))]);
     assert_eq!(registers(&mut phone, "bob"), 200);
     stage.shows(&[

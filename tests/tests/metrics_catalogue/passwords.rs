@@ -37,7 +37,11 @@ fn passwords() {
     let mut phone = stage.server.connect(Udp);
     let request = register(&phone);
     let challenge = ask(&mut phone, &request);
-    stage.shows(&[("challenges_total", By(1)), ("failed_authentications_total", By(0)), ("lookup_misses_total", By(0))]);
+    stage.shows(&[
+        ("challenges_total", By(1)),
+        ("failed_authentications_total", By(0)),
+        ("lookup_misses_total", By(0)),
+    ]);
     assert_eq!(code(&mut phone, &authorized(&request, &challenge, "bob", "a guess")), 401);
     stage.shows(&[
         ("challenges_total", By(1)),
