@@ -21,6 +21,7 @@ impl Engine {
             self.counters().unreadable.one();
             return;
         }
+        self.counters().requests.one();
         self.refuse(now, arrival, &Message::new(&bytes[..end], index), error, out);
     }
 
