@@ -101,6 +101,8 @@ pub(crate) struct Layer {
     pub(crate) websocket: bool,
     /// Messages, framed but not encrypted, that wait until the connection is open; the shards and tokens to which it is reported if it never is.
     pub(crate) pending: Vec<u8>,
+    /// How many those are.
+    pub(crate) pending_messages: u32,
     pub(crate) tokens: Vec<(usize, u64)>,
     /// Key of our opening handshake.
     pub(crate) key: Option<String>,

@@ -341,7 +341,9 @@ impl Streams {
         connection.phase = Phase::Open;
         let accepted = connection.accepted;
         let (mut before, mut tokens) = (Vec::new(), Vec::new());
+        let mut messages = 0;
         if let Some(layer) = &mut connection.layer {
+            messages = std::mem::take(&mut layer.pending_messages);
             before = std::mem::take(&mut layer.pending);
             tokens = std::mem::take(&mut layer.tokens);
             if layer.is_plain() {
@@ -356,6 +358,7 @@ impl Streams {
         }
         if !before.is_empty() {
             self.counters.stream_bytes_waiting.less(before.len() as u64);
+            self.counters.stream_messages_out.add(messages.into());
             self.transmit(slot, &before);
         }
         if self.connection(slot).is_some_and(|c| c.closing) {

@@ -130,6 +130,7 @@ impl Streams {
         }
         if let Some(layer) = &connection.layer {
             self.counters.stream_bytes_waiting.less(layer.pending.len() as u64);
+            self.counters.streams_lost.add(layer.pending_messages.into());
             let cause = match connection.phase {
                 Phase::Dialling => Unsent::Connection,
                 Phase::Tls => Unsent::TlsHandshake,

@@ -55,13 +55,14 @@ impl Streams {
                 clear.extend_from_slice(message);
             }
         }
-        self.counters.stream_messages_out.add(pieces.len() as u64);
         if open {
+            self.counters.stream_messages_out.add(pieces.len() as u64);
             self.transmit(slot, &clear);
         } else if let Some(connection) = self.connection(slot) {
-            let before = &mut connection.layer().pending;
-            before.extend_from_slice(&clear);
-            let too_much = before.len() > bound;
+            let layer = connection.layer();
+            layer.pending_messages += pieces.len() as u32;
+            layer.pending.extend_from_slice(&clear);
+            let too_much = layer.pending.len() > bound;
             self.counters.stream_bytes_waiting.add(clear.len() as u64);
             if too_much {
                 self.close(slot, &"too much waits for it to be made");
