@@ -65,7 +65,8 @@ impl Stage {
 
 #[test]
 fn every_metric_moves_by_as_much_as_it_should() {
-    let scenes = [bindings::SCENES, passwords::SCENES, lookups::SCENES, calls::SCENES, refusals::SCENES];
+    let scenes =
+        [bindings::SCENES, passwords::SCENES, lookups::SCENES, calls::SCENES, refusals::SCENES, connections::SCENES];
     together(&scenes.concat());
     if std::env::var_os("CASE").is_some() {
         return;

@@ -123,6 +123,7 @@ fn relaying() {
     assert_eq!(code(&mut guest, &request), 403);
     stage.shows(&[
         ("requests_relay_denied_total", By(1)),
+        ("datagrams_out_total", By(1)),
         ("requests_forwarded_total", By(0)),
         ("challenges_total", By(0)),
     ]);
