@@ -478,8 +478,9 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
             let leads_to = |shard| links.reaches(shard);
             let post = streams.post(target, bytes, range.clone(), origin, token, now, leads_to);
             if let Post::Elsewhere(shard, target) = post {
-                counters.crossed_out.add(1);
-                if !links.put(shard, Content::Send { target, origin, token }, &bytes[range], counters) && token != 0 {
+                if links.put(shard, Content::Send { target, origin, token }, &bytes[range], counters) {
+                    counters.crossed_out.add(1);
+                } else if token != 0 {
                     streams.unsent.push((origin, token, Unsent::Here));
                 }
             }

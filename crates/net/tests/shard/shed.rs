@@ -1,8 +1,9 @@
 //! More messages for another shard than may wait.
 
 use crate::echo::settings;
-use std::net::UdpSocket;
-use std::time::Duration;
+use std::io::{Read, Write};
+use std::net::{TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
 use strowger_net::{Listener, Net, NetSettings, Service, UdpSettings};
 
@@ -101,5 +102,41 @@ fn what_a_full_ring_takes_no_more_is_answered_by_the_shard_that_read_it() {
     let total = node.handle().total();
     assert_eq!(total.crossings_dropped, shed);
     assert!(shed > 0 && served > 0, "{served} served, {shed} shed");
+    assert_eq!(total.crossed_in, total.crossed_out);
+}
+
+/// An answer goes by the connection that its request came by, which is another shard's.
+#[test]
+fn an_answer_that_a_full_ring_does_not_take_has_not_crossed() {
+    const COUNT: usize = 400;
+    let listener = Listener::new(Transport::Tcp, "127.0.0.1:0".parse().unwrap());
+    let settings = NetSettings { ring: 2, ..settings(2) };
+    let node = Net::bind(settings, vec![listener]).unwrap().spawn(|_, _| Slow).unwrap();
+    let connect = |_| TcpStream::connect(node.handle().addresses()[0]).unwrap();
+    let mut connections: Vec<TcpStream> = (0..8).map(connect).collect();
+    for n in 0..COUNT {
+        let message = format!("MESSAGE sip:a@b SIP/2.0\r\nCall-ID: {n}\r\nContent-Length: 0\r\n\r\n");
+        connections[n % 8].write_all(message.as_bytes()).unwrap();
+    }
+    connections.iter().for_each(|connection| connection.set_nonblocking(true).unwrap());
+    let (mut answers, patience) = (String::new(), Instant::now() + Duration::from_secs(20));
+    let lost = loop {
+        for connection in &mut connections {
+            let mut bytes = Vec::new();
+            let _would_block = connection.read_to_end(&mut bytes);
+            answers += std::str::from_utf8(&bytes).unwrap();
+        }
+        let (served, shed) = (answers.matches("served").count(), answers.matches("shed").count());
+        // Of those that were dropped, the ones that came to the wrong shard are answered.
+        let lost = (node.handle().total().crossings_dropped as usize).saturating_sub(shed);
+        if served + shed + lost == COUNT {
+            break lost;
+        }
+        assert!(Instant::now() < patience, "{served} served, {shed} shed, {lost} lost");
+        // Between two looks.
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    assert!(lost > 0);
+    let total = node.handle().total();
     assert_eq!(total.crossed_in, total.crossed_out);
 }
