@@ -90,6 +90,14 @@ impl Meter {
         meter
     }
 
+    /// The server was started again: what it has counted so far is its first look.
+    ///
+    /// # Panics
+    /// As [`Meter::at`].
+    pub fn begins_again(&mut self) {
+        self.expected = self.look();
+    }
+
     /// All samples, by name and labels.
     ///
     /// # Panics
@@ -176,6 +184,12 @@ impl Meter {
         });
         moved.map(|(name, now)| format!("{name}: {:?} -> {now}", self.expected.get(name))).collect()
     }
+}
+
+/// These are not shown, since what they need is not there: it was said.
+pub fn leave_out(names: &[&str]) {
+    let names = names.iter().map(|name| (*name).to_owned());
+    SHOWN.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
 }
 
 /// Every metric that a meter of this process was shown so far, as [`written_name`] writes them.

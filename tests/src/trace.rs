@@ -37,6 +37,15 @@ impl Trace {
         [&strace, "-D", "-f", "-s", &bytes.to_string(), "-e", &calls, "-o", &file].map(String::from).into()
     }
 
+    /// The words that stand in front of a command line: strace does this to each of these system calls, such as `error=ENOMEM:when=1` or
+    /// `delay_enter=100000` (in microseconds).
+    ///
+    /// # Panics
+    /// There is no strace.
+    pub fn injecting(&self, call: &str, what: &str) -> Vec<String> {
+        [self.words(call, 0), vec!["-e".into(), format!("inject={call}:{what}")]].concat()
+    }
+
     fn so_far(&self) -> String {
         std::fs::read_to_string(self.file()).unwrap_or_default()
     }

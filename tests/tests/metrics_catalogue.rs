@@ -51,6 +51,12 @@ impl Stage {
         Self { server, meter: Meter::at(address) }
     }
 
+    /// Starts the server again, which was stopped: its counters begin at 0.
+    fn restart(&mut self) {
+        self.server.start();
+        self.meter.begins_again();
+    }
+
     /// See [`Meter::shows`].
     #[track_caller]
     fn shows(&mut self, all: &[(&str, Shows)]) {
@@ -65,8 +71,15 @@ impl Stage {
 
 #[test]
 fn every_metric_moves_by_as_much_as_it_should() {
-    let scenes =
-        [bindings::SCENES, passwords::SCENES, lookups::SCENES, calls::SCENES, refusals::SCENES, connections::SCENES];
+    let scenes = [
+        bindings::SCENES,
+        passwords::SCENES,
+        lookups::SCENES,
+        calls::SCENES,
+        refusals::SCENES,
+        connections::SCENES,
+        datagrams::SCENES,
+    ];
     together(&scenes.concat());
     if std::env::var_os("CASE").is_some() {
         return;
