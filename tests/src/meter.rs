@@ -90,7 +90,7 @@ impl Meter {
         meter
     }
 
-    /// The server was started again: what it has counted so far is its first look.
+    /// Looks as if for the first time: what was counted so far, by this server or the one before, is no matter.
     ///
     /// # Panics
     /// As [`Meter::at`].
@@ -136,11 +136,32 @@ impl Meter {
         let named: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
         let unnamed = self.moved(&found, &named);
         assert!(unnamed.is_empty(), "counters that were not to move: {unnamed:#?}");
-        SHOWN
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .extend(named.iter().map(|name| written_name(&found, name)));
+        note(&found, &named);
         self.expected = found;
+    }
+
+    /// Whether a metric shows this at some time within `limit`; what else moves does not matter.
+    ///
+    /// # Panics
+    /// There is none of this name.
+    pub fn sees(&self, name: &str, shows: Shows, limit: Duration) -> bool {
+        let mut found = self.look();
+        let is_seen = wait::until(limit, || {
+            found = self.look();
+            self.is_so(&found, name, shows)
+        });
+        if is_seen {
+            note(&found, &[name]);
+        }
+        is_seen
+    }
+
+    /// Asserts that promtool finds nothing to say of the metrics.
+    ///
+    /// # Panics
+    /// It does.
+    pub fn is_clean(&self) {
+        scrape::assert_clean(&scrape::text_over((self.connect)().expect("the server listens")));
     }
 
     /// Asserts that nothing but traffic has moved since the last look: what was counted then is not counted once more.
@@ -195,6 +216,11 @@ pub fn leave_out(names: &[&str]) {
 /// Every metric that a meter of this process was shown so far, as [`written_name`] writes them.
 pub fn shown() -> BTreeSet<String> {
     SHOWN.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+fn note(samples: &BTreeMap<String, f64>, names: &[&str]) {
+    let names = names.iter().map(|name| written_name(samples, name));
+    SHOWN.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
 }
 
 /// A name without its labels.

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::process::{Command, Stdio};
 use std::time::Duration;
+
+use crate::program::{PROMTOOL, have};
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -23,6 +26,27 @@ fn get_over(mut stream: TcpStream, path: &str) -> String {
     String::from_utf8(answer).expect("it is text")
 }
 
+/// Asserts that promtool finds nothing to say of these metrics, if it is there.
+///
+/// # Panics
+/// It finds something, or it is not there and may not be missing.
+pub fn assert_clean(metrics: &str) {
+    if !have(&[PROMTOOL]) {
+        return;
+    }
+    let mut promtool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it is there");
+    promtool.stdin.take().expect("it is piped").write_all(metrics.as_bytes()).expect("it reads");
+    let said = promtool.wait_with_output().expect("it ends");
+    let words = format!("{}{}", String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
+    assert!(said.status.success() && words.is_empty(), "{words}");
+}
+
 /// The values of all samples, by name and labels.
 ///
 /// # Panics
@@ -36,14 +60,22 @@ pub fn scrape(address: SocketAddr) -> BTreeMap<String, f64> {
 /// # Panics
 /// As [`scrape`].
 pub fn over(stream: TcpStream) -> BTreeMap<String, f64> {
-    let answer = get_over(stream, "/metrics");
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    assert!(answer.contains("\r\ncontent-type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{answer}");
-    let body = answer.split_once("\r\n\r\n").expect("a head and a body").1;
+    let body = text_over(stream);
     let samples = body.lines().filter(|line| !line.starts_with('#'));
     let sample = |line: &str| {
         let (name, value) = line.rsplit_once(' ').expect("a name and a value");
         (name.to_owned(), value.parse().expect("a number"))
     };
     samples.map(sample).collect()
+}
+
+/// The page of the metrics, without its head, over this connection.
+///
+/// # Panics
+/// No server answers.
+pub fn text_over(stream: TcpStream) -> String {
+    let answer = get_over(stream, "/metrics");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    assert!(answer.contains("\r\ncontent-type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{answer}");
+    answer.split_once("\r\n\r\n").expect("a head and a body").1.to_owned()
 }

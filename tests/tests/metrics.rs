@@ -2,11 +2,9 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use strowger_tests::program;
-use strowger_tests::scrape::{get, scrape};
+use strowger_tests::scrape::{assert_clean, get, scrape, text_over};
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::text::Request;
 use strowger_tests::wire::Transport;
@@ -52,22 +50,7 @@ fn metrics_are_clean_and_count_what_was_done() {
     assert!(after["strowger_shard_longest_turn_seconds{shard=\"0\"}"] > 0.0);
     assert!(after["strowger_resident_memory_bytes"] > 1e6);
 
-    if !program::have(&[program::PROMTOOL]) {
-        return;
-    }
-    let text = get(address, "/metrics");
-    let body = text.split_once("\r\n\r\n").expect("a body").1;
-    let mut promtool = Command::new("promtool")
-        .args(["check", "metrics"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("it is there");
-    promtool.stdin.take().expect("it is piped").write_all(body.as_bytes()).expect("it reads");
-    let said = promtool.wait_with_output().expect("it ends");
-    let words = format!("{}{}", String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
-    assert!(said.status.success() && words.is_empty(), "{words}");
+    assert_clean(&text_over(TcpStream::connect(address).expect("the server listens")));
 }
 
 #[test]

@@ -66,6 +66,7 @@ impl Stage {
     /// The scene is over: nothing was counted late.
     fn end(mut self) {
         self.meter.rests();
+        self.meter.is_clean();
     }
 }
 
@@ -79,6 +80,8 @@ fn every_metric_moves_by_as_much_as_it_should() {
         refusals::SCENES,
         connections::SCENES,
         datagrams::SCENES,
+        process::SCENES,
+        shards::SCENES,
     ];
     together(&scenes.concat());
     if std::env::var_os("CASE").is_some() {

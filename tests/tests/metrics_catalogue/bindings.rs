@@ -72,7 +72,7 @@ fn registrations() {
 fn expiry() {
     let mut stage = Stage::start(Setup::on(&[Udp]).open_registrar().with("registrar.min_expires = \"1s\""));
     let mut phone = stage.server.connect(Udp);
-    let request = register(&phone, "alice", 3, 1);
+    let request = register(&phone, "alice", 3, 2);
     assert_eq!(code(&mut phone, &request), 200);
     stage.shows(&[("bindings", At(3)), ("bindings_expired_total", By(0))]);
     stage.shows(&[

@@ -181,7 +181,7 @@ fn failed_handshakes() {
 
 /// Two servers: the second closes a connection that is silent, and the first makes another one.
 fn resumed() {
-    let near = Setup::on(&[Udp, Tls]).open_registrar().with("limits.idle_connection_timeout = \"1s\"");
+    let near = Setup::on(&[Udp, Tls]).open_registrar().with("limits.idle_connection_timeout = \"2s\"");
     let mut far = Stage::start(near);
     let authority = format!("tls.outbound_ca = {:?}", far.server.authority());
     let mut stage = Stage::start(Setup::on(&[Udp, Tls]).relay().with(&authority));

@@ -123,6 +123,9 @@ fn full_send_buffer() {
     }
     let [own, other] = ["own", "other"].map(Namespace::new);
     own.join(("near", "10.99.0.1/24"), &other, ("far", "10.99.0.2/24"));
+    // It asks for the address once a second, and does not give up meanwhile.
+    let asks = own.command().args(["sysctl", "-q", "-w", "net.ipv4.neigh.near.mcast_solicit=60"]).status();
+    assert!(asks.is_ok_and(|status| status.success()));
     let (tcp, metrics, own) = (port::free_address(), port::free_address(), Arc::new(own));
     let setup = Setup::default().listen(Udp, "10.99.0.1:5060".parse().expect("an address")).listen(Tcp, tcp).relay();
     let lines = format!(
@@ -162,7 +165,7 @@ fn unread() {
     }
     let trace = Trace::default();
     let setup = Setup::on(&[Udp]).relay().with(&format!("server.udp_batch = {BATCH}"));
-    let mut stage = Stage::start(setup.under(&trace.injecting("recvmmsg", "delay_enter=200000")));
+    let mut stage = Stage::start(setup.under(&trace.injecting("recvmmsg", "delay_enter=400000")));
     let mut phone = stage.server.connect(Udp);
     let mut ping = |count: usize| (0..count).for_each(|_| phone.send(b"\r\n\r\n").expect("loopback takes it"));
     stage.shows(&[("shard_backlog_bytes", At(0)), ("shard_oldest_datagram_seconds", At(0))]);

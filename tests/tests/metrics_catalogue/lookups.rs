@@ -128,9 +128,9 @@ fn failing_database() {
     stage.end();
 }
 
-/// Deadlines are two seconds: what belongs to the time before one is done before it.
+/// Deadlines are three seconds: what belongs to the time before one is done before it.
 fn silent_database() {
-    let lines = "store.cache_lifetime = \"0s\"\nstore.lookup_timeout = \"2s\"\nstore.stale_wait = \"100ms\"\nstore.breaker_after = 3\nstore.lookup_connections = 1\nregistrar.durability = \"none\"";
+    let lines = "store.cache_lifetime = \"0s\"\nstore.lookup_timeout = \"3s\"\nstore.stale_wait = \"100ms\"\nstore.breaker_after = 3\nstore.lookup_connections = 1\nregistrar.durability = \"none\"";
     let mut stage = start(lines, &["known", "dave"]);
     let mut phone = stage.server.connect(Udp);
     assert_eq!(registers(&mut phone, "known"), 200);

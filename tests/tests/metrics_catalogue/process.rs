@@ -1,1 +1,66 @@
-//! x
+//! What belongs to the process: its beginning, its log, its configuration.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::{Stage, code};
+use strowger_tests::control;
+use strowger_tests::meter::Shows::{Above, At, By, More};
+use strowger_tests::server::Setup;
+use strowger_tests::text::Request;
+use strowger_tests::wire::Transport::Udp;
+
+pub(super) const SCENES: &[(&str, fn())] =
+    &[("a new server", new_server), ("reloads", reloads), ("a log that cannot be written", failing_log)];
+
+fn new_server() {
+    let since_1970 = || SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later").as_secs_f64();
+    let before = since_1970();
+    let mut stage = Stage::start(Setup::on(&[Udp]).relay());
+    stage.shows(&[
+        ("start_time_seconds", Above(before - 1.0)),
+        ("shards", At(1)),
+        ("resident_memory_bytes", Above(1e6)),
+    ]);
+    assert!(stage.meter.value("start_time_seconds") <= since_1970());
+    // Counters begin at 0 with the process; what it has done so far is to wait.
+    let counted: Vec<_> =
+        stage.meter.look().into_iter().filter(|(name, value)| name.contains("_total") && *value > 0.0).collect();
+    assert!(
+        counted.iter().all(|(name, _)| ["rounds_total{", "shard_busy_"].iter().any(|free| name.starts_with(free))),
+        "{counted:?}"
+    );
+    stage.end();
+}
+
+fn reloads() {
+    let mut stage = Stage::start(Setup::on(&[Udp]).open_registrar().with("server.software = \"first\""));
+    stage.server.rewrite("\"first\"", "\"second\"");
+    control::done(&stage.server, &["reload"]);
+    stage.shows(&[
+        ("reloads_total", By(1)),
+        ("reloads_refused_total", By(0)),
+        ("reload_seconds_count", By(1)),
+        ("reload_seconds_sum", More),
+    ]);
+    stage.server.rewrite("\"second\"", "second");
+    assert_eq!(control::run(&stage.server, &["reload"]).status.code(), Some(1));
+    stage.shows(&[("reloads_total", By(0)), ("reloads_refused_total", By(1)), ("reload_seconds_count", By(0))]);
+    stage.end();
+}
+
+/// Standard error is a disk without room; a line of each binding is lost.
+fn failing_log() {
+    let full = ["sh", "-c", "exec \"$0\" \"$@\" 2>/dev/full"];
+    let mut stage = Stage::start(Setup::on(&[Udp]).open_registrar().in_memory().under(&full));
+    // Of its start too, each 0.2 s.
+    std::thread::sleep(Duration::from_millis(500));
+    stage.meter.begins_again();
+    for line in 0..3 {
+        let mut phone = stage.server.connect(Udp);
+        let contact = format!("sip:bob-{line}@{}", phone.local());
+        let request = Request::register("bob", "example.org", &contact, "udp", phone.local());
+        assert_eq!(code(&mut phone, &request), 200);
+        stage.shows(&[("log_lines_lost_total", By(1)), ("log_write_errors_total", By(1)), ("bindings", At(line + 1))]);
+    }
+    stage.end();
+}
