@@ -3,7 +3,7 @@
 //! Names are those of `docs/metrics.md` without the `strowger_` in front. A metric by shard stands for all shards together, unless its
 //! label says which.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Mutex, PoisonError};
@@ -61,8 +61,17 @@ const TRAFFIC: &[&str] = &[
     "wakes_total",
 ];
 
-/// Every metric that a meter of this process was shown, by its name and labels as in [`written_name`].
-static SHOWN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+/// What the meters of this process have seen of a metric.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// A counter that grew, a gauge that was not 0.
+    pub moved: bool,
+    /// A gauge that was 0.
+    pub zero: bool,
+}
+
+/// By name and labels as in [`written_name`].
+static SEEN: Mutex<BTreeMap<String, Seen>> = Mutex::new(BTreeMap::new());
 
 /// Reads the metrics of one server.
 pub struct Meter {
@@ -121,7 +130,7 @@ impl Meter {
     /// They do not in twenty seconds, a counter grows by more, or another one moves.
     #[track_caller]
     pub fn shows(&mut self, all: &[(&str, Shows)]) {
-        let mut found = self.look();
+        let mut found = BTreeMap::new();
         let shown = wait::until(PATIENCE, || {
             found = self.look();
             all.iter().all(|(name, shows)| self.is_so(&found, name, *shows))
@@ -136,7 +145,7 @@ impl Meter {
         let named: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
         let unnamed = self.moved(&found, &named);
         assert!(unnamed.is_empty(), "counters that were not to move: {unnamed:#?}");
-        note(&found, &named);
+        all.iter().for_each(|(name, shows)| note(&found, name, *shows));
         self.expected = found;
     }
 
@@ -145,15 +154,11 @@ impl Meter {
     /// # Panics
     /// There is none of this name.
     pub fn sees(&self, name: &str, shows: Shows, limit: Duration) -> bool {
-        let mut found = self.look();
-        let is_seen = wait::until(limit, || {
-            found = self.look();
-            self.is_so(&found, name, shows)
-        });
-        if is_seen {
-            note(&found, &[name]);
-        }
-        is_seen
+        let seen = wait::look(limit, || Some(self.look()).filter(|found| self.is_so(found, name, shows)));
+        seen.is_some_and(|found| {
+            note(&found, name, shows);
+            true
+        })
     }
 
     /// Asserts that promtool finds nothing to say of the metrics.
@@ -207,20 +212,25 @@ impl Meter {
     }
 }
 
-/// These are not shown, since what they need is not there: it was said.
+/// No meter sees these, since what that needs is not there: it was said.
 pub fn leave_out(names: &[&str]) {
-    let names = names.iter().map(|name| (*name).to_owned());
-    SHOWN.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
+    let names = names.iter().map(|name| ((*name).to_owned(), Seen { moved: true, zero: true }));
+    SEEN.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
 }
 
-/// Every metric that a meter of this process was shown so far, as [`written_name`] writes them.
-pub fn shown() -> BTreeSet<String> {
-    SHOWN.lock().unwrap_or_else(PoisonError::into_inner).clone()
+/// What the meters of this process have seen so far, by names as the documents have them, with labels behind.
+pub fn seen() -> BTreeMap<String, Seen> {
+    SEEN.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-fn note(samples: &BTreeMap<String, f64>, names: &[&str]) {
-    let names = names.iter().map(|name| written_name(samples, name));
-    SHOWN.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
+fn note(samples: &BTreeMap<String, f64>, name: &str, shows: Shows) {
+    let mut all = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let seen = all.entry(written_name(samples, name)).or_default();
+    match shows {
+        At(0) => seen.zero = true,
+        By(0) => (),
+        By(_) | More | At(_) | Above(_) => seen.moved = true,
+    }
 }
 
 /// A name without its labels.
@@ -248,7 +258,7 @@ fn written_name(samples: &BTreeMap<String, f64>, name: &str) -> String {
     let family = family(name);
     match samples.keys().any(|sample| is_of_a_shard(sample) && self::family(sample) == family) {
         true => format!("{family}{{shard}}"),
-        false => name.strip_suffix("_seconds_count").map_or_else(|| name.to_owned(), |of| format!("{of}_seconds")),
+        false => ["_count", "_sum"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name).to_owned(),
     }
 }
 
@@ -294,7 +304,12 @@ mod tests {
                 && fails(&mut meter, &[("three", At(0))])
         );
         meter.shows(&[("one_total", By(2)), ("rounds_total", By(1)), ("two_total", At(5)), ("two_total", Above(4.0))]);
-        assert!(shown().is_superset(&["one_total".to_owned(), "rounds_total{shard}".to_owned()].into()));
+        let seen = seen();
+        assert_eq!(
+            (seen["one_total"], seen["rounds_total{shard}"]),
+            (Seen { moved: true, zero: false }, Seen { moved: true, zero: false })
+        );
+        assert_eq!(seen["two_total"], Seen { moved: true, zero: false });
         // Seen before, and not once more.
         set("one_total 3", "one_total 4");
         assert!(catch_unwind(AssertUnwindSafe(|| meter.rests())).is_err());

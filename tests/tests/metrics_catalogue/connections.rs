@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use super::{SOON, Stage, code, send};
 use strowger_tests::meter::Shows::{Above, At, By, More};
@@ -244,7 +245,7 @@ fn slow_peer() {
         };
         let mut sent = 0;
         // The kernel holds some megabytes.
-        while stage.meter.value("stream_waiting_bytes") == 0.0 {
+        while !stage.meter.sees("stream_waiting_bytes", Above(0.0), Duration::ZERO) {
             (0..20).for_each(|_| ask(&mut wire).expect("the server reads"));
             sent += 20;
         }

@@ -1,6 +1,7 @@
 //! Datagrams: those that wait, those that get lost, and what the kernel says of them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{SOON, Stage, code, send};
 use strowger_tests::meter::Shows::{Above, At, By, More};
@@ -177,8 +178,12 @@ fn unread() {
         ("datagram_pings_total", By(BATCH as u64)),
         ("shard_backlog_bytes", At(0)),
     ]);
-    ping(3 * BATCH);
-    stage.shows(&[("shard_oldest_datagram_seconds", Above(0.1)), ("datagram_pings_total", More)]);
+    // A little later it gives them.
+    let is_seen = (0..5).any(|_| {
+        ping(3 * BATCH);
+        stage.meter.sees("shard_oldest_datagram_seconds", Above(0.1), Duration::from_secs(3))
+    });
+    assert!(is_seen);
     stage.shows(&[
         ("shard_oldest_datagram_seconds", At(0)),
         ("shard_backlog_bytes", At(0)),

@@ -193,6 +193,11 @@ fn more_and_fewer() {
             };
             assert!(wait::until(SOON, has_moved), "{:#?}", shown.0);
             assert_eq!(shown.0["buckets_moved_total"] - before, (BUCKETS / 2) as f64);
+            let of_second = At(BUCKETS - BUCKETS / shards);
+            assert!(
+                stage.meter.sees("shards", At(shards), SOON)
+                    && stage.meter.sees("buckets{shard=\"1\"}", of_second, SOON)
+            );
         }
         stage.server.rewrite("\"first\"", "\"second\"");
         let reloads = shown.0["reload_seconds_count"];
