@@ -122,7 +122,7 @@ fn held() {
     }
     let trace = Trace::default();
     let setup = Setup::on(&[Udp]).open_registrar();
-    let mut stage = start(setup.under(&trace.injecting("sendmmsg", "delay_enter=20000")));
+    let mut stage = start(setup.under(&trace.injecting("sendmmsg", "delay_enter=50000")));
     let (over, sent) = (AtomicBool::new(false), AtomicU64::new(0));
     let mut wires: Vec<Wire> = (0..8).map(|_| stage.server.connect(Udp)).collect();
     let mut is_seen = false;
@@ -135,13 +135,17 @@ fn held() {
                     send(wire, &request);
                     sent.fetch_add(1, SeqCst);
                 }
-                // A few thousand requests a second at most.
-                std::thread::sleep(Duration::from_millis(2));
+                // So few that a shard empties its sockets, without which no bucket leaves.
+                std::thread::sleep(Duration::from_millis(10));
             }
         });
-        for signal in [libc::SIGUSR2, libc::SIGUSR1].into_iter().cycle().take(8) {
+        for (signal, shards) in [(libc::SIGUSR2, 1), (libc::SIGUSR1, 2)].into_iter().cycle().take(20) {
             stage.server.process().signal(signal);
-            is_seen = stage.meter.sees("messages_held", Above(0.0), Duration::from_secs(1));
+            let of_second = (BUCKETS - BUCKETS / shards) as f64;
+            wait::until(SOON, || {
+                is_seen = stage.meter.sees("messages_held", Above(0.0), Duration::ZERO);
+                is_seen || stage.meter.value("buckets{shard=\"1\"}") == of_second
+            });
             if is_seen {
                 break;
             }
