@@ -197,6 +197,7 @@ impl ServerHost {
         let engine = &mut process.engines[shard];
         engine.circumstances = Circumstances { draining: process.draining.is_some(), shards: self.settings.shards };
         work(engine, &mut own);
+        engine.show_gauges();
         if std::mem::take(&mut engine.has_asked)
             && let Some(subscribers) = &process.shared.subscribers
         {
