@@ -83,7 +83,7 @@ pub struct Agent {
     process: u16,
     has_restarted: bool,
     restarts: bool,
-    /// Whoever sends to it got where it did not want to.
+    /// A message came to it that its sender meant for another host.
     is_impostor: bool,
     problem: Option<String>,
 }

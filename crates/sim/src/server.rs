@@ -130,7 +130,7 @@ impl ServerHost {
         self.first_kill
     }
 
-    /// A process has ended, by whatever.
+    /// A process has ended, by a kill or a shutdown.
     pub const fn has_ended(&self) -> bool {
         self.has_ended
     }

@@ -138,7 +138,7 @@ impl ServerHost {
     pub(super) fn end(&mut self, now: Now, end: End) {
         match end {
             End::Killed => {
-                // What was being written is on disk, or not: nobody was told.
+                // What was being written is on disk, or not: no caller has heard which.
                 if self.random.chance(500)
                     && let Some(keeper) = &mut self.process.keeper
                 {

@@ -1,5 +1,5 @@
-//! What must hold of each thing that an engine does: each call has one beginning and one end in the log, and what becomes of a request
-//! that was forwarded is told once, when it happens.
+//! What must hold of each thing that an engine does: each call has one beginning and one end in the log, and a notice says once what
+//! becomes of a request that was forwarded, when it happens.
 
 use crate::laws::recent::Recent;
 use crate::log::Line;

@@ -14,7 +14,7 @@ use crate::ticket::{Refused, Ticket};
 struct Flight<K> {
     hash: u64,
     key: K,
-    /// By this they come back in the order in which they were asked, whatever their hashes.
+    /// By this they come back in the order in which they were asked: hashes are in no order.
     number: u64,
     since: u64,
     tickets: Vec<Ticket>,
