@@ -131,6 +131,7 @@ impl Laws {
         self.replies.turn(now.mono);
         let Some(server) = node.server() else { return Ok(()) };
         self.bans.check(server, now)?;
+        self.replies.check(server)?;
         self.memory.check(server, now.mono)
     }
 

@@ -115,6 +115,9 @@ pub struct World {
 /// Of the first public address of a host behind a translator.
 pub const PUBLIC_PORT: u16 = 20_000;
 
+/// ms after which a connection is given up to an address where nothing says that it takes none.
+const UNREACHED: u64 = 5_000;
+
 /// When a world begins.
 pub const START: Now = Now { mono: 1_000, wall: 1_700_000_000_000 };
 
@@ -374,7 +377,8 @@ impl World {
             Way::Dial(target) => {
                 let to = self.by_address.get(&target.address).copied();
                 let Some(to) = to.filter(|to| self.hosts[*to].host_ref().takes(&target)) else {
-                    let due = now + 2 * self.network.delay();
+                    let silence = if to.is_none() { UNREACHED } else { 0 };
+                    let due = now + silence + 2 * self.network.delay();
                     return self.network.put(due, Arriving::Unsent { host: at, token });
                 };
                 let mut owner = |host: usize| {

@@ -92,8 +92,12 @@ pub fn judge(world: &World) -> Result<Weather, String> {
         reach::missed(&honest)?;
         let looked_up = if befallen.may_fail { LOOK_UPS } else { 0 };
         reach::waited(&honest, befallen.slowest + T1 + looked_up)?;
+        if !befallen.kills && !befallen.drains {
+            reach::cut_off(&honest, befallen.slowest + T1 + looked_up)?;
+        }
     }
     if is_good {
+        reach::unsent(&honest)?;
         answered_once(&honest)?;
     }
     for guesser in agents.iter().filter(|agent| agent.guesses()) {

@@ -1,15 +1,19 @@
 //! Nothing is lost in silence: a request is answered or forwarded, or counted as dropped where it comes again; what is refused because of a
-//! bound says when to try again.
+//! bound says when to try again, and is counted.
 
 use super::recent::Recent;
 use super::{is_of, key};
 use crate::server::ServerHost;
+use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::ops::AddAssign as _;
 use strowger_message::{Message, Method, Name};
 
 #[derive(Debug, Default)]
 pub(super) struct Replies {
     requests: Recent<Request>,
+    /// How many of them each process refused because of a bound, or since it is about to end.
+    refused: HashMap<SocketAddr, u64>,
 }
 
 /// A request that came.
@@ -46,11 +50,24 @@ impl Replies {
         if status >= 200
             && let Some(request) = self.requests.get_mut(&key(host, via.branch.unwrap_or_default(), cseq.method_text))
         {
+            self.refused.entry(host).or_default().add_assign(u64::from(status == 503 && !request.is_answered));
             request.is_answered = true;
         }
         match status == 503 && !message.has(Name::RetryAfter) {
             true => Err("it does not say when to try again".to_owned()),
             false => Ok(()),
+        }
+    }
+
+    /// # Errors
+    /// A request was refused and not counted.
+    pub(super) fn check(&self, server: &ServerHost) -> Result<(), String> {
+        let host = server.address();
+        let counts = server.counts();
+        let (refused, counted) = (self.refused.get(&host).copied(), counts.overloaded + counts.refused_at_shutdown);
+        match refused.filter(|refused| *refused > counted) {
+            Some(refused) => Err(format!("{host}: {refused} requests were answered 503, {counted} are counted")),
+            None => Ok(()),
         }
     }
 
@@ -79,5 +96,6 @@ impl Replies {
 
     pub(super) fn restarted(&mut self, host: SocketAddr) {
         self.requests.retain(|key| !is_of(host, key));
+        self.refused.remove(&host);
     }
 }
