@@ -55,6 +55,8 @@ pub struct ServerHost {
     /// It has started again, since this was last asked for, and ever.
     has_restarted: bool,
     has_ended: bool,
+    /// Buckets have moved.
+    has_moved: bool,
     random: Random,
     planned: u64,
     committed: u64,
@@ -104,6 +106,7 @@ impl ServerHost {
             site,
             has_restarted: false,
             has_ended: false,
+            has_moved: false,
             random,
             planned: 0,
             committed: 0,
@@ -133,6 +136,11 @@ impl ServerHost {
     /// A process has ended, by a kill or a shutdown.
     pub const fn has_ended(&self) -> bool {
         self.has_ended
+    }
+
+    /// Buckets have moved.
+    pub const fn has_moved(&self) -> bool {
+        self.has_moved
     }
 
     /// Look-ups or commits may fail, or come late.
@@ -249,6 +257,7 @@ impl ServerHost {
     /// Half of all buckets go to the next shard, with all that is under way of their calls: as values, or in bytes as to another process.
     /// Bytes have no policy: where the configuration is read again, by which of them a call goes is seen from values alone.
     fn move_buckets(&mut self, now: Now, out: &mut Outbox) {
+        self.has_moved = true;
         let in_bytes = self.settings.configs.len() == 1 && self.random.chance(500);
         for bucket in 0..BUCKETS {
             if self.random.chance(500) {
