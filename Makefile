@@ -37,7 +37,7 @@ help:
 	@echo 'make demo          build, then see it work: a server, two users, a call, ten seconds of load'
 	@echo 'make build         the program, optimised: $(TARGET)/release/strowger'
 	@echo 'make test          the tests; about 15 minutes on two cores from an empty target, half of them the build'
-	@echo 'make test-all      the tests, those of keys by a reload, planted faults (the simulation must find each) and loom; another ten minutes'
+	@echo 'make test-all      the tests, those of keys by a reload, planted faults (the simulation must find each, eight minutes) and loom; another quarter of an hour'
 	@echo 'make test-reload   the tests of keys and policy, each server given its configuration by a reload'
 	@echo 'make loom          ring and bell between threads, in every order of their steps; seconds'
 	@echo 'make lint          formatting and lints'
