@@ -93,9 +93,6 @@ pub fn judge(world: &World) -> Result<Weather, String> {
         reach::missed(&honest)?;
         let looked_up = if befallen.may_fail { LOOK_UPS } else { 0 };
         reach::waited(&honest, befallen.slowest + T1 + looked_up)?;
-        if !befallen.kills && !befallen.drains {
-            reach::cut_off(&honest, befallen.slowest + T1 + looked_up)?;
-        }
     }
     if is_good {
         // Of a call that has moved meanwhile no failure to send is heard: its transaction has another token by then.

@@ -56,21 +56,6 @@ pub(super) fn waited(agents: &[&Agent], at_once: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// How a caller had to wait though the way to whom it called was lost meanwhile. `at_once`: ms.
-pub(super) fn cut_off(agents: &[&Agent], at_once: u64) -> Result<(), String> {
-    for call in agents.iter().flat_map(|agent| agent.called()) {
-        let is_called = |agent: &&&Agent| agent.name() == call.user;
-        let since = call.finished.saturating_sub(at_once);
-        let is_lost = |agent: &&Agent| since > call.started && agent.presence().is_lost(since, call.finished);
-        let mut called = agents.iter().filter(is_called).peekable();
-        let has_failed = matches!(call.outcome, Outcome::Failed(408) | Outcome::Timeout);
-        if has_failed && called.peek().is_some() && called.all(is_lost) {
-            return Err(format!("{} has lost its connection, and its caller waited: {call:?}", call.user));
-        }
-    }
-    Ok(())
-}
-
 /// How a caller had to wait though what it sent could not go on.
 pub(super) fn unsent(agents: &[&Agent]) -> Result<(), String> {
     let is_stream = |call: &Called<'_>| call.user == "void" && call.to.contains(";transport=");
