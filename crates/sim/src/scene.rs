@@ -244,10 +244,10 @@ fn script(random: &mut Random, choices: &Choices, is_near: bool, [alice, bob, ca
         let to = match random.between(0, 22) {
             0..10 => format!("sip:bob@{DOMAIN}"),
             10..16 => format!("sip:{}@{DOMAIN}", carol.name()),
-            16 => format!("sip:nobody@{DOMAIN}"),
+            16..18 => format!("sip:nobody@{DOMAIN}"),
             // Nothing is there: a datagram vanishes, a connection fails.
             18 => "sip:void@127.0.1.99:5060".to_owned(),
-            17 | 19 => "sip:void@127.0.1.99:5060;transport=tcp".to_owned(),
+            19 => "sip:void@127.0.1.99:5060;transport=tcp".to_owned(),
             20 if carol.line().alias && is_near => format!("sip:{}@{};transport=tcp", carol.name(), carol.address()),
             _ => format!("sip:desk@{GATEWAY};transport=tls"),
         };
