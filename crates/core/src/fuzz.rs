@@ -346,7 +346,7 @@ impl World {
         let counts = self.table.counts();
         assert!(self.servers.is_empty() && self.clients.is_empty(), "{counts:?}");
         assert_eq!((counts.servers, counts.clients, counts.kept_messages, counts.kept_bytes), (0, 0, 0, 0));
-        assert_eq!((counts.timers, counts.timers_waiting, counts.keys, self.table.memory()), (0, 0, 0, 0));
+        assert_eq!((counts.timers, self.table.timers_waiting(), counts.keys, self.table.memory()), (0, 0, 0, 0));
     }
 }
 

@@ -410,9 +410,8 @@ impl World {
 /// A table of transactions after its last timer.
 pub(crate) fn nothing_left(host: &dyn Display, tx: &Transactions) -> Result<(), String> {
     let counts = tx.counts();
-    let left =
-        counts.servers + counts.clients + counts.kept_messages + counts.timers + counts.timers_waiting + counts.keys;
-    if left > 0 || tx.memory() > 0 {
+    let left = counts.servers + counts.clients + counts.kept_messages + counts.timers + counts.keys;
+    if left > 0 || tx.timers_waiting() > 0 || tx.memory() > 0 {
         return Err(format!("{host}: {} bytes for {counts:?}", tx.memory()));
     }
     if counts.charged_bytes > 0 {

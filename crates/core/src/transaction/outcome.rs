@@ -142,8 +142,6 @@ pub struct Counts {
     pub charged_bytes: u64,
     /// Timers that run.
     pub timers: u64,
-    /// Entries in timer queues, stopped ones included.
-    pub timers_waiting: u64,
     /// Places in the table of keys that are taken: one for each transaction that is not forgotten.
     pub keys: u64,
     /// Transactions that were forgotten, until the next poll ends them.

@@ -372,13 +372,17 @@ impl Transactions {
         sooner(self.timers.deadline(runs(&self.entries)), self.tidy)
     }
 
-    /// The gauges as they stand now, and the counters.
+    /// Entries in timer queues, stopped ones included. It takes a look at each 4 KB of them.
+    pub fn timers_waiting(&self) -> usize {
+        self.timers.waiting()
+    }
+
+    /// The gauges as they stand now, and the counters: copied, at the end of each round of a shard.
     pub fn counts(&self) -> Counts {
         Counts {
             kept_bytes: self.kept.bytes() as u64,
             kept_messages: self.kept.messages() as u64,
             timers: self.timers.running() as u64,
-            timers_waiting: self.timers.waiting() as u64,
             keys: self.places.len() as u64,
             charged_bytes: self.dues.sum() as u64,
             ..self.counts

@@ -95,7 +95,7 @@ impl World {
             (counts.servers, counts.clients, counts.kept_bytes, counts.kept_messages, counts.timers, counts.keys);
         assert_eq!(gauges, (0, 0, 0, 0, 0, 0));
         self.pass(200_000);
-        assert_eq!((self.table.deadline(), self.table.counts().timers_waiting, self.table.memory()), (None, 0, 0));
+        assert_eq!((self.table.deadline(), self.table.timers_waiting(), self.table.memory()), (None, 0, 0));
     }
 }
 
