@@ -86,48 +86,83 @@ mod tests {
         batch.keys().iter().map(name).collect()
     }
 
+    /// A ticket that came back, and with what.
+    type Answered = (u64, Result<Answer, StoreError>);
+
+    /// A cache, the tickets that it gave back, and its clock.
+    struct Bed {
+        cache: ReadThrough<Asked>,
+        steps: Steps<Asked>,
+        sink: SinkId,
+        results: Arc<Mutex<Vec<Answered>>>,
+        time: Arc<AtomicU64>,
+    }
+
+    impl Bed {
+        fn new(settings: ReadThroughSettings) -> Self {
+            let (time, results) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(Vec::new())));
+            let (of_clock, to) = (time.clone(), results.clone());
+            let clock: Clock = Arc::new(move || Moment { mono: of_clock.load(Ordering::Relaxed), wall: 0 });
+            let (cache, steps) = ReadThrough::<Asked>::in_steps(settings, clock);
+            let sink = cache.receiver(move |more: &[Answered]| {
+                to.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(more);
+            });
+            Self { cache, steps, sink, results, time }
+        }
+
+        fn now(&self) -> u64 {
+            self.time.load(Ordering::Relaxed)
+        }
+
+        fn pass_until(&self, moment: u64) {
+            self.time.store(moment, Ordering::Relaxed);
+            self.steps.keep_time();
+        }
+
+        fn ask(&self, value: u64, name: &str) {
+            let ticket = Ticket { sink: self.sink, value };
+            self.cache.request(ticket, user(name), self.now()).expect("there is room");
+        }
+
+        /// The only question of a round.
+        fn ask_alone(&self, value: u64, name: &str) {
+            self.ask(value, name);
+            self.cache.flush();
+        }
+
+        fn taken(&self) -> Vec<Answered> {
+            std::mem::take(&mut *self.results.lock().unwrap_or_else(PoisonError::into_inner))
+        }
+    }
+
     #[test]
     fn an_outage_and_its_end_by_a_clock_of_ones_own() {
-        let time = Arc::new(AtomicU64::new(0));
-        let of_clock = time.clone();
-        let clock: Clock = Arc::new(move || Moment { mono: of_clock.load(Ordering::Relaxed), wall: 0 });
-        let settings = ReadThroughSettings {
+        let bed = Bed::new(ReadThroughSettings {
             deadline: Duration::from_millis(1_000),
             poll: Duration::from_millis(500),
             breaker_after: 2,
             connections: 2,
             ..ReadThroughSettings::default()
-        };
-        let (cache, steps) = ReadThrough::<Asked>::in_steps(settings, clock);
-        let results = Arc::new(Mutex::new(Vec::new()));
-        let to = results.clone();
-        let sink = cache.receiver(move |more: &[(u64, Result<Answer, StoreError>)]| {
-            to.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(more);
         });
-        let taken = || std::mem::take(&mut *results.lock().unwrap_or_else(PoisonError::into_inner));
-        let ask = |value, name: &str, now| {
-            cache.request(Ticket { sink, value }, user(name), now).expect("there is room");
-        };
+        let Bed { cache, steps, .. } = &bed;
 
         // Those of a round leave together, equal ones once.
-        ask(1, "a", 0);
-        ask(2, "b", 0);
-        ask(3, "a", 0);
+        bed.ask(1, "a");
+        bed.ask(2, "b");
+        bed.ask(3, "a");
         assert!(steps.take().is_none(), "the round has not ended");
         cache.flush();
         let first = steps.take().expect("two questions");
         assert_eq!(names(&first), ["a", "b"]);
         // The only connection is busy: another one is opened, and no third.
-        ask(4, "c", 10);
-        cache.flush();
+        bed.ask_alone(4, "c");
         assert!(steps.take().is_none());
         steps.keep_time();
         let second = steps.take().expect("one more connection");
         assert_eq!((names(&second), cache.gauges().connections), (vec!["c".to_owned()], 2));
 
-        time.store(1_010, Ordering::Relaxed);
-        steps.keep_time();
-        let late: Vec<_> = taken().into_iter().map(|(value, result)| (value, result.err())).collect();
+        bed.pass_until(1_010);
+        let late: Vec<_> = bed.taken().into_iter().map(|(value, result)| (value, result.err())).collect();
         assert_eq!(late, [1, 3, 2, 4].map(|value| (value, Some(StoreError::TimedOut))), "as they were asked");
         assert!(cache.gauges().is_broken && steps.deadline().is_none());
         assert!(steps.take().is_none(), "both connections hang");
@@ -139,66 +174,44 @@ mod tests {
         steps.answered(probe, Ok(vec![Answer::Exists]));
         assert!(!cache.gauges().is_broken && steps.deadline().is_none());
         steps.answered(second, Err(StoreError::Unavailable));
-        assert_eq!(cache.cached(user("a"), 1_020), Some(Ok(Answer::Exists)));
-        assert!(taken().is_empty(), "no ticket comes twice");
+        assert_eq!(cache.cached(user("a"), bed.now()), Some(Ok(Answer::Exists)));
+        assert!(bed.taken().is_empty(), "no ticket comes twice");
         steps.hear(Ok(Changes::Of(vec![user("a").into()])));
-        assert_eq!((cache.cached(user("a"), 1_020), cache.gauges().voided), (None, 1));
+        assert_eq!((cache.cached(user("a"), bed.now()), cache.gauges().voided), (None, 1));
     }
 
     /// An answer that comes after its deadline ends no question that was asked after a change was heard.
     #[test]
     fn a_late_answer_is_not_older_than_a_notice() {
-        let time = Arc::new(AtomicU64::new(0));
-        let of_clock = time.clone();
-        let clock: Clock = Arc::new(move || Moment { mono: of_clock.load(Ordering::Relaxed), wall: 0 });
-        let (cache, steps) = ReadThrough::<Asked>::in_steps(ReadThroughSettings::default(), clock);
-        let results = Arc::new(Mutex::new(Vec::new()));
-        let to = results.clone();
-        let sink = cache.receiver(move |more: &[(u64, Result<Answer, StoreError>)]| {
-            to.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(more);
-        });
-        let taken = || std::mem::take(&mut *results.lock().unwrap_or_else(PoisonError::into_inner));
-        let ask = |value, now| {
-            cache.request(Ticket { sink, value }, user("a"), now).expect("there is room");
-            cache.flush();
-        };
-        ask(1, 0);
+        let bed = Bed::new(ReadThroughSettings::default());
+        let steps = &bed.steps;
+        bed.ask_alone(1, "a");
         let first = steps.take().expect("a question");
         steps.hear(Ok(Changes::Of(vec![user("a").into()])));
-        time.store(2_000, Ordering::Relaxed);
-        steps.keep_time();
-        assert_eq!(taken(), [(1, Err(StoreError::TimedOut))]);
-        ask(2, 2_000);
+        bed.pass_until(2_000);
+        assert_eq!(bed.taken(), [(1, Err(StoreError::TimedOut))]);
+        bed.ask_alone(2, "a");
         steps.answered(first, Ok(vec![Answer::Exists]));
-        assert!(taken().is_empty());
+        assert!(bed.taken().is_empty());
         let second = steps.take().expect("a question");
         steps.answered(second, Ok(vec![Answer::Absent]));
-        assert_eq!(taken(), [(2, Ok(Answer::Absent))]);
+        assert_eq!(bed.taken(), [(2, Ok(Answer::Absent))]);
     }
 
     /// A late answer ends a question that waits for a connection: it is not asked any more, and once if it comes again.
     #[test]
     fn what_was_answered_meanwhile_is_not_asked() {
-        let time = Arc::new(AtomicU64::new(0));
-        let of_clock = time.clone();
-        let clock: Clock = Arc::new(move || Moment { mono: of_clock.load(Ordering::Relaxed), wall: 0 });
-        let settings = ReadThroughSettings { connections: 1, found_ttl: Duration::ZERO, ..Default::default() };
-        let (cache, steps) = ReadThrough::<Asked>::in_steps(settings, clock);
-        let ask = |value, name, now| {
-            let sink = SinkId::NONE;
-            cache.request(Ticket { sink, value }, user(name), now).expect("there is room");
-            cache.flush();
-        };
-        ask(1, "a", 0);
+        let bed = Bed::new(ReadThroughSettings { connections: 1, found_ttl: Duration::ZERO, ..Default::default() });
+        let steps = &bed.steps;
+        bed.ask_alone(1, "a");
         let first = steps.take().expect("a question");
-        time.store(2_000, Ordering::Relaxed);
-        steps.keep_time();
-        ask(2, "a", 2_000);
+        bed.pass_until(2_000);
+        bed.ask_alone(2, "a");
         assert!(steps.take().is_none(), "the only connection is busy");
         steps.answered(first, Ok(vec![Answer::Exists]));
-        assert_eq!(cache.gauges().in_flight, 0);
-        ask(3, "b", 2_000);
-        ask(4, "a", 2_000);
+        assert_eq!(bed.cache.gauges().in_flight, 0);
+        bed.ask_alone(3, "b");
+        bed.ask_alone(4, "a");
         let next = steps.take().expect("two questions");
         assert!(names(&next) == ["a", "b"] && steps.take().is_none());
     }
@@ -206,41 +219,31 @@ mod tests {
     /// Who asks after a change was heard does not join those who asked before.
     #[test]
     fn no_answer_is_older_than_a_notice_that_was_heard_before_its_question() {
-        let clock: Clock = Arc::new(|| Moment { mono: 0, wall: 0 });
-        let (cache, steps) = ReadThrough::<Asked>::in_steps(ReadThroughSettings::default(), clock);
-        let results = Arc::new(Mutex::new(Vec::new()));
-        let to = results.clone();
-        let sink = cache.receiver(move |more: &[(u64, Result<Answer, StoreError>)]| {
-            to.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(more);
-        });
-        let taken = || std::mem::take(&mut *results.lock().unwrap_or_else(PoisonError::into_inner));
-        let ask = |value| {
-            cache.request(Ticket { sink, value }, user("a"), 0).expect("there is room");
-            cache.flush();
-        };
+        let bed = Bed::new(ReadThroughSettings::default());
+        let steps = &bed.steps;
         let changes = [Changes::Of(vec![user("a").into()]), Changes::All];
         for (change, first) in changes.into_iter().zip([1, 11]) {
-            ask(first);
+            bed.ask_alone(first, "a");
             let before = steps.take().expect("a question");
             steps.hear(Ok(change.clone()));
-            ask(first + 1);
-            ask(first + 2);
+            bed.ask_alone(first + 1, "a");
+            bed.ask_alone(first + 2, "a");
             assert!(steps.take().is_none(), "the only connection is busy");
             steps.answered(before, Ok(vec![Answer::Exists]));
-            assert_eq!(taken(), [(first, Ok(Answer::Exists))]);
+            assert_eq!(bed.taken(), [(first, Ok(Answer::Exists))]);
             let after = steps.take().expect("it is asked again");
             steps.answered(after, Ok(vec![Answer::Absent]));
-            assert_eq!(taken(), [(first + 1, Ok(Answer::Absent)), (first + 2, Ok(Answer::Absent))]);
-            assert_eq!((cache.gauges().in_flight, steps.take().is_none()), (0, true));
+            assert_eq!(bed.taken(), [(first + 1, Ok(Answer::Absent)), (first + 2, Ok(Answer::Absent))]);
+            assert_eq!((bed.cache.gauges().in_flight, steps.take().is_none()), (0, true));
             // One that was not asked yet is asked after the change.
             steps.hear(Ok(Changes::All));
-            ask(first + 3);
+            bed.ask_alone(first + 3, "a");
             steps.hear(Ok(change));
-            ask(first + 4);
+            bed.ask_alone(first + 4, "a");
             let only = steps.take().expect("a question");
             steps.answered(only, Ok(vec![Answer::Exists]));
-            assert_eq!(taken(), [(first + 3, Ok(Answer::Exists)), (first + 4, Ok(Answer::Exists))]);
-            cache.forget();
+            assert_eq!(bed.taken(), [(first + 3, Ok(Answer::Exists)), (first + 4, Ok(Answer::Exists))]);
+            bed.cache.forget();
         }
     }
 }
