@@ -40,7 +40,7 @@ strowger_metrics::metrics! {
     not_found: Counter as "requests_not_found";
     /// Times that a request began to wait for a look-up.
     parked: Counter as "requests_suspended";
-    /// Messages dropped because too many of their call, or too many bytes, were waiting.
+    /// Messages that were to wait behind others of their call and found no room: dropped, requests over connections answered 503.
     held_dropped: Counter as "messages_held_dropped";
     /// Requests answered 500 because a look-up of a subscriber failed or was late.
     failed_lookups: Counter;

@@ -224,7 +224,7 @@ impl Agent {
     }
 
     /// One of the calls goes where no host is, or one that is not meant.
-    pub fn calls_nobody(&self) -> bool {
+    pub fn calls_where_no_phone_is(&self) -> bool {
         self.sent.iter().any(|s| s.to.contains("void") || s.to.contains("desk"))
     }
 

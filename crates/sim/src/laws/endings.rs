@@ -26,7 +26,7 @@ struct Befallen {
     drains: bool,
     /// Agents that start again, connections that break, addresses that change.
     moves: bool,
-    calls_nobody: bool,
+    calls_where_no_phone_is: bool,
     /// Phones take no connections.
     one_way: bool,
     /// Databases that fail, or are late.
@@ -51,7 +51,7 @@ impl Befallen {
             kills: servers().any(|server| server.first_kill().is_some()),
             drains: servers().any(|server| server.has_ended()),
             moves: world.moves_hosts() || world.breaks_connections() || agents().any(Agent::restarts),
-            calls_nobody: agents().any(Agent::calls_nobody),
+            calls_where_no_phone_is: agents().any(Agent::calls_where_no_phone_is),
             one_way: agents().any(|agent| agent.line().is_one_way()),
             may_fail: servers().any(|server| server.may_fail()),
             changes: databases().any(|database| database.changes())
@@ -139,13 +139,13 @@ fn transactions(world: &World, befallen: &Befallen, whole: &Tally, is_good: bool
         // The next address of a phone that answers 503 may take no connection.
         let timeouts: u64 = counts.iter().map(|c| c.timeouts).sum();
         let lost = if befallen.one_way { timeouts } else { given_up };
-        if is_good && (unacknowledged > 0 || lost > 0) && !befallen.calls_nobody {
+        if is_good && (unacknowledged > 0 || lost > 0) && !befallen.calls_where_no_phone_is {
             return Err(format!("{}: something was lost in good weather: {counts:?}", node.name()));
         }
         let resent: u64 = counts.iter().map(|c| c.requests_resent).sum();
         // A callee may think before it answers an INVITE; a server answers at once.
         let is_heard_at_once = node.agent().is_some() && befallen.slowest < T1 && !befallen.may_fail && !befallen.drops;
-        if is_good && is_heard_at_once && !befallen.calls_nobody && resent > 0 {
+        if is_good && is_heard_at_once && !befallen.calls_where_no_phone_is && resent > 0 {
             return Err(format!("{}: a request had to be sent again in good weather: {counts:?}", node.name()));
         }
     }
