@@ -50,10 +50,11 @@ pub(super) fn bad(path: &Path, why: impl std::fmt::Display) -> io::Error {
 /// The certificates of the authorities in this file.
 pub(super) fn authorities(path: &Path) -> io::Result<RootCertStore> {
     let mut store = RootCertStore::empty();
-    for certificate in certificates(path)? {
-        store.add(certificate).map_err(|e| bad(path, e))?;
+    // One after the other: a system has a hundred and more of them, and a reload reads them all.
+    for certificate in CertificateDer::pem_file_iter(path).map_err(|e| bad(path, e))? {
+        store.add(certificate.map_err(|e| bad(path, e))?).map_err(|e| bad(path, e))?;
     }
-    Ok(store)
+    if store.is_empty() { Err(bad(path, NO_CERTIFICATE)) } else { Ok(store) }
 }
 
 /// The revocation lists in this file.
@@ -61,8 +62,10 @@ pub(super) fn revocations(path: &Path) -> io::Result<Vec<CertificateRevocationLi
     sections(path, "no certificate revocation list in it (BEGIN X509 CRL)")
 }
 
+const NO_CERTIFICATE: &str = "no certificate in it";
+
 fn certificates(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
-    sections(path, "no certificate in it")
+    sections(path, NO_CERTIFICATE)
 }
 
 /// What a PEM file has of one kind, which is something.
