@@ -29,6 +29,8 @@ impl Server {
     /// Why not; the server goes on by the configuration that it has.
     pub fn reload(&self, read: Result<(Config, Report), Report>) -> Result<(Vec<Change>, Report), Refusal> {
         let took = read.map_err(Refusal::Wrong).and_then(|(config, report)| Ok((self.take(config)?, report)));
+        // What it took to read the files, above all the one with a hundred authorities.
+        (self.services.program.give_back)();
         if took.is_err() {
             self.services.reloads_refused.fetch_add(1, Relaxed);
         }
