@@ -125,7 +125,7 @@ fn held() {
     let mut stage = start(setup.under(&trace.injecting("sendmmsg", "delay_enter=50000")));
     let (over, sent) = (AtomicBool::new(false), AtomicU64::new(0));
     let mut wires: Vec<Wire> = (0..8).map(|_| stage.server.connect(Udp)).collect();
-    let mut is_seen = false;
+    let (mut is_seen, mut of_second) = (false, 0.0);
     std::thread::scope(|scope| {
         let end = EndOnDrop(&over);
         scope.spawn(|| {
@@ -141,7 +141,7 @@ fn held() {
         });
         for (signal, shards) in [(libc::SIGUSR2, 1), (libc::SIGUSR1, 2)].into_iter().cycle().take(20) {
             stage.server.process().signal(signal);
-            let of_second = (BUCKETS - BUCKETS / shards) as f64;
+            of_second = (BUCKETS - BUCKETS / shards) as f64;
             wait::until(SOON, || {
                 is_seen = stage.meter.sees("messages_held", Above(0.0), Duration::ZERO);
                 is_seen || stage.meter.value("buckets{shard=\"1\"}") == of_second
@@ -153,6 +153,7 @@ fn held() {
         drop(end);
     });
     assert!(is_seen);
+    assert!(wait::until(SOON, || stage.meter.value("buckets{shard=\"1\"}") == of_second), "all buckets have moved");
     // Each request is received once, wherever it waited.
     let sent = sent.load(SeqCst);
     assert!(wait::until(SOON, || stage.meter.value("requests_total") >= sent as f64));
