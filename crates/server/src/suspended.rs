@@ -93,11 +93,16 @@ impl Engine {
         (request.call_hash, call::hash(self.shared.call_secret, request.from_tag))
     }
 
-    /// Keeps a message behind those of its line that wait. One that finds no room is dropped, and over a connection, by which it comes once,
-    /// answered.
+    /// Keeps a message behind those of its line that wait, but a repetition of one of them. One that finds no room is dropped, and over a
+    /// connection, by which it comes once, answered.
     pub(crate) fn hold(&mut self, line: HoldKey, bytes: &[u8], arrival: &Arrival, out: &mut Outbox) {
         let most = self.policy.config.limits.held_messages_per_call;
         let queue = self.held.entry(line).or_default();
+        if arrival.flow.is_none()
+            && queue.iter().any(|held| held.arrival.remote == arrival.remote && held.bytes == bytes)
+        {
+            return;
+        }
         let is_full = queue.len() >= most;
         if is_full || !self.has_room_to_wait(arrival, bytes.len()) {
             self.counters().held_dropped.one();

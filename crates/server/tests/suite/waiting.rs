@@ -45,6 +45,22 @@ fn copies_of_a_request_that_waits_are_one_request() {
 }
 
 #[test]
+fn copies_of_a_request_that_is_held_back_are_one_request() {
+    let (mut site, challenged) = with_bob();
+    assert_eq!(site.receive(ALICE, &authorized(1, &challenged, 1)), "");
+    // The next one of this call, without credentials.
+    let next = message(1, 3, "");
+    for _ in 0..3 {
+        assert_eq!(site.receive(ALICE, &next), "");
+    }
+    assert_eq!(site.engines[0].waiting().held, 1);
+    let gone_on = site.answer();
+    assert_eq!(gone_on.matches("MESSAGE sip:bob@").count(), 1, "{gone_on}");
+    assert_eq!(gone_on.matches("SIP/2.0 407 ").count(), 1, "{gone_on}");
+    assert!(site.engines[0].waiting().is_nothing());
+}
+
+#[test]
 fn a_copy_of_what_failed_fails_too() {
     let (mut site, challenged) = with_bob();
     let text = authorized(1, &challenged, 1);
