@@ -56,7 +56,10 @@ impl Order {
         came.has_left = true;
         let last = came.last;
         let overtaken = requests.iter().find(|(_, other)| other.has_left && other.first > last);
-        match overtaken.filter(|_| cseq.method != Method::Cancel) {
+        // A REGISTER that is kept is answered when it is on disk, and holds up no other meanwhile.
+        let waits_for_none = cseq.method == Method::Cancel
+            || (cseq.method == Method::Register && matches!(message.status(), Some(200 | 500)));
+        match overtaken.filter(|_| !waits_for_none) {
             Some((other, _)) => Err(format!("it leaves behind {}, which came later", String::from_utf8_lossy(other))),
             None => Ok(()),
         }

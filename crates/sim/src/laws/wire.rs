@@ -84,8 +84,12 @@ impl Wire {
                 let late_success = invite && (300..700).contains(&before) && status < 300;
                 let both_success = invite && before < 300 && status < 300;
                 let is_another = copied && (before >= 300 || is_brief);
-                if before != status && !late_success && !both_success && !is_another {
-                    return Err(format!("a second final response, after {before}"));
+                if before != status && !late_success && !both_success {
+                    if !is_another {
+                        return Err(format!("a second final response, after {before}"));
+                    }
+                    // From now on this is its answer.
+                    self.finals.insert(key, status);
                 }
             }
             Some(_) => {

@@ -37,22 +37,22 @@ struct Lines {
 }
 
 impl Lines {
-    /// Of its call something is still to be logged.
+    /// How much is still to be logged of its call. Two that have not been concluded are known as one; answered, each has its callee's tag.
     fn open(&self) -> usize {
-        usize::from(self.begun > self.concluded) + usize::from(self.answered > self.ended)
+        usize::from(self.begun > self.concluded) + self.answered.saturating_sub(self.ended) as usize
     }
 }
 
-/// What was told of a request since it was forwarded.
+/// What was told of the requests of one context since they were forwarded. Two have one where their caller comes again with
+/// credentials, or the server before this one, which has started again, sends the INVITE of a call once more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Told {
-    /// First signs of an answer.
+    /// First signs of an answer, each with its time.
     signs: u32,
-    /// Branches that came to nothing.
+    /// Branches that came to nothing, but those of the requests that failed.
     lost: u32,
     concluded: u32,
-    /// Ends to come of INVITEs that were challenged: their callers come again under the same context.
-    challenged: u32,
+    ended: u32,
 }
 
 /// An INVITE outside of dialogs that was forwarded, by the branch with which it came.
@@ -72,6 +72,8 @@ pub(super) struct Observer {
     /// How many of them are not logged to their end.
     open: usize,
     told: HashMap<u64, Told>,
+    /// How many INVITEs were forwarded of each Call-ID and caller's tag.
+    invites: HashMap<Vec<u8>, u32>,
     forwarded: Recent<Forwarded>,
     /// Own branches of those.
     branches: Recent<()>,
@@ -202,8 +204,11 @@ impl Observer {
                         && self.branches.insert(own.to_vec(), ()).is_none()
                     {
                         let invite = self.forwarded.of(below.to_vec());
-                        self.begun += usize::from(invite.branches == 0);
                         invite.branches += 1;
+                        if invite.branches == 1 {
+                            self.begun += 1;
+                            *self.invites.entry(caller_of(&message)).or_default() += 1;
+                        }
                     }
                 }
                 Some(200) if cseq.method == Method::Cancel => {
@@ -243,16 +248,22 @@ impl Observer {
         let (mut rang, mut answered, mut exhausted, mut cancelled, mut refused) = (0, 0, 0, 0, 0);
         let (status, remote) = self.came(input);
         for Notice { context, event } in notices {
-            let told = self.told.entry(*context).or_default();
             let is_own = *context != NOT_LOGGED;
+            let requests = match event {
+                NoticeEvent::Rang { bytes, .. }
+                | NoticeEvent::Answered { bytes, .. }
+                | NoticeEvent::Exhausted { bytes, .. } => self.requests_of(out.bytes.get(bytes.clone())),
+                _ => 0,
+            };
+            let told = self.told.entry(*context).or_default();
             match event {
                 NoticeEvent::Rang { status, bytes, after } | NoticeEvent::Answered { status, bytes, after } => {
                     let is_answer = matches!(event, NoticeEvent::Answered { .. });
                     (rang, answered) = (rang + u32::from(!is_answer), answered + u32::from(is_answer));
                     says(out.bytes.get(bytes.clone()), *status)?;
                     told.concluded += u32::from(is_answer);
-                    told.signs += 1;
-                    if is_own && after.is_some() != (told.signs == 1) {
+                    told.signs += u32::from(after.is_some());
+                    if is_own && (told.signs == 0 || told.signs > requests) {
                         return Err("the first sign of an answer is told once".to_owned());
                     }
                 }
@@ -263,10 +274,8 @@ impl Observer {
                     if is_own && told.lost < branches {
                         return Err(format!("{} of {branches} branches were told of", told.lost));
                     }
+                    told.lost = told.lost.saturating_sub(branches);
                     exhausted += 1;
-                    if matches!(status, 401 | 407) {
-                        *told = Told { challenged: told.challenged + 1, ..Told::default() };
-                    }
                 }
                 NoticeEvent::Refused { status: said, by } => {
                     told.lost += 1;
@@ -284,22 +293,15 @@ impl Observer {
                 NoticeEvent::Cancelled => cancelled += 1,
                 NoticeEvent::Ended => {
                     self.ended += 1;
-                    if told.challenged > 0 {
-                        told.challenged -= 1;
-                        if *told == Told::default() {
-                            self.told.remove(context);
-                        }
-                        continue;
+                    told.ended += 1;
+                    if is_own && told.concluded < told.ended {
+                        return Err(format!("a request ended that was not concluded: {told:?}"));
                     }
-                    if is_own && told.concluded != 1 {
-                        return Err(format!("a request ended that was concluded {} times", told.concluded));
-                    }
-                    self.told.remove(context);
                     continue;
                 }
                 NoticeEvent::Failing { .. } => return Err("no plan asks".to_owned()),
             }
-            if is_own && told.concluded > 1 {
+            if is_own && requests > 0 && told.concluded > requests {
                 return Err("a request was concluded twice".to_owned());
             }
         }
@@ -313,6 +315,14 @@ impl Observer {
             () if cancelled < said.cancelled => Err(format!("{} CANCELs, and {cancelled} are told", said.cancelled)),
             () if is_message && refused > 1 => Err("one response is told of twice".to_owned()),
             () => Ok(()),
+        }
+    }
+
+    /// How many INVITEs of the call of this response were forwarded.
+    fn requests_of(&mut self, bytes: Option<&[u8]>) -> u32 {
+        match bytes.filter(|bytes| self.index.parse(bytes, &Limits::default()).is_ok()) {
+            Some(bytes) => self.invites.get(&caller_of(&Message::new(bytes, &self.index))).copied().unwrap_or(0),
+            None => 0,
         }
     }
 
@@ -331,7 +341,8 @@ impl Observer {
     /// # Errors
     /// What was never told, or never logged.
     pub(super) fn leftovers(&self) -> Result<(), String> {
-        if let Some((context, told)) = self.told.iter().find(|(context, _)| **context != NOT_LOGGED) {
+        let has_not_ended = |(context, told): &(&u64, &Told)| **context != NOT_LOGGED && told.ended != told.concluded;
+        if let Some((context, told)) = self.told.iter().find(has_not_ended) {
             return Err(format!("the end of a request was not told: {context:x} {told:?}"));
         }
         if self.ended != self.begun {
@@ -348,6 +359,13 @@ impl Observer {
     pub(super) const fn open(&self) -> usize {
         self.open
     }
+}
+
+/// Call-ID and caller's tag.
+fn caller_of(message: &Message<'_>) -> Vec<u8> {
+    let call_id = message.call_id().map_or(&b""[..], |id| id.text);
+    let tag = message.from().ok().and_then(|from| from.tag).unwrap_or_default();
+    [call_id, tag].join(&b' ')
 }
 
 fn says(bytes: Option<&[u8]>, status: u16) -> Result<(), String> {
