@@ -71,10 +71,13 @@ impl ServerHost {
                 self.ask_users(now);
             }
             Due::KeepTime => {
-                if let Some((lookups, asking)) = &mut self.process.lookups {
-                    asking.keep_time(lookups);
+                if let Some((_, asking)) = &mut self.process.lookups {
+                    asking.keep_time();
                 }
                 self.ask_users(now);
+                if let Some((lookups, asking)) = &mut self.process.lookups {
+                    asking.check_connections(lookups);
+                }
             }
             Due::Commit => self.commit(now),
             Due::Committed(error) => self.committed(now, error),

@@ -17,7 +17,7 @@ const GRACE: u64 = 50;
 /// ms between two looks at the time.
 pub(super) const STEP: u64 = 25;
 
-/// Looks at the time after which a question must have a connection, if one can be opened.
+/// Looks at the time, and at what is to be asked then, after which a question must have a connection, if one can be opened.
 const PATIENCE: u32 = 3;
 
 /// A ticket that came back: to which shard, and with what.
@@ -262,9 +262,13 @@ impl Asking {
         self.steps.answered(batch, said);
     }
 
-    /// Looks at the time.
-    pub(super) fn keep_time(&mut self, lookups: &Lookups) {
+    /// Looks at the time. What is to be asked then is to be [taken](Self::take), and [checked](Self::check_connections).
+    pub(super) fn keep_time(&mut self) {
         self.steps.keep_time();
+    }
+
+    /// No question waits for long while one more connection may be opened.
+    pub(super) fn check_connections(&mut self, lookups: &Lookups) {
         let gauges = lookups.cache.gauges();
         let with_it: usize = self.with_it.iter().map(|batch| batch.keys.len()).sum();
         let waits =
