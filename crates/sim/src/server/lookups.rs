@@ -80,6 +80,8 @@ pub(super) struct Asking {
     heard: u64,
     /// Looks at the time for which something has waited without a connection.
     kept_waiting: u32,
+    /// By question, the last that was asked before its notice was heard.
+    voided: HashMap<String, u64>,
 }
 
 impl Lookups {
@@ -90,8 +92,14 @@ impl Lookups {
         clock: Clock,
     ) -> (Self, Asking) {
         let (cache, steps) = ReadThrough::in_steps(settings.clone(), clock);
-        let asking =
-            Asking { steps, with_it: Vec::new(), asked: 0, heard: time.load(Ordering::Relaxed), kept_waiting: 0 };
+        let asking = Asking {
+            steps,
+            with_it: Vec::new(),
+            asked: 0,
+            heard: time.load(Ordering::Relaxed),
+            kept_waiting: 0,
+            voided: HashMap::new(),
+        };
         let (state, sinks) = (Arc::default(), Mutex::default());
         (Self { cache, database, settings, time, state, sinks }, asking)
     }
@@ -242,8 +250,13 @@ impl Asking {
         let (now, AskedBatch { number, batch }) = (lookups.now(), asked);
         let at = self.with_it.iter().position(|batch| batch.number == number).expect("it was asked");
         let since = self.with_it.remove(at).since;
-        for other in &mut self.with_it {
-            other.keys.retain(|key| !batch.keys().iter().any(|asked| format!("{asked:?}") == *key));
+        for asked in batch.keys() {
+            let key = format!("{asked:?}");
+            // An answer from before a notice ends no question that was asked after it; a failure ends each.
+            let notice = self.voided.get(&key).filter(|last| said.is_ok() && number <= **last);
+            for other in self.with_it.iter_mut().filter(|other| notice.is_none_or(|last| other.number <= *last)) {
+                other.keys.remove(&key);
+            }
         }
         if let Ok(answers) = &said {
             let mut state = lookups.state();
@@ -313,6 +326,7 @@ impl Asking {
                 state.changed.insert(name, (now, version));
             }
             state.known.remove(&asked);
+            self.voided.insert(format!("{asked:?}"), self.asked);
         }
     }
 }
