@@ -71,8 +71,8 @@ impl ServerHost {
                 self.ask_users(now);
             }
             Due::KeepTime => {
-                if let Some((_, asking)) = &mut self.process.lookups {
-                    asking.keep_time();
+                if let Some((lookups, asking)) = &mut self.process.lookups {
+                    asking.keep_time(lookups);
                 }
                 self.ask_users(now);
                 if let Some((lookups, asking)) = &mut self.process.lookups {

@@ -82,6 +82,10 @@ pub(super) struct Asking {
     kept_waiting: u32,
     /// By question, the last that was asked before its notice was heard.
     voided: HashMap<String, u64>,
+    /// Deadlines missed since the database answered in time.
+    missed: u32,
+    /// Since when what is not known fails at once.
+    broken_since: Option<u64>,
 }
 
 impl Lookups {
@@ -99,6 +103,8 @@ impl Lookups {
             heard: time.load(Ordering::Relaxed),
             kept_waiting: 0,
             voided: HashMap::new(),
+            missed: 0,
+            broken_since: None,
         };
         let (state, sinks) = (Arc::default(), Mutex::default());
         (Self { cache, database, settings, time, state, sinks }, asking)
@@ -152,16 +158,19 @@ impl Lookups {
         self.cache.gauges().in_flight > 0
     }
 
-    /// A database that has returned is used again at once.
-    fn check_recovery(&self) {
+    /// A database that has returned is used again at once. One that answers may miss deadlines too, where questions wait for a connection
+    /// that others have: then it is used again as soon as it has answered in time.
+    fn check_recovery(&self, broken_since: Option<u64>) {
+        let Some(broken_since) = broken_since else { return };
         let (now, database) = (self.now(), &self.database);
-        let last = database.outages.iter().filter(|outage| outage.from <= now).map(|outage| outage.to).max();
+        let ended = database.outages.iter().filter(|outage| outage.from <= now).map(|outage| outage.to).max();
+        let last = ended.map_or(broken_since, |ended| ended.max(broken_since));
         let more = |outage: &Outage| if let OutageKind::Slow(more) = outage.kind { more } else { 0 };
         let slowest = database.delay.1 + database.outages.iter().map(more).max().unwrap_or(0);
         let patience = self.settings.poll.as_millis() as u64 + 2 * slowest + GRACE;
         let longest = self.settings.deadline.as_millis() as u64;
         let is_slow = database.delay.1 >= longest || database.failures > 0;
-        if !is_slow && self.cache.gauges().is_broken && last.is_none_or(|to| now > to + patience) {
+        if !is_slow && now > last + patience {
             self.state().wrong(format!("{now}: the database answers again, and is not asked"));
         }
     }
@@ -262,6 +271,7 @@ impl Asking {
             let mut state = lookups.state();
             if now < since + lookups.settings.deadline.as_millis() as u64 {
                 state.late.clear();
+                self.missed = 0;
             }
             for (asked, answer) in batch.keys().iter().zip(answers) {
                 let Answer::Credential(credential) = answer else { continue };
@@ -273,11 +283,15 @@ impl Asking {
             }
         }
         self.steps.answered(batch, said);
+        self.check_breaker(lookups);
     }
 
     /// Looks at the time. What is to be asked then is to be [taken](Self::take), and [checked](Self::check_connections).
-    pub(super) fn keep_time(&mut self) {
+    pub(super) fn keep_time(&mut self, lookups: &Lookups) {
+        let in_flight = lookups.cache.gauges().in_flight;
         self.steps.keep_time();
+        self.missed += (in_flight - lookups.cache.gauges().in_flight) as u32;
+        self.check_breaker(lookups);
     }
 
     /// No question waits for long while one more connection may be opened.
@@ -292,6 +306,18 @@ impl Asking {
         }
     }
 
+    /// What is not known fails at once from so many deadlines in a row on, until the database answers in time.
+    fn check_breaker(&mut self, lookups: &Lookups) {
+        let (now, is_broken) = (lookups.now(), lookups.cache.gauges().is_broken);
+        self.broken_since = is_broken.then(|| self.broken_since.unwrap_or(now));
+        if is_broken != (self.missed >= lookups.settings.breaker_after) {
+            let missed = self.missed;
+            lookups
+                .state()
+                .wrong(format!("{now}: {missed} deadlines were missed in a row, and is broken: {is_broken}"));
+        }
+    }
+
     /// When it is to be called again, beside the looks at the time.
     pub(super) fn deadline(&self) -> Option<u64> {
         self.steps.deadline()
@@ -300,7 +326,7 @@ impl Asking {
     /// Hears what has changed, if it is time for that.
     pub(super) fn hear(&mut self, lookups: &Lookups) {
         let now = lookups.now();
-        lookups.check_recovery();
+        lookups.check_recovery(self.broken_since);
         if now < self.heard + lookups.settings.poll.as_millis() as u64 {
             return;
         }
