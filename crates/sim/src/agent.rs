@@ -364,7 +364,12 @@ impl Host for Agent {
     }
 
     fn cut_off(&mut self, now: Now, token: u64, out: &mut Outbox) {
+        let before = out.sends().len();
         self.tx.cut_off(now, token, out, &mut self.events);
+        // It leaves once more, by another connection than the one that was lost.
+        if out.sends()[before..].iter().any(|send| out.bytes[send.range()].starts_with(b"REGISTER ")) {
+            self.presence.registers(now.mono);
+        }
         self.events(now);
     }
 
