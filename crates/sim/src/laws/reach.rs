@@ -10,9 +10,9 @@ const NOT_THERE: [u16; 3] = [480, 500, 408];
 pub(super) fn missed(agents: &[&Agent]) -> Result<(), String> {
     for call in agents.iter().flat_map(|agent| agent.called()) {
         let is_here =
-            |agent: &&Agent| agent.name() == call.user && agent.presence().is_reachable(call.started, call.finished);
+            |agent: &&Agent| is_for(&call, agent) && agent.presence().is_reachable(call.started, call.finished);
         // What a phone says itself becomes that too, where it takes no connections (RFC 3263 section 4.3).
-        let says = |status| agents.iter().any(|agent| agent.name() == call.user && agent.has_answered(status));
+        let says = |status| agents.iter().any(|agent| is_for(&call, agent) && agent.has_answered(status));
         let is_missed = match call.outcome {
             Outcome::Failed(480) => !says(503),
             // By its address, over the connection that it lent.
@@ -36,6 +36,12 @@ pub(super) fn missed(agents: &[&Agent]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// The call is for this agent: of two with one name, an address in the URI means the one that has it.
+fn is_for(call: &Called<'_>, agent: &Agent) -> bool {
+    let is_by_address = call.to.contains(";transport=");
+    agent.name() == call.user && (!is_by_address || call.to.contains(&format!("@{};", agent.address())))
 }
 
 /// How a caller had to wait for an agent that was not there, or heard something else. `at_once`: ms.
