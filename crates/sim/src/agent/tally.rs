@@ -1,8 +1,8 @@
 //! The numbers of an agent, or of all of a world.
 
-use super::Agent;
 use super::callee::{Answer, Rung};
 use super::caller::{Kind, Outcome, Sent};
+use super::{Agent, T1};
 use strowger_message::scan;
 
 /// The numbers of a world that went well or not.
@@ -21,7 +21,8 @@ pub struct Tally {
     pub messages: u64,
     /// Requests to another agent, of every kind, without an answer.
     pub unanswered: u64,
-    /// Requests with a right password that were challenged all the same.
+    /// Requests with a right password that were challenged all the same, and sent once more; without those that the phone's own next
+    /// REGISTER overtook.
     pub challenged_again: u64,
     /// Requests within a call that a server refused, as if they belonged to none.
     pub refused_in_call: u64,
@@ -118,9 +119,20 @@ impl Agent {
         (count(Outcome::Failed(401)), count(Outcome::Success))
     }
 
+    /// A copy of this REGISTER left, and before its answer came the next one did, which RFC 3261 section 10.2 forbids: if that is served
+    /// first, the copy shows credentials that were used, for bindings that are no longer its own.
+    fn is_overtaken(&self, sent: &Sent) -> bool {
+        let is_next = |next: &Sent| {
+            next.kind == Kind::Register && next.tries > 0 && next.cseq > sent.cseq && next.started < sent.finished
+        };
+        let is_copied = !self.line.transport.is_reliable() && sent.finished >= sent.started + T1;
+        sent.kind == Kind::Register && is_copied && self.sent.iter().any(is_next)
+    }
+
     pub fn tally(&self) -> Tally {
         let mut tally = self.tally;
-        tally.challenged_again = self.sent.iter().filter(|sent| sent.tries > 1).count() as u64;
+        let is_again = |sent: &&Sent| sent.challenged && sent.tries > 0 && !self.is_overtaken(sent);
+        tally.challenged_again = self.sent.iter().filter(is_again).count() as u64;
         for sent in self.sent.iter().filter(|sent| !sent.challenged) {
             let is_refused = matches!(sent.outcome, Some(Outcome::Failed(403 | 404 | 407 | 482 | 483)));
             tally.refused_in_call += u64::from(is_refused && matches!(sent.kind, Kind::Bye(_)));
