@@ -12,6 +12,8 @@ const LONGEST: u64 = 32_000 + 1_000;
 #[derive(Debug, Default)]
 struct Kept {
     until: HashMap<Vec<u8>, u64>,
+    /// The final status of those that are answered.
+    finals: HashMap<Vec<u8>, u16>,
     in_order: BTreeSet<(u64, Vec<u8>)>,
 }
 
@@ -30,9 +32,31 @@ impl Kept {
         }
     }
 
+    /// A request is answered to the end, perhaps not for the first time. Of a 2xx to an INVITE nothing is kept.
+    fn answered(&mut self, key: Vec<u8>, now: u64, status: u16, is_kept: bool) {
+        let until = if is_kept { now + LONGEST } else { now };
+        match self.finals.insert(key.clone(), status) {
+            None => self.may(key, until),
+            // Of the one that was refused nothing was kept: this is the answer to a copy. But a late 2xx to an INVITE overtakes the failure
+            // before it, which stays what it was (RFC 3261 section 16.7 step 5).
+            Some(before) if before != status && is_kept => self.may(key, until),
+            Some(_) => (),
+        }
+    }
+
+    /// A request has an answer still to come. If it had one, this is a copy of it: another request to a host that keeps nothing of one that
+    /// it refuses (RFC 3261 section 8.2.7).
+    fn goes_on(&mut self, key: Vec<u8>) {
+        if self.until.get(&key) != Some(&u64::MAX) {
+            self.finals.remove(&key);
+            self.may(key, u64::MAX);
+        }
+    }
+
     fn count(&mut self, now: u64) -> usize {
         while let Some((_, key)) = self.in_order.first().filter(|(until, _)| *until < now) {
             self.until.remove(key);
+            self.finals.remove(key);
             self.in_order.pop_first();
         }
         self.until.len()
@@ -84,15 +108,23 @@ impl Memory {
                 let until = if method == Method::Invite { u64::MAX } else { now + LONGEST };
                 if let Some(key) = key(b"client", message).filter(|key| !kept.until.contains_key(key)) {
                     kept.may(key, until);
+                    // What the proxy makes itself has no Via below its own.
+                    if let Some(below) = message.vias().flatten().nth(1).and_then(|via| via.branch) {
+                        kept.goes_on([b"server", below, message.method_text()].join(&b' '));
+                    }
                 }
             }
             (None, Some(status @ 200..)) => {
                 let is_success = status < 300 && message.cseq().is_ok_and(|cseq| cseq.method == Method::Invite);
                 if let Some(key) = key(b"server", message) {
-                    kept.at_most(key, if is_success { now } else { now + LONGEST });
+                    kept.answered(key, now, status, !is_success);
                 }
             }
-            (None, _) => (),
+            (None, _) => {
+                if let Some(key) = key(b"server", message) {
+                    kept.goes_on(key);
+                }
+            }
         }
     }
 
@@ -109,5 +141,53 @@ impl Memory {
 
     pub(super) fn restarted(&mut self, host: SocketAddr) {
         self.hosts.remove(&host);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> Vec<u8> {
+        b"server z9hG4bK1 MESSAGE".to_vec()
+    }
+
+    #[test]
+    fn an_answer_that_is_sent_again_is_kept_no_longer() {
+        let mut kept = Kept::default();
+        kept.may(key(), u64::MAX);
+        for now in [1_000, 2_000, 30_000] {
+            kept.answered(key(), now, 407, true);
+        }
+        assert_eq!((kept.count(1_000 + LONGEST), kept.count(1_001 + LONGEST)), (1, 0));
+        assert!(kept.finals.is_empty() && kept.in_order.is_empty());
+    }
+
+    #[test]
+    fn a_copy_of_what_was_refused_is_another_request() {
+        let mut kept = Kept::default();
+        kept.may(key(), u64::MAX);
+        kept.answered(key(), 1_000, 407, true);
+        kept.goes_on(key());
+        assert_eq!(kept.count(1_001 + LONGEST), 1, "it waits for its answer");
+        kept.answered(key(), 50_000, 200, true);
+        kept.answered(key(), 60_000, 200, true);
+        assert_eq!((kept.count(50_000 + LONGEST), kept.count(50_001 + LONGEST)), (1, 0));
+        kept.may(key(), u64::MAX);
+        kept.answered(key(), 100_000, 407, true);
+        kept.answered(key(), 110_000, 404, true);
+        assert_eq!((kept.count(110_000 + LONGEST), kept.count(110_001 + LONGEST)), (1, 0));
+    }
+
+    #[test]
+    fn a_late_2xx_leaves_the_failure_before_it() {
+        let mut kept = Kept::default();
+        kept.may(key(), u64::MAX);
+        kept.answered(key(), 1_000, 486, true);
+        kept.answered(key(), 2_000, 200, false);
+        assert_eq!((kept.count(1_000 + LONGEST), kept.count(1_001 + LONGEST)), (1, 0));
+        kept.may(key(), u64::MAX);
+        kept.answered(key(), 40_000, 200, false);
+        assert_eq!((kept.count(40_000), kept.count(40_001)), (1, 0));
     }
 }
