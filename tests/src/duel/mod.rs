@@ -99,6 +99,8 @@ pub fn play(case: &Case, program: &[&Path], ports: Ports, folder: &Path) -> Play
     let [own, control, media] = [ports.own, ports.control, ports.media].map(|p| p.to_string());
     command.args(["-trace_stat", "-stf", books::STATISTICS, "-trace_counts"]);
     command.args(["-nostdin", "-i", &ip, "-p", &own, "-cp", &control, "-mp", &media]);
+    // SIPp counts a warning where it was held up, which on a busy machine it is.
+    command.args(["-watchdog_minor_threshold", "600000", "-watchdog_major_threshold", "600000"]);
     if !case.answers {
         command.arg(address(ports.peer).to_string());
     }

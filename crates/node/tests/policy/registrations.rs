@@ -1,6 +1,7 @@
 //! REGISTER (RFC 3261 section 10.3), with digest.
 
 use crate::site::*;
+use std::time::Duration;
 
 /// The lifetimes of the contacts in a 200, by URI.
 fn contacts(got: &Got) -> Vec<(String, u32)> {
@@ -192,12 +193,18 @@ fn a_copy_gets_the_same_answer() {
     for _ in 0..3 {
         bob.send(&text);
     }
-    for _ in 0..3 {
-        let got = bob.answer();
-        assert_eq!((got.status(), got.all("Contact").len()), (200, 1), "{}", got.0);
+    let is_the_same = |got: &Got| (got.status(), got.all("Contact").len()) == (200, 1);
+    let first = bob.answer();
+    assert!(is_the_same(&first), "{}", first.0);
+    // Copies that came while the first one waited may be one request.
+    while let Some(got) = bob.within(Duration::from_millis(300)) {
+        assert!(is_the_same(&got), "{}", got.0);
     }
+    bob.send(&text);
+    let copy = bob.answer();
+    assert!(is_the_same(&copy), "{}", copy.0);
     // A copy that comes late: the second of the REGISTER is over.
-    std::thread::sleep(std::time::Duration::from_millis(1_200));
+    std::thread::sleep(Duration::from_millis(1_200));
     bob.send(&text);
     assert_eq!(bob.answer().status(), 200);
 }
