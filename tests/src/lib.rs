@@ -22,7 +22,6 @@ pub mod name_server;
 pub mod namespace;
 pub mod peer;
 pub mod plant;
-pub mod port;
 pub mod process;
 pub mod program;
 pub mod random;
@@ -35,9 +34,9 @@ pub mod strict;
 pub mod text;
 pub mod trace;
 pub mod turn;
-pub mod wait;
 pub mod wire;
 
+pub use strowger_lab::{port, wait};
 pub use turn::{alone, in_background};
 
 /// Cases that do not measure, each on a thread of its own, a few at a time: they wait more than they work. With the

@@ -1,21 +1,11 @@
 //! Programs by others that the tests need, and the Debian package of each.
 
 use std::io::Write;
-use std::path::PathBuf;
 
-/// A program by others.
-#[derive(Debug, Clone, Copy)]
-pub struct Program {
-    /// Name of its file.
-    pub name: &'static str,
-    /// Debian package that contains it.
-    pub package: &'static str,
-}
+pub use strowger_lab::program::{KAMAILIO, MARIADB, MARIADBD, MEMCACHED, POSTGRESQL, Program, REDIS};
 
 /// Traffic generator.
 pub const SIPP: Program = Program { name: "sipp", package: "sip-tester" };
-/// A server by others, as peer and as measure.
-pub const KAMAILIO: Program = Program { name: "kamailio", package: "kamailio" };
 /// A command that sends one request.
 pub const SIPSAK: Program = Program { name: "sipsak", package: "sipsak" };
 /// A telephone.
@@ -35,15 +25,6 @@ pub const IPTABLES: Program = Program { name: "iptables", package: "iptables" };
 
 /// Environment variable that lets tests pass where a program or a right is missing; each says so loudly.
 pub const ALLOW_MISSING: &str = "STROWGER_ALLOW_MISSING";
-
-impl Program {
-    /// Where it is: in the folders of `PATH` and those where Debian puts programs of the administrator.
-    pub fn path(&self) -> Option<PathBuf> {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin", "/usr/bin"].map(PathBuf::from));
-        folders.map(|folder| folder.join(self.name)).find(|file| file.is_file())
-    }
-}
 
 /// Whether all of these are there.
 ///

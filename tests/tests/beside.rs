@@ -13,6 +13,7 @@ mod attacks_replay;
 mod attacks_route_tokens;
 mod attacks_smuggling;
 mod attacks_tls;
+mod backends;
 mod commands;
 pub(crate) mod config;
 mod connections;

@@ -25,7 +25,7 @@ pub fn pair() -> u16 {
     next(&NEXT, FIRST, COUNT, 2)
 }
 
-/// The same of four digits, for programs that write no more. Those of [`crate::duel::Ports`] lie below.
+/// The same of four digits, 9000 to 9899, for programs that write no more.
 ///
 /// # Panics
 /// There is none.

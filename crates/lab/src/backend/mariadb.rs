@@ -1,0 +1,135 @@
+//! MariaDB.
+
+use super::{DATABASE, START, USER, is_root, run};
+use crate::process::Process;
+use crate::program::{MARIADB, MARIADB_INSTALL_DB, MARIADBD};
+use crate::sample::Usage;
+use crate::{Error, port};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A MariaDB with one empty database and one user who may do all in it. What is committed is written at once and on the disk within
+/// a second (`innodb_flush_log_at_trx_commit = 2`).
+#[derive(Debug)]
+pub struct MariaDb {
+    process: Process,
+    socket: PathBuf,
+    port: u16,
+}
+
+impl MariaDb {
+    /// Starts one with its files in this folder.
+    ///
+    /// # Errors
+    /// It is not installed, or does not start.
+    pub fn start(folder: &Path) -> Result<Self, Error> {
+        let [server, install] = [MARIADBD.find()?, MARIADB_INSTALL_DB.find()?];
+        MARIADB.find()?;
+        let data = folder.join("mariadb");
+        let socket = folder.join("mariadb.socket");
+        let mut command = Command::new(install);
+        command
+            .args([
+                "--no-defaults",
+                "--auth-root-authentication-method=normal",
+                "--skip-test-db",
+                "--skip-name-resolve",
+            ])
+            .arg(option("--datadir=", &data));
+        if is_root() {
+            command.arg("--user=root");
+        }
+        run("mariadb-install-db", &mut command)?;
+        let port = port::free();
+        let mut command = Command::new(server);
+        command
+            .args(["--no-defaults", "--skip-name-resolve", "--bind-address=127.0.0.1", "--max-connections=200"])
+            .args([
+                "--innodb-flush-log-at-trx-commit=2",
+                "--innodb-buffer-pool-size=256M",
+                "--character-set-server=utf8mb4",
+            ])
+            .arg(format!("--port={port}"))
+            .arg(option("--datadir=", &data))
+            .arg(option("--socket=", &socket))
+            .arg(option("--pid-file=", &folder.join("mariadb.pid")));
+        if is_root() {
+            command.arg("--user=root");
+        }
+        let mut process = Process::start("mariadbd", folder, &mut command)?;
+        process.listens(port, START)?;
+        let this = Self { process, socket, port };
+        this.as_root(
+            "mysql",
+            &format!(
+                "CREATE DATABASE {DATABASE}; CREATE USER '{USER}'@'%' IDENTIFIED BY '{USER}'; \
+                 GRANT ALL ON {DATABASE}.* TO '{USER}'@'%';"
+            ),
+        )?;
+        Ok(this)
+    }
+
+    /// Where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), self.port)
+    }
+
+    /// As `mysql://USER:PASSWORD@HOST:PORT/DATABASE`.
+    pub fn url(&self) -> String {
+        format!("mysql://{USER}:{USER}@{}/{DATABASE}", self.address())
+    }
+
+    /// Runs statements in the database; the rows that they return, a line each, with tabs between columns.
+    ///
+    /// # Errors
+    /// It refuses one.
+    pub fn execute(&self, statements: &str) -> Result<String, Error> {
+        self.as_root(DATABASE, statements)
+    }
+
+    fn as_root(&self, database: &str, statements: &str) -> Result<String, Error> {
+        let mut command = Command::new(MARIADB.find()?);
+        command
+            .args(["--no-defaults", "--user=root", "--batch", "--skip-column-names"])
+            .arg(option("--socket=", &self.socket))
+            .args(["--execute", statements, database]);
+        run("mariadb", &mut command)
+    }
+
+    /// Runs the statements of a file.
+    ///
+    /// # Errors
+    /// It cannot be read, or the database refuses a statement.
+    pub fn execute_file(&self, file: &Path) -> Result<(), Error> {
+        // The client reads it itself: it may be too long for a command line.
+        std::fs::metadata(file).map_err(Error::file(file))?;
+        self.execute(&format!("source {}", file.display())).map(drop)
+    }
+
+    /// How many rows a table has.
+    ///
+    /// # Errors
+    /// There is no such table.
+    pub fn count(&self, table: &str) -> Result<u64, Error> {
+        let text = self.execute(&format!("SELECT COUNT(*) FROM {table}"))?;
+        text.trim().parse().map_err(|_| Error::Unexpected { what: format!("rows of {table}"), reason: text.clone() })
+    }
+
+    /// Processor time that it used so far.
+    pub fn usage(&self) -> Usage {
+        Usage::of_tree(self.process.id())
+    }
+
+    /// The server.
+    pub const fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+}
+
+/// An option with a path for a value.
+fn option(name: &str, value: &Path) -> std::ffi::OsString {
+    let mut word = std::ffi::OsString::from(name);
+    word.push(value);
+    word
+}

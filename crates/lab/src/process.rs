@@ -1,0 +1,223 @@
+//! A program that runs beside this one: its output in a file, its end with the owner's.
+
+use crate::{Error, wait};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// A running program. When it is dropped it is ended, together with what it started.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts a program in a process group of its own; what it prints goes to `NAME.log` in the folder, after what is
+    /// there.
+    ///
+    /// # Errors
+    /// It cannot be started, or the folder not written.
+    pub fn start(name: &str, folder: &Path, command: &mut Command) -> Result<Self, Error> {
+        let log = folder.join(format!("{name}.log"));
+        let file = File::options().create(true).append(true).open(&log).map_err(Error::file(&log))?;
+        let again = file.try_clone().map_err(Error::file(&log))?;
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(file)
+            .stderr(again)
+            .process_group(0)
+            .spawn()
+            .map_err(|source| Error::NotStarted { name: name.into(), source })?;
+        Ok(Self { name: name.into(), child, log })
+    }
+
+    /// What it is called here.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Everything it printed so far.
+    pub fn log(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+
+    /// The last lines it printed.
+    pub fn tail(&self) -> String {
+        let log = self.log();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(40)..].join("\n")
+    }
+
+    /// Waits until it has bound this port: for datagrams, or to take connections.
+    ///
+    /// # Errors
+    /// It ended before, or has not in this time.
+    pub fn listens(&mut self, port: u16, limit: Duration) -> Result<(), Error> {
+        self.comes_to(&format!("listen on {port}"), limit, |this| has_bound(this.id(), port))
+    }
+
+    /// Waits until it is so. `what`: what it then does, for the error.
+    ///
+    /// # Errors
+    /// It ended before, or it is not so in this time.
+    pub fn comes_to(&mut self, what: &str, limit: Duration, is_so: impl Fn(&Self) -> bool) -> Result<(), Error> {
+        let mut ended = false;
+        let came = wait::until(limit, || {
+            // In this order: what it did last counts.
+            ended = self.ended().is_some();
+            is_so(self) || ended
+        });
+        if came && is_so(self) { Ok(()) } else { Err(self.not_in_time(what, limit, ended)) }
+    }
+
+    fn not_in_time(&self, what: &str, limit: Duration, ended: bool) -> Error {
+        Error::NotInTime { name: self.name.clone(), what: what.into(), limit, ended, tail: self.tail() }
+    }
+
+    /// How it ended, if it did.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        // It fails where the child was waited for elsewhere alone, which nothing here does.
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// Whether it has ended; its id remains its own.
+    pub fn is_over(&self) -> bool {
+        // As it is left, it can be asked again how it ended.
+        let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(self.pid()), how).is_ok_and(|status| status.is_some())
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// It is still running after this time.
+    pub fn end(&mut self, limit: Duration) -> Result<ExitStatus, Error> {
+        wait::look(limit, || self.ended()).ok_or_else(|| self.not_in_time("end", limit, false))
+    }
+
+    /// Asks it to end (SIGTERM), kills it where it does not in this time, and waits until it is gone.
+    pub fn stop(&mut self, limit: Duration) -> Option<ExitStatus> {
+        self.signal(Signal::TERM);
+        let ended = wait::look(limit, || self.ended());
+        if ended.is_none() {
+            self.kill();
+        }
+        ended
+    }
+
+    /// Sends it a signal. None reaches what has ended and was waited for.
+    pub fn signal(&mut self, signal: Signal) {
+        if self.ended().is_none() {
+            // It was started here and not yet waited for, so the id is still its own.
+            let _ = kill_process(self.pid(), signal);
+        }
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Waits until all its threads stand, after SIGSTOP: the kernel stops one after the other.
+    ///
+    /// # Errors
+    /// It still goes on after ten seconds.
+    pub fn stands(&self) -> Result<(), Error> {
+        let limit = Duration::from_secs(10);
+        let end = Instant::now() + limit;
+        while !stands(self.id()) {
+            if Instant::now() >= end {
+                return Err(self.not_in_time("stop", limit, false));
+            }
+            // Often: what is stopped for a few milliseconds is to stand no longer.
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        Ok(())
+    }
+
+    /// `kill -9`, and waits until it is gone.
+    pub fn kill(&mut self) {
+        self.signal(Signal::KILL);
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.ended().is_none() {
+            self.stop(Duration::from_millis(500));
+        }
+        // The group is the one that was made for this child; its members were started by it.
+        let _ = kill_process_group(self.pid(), Signal::KILL);
+        let _ = self.child.wait();
+    }
+}
+
+/// A socket on the network of this process has this port, whichever process it is of.
+fn has_bound(id: u32, port: u16) -> bool {
+    // What takes datagrams is in the state 07, what takes connections in 0A.
+    let (port, states) = (format!(":{port:04X}"), ["07", "0A"]);
+    ["udp", "udp6", "tcp", "tcp6"].iter().any(|protocol| {
+        let sockets = std::fs::read_to_string(format!("/proc/{id}/net/{protocol}")).unwrap_or_default();
+        sockets.lines().any(|line| {
+            let mut fields = line.split_ascii_whitespace().skip(1);
+            let (own, state) = (fields.next(), fields.nth(1));
+            own.is_some_and(|own| own.ends_with(&port)) && state.is_some_and(|state| states.contains(&state))
+        })
+    })
+}
+
+/// Whether no thread of the process runs: each is stopped or has ended.
+fn stands(id: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten();
+    let mut states = threads.filter_map(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).ok()?;
+        // The name of the thread stands in brackets and may contain anything.
+        stat.rsplit_once(") ")?.1.chars().next()
+    });
+    states.all(|state| matches!(state, 'T' | 't' | 'Z' | 'X'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_ends_early_is_not_waited_for() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo no port; exit 3"]);
+        let mut shell = Process::start("shell", folder.path(), &mut command).expect("a shell starts");
+        let begun = Instant::now();
+        let error = shell.listens(9, Duration::from_secs(60)).expect_err("it listens nowhere").to_string();
+        assert!(begun.elapsed() < Duration::from_secs(30));
+        assert!(error.contains("shell does not listen on 9") && error.contains("it has ended\nno port"), "{error}");
+        let missing = Process::start("missing", folder.path(), &mut Command::new("/no/such/program"));
+        assert!(missing.is_err_and(|error| error.to_string().starts_with("missing does not start: ")));
+    }
+
+    #[test]
+    fn what_is_dropped_ends_with_what_it_started() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 600 & echo child $!; wait"]);
+        let mut shell = Process::start("shell", folder.path(), &mut command).expect("a shell starts");
+        let prints = |this: &Process| this.log().contains("child ") && this.log().ends_with('\n');
+        shell.comes_to("print", Duration::from_secs(20), prints).expect("it prints");
+        let child: u32 = shell.log().trim().rsplit(' ').next().and_then(|id| id.parse().ok()).expect("a number");
+        drop(shell);
+        // What has ended and was not waited for by its new parent has no command line.
+        let is_gone =
+            || std::fs::read(format!("/proc/{child}/cmdline")).map_or(true, |command_line| command_line.is_empty());
+        assert!(wait::until(Duration::from_secs(20), is_gone));
+    }
+}

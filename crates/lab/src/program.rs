@@ -1,0 +1,45 @@
+//! Programs by others, and the Debian package of each.
+
+use crate::Error;
+use std::path::PathBuf;
+
+/// A program by others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Program {
+    /// Name of its file.
+    pub name: &'static str,
+    /// Debian package that contains it.
+    pub package: &'static str,
+}
+
+/// A server by others.
+pub const KAMAILIO: Program = Program { name: "kamailio", package: "kamailio" };
+/// A database.
+pub const MARIADBD: Program = Program { name: "mariadbd", package: "mariadb-server" };
+/// Makes the files of a database.
+pub const MARIADB_INSTALL_DB: Program = Program { name: "mariadb-install-db", package: "mariadb-server" };
+/// Has a database run statements.
+pub const MARIADB: Program = Program { name: "mariadb", package: "mariadb-client" };
+/// A database. Debian keeps the programs of each version apart: what is in `PATH` chooses among them.
+pub const POSTGRESQL: Program = Program { name: "pg_ctlcluster", package: "postgresql" };
+/// A cache.
+pub const MEMCACHED: Program = Program { name: "memcached", package: "memcached" };
+/// A cache with data structures.
+pub const REDIS: Program = Program { name: "redis-server", package: "redis-server" };
+
+impl Program {
+    /// Where it is: in the folders of `PATH` and those where Debian puts programs of the administrator.
+    pub fn path(&self) -> Option<PathBuf> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin", "/usr/bin"].map(PathBuf::from));
+        folders.map(|folder| folder.join(self.name)).find(|file| file.is_file())
+    }
+
+    /// The same, where it must be there.
+    ///
+    /// # Errors
+    /// It is missing; the error names its Debian package.
+    pub fn find(&self) -> Result<PathBuf, Error> {
+        self.path().ok_or(Error::NotInstalled { program: self.name, package: self.package })
+    }
+}

@@ -1,0 +1,189 @@
+//! The eleven stress tests of OpenSIPS' table: what each part of a server's work costs.
+//!
+//! Seed of the table: a stateful relay, then one thing more with each letter, up to digest from a database with a cache and a row for each
+//! call. Where OpenSIPS was driven to a load, here every system gets the same calls, and what counts is processor time a call: of the
+//! server, and of the database beside it.
+
+mod letter;
+mod report;
+mod traffic;
+
+pub use letter::{Accounting, Letter};
+pub use report::{Row, table};
+pub use traffic::{Ends, Outcome, Traffic};
+
+use crate::Error;
+use crate::backend::MariaDb;
+use crate::driver::{Configuration, Driver, SystemUnderTest};
+use crate::sample::Usage;
+use crate::wait;
+use serde::Serialize;
+use std::path::Path;
+use std::time::Duration;
+
+/// Whose users they are.
+pub const DOMAIN: &str = "stress.example";
+
+/// Where Debian's `kamailio-mysql-modules` keeps the tables of Kamailio.
+pub const KAMAILIO_TABLES: &str = "/usr/share/kamailio/mysql";
+
+/// How long rows may take to be in the table when the last call has ended.
+const WRITTEN: Duration = Duration::from_secs(10);
+
+/// One system under the traffic of one letter, from its start to its end.
+#[derive(Clone, Debug, Serialize)]
+pub struct Round {
+    /// Calls that were wanted.
+    pub calls: u64,
+    /// Calls a second.
+    pub rate: u32,
+    /// What came of them.
+    pub outcome: Outcome,
+    /// Processor time of the server while they were made.
+    pub server: Usage,
+    /// That of the database.
+    pub database: Usage,
+    /// Memory of the server when they had ended, in bytes.
+    pub pss: u64,
+    /// Rows that accounting wrote, and how many it should have written.
+    pub rows: Option<(u64, u64)>,
+}
+
+impl Round {
+    /// No call was lost, the generator kept up, and each call has its rows.
+    pub fn is_whole(&self) -> bool {
+        self.outcome.is_whole(self.calls) && self.rows.is_none_or(|(written, wanted)| written == wanted)
+    }
+
+    /// Microseconds a call.
+    pub fn server_cost(&self) -> f64 {
+        self.server.total().as_secs_f64() * 1e6 / self.calls as f64
+    }
+
+    /// Microseconds a call.
+    pub fn database_cost(&self) -> f64 {
+        self.database.total().as_secs_f64() * 1e6 / self.calls as f64
+    }
+}
+
+/// How a round is made.
+#[derive(Clone, Debug)]
+pub struct Load<'a> {
+    /// The program of the generator.
+    pub generator: &'a Path,
+    /// Calls a second.
+    pub rate: u32,
+    /// For so long at least: each user calls once.
+    pub seconds: u32,
+}
+
+/// The tables of Kamailio, with all users of the letters.
+///
+/// # Errors
+/// `kamailio-mysql-modules` is not installed, or the database refuses something.
+pub fn prepare_database(database: &MariaDb) -> Result<(), Error> {
+    for table in ["standard", "auth_db", "acc"] {
+        let file = Path::new(KAMAILIO_TABLES).join(format!("{table}-create.sql"));
+        if !file.is_file() {
+            return Err(Error::NotInstalled { program: "db_mysql.so", package: "kamailio-mysql-modules" });
+        }
+        database.execute_file(&file)?;
+    }
+    let users = Letter::ALL.into_iter().map(Letter::users).max().unwrap_or(0);
+    // As `traffic::user` names them.
+    let (name, password) = ("CONCAT('user', seq)", "CONCAT('secret', seq)");
+    let ha1 = format!("MD5(CONCAT({name}, ':{DOMAIN}:', {password}))");
+    let ha1b = format!("MD5(CONCAT({name}, '@{DOMAIN}:{DOMAIN}:', {password}))");
+    database.execute(&format!(
+        "ALTER TABLE acc ADD caller VARCHAR(64), ADD callee VARCHAR(64);
+         ALTER TABLE acc_cdrs ADD caller VARCHAR(64), ADD callee VARCHAR(64), ADD callid VARCHAR(255);
+         INSERT INTO subscriber (username, domain, ha1, ha1b)
+         SELECT {name}, '{DOMAIN}', {ha1}, {ha1b} FROM seq_1_to_{users};"
+    ))?;
+    Ok(())
+}
+
+/// What Kamailio is started with for a letter.
+pub fn kamailio(letter: Letter, database: &MariaDb) -> Configuration {
+    let parts = [
+        (letter.record_routes(), "WITH_RECORD_ROUTE"),
+        (letter.has_dialogs(), "WITH_DIALOG"),
+        (letter.users() > 0, "WITH_USERS"),
+        (letter.authenticates(), "WITH_AUTH"),
+        (letter.caches(), "WITH_CACHE"),
+        (letter.accounting() == Some(Accounting::Events), "WITH_EVENTS"),
+        (letter.accounting() == Some(Accounting::Cdr), "WITH_CDR"),
+    ];
+    Configuration {
+        text: include_str!("kamailio.cfg").into(),
+        defines: parts.into_iter().filter(|(is_wanted, _)| *is_wanted).map(|(_, define)| define).collect(),
+        values: vec![("DOMAIN", DOMAIN.into()), ("DATABASE", database.url())],
+    }
+}
+
+/// What ours is started with for a letter: the shipped example, on another port. None: there is none yet.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn strowger(letter: Letter, examples: &Path) -> Result<Option<Configuration>, Error> {
+    let file = examples.join(format!("stress-{}.toml", letter.lower()));
+    if !file.is_file() {
+        return Ok(None);
+    }
+    let text = std::fs::read_to_string(&file).map_err(Error::file(&file))?;
+    Ok(Some(Configuration { text: text.replace("127.0.0.1:5060", "127.0.0.1:@PORT@"), ..Configuration::default() }))
+}
+
+/// Starts a system in this folder, registers the users of the letter, makes a second of calls that do not count, then those that do.
+///
+/// # Errors
+/// A program does not run, or a user cannot register.
+pub fn round(
+    driver: &Driver,
+    configuration: &Configuration,
+    letter: Letter,
+    load: &Load<'_>,
+    ends: Ends,
+    database: &MariaDb,
+    folder: &Path,
+) -> Result<Round, Error> {
+    let table = letter.accounting().map(|accounting| match accounting {
+        Accounting::Events => "acc",
+        Accounting::Cdr => "acc_cdrs",
+    });
+    if let Some(table) = table {
+        database.execute(&format!("TRUNCATE TABLE {table}"))?;
+    }
+    let server = driver.start(folder, configuration)?;
+    let traffic = Traffic::start(load.generator, folder, server.port(), ends, letter)?;
+    if let Some(registered) = traffic.register()?.filter(|outcome| outcome.failed > 0) {
+        let reason = format!("{registered:?}\n{}", server.tail());
+        return Err(Error::Unexpected { what: format!("registrations at {}", driver.name()), reason });
+    }
+    let first = u64::from(load.rate);
+    traffic.call(first, load.rate)?;
+    let calls = (u64::from(load.rate) * u64::from(load.seconds)).max(letter.users().into());
+    let before = (server.usage(), database.usage());
+    let outcome = traffic.call(calls, load.rate)?;
+    let rows = table.map(|table| rows(database, table, letter, first + calls)).transpose()?;
+    Ok(Round {
+        calls,
+        rate: load.rate,
+        outcome,
+        server: server.usage().since(&before.0),
+        database: database.usage().since(&before.1),
+        pss: SystemUnderTest::pss(&server),
+        rows,
+    })
+}
+
+/// Rows that were written, once there are enough, and how many there should be.
+fn rows(database: &MariaDb, table: &str, letter: Letter, calls: u64) -> Result<(u64, u64), Error> {
+    let wanted = if letter.accounting() == Some(Accounting::Events) { 2 * calls } else { calls };
+    let count = || database.count(table).ok().filter(|count| *count >= wanted);
+    let written = match wait::look(WRITTEN, count) {
+        Some(count) => count,
+        None => database.count(table)?,
+    };
+    Ok((written, wanted))
+}
