@@ -19,6 +19,7 @@ FUZZ_SEEDS ?= ../crates/message/tests/torture ../benches/messages \
 RATE ?= 1000
 SECONDS ?= 10
 RUNS ?= 20
+LETTERS ?= A,B,C,D,E,F,G,H,I,J,K
 ROUNDS ?= 3
 BASELINE_ROUNDS ?= 25
 BASELINE_SECONDS ?= 3
@@ -31,7 +32,7 @@ BY_RELOAD ?= keys:: algorithms:: answers:: bans:: calls:: gone:: pings:: registr
 TEST_THREADS ?= $(shell expr 2 \* `nproc`)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build packages lint test test-all test-reload faults loom test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-load bench-abuse bench-control
+.PHONY: help demo build packages lint test test-all test-reload faults loom test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-load bench-abuse bench-control bench-stress
 
 help:
 	@echo 'make demo          build, then see it work: a server, two users, a call, ten seconds of load'
@@ -55,6 +56,7 @@ help:
 	@echo 'make bench-load    the generator beside SIPp: cost, highest rate, pace, calls held (takes minutes)'
 	@echo 'make bench-memory  bytes a contact and a call, allocations a relayed message'
 	@echo 'make bench-control  what status and a list of 1,000,000 registrations cost the calls beside them (2 minutes)'
+	@echo 'make bench-stress  the stress tests A to K beside Kamailio with MariaDB: server and database, CPU a call (LETTERS= ROUNDS=; an hour for all)'
 	@echo 'make bench-abuse   processor time and bytes that one message, one source, one /64 can cost, each with its bound'
 
 demo:
@@ -168,3 +170,7 @@ bench-abuse: packages build
 bench-control: packages build
 	$(CARGO) build --release --locked --package strowger-benches --bin bench_control
 	STROWGER_BIN=$(STROWGER) $(TARGET)/release/bench_control --rounds $(ROUNDS)
+
+bench-stress: packages build
+	$(CARGO) build --locked --release --package strowger-benches --bin bench_stress
+	STROWGER_BIN=$(STROWGER) $(TARGET)/release/bench_stress --rounds $(ROUNDS) --letters $(LETTERS)
