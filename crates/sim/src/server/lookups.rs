@@ -288,9 +288,7 @@ impl Asking {
 
     /// Looks at the time. What is to be asked then is to be [taken](Self::take), and [checked](Self::check_connections).
     pub(super) fn keep_time(&mut self, lookups: &Lookups) {
-        let in_flight = lookups.cache.gauges().in_flight;
-        self.steps.keep_time();
-        self.missed += (in_flight - lookups.cache.gauges().in_flight) as u32;
+        self.missed += self.steps.keep_time();
         self.check_breaker(lookups);
     }
 

@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use super::batch::Questions;
 use super::{Engine, Key, Shared, StopOnDrop};
 use crate::error::StoreError;
 
@@ -29,13 +30,13 @@ impl<E: Engine> Asker<E> {
     pub(super) fn run(mut self) {
         let shared = self.shared.clone();
         let _stop = StopOnDrop(shared.clone());
-        let (mut keys, mut answers) = (Vec::new(), Vec::new());
+        let (mut questions, mut answers) = (Questions::none(), Vec::new());
         shared.flights.begin();
-        while shared.flights.take(&mut keys, || (shared.clock)().mono, || shared.is_broken()) {
-            let batch = shared.depart(keys);
+        while shared.flights.take(&mut questions, || (shared.clock)().mono, || shared.is_broken()) {
+            let batch = shared.depart(questions);
             answers.clear();
             let outcome = self.ask(batch.keys(), &mut answers);
-            keys = shared.land(batch, outcome.map(|()| &mut answers));
+            questions = shared.land(batch, outcome.map(|()| &mut answers));
         }
     }
 

@@ -4,9 +4,31 @@ use super::cache::Mark;
 use super::{Key, Shared, since};
 use crate::error::StoreError;
 
+/// Questions, each with the number of its flight; 0: of none.
+pub(super) struct Questions<K> {
+    pub(super) keys: Vec<K>,
+    pub(super) numbers: Vec<u64>,
+}
+
+impl<K> Questions<K> {
+    pub(super) const fn none() -> Self {
+        Self { keys: Vec::new(), numbers: Vec::new() }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.keys.clear();
+        self.numbers.clear();
+    }
+
+    pub(super) fn push(&mut self, key: K, number: u64) {
+        self.keys.push(key);
+        self.numbers.push(number);
+    }
+}
+
 /// Questions that an engine is asked at once.
 pub struct Batch<K: Key> {
-    keys: Vec<K>,
+    questions: Questions<K>,
     asked_at: u64,
     mark: Mark,
 }
@@ -14,19 +36,20 @@ pub struct Batch<K: Key> {
 impl<K: Key> Batch<K> {
     /// The questions, in the order in which they are to be answered.
     pub fn keys(&self) -> &[K] {
-        &self.keys
+        &self.questions.keys
     }
 }
 
 impl<K: Key> Shared<K> {
     /// An engine is asked from now on.
-    pub(super) fn depart(&self, keys: Vec<K>) -> Batch<K> {
-        Batch { keys, asked_at: (self.clock)().mono, mark: self.cache.mark() }
+    pub(super) fn depart(&self, questions: Questions<K>) -> Batch<K> {
+        Batch { questions, asked_at: (self.clock)().mono, mark: self.cache.mark() }
     }
 
     /// It has answered, or failed. Gives back the memory of the questions.
-    pub(super) fn land(&self, batch: Batch<K>, outcome: Result<&mut Vec<K::Answer>, StoreError>) -> Vec<K> {
-        let Batch { mut keys, asked_at, mark } = batch;
+    pub(super) fn land(&self, batch: Batch<K>, outcome: Result<&mut Vec<K::Answer>, StoreError>) -> Questions<K> {
+        let Batch { mut questions, asked_at, mark } = batch;
+        let Questions { keys, numbers } = &mut questions;
         let now = (self.clock)().mono;
         let mut results = Vec::new();
         match outcome {
@@ -42,9 +65,9 @@ impl<K: Key> Shared<K> {
             }
             Err(error) => {
                 self.failed();
-                // What is known goes on to be used; the others get the error.
-                for key in keys.drain(..) {
-                    let tickets = self.flights.land(self.cache.hash(&key), &key, true);
+                // What is known goes on to be used; the others get the error. What was asked again meanwhile may still be answered.
+                for (key, number) in keys.drain(..).zip(numbers.iter()) {
+                    let tickets = self.flights.fail(self.cache.hash(&key), &key, *number);
                     let stale = if tickets.is_empty() { None } else { self.stale(&key, now) };
                     let result = stale.ok_or(error);
                     results.extend(tickets.into_iter().map(|ticket| (ticket, result.clone())));
@@ -52,6 +75,6 @@ impl<K: Key> Shared<K> {
             }
         }
         self.give(&mut results);
-        keys
+        questions
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use hashbrown::{Equivalent, HashTable};
 
+use super::batch::Questions;
 use super::{Key, ReadThroughSettings, Results, since};
 use crate::error::StoreError;
 use crate::ticket::{Refused, Ticket};
@@ -14,7 +15,7 @@ use crate::ticket::{Refused, Ticket};
 struct Flight<K> {
     hash: u64,
     key: K,
-    /// By this they come back in the order in which they were asked: hashes are in no order.
+    /// By this they come back in the order in which they were asked, for hashes are in no order, and a failure is known to be theirs.
     number: u64,
     since: u64,
     tickets: Vec<Ticket>,
@@ -35,6 +36,15 @@ struct Waiting {
 impl Waiting {
     const fn empty() -> Self {
         Self { since: 0, tickets: Vec::new() }
+    }
+}
+
+impl<K> Flight<K> {
+    /// It is to be asked once more, for those who asked after a notice. Returns who waited before.
+    fn begin_again(&mut self, number: u64, later: Waiting) -> Vec<Ticket> {
+        (self.number, self.since) = (number, later.since);
+        (self.is_asked, self.is_overdue) = (false, false);
+        std::mem::replace(&mut self.tickets, later.tickets)
     }
 }
 
@@ -162,14 +172,19 @@ impl<K: Key> Flights<K> {
 
     /// Waits for questions, or until it is time to ask one again if the engine `is_broken`. Those of a round leave together; `false` once
     /// stopped.
-    pub(super) fn take(&self, keys: &mut Vec<K>, clock: impl Fn() -> u64, is_broken: impl Fn() -> bool) -> bool {
+    pub(super) fn take(
+        &self,
+        questions: &mut Questions<K>,
+        clock: impl Fn() -> u64,
+        is_broken: impl Fn() -> bool,
+    ) -> bool {
         let (mut state, mut was_woken) = (self.lock(), false);
         loop {
             if state.has_stopped {
                 return false;
             }
             let broken_at = is_broken().then(&clock);
-            if self.next(&mut state, keys, broken_at, was_woken) {
+            if self.next(&mut state, questions, broken_at, was_woken) {
                 return true;
             }
             state.idle += 1;
@@ -183,21 +198,21 @@ impl<K: Key> Flights<K> {
     }
 
     /// The same for an asker without a thread, one of those that are idle: it does not wait, and is busy if there is something to ask.
-    pub(super) fn try_take(&self, keys: &mut Vec<K>, broken_at: Option<u64>) -> bool {
+    pub(super) fn try_take(&self, questions: &mut Questions<K>, broken_at: Option<u64>) -> bool {
         let mut state = self.lock();
-        let has_taken = !state.has_stopped && state.idle > 0 && self.next(&mut state, keys, broken_at, false);
+        let has_taken = !state.has_stopped && state.idle > 0 && self.next(&mut state, questions, broken_at, false);
         state.idle -= usize::from(has_taken);
         has_taken
     }
 
     /// What is to be asked next, if anything is. `broken_at`: the time, if the engine has stopped answering. `is_whole`: of the round under
     /// way nothing more comes.
-    fn next(&self, state: &mut State<K>, keys: &mut Vec<K>, broken_at: Option<u64>, is_whole: bool) -> bool {
-        keys.clear();
+    fn next(&self, state: &mut State<K>, questions: &mut Questions<K>, broken_at: Option<u64>, is_whole: bool) -> bool {
+        questions.clear();
         if let Some(now) = broken_at.filter(|now| *now >= state.probe_at) {
             state.probe_at = now + milliseconds(self.poll);
-            keys.extend(state.probe.clone());
-            if !keys.is_empty() {
+            if let Some(probe) = state.probe.clone() {
+                questions.push(probe, 0);
                 return true;
             }
         }
@@ -206,19 +221,19 @@ impl<K: Key> Flights<K> {
             return false;
         }
         let State { flights, waiting, .. } = &mut *state;
-        while keys.len() < self.batch
+        while questions.keys.len() < self.batch
             && let Some((hash, key)) = waiting.pop_front()
         {
             // Some have been answered meanwhile, by an engine that was late.
             if let Some(flight) = flights.find_mut(hash, |f| f.key == key).filter(|flight| !flight.is_asked) {
                 flight.is_asked = true;
-                keys.push(key);
+                questions.push(key, flight.number);
             }
         }
         if !state.waiting.is_empty() && state.idle > 0 {
             self.questions.notify_one();
         }
-        !keys.is_empty()
+        !questions.keys.is_empty()
     }
 
     /// When an idle asker is to ask again whether the engine answers, if it has stopped; none if no question was missed, or all are busy.
@@ -241,20 +256,29 @@ impl<K: Key> Flights<K> {
     /// Ends the flight of `key` and names who waits for it; none when the deadline was faster. It begins again for those who asked after a
     /// notice of it. `is_current`: none was heard since the engine was asked; else a flight that began after it goes on.
     pub(super) fn land(&self, hash: u64, key: &K, is_current: bool) -> Vec<Ticket> {
-        let mut guard = self.lock();
-        let state = &mut *guard;
+        self.end_flight(&mut self.lock(), hash, key, is_current)
+    }
+
+    /// The engine has failed the flight with this number: ends it as [`Flights::land`] does. Another flight of `key` goes on.
+    pub(super) fn fail(&self, hash: u64, key: &K, number: u64) -> Vec<Ticket> {
+        let mut state = self.lock();
+        match state.flights.find(hash, |f| f.key == *key && f.number == number) {
+            Some(_) => self.end_flight(&mut state, hash, key, true),
+            None => Vec::new(),
+        }
+    }
+
+    fn end_flight(&self, state: &mut State<K>, hash: u64, key: &K, is_current: bool) -> Vec<Ticket> {
         let Ok(mut entry) = state.flights.find_entry(hash, |f| f.key == *key) else { return Vec::new() };
         let flight = entry.get_mut();
         if !is_current && flight.after_notice.is_none() {
             return Vec::new();
         }
-        if let Some(Waiting { since, tickets }) =
-            flight.after_notice.take().filter(|waiting| !waiting.tickets.is_empty())
-        {
-            (flight.since, flight.is_asked, flight.is_overdue) = (since, false, false);
+        if let Some(later) = flight.after_notice.take().filter(|waiting| !waiting.tickets.is_empty()) {
+            state.last += 1;
             state.waiting.push_back((hash, key.clone()));
             self.questions.notify_one();
-            return std::mem::replace(&mut flight.tickets, tickets);
+            return flight.begin_again(state.last, later);
         }
         let tickets = entry.remove().0.tickets;
         self.len.store(state.flights.len(), Ordering::Relaxed);
@@ -280,7 +304,7 @@ impl<K: Key> Flights<K> {
     pub(super) fn due(&self, now: u64, stale: impl Fn(&K) -> Option<K::Answer>, results: &mut Results<K>) -> Due {
         let mut due = Due::default();
         let mut guard = self.lock();
-        let State { flights, waiting, idle, probe, .. } = &mut *guard;
+        let State { flights, waiting, idle, probe, last, .. } = &mut *guard;
         let is_overdue = |f: &&mut Flight<K>| !f.is_overdue && since(f.since, now) >= self.stale_wait;
         let mut overdue: Vec<_> = flights.iter_mut().filter(is_overdue).collect();
         overdue.sort_unstable_by_key(|flight| flight.number);
@@ -295,12 +319,22 @@ impl<K: Key> Flights<K> {
         }
         let mut missed: Vec<_> = flights.extract_if(|f| since(f.since, now) >= self.deadline).collect();
         missed.sort_unstable_by_key(|flight| flight.number);
-        for flight in missed {
+        for mut flight in missed {
             due.missed += 1;
-            let later = flight.after_notice.into_iter().flat_map(|waiting| waiting.tickets);
-            let tickets = flight.tickets.into_iter().chain(later);
-            results.extend(tickets.map(|ticket| (ticket, Err(StoreError::TimedOut))));
-            *probe = Some(flight.key);
+            *probe = Some(flight.key.clone());
+            let mut later = flight.after_notice.take().unwrap_or(Waiting::empty());
+            let mut tickets = std::mem::take(&mut flight.tickets);
+            // Who asked after a notice has a deadline of its own.
+            if !later.tickets.is_empty() && since(later.since, now) < self.deadline {
+                *last += 1;
+                flight.begin_again(*last, later);
+                waiting.push_back((flight.hash, flight.key.clone()));
+                self.questions.notify_one();
+                flights.insert_unique(flight.hash, flight, |f| f.hash);
+            } else {
+                tickets.append(&mut later.tickets);
+            }
+            results.extend(tickets.into_iter().map(|ticket| (ticket, Err(StoreError::TimedOut))));
         }
         if due.missed > 0 {
             // No caller waits for those any more.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::batch::Questions;
 use super::{Batch, Changes, Key, ReadThrough, ReadThroughSettings, Shared};
 use crate::clock::Clock;
 use crate::error::StoreError;
@@ -25,9 +26,9 @@ impl<K: Key> Steps<K> {
     /// The next questions, for a connection that is idle; none if all are busy or nothing is to be asked. To be called until there is none.
     pub fn take(&self) -> Option<Batch<K>> {
         let shared = &self.shared;
-        let mut keys = Vec::new();
+        let mut questions = Questions::none();
         let broken_at = shared.is_broken().then(|| (shared.clock)().mono);
-        shared.flights.try_take(&mut keys, broken_at).then(|| shared.depart(keys))
+        shared.flights.try_take(&mut questions, broken_at).then(|| shared.depart(questions))
     }
 
     /// What the engine says to questions that were taken: an answer to each, or an error. Their connection is idle again.
@@ -37,12 +38,13 @@ impl<K: Key> Steps<K> {
     }
 
     /// Gives back what has waited for too long; opens a connection where all are busy. To be called every 25 ms while something is in
-    /// flight.
-    pub fn keep_time(&self) {
+    /// flight. Returns how many questions have missed their deadline.
+    pub fn keep_time(&self) -> u32 {
         let due = self.shared.look_at_the_time();
         if due.lacks_askers && self.shared.flights.askers() < self.shared.settings.connections {
             self.connect();
         }
+        due.missed
     }
 
     /// What has changed in the database since this was called last, or that it is not known. To be called every
@@ -196,6 +198,48 @@ mod tests {
         let second = steps.take().expect("a question");
         steps.answered(second, Ok(vec![Answer::Absent]));
         assert_eq!(bed.taken(), [(2, Ok(Answer::Absent))]);
+    }
+
+    /// A failure that comes late says nothing of a question that another connection is asked since.
+    #[test]
+    fn a_late_failure_ends_no_newer_question() {
+        let bed = Bed::new(ReadThroughSettings::default());
+        let steps = &bed.steps;
+        bed.ask_alone(1, "a");
+        let first = steps.take().expect("a question");
+        bed.pass_until(2_000);
+        assert_eq!(bed.taken(), [(1, Err(StoreError::TimedOut))]);
+        bed.ask_alone(2, "a");
+        steps.keep_time();
+        let second = steps.take().expect("the same by another connection");
+        steps.answered(first, Err(StoreError::Unavailable));
+        assert!(bed.taken().is_empty());
+        steps.answered(second, Ok(vec![Answer::Exists]));
+        assert_eq!(bed.taken(), [(2, Ok(Answer::Exists))]);
+    }
+
+    /// Who asks after a change was heard has a deadline of its own, and is asked when an older question has missed its.
+    #[test]
+    fn who_asked_after_a_notice_waits_for_its_own_deadline() {
+        let bed = Bed::new(ReadThroughSettings::default());
+        let steps = &bed.steps;
+        bed.ask_alone(1, "a");
+        let first = steps.take().expect("a question");
+        steps.hear(Ok(Changes::Of(vec![user("a").into()])));
+        bed.pass_until(1_500);
+        bed.ask_alone(2, "a");
+        bed.pass_until(2_000);
+        assert_eq!(bed.taken(), [(1, Err(StoreError::TimedOut))]);
+        // The first connection is busy: one more is opened.
+        steps.keep_time();
+        let second = steps.take().expect("it is asked");
+        steps.answered(first, Err(StoreError::Unavailable));
+        assert!(bed.taken().is_empty());
+        bed.pass_until(3_500);
+        assert_eq!(bed.taken(), [(2, Err(StoreError::TimedOut))]);
+        assert_eq!(bed.cache.gauges().in_flight, 0);
+        steps.answered(second, Ok(vec![Answer::Exists]));
+        assert!(bed.taken().is_empty(), "no ticket comes twice");
     }
 
     /// A late answer ends a question that waits for a connection: it is not asked any more, and once if it comes again.
