@@ -261,9 +261,10 @@ impl Asking {
         let since = self.with_it.remove(at).since;
         for asked in batch.keys() {
             let key = format!("{asked:?}");
-            // An answer from before a notice ends no question that was asked after it; a failure ends each.
-            let notice = self.voided.get(&key).filter(|last| said.is_ok() && number <= **last);
-            for other in self.with_it.iter_mut().filter(|other| notice.is_none_or(|last| other.number <= *last)) {
+            // A failure ends no other question, and an answer from before a notice none that was asked after it.
+            let notice = self.voided.get(&key).filter(|last| number <= **last);
+            let is_ended = |other: &&mut WithIt| said.is_ok() && notice.is_none_or(|last| other.number <= *last);
+            for other in self.with_it.iter_mut().filter(is_ended) {
                 other.keys.remove(&key);
             }
         }
