@@ -36,6 +36,33 @@ fn tools_are_of_a_known_version() {
     }
 }
 
+/// The fuzz targets stand outside of the workspace, with a lock file of their own: it knows what each of our crates depends on today.
+#[test]
+fn the_lock_file_of_the_fuzz_targets_is_up_to_date() {
+    let lock: toml::Table = read("fuzz/Cargo.lock").parse().expect("a lock file");
+    let packages = lock["package"].as_array().expect("packages");
+    let mut seen = 0;
+    for package in packages {
+        let name = package["name"].as_str().expect("a name");
+        let Some(folder) = name.strip_prefix("strowger-").filter(|folder| !["fuzz", "tests"].contains(folder)) else {
+            continue;
+        };
+        let manifest: toml::Table = read(&format!("crates/{folder}/Cargo.toml")).parse().expect("a manifest");
+        let empty = Vec::new();
+        let locked = package.get("dependencies").and_then(|all| all.as_array()).unwrap_or(&empty);
+        // Of two versions the name has its version behind it.
+        let is_locked = |wanted: &str| {
+            locked.iter().filter_map(|name| name.as_str()).any(|name| name.split(' ').next() == Some(wanted))
+        };
+        for (wanted, how) in manifest.get("dependencies").and_then(|all| all.as_table()).into_iter().flatten() {
+            let is_optional = how.get("optional").is_some_and(|optional| optional.as_bool() == Some(true));
+            assert!(is_optional || is_locked(wanted), "cd fuzz && cargo update --workspace: {name} needs {wanted}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 12, "{seen}");
+}
+
 /// The engine decides and does nothing: neither it nor what it stands on can open a socket, start a runtime or connect to a peer.
 #[test]
 fn the_engine_depends_on_nothing_that_acts() {
