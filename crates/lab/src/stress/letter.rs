@@ -52,16 +52,17 @@ impl Letter {
         }
     }
 
-    /// The letter that its penalty is counted against.
+    /// The letter that its penalty is counted against in the seed's table.
     pub const fn base(self) -> Option<Self> {
         Some(match self {
-            Self::A | Self::D => return None,
+            Self::A => return None,
             Self::B => Self::A,
-            Self::C => Self::B,
-            Self::E => Self::D,
+            Self::C | Self::D => Self::B,
+            Self::E => Self::C,
             Self::F => Self::E,
             Self::G => Self::F,
-            Self::H | Self::I | Self::J => Self::G,
+            Self::H | Self::I => Self::G,
+            Self::J => Self::I,
             Self::K => Self::H,
         })
     }
