@@ -1,11 +1,8 @@
 //! MariaDB.
 
-use super::{DATABASE, START, USER, is_root, run};
-use crate::process::Process;
+use super::{Backend, DATABASE, USER, is_root, run};
 use crate::program::{MARIADB, MARIADB_INSTALL_DB, MARIADBD};
-use crate::sample::Usage;
 use crate::{Error, port};
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -13,9 +10,8 @@ use std::process::Command;
 /// a second (`innodb_flush_log_at_trx_commit = 2`).
 #[derive(Debug)]
 pub struct MariaDb {
-    process: Process,
+    server: Backend,
     socket: PathBuf,
-    port: u16,
 }
 
 impl MariaDb {
@@ -24,7 +20,7 @@ impl MariaDb {
     /// # Errors
     /// It is not installed, or does not start.
     pub fn start(folder: &Path) -> Result<Self, Error> {
-        let [server, install] = [MARIADBD.find()?, MARIADB_INSTALL_DB.find()?];
+        let [program, install] = [MARIADBD.find()?, MARIADB_INSTALL_DB.find()?];
         MARIADB.find()?;
         let data = folder.join("mariadb");
         let socket = folder.join("mariadb.socket");
@@ -42,7 +38,7 @@ impl MariaDb {
         }
         run("mariadb-install-db", &mut command)?;
         let port = port::free();
-        let mut command = Command::new(server);
+        let mut command = Command::new(program);
         command
             .args(["--no-defaults", "--skip-name-resolve", "--bind-address=127.0.0.1", "--max-connections=200"])
             .args([
@@ -57,9 +53,8 @@ impl MariaDb {
         if is_root() {
             command.arg("--user=root");
         }
-        let mut process = Process::start("mariadbd", folder, &mut command)?;
-        process.listens(port, START)?;
-        let this = Self { process, socket, port };
+        let server = Backend::start("mariadbd", folder, port, &mut command)?;
+        let this = Self { server, socket };
         this.as_root(
             "mysql",
             &format!(
@@ -70,14 +65,14 @@ impl MariaDb {
         Ok(this)
     }
 
-    /// Where it listens.
-    pub const fn address(&self) -> SocketAddr {
-        SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), self.port)
+    /// The server.
+    pub const fn server(&self) -> &Backend {
+        &self.server
     }
 
     /// As `mysql://USER:PASSWORD@HOST:PORT/DATABASE`.
     pub fn url(&self) -> String {
-        format!("mysql://{USER}:{USER}@{}/{DATABASE}", self.address())
+        format!("mysql://{USER}:{USER}@{}/{DATABASE}", self.server.address())
     }
 
     /// Runs statements in the database; the rows that they return, a line each, with tabs between columns.
@@ -114,16 +109,6 @@ impl MariaDb {
     pub fn count(&self, table: &str) -> Result<u64, Error> {
         let text = self.execute(&format!("SELECT COUNT(*) FROM {table}"))?;
         text.trim().parse().map_err(|_| Error::Unexpected { what: format!("rows of {table}"), reason: text.clone() })
-    }
-
-    /// Processor time that it used so far.
-    pub fn usage(&self) -> Usage {
-        Usage::of_tree(self.process.id())
-    }
-
-    /// The server.
-    pub const fn process(&mut self) -> &mut Process {
-        &mut self.process
     }
 }
 

@@ -1,16 +1,18 @@
 //! Databases and caches beside a system under test: each in a folder of its own, on a port of loopback, and ended with its value.
 
+mod caches;
 mod mariadb;
-mod memcached;
 mod postgresql;
-mod redis;
 
+pub use caches::{memcached, redis};
 pub use mariadb::MariaDb;
-pub use memcached::Memcached;
 pub use postgresql::PostgreSql;
-pub use redis::Redis;
 
 use crate::Error;
+use crate::process::Process;
+use crate::sample::Usage;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -21,6 +23,32 @@ const START: Duration = Duration::from_secs(60);
 pub const USER: &str = "strowger";
 /// The database.
 pub const DATABASE: &str = "strowger";
+
+/// One that runs. When it is dropped it is ended.
+#[derive(Debug)]
+pub struct Backend {
+    process: Process,
+    port: u16,
+}
+
+impl Backend {
+    /// Waits until it listens on this port of 127.0.0.1. What it prints goes to `NAME.log` in the folder.
+    fn start(name: &str, folder: &Path, port: u16, command: &mut Command) -> Result<Self, Error> {
+        let mut process = Process::start(name, folder, command.current_dir(folder))?;
+        process.listens(port, START)?;
+        Ok(Self { process, port })
+    }
+
+    /// Where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), self.port)
+    }
+
+    /// Processor time that it used so far.
+    pub fn usage(&self) -> Usage {
+        Usage::of_tree(self.process.id())
+    }
+}
 
 /// Runs a program to its end and returns what it wrote to standard output.
 fn run(name: &str, command: &mut Command) -> Result<String, Error> {

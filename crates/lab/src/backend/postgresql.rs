@@ -1,11 +1,8 @@
 //! PostgreSQL.
 
-use super::{DATABASE, START, USER, is_root, run};
-use crate::process::Process;
+use super::{Backend, DATABASE, START, USER, is_root, run};
 use crate::program::POSTGRESQL;
-use crate::sample::Usage;
 use crate::{Error, port};
-use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,9 +15,8 @@ const SYSTEM_USER: &str = "postgres";
 /// A PostgreSQL with one empty database and its owner. What is committed is on the disk within 0.6 s (`synchronous_commit = off`).
 #[derive(Debug)]
 pub struct PostgreSql {
-    process: Process,
+    server: Backend,
     programs: PathBuf,
-    port: u16,
 }
 
 impl PostgreSql {
@@ -57,16 +53,16 @@ impl PostgreSql {
         run("initdb", command.arg(&data).current_dir(&home))?;
         let port = port::free();
         let mut command = unprivileged(&programs.join("postgres"));
-        command
-            .arg("-D")
-            .arg(&data)
-            .arg("-k")
-            .arg(&home)
-            .args(["-h", "127.0.0.1", "-p", &port.to_string(), "-c", "synchronous_commit=off"])
-            .current_dir(&home);
-        let mut process = Process::start("postgres", folder, &mut command)?;
-        process.listens(port, START)?;
-        let this = Self { process, programs, port };
+        command.arg("-D").arg(&data).arg("-k").arg(&home).args([
+            "-h",
+            "127.0.0.1",
+            "-p",
+            &port.to_string(),
+            "-c",
+            "synchronous_commit=off",
+        ]);
+        let server = Backend::start("postgres", folder, port, &mut command)?;
+        let this = Self { server, programs };
         // It listens before it takes statements.
         let ready = crate::wait::look(START, || this.in_database("postgres", "SELECT 1").ok());
         if ready.is_none() {
@@ -76,14 +72,9 @@ impl PostgreSql {
         Ok(this)
     }
 
-    /// Where it listens.
-    pub const fn address(&self) -> SocketAddr {
-        SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), self.port)
-    }
-
-    /// As `postgresql://USER@HOST:PORT/DATABASE`.
-    pub fn url(&self) -> String {
-        format!("postgresql://{USER}@{}/{DATABASE}", self.address())
+    /// The server.
+    pub const fn server(&self) -> &Backend {
+        &self.server
     }
 
     /// Runs statements in the database; the rows that they return, a line each, with tabs between columns.
@@ -98,19 +89,9 @@ impl PostgreSql {
         let mut command = Command::new(self.programs.join("psql"));
         command
             .args(["--no-psqlrc", "--quiet", "--no-align", "--tuples-only", "--field-separator", "\t"])
-            .args(["--host", "127.0.0.1", "--port", &self.port.to_string(), "--username", USER])
+            .args(["--host", "127.0.0.1", "--port", &self.server.port.to_string(), "--username", USER])
             .args(["--set", "ON_ERROR_STOP=1", "--dbname", database, "--command", statements]);
         run("psql", &mut command)
-    }
-
-    /// Processor time that it used so far.
-    pub fn usage(&self) -> Usage {
-        Usage::of_tree(self.process.id())
-    }
-
-    /// The server.
-    pub const fn process(&mut self) -> &mut Process {
-        &mut self.process
     }
 }
 

@@ -14,7 +14,7 @@ pub use traffic::{Ends, Outcome, Traffic};
 
 use crate::Error;
 use crate::backend::MariaDb;
-use crate::driver::{Configuration, Driver, SystemUnderTest};
+use crate::driver::{Configuration, Driver};
 use crate::sample::Usage;
 use crate::wait;
 use serde::Serialize;
@@ -163,7 +163,7 @@ pub fn round(
     let first = u64::from(load.rate);
     traffic.call(first, load.rate)?;
     let calls = (u64::from(load.rate) * u64::from(load.seconds)).max(letter.users().into());
-    let before = (server.usage(), database.usage());
+    let before = (server.usage(), database.server().usage());
     let outcome = traffic.call(calls, load.rate)?;
     let rows = table.map(|table| rows(database, table, letter, first + calls)).transpose()?;
     Ok(Round {
@@ -171,8 +171,8 @@ pub fn round(
         rate: load.rate,
         outcome,
         server: server.usage().since(&before.0),
-        database: database.usage().since(&before.1),
-        pss: SystemUnderTest::pss(&server),
+        database: database.server().usage().since(&before.1),
+        pss: server.pss(),
         rows,
     })
 }
