@@ -37,7 +37,7 @@ pub mod turn;
 pub mod wire;
 
 pub use strowger_lab::{port, wait};
-pub use turn::{alone, in_background};
+pub use turn::{alone, in_background, undisturbed};
 
 /// Cases that do not measure, each on a thread of its own, a few at a time: they wait more than they work. With the
 /// environment variable CASE only those whose name has it in it.

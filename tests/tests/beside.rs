@@ -20,6 +20,7 @@ mod connections;
 mod control;
 mod demo;
 mod devices;
+mod dialogs;
 mod digest;
 mod documents;
 mod domains;

@@ -22,6 +22,7 @@ mod certificate;
 mod check;
 mod check_tls;
 mod control;
+mod dialogs;
 mod dns;
 mod domains;
 mod effective;
@@ -59,6 +60,7 @@ pub use self::auth::{Algorithm, Auth, Qop, UriCheck};
 pub use self::ban::{Ban, Network};
 pub use self::certificate::{Certificate, CertificateFiles};
 pub use self::control::{Control, ControlSocket};
+pub use self::dialogs::Dialogs;
 pub use self::dns::Dns;
 pub use self::domains::{Domain, LocalDomain};
 pub use self::effective::reference;
@@ -113,6 +115,7 @@ macro_rules! tables {
                 limits: Limits,
                 timers: Timers,
                 dns: Dns,
+                dialogs: Dialogs,
                 log: Log,
                 metrics: Metrics,
                 control: Control,

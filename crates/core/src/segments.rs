@@ -32,6 +32,11 @@ impl<S: Segment> Segments<S> {
         self.held.segments
     }
 
+    /// The number behind the last segment that there ever was.
+    pub(crate) fn end(&self) -> usize {
+        self.all.len()
+    }
+
     /// Lets `take` have a place of the lowest segment that has one; with the number of that segment.
     #[inline]
     pub(crate) fn take<R>(&mut self, take: impl FnOnce(&mut S) -> R) -> (usize, R) {

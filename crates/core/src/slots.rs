@@ -174,6 +174,11 @@ impl<T> Slots<T> {
         Some(value)
     }
 
+    /// No entry stands in this slot or behind it.
+    pub fn end(&self) -> u32 {
+        (self.segments.end() * SEGMENT) as u32
+    }
+
     /// Every entry, in the order of their slots.
     pub fn iter(&self) -> impl Iterator<Item = (Id, &T)> {
         self.segments.iter().flat_map(|(at, segment)| {

@@ -2,7 +2,7 @@
 
 use crate::record;
 use serde::{Deserialize, Serialize};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 
 /// How messages travel.
@@ -175,6 +175,15 @@ pub struct Target {
 }
 
 impl Target {
+    /// That of what is not to be sent: of the responses to requests of this server's own.
+    pub const NOWHERE: Self =
+        Self::new(Transport::Tcp, ListenerId(0), SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0));
+
+    /// Nothing is sent there.
+    pub fn is_nowhere(&self) -> bool {
+        self.address.port() == 0 && self.address.ip().is_unspecified()
+    }
+
     /// An address, reached by any connection to it.
     pub const fn new(transport: Transport, listener: ListenerId, address: SocketAddr) -> Self {
         Self { transport, listener, address, flow: None, listens: 0, name: None }

@@ -10,10 +10,12 @@ use strowger_core::shown::{brief, shown};
 use strowger_core::{Arrival, Flow, Now, Outbox};
 use strowger_net::resolve::Resolver;
 use strowger_net::{Handle, Mailbox, Service, Unsent, clock};
+use strowger_server::calls::{CallPage, CallView};
 use strowger_server::engine::{Answer, Circumstances, Effect, Engine, EngineRecord};
 use strowger_server::process_state::ProcessState;
 use strowger_server::question::{HostKey, Resolved};
 use strowger_store::journal::Journal;
+use tokio::sync::oneshot;
 
 /// What all shards of a process reach beside their engines.
 pub(crate) struct Services {
@@ -47,6 +49,45 @@ impl Services {
     }
 }
 
+/// What a shard gets from beside it.
+#[derive(Debug)]
+pub enum Input {
+    /// It is for the engine.
+    Answer(Answer),
+    /// What an operator wants of its calls.
+    Calls(CallOrder),
+}
+
+/// What an operator wants of the tracked calls of a shard. Without a reply the shard has ended.
+#[derive(Debug)]
+pub enum CallOrder {
+    /// See [`Engine::list_calls`].
+    List {
+        /// Where the page begins.
+        from: u32,
+        /// Calls at most.
+        most: usize,
+        /// A part of the caller's or the callee's URI.
+        party: Option<Vec<u8>>,
+        /// Takes the page.
+        reply: oneshot::Sender<CallPage>,
+    },
+    /// See [`Engine::show_call`].
+    Show {
+        /// [`CallView::id`].
+        id: u64,
+        /// Takes the call.
+        reply: oneshot::Sender<Option<CallView>>,
+    },
+    /// See [`Engine::end_call`].
+    End {
+        /// [`CallView::id`].
+        id: u64,
+        /// Whether there was such a call.
+        reply: oneshot::Sender<bool>,
+    },
+}
+
 /// Gives an engine what comes, and carries out what it wants.
 pub struct Shard {
     engine: Engine,
@@ -67,13 +108,13 @@ impl Shard {
         let written = journal.map(|journal| {
             let mailbox = mailbox.clone();
             journal.receiver(Arc::new(move |results: &[(u64, Result<(), _>)]| {
-                mailbox.send(Answer::Written(results.to_vec()));
+                mailbox.send(Input::Answer(Answer::Written(results.to_vec())));
             }))
         });
         let found = shared.subscribers.as_ref().map(|subscribers| {
             let mailbox = mailbox.clone();
             subscribers.receiver(Arc::new(move |results: &[(u64, Result<_, _>)]| {
-                mailbox.send(Answer::Subscribers(results.to_vec()));
+                mailbox.send(Input::Answer(Answer::Subscribers(results.to_vec())));
             }))
         });
         // Before the policy itself: one that takes its place meanwhile is seen after the first round.
@@ -117,12 +158,29 @@ impl Shard {
                     let (handle, mailbox) = (self.handle.clone(), self.mailbox.clone());
                     let work = async move {
                         let to = resolve(&services.resolver(), &log_limiter, &handle, source, &name).await;
-                        mailbox.send(Answer::Resolved { ticket, name, to });
+                        mailbox.send(Input::Answer(Answer::Resolved { ticket, name, to }));
                     };
                     self.handle.spawn("the resolver", work);
                 }
-                Effect::WakePings => self.handle.mailbox(0).send(Answer::Pings),
+                Effect::WakePings => self.handle.mailbox(0).send(Input::Answer(Answer::Pings)),
                 Effect::GiveBack => (self.services.program.give_back)(),
+            }
+        }
+    }
+}
+
+impl CallOrder {
+    /// One who asked and waits no more gets nothing.
+    fn carry_out(self, engine: &mut Engine, now: Now, out: &mut Outbox) {
+        match self {
+            Self::List { from, most, party, reply } => {
+                let _ = reply.send(engine.list_calls(now, from, most, party.as_deref()));
+            }
+            Self::Show { id, reply } => {
+                let _ = reply.send(engine.show_call(now, id));
+            }
+            Self::End { id, reply } => {
+                let _ = reply.send(engine.end_call(now, id, out));
             }
         }
     }
@@ -156,7 +214,7 @@ async fn resolve(
 }
 
 impl Service for Shard {
-    type Answer = Answer;
+    type Answer = Input;
     type Record = EngineRecord;
 
     fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
@@ -188,8 +246,11 @@ impl Service for Shard {
         self.engine.deadline()
     }
 
-    fn answered(&mut self, now: Now, answer: Answer, out: &mut Outbox) {
-        self.drive(|engine| engine.answered(now, answer, out));
+    fn answered(&mut self, now: Now, input: Input, out: &mut Outbox) {
+        match input {
+            Input::Answer(answer) => self.drive(|engine| engine.answered(now, answer, out)),
+            Input::Calls(order) => self.drive(|engine| order.carry_out(engine, now, out)),
+        }
     }
 
     fn failed(&mut self, now: Now, token: u64, out: &mut Outbox) {

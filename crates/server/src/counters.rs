@@ -58,6 +58,14 @@ strowger_metrics::metrics! {
     calls_forgotten: Counter;
     /// Calls that are logged and have not ended.
     calls_logged: Gauge;
+    /// Calls that are tracked and have not ended.
+    calls_tracked: Gauge;
+    /// Tracked dialogs whose callee rings.
+    dialogs_early: Gauge;
+    /// Tracked dialogs whose callee has answered.
+    dialogs_confirmed: Gauge;
+    /// BYEs that this server sent, since a call had lasted too long or an operator ended it: one to each party.
+    byes: Counter as "byes_sent";
     /// Server transactions.
     server_transactions: Gauge;
     /// Client transactions.

@@ -13,7 +13,7 @@ mod upkeep;
 
 pub use moves::EngineRecord;
 
-use crate::call_log::CallLog;
+use crate::calls::{CallTimes, Calls};
 use crate::counters::Counters;
 use crate::local_address::LocalAddresses;
 use crate::ping::Pings;
@@ -172,7 +172,7 @@ pub struct Engine {
     pub(crate) concealed: (Vec<u8>, Index),
     events: Vec<Event>,
     pub(crate) pings: Pings,
-    pub(crate) call_log: CallLog,
+    pub(crate) calls: Calls,
     pub(crate) contacts: crate::contacts::Contacts,
     pub(crate) local_addresses: LocalAddresses,
     /// Scratch of registrations: the address-of-record and the header lines of the 200.
@@ -231,15 +231,18 @@ impl Engine {
         self.transactions.poll(now, out, &mut self.events);
         self.run_events(now, "", out);
         self.proxy.poll(&mut Round { now, tx: &mut self.transactions, out });
+        self.end_calls(now, out);
         self.hear_notices(now, out);
         self.ping(now, out);
         self.suspended.tidy();
+        self.calls.tidy(now.mono);
         self.give_memory_back(now);
     }
 
     /// When [`Engine::poll`] must be called at the latest, as [`Now::mono`]; none while nothing is under way.
     pub fn deadline(&mut self) -> Option<u64> {
-        sooner(self.transactions.deadline(), sooner(self.proxy.deadline(), self.pings.deadline()))
+        let of_messages = sooner(self.transactions.deadline(), self.proxy.deadline());
+        sooner(of_messages, sooner(self.calls.deadline(), self.pings.deadline()))
     }
 
     /// What came back from beside it. An answer to a request that waits no more is dropped.
@@ -369,7 +372,7 @@ impl Engine {
             concealed: Default::default(),
             events: Vec::new(),
             pings: Pings::every(config.nat.ping_interval),
-            call_log: CallLog::default(),
+            calls: Calls::new(CallTimes::of(config)),
             contacts: Default::default(),
             local_addresses: LocalAddresses::new(config.dns.cache_entries),
             aor: Vec::new(),

@@ -1,5 +1,6 @@
 //! A request goes on: to the proxy of `core`, with its targets and without what it must not say (RFC 3261 section 16.6).
 
+use crate::calls::within::Context;
 use crate::contacts::{Contact, Contacts};
 use crate::engine::Engine;
 use crate::handling::Handling;
@@ -147,21 +148,22 @@ impl Engine {
         if !handling.is_proven() && !self.transactions.has_room_for_unproven(length) {
             return self.reply(handling, Reply::overloaded());
         }
+        let Context::Notices(context) = self.context_of(handling) else {
+            return self.reply(handling, Reply::overloaded());
+        };
         self.trying(handling);
         self.doubt_unproven(handling, 0);
         self.counters().forwarded.one();
-        let context = match (handling.request.method, handling.request.to_tag) {
-            (Method::Invite, b"") => self.log_call_begun(handling),
-            _ => 0,
-        };
         let plan = Plan { context, ..self.policy.config.plan() };
-        self.forward_concealed(handling, routing, server, candidates, &plan);
-        if handling.request.method == Method::Bye {
-            self.log_call_ended(handling);
+        let sent = handling.out.sends().len();
+        if self.forward_concealed(handling, routing, server, candidates, &plan) {
+            self.forwarded(handling, context, sent);
+        } else {
+            self.not_forwarded(context);
         }
     }
 
-    /// Forwards the request without what it must not say of its caller.
+    /// Forwards the request without what it must not say of its caller. False: nothing was sent.
     fn forward_concealed(
         &mut self,
         handling: &mut Handling<'_, '_>,
@@ -169,26 +171,28 @@ impl Engine {
         server: ServerId,
         candidates: &[Candidate<'_>],
         plan: &Plan<'_>,
-    ) {
+    ) -> bool {
         let (now, request) = (handling.now, handling.request);
         if !names_caller(&request.message) {
             let round = &mut Round { now, tx: &mut self.transactions, out: handling.out };
-            self.proxy.forward(round, request, routing, server, candidates, plan);
-            return;
+            return self.proxy.forward(round, request, routing, server, candidates, plan);
         }
         let (mut edit, (mut bytes, mut index)) = (std::mem::take(&mut self.edit), std::mem::take(&mut self.concealed));
         bytes.clear();
         let conceals = self.conceal(handling, routing, &mut edit, &mut bytes);
         let round = &mut Round { now, tx: &mut self.transactions, out: handling.out };
-        if !conceals {
-            self.proxy.forward(round, request, routing, server, candidates, plan);
+        let is_forwarded = if !conceals {
+            self.proxy.forward(round, request, routing, server, candidates, plan)
         } else if index.parse(&bytes, &self.policy.limits).is_ok()
             && let Ok(request) = Request::of(Message::new(&bytes, &index), request.arrival, request.call_hash)
         {
             let routing = self.policy.router.route(handling.progress.began, &request);
-            self.proxy.forward(round, &request, &routing, server, candidates, plan);
-        }
+            self.proxy.forward(round, &request, &routing, server, candidates, plan)
+        } else {
+            false
+        };
         (self.edit, self.concealed) = (edit, (bytes, index));
+        is_forwarded
     }
 
     /// 100 at once: the caller need not send again (section 17.2.1).

@@ -100,6 +100,7 @@ mod authentication;
 mod authorization;
 pub mod ban;
 mod call_log;
+pub mod calls;
 mod contacts;
 pub mod counters;
 pub mod engine;

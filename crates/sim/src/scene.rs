@@ -177,7 +177,7 @@ fn server(
     let fixed = format!(
         "store.cache_lifetime = \"{}s\"\nstore.serve_stale = \"{}s\"\nstore.lookup_connections = {}\n\
          store.breaker_after = {}\nstore.lookup_timeout = \"{}ms\"\nlimits.held_messages_per_call = {}\n\
-         registrar.commit_queue = {}\n",
+         registrar.commit_queue = {}\ndialogs.track = {}\ndialogs.lifetime = \"{}s\"\nlog.longest_call = \"600s\"\n",
         random.pick(&[0, 5, 300]),
         random.pick(&[0, 86_400, 86_400]),
         random.between(1, 4),
@@ -185,6 +185,9 @@ fn server(
         random.pick(&[700, 2_000]),
         random.pick(&[1, 2, 32]),
         random.pick(&[16, 20_000]),
+        random.chance(600),
+        // Longer than any call, and so short that the server ends some.
+        random.pick(&[300, 300, 20]),
     );
     let fails = !choices.calm && choices.keeping == Keeping::Written;
     ServerSettings {

@@ -460,6 +460,11 @@ impl Host for ServerHost {
                 return Err(format!("{here}: {contexts} contexts, {waiting:?}"));
             }
         }
+        let counts = self.counts();
+        let calls = [counts.calls_tracked, counts.calls_logged, counts.dialogs_early, counts.dialogs_confirmed];
+        if calls != [0; 4] {
+            return Err(format!("{here}: tracked and logged calls, early and confirmed dialogs: {calls:?}"));
+        }
         if self.process.outlived.iter().any(|policy| policy.strong_count() > 0) {
             return Err(format!("{here}: a policy is held that no request goes by"));
         }

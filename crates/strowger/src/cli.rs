@@ -43,6 +43,7 @@ pub(crate) enum Command {
     Completion(CompletionArguments),
     Status(StatusArguments),
     Registrations(RegistrationsArguments),
+    Calls(CallsArguments),
     Ban(BanArguments),
     Log(LogArguments),
     Reload(ReloadArguments),

@@ -47,6 +47,7 @@ fn main() -> ExitCode {
         Command::Completion(arguments) => completion::run(&arguments),
         Command::Status(arguments) => control::status(&arguments),
         Command::Registrations(arguments) => control::registrations(&arguments),
+        Command::Calls(arguments) => control::calls(&arguments),
         Command::Ban(arguments) => control::ban(&arguments),
         Command::Log(arguments) => control::log(&arguments),
         Command::Reload(arguments) => control::reload(&arguments),

@@ -14,6 +14,7 @@ use strowger_tests::wire::Wire;
 pub(super) const SCENES: &[(&str, fn())] = &[
     ("a call", call),
     ("calls in the log", call_log),
+    ("tracked calls", tracked_calls),
     ("repetitions", repetitions),
     ("a silent callee", silent_callee),
     ("large messages", large_messages),
@@ -138,6 +139,40 @@ fn call_log() {
     ]);
     send(&mut alice, &end.request("BYE"));
     stage.shows(&[("calls_logged", At(0))]);
+    stage.end();
+}
+
+/// A call that the caller ends, and one that the server ends.
+fn tracked_calls() {
+    let mut stage = relay(&format!("{SLOW}\ndialogs.track = true\ndialogs.lifetime = \"3s\""));
+    for is_ended in [true, false] {
+        let (mut bob, uri) = callee(&stage);
+        let mut alice = stage.server.connect(Udp);
+        let request = invite(&uri, &alice);
+        send(&mut alice, &request);
+        let got = bob.request("INVITE", SOON).expect("the INVITE arrives");
+        let lines = [contact("bob", &bob)];
+        bob.send(&respond(&got, 180, "bob", &lines)).expect("loopback takes it");
+        assert_eq!(alice.answer(SOON).as_deref().and_then(status), Some(180));
+        stage.shows(&[("calls_tracked", At(1)), ("dialogs_early", At(1)), ("dialogs_confirmed", At(0))]);
+        bob.send(&respond(&got, 200, "bob", &lines)).expect("loopback takes it");
+        let answer = alice.final_response(SOON).expect("it is answered");
+        send(&mut alice, &request.ack(&answer));
+        bob.request("ACK", SOON).expect("the ACK arrives");
+        stage.shows(&[("calls_tracked", At(1)), ("dialogs_early", At(0)), ("dialogs_confirmed", At(1))]);
+        let ends = |wire: &mut Wire| {
+            let bye = wire.request("BYE", SOON).expect("the BYE arrives");
+            wire.send(&respond(&bye, 200, "", &[])).expect("loopback takes it");
+        };
+        if is_ended {
+            send(&mut alice, &request.within("BYE", &answer));
+        } else {
+            ends(&mut alice);
+        }
+        ends(&mut bob);
+        let byes = if is_ended { 0 } else { 2 };
+        stage.shows(&[("calls_tracked", At(0)), ("dialogs_confirmed", At(0)), ("byes_sent_total", By(byes))]);
+    }
     stage.end();
 }
 

@@ -250,18 +250,20 @@ impl Proxy {
         self.by_its_policy(id, |proxy| proxy.cancel_context(round, id, invite, cancel))
     }
 
+    /// Ends requests with this [`Plan::context`] that have no final response, as their senders' CANCELs would. It looks at every request.
+    pub fn cancel_all(&mut self, round: &mut Round<'_>, context: u64) {
+        let is_meant = |entry: &ResponseContext| entry.user == context && !entry.answered && !entry.cancelled;
+        let ids: Vec<Id> = self.contexts.iter().filter(|(_, entry)| is_meant(entry)).map(|(id, _)| id).collect();
+        for id in ids {
+            self.by_its_policy(id, |proxy| proxy.give_up(round, id, None));
+        }
+    }
+
     fn cancel_context(&mut self, round: &mut Round<'_>, id: Id, invite: ServerId, cancel: &Message<'_>) -> bool {
         let Some(context) = self.contexts.get_mut(id) else { return false };
         if context.server != invite {
             return false;
         }
-        context.cancelled = true;
-        if context.pending.as_ref().is_some_and(|pending| pending.asking) {
-            self.notice(id, NoticeEvent::Cancelled);
-            self.answer_locally(round, id, 487);
-            return true;
-        }
-        context.pending = None;
         let mut lines = Vec::new();
         for value in cancel.headers(Name::Reason) {
             for part in [b"Reason: ", value, b"\r\n"] {
@@ -269,9 +271,23 @@ impl Proxy {
             }
         }
         let lines = (!lines.is_empty()).then(|| Arc::from(lines));
-        self.notice(id, NoticeEvent::Cancelled);
-        self.cancel_branches(round, id, lines.as_ref());
+        self.give_up(round, id, lines.as_ref());
         true
+    }
+
+    /// A request is tried no further: its branches are cancelled.
+    fn give_up(&mut self, round: &mut Round<'_>, id: Id, lines: Option<&Arc<[u8]>>) {
+        let Some(context) = self.contexts.get_mut(id) else { return };
+        context.cancelled = true;
+        let is_asking = context.pending.as_ref().is_some_and(|pending| pending.asking);
+        self.notice(id, NoticeEvent::Cancelled);
+        if is_asking {
+            return self.answer_locally(round, id, 487);
+        }
+        if let Some(context) = self.contexts.get_mut(id) {
+            context.pending = None;
+        }
+        self.cancel_branches(round, id, lines);
     }
 
     fn cancel_branches(&mut self, round: &mut Round<'_>, id: Id, lines: Option<&Arc<[u8]>>) {

@@ -29,10 +29,12 @@ pub enum NoticeEvent {
         /// Milliseconds since the request was forwarded, in the first sign of an answer alone.
         after: Option<u32>,
     },
-    /// The first 2xx goes upstream.
+    /// A 2xx goes upstream: of an INVITE each one, of every callee and each time that it comes.
     Answered {
         /// 200 to 299.
         status: u16,
+        /// No other has gone before it.
+        first: bool,
         /// The response, in the bytes of the outbox.
         bytes: Range<usize>,
         /// Milliseconds since the request was forwarded, in the first sign of an answer alone.

@@ -76,10 +76,8 @@ impl Proxy {
                 context.best = None;
                 let (server, facts) = (context.server, SenderFacts::of(context, round.tx.client_target(client)));
                 let range = self.write_upstream(round.now, response, arrival, status, facts, &mut round.out.bytes);
-                if first {
-                    let after = self.contexts.get_mut(id).and_then(|context| context.first_sign(round.now));
-                    self.notice(id, NoticeEvent::Answered { status, bytes: range.clone(), after });
-                }
+                let after = self.contexts.get_mut(id).and_then(|context| context.first_sign(round.now));
+                self.notice(id, NoticeEvent::Answered { status, first, bytes: range.clone(), after });
                 round.tx.respond(round.now, server, status, range, round.out);
                 let lines = self.completed_elsewhere.clone();
                 self.cancel_others(round, id, &lines);

@@ -254,7 +254,8 @@ impl Router {
         })
     }
 
-    fn listener_named(&self, uri: &SipUri<'_>) -> Option<ListenerId> {
+    /// The listener that this URI names as its messages do, if one does.
+    pub fn listener_named(&self, uri: &SipUri<'_>) -> Option<ListenerId> {
         let transport = transport_or_default(uri);
         // `transport=ws` says nothing of TLS (RFC 7118 section 5.2).
         let speaks = |listener: &ListenerAddress| {

@@ -128,6 +128,19 @@ impl Transactions {
         Incoming::New(id)
     }
 
+    /// A request of this server's own that goes the way of those that come: its responses go nowhere. None: there is no room for it, or it
+    /// is under way already.
+    pub fn begin_own(&mut self, now: Now, message: &Message<'_>, call_hash: u32) -> Option<ServerId> {
+        let via = TopVia::of_message(message)?;
+        let key = self.keys.server(message, &via, method_text(message.method()?, message.method_text()));
+        if self.entries.len() >= self.limit || self.find(&key).is_some() {
+            return None;
+        }
+        let machine = Machine::ServerNonInvite(server_non_invite::State::Trying);
+        let entry = Entry::new(key, machine, Target::NOWHERE, call::bucket(call_hash), TransactionUser::NONE);
+        Some(ServerId(self.insert(now, entry)))
+    }
+
     /// Takes a request that belongs to a transaction under way: one that came before, or the ACK of a failure. Returns whether it was such a
     /// one; if not, nothing has happened.
     pub fn absorb(&mut self, now: Now, message: &Message<'_>, out: &mut Outbox) -> bool {
@@ -502,12 +515,13 @@ impl Transactions {
         if let Some(length) = self.lengths.end(step.end) {
             entry.end = self.timers.start(now.mono, length, id.slot);
         }
-        let (target, reliable) = (entry.target.into(), entry.is_reliable());
+        let (target, reliable): (Target, bool) = (entry.target.into(), entry.is_reliable());
         // Before a final response is kept: it has the room that its request had.
         if entry.due > 0 && !entry.machine.awaits_answer() {
             self.settle(id);
         }
         match (step.action, given) {
+            (Action::Send | Action::SendAndKeep | Action::Resend, _) if target.is_nowhere() => (),
             (Action::Send, Given::Bytes(range)) => out.send(target, range, id.to_u64()),
             (Action::SendAndKeep, Given::Bytes(range)) => {
                 self.keep(id, &out.bytes[range.clone()]);

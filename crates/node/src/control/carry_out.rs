@@ -23,6 +23,9 @@ impl Controlled {
             Order::Registrations { user: None, from, most } => {
                 Reply::Registrations(self.page(from, most.clamp(1, MOST)).await)
             }
+            Order::Calls { party, from, most } => self.calls(party, from, most.clamp(1, MOST)).await,
+            Order::Call { id } => self.call(&id).await,
+            Order::EndCall { id } => self.end_call(id).await,
             Order::Bans { most } => self.bans(most.clamp(1, MOST)),
             Order::Lift { source } => {
                 let bans = self.shared.policy().bans.lift(source, clock::now().mono);

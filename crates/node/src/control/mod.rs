@@ -3,6 +3,7 @@
 //! A connection carries orders and replies, each one line of JSON ([`Order`], [`Reply`]). It is served beside the shards; what takes long
 //! is done in slices, between which other work of that thread goes on.
 
+mod calls;
 mod carry_out;
 mod client;
 mod order;
@@ -21,7 +22,8 @@ use tokio::time::timeout;
 
 pub use client::{Client, Unreachable};
 pub use order::{
-    Ban, Change, Done, Fault, LONGEST_LINE, Order, Page, Registration, Reload, Reply, ShardStatus, Status, Wrong,
+    Ban, Call, CallList, Change, Dialog, Done, Fault, LONGEST_LINE, Order, Page, Registration, Reload, Reply,
+    ShardStatus, Status, Wrong,
 };
 pub(crate) use socket::Socket;
 

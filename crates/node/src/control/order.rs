@@ -23,6 +23,25 @@ pub enum Order {
         /// Registrations of the page at most; the server has a bound of its own.
         most: usize,
     },
+    /// [`Reply::Calls`]: tracked calls, from where the page before ended.
+    Calls {
+        /// A part of the caller's or the callee's URI; none: all calls.
+        party: Option<String>,
+        /// [`CallList::next`] of the page before.
+        from: Option<u64>,
+        /// Calls of the page at most; the server has a bound of its own.
+        most: usize,
+    },
+    /// [`Reply::Call`]: the tracked call with this id.
+    Call {
+        /// [`Call::id`].
+        id: String,
+    },
+    /// [`Reply::Done`]: the call with this id ends: each party that has answered gets a BYE, callees that ring a CANCEL.
+    EndCall {
+        /// [`Call::id`].
+        id: String,
+    },
     /// [`Reply::Bans`]: the banned sources, `most` of them at most.
     Bans {
         /// Bans of the reply at most; the server has a bound of its own.
@@ -52,6 +71,10 @@ pub enum Reply {
     Status(Box<Status>),
     /// To [`Order::Registrations`].
     Registrations(Page),
+    /// To [`Order::Calls`].
+    Calls(CallList),
+    /// To [`Order::Call`].
+    Call(Box<Call>),
     /// To [`Order::Bans`].
     Bans {
         /// As many as were asked for.
@@ -75,6 +98,11 @@ pub enum Done {
     Lifted {
         /// The bans that ended.
         bans: usize,
+    },
+    /// The call ends.
+    Ended {
+        /// [`Call::id`].
+        id: String,
     },
     /// This is logged.
     Level {
@@ -238,6 +266,47 @@ pub struct Registration {
     pub path: String,
     /// Preference in thousandths.
     pub q: Option<u16>,
+}
+
+/// Some tracked calls, and where to go on; `None` at the end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CallList {
+    /// In no particular order.
+    pub calls: Vec<Call>,
+    /// [`Order::Calls`] takes it.
+    pub next: Option<u64>,
+}
+
+/// One tracked call. Text of peers stands as it came, what is no UTF-8 replaced.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    /// By which it is shown and ended, while it lasts.
+    pub id: String,
+    /// The URI of From.
+    pub caller: String,
+    /// The URI of To.
+    pub callee: String,
+    /// Its Call-ID.
+    pub call_id: String,
+    /// `calling`, `ringing`, `answered` or `ending`.
+    pub state: String,
+    /// Since its INVITE.
+    pub seconds: f64,
+    /// Since its answer.
+    pub answered_seconds: Option<f64>,
+    /// One for each callee that rang or answered and has not ended.
+    pub dialogs: Vec<Dialog>,
+}
+
+/// One dialog of a call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Dialog {
+    /// The callee's tag.
+    pub tag: String,
+    /// The callee's Contact; empty before its answer.
+    pub contact: String,
+    /// Since its answer.
+    pub answered_seconds: Option<f64>,
 }
 
 /// One banned source; an IPv6 network stands as its first address.

@@ -4,7 +4,7 @@
 //! request, stays behind, and the request goes on by that of its new owner.
 
 use super::Engine;
-use crate::call_log::LoggedCall;
+use crate::calls::Call;
 use crate::handling::Progress;
 use crate::suspended::Held;
 use serde::{Deserialize, Serialize};
@@ -24,8 +24,8 @@ pub enum EngineRecord {
         contexts: Vec<ContextRecord>,
         /// Of the transaction table, those of the contexts among them.
         transactions: Vec<TransactionRecord>,
-        /// Calls in the log that have not ended, by the hash of their dialog.
-        logged: Vec<(u64, LoggedCall)>,
+        /// Calls that are tracked or logged and have not ended.
+        calls: Vec<Call>,
     },
     /// A request that waited for an answer: it asks again with its new owner.
     Suspended {
@@ -66,18 +66,18 @@ impl Engine {
         let waiting = self.take_waiting(now, bucket);
         let contexts = self.proxy.export(now, moves);
         let transactions = self.transactions.export(now, moves);
-        let logged = self.call_log.export(now, bucket);
-        let is_any = !contexts.is_empty() || !transactions.is_empty() || !logged.is_empty();
-        let calls = is_any.then_some(EngineRecord::Calls { contexts, transactions, logged });
+        let calls = self.calls.export(now, bucket);
+        let is_any = !contexts.is_empty() || !transactions.is_empty() || !calls.is_empty();
+        let record = is_any.then_some(EngineRecord::Calls { contexts, transactions, calls });
         self.show_busy();
-        calls.into_iter().chain(waiting).collect()
+        record.into_iter().chain(waiting).collect()
     }
 
     /// What another engine exported; timers go on where they were.
     pub fn import(&mut self, now: Now, record: EngineRecord, out: &mut Outbox) {
         match record {
-            EngineRecord::Calls { contexts, transactions, logged } => {
-                self.call_log.import(now, logged);
+            EngineRecord::Calls { contexts, transactions, calls } => {
+                self.calls.import(now, calls);
                 let moved = self.proxy.import(now, contexts);
                 let user = |record: &TransactionRecord| moved.user(record).unwrap_or(TransactionUser::NONE);
                 let ids = self.transactions.import_all(now, transactions, user);

@@ -1,6 +1,7 @@
 //! By which policy an engine decides: new requests by that of the process, those that came before by their own.
 
 use super::Engine;
+use crate::calls::CallTimes;
 use crate::local_address::LocalAddresses;
 use crate::policy::{InForce, Policy};
 use std::sync::Arc;
@@ -17,6 +18,7 @@ impl Engine {
     pub(super) fn go_by_policy(&mut self, now: Now) {
         let config = &self.policy.config;
         self.proxy.set_policy(self.policy.forwarding.clone());
+        self.calls.set_times(CallTimes::of(config));
         self.transactions.set_limit(config.limits.transactions);
         self.transactions.set_most_kept(config.kept_memory());
         if self.pings.set_interval(config.nat.ping_interval) && self.number == 0 {

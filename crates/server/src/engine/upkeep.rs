@@ -39,11 +39,15 @@ impl Engine {
     }
 
     /// What the end of the process waits for, or logs, is always true: an old value would end it in the middle of a call.
-    pub(super) fn show_busy(&self) {
+    pub(crate) fn show_busy(&self) {
         let counters = self.counters();
         counters.unanswered.set(self.proxy.unanswered() as u64);
         counters.waiting.set(self.suspended.len() as u64);
-        counters.calls_logged.set(self.call_log.len() as u64);
+        let calls = self.calls.counts();
+        counters.calls_logged.set(calls.logged as u64);
+        counters.calls_tracked.set(calls.tracked as u64);
+        counters.dialogs_early.set(calls.early as u64);
+        counters.dialogs_confirmed.set(calls.confirmed as u64);
     }
 
     /// Brings what the metrics show of this engine up to date; to be called when a round ends. Until then a transaction that began or ended,

@@ -90,7 +90,7 @@ pub fn judge(world: &World) -> Result<Weather, String> {
     }
     reach::unknown(&honest)?;
     if conditions.is_perfect() && !befallen.noise {
-        reach::missed(&honest)?;
+        reach::missed(&honest, befallen.may_fail)?;
         let looked_up = if befallen.may_fail { LOOK_UPS } else { 0 };
         reach::waited(&honest, befallen.slowest + T1 + looked_up)?;
     }

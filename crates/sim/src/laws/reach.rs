@@ -6,8 +6,8 @@ use crate::agent::{Agent, Called, Outcome};
 /// How a caller hears that a user is not there, or that nothing leads to an address.
 const NOT_THERE: [u16; 3] = [480, 500, 408];
 
-/// How an agent that could be reached all the time was not.
-pub(super) fn missed(agents: &[&Agent]) -> Result<(), String> {
+/// How an agent that could be reached all the time was not. `may_fail`: so may look-ups, which is answered 500 too.
+pub(super) fn missed(agents: &[&Agent], may_fail: bool) -> Result<(), String> {
     for call in agents.iter().flat_map(|agent| agent.called()) {
         let is_here =
             |agent: &&Agent| is_for(&call, agent) && agent.presence().is_reachable(call.started, call.finished);
@@ -17,7 +17,8 @@ pub(super) fn missed(agents: &[&Agent]) -> Result<(), String> {
             Outcome::Failed(480) => !says(503),
             // By its address, over the connection that it lent.
             Outcome::Failed(status) => {
-                call.to.contains(";transport=") && NOT_THERE.contains(&status) && !says(status) && !says(503)
+                let is_not_there = NOT_THERE.contains(&status) && !(may_fail && status == 500);
+                call.to.contains(";transport=") && is_not_there && !says(status) && !says(503)
             }
             _ => false,
         };

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use strowger_core::proxy::{Notice, NoticeEvent};
 use strowger_core::{Arrival, Outbox};
 use strowger_message::{Index, Limits, Message, Method};
+use strowger_server::calls::{NO_CALL, begins_call};
 
 /// What an engine was given.
 #[derive(Clone, Copy, Debug)]
@@ -86,9 +87,6 @@ pub(super) struct Observer {
     /// Copies of those that came by streams: a transaction there may have ended, and they are other requests then.
     copies: usize,
 }
-
-/// Of calls that have no context of their own.
-const NOT_LOGGED: u64 = u64::MAX;
 
 /// What an engine has just sent of INVITEs that it had forwarded.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -247,8 +245,8 @@ impl Observer {
     fn compare(&mut self, input: Input<'_>, out: &Outbox, said: &Said, notices: &[Notice]) -> Result<(), String> {
         let (mut rang, mut answered, mut exhausted, mut cancelled, mut refused) = (0, 0, 0, 0, 0);
         let (status, remote) = self.came(input);
-        for Notice { context, event } in notices {
-            let is_own = *context != NOT_LOGGED;
+        for Notice { context, event } in notices.iter().filter(|notice| begins_call(notice.context)) {
+            let is_own = *context != NO_CALL;
             let requests = match event {
                 NoticeEvent::Rang { bytes, .. }
                 | NoticeEvent::Answered { bytes, .. }
@@ -257,7 +255,11 @@ impl Observer {
             };
             let told = self.told.entry(*context).or_default();
             match event {
-                NoticeEvent::Rang { status, bytes, after } | NoticeEvent::Answered { status, bytes, after } => {
+                NoticeEvent::Answered { status, bytes, first: false, .. } => {
+                    says(out.bytes.get(bytes.clone()), *status)?;
+                    continue;
+                }
+                NoticeEvent::Rang { status, bytes, after } | NoticeEvent::Answered { status, bytes, after, .. } => {
                     let is_answer = matches!(event, NoticeEvent::Answered { .. });
                     (rang, answered) = (rang + u32::from(!is_answer), answered + u32::from(is_answer));
                     says(out.bytes.get(bytes.clone()), *status)?;
@@ -341,7 +343,7 @@ impl Observer {
     /// # Errors
     /// What was never told, or never logged.
     pub(super) fn leftovers(&self) -> Result<(), String> {
-        let has_not_ended = |(context, told): &(&u64, &Told)| **context != NOT_LOGGED && told.ended != told.concluded;
+        let has_not_ended = |(context, told): &(&u64, &Told)| **context != NO_CALL && told.ended != told.concluded;
         if let Some((context, told)) = self.told.iter().find(has_not_ended) {
             return Err(format!("the end of a request was not told: {context:x} {told:?}"));
         }

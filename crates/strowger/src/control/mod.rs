@@ -1,6 +1,7 @@
 //! Commands that reach a running server by its control socket.
 
 pub(crate) mod arguments;
+mod calls;
 mod reload;
 mod status;
 
@@ -14,6 +15,7 @@ use strowger_core::shown::shown;
 use strowger_node::control::{Client, Done, Order, Page, Registration, Reply, Unreachable};
 
 use self::arguments::*;
+pub(crate) use self::calls::calls;
 use crate::output::{self, Outcome};
 
 /// How long the server may take for an answer.
@@ -22,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Beyond what the server gives calls that are set up.
 const AFTER_DRAIN: Duration = Duration::from_secs(10);
 
-/// Registrations and bans of a page.
+/// Registrations, calls and bans of a page.
 const PAGE: usize = 500;
 
 pub(crate) fn status(arguments: &StatusArguments) -> anyhow::Result<Outcome> {
@@ -37,7 +39,8 @@ pub(crate) fn registrations(arguments: &RegistrationsArguments) -> anyhow::Resul
     reach(&arguments.server, |client| {
         let limit = arguments.limit.unwrap_or(usize::MAX);
         let user = arguments.user.as_ref().map(ToString::to_string);
-        let mut list = List::new(arguments.server.json);
+        let heading = format!("{:<28} {:<44} {:<28} {:>10}  device", "user", "contact", "from", "expires in");
+        let mut list = List::new(arguments.server.json, "registrations", heading);
         let mut from = None;
         loop {
             let order = Order::Registrations { user: user.clone(), from, most: PAGE.min(limit - list.rows) };
@@ -46,7 +49,7 @@ pub(crate) fn registrations(arguments: &RegistrationsArguments) -> anyhow::Resul
                 other => return unexpected(&other),
             };
             let left = limit - list.rows;
-            list.print(&registrations[..registrations.len().min(left)])?;
+            list.print(&registrations[..registrations.len().min(left)], registration_line)?;
             from = next;
             if from.is_none() || list.rows >= limit {
                 return list.end();
@@ -201,33 +204,31 @@ fn duration(seconds: u64) -> String {
     }
 }
 
-/// Registrations as they are printed, page by page.
+/// What is printed page by page: a table for people, or one array of JSON.
 struct List {
     json: bool,
     rows: usize,
+    /// What there is nothing of.
+    what: &'static str,
+    heading: String,
 }
 
 impl List {
-    const fn new(json: bool) -> Self {
-        Self { json, rows: 0 }
+    const fn new(json: bool, what: &'static str, heading: String) -> Self {
+        Self { json, rows: 0, what, heading }
     }
 
-    fn print(&mut self, rows: &[Registration]) -> anyhow::Result<()> {
+    fn print<T: serde::Serialize>(&mut self, rows: &[T], line: impl Fn(&T) -> String) -> anyhow::Result<()> {
         let mut text = String::new();
         if !self.json && self.rows == 0 && !rows.is_empty() {
-            let _ = writeln!(text, "{:<28} {:<44} {:<28} {:>10}  device", "user", "contact", "from", "expires in");
+            let _ = writeln!(text, "{}", self.heading);
         }
         for row in rows {
             if self.json {
                 text.push_str(if self.rows == 0 { "[\n" } else { ",\n" });
                 text.push_str(&serde_json::to_string(row)?);
             } else {
-                let received = row.received.map(|address| address.to_string()).unwrap_or_default();
-                let from = format!("{} {received}", row.transport.as_deref().unwrap_or_default());
-                let [user, contact, agent] =
-                    [&row.user, &row.contact, &row.user_agent].map(|text| shown(text.as_bytes()).to_string());
-                let expires = duration(row.expires_in_seconds);
-                let _ = writeln!(text, "{user:<28} {contact:<44} {from:<28} {expires:>10}  {agent}");
+                let _ = writeln!(text, "{}", line(row));
             }
             self.rows += 1;
         }
@@ -235,11 +236,24 @@ impl List {
     }
 
     fn end(&self) -> anyhow::Result<()> {
-        output::print(match (self.json, self.rows) {
-            (true, 0) => "[]\n",
-            (true, _) => "\n]\n",
-            (false, 0) => "no registrations\n",
-            (false, _) => "",
-        })
+        match (self.json, self.rows) {
+            (true, 0) => output::print("[]\n"),
+            (true, _) => output::print("\n]\n"),
+            (false, 0) => output::print(&format!("no {}\n", self.what)),
+            (false, _) => Ok(()),
+        }
     }
+}
+
+/// Text of a peer, for a terminal.
+fn printable(text: &str) -> String {
+    shown(text.as_bytes()).to_string()
+}
+
+fn registration_line(row: &Registration) -> String {
+    let received = row.received.map(|address| address.to_string()).unwrap_or_default();
+    let from = format!("{} {received}", row.transport.as_deref().unwrap_or_default());
+    let [user, contact, agent] = [&row.user, &row.contact, &row.user_agent].map(|text| printable(text));
+    let expires = duration(row.expires_in_seconds);
+    format!("{user:<28} {contact:<44} {from:<28} {expires:>10}  {agent}")
 }

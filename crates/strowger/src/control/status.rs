@@ -11,7 +11,11 @@ const ROWS: [(&str, &[(&str, &str)]); 8] = [
     ("registrations", &[("strowger_bindings", ""), ("strowger_registered_users", "users")]),
     (
         "calls",
-        &[("strowger_calls_logged", "open in the log"), ("strowger_requests_unanswered", "requests without an answer")],
+        &[
+            ("strowger_calls_tracked", "tracked"),
+            ("strowger_calls_logged", "open in the log"),
+            ("strowger_requests_unanswered", "requests without an answer"),
+        ],
     ),
     (
         "requests",

@@ -424,7 +424,10 @@ impl Rig {
         for notice in self.proxy.notices().drain(..) {
             let what = match notice.event {
                 NoticeEvent::Rang { status, bytes, .. } => format!("rang {}", is_of(status, bytes)),
-                NoticeEvent::Answered { status, bytes, .. } => format!("answered {}", is_of(status, bytes)),
+                NoticeEvent::Answered { status, bytes, first: true, .. } => {
+                    format!("answered {}", is_of(status, bytes))
+                }
+                NoticeEvent::Answered { status, bytes, .. } => format!("also answered {}", is_of(status, bytes)),
                 NoticeEvent::Refused { status, by } => format!("refused {status} by {}", place(by)),
                 NoticeEvent::TimedOut { target } => format!("timed out at {}", place(target)),
                 NoticeEvent::Cancelled => "cancelled".to_owned(),

@@ -1,0 +1,94 @@
+//! Orders about tracked calls: each shard is asked for its own, page by page.
+
+use super::{Call, CallList, Controlled, Dialog, Done, Reply};
+use crate::shard::{CallOrder, Input};
+use std::time::Duration;
+use strowger_server::calls::{CallView, DialogView};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+/// A shard answers between two rounds, or has ended.
+const SOON: Duration = Duration::from_secs(2);
+
+impl Controlled {
+    /// The place of a page is the number of the shard, and behind it the place there. A call that moves to another shard meanwhile may be
+    /// seen twice or not at all.
+    pub(super) async fn calls(&self, party: Option<String>, from: Option<u64>, most: usize) -> Reply {
+        let from = from.unwrap_or(0);
+        let (mut shard, mut place) = ((from >> 32) as usize, from as u32);
+        let mut calls = Vec::new();
+        while calls.len() < most && shard < self.metrics.handle().shards() {
+            let (most, party) = (most - calls.len(), party.clone().map(String::into_bytes));
+            let page = self.ask(shard, |reply| CallOrder::List { from: place, most, party, reply }).await;
+            let page = page.unwrap_or_default();
+            calls.extend(page.calls.into_iter().map(Call::from));
+            (shard, place) = page.next.map_or((shard + 1, 0), |next| (shard, next));
+        }
+        let is_end = shard >= self.metrics.handle().shards();
+        Reply::Calls(CallList { calls, next: (!is_end).then_some((shard as u64) << 32 | u64::from(place)) })
+    }
+
+    pub(super) async fn call(&self, id: &str) -> Reply {
+        let Some(number) = number(id) else { return unknown(id) };
+        for shard in 0..self.metrics.handle().shards() {
+            if let Some(Some(call)) = self.ask(shard, |reply| CallOrder::Show { id: number, reply }).await {
+                return Reply::Call(Box::new(call.into()));
+            }
+        }
+        unknown(id)
+    }
+
+    pub(super) async fn end_call(&self, id: String) -> Reply {
+        let Some(number) = number(&id) else { return unknown(&id) };
+        for shard in 0..self.metrics.handle().shards() {
+            if self.ask(shard, |reply| CallOrder::End { id: number, reply }).await == Some(true) {
+                tracing::info!(id, "call ended by command");
+                return Reply::Done(Done::Ended { id });
+            }
+        }
+        unknown(&id)
+    }
+
+    async fn ask<T>(&self, shard: usize, order: impl FnOnce(oneshot::Sender<T>) -> CallOrder) -> Option<T> {
+        let (reply, replied) = oneshot::channel();
+        self.metrics.handle().mailbox(shard).send(Input::Calls(order(reply)));
+        timeout(SOON, replied).await.ok()?.ok()
+    }
+}
+
+fn number(id: &str) -> Option<u64> {
+    u64::from_str_radix(id, 16).ok()
+}
+
+fn unknown(id: &str) -> Reply {
+    Reply::Refused(format!("no tracked call has the id {id}: it has ended, or `dialogs.track` is off"))
+}
+
+fn seconds(milliseconds: u64) -> f64 {
+    milliseconds as f64 / 1_000.0
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+impl From<CallView> for Call {
+    fn from(view: CallView) -> Self {
+        Self {
+            id: format!("{:016x}", view.id),
+            caller: text(&view.caller),
+            callee: text(&view.callee),
+            call_id: text(&view.call_id),
+            state: view.state.text().to_owned(),
+            seconds: seconds(view.age),
+            answered_seconds: view.answered.map(seconds),
+            dialogs: view.dialogs.into_iter().map(Dialog::from).collect(),
+        }
+    }
+}
+
+impl From<DialogView> for Dialog {
+    fn from(view: DialogView) -> Self {
+        Self { tag: text(&view.tag), contact: text(&view.contact), answered_seconds: view.answered.map(seconds) }
+    }
+}

@@ -1,0 +1,419 @@
+//! The calls of a shard that are tracked or logged: from the INVITE that begins one to the end of its last dialog.
+//!
+//! A call hangs on what becomes of its requests, as the proxy tells it ([`notices`]), and on the requests in its dialogs that pass
+//! ([`within`]). The log of calls ([`crate::call_log`]) is one user of that.
+//!
+//! A peer chooses all that it writes. So a call is known by Call-ID and caller's tag together, and its dialogs by the callee's tag besides
+//! (RFC 3261 section 12); who its parties are says the INVITE alone, and that it ends a BYE that our own route token lets through.
+
+pub(crate) mod dialog;
+mod end;
+mod list;
+mod notices;
+mod texts;
+pub(crate) mod within;
+
+pub use list::{CallPage, CallState, CallView, DialogView};
+
+use crate::engine::Engine;
+use dialog::Dialog;
+use hashbrown::HashMap;
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, Hasher};
+use std::time::Duration;
+use strowger_config::Config;
+use strowger_core::routing::Request;
+use strowger_core::shown::LONGEST;
+use strowger_core::slots::{Id, Slots};
+use strowger_core::{Now, call};
+use strowger_message::Index;
+use texts::Texts;
+
+/// A call that is tracked, or logged, or both.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Call {
+    /// By which it is found.
+    key: u64,
+    call_hash: u32,
+    texts: Texts,
+    /// [`Now::mono`] of its INVITE, negative if that came before this process began; on its way to another shard the milliseconds since.
+    pub(crate) began: i64,
+    /// The CSeq of its INVITE.
+    cseq: u32,
+    /// INVITEs of it whose transactions live. Several where its caller comes again with credentials, or it passes here twice.
+    live: u16,
+    pub(crate) logged: bool,
+    /// Its dialogs are known, with what a request to either party must have.
+    pub(crate) tracked: bool,
+    /// An INVITE of it has no final response.
+    pub(crate) inviting: bool,
+    /// The caller has cancelled it.
+    pub(crate) cancelled: bool,
+    /// A server behind this one has asked for credentials: the INVITE comes again.
+    pub(crate) challenged: bool,
+    pub(crate) dialogs: SmallVec<[Dialog; 1]>,
+    /// Where it stands among the deadlines; 0: nowhere.
+    #[serde(skip)]
+    deadline: u64,
+}
+
+const CALLER: usize = 0;
+const CALLEE: usize = 1;
+const CALL_ID: usize = 2;
+const CALLER_TAG: usize = 3;
+const CALLER_CONTACT: usize = 4;
+const CALLER_ROUTES: usize = 5;
+
+/// Bytes of what is kept of one party. A party that writes more of itself into a dialog is not reached by a BYE of ours.
+const LONGEST_WAY: usize = 2_048;
+
+impl Call {
+    fn begun(request: &Request<'_>, now: Now, tracked: bool) -> Self {
+        let (caller, callee) = parties(request);
+        let shown = |text: &[u8]| text.len().min(LONGEST + 1);
+        let texts = match tracked {
+            true => Texts::new([caller, callee, request.call_id, request.from_tag]),
+            false => Texts::new([&caller[..shown(caller)], &callee[..shown(callee)]]),
+        };
+        Self {
+            key: 0,
+            call_hash: request.call_hash,
+            texts,
+            began: moment(now),
+            cseq: request.cseq,
+            live: 0,
+            logged: false,
+            tracked,
+            inviting: false,
+            cancelled: false,
+            challenged: false,
+            dialogs: SmallVec::new(),
+            deadline: 0,
+        }
+    }
+
+    /// The URI of From in its INVITE; of a call that is not tracked as far as a line shows it.
+    pub(crate) fn caller(&self) -> &[u8] {
+        self.texts.get(CALLER)
+    }
+
+    /// The URI of To.
+    pub(crate) fn callee(&self) -> &[u8] {
+        self.texts.get(CALLEE)
+    }
+
+    /// Empty if it is not tracked, as for what follows.
+    pub(crate) fn call_id(&self) -> &[u8] {
+        self.texts.get(CALL_ID)
+    }
+
+    fn caller_tag(&self) -> &[u8] {
+        self.texts.get(CALLER_TAG)
+    }
+
+    fn caller_contact(&self) -> &[u8] {
+        self.texts.get(CALLER_CONTACT)
+    }
+
+    fn caller_routes(&self) -> &[u8] {
+        self.texts.get(CALLER_ROUTES)
+    }
+
+    fn set_caller_way(&mut self, contact: &[u8], routes: &[u8]) {
+        let [caller, callee, call_id, tag] = [CALLER, CALLEE, CALL_ID, CALLER_TAG].map(|n| self.texts.get(n));
+        self.texts = Texts::new([caller, callee, call_id, tag, contact, routes]);
+    }
+
+    fn set_caller_contact(&mut self, contact: &[u8]) {
+        if self.caller_contact() != contact {
+            self.texts = self.texts.with::<6>(CALLER_CONTACT, contact);
+        }
+    }
+
+    pub(crate) fn dialog(&mut self, tag: &[u8]) -> Option<&mut Dialog> {
+        self.dialogs.iter_mut().find(|dialog| dialog.tag() == tag)
+    }
+
+    /// The log knows nothing of it any more.
+    fn forget_log(&mut self) {
+        self.logged = false;
+        self.dialogs.iter_mut().for_each(|dialog| dialog.logged = false);
+        if !self.tracked {
+            self.dialogs.clear();
+            (self.inviting, self.challenged) = (false, false);
+        }
+    }
+
+    /// A line is to follow.
+    fn is_in_log(&self) -> bool {
+        self.logged && (self.inviting || self.challenged || self.dialogs.iter().any(|dialog| dialog.logged))
+    }
+
+    fn is_over(&self) -> bool {
+        !self.inviting && !self.challenged && self.dialogs.is_empty()
+    }
+
+    /// When it is to be looked at again, as [`Now::mono`].
+    fn until(&self, times: CallTimes) -> Option<u64> {
+        let after = |at: i64, time: u64| at.saturating_add_unsigned(time).max(0).cast_unsigned();
+        let logged = self.is_in_log().then(|| after(self.began, times.logged));
+        let is_left = self.challenged && !self.inviting && self.dialogs.is_empty();
+        let challenged = is_left.then(|| after(self.began, CHALLENGE));
+        let answered = self.dialogs.iter().filter(|_| self.tracked).filter_map(|dialog| dialog.answer);
+        let lifetime = answered.map(|answer| after(answer.at, times.lifetime)).min();
+        [logged, challenged, lifetime].into_iter().flatten().min()
+    }
+
+    /// Makes ages of its moments, and moments of its ages.
+    fn turn(&mut self, now: Now) {
+        let answers = self.dialogs.iter_mut().filter_map(|dialog| dialog.answer.as_mut());
+        for at in std::iter::once(&mut self.began).chain(answers.map(|answer| &mut answer.at)) {
+            *at = moment(now).saturating_sub(*at);
+        }
+    }
+}
+
+/// The context of calls that are neither tracked nor logged, whose call set-up is measured all the same.
+pub const NO_CALL: u64 = 4;
+
+/// Whether this context is of an INVITE that begins a call.
+pub const fn begins_call(context: u64) -> bool {
+    context == NO_CALL || context & PURPOSES == Purpose::Invite as u64
+}
+
+const PURPOSES: u64 = 3;
+
+/// What a request of a call is for. With the key of that it makes the context of its notices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// It begins the call.
+    Invite = 1,
+    /// It renews a dialog: targets, session timer.
+    Renewal = 2,
+    Bye = 3,
+}
+
+impl Purpose {
+    const fn of(context: u64) -> Option<Self> {
+        match context & PURPOSES {
+            1 => Some(Self::Invite),
+            2 => Some(Self::Renewal),
+            3 => Some(Self::Bye),
+            _ => None,
+        }
+    }
+
+    const fn context(self, key: u64) -> u64 {
+        key | self as u64
+    }
+}
+
+/// How long calls may last, in milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallTimes {
+    /// From its INVITE until the log forgets one.
+    pub(crate) logged: u64,
+    /// From its answer until this server ends one that is tracked.
+    pub(crate) lifetime: u64,
+}
+
+impl CallTimes {
+    pub(crate) fn of(config: &Config) -> Self {
+        let milliseconds = |time: Duration| time.as_millis() as u64;
+        Self { logged: milliseconds(config.log.longest_call), lifetime: milliseconds(config.dialogs.lifetime) }
+    }
+}
+
+/// What is counted of calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CallCounts {
+    /// Calls that are logged and have not ended.
+    pub(crate) logged: usize,
+    /// Calls that are tracked.
+    pub(crate) tracked: usize,
+    /// Tracked dialogs without an answer.
+    pub(crate) early: usize,
+    /// Tracked dialogs with one.
+    pub(crate) confirmed: usize,
+}
+
+impl CallCounts {
+    fn of(call: &Call) -> Self {
+        let confirmed = call.dialogs.iter().filter(|dialog| dialog.answer.is_some()).count();
+        let of_dialogs = |count: usize| if call.tracked { count } else { 0 };
+        Self {
+            logged: usize::from(call.is_in_log()),
+            tracked: usize::from(call.tracked),
+            early: of_dialogs(call.dialogs.len() - confirmed),
+            confirmed: of_dialogs(confirmed),
+        }
+    }
+}
+
+/// The calls of one shard.
+#[derive(Debug)]
+pub(crate) struct Calls {
+    calls: Slots<Call>,
+    /// By a hash of Call-ID and caller's tag, the same in all shards.
+    places: HashMap<u64, Id, foldhash::fast::FixedState>,
+    /// When a call is to be looked at, and its key.
+    deadlines: BTreeSet<(u64, u64)>,
+    times: CallTimes,
+    counts: CallCounts,
+    /// [`Now::mono`] of the last giving back of memory.
+    tidied: u64,
+    /// Scratch.
+    index: Index,
+}
+
+/// Deadlines are rounded up to so many milliseconds: one turn for many of them.
+const STEP: u64 = 100;
+
+/// How long a caller may take to come again with credentials, in milliseconds.
+const CHALLENGE: u64 = 32_000;
+
+impl Calls {
+    pub(crate) fn new(times: CallTimes) -> Self {
+        let (calls, places, deadlines, counts, index) = Default::default();
+        Self { calls, places, deadlines, times, counts, tidied: 0, index }
+    }
+
+    /// How long calls may last, from their next change on.
+    pub(crate) fn set_times(&mut self, times: CallTimes) {
+        self.times = times;
+    }
+
+    pub(crate) fn counts(&self) -> CallCounts {
+        self.counts
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    pub(crate) fn get(&self, key: u64) -> Option<&Call> {
+        self.calls.get(*self.places.get(&key)?)
+    }
+
+    /// When [`Engine::end_calls`] is due.
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+
+    /// The first call that is to be looked at by now.
+    fn due(&self, now: u64) -> Option<u64> {
+        self.deadlines.first().filter(|(at, _)| *at <= now).map(|(_, key)| *key)
+    }
+
+    /// Puts a call in. What was there under its key goes.
+    pub(crate) fn put(&mut self, key: u64, call: Call) {
+        self.take(key);
+        self.recount(CallCounts::default(), CallCounts::of(&call));
+        let id = self.calls.insert(Call { key, ..call });
+        self.places.insert(key, id);
+        self.set_deadline(key);
+    }
+
+    /// Takes a call out.
+    pub(crate) fn take(&mut self, key: u64) -> Option<Call> {
+        let mut call = self.calls.remove(self.places.remove(&key)?)?;
+        self.recount(CallCounts::of(&call), CallCounts::default());
+        if call.deadline != 0 {
+            self.deadlines.remove(&(call.deadline, key));
+            call.deadline = 0;
+        }
+        Some(call)
+    }
+
+    /// Changes a call, if it is there; one that is over then goes.
+    pub(crate) fn change<T>(&mut self, key: u64, change: impl FnOnce(&mut Call) -> T) -> Option<T> {
+        let call = self.calls.get_mut(*self.places.get(&key)?)?;
+        let before = CallCounts::of(call);
+        let result = change(call);
+        let (after, is_over) = (CallCounts::of(call), call.is_over());
+        self.recount(before, after);
+        if is_over {
+            self.take(key);
+        } else {
+            self.set_deadline(key);
+        }
+        Some(result)
+    }
+
+    fn recount(&mut self, before: CallCounts, after: CallCounts) {
+        let add = |count: &mut usize, before: usize, after: usize| *count = *count + after - before;
+        add(&mut self.counts.logged, before.logged, after.logged);
+        add(&mut self.counts.tracked, before.tracked, after.tracked);
+        add(&mut self.counts.early, before.early, after.early);
+        add(&mut self.counts.confirmed, before.confirmed, after.confirmed);
+    }
+
+    fn set_deadline(&mut self, key: u64) {
+        let times = self.times;
+        let Some(call) = self.places.get(&key).and_then(|id| self.calls.get_mut(*id)) else { return };
+        let at = call.until(times).map_or(0, |at| at.next_multiple_of(STEP).max(STEP));
+        let before = std::mem::replace(&mut call.deadline, at);
+        if before == at {
+            return;
+        }
+        if before != 0 {
+            self.deadlines.remove(&(before, key));
+        }
+        if at != 0 {
+            self.deadlines.insert((at, key));
+        }
+    }
+
+    /// Takes out the calls of a bucket.
+    pub(crate) fn export(&mut self, now: Now, bucket: u8) -> Vec<Call> {
+        let of_bucket = |call: &Call| call::bucket(call.call_hash) == bucket;
+        let keys: Vec<u64> = self.calls.iter().filter(|(_, call)| of_bucket(call)).map(|(_, call)| call.key).collect();
+        let mut taken: Vec<_> = keys.into_iter().filter_map(|key| self.take(key)).collect();
+        taken.iter_mut().for_each(|call| call.turn(now));
+        taken
+    }
+
+    /// Takes in what another shard exported.
+    pub(crate) fn import(&mut self, now: Now, calls: Vec<Call>) {
+        for mut call in calls {
+            call.turn(now);
+            self.put(call.key, call);
+        }
+    }
+
+    /// Gives memory back, once a second at most.
+    pub(crate) fn tidy(&mut self, now: u64) {
+        if now < self.tidied + 1_000 {
+            return;
+        }
+        self.tidied = now;
+        self.calls.tidy();
+        if self.calls.is_empty() {
+            self.places.shrink_to_fit();
+        }
+    }
+}
+
+impl Engine {
+    /// The same in all shards, and known to no peer.
+    pub(crate) fn key_of_call(&self, call_id: &[u8], caller_tag: &[u8]) -> u64 {
+        let seed = u64::from_le_bytes(self.shared.seed[16..24].try_into().expect("eight of thirty-two bytes"));
+        let mut hasher = foldhash::quality::FixedState::with_seed(seed).build_hasher();
+        for part in [call_id, caller_tag] {
+            hasher.write_usize(part.len());
+            hasher.write(part);
+        }
+        hasher.finish() & !PURPOSES
+    }
+}
+
+pub(crate) const fn moment(now: Now) -> i64 {
+    now.mono.cast_signed()
+}
+
+/// What From and To of a request name.
+pub(crate) fn parties<'a>(request: &Request<'a>) -> (&'a [u8], &'a [u8]) {
+    (request.mandatory.from.addr.uri_text, request.mandatory.to.addr.uri_text)
+}

@@ -1,0 +1,104 @@
+//! A dialog of a call: between its caller and one callee that rang or answered (RFC 3261 section 12).
+
+use super::texts::Texts;
+use serde::{Deserialize, Serialize};
+
+/// One of the two parties of a dialog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Party {
+    Caller,
+    Callee,
+}
+
+impl Party {
+    pub(crate) const fn text(self) -> &'static str {
+        match self {
+            Self::Caller => "caller",
+            Self::Callee => "callee",
+        }
+    }
+}
+
+/// A 2xx that went upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CallAnswer {
+    /// When: [`super::Call::began`] says how.
+    pub(crate) at: i64,
+    pub(crate) status: u16,
+}
+
+/// A dialog of a call. Early while it has no answer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Dialog {
+    texts: Texts,
+    pub(crate) answer: Option<CallAnswer>,
+    /// The last CSeq of the caller, and of the callee; 0: that has sent nothing.
+    cseqs: [u32; 2],
+    /// Its end is to be logged.
+    pub(crate) logged: bool,
+    /// A BYE of this party is under way.
+    pub(crate) ending: Option<Party>,
+    /// The Contact of a request that renews the target of its sender, until that is answered.
+    renewal: Option<Box<(Party, Box<[u8]>)>>,
+}
+
+const TAG: usize = 0;
+const CONTACT: usize = 1;
+const ROUTES: usize = 2;
+
+impl Dialog {
+    /// With the tag that a response of the callee has, and the CSeq of the INVITE.
+    pub(crate) fn new(tag: &[u8], cseq: u32) -> Self {
+        let texts = Texts::new([tag]);
+        Self { texts, answer: None, cseqs: [cseq, 0], logged: false, ending: None, renewal: None }
+    }
+
+    /// The callee's tag.
+    pub(crate) fn tag(&self) -> &[u8] {
+        self.texts.get(TAG)
+    }
+
+    /// The Contact of the callee, as the caller has it; empty: none is kept.
+    pub(crate) fn contact(&self) -> &[u8] {
+        self.texts.get(CONTACT)
+    }
+
+    /// The Routes of a request to the callee from here on.
+    pub(crate) fn routes(&self) -> &[u8] {
+        self.texts.get(ROUTES)
+    }
+
+    /// What the 2xx says of how the callee is reached.
+    pub(crate) fn set_way(&mut self, contact: &[u8], routes: &[u8]) {
+        self.texts = Texts::new([self.texts.get(TAG), contact, routes]);
+    }
+
+    /// The callee is reached by another Contact from now on.
+    pub(crate) fn set_contact(&mut self, contact: &[u8]) {
+        if self.contact() != contact {
+            self.texts = self.texts.with::<3>(CONTACT, contact);
+        }
+    }
+
+    /// A request of this party has this CSeq.
+    pub(crate) fn hear(&mut self, party: Party, cseq: u32) {
+        let last = &mut self.cseqs[party as usize];
+        *last = cseq.max(*last);
+    }
+
+    /// The CSeq of one more request of this party.
+    pub(crate) fn next_cseq(&self, party: Party) -> u32 {
+        // Below 2^31 (RFC 3261 section 8.1.1.5).
+        (self.cseqs[party as usize].saturating_add(1)).min(i32::MAX as u32)
+    }
+
+    /// A request of this party says that it is reached there, if its peer agrees.
+    pub(crate) fn begin_renewal(&mut self, party: Party, contact: &[u8]) {
+        self.renewal = Some(Box::new((party, contact.into())));
+    }
+
+    /// The end of such a request: whose it was, and what it said.
+    pub(crate) fn end_renewal(&mut self) -> Option<(Party, Box<[u8]>)> {
+        self.renewal.take().map(|renewal| *renewal)
+    }
+}

@@ -1,0 +1,147 @@
+//! Tracked calls as operators see them, and calls that they end.
+
+use super::{Call, Purpose, moment};
+use crate::engine::Engine;
+use strowger_core::{Now, Outbox, Round};
+
+/// Slots that are looked at for one page.
+const LOOKS: u32 = 4_096;
+
+/// Some of the tracked calls of a shard.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallPage {
+    /// In no particular order.
+    pub calls: Vec<CallView>,
+    /// Where the next page begins; none: there are no more.
+    pub next: Option<u32>,
+}
+
+/// A tracked call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallView {
+    /// By which it can be ended: the same in all shards, while it lasts.
+    pub id: u64,
+    /// The URI of From in its INVITE.
+    pub caller: Vec<u8>,
+    /// The URI of To.
+    pub callee: Vec<u8>,
+    /// Its Call-ID.
+    pub call_id: Vec<u8>,
+    /// How far it came.
+    pub state: CallState,
+    /// Milliseconds since its INVITE.
+    pub age: u64,
+    /// Milliseconds since its first answer.
+    pub answered: Option<u64>,
+    /// One for each callee that rang or answered and has not ended.
+    pub dialogs: Vec<DialogView>,
+}
+
+/// A dialog of a tracked call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DialogView {
+    /// The callee's tag.
+    pub tag: Vec<u8>,
+    /// The Contact of the callee, as its caller has it; empty before the answer.
+    pub contact: Vec<u8>,
+    /// Milliseconds since its answer.
+    pub answered: Option<u64>,
+}
+
+/// How far a call came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallState {
+    /// No callee has rung.
+    Calling,
+    /// One rings at least.
+    Ringing,
+    /// One has answered at least.
+    Answered,
+    /// A BYE of each dialog is under way.
+    Ending,
+}
+
+impl CallState {
+    /// In lower case.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Calling => "calling",
+            Self::Ringing => "ringing",
+            Self::Answered => "answered",
+            Self::Ending => "ending",
+        }
+    }
+}
+
+impl Call {
+    fn state(&self) -> CallState {
+        let mut answered = self.dialogs.iter().filter(|dialog| dialog.answer.is_some()).peekable();
+        match (answered.peek().is_some(), self.dialogs.is_empty()) {
+            (true, _) if answered.all(|dialog| dialog.ending.is_some()) => CallState::Ending,
+            (true, _) => CallState::Answered,
+            (false, false) => CallState::Ringing,
+            (false, true) => CallState::Calling,
+        }
+    }
+
+    fn view(&self, now: Now) -> CallView {
+        let age = |at: i64| moment(now).saturating_sub(at).max(0).cast_unsigned();
+        let dialogs = self.dialogs.iter().map(|dialog| DialogView {
+            tag: dialog.tag().to_vec(),
+            contact: dialog.contact().to_vec(),
+            answered: dialog.answer.map(|answer| age(answer.at)),
+        });
+        let dialogs: Vec<DialogView> = dialogs.collect();
+        CallView {
+            id: self.key,
+            caller: self.caller().to_vec(),
+            callee: self.callee().to_vec(),
+            call_id: self.call_id().to_vec(),
+            state: self.state(),
+            age: age(self.began),
+            answered: dialogs.iter().filter_map(|dialog| dialog.answered).max(),
+            dialogs,
+        }
+    }
+}
+
+impl Engine {
+    /// Tracked calls from this place on, `most` of them at most; a page may be short though more follow. `party`: those alone whose caller's
+    /// or callee's URI holds this text.
+    pub fn list_calls(&self, now: Now, from: u32, most: usize, party: Option<&[u8]>) -> CallPage {
+        let calls = &self.calls.calls;
+        let mut page = CallPage::default();
+        for slot in from..calls.end() {
+            if slot - from >= LOOKS || page.calls.len() >= most {
+                page.next = Some(slot);
+                break;
+            }
+            let Some((_, call)) = calls.at(slot).filter(|(_, call)| call.tracked) else { continue };
+            let names =
+                |text: &[u8]| party.is_none_or(|party| text.windows(party.len().max(1)).any(|part| part == party));
+            if names(call.caller()) || names(call.callee()) {
+                page.calls.push(call.view(now));
+            }
+        }
+        page
+    }
+
+    /// The tracked call with this id.
+    pub fn show_call(&self, now: Now, id: u64) -> Option<CallView> {
+        self.calls.get(id).filter(|call| call.tracked).map(|call| call.view(now))
+    }
+
+    /// Ends a tracked call: both parties of each dialog that was answered get a BYE, callees that ring a CANCEL. False: there is none with
+    /// this id.
+    pub fn end_call(&mut self, now: Now, id: u64, out: &mut Outbox) -> bool {
+        if self.calls.get(id).is_none_or(|call| !call.tracked) {
+            return false;
+        }
+        self.end_dialogs(now, id, "operator", out, |dialog| dialog.answer.is_some());
+        let context = Purpose::Invite.context(id);
+        self.proxy.cancel_all(&mut Round { now, tx: &mut self.transactions, out }, context);
+        self.hear_notices(now, out);
+        self.show_busy();
+        true
+    }
+}

@@ -1,0 +1,82 @@
+//! `strowger calls`: the calls that the running server tracks.
+
+use std::fmt::Write;
+
+use serde_json::json;
+use strowger_node::control::{Call, CallList, Done, Order, Reply};
+
+use super::arguments::{CallArguments, CallsArguments, CallsCommand, ListCallsArguments};
+use super::{List, PAGE, as_json, ask, duration, printable, reach, unexpected};
+use crate::output::{self, Outcome};
+
+pub(crate) fn calls(arguments: &CallsArguments) -> anyhow::Result<Outcome> {
+    match &arguments.command {
+        CallsCommand::List(arguments) => list(arguments),
+        CallsCommand::Show(arguments) => show(arguments),
+        CallsCommand::End(arguments) => end(arguments),
+    }
+}
+
+fn list(arguments: &ListCallsArguments) -> anyhow::Result<Outcome> {
+    reach(&arguments.server, |client| {
+        let limit = arguments.limit.unwrap_or(usize::MAX);
+        let heading = format!("{:<16}  {:<36} {:<36} {:<9} {:>10}", "id", "caller", "callee", "state", "for");
+        let mut list = List::new(arguments.server.json, "tracked calls", heading);
+        let mut from = None;
+        loop {
+            let order = Order::Calls { party: arguments.party.clone(), from, most: PAGE.min(limit - list.rows) };
+            let CallList { calls, next } = match ask(client, &order)? {
+                Reply::Calls(page) => page,
+                other => return unexpected(&other),
+            };
+            let left = limit - list.rows;
+            list.print(&calls[..calls.len().min(left)], line)?;
+            from = next;
+            if from.is_none() || list.rows >= limit {
+                return list.end();
+            }
+        }
+    })
+}
+
+fn line(call: &Call) -> String {
+    let [caller, callee] = [&call.caller, &call.callee].map(|text| printable(text));
+    let since = duration(call.answered_seconds.unwrap_or(call.seconds) as u64);
+    format!("{:<16}  {caller:<36} {callee:<36} {:<9} {since:>10}", call.id, call.state)
+}
+
+fn show(arguments: &CallArguments) -> anyhow::Result<Outcome> {
+    reach(&arguments.server, |client| match ask(client, &Order::Call { id: arguments.id.clone() })? {
+        Reply::Call(call) if arguments.server.json => output::print(&as_json(&call)?),
+        Reply::Call(call) => output::print(&table(&call)),
+        other => unexpected(&other),
+    })
+}
+
+fn table(call: &Call) -> String {
+    let mut text = format!("call {}: {}\n", call.id, call.state);
+    let mut row = |name: &str, value: &str| {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "  {name:<10} {value}");
+    };
+    row("caller", &printable(&call.caller));
+    row("callee", &printable(&call.callee));
+    row("Call-ID", &printable(&call.call_id));
+    row("begun", &format!("{} ago", duration(call.seconds as u64)));
+    for dialog in &call.dialogs {
+        let state = match dialog.answered_seconds {
+            Some(seconds) => format!("answered {} ago", duration(seconds as u64)),
+            None => "rings".to_owned(),
+        };
+        row("dialog", &format!("tag {}: {state} {}", printable(&dialog.tag), printable(&dialog.contact)));
+    }
+    text
+}
+
+fn end(arguments: &CallArguments) -> anyhow::Result<Outcome> {
+    reach(&arguments.server, |client| match ask(client, &Order::EndCall { id: arguments.id.clone() })? {
+        Reply::Done(Done::Ended { id }) if arguments.server.json => output::print(&as_json(&json!({"ended": id}))?),
+        Reply::Done(Done::Ended { id }) => output::print(&format!("call {id} ends\n")),
+        other => unexpected(&other),
+    })
+}
