@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use serde_json::json;
 use strowger_tests::call::{exchange, register};
+use strowger_tests::control::{done, json, run};
 use strowger_tests::dialog::{arrives, invite, set_up};
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::text::{field, parameter, respond, status};
@@ -54,6 +56,65 @@ fn a_call_that_lasts_too_long_is_ended_on_both_sides() {
         assert_eq!(tags(&to_caller), (of_callee, of_caller));
         assert_eq!(field(&to_callee, "CSeq"), Some(format!("{} BYE", end.cseq + 1)));
     }
+}
+
+#[test]
+fn calls_are_listed_shown_and_ended() {
+    let server = start("server.shards = 2");
+    let list = |words: &[&str]| json(&server, &[&["calls", "list"], words].concat());
+    assert_eq!(list(&[]), json!([]));
+    let [mut caller, mut callee, mut other, mut ringing] = [Udp, Tcp, Tcp, Udp].map(|way| server.connect(way));
+    register(&mut callee, "bob");
+    register(&mut ringing, "carol");
+    let call = invite("sip:bob@example.org", &caller);
+    set_up(&mut caller, &mut callee, &call, true);
+    other.send(&invite("sip:carol@example.org", &other).bytes()).expect("the server takes messages");
+    let rings = ringing.request("INVITE", LIMIT).expect("the INVITE arrives");
+    ringing.send(&respond(&rings, 180, "carol", &[])).expect("the server takes messages");
+    assert_eq!(other.answer(LIMIT).as_deref().and_then(status), Some(180));
+
+    let all = list(&[]);
+    let mut states: Vec<_> = all.as_array().expect("a list").iter().map(|call| call["state"].as_str()).collect();
+    states.sort_unstable();
+    assert_eq!(states, [Some("answered"), Some("ringing")], "{all}");
+    let of_bob = list(&["--party", "bob@"]);
+    let [one] = &of_bob.as_array().expect("a list")[..] else { panic!("{of_bob}") };
+    assert_eq!((&one["callee"], &one["call_id"]), (&json!("sip:bob@example.org"), &json!(call.call_id)));
+    let id = one["id"].as_str().expect("a text");
+    let shown = json(&server, &["calls", "show", id]);
+    assert_eq!((&shown["state"], shown["dialogs"].as_array().map(Vec::len)), (&json!("answered"), Some(1)));
+    assert_eq!(done(&server, &["calls", "list", "--limit", "1"]).lines().count(), 2, "a heading and a call");
+    let text = done(&server, &["calls", "show", id]);
+    assert!(text.contains("sip:bob@example.org") && text.contains("answered 0 s ago"), "{text}");
+
+    // Both parties of what was answered get a BYE.
+    assert_eq!(json(&server, &["calls", "end", id]), json!({"ended": id}));
+    bye(&mut caller);
+    bye(&mut callee);
+    for words in [["calls", "end", id], ["calls", "show", id], ["calls", "end", "no id"]] {
+        let gone = run(&server, &words);
+        let text = String::from_utf8_lossy(&gone.stderr).into_owned();
+        assert!(gone.status.code() == Some(1) && text.contains("no tracked call has the id"), "{text}");
+    }
+    // What rings is cancelled, and its caller hears so.
+    let left = list(&[]);
+    assert!(run(&server, &["calls", "end", left[0]["id"].as_str().expect("a text")]).status.success());
+    let cancel = ringing.request("CANCEL", LIMIT).expect("it is cancelled");
+    ringing.send(&respond(&cancel, 200, "carol", &[])).expect("the server takes messages");
+    ringing.send(&respond(&rings, 487, "carol", &[])).expect("the server takes messages");
+    assert_eq!(other.final_response(LIMIT).as_deref().and_then(status), Some(487));
+    assert_eq!(done(&server, &["calls", "list"]), "no tracked calls\n");
+}
+
+/// By default nothing is kept of a call once its transactions have ended.
+#[test]
+fn calls_are_tracked_where_the_configuration_says_so() {
+    let server = Setup::on(&[Udp]).open_registrar().start();
+    let [mut caller, mut callee] = [(); 2].map(|()| server.connect(Udp));
+    register(&mut callee, "bob");
+    let call = invite("sip:bob@example.org", &caller);
+    set_up(&mut caller, &mut callee, &call, true);
+    assert_eq!(json(&server, &["calls", "list"]), json!([]));
 }
 
 #[test]

@@ -44,7 +44,7 @@ impl Text for ControlSocket {
 }
 
 section! {
-    /// The socket by which `strowger status`, `registrations`, `ban`, `log` and `drain` reach the running server. Its file has mode 0600: the
+    /// The socket by which `strowger status`, `registrations`, `calls`, `ban`, `log` and `drain` reach the running server. Its file has mode 0600: the
     /// user of the server and root may give orders.
     pub struct Control = "control" {
         /// Where it is. "database" is the path of `store.database` with `.control` in place of its ending; a server whose database is in

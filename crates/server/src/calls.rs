@@ -16,10 +16,11 @@ pub(crate) mod within;
 pub use list::{CallPage, CallState, CallView, DialogView};
 
 use crate::engine::Engine;
-use dialog::Dialog;
+use dialog::{Dialog, Party};
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
@@ -66,16 +67,26 @@ const CALLER_TAG: usize = 3;
 const CALLER_CONTACT: usize = 4;
 const CALLER_ROUTES: usize = 5;
 
-/// Bytes of what is kept of one party. A party that writes more of itself into a dialog is not reached by a BYE of ours.
+/// Bytes of a Contact, of a route set, and of Call-ID and both URIs together, that are kept. A party that writes more into a dialog is not
+/// reached by a BYE of ours.
 const LONGEST_WAY: usize = 2_048;
 
+/// Bytes of a tag that is kept as it is. Of a longer one its hash is kept.
+const LONGEST_TAG: usize = 256;
+
+/// Begins what is kept of a tag that is too long. No tag has it.
+const HASHED: u8 = 0;
+
 impl Call {
-    fn begun(request: &Request<'_>, now: Now, tracked: bool) -> Self {
+    /// `tag`: the caller's, as it is kept.
+    fn begun(request: &Request<'_>, now: Now, tracked: bool, tag: &[u8]) -> Self {
         let (caller, callee) = parties(request);
         let shown = |text: &[u8]| text.len().min(LONGEST + 1);
-        let texts = match tracked {
-            true => Texts::new([caller, callee, request.call_id, request.from_tag]),
-            false => Texts::new([&caller[..shown(caller)], &callee[..shown(callee)]]),
+        let is_whole = caller.len() + callee.len() + request.call_id.len() <= LONGEST_WAY;
+        let texts = match (tracked, is_whole) {
+            (true, true) => Texts::new([caller, callee, request.call_id, tag]),
+            (true, false) => Texts::new([&caller[..shown(caller)], &callee[..shown(callee)], b"", tag]),
+            (false, _) => Texts::new([&caller[..shown(caller)], &callee[..shown(callee)]]),
         };
         Self {
             key: 0,
@@ -104,7 +115,7 @@ impl Call {
         self.texts.get(CALLEE)
     }
 
-    /// Empty if it is not tracked, as for what follows.
+    /// Empty if it is not tracked, or says too much of itself.
     pub(crate) fn call_id(&self) -> &[u8] {
         self.texts.get(CALL_ID)
     }
@@ -130,6 +141,11 @@ impl Call {
         if self.caller_contact() != contact {
             self.texts = self.texts.with::<6>(CALLER_CONTACT, contact);
         }
+    }
+
+    /// Whose request has these tags, and the callee's tag among them.
+    fn sender<'a>(&self, from: &'a [u8], to: &'a [u8]) -> (Party, &'a [u8]) {
+        if self.caller_tag() == from { (Party::Caller, to) } else { (Party::Callee, from) }
     }
 
     pub(crate) fn dialog(&mut self, tag: &[u8]) -> Option<&mut Dialog> {
@@ -397,6 +413,15 @@ impl Calls {
 }
 
 impl Engine {
+    /// What is kept of a tag: by that dialogs are told apart.
+    pub(crate) fn kept_tag<'a>(&self, tag: &'a [u8]) -> Cow<'a, [u8]> {
+        if tag.len() <= LONGEST_TAG {
+            return Cow::Borrowed(tag);
+        }
+        let hash = self.key_of_call(b"", tag).to_le_bytes();
+        Cow::Owned([&[HASHED][..], &hash].concat())
+    }
+
     /// The same in all shards, and known to no peer.
     pub(crate) fn key_of_call(&self, call_id: &[u8], caller_tag: &[u8]) -> u64 {
         let seed = u64::from_le_bytes(self.shared.seed[16..24].try_into().expect("eight of thirty-two bytes"));

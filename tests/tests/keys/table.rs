@@ -286,13 +286,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ),
     ("dns.names_per_request", &["tests/tests/keys/names.rs::so_many_names_in_routes_are_looked_up_for_one_request"]),
     ("dns.cache_entries", &["tests/tests/keys/names.rs::answers_are_kept"]),
-    (
-        "dialogs.track",
-        &[
-            "tests/tests/metrics_catalogue/calls.rs::tracked_calls",
-            "tests/tests/dialogs.rs::a_call_that_lasts_too_long_is_ended_on_both_sides",
-        ],
-    ),
+    ("dialogs.track", &["tests/tests/dialogs.rs::calls_are_listed_shown_and_ended"]),
     ("dialogs.lifetime", &["tests/tests/dialogs.rs::a_call_that_lasts_too_long_is_ended_on_both_sides"]),
     ("dialogs.calls", &["tests/tests/dialogs.rs::calls_beyond_the_bound_are_refused_until_others_end"]),
     ("log.format", &["tests/tests/operation.rs::a_json_log_is_json_and_nothing_else"]),

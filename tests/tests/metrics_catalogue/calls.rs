@@ -154,7 +154,12 @@ fn tracked_calls() {
         let lines = [contact("bob", &bob)];
         bob.send(&respond(&got, 180, "bob", &lines)).expect("loopback takes it");
         assert_eq!(alice.answer(SOON).as_deref().and_then(status), Some(180));
-        stage.shows(&[("calls_tracked", At(1)), ("dialogs_early", At(1)), ("dialogs_confirmed", At(0))]);
+        stage.shows(&[
+            ("calls_tracked", At(1)),
+            ("dialogs_early", At(1)),
+            ("dialogs_confirmed", At(0)),
+            ("call_setup_seconds_count", By(1)),
+        ]);
         bob.send(&respond(&got, 200, "bob", &lines)).expect("loopback takes it");
         let answer = alice.final_response(SOON).expect("it is answered");
         send(&mut alice, &request.ack(&answer));

@@ -4,7 +4,7 @@
 //! request of ours is sent within a dialog.
 
 use super::dialog::{Dialog, Party};
-use super::{Call, moment};
+use super::{Call, HASHED, moment};
 use crate::call_log::log_ended;
 use crate::engine::Engine;
 use crate::handling::{Handling, Progress};
@@ -80,7 +80,9 @@ impl Engine {
             Party::Caller => (caller, callee, dialog.contact(), dialog.routes()),
             Party::Callee => (callee, caller, call.caller_contact(), call.caller_routes()),
         };
-        if contact.is_empty() || routes.is_empty() {
+        let is_whole = |tag: &[u8]| !tag.is_empty() && tag[0] != HASHED;
+        let is_known = !contact.is_empty() && !routes.is_empty() && !call.call_id().is_empty();
+        if !is_known || !is_whole(from_party.1) || !is_whole(to_party.1) {
             return false;
         }
         let number = dialog.next_cseq(from);

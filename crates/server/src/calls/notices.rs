@@ -88,6 +88,7 @@ impl Engine {
 
     fn rang(&mut self, key: u64, response: &Message<'_>) {
         let Some(tag) = response.to().ok().and_then(|to| to.tag) else { return };
+        let tag = &*self.kept_tag(tag);
         if self.calls.get(key).is_none_or(|call| call.dialogs.iter().any(|dialog| dialog.tag() == tag)) {
             return;
         }
@@ -102,7 +103,7 @@ impl Engine {
         let (Ok(call_id), Ok(to), Some(call)) = (response.call_id(), response.to(), self.calls.get(key)) else {
             return;
         };
-        let tag = to.tag.unwrap_or_default();
+        let tag = &*self.kept_tag(to.tag.unwrap_or_default());
         if call.dialogs.iter().any(|dialog| dialog.tag() == tag && dialog.answer.is_some()) {
             return;
         }
@@ -184,9 +185,9 @@ impl Engine {
     /// Changes the dialog of this response to a request of the party that it names.
     fn change_dialog(&mut self, key: u64, response: &Message<'_>, change: impl FnOnce(&mut Dialog, Party)) {
         let (Ok(from), Ok(to)) = (response.from(), response.to()) else { return };
-        let (from, to) = (from.tag.unwrap_or_default(), to.tag.unwrap_or_default());
+        let [from, to] = [from, to].map(|party| self.kept_tag(party.tag.unwrap_or_default()));
         self.calls.change(key, |call| {
-            let (sender, tag) = if call.caller_tag() == from { (Party::Caller, to) } else { (Party::Callee, from) };
+            let (sender, tag) = call.sender(&from, &to);
             if let Some(dialog) = call.dialog(tag) {
                 change(dialog, sender);
             }

@@ -70,7 +70,7 @@ impl Engine {
         if !is_logged && !tracks {
             return Context::Notices(NO_CALL);
         }
-        let mut call = Call::begun(request, handling.now, tracks);
+        let mut call = Call::begun(request, handling.now, tracks, &self.kept_tag(request.from_tag));
         (call.live, call.inviting, call.logged) = (1, true, is_logged);
         self.calls.put(key, call);
         Context::Notices(context)
@@ -83,6 +83,7 @@ impl Engine {
         for (party, tag, other) in [(Party::Caller, from, to), (Party::Callee, to, from)] {
             let key = self.key_of_call(call_id, tag);
             let Some(call) = self.calls.get(key) else { continue };
+            let other = &*self.kept_tag(other);
             let (is_tracked, is_known) = (call.tracked, call.dialogs.iter().any(|dialog| dialog.tag() == other));
             if request.method == Method::Bye {
                 return self.pass_bye(handling, key, party, other);
@@ -166,12 +167,9 @@ impl Engine {
 
     fn hear_renewal(&mut self, handling: &Handling<'_, '_>, key: u64, message: &Message<'_>) {
         let (Some(contact), request) = (contact_of(message), handling.request) else { return };
+        let (from, to) = (self.kept_tag(request.from_tag), self.kept_tag(request.to_tag));
         self.calls.change(key, |call| {
-            let is_caller = call.caller_tag() == request.from_tag;
-            let (party, tag) = match is_caller {
-                true => (Party::Caller, request.to_tag),
-                false => (Party::Callee, request.from_tag),
-            };
+            let (party, tag) = call.sender(&from, &to);
             if let Some(dialog) = call.dialog(tag) {
                 dialog.begin_renewal(party, contact);
             }

@@ -328,6 +328,20 @@ fn long_contacts_are_not_kept() {
     assert_eq!((targets, counts(&site)), (vec![ALICE.to_owned()], (0, 0, 0)));
 }
 
+/// However long what a party writes, its dialog is known again, in bounded memory.
+#[test]
+fn dialogs_with_long_tags_end() {
+    let mut site = with_bob("");
+    let sent = site.receive(ALICE, &invite(1, 1, ""));
+    let forwarded = request(&sent, "INVITE").to_owned();
+    let tag = "t".repeat(600);
+    let ok = site.receive(BOB, &from_phone(&forwarded, "200 OK", &tag));
+    assert_eq!(counts(&site), (1, 0, 1));
+    let bye = site.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
+    site.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
+    assert_eq!(counts(&site), (0, 0, 0));
+}
+
 /// A peer that knows a call but not our route token changes nothing of it.
 #[test]
 fn requests_without_our_route_token_end_no_dialog() {

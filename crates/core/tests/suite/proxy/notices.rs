@@ -20,7 +20,7 @@ fn a_call_rings_is_answered_and_ends() {
     rig.answer(&sent, 180, "");
     rig.answer(&sent, 183, "");
     rig.answer(&sent, 200, "Contact: <sip:bob@10.2.2.2>\n");
-    // A copy is told, as no first answer.
+    // A copy is another notice, not a first answer.
     rig.answer(&sent, 200, "Contact: <sip:bob@10.2.2.2>\n");
     rig.end();
     assert_eq!(heard(&rig), ["rang 180", "rang 183", "answered 200", "also answered 200", "ended"]);
