@@ -1,0 +1,132 @@
+//! What is wrong with a condition: where, what, and what would be right.
+
+use std::fmt;
+use std::ops::Range;
+
+/// One thing that is wrong with a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Byte range in the text, on the boundaries of characters; empty at its end where something is missing.
+    pub span: Range<usize>,
+    /// What is wrong, in one sentence without a full stop.
+    pub message: String,
+    /// What would be right, as a sentence goes on.
+    pub cure: String,
+}
+
+impl Fault {
+    pub(crate) fn new(span: Range<usize>, message: impl Into<String>, cure: impl Into<String>) -> Self {
+        Self { span, message: message.into(), cure: cure.into() }
+    }
+
+    /// Column of its first character in the text, from 1.
+    pub fn column(&self, text: &str) -> usize {
+        text.get(..self.span.start).map_or(0, |before| before.chars().count()) + 1
+    }
+
+    /// The text with a caret under what is wrong, and the cure, in three lines.
+    pub fn shown(&self, text: &str) -> String {
+        let lead: String = text.chars().take(self.column(text) - 1).map(|c| if c == '\t' { c } else { ' ' }).collect();
+        let width = text.get(self.span.clone()).map_or(1, |marked| marked.chars().count().max(1));
+        format!("{text}\n{lead}{} {}\n{lead}= {}", "^".repeat(width), self.message, self.cure)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.message, self.cure)
+    }
+}
+
+impl std::error::Error for Fault {}
+
+/// Why a text by itself was refused: a name, a network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What is wrong, in one sentence without a full stop.
+    pub message: String,
+    /// What would be right, as a sentence goes on.
+    pub cure: String,
+}
+
+impl Refusal {
+    pub(crate) fn new(message: impl Into<String>, cure: impl Into<String>) -> Self {
+        Self { message: message.into(), cure: cure.into() }
+    }
+
+    /// The same about these octets of a condition.
+    pub(crate) fn at(self, span: Range<usize>) -> Fault {
+        Fault { span, message: self.message, cure: self.cure }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.message, self.cure)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// A question with the nearest name, or nothing if no name is near.
+pub(crate) fn did_you_mean<'a>(written: &str, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    Some(format!("did you mean `{}`?", nearest(written, names)?))
+}
+
+/// The name that differs least from what was written, if that is little enough to be a slip.
+fn nearest<'a>(written: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let plain = |text: &str| text.to_ascii_lowercase().replace('-', "_");
+    let written = plain(written);
+    let near = names.into_iter().map(|name| (edits(written.as_bytes(), plain(name).as_bytes()), name));
+    let (distance, name) = near.min_by_key(|(distance, _)| *distance)?;
+    (distance <= (name.len().max(written.len()) / 3).max(1)).then_some(name)
+}
+
+/// How many octets must come, go, change or swap with their neighbour (the optimal string alignment distance).
+fn edits(a: &[u8], b: &[u8]) -> usize {
+    let mut before: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let changed = last[j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut best = changed.min(last[j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(before[j - 2] + 1);
+            }
+            row.push(best);
+        }
+        before = std::mem::replace(&mut last, row);
+    }
+    last[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_stands_under_its_words() {
+        let text = "user == 'ä' and methd == 'x'";
+        let at = text.find("methd").expect("it is there");
+        let fault = Fault::new(at..at + 5, "there is no field `methd`", "did you mean `method`?");
+        assert_eq!(fault.column(text), 17);
+        assert_eq!(
+            fault.shown(text),
+            "user == 'ä' and methd == 'x'\n\
+             \u{20}               ^^^^^ there is no field `methd`\n\
+             \u{20}               = did you mean `method`?"
+        );
+        assert_eq!(fault.to_string(), "there is no field `methd`: did you mean `method`?");
+    }
+
+    #[test]
+    fn the_nearest_name_is_near() {
+        let names = ["method", "from.user", "max_forwards"];
+        assert_eq!(nearest("mehtod", names), Some("method"));
+        assert_eq!(nearest("max-forward", names), Some("max_forwards"));
+        assert_eq!(nearest("From.User", names), Some("from.user"));
+        assert_eq!(nearest("colour", names), None);
+        assert_eq!(did_you_mean("x", []), None);
+    }
+}

@@ -1,0 +1,262 @@
+//! The table of fields: what a condition can ask of a request, and the facts that answer.
+
+use std::net::IpAddr;
+
+/// How the texts of a field are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Case {
+    /// Octet by octet.
+    Exact,
+    /// Without regard to the case of ASCII letters.
+    Ignored,
+}
+
+/// What the value of a field is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// Bytes, mostly readable.
+    Text(Case),
+    /// A whole number.
+    Number,
+    /// An IPv4 or IPv6 address.
+    Address,
+    /// True or false.
+    Flag,
+}
+
+impl Type {
+    /// As a sentence calls it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Text(_) => "text",
+            Self::Number => "a number",
+            Self::Address => "an address",
+            Self::Flag => "a flag",
+        }
+    }
+}
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// As conditions write it; `header.NAME` stands for all header fields.
+    pub name: &'static str,
+    /// What its value is.
+    pub of: Type,
+    /// What it means, in one line.
+    pub doc: &'static str,
+}
+
+/// What is known of one request. A condition asks for a value only when it needs it, perhaps several times, so an answer should be cheap
+/// and allocate nothing.
+pub trait Facts {
+    /// The text of a field; none if the request has no such thing.
+    fn text(&self, field: TextField) -> Option<&[u8]>;
+    /// The first value of a header field. The name is in lower case, as the condition spells it: long form or compact.
+    fn header(&self, name: &str) -> Option<&[u8]>;
+    /// The number of a field; none if the request has no such thing.
+    fn number(&self, field: NumberField) -> Option<u64>;
+    /// The address of a field; none if the request has no such thing.
+    fn address(&self, field: AddressField) -> Option<IpAddr>;
+    /// Whether something holds.
+    fn flag(&self, field: FlagField) -> bool;
+}
+
+/// The case of a text field, by the words behind its name.
+macro_rules! of {
+    (TextField) => {
+        Type::Text(Case::Exact)
+    };
+    (TextField ignoring case) => {
+        Type::Text(Case::Ignored)
+    };
+    (NumberField) => {
+        Type::Number
+    };
+    (AddressField) => {
+        Type::Address
+    };
+    (FlagField) => {
+        Type::Flag
+    };
+}
+
+macro_rules! fields {
+    ($($(#[doc = $of_doc:literal])+ $of:ident { $(
+        #[doc = $doc:literal]
+        $field:ident = $name:literal $(ignoring $case:ident)?;
+    )+ })+) => {
+        $(
+            $(#[doc = $of_doc])+
+            #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+            pub enum $of { $(#[doc = concat!("`", $name, "`:", $doc)] $field,)+ }
+
+            impl $of {
+                /// All of them.
+                pub const ALL: &'static [Self] = &[$(Self::$field,)+];
+
+                /// As conditions write it.
+                pub const fn name(self) -> &'static str {
+                    match self { $(Self::$field => $name,)+ }
+                }
+            }
+        )+
+
+        /// The table of fields.
+        pub const FIELDS: &[Row] = &[
+            $($(Row { name: $name, of: of!($of $(ignoring $case)?), doc: $doc.trim_ascii() },)+)+
+            Row {
+                name: "header.NAME",
+                of: Type::Text(Case::Exact),
+                doc: "First value of the header field NAME, such as header.User-Agent; the case of NAME does not matter.",
+            },
+        ];
+
+        impl Field {
+            fn of_table(name: &str) -> Option<Self> {
+                match name { $($($name => Some($of::$field.into()),)+)+ _ => None }
+            }
+        }
+    };
+}
+
+fields! {
+    /// A field whose value is text.
+    TextField {
+        /// Method of the request, such as INVITE.
+        Method = "method";
+        /// Transport by which the request came: udp, tcp, tls, ws or wss.
+        Transport = "transport" ignoring case;
+        /// Name of the group that the source of the request belongs to.
+        SourceGroup = "source.group";
+        /// User part of the URI in From.
+        FromUser = "from.user";
+        /// Host of the URI in From.
+        FromDomain = "from.domain" ignoring case;
+        /// The URI in From as it stands.
+        FromUri = "from.uri";
+        /// User part of the URI in To.
+        ToUser = "to.user";
+        /// Host of the URI in To.
+        ToDomain = "to.domain" ignoring case;
+        /// The URI in To as it stands.
+        ToUri = "to.uri";
+        /// User part of the Request-URI.
+        RequestUser = "request.user";
+        /// Host of the Request-URI.
+        RequestDomain = "request.domain" ignoring case;
+        /// The Request-URI as it stands.
+        RequestUri = "request.uri";
+        /// Scheme of the Request-URI: sip, sips or tel.
+        RequestScheme = "request.scheme" ignoring case;
+        /// The user that authenticated.
+        User = "user";
+        /// The number that was dialled.
+        Number = "number";
+    }
+    /// A field whose value is a number.
+    NumberField {
+        /// Port from which the request came.
+        SourcePort = "source.port";
+        /// Port of the Request-URI, if it names one.
+        RequestPort = "request.port";
+        /// Size of the message in bytes.
+        Size = "size";
+        /// Max-Forwards of the request as it came.
+        MaxForwards = "max_forwards";
+    }
+    /// A field whose value is an address.
+    AddressField {
+        /// Address from which the request came.
+        SourceAddress = "source.address";
+    }
+    /// A field that holds or does not.
+    FlagField {
+        /// The domain of From is one of ours.
+        FromLocal = "from.local";
+        /// The domain of To is one of ours.
+        ToLocal = "to.local";
+        /// The domain of the Request-URI is one of ours.
+        RequestLocal = "request.local";
+        /// The sender proved to be the user whom it names.
+        Authenticated = "authenticated";
+        /// The request belongs to a dialog: its To has a tag.
+        InDialog = "in_dialog";
+    }
+}
+
+impl TextField {
+    /// How its texts are compared.
+    pub fn case(self) -> Case {
+        let row = FIELDS.iter().find(|row| row.name == self.name());
+        match row.expect("each field has its row").of {
+            Type::Text(case) => case,
+            _ => unreachable!("the row of a text field is text"),
+        }
+    }
+}
+
+/// Any field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Field {
+    Text(TextField),
+    /// The name in lower case.
+    Header(Box<str>),
+    Number(NumberField),
+    Address(AddressField),
+    Flag(FlagField),
+}
+
+impl Field {
+    /// The prefix of header fields.
+    pub(crate) const HEADER: &str = "header.";
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        match name.strip_prefix(Self::HEADER) {
+            Some(header) if !header.is_empty() => Some(Self::Header(header.to_ascii_lowercase().into())),
+            _ => Self::of_table(name),
+        }
+    }
+}
+
+macro_rules! from {
+    ($($of:ident => $kind:ident,)+) => {
+        $(impl From<$of> for Field {
+            fn from(field: $of) -> Self {
+                Self::$kind(field)
+            }
+        })+
+    };
+}
+
+from! {
+    TextField => Text,
+    NumberField => Number,
+    AddressField => Address,
+    FlagField => Flag,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_field_is_found_by_its_name_and_has_a_line() {
+        for row in FIELDS.iter().filter(|row| row.name != "header.NAME") {
+            assert!(Field::named(row.name).is_some(), "{row:?}");
+            assert!(row.doc.ends_with('.') && row.doc.len() > 10, "{row:?}");
+        }
+        assert_eq!(Field::named("request"), None);
+        assert_eq!(Field::named("header."), None);
+        assert_eq!(Field::named("header.X-Way"), Some(Field::Header("x-way".into())));
+    }
+
+    #[test]
+    fn methods_and_users_have_a_case_domains_have_none() {
+        assert_eq!(TextField::Method.case(), Case::Exact);
+        assert_eq!(TextField::FromUser.case(), Case::Exact);
+        assert_eq!(TextField::FromDomain.case(), Case::Ignored);
+        assert_eq!(TextField::Transport.case(), Case::Ignored);
+        assert_eq!(TextField::RequestScheme.case(), Case::Ignored);
+    }
+}

@@ -1,0 +1,124 @@
+//! Networks of addresses, the longest of which counts: a sorted array a family.
+
+use crate::Network;
+use crate::network::{mask, to_bits};
+use std::net::IpAddr;
+
+/// Where there is no row.
+const NONE: u32 = u32::MAX;
+
+/// Networks, each with a number.
+#[derive(Debug)]
+pub(crate) struct Networks {
+    v4: Box<[Row]>,
+    v6: Box<[Row]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    start: u128,
+    value: u32,
+    /// The row of the smallest network around this one.
+    around: u32,
+    bits: u8,
+}
+
+impl Networks {
+    /// Of networks in any order, each once.
+    pub(crate) fn new(networks: &[(Network, u32)]) -> Self {
+        let family = |v4| {
+            let mut rows: Vec<Row> = networks
+                .iter()
+                .filter(|(network, _)| network.is_ipv4() == v4)
+                .map(|(network, value)| {
+                    let (start, bits) = network.key();
+                    Row { start, value: *value, around: NONE, bits }
+                })
+                .collect();
+            rows.sort_unstable_by_key(|row| (row.start, row.bits));
+            for at in 1..rows.len() {
+                let start = rows[at].start;
+                // The row before this one is around it, or what is around this one is around that one too.
+                let mut around = u32::try_from(at - 1).expect("rows are few");
+                while let Some(row) = rows.get(around as usize)
+                    && start & mask(row.bits) != row.start
+                {
+                    around = row.around;
+                }
+                rows[at].around = around;
+            }
+            rows.into()
+        };
+        Self { v4: family(true), v6: family(false) }
+    }
+
+    /// The number of the longest network that the address is in.
+    pub(crate) fn longest(&self, address: IpAddr) -> Option<u32> {
+        self.each(address).next().map(|(_, number)| number)
+    }
+
+    /// Each network that the address is in, from the longest on.
+    pub(crate) fn each(&self, address: IpAddr) -> impl Iterator<Item = (Network, u32)> + use<'_> {
+        let address = address.to_canonical();
+        let (rows, v4) = if address.is_ipv4() { (&self.v4, true) } else { (&self.v6, false) };
+        let bits = to_bits(address);
+        // Of the rows that start at or before the address, the last is in every network of the address, or is one.
+        let mut next = rows.partition_point(|row| row.start <= bits).wrapping_sub(1);
+        std::iter::from_fn(move || {
+            let row = rows.get(next)?;
+            next = row.around as usize;
+            Some(row)
+        })
+        .filter(move |row| bits & mask(row.bits) == row.start)
+        .map(move |row| (Network::from_key((row.start, row.bits), v4), row.value))
+    }
+
+    /// All of them, IPv4 first, in their order.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (Network, u32)> + use<'_> {
+        let family = |rows: &'_ [Row], v4| {
+            rows.iter().map(move |row| (Network::from_key((row.start, row.bits), v4), row.value)).collect::<Vec<_>>()
+        };
+        family(&self.v4, true).into_iter().chain(family(&self.v6, false))
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.v4.len() + self.v6.len()
+    }
+
+    pub(crate) const fn memory(&self) -> usize {
+        self.len() * size_of::<Row>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn network(text: &str) -> Network {
+        Network::read(text).expect("a network")
+    }
+
+    #[test]
+    fn the_longest_network_counts() {
+        let texts = ["10.0.0.0/8", "10.1.0.0/16", "10.1.2.3", "10.1.2.0/24", "10.1.9.0/24", "::/0", "2001:db8::/32"];
+        let rows: Vec<(Network, u32)> = texts.iter().map(|text| network(text)).zip(0..).collect();
+        let set = Networks::new(&rows);
+        for (address, want) in [
+            ("10.1.2.3", &[2, 3, 1, 0][..]),
+            ("10.1.2.4", &[3, 1, 0]),
+            ("10.1.10.1", &[1, 0]),
+            ("10.200.0.1", &[0]),
+            ("11.0.0.0", &[]),
+            ("9.255.255.255", &[]),
+            ("::ffff:10.1.9.1", &[4, 1, 0]),
+            ("2001:db8::1", &[6, 5]),
+            ("::", &[5]),
+        ] {
+            let address = address.parse().expect("an address");
+            assert_eq!(set.each(address).map(|(_, n)| n).collect::<Vec<_>>(), want, "{address}");
+            assert_eq!(set.longest(address), want.first().copied(), "{address}");
+        }
+        assert_eq!(set.all().count(), 7);
+        assert_eq!(Networks::new(&[]).longest(IpAddr::from([1, 2, 3, 4])), None);
+    }
+}

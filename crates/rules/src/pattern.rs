@@ -1,0 +1,140 @@
+//! Regular expressions as tables of states: a step per octet, no backtracking, no memory and no lock at the time of a match.
+
+use crate::{Case, Fault};
+use regex_automata::dfa::{Automaton, StartKind, dense};
+use regex_automata::nfa::thompson::{self, WhichCaptures};
+use regex_automata::{Input, MatchKind};
+use regex_syntax::hir::literal::{ExtractKind, Extractor};
+use regex_syntax::hir::{Hir, Look};
+use std::ops::Range;
+
+/// The largest table of one pattern, in bytes.
+pub const MAX_PATTERN_TABLE: usize = 1 << 20;
+
+/// A compiled pattern.
+pub(crate) struct Pattern {
+    table: dense::DFA<Vec<u32>>,
+    /// Each text that it finds begins with one of these; none if the pattern does not say.
+    pub(crate) prefixes: Option<Vec<Box<[u8]>>>,
+}
+
+impl Pattern {
+    /// Compiles what stands at `span` of a condition (the octets between the quotes).
+    pub(crate) fn new(pattern: &str, case: Case, span: &Range<usize>) -> Result<Self, Fault> {
+        let mut parser = regex_syntax::ParserBuilder::new();
+        parser.unicode(false).utf8(false).case_insensitive(case == Case::Ignored).nest_limit(64);
+        let read = parser.build().parse(pattern).map_err(|error| unread(&error, span))?;
+        let too_large = || {
+            let cure = format!(
+                "its table would be larger than {} MiB: shorten counted repetitions such as .{{100}}, or split it",
+                MAX_PATTERN_TABLE >> 20
+            );
+            Fault::new(span.clone(), "this pattern is too large", cure)
+        };
+        let states = thompson::Config::new()
+            .utf8(false)
+            .which_captures(WhichCaptures::None)
+            .nfa_size_limit(Some(MAX_PATTERN_TABLE));
+        let states = thompson::Compiler::new().configure(states).build_from_hir(&read).map_err(|_| too_large())?;
+        let table = dense::Config::new()
+            .start_kind(StartKind::Unanchored)
+            // The first end of a match says all that is asked.
+            .match_kind(MatchKind::LeftmostFirst)
+            .dfa_size_limit(Some(MAX_PATTERN_TABLE))
+            .determinize_size_limit(Some(2 * MAX_PATTERN_TABLE));
+        let table = dense::Builder::new().configure(table).build_from_nfa(&states).map_err(|_| too_large())?;
+        Ok(Self { table, prefixes: prefixes(&read) })
+    }
+
+    /// Whether the pattern is found in the text.
+    pub(crate) fn is_in(&self, text: &[u8]) -> bool {
+        let found = self.table.try_search_fwd(&Input::new(text).earliest(true));
+        // A table without octets to quit at, asked as it was built, has no errors.
+        found.is_ok_and(|found| found.is_some())
+    }
+}
+
+impl std::fmt::Debug for Pattern {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Pattern({} bytes)", self.table.memory_usage())
+    }
+}
+
+/// With what every match begins that begins where the text does.
+fn prefixes(read: &Hir) -> Option<Vec<Box<[u8]>>> {
+    if !read.properties().look_set_prefix().contains(Look::Start) {
+        return None;
+    }
+    let mut extractor = Extractor::new();
+    extractor.kind(ExtractKind::Prefix).limit_total(64);
+    let found = extractor.extract(read);
+    Some(found.literals()?.iter().map(|literal| literal.as_bytes().into()).collect())
+}
+
+/// The fault of a pattern that is none, at the octets concerned.
+fn unread(error: &regex_syntax::Error, span: &Range<usize>) -> Fault {
+    let (what, at) = match error {
+        regex_syntax::Error::Parse(error) => (error.kind().to_string(), error.span()),
+        regex_syntax::Error::Translate(error) => (error.kind().to_string(), error.span()),
+        other => return Fault::new(span.clone(), format!("this is no pattern: {other}"), CURE),
+    };
+    let from = (span.start + at.start.offset).min(span.end);
+    let to = (span.start + at.end.offset).clamp(from, span.end);
+    Fault::new(from..to, format!("this is no pattern: {what}"), CURE)
+}
+
+const CURE: &str = "write a regular expression over ASCII without look-around and back-references, and a \\ before a sign that stands for itself";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pattern(text: &str, case: Case) -> Pattern {
+        Pattern::new(text, case, &(0..text.len())).expect("a pattern")
+    }
+
+    fn found(text: &str, case: Case, within: &[u8]) -> bool {
+        pattern(text, case).is_in(within)
+    }
+
+    #[test]
+    fn a_pattern_is_found_anywhere_unless_it_is_anchored() {
+        assert!(found("scan", Case::Exact, b"a scanner"));
+        assert!(!found("^scan", Case::Exact, b"a scanner"));
+        assert!(!found("scan$", Case::Exact, b"a scanner"));
+        assert!(found(r"^(\+|00)[1-9]\d{3,20}$", Case::Exact, b"+4930123456"));
+        assert!(!found(r"^(\+|00)[1-9]\d{3,20}$", Case::Exact, b"+4930123456\n"));
+        assert!(found("", Case::Exact, b""));
+        assert!(found(r"\bcat\b", Case::Exact, b"a cat \xff"));
+        assert!(found(".", Case::Exact, b"\xff"));
+    }
+
+    #[test]
+    fn case_counts_as_the_field_says() {
+        assert!(found("Example", Case::Ignored, b"eXAMPLE.com"));
+        assert!(!found("Example", Case::Exact, b"eXAMPLE.com"));
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_shown_where_it_is_none() {
+        let fault = Pattern::new("a(b", Case::Exact, &(10..13)).expect_err("an open group");
+        assert_eq!((fault.span, &fault.message[..]), (11..12, "this is no pattern: unclosed group"));
+        let fault = Pattern::new(r"a(?=b)", Case::Exact, &(10..16)).expect_err("look-around");
+        assert!(fault.message.contains("look-around"), "{fault}");
+        let fault = Pattern::new(r"(.{1,500}x){1,500}", Case::Exact, &(0..18)).expect_err("too large");
+        assert!(fault.message.contains("too large"), "{fault}");
+        let fault = Pattern::new(r"x.{40}y", Case::Exact, &(0..7)).expect_err("exponential");
+        assert!(fault.message.contains("too large"), "{fault}");
+    }
+
+    #[test]
+    fn an_anchored_pattern_says_how_its_texts_begin() {
+        let prefixes = |text| {
+            let found = pattern(text, Case::Exact).prefixes?;
+            Some(found.iter().map(|prefix| String::from_utf8_lossy(prefix).into_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(prefixes(r"^(\+|00)49"), Some(vec!["+49".into(), "0049".into()]));
+        assert_eq!(prefixes(r"^49|50"), None);
+        assert_eq!(prefixes(r"49"), None);
+    }
+}

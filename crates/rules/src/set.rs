@@ -1,0 +1,399 @@
+//! A data set: texts, prefixes or networks, each with a value perhaps. It never changes; another one takes its place.
+
+use crate::networks::Networks;
+use crate::prefixes::Prefixes;
+use crate::texts::{Arena, Texts};
+use crate::{Case, Network, csv};
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+
+/// How the keys of a set are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The whole text: numbers, users, domains. Compared as the field is with which it is asked.
+    Texts,
+    /// The longest prefix of the text, without regard to the case of letters.
+    Prefixes,
+    /// The longest network that an address is in.
+    Networks,
+}
+
+impl Kind {
+    /// As a sentence calls what is in it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Texts => "texts",
+            Self::Prefixes => "prefixes",
+            Self::Networks => "networks",
+        }
+    }
+}
+
+/// The columns of a file that make a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Columns<'a> {
+    /// Name of the column of keys.
+    pub key: &'a str,
+    /// Name of the column of values, if the set has values. An empty cell is no value.
+    pub value: Option<&'a str>,
+}
+
+/// An entry as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Text, prefix or network.
+    pub key: String,
+    /// Its value, if it has one.
+    pub value: Option<String>,
+}
+
+/// An entry that was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryFault {
+    /// Which one, counted from 0.
+    pub place: usize,
+    /// What is wrong, in one sentence without a full stop.
+    pub message: String,
+    /// What would be right.
+    pub cure: String,
+}
+
+impl fmt::Display for EntryFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "entry {}: {}: {}", self.place + 1, self.message, self.cure)
+    }
+}
+
+impl std::error::Error for EntryFault {}
+
+/// A line of a file that was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileFault {
+    /// Name of the file, for people.
+    pub file: String,
+    /// Its line, from 1.
+    pub line: usize,
+    /// What is wrong, in one sentence without a full stop.
+    pub message: String,
+    /// What would be right.
+    pub cure: String,
+}
+
+impl fmt::Display for FileFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}: {}", self.file, self.line, self.message, self.cure)
+    }
+}
+
+impl std::error::Error for FileFault {}
+
+/// An immutable data set.
+#[derive(Debug)]
+pub struct Set {
+    keys: Keys,
+    /// The number of the value of each key, by the number of the key.
+    values_of: Box<[u32]>,
+    values: Arena,
+}
+
+#[derive(Debug)]
+enum Keys {
+    Texts(Texts),
+    Prefixes(Prefixes),
+    Networks(Networks),
+}
+
+/// The value of a key that has none.
+const NO_VALUE: u32 = u32::MAX;
+
+impl Set {
+    /// Of keys with their values. A key may stand twice if its values agree.
+    ///
+    /// # Errors
+    /// The first entry whose key is empty, is no network where networks are wanted, or stands there with another value.
+    pub fn new<K, V>(kind: Kind, entries: impl IntoIterator<Item = (K, Option<V>)>) -> Result<Self, EntryFault>
+    where
+        K: AsRef<str>,
+        V: AsRef<str>,
+    {
+        let mut builder = Builder::new(kind);
+        for (place, (key, value)) in entries.into_iter().enumerate() {
+            builder.add(place, key.as_ref(), value.as_ref().map(V::as_ref))?;
+        }
+        builder.finish("entry", 1)
+    }
+
+    /// Of the text of a CSV file (RFC 4180) whose first line names the columns. `file` is its name in errors.
+    ///
+    /// # Errors
+    /// The first line with something wrong.
+    pub fn read_csv(kind: Kind, file: &str, text: &str, columns: Columns<'_>) -> Result<Self, FileFault> {
+        csv::read(kind, text, columns).map_err(|fault| FileFault {
+            file: file.to_owned(),
+            line: fault.place,
+            message: fault.message,
+            cure: fault.cure,
+        })
+    }
+
+    /// How its keys are found.
+    pub const fn kind(&self) -> Kind {
+        match self.keys {
+            Keys::Texts(_) => Kind::Texts,
+            Keys::Prefixes(_) => Kind::Prefixes,
+            Keys::Networks(_) => Kind::Networks,
+        }
+    }
+
+    /// How many keys it has.
+    pub const fn len(&self) -> usize {
+        self.values_of.len()
+    }
+
+    /// Whether it has none.
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes that it holds.
+    pub fn memory(&self) -> usize {
+        let keys = match &self.keys {
+            Keys::Texts(texts) => texts.memory(),
+            Keys::Prefixes(prefixes) => prefixes.memory(),
+            Keys::Networks(networks) => networks.memory(),
+        };
+        keys + size_of_val(&*self.values_of) + self.values.memory()
+    }
+
+    /// The entries that hold for a text, an address: the one that counts comes first. None for what is no address if the set has networks.
+    pub fn find(&self, text: &str) -> Vec<Entry> {
+        match &self.keys {
+            Keys::Texts(texts) => {
+                texts.find(text.as_bytes(), Case::Exact).map(|id| self.entry(text, id)).into_iter().collect()
+            }
+            Keys::Prefixes(prefixes) => {
+                let mut found = Vec::new();
+                prefixes.each(text.as_bytes(), |length, id| {
+                    let prefix = text.as_bytes().get(..length).unwrap_or_default().to_ascii_lowercase();
+                    found.push(self.entry(&String::from_utf8_lossy(&prefix), id));
+                });
+                found.reverse();
+                found
+            }
+            Keys::Networks(networks) => {
+                let Ok(address) = text.parse() else { return Vec::new() };
+                networks.each(address).map(|(network, id)| self.entry(&network.to_string(), id)).collect()
+            }
+        }
+    }
+
+    /// The entries whose key, as it is shown, begins so; all for an empty text. In their order: pages are cut from it.
+    pub fn list(&self, beginning: &str) -> Box<dyn Iterator<Item = Entry> + '_> {
+        match &self.keys {
+            Keys::Texts(texts) => Box::new(texts.beginning(beginning).map(|id| self.entry(texts.keys().text(id), id))),
+            Keys::Prefixes(prefixes) => {
+                Box::new(prefixes.beginning(beginning).map(|(prefix, id)| self.entry(&prefix, id)))
+            }
+            Keys::Networks(networks) => {
+                let beginning = beginning.to_owned();
+                let all = networks.all().map(|(network, id)| (network.to_string(), id));
+                let wanted = all.filter(move |(network, _)| network.starts_with(&beginning));
+                Box::new(wanted.map(|(network, id)| self.entry(&network, id)))
+            }
+        }
+    }
+
+    /// Whether a text is in it; false for a set of networks.
+    pub(crate) fn has_text(&self, text: &[u8], case: Case) -> bool {
+        self.text_id(text, case).is_some()
+    }
+
+    /// The value of a text.
+    pub(crate) fn text_value(&self, text: &[u8], case: Case) -> Option<&[u8]> {
+        self.value(self.text_id(text, case)?)
+    }
+
+    /// Whether an address is in it; false for other sets than those of networks.
+    pub(crate) fn has_address(&self, address: IpAddr) -> bool {
+        self.address_id(address).is_some()
+    }
+
+    /// The value of an address.
+    pub(crate) fn address_value(&self, address: IpAddr) -> Option<&[u8]> {
+        self.value(self.address_id(address)?)
+    }
+
+    fn text_id(&self, text: &[u8], case: Case) -> Option<u32> {
+        match &self.keys {
+            Keys::Texts(texts) => texts.find(text, case),
+            Keys::Prefixes(prefixes) => prefixes.longest(text).map(|(_, id)| id),
+            Keys::Networks(_) => None,
+        }
+    }
+
+    fn address_id(&self, address: IpAddr) -> Option<u32> {
+        match &self.keys {
+            Keys::Networks(networks) => networks.longest(address),
+            Keys::Texts(_) | Keys::Prefixes(_) => None,
+        }
+    }
+
+    fn value(&self, id: u32) -> Option<&[u8]> {
+        let value = *self.values_of.get(id as usize)?;
+        (value != NO_VALUE).then(|| self.values.text(value).as_bytes())
+    }
+
+    fn entry(&self, key: &str, id: u32) -> Entry {
+        let value = self.value(id).map(|value| String::from_utf8_lossy(value).into_owned());
+        Entry { key: key.to_owned(), value }
+    }
+}
+
+/// A set that grows.
+pub(crate) struct Builder {
+    kind: Kind,
+    entries: Vec<Raw>,
+    values: Arena,
+    numbers: HashMap<Box<str>, u32>,
+}
+
+struct Raw {
+    key: Box<str>,
+    value: u32,
+    place: usize,
+}
+
+impl Builder {
+    pub(crate) fn new(kind: Kind) -> Self {
+        Self { kind, entries: Vec::new(), values: Arena::default(), numbers: HashMap::new() }
+    }
+
+    pub(crate) fn add(&mut self, place: usize, key: &str, value: Option<&str>) -> Result<(), EntryFault> {
+        if key.is_empty() {
+            return Err(EntryFault::new(place, "the key is empty", "write a key, or remove the entry"));
+        }
+        let value = match value {
+            None => NO_VALUE,
+            Some(text) => match self.numbers.get(text) {
+                Some(number) => *number,
+                None => {
+                    let number = self.values.push(text).ok_or_else(|| EntryFault::too_much(place))?;
+                    self.numbers.insert(text.into(), number);
+                    number
+                }
+            },
+        };
+        let key = match self.kind {
+            Kind::Texts => key.into(),
+            Kind::Prefixes => key.to_ascii_lowercase().into(),
+            Kind::Networks => match Network::read(key) {
+                // One spelling for each network.
+                Ok(network) => network.to_string().into(),
+                Err(refusal) => return Err(EntryFault::new(place, refusal.message, refusal.cure)),
+            },
+        };
+        self.entries.push(Raw { key, value, place });
+        Ok(())
+    }
+
+    /// `place` in a sentence is this word and the number of the first place.
+    pub(crate) fn finish(self, word: &str, first: usize) -> Result<Set, EntryFault> {
+        let Self { kind, mut entries, mut values, .. } = self;
+        entries.sort_by(|a, b| a.key.cmp(&b.key));
+        for pair in entries.windows(2) {
+            let [one, other] = pair else { unreachable!("windows of two") };
+            if one.key == other.key && one.value != other.value {
+                let message = format!("{} has another value at {word} {}", one.key, one.place + first);
+                return Err(EntryFault::new(other.place, message, "give each key one value"));
+            }
+        }
+        entries.dedup_by(|a, b| a.key == b.key);
+        values.shrink();
+        let values_of = entries.iter().map(|entry| entry.value).collect();
+        let numbered = entries.iter().zip(0..);
+        let keys = match kind {
+            Kind::Texts => {
+                let mut keys = Arena::default();
+                for entry in &entries {
+                    keys.push(&entry.key).ok_or_else(|| EntryFault::too_much(entry.place))?;
+                }
+                Keys::Texts(Texts::new(keys))
+            }
+            Kind::Prefixes => {
+                let rows: Vec<(Box<[u8]>, u32)> = numbered.map(|(raw, id)| (raw.key.as_bytes().into(), id)).collect();
+                Keys::Prefixes(Prefixes::new(&rows))
+            }
+            Kind::Networks => {
+                let network = |key| Network::read(key).expect("a key that was written as a network");
+                let rows: Vec<(Network, u32)> = numbered.map(|(raw, id)| (network(&raw.key), id)).collect();
+                Keys::Networks(Networks::new(&rows))
+            }
+        };
+        Ok(Set { keys, values_of, values })
+    }
+}
+
+impl EntryFault {
+    pub(crate) fn new(place: usize, message: impl Into<String>, cure: impl Into<String>) -> Self {
+        Self { place, message: message.into(), cure: cure.into() }
+    }
+
+    fn too_much(place: usize) -> Self {
+        Self::new(place, "the set has more than 4 GiB of text", "cut it into several sets")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(key: &str, value: &str) -> Entry {
+        Entry { key: key.into(), value: Some(value.into()).filter(|value: &String| !value.is_empty()) }
+    }
+
+    #[test]
+    fn a_set_of_prefixes_is_searched_by_number() {
+        let set =
+            Set::new(Kind::Prefixes, [("49", Some("de")), ("4930", Some("berlin")), ("43", None), ("49", Some("de"))]);
+        let set = set.expect("a set");
+        assert_eq!((set.len(), set.kind(), set.is_empty()), (3, Kind::Prefixes, false));
+        assert_eq!(set.find("4930123"), [entry("4930", "berlin"), entry("49", "de")]);
+        assert_eq!(set.find("43"), [entry("43", "")]);
+        assert_eq!(set.find("1"), []);
+        assert_eq!(set.list("49").collect::<Vec<_>>(), [entry("49", "de"), entry("4930", "berlin")]);
+        assert_eq!(set.text_value(b"4989", Case::Exact), Some(&b"de"[..]));
+        assert!(set.has_text(b"431", Case::Exact) && set.text_value(b"431", Case::Exact).is_none());
+    }
+
+    #[test]
+    fn a_set_of_networks_is_searched_by_address() {
+        let entries = [("10.0.0.0/8", Some("all")), ("10.1.0.0/16", Some("some")), ("2001:db8::1/128", None)];
+        let set = Set::new(Kind::Networks, entries).expect("a set");
+        assert_eq!(set.find("10.1.1.1"), [entry("10.1.0.0/16", "some"), entry("10.0.0.0/8", "all")]);
+        assert_eq!(set.list("2001").collect::<Vec<_>>(), [entry("2001:db8::1", "")]);
+        assert_eq!(set.find("x"), []);
+        assert_eq!(set.address_value(IpAddr::from([10, 1, 0, 0])), Some(&b"some"[..]));
+        assert!(!set.has_text(b"10.1.1.1", Case::Exact));
+    }
+
+    #[test]
+    fn a_set_of_texts_is_searched_by_the_whole_text() {
+        let set = Set::new(Kind::Texts, [("bob", Some("gold")), ("alice", Some("gold"))]).expect("a set");
+        assert_eq!(set.find("alice"), [entry("alice", "gold")]);
+        assert_eq!(set.find("Alice"), []);
+        assert!(set.has_text(b"Alice", Case::Ignored));
+        assert_eq!(set.list("").collect::<Vec<_>>(), [entry("alice", "gold"), entry("bob", "gold")]);
+        assert_eq!(set.values.len(), 1);
+    }
+
+    #[test]
+    fn a_wrong_entry_is_named() {
+        let fault = Set::new(Kind::Texts, [("a", Some("1")), ("b", None), ("a", Some("2"))]).expect_err("twice");
+        assert_eq!(fault.to_string(), "entry 3: a has another value at entry 1: give each key one value");
+        let fault = Set::new(Kind::Networks, [("10.0.0.1/8", None::<&str>)]).expect_err("no network");
+        assert_eq!(fault.to_string(), "entry 1: `10.0.0.1/8` names bits behind its first 8: write 10.0.0.0/8");
+        let fault = Set::new(Kind::Prefixes, [("", None::<&str>)]).expect_err("empty");
+        assert_eq!(fault.to_string(), "entry 1: the key is empty: write a key, or remove the entry");
+    }
+}

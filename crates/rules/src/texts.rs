@@ -1,0 +1,148 @@
+//! Whole texts: found by a hash, kept in their order, a few octets each beside the text itself.
+
+use crate::Case;
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+use std::hash::{BuildHasher, Hasher};
+
+/// Texts one behind the other, each with a number.
+#[derive(Debug, Default)]
+pub(crate) struct Arena {
+    text: String,
+    /// Where each ends.
+    ends: Vec<u32>,
+}
+
+impl Arena {
+    /// The number of the text; none when more than 4 GiB of text would be there.
+    pub(crate) fn push(&mut self, text: &str) -> Option<u32> {
+        let id = u32::try_from(self.ends.len()).ok()?;
+        let end = u32::try_from(self.text.len() + text.len()).ok()?;
+        self.text.push_str(text);
+        self.ends.push(end);
+        Some(id)
+    }
+
+    /// The text of a number that [`Self::push`] gave.
+    pub(crate) fn text(&self, id: u32) -> &str {
+        let id = id as usize;
+        let start = if id == 0 { 0 } else { self.ends[id - 1] as usize };
+        &self.text[start..self.ends[id] as usize]
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        u32::try_from(self.ends.len()).expect("push counts in 32 bits")
+    }
+
+    pub(crate) fn shrink(&mut self) {
+        self.text.shrink_to_fit();
+        self.ends.shrink_to_fit();
+    }
+
+    pub(crate) const fn memory(&self) -> usize {
+        self.text.capacity() + self.ends.capacity() * size_of::<u32>()
+    }
+}
+
+/// Texts that are found whole. The number of each is its place in their order.
+#[derive(Debug)]
+pub(crate) struct Texts {
+    keys: Arena,
+    places: HashTable<u32>,
+}
+
+impl Texts {
+    /// Of texts in their order, each once.
+    pub(crate) fn new(mut keys: Arena) -> Self {
+        keys.shrink();
+        let mut places = HashTable::with_capacity(keys.len() as usize);
+        for id in 0..keys.len() {
+            let hash = |id: &u32| hash(keys.text(*id).as_bytes());
+            places.insert_unique(hash(&id), id, hash);
+        }
+        Self { keys, places }
+    }
+
+    /// The number of a text. Without regard to case several may be equal: the first of them in their order.
+    pub(crate) fn find(&self, text: &[u8], case: Case) -> Option<u32> {
+        let hash = hash(text);
+        match case {
+            Case::Exact => self.places.find(hash, |id| self.keys.text(*id).as_bytes() == text).copied(),
+            Case::Ignored => {
+                let same = |id: &&u32| self.keys.text(**id).as_bytes().eq_ignore_ascii_case(text);
+                self.places.iter_hash(hash).filter(same).min().copied()
+            }
+        }
+    }
+
+    pub(crate) const fn keys(&self) -> &Arena {
+        &self.keys
+    }
+
+    /// The numbers of those that begin so.
+    pub(crate) fn beginning(&self, beginning: &str) -> impl Iterator<Item = u32> + use<'_> {
+        let (mut low, mut high) = (0, self.keys.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.keys.text(middle) < beginning { low = middle + 1 } else { high = middle }
+        }
+        let beginning = beginning.to_owned();
+        (low..self.keys.len()).take_while(move |id| self.keys.text(*id).starts_with(&beginning))
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        self.keys.memory() + self.places.allocation_size()
+    }
+}
+
+/// Of the text in lower case, so that one table serves both ways of comparing. The seed is no secret: what stands in a table comes from
+/// the operator, and a peer's text is only looked up.
+pub(crate) fn hash(text: &[u8]) -> u64 {
+    let mut hasher = FixedState::with_seed(0x5e75).build_hasher();
+    for part in text.chunks(64) {
+        let mut lower = [0; 64];
+        let lower = &mut lower[..part.len()];
+        lower.copy_from_slice(part);
+        lower.make_ascii_lowercase();
+        hasher.write(lower);
+    }
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(keys: &[&str]) -> Texts {
+        let mut arena = Arena::default();
+        keys.iter().for_each(|key| assert!(arena.push(key).is_some()));
+        Texts::new(arena)
+    }
+
+    #[test]
+    fn a_text_is_found_with_and_without_its_case() {
+        let long = "x".repeat(200);
+        let texts = texts(&["", "ALICE", "Alice", "alice", "bob", &long]);
+        for (text, exact, ignored) in [
+            ("alice", Some(3), Some(1)),
+            ("ALICE", Some(1), Some(1)),
+            ("aLICE", None, Some(1)),
+            ("BOB", None, Some(4)),
+            ("", Some(0), Some(0)),
+            (&long, Some(5), Some(5)),
+            ("carol", None, None),
+        ] {
+            assert_eq!(texts.find(text.as_bytes(), Case::Exact), exact, "{text}");
+            assert_eq!(texts.find(text.as_bytes(), Case::Ignored), ignored, "{text}");
+        }
+        assert_eq!(texts.find(b"\xff", Case::Exact), None);
+    }
+
+    #[test]
+    fn those_that_begin_so_stand_together() {
+        let texts = texts(&["1", "10", "11", "110", "2"]);
+        assert_eq!(texts.beginning("11").collect::<Vec<_>>(), [2, 3]);
+        assert_eq!(texts.beginning("").count(), 5);
+        assert_eq!(texts.beginning("3").count(), 0);
+    }
+}
