@@ -35,6 +35,9 @@ pub(crate) fn read(kind: Kind, text: &str, columns: Columns<'_>) -> Result<Set, 
     builder.finish("line", 0)
 }
 
+/// The line where it begins, and its cells.
+type Record<'t> = (usize, Vec<Cow<'t, str>>);
+
 struct Records<'t> {
     rest: &'t str,
     /// Line where the rest begins.
@@ -42,8 +45,8 @@ struct Records<'t> {
 }
 
 impl<'t> Records<'t> {
-    /// The next record that is not blank, and the line where it begins.
-    fn record(&mut self) -> Result<Option<(usize, Vec<Cow<'t, str>>)>, EntryFault> {
+    /// The next record that is not blank.
+    fn record(&mut self) -> Result<Option<Record<'t>>, EntryFault> {
         while let Some(rest) = self.rest.strip_prefix(['\r', '\n']) {
             self.line += usize::from(self.rest.starts_with('\n'));
             self.rest = rest;

@@ -21,6 +21,11 @@ pub(crate) struct Pattern {
 impl Pattern {
     /// Compiles what stands at `span` of a condition (the octets between the quotes).
     pub(crate) fn new(pattern: &str, case: Case, span: &Range<usize>) -> Result<Self, Fault> {
+        if let Some(at) = repeated_start(pattern) {
+            let at = span.start + at;
+            let cure = "write ^\\+ for a + that stands for itself";
+            return Err(Fault::new(at..at + 2, "this repeats the beginning of the text", cure));
+        }
         let mut parser = regex_syntax::ParserBuilder::new();
         parser.unicode(false).utf8(false).case_insensitive(case == Case::Ignored).nest_limit(64);
         let read = parser.build().parse(pattern).map_err(|error| unread(&error, span))?;
@@ -58,6 +63,12 @@ impl std::fmt::Debug for Pattern {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Pattern({} bytes)", self.table.memory_usage())
     }
+}
+
+/// Where a pattern has `^+`. It is one, but not what the author of `^+49` means.
+fn repeated_start(pattern: &str) -> Option<usize> {
+    let mut found = pattern.match_indices("^+").map(|(at, _)| at);
+    found.find(|at| !pattern[..*at].ends_with(['[', '\\']))
 }
 
 /// With what every match begins that begins where the text does.

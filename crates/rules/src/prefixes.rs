@@ -13,7 +13,6 @@ const NO_PREFIX: u32 = u32::MAX;
 pub(crate) struct Prefixes {
     nodes: Box<[Node]>,
     narrow: Option<Box<Alphabet>>,
-    len: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +88,7 @@ impl Prefixes {
             }
             nodes[node] = made;
         }
-        Self { nodes: nodes.into(), narrow, len: prefixes.len() }
+        Self { nodes: nodes.into(), narrow }
     }
 
     /// The longest prefix of the text: its length and its number.
@@ -137,10 +136,6 @@ impl Prefixes {
             Beginning { prefixes: self, left: Vec::new(), wanted: beginning.to_ascii_lowercase().into_bytes() };
         all.left.push((&self.nodes[0], Vec::new()));
         all
-    }
-
-    pub(crate) const fn len(&self) -> usize {
-        self.len
     }
 
     pub(crate) fn memory(&self) -> usize {
@@ -243,7 +238,6 @@ mod tests {
             let some: Vec<(String, u32)> = set.beginning("10").collect();
             assert_eq!(some, [("10".into(), 1), ("105".into(), 2)]);
             assert_eq!(set.beginning("3").count(), 0);
-            assert_eq!(set.len(), texts.len());
         }
     }
 }

@@ -1,0 +1,206 @@
+//! What a condition needs: of some questions about a request, the answers without which it cannot hold. An index is made of these.
+
+use crate::expression::{AddressTest, Expression, Node, NumberTest, TextTest, in_set};
+use crate::field::{AddressField, Facts, FlagField, NumberField};
+use crate::token::Order;
+use crate::value::{Text, World};
+use crate::{Network, SetId};
+use std::net::IpAddr;
+
+/// What an index asks of a request.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Question {
+    Text(Text),
+    Number(NumberField),
+    Address(AddressField),
+    /// 1 if it holds, else 0, as the next two.
+    Flag(FlagField),
+    TextIn(Text, SetId),
+    AddressIn(AddressField, SetId),
+}
+
+/// What a request says to a question.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Said<'a> {
+    Text(&'a [u8]),
+    Number(u64),
+    Address(IpAddr),
+}
+
+/// Answers to a question with which a condition may hold. Texts have no case here, so there may be more of them than hold in the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Whole(Box<str>),
+    Prefix(Box<[u8]>),
+    Number(u64),
+    Within(Network),
+}
+
+/// One of these answers to this question is needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Constraint {
+    pub(crate) question: Question,
+    pub(crate) answers: Vec<Answer>,
+}
+
+impl Question {
+    pub(crate) fn ask<'a, F: Facts + ?Sized>(&self, world: &World<'a, F>) -> Option<Said<'a>> {
+        Some(match self {
+            Self::Text(text) => Said::Text(text.of(world)?),
+            Self::Number(field) => Said::Number(world.facts.number(*field)?),
+            Self::Address(field) => Said::Address(world.facts.address(*field)?),
+            Self::Flag(field) => Said::Number(world.facts.flag(*field).into()),
+            Self::TextIn(text, set) => {
+                let is_in = text.of(world).is_some_and(|found| in_set(world.sets, *set, found, text.case()));
+                Said::Number(is_in.into())
+            }
+            Self::AddressIn(field, set) => {
+                let set = world.sets.set(*set);
+                let is_in = set.zip(world.facts.address(*field)).is_some_and(|(set, address)| set.has_address(address));
+                Said::Number(is_in.into())
+            }
+        })
+    }
+
+    /// Whether it is answered by the facts alone, without a search in a message or a set.
+    pub(crate) const fn is_cheap(&self) -> bool {
+        match self {
+            Self::Text(text) => matches!(text, Text::Field(_)),
+            Self::Number(_) | Self::Address(_) | Self::Flag(_) => true,
+            Self::TextIn(..) | Self::AddressIn(..) => false,
+        }
+    }
+}
+
+/// The constraints of a condition, at most one a question.
+pub(crate) fn of(expression: &Expression) -> Vec<Constraint> {
+    needed(expression, true)
+}
+
+/// What is needed for the expression to be `wanted`.
+fn needed(expression: &Expression, wanted: bool) -> Vec<Constraint> {
+    let one = |question, answers| vec![Constraint { question, answers }];
+    let truth = |question| vec![Constraint { question, answers: vec![Answer::Number(wanted.into())] }];
+    match &expression.node {
+        Node::Flag(field) => truth(Question::Flag(*field)),
+        Node::Text(text, _, TextTest::In(set)) => truth(Question::TextIn(text.clone(), *set)),
+        Node::Address(field, AddressTest::In(set)) => truth(Question::AddressIn(*field, *set)),
+        Node::Not(inner) => needed(inner, !wanted),
+        Node::And(parts) if wanted => all_of(parts, wanted),
+        Node::Or(parts) if !wanted => all_of(parts, wanted),
+        Node::And(parts) | Node::Or(parts) => one_of(parts, wanted),
+        Node::Text(text, _, test) if wanted => {
+            texts(test).map_or_else(Vec::new, |answers| one(Question::Text(text.clone()), answers))
+        }
+        Node::Number(field, NumberTest::Is(Order::Equal, number)) if wanted => {
+            one(Question::Number(*field), vec![Answer::Number(*number)])
+        }
+        Node::Number(field, NumberTest::OneOf(numbers)) if wanted => {
+            one(Question::Number(*field), numbers.iter().map(|number| Answer::Number(*number)).collect())
+        }
+        Node::Address(field, AddressTest::Within(networks)) if wanted => {
+            one(Question::Address(*field), networks.all().map(|(network, _)| Answer::Within(network)).collect())
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The answers with which a text passes a test, if they can be listed.
+fn texts(test: &TextTest) -> Option<Vec<Answer>> {
+    let whole = |text: &str| Answer::Whole(text.to_ascii_lowercase().into());
+    let prefix = |text: &[u8]| Answer::Prefix(text.to_ascii_lowercase().into());
+    match test {
+        TextTest::Is(text) => Some(vec![whole(text)]),
+        TextTest::OneOf(texts) => Some((0..texts.keys().len()).map(|id| whole(texts.keys().text(id))).collect()),
+        TextTest::StartsWith(text) => Some(vec![prefix(text.as_bytes())]),
+        TextTest::Matches(pattern) => Some(pattern.prefixes.as_ref()?.iter().map(|text| prefix(text)).collect()),
+        TextTest::Same(_) | TextTest::In(_) | TextTest::EndsWith(_) => None,
+    }
+}
+
+/// All parts must be as wanted: what each of them needs. Of two constraints on one question the one with fewer answers stays.
+fn all_of(parts: &[Expression], wanted: bool) -> Vec<Constraint> {
+    let mut found: Vec<Constraint> = Vec::new();
+    for constraint in parts.iter().flat_map(|part| needed(part, wanted)) {
+        match found.iter_mut().find(|known| known.question == constraint.question) {
+            Some(known) if known.answers.len() > constraint.answers.len() => *known = constraint,
+            Some(_) => (),
+            None => found.push(constraint),
+        }
+    }
+    found
+}
+
+/// One part must be as wanted: the questions that all of them have, with the answers of each.
+fn one_of(parts: &[Expression], wanted: bool) -> Vec<Constraint> {
+    let mut parts = parts.iter().map(|part| needed(part, wanted));
+    let mut found = parts.next().unwrap_or_default();
+    for part in parts {
+        found.retain_mut(|known| {
+            let same = part.iter().find(|constraint| constraint.question == known.question);
+            known.answers.extend(same.iter().flat_map(|same| same.answers.iter().cloned()));
+            same.is_some()
+        });
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Condition, Kind, SetNames};
+
+    /// As `question: answer answer`.
+    fn constraints(text: &str) -> Vec<String> {
+        let mut sets = SetNames::default();
+        sets.add("vips", Kind::Texts).expect("a name");
+        sets.add("rates", Kind::Prefixes).expect("a name");
+        sets.add("nets", Kind::Networks).expect("a name");
+        let condition = Condition::compile(text, &sets).expect(text);
+        let question = |question: &Question| match question {
+            Question::Text(text) => text.to_string(),
+            Question::Number(field) => field.name().into(),
+            Question::Address(field) => field.name().into(),
+            Question::Flag(field) => field.name().into(),
+            Question::TextIn(text, _) => format!("{text} in"),
+            Question::AddressIn(field, _) => format!("{} in", field.name()),
+        };
+        let answer = |answer: &Answer| match answer {
+            Answer::Whole(text) => text.to_string(),
+            Answer::Prefix(text) => format!("{}*", text.escape_ascii()),
+            Answer::Number(number) => number.to_string(),
+            Answer::Within(network) => network.to_string(),
+        };
+        let shown = |constraint: &Constraint| {
+            let answers: Vec<String> = constraint.answers.iter().map(answer).collect();
+            format!("{}: {}", question(&constraint.question), answers.join(" "))
+        };
+        of(&condition.expression).iter().map(shown).collect()
+    }
+
+    #[test]
+    fn what_a_condition_needs_is_found() {
+        for (text, want) in [
+            ("method == 'INVITE' and source.port == 5060", &["method: invite", "source.port: 5060"][..]),
+            ("method in ['INVITE', 'BYE'] and method == 'BYE'", &["method: bye"]),
+            ("method == 'INVITE' or method == 'BYE'", &["method: invite bye"]),
+            ("method == 'INVITE' or user == 'x'", &[]),
+            ("(method == 'A' and user == 'x') or (user == 'y' and size > 3)", &["user: x y"]),
+            ("number starts_with '49' or number matches '^(50|51)1'", &["number: 49* 501* 511*"]),
+            ("number matches '49' and number ends_with '1' and exists user", &[]),
+            ("not method == 'INVITE' and method != 'BYE'", &[]),
+            ("not (in_dialog or not authenticated)", &["in_dialog: 0", "authenticated: 1"]),
+            ("not (in_dialog and authenticated)", &[]),
+            ("not (in_dialog and in_dialog)", &["in_dialog: 0 0"]),
+            ("user in vips and user not in vips", &["user in: 1"]),
+            (
+                "source.address in nets and source.address in [10.0.0.0/8, ::1]",
+                &["source.address in: 1", "source.address: 10.0.0.0/8 ::1"],
+            ),
+            ("rates[number] == 'West'", &["rates[number]: west"]),
+            ("true", &[]),
+        ] {
+            assert_eq!(constraints(text), want, "{text}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Why rules match or do not, for a person who asks.
+
+use crate::Condition;
+use crate::field::Facts;
+use crate::value::World;
+use std::fmt;
+
+/// Why each rule of a list matches, or does not. Printed, it has a line for each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation<'a> {
+    /// One for each rule, in their order.
+    pub verdicts: Vec<Verdict<'a>>,
+}
+
+/// Why one rule matches, or does not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict<'a> {
+    /// Name of the rule.
+    pub name: &'a str,
+    /// Whether it matches.
+    pub matches: bool,
+    /// The part of its condition that decided.
+    pub decider: &'a str,
+    /// Whether that part holds.
+    pub holds: bool,
+    /// The values that this part asked for: what it is called, and the value in quotes, or `absent`. Text comes from the peer; its
+    /// control octets are escaped.
+    pub values: Vec<(String, String)>,
+}
+
+impl<'a> Verdict<'a> {
+    pub(crate) fn of<F: Facts + ?Sized>(name: &'a str, condition: &'a Condition, world: &World<'_, F>) -> Self {
+        let (decider, holds) = condition.expression.decider(world);
+        let mut asked = Vec::new();
+        decider.values(&mut asked);
+        let mut values: Vec<(String, String)> = Vec::new();
+        for value in asked {
+            let name = value.to_string();
+            if !values.iter().any(|(known, _)| *known == name) {
+                values.push((name, value.shown(world)));
+            }
+        }
+        let matches = condition.expression.holds(world);
+        Self { name, matches, decider: condition.text_of(decider), holds, values }
+    }
+
+    /// In a line whose names have this width.
+    fn line(&self, width: usize) -> String {
+        let sign = if self.matches { "yes" } else { "no" };
+        let mut decider: String = self.decider.split_whitespace().collect::<Vec<_>>().join(" ");
+        if let Some((cut, _)) = decider.char_indices().nth(LONGEST) {
+            decider.truncate(cut);
+            decider.push_str("...");
+        }
+        let values: Vec<String> = self.values.iter().map(|(name, value)| format!("{name} is {value}")).collect();
+        let colon = if values.is_empty() { "" } else { ": " };
+        format!("{sign:<3}  {:<width$}  `{decider}` is {}{colon}{}", self.name, self.holds, values.join(", "))
+    }
+}
+
+/// The most characters of a condition in a line.
+const LONGEST: usize = 120;
+
+impl fmt::Display for Verdict<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.line(0))
+    }
+}
+
+impl fmt::Display for Explanation<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = self.verdicts.iter().map(|verdict| verdict.name.chars().count()).max().unwrap_or(0);
+        self.verdicts.iter().try_for_each(|verdict| writeln!(f, "{}", verdict.line(width)))
+    }
+}

@@ -1,0 +1,155 @@
+//! A compiled condition as a tree: what it tests, and how that is judged.
+
+use crate::field::{AddressField, Case, Facts, FlagField, NumberField};
+use crate::networks::Networks;
+use crate::pattern::Pattern;
+use crate::texts::Texts;
+use crate::token::Order;
+use crate::value::{Text, Value, World};
+use crate::{SetId, Sets};
+use std::ops::Range;
+
+/// A part of a condition, and where it stands in the text.
+#[derive(Debug)]
+pub(crate) struct Expression {
+    pub(crate) node: Node,
+    pub(crate) span: Range<u32>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Node {
+    Constant(bool),
+    Flag(FlagField),
+    Exists(Value),
+    Text(Text, Case, TextTest),
+    Number(NumberField, NumberTest),
+    Address(AddressField, AddressTest),
+    Not(Box<Expression>),
+    /// At least two.
+    And(Box<[Expression]>),
+    /// At least two.
+    Or(Box<[Expression]>),
+}
+
+/// What is asked of a text that is there.
+#[derive(Debug)]
+pub(crate) enum TextTest {
+    Is(Box<str>),
+    OneOf(Texts),
+    Same(Text),
+    In(SetId),
+    StartsWith(Box<str>),
+    EndsWith(Box<str>),
+    Matches(Box<Pattern>),
+}
+
+/// What is asked of a number that is there.
+#[derive(Debug)]
+pub(crate) enum NumberTest {
+    Is(Order, u64),
+    Same(Order, NumberField),
+    /// In their order.
+    OneOf(Box<[u64]>),
+}
+
+/// What is asked of an address that is there.
+#[derive(Debug)]
+pub(crate) enum AddressTest {
+    Within(Networks),
+    In(SetId),
+}
+
+impl Expression {
+    /// Whether it holds. A test of an absent value does not.
+    pub(crate) fn holds<F: Facts + ?Sized>(&self, world: &World<'_, F>) -> bool {
+        match &self.node {
+            Node::Constant(value) => *value,
+            Node::Flag(field) => world.facts.flag(*field),
+            Node::Exists(value) => value.is_there(world),
+            Node::Text(text, case, test) => text.of(world).is_some_and(|text| test.holds(text, *case, world)),
+            Node::Number(field, test) => world.facts.number(*field).is_some_and(|number| test.holds(number, world)),
+            Node::Address(field, test) => world.facts.address(*field).is_some_and(|address| match test {
+                AddressTest::Within(networks) => networks.longest(address).is_some(),
+                AddressTest::In(set) => world.sets.set(*set).is_some_and(|set| set.has_address(address)),
+            }),
+            Node::Not(inner) => !inner.holds(world),
+            Node::And(all) => all.iter().all(|one| one.holds(world)),
+            Node::Or(any) => any.iter().any(|one| one.holds(world)),
+        }
+    }
+
+    /// The part that decides, and whether it holds: the first that fails where all must hold, the first that holds where one suffices.
+    pub(crate) fn decider<F: Facts + ?Sized>(&self, world: &World<'_, F>) -> (&Self, bool) {
+        let whole = self.holds(world);
+        match &self.node {
+            Node::And(all) if !whole => all.iter().find(|one| !one.holds(world)),
+            Node::Or(any) if whole => any.iter().find(|one| one.holds(world)),
+            // `!=` stands where `==` does and has no part of its own.
+            Node::Not(inner) if inner.span != self.span => Some(&**inner),
+            _ => None,
+        }
+        .map_or((self, whole), |part| part.decider(world))
+    }
+
+    /// Each value that it asks for, in the order of the text.
+    pub(crate) fn values(&self, found: &mut Vec<Value>) {
+        match &self.node {
+            Node::Constant(_) | Node::Flag(_) => (),
+            Node::Exists(value) => found.push(value.clone()),
+            Node::Text(text, _, test) => {
+                found.push(Value::Text(text.clone()));
+                if let TextTest::Same(other) = test {
+                    found.push(Value::Text(other.clone()));
+                }
+            }
+            Node::Number(field, test) => {
+                found.push(Value::Number(*field));
+                if let NumberTest::Same(_, other) = test {
+                    found.push(Value::Number(*other));
+                }
+            }
+            Node::Address(field, _) => found.push(Value::Address(*field)),
+            Node::Not(inner) => inner.values(found),
+            Node::And(parts) | Node::Or(parts) => parts.iter().for_each(|part| part.values(found)),
+        }
+    }
+}
+
+impl TextTest {
+    fn holds<F: Facts + ?Sized>(&self, text: &[u8], case: Case, world: &World<'_, F>) -> bool {
+        match self {
+            Self::Is(wanted) => same(text, wanted.as_bytes(), case),
+            Self::OneOf(texts) => texts.find(text, case).is_some(),
+            Self::Same(other) => other.of(world).is_some_and(|other| same(text, other, case)),
+            Self::In(set) => in_set(world.sets, *set, text, case),
+            Self::StartsWith(part) => text.get(..part.len()).is_some_and(|start| same(start, part.as_bytes(), case)),
+            Self::EndsWith(part) => {
+                let end = text.len().checked_sub(part.len()).map(|at| &text[at..]);
+                end.is_some_and(|end| same(end, part.as_bytes(), case))
+            }
+            Self::Matches(pattern) => pattern.is_in(text),
+        }
+    }
+}
+
+impl NumberTest {
+    fn holds<F: Facts + ?Sized>(&self, number: u64, world: &World<'_, F>) -> bool {
+        match self {
+            Self::Is(order, wanted) => order.holds(number, *wanted),
+            Self::Same(order, field) => world.facts.number(*field).is_some_and(|other| order.holds(number, other)),
+            Self::OneOf(numbers) => numbers.binary_search(&number).is_ok(),
+        }
+    }
+}
+
+/// Whether a text is in a set.
+pub(crate) fn in_set(sets: &Sets, set: SetId, text: &[u8], case: Case) -> bool {
+    sets.set(set).is_some_and(|set| set.has_text(text, case))
+}
+
+fn same(text: &[u8], other: &[u8], case: Case) -> bool {
+    match case {
+        Case::Exact => text == other,
+        Case::Ignored => text.eq_ignore_ascii_case(other),
+    }
+}

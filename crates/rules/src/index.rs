@@ -1,0 +1,267 @@
+//! Which rules of a list can hold for a request: a column for each question that many of them ask, a bit for each rule.
+//!
+//! A column knows, for each answer, the rules that need one such; all others are open to any answer. The rules that can hold are those
+//! that each column admits: 64 of them are judged by one `and` a column. They must still be evaluated.
+
+use crate::constraint::{Answer, Constraint, Question, Said};
+use crate::field::Facts;
+use crate::networks::Networks;
+use crate::prefixes::Prefixes;
+use crate::texts::{Arena, Texts};
+use crate::value::World;
+use crate::{Case, Network};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
+
+/// The most columns: each costs a question a decision.
+const MAX_COLUMNS: usize = 16;
+
+/// Fewer rules are evaluated one by one.
+const FEWEST_RULES: usize = 8;
+
+/// How many rules must ask a question that is cheap to answer, and one that is not, for a column.
+const FEWEST_ASKING: (usize, usize) = (4, 8);
+
+/// The index of a list of rules.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    rules: usize,
+    columns: Vec<Column>,
+    /// Of all columns.
+    postings: Vec<Part>,
+}
+
+/// Of 64 rules that begin at 64 times `block`, those with a bit.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    block: u32,
+    bits: u64,
+}
+
+/// A range of the postings: parts in the order of their blocks.
+type Posting = Range<u32>;
+
+#[derive(Debug)]
+struct Column {
+    question: Question,
+    /// The rules that do not ask.
+    open: Box<[u64]>,
+    answers: Answers,
+}
+
+#[derive(Debug)]
+enum Answers {
+    /// Whole texts first, then prefixes; the postings of a whole text hold those of its prefixes, as do those of a prefix.
+    Texts { whole: Texts, of_whole: Box<[Posting]>, prefixes: Prefixes, of_prefixes: Box<[Posting]> },
+    /// In the order of the numbers.
+    Numbers(Box<[(u64, Posting)]>),
+    /// The postings of a network hold those of the networks around it.
+    Networks(Networks, Box<[Posting]>),
+}
+
+/// The rules that need an answer, by the answer.
+#[derive(Default)]
+struct Needs {
+    whole: BTreeMap<Box<str>, Vec<usize>>,
+    prefixes: BTreeMap<Box<[u8]>, Vec<usize>>,
+    numbers: BTreeMap<u64, Vec<usize>>,
+    networks: BTreeMap<Network, Vec<usize>>,
+    asking: BTreeSet<usize>,
+}
+
+impl Index {
+    /// Of the constraints of each rule.
+    pub(crate) fn new(rules: &[Vec<Constraint>]) -> Self {
+        let mut index = Self { rules: rules.len(), ..Self::default() };
+        if rules.len() < FEWEST_RULES {
+            return index;
+        }
+        let mut asked: HashMap<&Question, usize> = HashMap::new();
+        for constraint in rules.iter().flatten() {
+            *asked.entry(&constraint.question).or_default() += 1;
+        }
+        // In the order of the rules, so that an index does not depend on hashes.
+        let mut questions: Vec<&Question> = Vec::new();
+        for question in rules.iter().flatten().map(|constraint| &constraint.question) {
+            let fewest = if question.is_cheap() { FEWEST_ASKING.0 } else { FEWEST_ASKING.1 };
+            if asked.remove(question).is_some_and(|count| count >= fewest) {
+                questions.push(question);
+            }
+        }
+        let mut needs: Vec<(&Question, Needs)> =
+            questions.into_iter().map(|question| (question, needs(rules, question))).collect();
+        needs.sort_by_key(|(_, needs)| std::cmp::Reverse(needs.asking.len()));
+        needs.truncate(MAX_COLUMNS);
+        for (question, needs) in needs {
+            let column = index.column(question, &needs);
+            index.columns.push(column);
+        }
+        index.postings.shrink_to_fit();
+        index
+    }
+
+    /// The rules that can hold, in their order.
+    pub(crate) fn candidates<F: Facts + ?Sized>(&self, world: &World<'_, F>) -> Candidates<'_> {
+        let mut parts: [&[Part]; MAX_COLUMNS] = [&[]; MAX_COLUMNS];
+        for (column, parts) in self.columns.iter().zip(&mut parts) {
+            *parts = self.admitted(column, column.question.ask(world));
+        }
+        Candidates { index: self, parts, block: 0, bits: 0 }
+    }
+
+    /// The rules that need what a request says, besides those that do not ask.
+    fn admitted(&self, column: &Column, said: Option<Said<'_>>) -> &[Part] {
+        let posting = match (&column.answers, said) {
+            (Answers::Texts { whole, of_whole, prefixes, of_prefixes }, Some(Said::Text(text))) => {
+                match whole.find(text, Case::Ignored) {
+                    Some(id) => of_whole.get(id as usize),
+                    None => prefixes.longest(text).and_then(|(_, id)| of_prefixes.get(id as usize)),
+                }
+            }
+            (Answers::Numbers(numbers), Some(Said::Number(number))) => {
+                numbers.binary_search_by_key(&number, |(known, _)| *known).ok().map(|place| &numbers[place].1)
+            }
+            (Answers::Networks(networks, postings), Some(Said::Address(address))) => {
+                networks.longest(address).and_then(|id| postings.get(id as usize))
+            }
+            _ => None,
+        };
+        posting.and_then(|posting| self.postings.get(posting.start as usize..posting.end as usize)).unwrap_or_default()
+    }
+
+    fn column(&mut self, question: &Question, needs: &Needs) -> Column {
+        let mut open = vec![0; self.rules.div_ceil(64)];
+        for rule in (0..self.rules).filter(|rule| !needs.asking.contains(rule)) {
+            open[rule / 64] |= 1 << (rule % 64);
+        }
+        let answers = match question {
+            Question::Text(_) => self.texts(needs),
+            Question::Address(_) => self.networks(needs),
+            Question::Number(_) | Question::Flag(_) | Question::TextIn(..) | Question::AddressIn(..) => {
+                let posting = |(number, rules): (&u64, &Vec<usize>)| (*number, self.posting(rules));
+                Answers::Numbers(needs.numbers.iter().map(posting).collect())
+            }
+        };
+        Column { question: question.clone(), open: open.into(), answers }
+    }
+
+    fn texts(&mut self, needs: &Needs) -> Answers {
+        let rows: Vec<(Box<[u8]>, u32)> = needs.prefixes.keys().cloned().zip(0..).collect();
+        let prefixes = Prefixes::new(&rows);
+        let of_prefix: Vec<&Vec<usize>> = needs.prefixes.values().collect();
+        let with_prefixes = |text: &[u8], mut rules: Vec<usize>| {
+            prefixes.each(text, |_, id| rules.extend(of_prefix[id as usize]));
+            rules
+        };
+        let of_whole = needs.whole.iter().map(|(text, rules)| {
+            let rules = with_prefixes(text.as_bytes(), rules.clone());
+            self.posting(&rules)
+        });
+        let of_whole = of_whole.collect();
+        let of_prefixes = needs.prefixes.keys().map(|prefix| {
+            let rules = with_prefixes(prefix, Vec::new());
+            self.posting(&rules)
+        });
+        let of_prefixes = of_prefixes.collect();
+        let mut arena = Arena::default();
+        for text in needs.whole.keys() {
+            arena.push(text).expect("conditions are short");
+        }
+        Answers::Texts { whole: Texts::new(arena), of_whole, prefixes, of_prefixes }
+    }
+
+    fn networks(&mut self, needs: &Needs) -> Answers {
+        let rows: Vec<(Network, u32)> = needs.networks.keys().copied().zip(0..).collect();
+        let networks = Networks::new(&rows);
+        let rules_of: Vec<&Vec<usize>> = needs.networks.values().collect();
+        let postings = rows.iter().map(|(network, _)| {
+            let around = rows.iter().filter(|(other, _)| other.holds(network));
+            let rules: Vec<usize> = around.flat_map(|(_, id)| rules_of[*id as usize]).copied().collect();
+            self.posting(&rules)
+        });
+        let postings = postings.collect();
+        Answers::Networks(networks, postings)
+    }
+
+    fn posting(&mut self, rules: &[usize]) -> Posting {
+        let mut blocks: BTreeMap<usize, u64> = BTreeMap::new();
+        for rule in rules {
+            *blocks.entry(rule / 64).or_default() |= 1 << (rule % 64);
+        }
+        let place = |postings: &Vec<Part>| u32::try_from(postings.len()).expect("postings are few");
+        let start = place(&self.postings);
+        self.postings.extend(
+            blocks.into_iter().map(|(block, bits)| Part { block: u32::try_from(block).expect("rules are few"), bits }),
+        );
+        start..place(&self.postings)
+    }
+
+    /// How many questions are asked before a rule is evaluated.
+    pub(crate) const fn questions(&self) -> usize {
+        self.columns.len()
+    }
+}
+
+/// Sorts the rules by the answers that they need to a question.
+fn needs(rules: &[Vec<Constraint>], question: &Question) -> Needs {
+    let mut needs = Needs::default();
+    for (rule, constraints) in rules.iter().enumerate() {
+        let Some(constraint) = constraints.iter().find(|constraint| constraint.question == *question) else { continue };
+        needs.asking.insert(rule);
+        for answer in &constraint.answers {
+            match answer {
+                Answer::Whole(text) => needs.whole.entry(text.clone()).or_default().push(rule),
+                Answer::Prefix(text) => needs.prefixes.entry(text.clone()).or_default().push(rule),
+                Answer::Number(number) => needs.numbers.entry(*number).or_default().push(rule),
+                Answer::Within(network) => needs.networks.entry(*network).or_default().push(rule),
+            }
+        }
+    }
+    needs
+}
+
+/// The rules that can hold for one request.
+pub(crate) struct Candidates<'a> {
+    index: &'a Index,
+    /// Of each column, what is left of its posting.
+    parts: [&'a [Part]; MAX_COLUMNS],
+    /// The block behind the one whose rules are left.
+    block: usize,
+    bits: u64,
+}
+
+impl Candidates<'_> {
+    /// The rules of a block that each column admits.
+    fn admitted(&mut self, block: usize) -> u64 {
+        let last = self.index.rules - block * 64;
+        let mut bits = if last < 64 { (1 << last) - 1 } else { u64::MAX };
+        for (column, parts) in self.index.columns.iter().zip(&mut self.parts) {
+            let here = match parts.split_first() {
+                Some((part, rest)) if part.block as usize == block => {
+                    *parts = rest;
+                    part.bits
+                }
+                _ => 0,
+            };
+            bits &= column.open[block] | here;
+        }
+        bits
+    }
+}
+
+impl Iterator for Candidates<'_> {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        while self.bits == 0 {
+            if self.block * 64 >= self.index.rules {
+                return None;
+            }
+            self.bits = self.admitted(self.block);
+            self.block += 1;
+        }
+        let rule = (self.block - 1) * 64 + self.bits.trailing_zeros() as usize;
+        self.bits &= self.bits - 1;
+        Some(rule)
+    }
+}

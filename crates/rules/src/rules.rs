@@ -1,0 +1,108 @@
+//! An ordered list of rules: each has a name, a condition, and an action that its owner understands.
+
+use crate::explanation::{Explanation, Verdict};
+use crate::field::Facts;
+use crate::index::Index;
+use crate::value::World;
+use crate::{Condition, Sets, constraint};
+use std::ops::ControlFlow;
+
+/// A rule.
+#[derive(Debug)]
+pub struct Rule<A> {
+    /// Its name, for people.
+    pub name: Box<str>,
+    /// When it applies.
+    pub condition: Condition,
+    /// What is done then.
+    pub action: A,
+}
+
+/// Rules in their order. A list never changes; another one takes its place.
+#[derive(Debug)]
+pub struct Rules<A> {
+    rules: Box<[Rule<A>]>,
+    index: Index,
+}
+
+impl<A> Rules<A> {
+    /// Of rules whose conditions were compiled against the same names of sets.
+    pub fn new(rules: impl IntoIterator<Item = Rule<A>>) -> Self {
+        let rules: Box<[Rule<A>]> = rules.into_iter().collect();
+        let constraints: Vec<_> = rules.iter().map(|rule| constraint::of(&rule.condition.expression)).collect();
+        Self { rules, index: Index::new(&constraints) }
+    }
+
+    /// Visits the rules that match, in their order, with their places, until the visitor breaks. `sets` are those of the names that the
+    /// conditions were compiled against. Allocates nothing.
+    pub fn walk<'a, F: Facts + ?Sized, B>(
+        &'a self,
+        facts: &F,
+        sets: &Sets,
+        mut visit: impl FnMut(usize, &'a Rule<A>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        let world = World { facts, sets };
+        for place in self.index.candidates(&world) {
+            let rule = &self.rules[place];
+            if rule.condition.expression.holds(&world) {
+                visit(place, rule)?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// The same without the index: each rule is evaluated. For tests, and to see what the index is worth.
+    pub fn walk_each<'a, F: Facts + ?Sized, B>(
+        &'a self,
+        facts: &F,
+        sets: &Sets,
+        mut visit: impl FnMut(usize, &'a Rule<A>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        for (place, rule) in self.rules.iter().enumerate().filter(|(_, rule)| rule.condition.holds(facts, sets)) {
+            visit(place, rule)?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// The first rule that matches.
+    pub fn first<F: Facts + ?Sized>(&self, facts: &F, sets: &Sets) -> Option<&Rule<A>> {
+        self.walk(facts, sets, |_, rule| ControlFlow::Break(rule)).break_value()
+    }
+
+    /// Why each rule matches, or does not.
+    pub fn explain<F: Facts + ?Sized>(&self, facts: &F, sets: &Sets) -> Explanation<'_> {
+        let world = World { facts, sets };
+        Explanation {
+            verdicts: self.rules.iter().map(|rule| Verdict::of(&rule.name, &rule.condition, &world)).collect(),
+        }
+    }
+
+    /// How many there are.
+    pub const fn len(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// Whether there is none.
+    pub const fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// All of them in their order.
+    pub fn iter(&self) -> std::slice::Iter<'_, Rule<A>> {
+        self.rules.iter()
+    }
+
+    /// How many questions about a request the index asks before rules are evaluated.
+    pub const fn questions(&self) -> usize {
+        self.index.questions()
+    }
+}
+
+impl<'a, A> IntoIterator for &'a Rules<A> {
+    type Item = &'a Rule<A>;
+    type IntoIter = std::slice::Iter<'a, Rule<A>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}

@@ -1,0 +1,141 @@
+//! What a condition asks for: values of fields, and what sets say of them.
+
+use crate::field::{AddressField, Case, Facts, NumberField, TextField};
+use crate::{SetId, Sets};
+use std::fmt;
+use std::net::IpAddr;
+
+/// What a condition is judged by.
+pub(crate) struct World<'a, F: ?Sized> {
+    pub(crate) facts: &'a F,
+    pub(crate) sets: &'a Sets,
+}
+
+/// A value that is text.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Text {
+    Field(TextField),
+    /// The name in lower case.
+    Header(Box<str>),
+    /// What a set says of a key. Its name is for people.
+    Of(SetId, Box<str>, Box<Key>),
+}
+
+/// With what a set is asked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Key {
+    Text(Text),
+    Address(AddressField),
+}
+
+/// A value of any type that may be absent.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    Text(Text),
+    Number(NumberField),
+    Address(AddressField),
+}
+
+impl Text {
+    pub(crate) fn of<'a, F: Facts + ?Sized>(&self, world: &World<'a, F>) -> Option<&'a [u8]> {
+        match self {
+            Self::Field(field) => world.facts.text(*field),
+            Self::Header(name) => world.facts.header(name),
+            Self::Of(set, _, key) => {
+                let set = world.sets.set(*set)?;
+                match &**key {
+                    Key::Text(text) => set.text_value(text.of(world)?, text.case()),
+                    Key::Address(field) => set.address_value(world.facts.address(*field)?),
+                }
+            }
+        }
+    }
+
+    pub(crate) fn case(&self) -> Case {
+        match self {
+            Self::Field(field) => field.case(),
+            Self::Header(_) | Self::Of(..) => Case::Exact,
+        }
+    }
+}
+
+impl Value {
+    pub(crate) fn is_there<F: Facts + ?Sized>(&self, world: &World<'_, F>) -> bool {
+        match self {
+            Self::Text(text) => text.of(world).is_some(),
+            Self::Number(field) => world.facts.number(*field).is_some(),
+            Self::Address(field) => world.facts.address(*field).is_some(),
+        }
+    }
+
+    /// For people: in quotes if it is text, its control octets escaped, a long one cut.
+    pub(crate) fn shown<F: Facts + ?Sized>(&self, world: &World<'_, F>) -> String {
+        let found = match self {
+            Self::Text(text) => text.of(world).map(shown),
+            Self::Number(field) => world.facts.number(*field).map(|number| number.to_string()),
+            Self::Address(field) => {
+                world.facts.address(*field).map(|address: IpAddr| address.to_canonical().to_string())
+            }
+        };
+        found.unwrap_or_else(|| "absent".into())
+    }
+}
+
+/// The most octets of a text that are shown.
+const SHOWN: usize = 64;
+
+fn shown(text: &[u8]) -> String {
+    let part = &text[..text.len().min(SHOWN)];
+    let more = if part.len() < text.len() { "..." } else { "" };
+    let read: String = String::from_utf8_lossy(part)
+        .chars()
+        .flat_map(|c| {
+            let escaped = c.is_control().then(|| c.escape_default());
+            let plain = escaped.is_none().then_some(c);
+            escaped.into_iter().flatten().chain(plain)
+        })
+        .collect();
+    format!("'{read}{more}'")
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Field(field) => f.write_str(field.name()),
+            Self::Header(name) => write!(f, "header.{name}"),
+            Self::Of(_, name, key) => write!(f, "{name}[{key}]"),
+        }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => text.fmt(f),
+            Self::Address(field) => f.write_str(field.name()),
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => text.fmt(f),
+            Self::Number(field) => f.write_str(field.name()),
+            Self::Address(field) => f.write_str(field.name()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shown_text_has_no_control_octets_and_an_end() {
+        assert_eq!(shown(b"alice"), "'alice'");
+        assert_eq!(shown("é\r\n\x1b[1m".as_bytes()), "'é\\r\\n\\u{1b}[1m'");
+        assert_eq!(shown(&[b'x'; 65]).len(), SHOWN + 5);
+        assert_eq!(shown(b"\xff"), "'\u{fffd}'");
+    }
+}

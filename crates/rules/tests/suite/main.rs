@@ -1,0 +1,8 @@
+//! Behaviours of conditions, rules and sets: one program, linked once.
+
+mod allocation;
+mod equivalence;
+mod explanation;
+mod faults;
+mod language;
+mod request;
