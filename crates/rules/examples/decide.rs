@@ -12,8 +12,8 @@ use strowger_rules::{
     AddressField, Condition, Facts, FlagField, Kind, NumberField, Rule, Rules, Set, SetNames, Sets, TextField,
 };
 
-const REQUESTS: usize = 2_000;
-const ROUNDS: usize = 21;
+const REQUESTS: usize = 1_000;
+const ROUNDS: usize = 41;
 
 fn main() {
     let argument = |n, default| std::env::args().nth(n).map_or(default, |text| text.parse().expect("a number"));

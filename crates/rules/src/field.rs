@@ -99,6 +99,11 @@ macro_rules! fields {
                 pub const fn name(self) -> &'static str {
                     match self { $(Self::$field => $name,)+ }
                 }
+
+                /// What its value is.
+                pub const fn of(self) -> Type {
+                    match self { $(Self::$field => of!($of $(ignoring $case)?),)+ }
+                }
             }
         )+
 
@@ -187,11 +192,10 @@ fields! {
 
 impl TextField {
     /// How its texts are compared.
-    pub fn case(self) -> Case {
-        let row = FIELDS.iter().find(|row| row.name == self.name());
-        match row.expect("each field has its row").of {
+    pub const fn case(self) -> Case {
+        match self.of() {
             Type::Text(case) => case,
-            _ => unreachable!("the row of a text field is text"),
+            _ => Case::Exact,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Which rules of a list can hold for a request: a column for each question that many of them ask, a bit for each rule.
 //!
 //! A column knows, for each answer, the rules that need one such; all others are open to any answer. The rules that can hold are those
-//! that each column admits: 64 of them are judged by one `and` a column. They must still be evaluated.
+//! that each column admits: a bit of each column, and-ed. They must still be evaluated.
 
 use crate::constraint::{Answer, Constraint, Question, Said};
 use crate::field::Facts;
@@ -44,8 +44,8 @@ type Posting = Range<u32>;
 #[derive(Debug)]
 struct Column {
     question: Question,
-    /// The rules that do not ask.
-    open: Box<[u64]>,
+    /// The rules that do not ask, by views.
+    open: Box<[[u64; VIEW]]>,
     answers: Answers,
 }
 
@@ -106,7 +106,7 @@ impl Index {
         for (column, parts) in self.columns.iter().zip(&mut parts) {
             *parts = self.admitted(column, column.question.ask(world));
         }
-        Candidates { index: self, parts, block: 0, bits: 0 }
+        Candidates { index: self, parts, bits: [0; VIEW], at: VIEW, end: 0 }
     }
 
     /// The rules that need what a request says, besides those that do not ask.
@@ -130,9 +130,9 @@ impl Index {
     }
 
     fn column(&mut self, question: &Question, needs: &Needs) -> Column {
-        let mut open = vec![0; self.rules.div_ceil(64)];
+        let mut open = vec![[0; VIEW]; self.rules.div_ceil(64 * VIEW)];
         for rule in (0..self.rules).filter(|rule| !needs.asking.contains(rule)) {
-            open[rule / 64] |= 1 << (rule % 64);
+            open[rule / 64 / VIEW][rule / 64 % VIEW] |= 1 << (rule % 64);
         }
         let answers = match question {
             Question::Text(_) => self.texts(needs),
@@ -225,27 +225,38 @@ pub(crate) struct Candidates<'a> {
     index: &'a Index,
     /// Of each column, what is left of its posting.
     parts: [&'a [Part]; MAX_COLUMNS],
-    /// The block behind the one whose rules are left.
-    block: usize,
-    bits: u64,
+    /// The rules of the blocks in view that each column admits, and are left.
+    bits: [u64; VIEW],
+    /// The block in view that is looked at, and the first one behind the view.
+    at: usize,
+    end: usize,
 }
 
+/// How many blocks are judged at once: a column is a handful of vector instructions for them.
+const VIEW: usize = 16;
+
 impl Candidates<'_> {
-    /// The rules of a block that each column admits.
-    fn admitted(&mut self, block: usize) -> u64 {
-        let last = self.index.rules - block * 64;
-        let mut bits = if last < 64 { (1 << last) - 1 } else { u64::MAX };
-        for (column, parts) in self.index.columns.iter().zip(&mut self.parts) {
-            let here = match parts.split_first() {
-                Some((part, rest)) if part.block as usize == block => {
-                    *parts = rest;
-                    part.bits
-                }
-                _ => 0,
+    /// Judges the next blocks.
+    fn advance(&mut self) {
+        let start = self.end;
+        self.end += VIEW;
+        self.at = 0;
+        for (block, bits) in self.bits.iter_mut().enumerate() {
+            *bits = match self.index.rules.saturating_sub((start + block) * 64) {
+                left @ 0..64 => (1 << left) - 1,
+                _ => u64::MAX,
             };
-            bits &= column.open[block] | here;
         }
-        bits
+        for (column, parts) in self.index.columns.iter().zip(&mut self.parts) {
+            let mut admitted = column.open[start / VIEW];
+            while let Some((part, rest)) = parts.split_first()
+                && (part.block as usize) < self.end
+            {
+                admitted[part.block as usize - start] |= part.bits;
+                *parts = rest;
+            }
+            self.bits.iter_mut().zip(admitted).for_each(|(bits, admitted)| *bits &= admitted);
+        }
     }
 }
 
@@ -253,15 +264,19 @@ impl Iterator for Candidates<'_> {
     type Item = usize;
 
     fn next(&mut self) -> Option<usize> {
-        while self.bits == 0 {
-            if self.block * 64 >= self.index.rules {
+        loop {
+            while let Some(bits) = self.bits.get_mut(self.at) {
+                if *bits != 0 {
+                    let rule = bits.trailing_zeros() as usize;
+                    *bits &= *bits - 1;
+                    return Some((self.end - VIEW + self.at) * 64 + rule);
+                }
+                self.at += 1;
+            }
+            if self.end * 64 >= self.index.rules {
                 return None;
             }
-            self.bits = self.admitted(self.block);
-            self.block += 1;
+            self.advance();
         }
-        let rule = (self.block - 1) * 64 + self.bits.trailing_zeros() as usize;
-        self.bits &= self.bits - 1;
-        Some(rule)
     }
 }

@@ -7,8 +7,8 @@ const NO_PREFIX: u32 = u32::MAX;
 
 /// Prefixes of texts without regard to the case of ASCII letters, each with a number.
 ///
-/// If the prefixes have at most 16 different octets, a node has a child for each of these; else an octet takes two nodes, of its upper
-/// and its lower half.
+/// A text is read as symbols: if the prefixes have at most 16 different octets, a symbol is one of these; else it is half an octet, the
+/// upper one first. A node has a child for each symbol that goes on.
 #[derive(Debug)]
 pub(crate) struct Prefixes {
     nodes: Box<[Node]>,
@@ -23,22 +23,47 @@ struct Node {
     value: u32,
     /// A bit for each symbol that goes on.
     symbols: u16,
+    skipped: Skipped,
 }
 
 impl Node {
-    const EMPTY: Self = Self { children: 0, value: NO_PREFIX, symbols: 0 };
+    const EMPTY: Self = Self { children: 0, value: NO_PREFIX, symbols: 0, skipped: Skipped(0) };
+}
+
+/// Up to three symbols between the one that leads to a node and the node: nothing ends among them, and nothing else goes on. The upper
+/// half octet is their number, the first symbol is the lowest.
+#[derive(Clone, Copy, Debug)]
+struct Skipped(u16);
+
+impl Skipped {
+    const MOST: u16 = 3;
+
+    const fn len(self) -> u16 {
+        self.0 >> 12
+    }
+
+    fn push(&mut self, symbol: u8) {
+        debug_assert!(self.len() < Self::MOST && symbol < 16);
+        self.0 = (self.len() + 1) << 12 | self.0 & 0xfff | u16::from(symbol) << (4 * self.len());
+    }
+
+    fn symbols(self) -> impl Iterator<Item = u8> {
+        (0..self.len()).map(move |place| (self.0 >> (4 * place) & 15) as u8)
+    }
 }
 
 /// The octets of a narrow trie.
 #[derive(Debug)]
 struct Alphabet {
-    /// The bit of the symbol of each octet, upper and lower case alike; 0 if no prefix has it.
-    bits: [u16; 256],
+    /// The symbol of each octet, upper and lower case alike; [`Self::NONE`] if no prefix has it.
+    symbols: [u8; 256],
     /// The octet of each symbol.
     octets: Vec<u8>,
 }
 
 impl Alphabet {
+    const NONE: u8 = 16;
+
     /// None if the prefixes have more than 16 octets.
     fn of(prefixes: &[(Box<[u8]>, u32)]) -> Option<Box<Self>> {
         let mut is_there = [false; 256];
@@ -49,12 +74,26 @@ impl Alphabet {
         if octets.len() > 16 {
             return None;
         }
-        let mut bits = [0; 256];
-        for (symbol, octet) in octets.iter().enumerate() {
-            bits[usize::from(*octet)] = 1 << symbol;
-            bits[usize::from(octet.to_ascii_uppercase())] = 1 << symbol;
+        let mut symbols = [Self::NONE; 256];
+        for (octet, symbol) in octets.iter().zip(0..) {
+            symbols[usize::from(*octet)] = symbol;
+            symbols[usize::from(octet.to_ascii_uppercase())] = symbol;
         }
-        Some(Box::new(Self { bits, octets }))
+        Some(Box::new(Self { symbols, octets }))
+    }
+
+    /// The symbol at a place of a text, by the alphabet or as half an octet. None at its end, and for an octet that no prefix has.
+    fn symbol(narrow: Option<&Self>, text: &[u8], at: usize) -> Option<u8> {
+        match narrow {
+            Some(alphabet) => {
+                let symbol = alphabet.symbols[usize::from(*text.get(at)?)];
+                (symbol != Self::NONE).then_some(symbol)
+            }
+            None => {
+                let octet = text.get(at / 2)?.to_ascii_lowercase();
+                Some(if at.is_multiple_of(2) { octet >> 4 } else { octet & 15 })
+            }
+        }
     }
 }
 
@@ -62,27 +101,31 @@ impl Prefixes {
     /// Of prefixes in lower case, in their order, each once, with numbers below `u32::MAX`.
     pub(crate) fn new(prefixes: &[(Box<[u8]>, u32)]) -> Self {
         let narrow = Alphabet::of(prefixes);
-        // The symbol of a prefix at a depth; none at its end.
-        let symbol = |prefix: &[u8], depth: usize| match &narrow {
-            Some(alphabet) => Some(alphabet.bits[usize::from(*prefix.get(depth)?)].trailing_zeros()),
-            None => {
-                let octet = u32::from(*prefix.get(depth / 2)?);
-                Some(if depth.is_multiple_of(2) { octet >> 4 } else { octet & 15 })
-            }
-        };
+        // None at the end of a prefix.
+        let symbol = |row: &(Box<[u8]>, u32), at| Alphabet::symbol(narrow.as_deref(), &row.0, at);
         let mut nodes = vec![Node::EMPTY];
+        // A node whose prefixes these are, and how many symbols lead to it.
         let mut queue = VecDeque::from([(0, prefixes, 0)]);
-        while let Some((node, mut rest, depth)) = queue.pop_front() {
+        while let Some((node, mut rest, mut at)) = queue.pop_front() {
             let mut made = Node { children: u32::try_from(nodes.len()).expect("nodes are few"), ..Node::EMPTY };
-            while let Some(((prefix, value), others)) = rest.split_first() {
-                let Some(next) = symbol(prefix, depth) else {
-                    made.value = *value;
+            // A prefix that ends stands first: if the first and the last go on alike, all do. The root skips nothing.
+            while let Some((first, last)) = rest.first().zip(rest.last())
+                && let Some(same) = symbol(first, at).filter(|same| symbol(last, at) == Some(*same))
+                && node != 0
+                && made.skipped.len() < Skipped::MOST
+            {
+                made.skipped.push(same);
+                at += 1;
+            }
+            while let Some((first, others)) = rest.split_first() {
+                let Some(next) = symbol(first, at) else {
+                    made.value = first.1;
                     rest = others;
                     continue;
                 };
-                let same = rest.partition_point(|(prefix, _)| symbol(prefix, depth) <= Some(next));
+                let same = rest.partition_point(|row| symbol(row, at) <= Some(next));
                 made.symbols |= 1 << next;
-                queue.push_back((nodes.len(), &rest[..same], depth + 1));
+                queue.push_back((nodes.len(), &rest[..same], at + 1));
                 nodes.push(Node::EMPTY);
                 rest = &rest[same..];
             }
@@ -100,29 +143,29 @@ impl Prefixes {
 
     /// Each prefix of the text, from the shortest on.
     pub(crate) fn each(&self, text: &[u8], mut visit: impl FnMut(usize, u32)) {
-        let mut node = &self.nodes[0];
-        let mut end = |length, node: &Node| {
+        let narrow = self.narrow.as_deref();
+        let (mut node, mut at) = (&self.nodes[0], 0);
+        loop {
             if node.value != NO_PREFIX {
-                visit(length, node.value);
+                visit(if narrow.is_some() { at } else { at / 2 }, node.value);
             }
-        };
-        end(0, node);
-        for (at, octet) in text.iter().enumerate() {
-            let next = match &self.narrow {
-                Some(alphabet) => self.child(node, alphabet.bits[usize::from(*octet)]),
-                None => {
-                    let octet = octet.to_ascii_lowercase();
-                    self.child(node, 1 << (octet >> 4)).and_then(|half| self.child(half, 1 << (octet & 15)))
-                }
+            let Some(next) = Alphabet::symbol(narrow, text, at).and_then(|symbol| self.child(node, symbol)) else {
+                return;
             };
-            let Some(next) = next else { return };
+            at += 1;
+            for symbol in next.skipped.symbols() {
+                if Alphabet::symbol(narrow, text, at) != Some(symbol) {
+                    return;
+                }
+                at += 1;
+            }
             node = next;
-            end(at + 1, node);
         }
     }
 
-    /// The child for the symbol with this bit.
-    fn child(&self, node: &Node, bit: u16) -> Option<&Node> {
+    /// The child for this symbol.
+    fn child(&self, node: &Node, symbol: u8) -> Option<&Node> {
+        let bit = 1u16 << symbol;
         if node.symbols & bit == 0 {
             return None;
         }
@@ -175,7 +218,9 @@ impl Iterator for Beginning<'_> {
             let mut children = node.children + node.symbols.count_ones();
             for symbol in (0..16).rev().filter(|symbol| node.symbols & 1 << symbol != 0) {
                 children -= 1;
-                self.left.push((&self.prefixes.nodes[children as usize], [&symbols[..], &[symbol]].concat()));
+                let child = &self.prefixes.nodes[children as usize];
+                let more = [symbol].into_iter().chain(child.skipped.symbols());
+                self.left.push((child, symbols.iter().copied().chain(more).collect()));
             }
             if node.value != NO_PREFIX && octets.len() >= self.wanted.len() {
                 return Some((String::from_utf8_lossy(&octets).into_owned(), node.value));
@@ -214,6 +259,27 @@ mod tests {
                 assert_eq!(set.longest(text.as_bytes()), want, "{text}");
             }
         }
+    }
+
+    #[test]
+    fn symbols_are_skipped_where_nothing_ends() {
+        for others in [&[][..], &["a", "b", "cdefghijklmnop"]] {
+            let set = prefixes(&[&["1", "12345678", "1234567899", "22222", "3"], others].concat());
+            for (text, want) in [
+                ("1234567", Some((1, 0))),
+                ("1234", Some((1, 0))),
+                ("12345678", Some((8, 1))),
+                ("123456789", Some((8, 1))),
+                ("12345678999", Some((10, 2))),
+                ("12345679", Some((1, 0))),
+                ("2222", None),
+                ("222223", Some((5, 3))),
+                ("22322", None),
+            ] {
+                assert_eq!(set.longest(text.as_bytes()), want, "{text}");
+            }
+        }
+        assert!(prefixes(&["1", "12345678", "1234567899", "22222", "3"]).nodes.len() < 10);
     }
 
     #[test]

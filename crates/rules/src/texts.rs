@@ -95,17 +95,22 @@ impl Texts {
     }
 }
 
-/// Of the text in lower case, so that one table serves both ways of comparing. The seed is no secret: what stands in a table comes from
-/// the operator, and a peer's text is only looked up.
+/// The same for texts that differ in case alone, so that one table serves both ways of comparing. The seed is no secret: what stands in a
+/// table comes from the operator, and a peer's text is only looked up.
 pub(crate) fn hash(text: &[u8]) -> u64 {
+    /// Letters of both cases have this bit in lower case; that other octets become equal too does no harm.
+    const LOWER: u64 = 0x2020_2020_2020_2020;
     let mut hasher = FixedState::with_seed(0x5e75).build_hasher();
-    for part in text.chunks(64) {
-        let mut lower = [0; 64];
-        let lower = &mut lower[..part.len()];
-        lower.copy_from_slice(part);
-        lower.make_ascii_lowercase();
-        hasher.write(lower);
+    let (words, rest) = text.as_chunks::<8>();
+    for word in words {
+        hasher.write_u64(u64::from_le_bytes(*word) | LOWER);
     }
+    let last = match text.last_chunk::<8>() {
+        Some(word) => u64::from_le_bytes(*word),
+        None => rest.iter().fold(0, |word, octet| word << 8 | u64::from(*octet)),
+    };
+    hasher.write_u64(last | LOWER);
+    hasher.write_usize(text.len());
     hasher.finish()
 }
 
