@@ -216,11 +216,13 @@ impl<'t> Parser<'t> {
         let (token, span) = self.peek()?;
         match token {
             Token::Word(word) if Field::named(word).is_some() || self.sets.id(word).is_some() => self.value(),
-            Token::Word(word)
-                if did_you_mean(word, FIELDS.iter().map(|row| row.name)).is_none() && !word.contains('[') =>
-            {
-                let message = format!("`{word}` is neither a field nor a text");
-                Err(Fault::new(span, message, format!("text stands between quotes: '{word}'")))
+            Token::Word(word) if did_you_mean(word, FIELDS.iter().map(|row| row.name)).is_none() => {
+                let cure = if literal == NUMBER {
+                    format!("write {NUMBER}")
+                } else {
+                    format!("text stands between quotes: '{word}'")
+                };
+                Err(Fault::new(span, format!("`{word}` is neither a field nor a constant"), cure))
             }
             Token::Word(word) => Err(self.no_field(word, span)),
             _ => {

@@ -24,11 +24,17 @@ impl Fault {
         text.get(..self.span.start).map_or(0, |before| before.chars().count()) + 1
     }
 
-    /// The text with a caret under what is wrong, and the cure, in three lines.
+    /// The line concerned with a caret under what is wrong, and the cure: three lines.
     pub fn shown(&self, text: &str) -> String {
-        let lead: String = text.chars().take(self.column(text) - 1).map(|c| if c == '\t' { c } else { ' ' }).collect();
-        let width = text.get(self.span.clone()).map_or(1, |marked| marked.chars().count().max(1));
-        format!("{text}\n{lead}{} {}\n{lead}= {}", "^".repeat(width), self.message, self.cure)
+        let (before, rest) = text.split_at_checked(self.span.start).unwrap_or((text, ""));
+        let start = before.rfind('\n').map_or(0, |at| at + 1);
+        let end = rest.find('\n').map_or(text.len(), |at| before.len() + at);
+        let line = text[start..end].trim_end_matches('\r');
+        // Tabs stay tabs, so that the caret stands under the word on any terminal.
+        let lead: String = text[start..before.len()].chars().map(|c| if c == '\t' { c } else { ' ' }).collect();
+        let marked =
+            text.get(before.len()..self.span.end.min(end)).map_or(0, |marked| marked.trim_end().chars().count());
+        format!("{line}\n{lead}{} {}\n{lead}= {}", "^".repeat(marked.max(1)), self.message, self.cure)
     }
 }
 
@@ -117,6 +123,11 @@ mod tests {
              \u{20}               ^^^^^ there is no field `methd`\n\
              \u{20}               = did you mean `method`?"
         );
+        let lines = "user == 'x'\r\n\tand (\r\n\tx)";
+        let at = lines.find('(').expect("it is there");
+        let fault = Fault::new(at..lines.len(), "this is open", "close it");
+        assert_eq!(fault.shown(lines), "\tand (\n\t    ^ this is open\n\t    = close it");
+        let fault = Fault::new(at..at + 5, "there is no field `methd`", "did you mean `method`?");
         assert_eq!(fault.to_string(), "there is no field `methd`: did you mean `method`?");
     }
 

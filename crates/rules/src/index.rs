@@ -81,19 +81,15 @@ impl Index {
             *asked.entry(&constraint.question).or_default() += 1;
         }
         // In the order of the rules, so that an index does not depend on hashes.
-        let mut questions: Vec<&Question> = Vec::new();
+        let mut questions: Vec<(&Question, usize)> = Vec::new();
         for question in rules.iter().flatten().map(|constraint| &constraint.question) {
             let fewest = if question.is_cheap() { FEWEST_ASKING.0 } else { FEWEST_ASKING.1 };
-            if asked.remove(question).is_some_and(|count| count >= fewest) {
-                questions.push(question);
-            }
+            questions
+                .extend(asked.remove(question).filter(|asking| *asking >= fewest).map(|asking| (question, asking)));
         }
-        let mut needs: Vec<(&Question, Needs)> =
-            questions.into_iter().map(|question| (question, needs(rules, question))).collect();
-        needs.sort_by_key(|(_, needs)| std::cmp::Reverse(needs.asking.len()));
-        needs.truncate(MAX_COLUMNS);
-        for (question, needs) in needs {
-            let column = index.column(question, &needs);
+        questions.sort_by_key(|(_, asking)| std::cmp::Reverse(*asking));
+        for (question, _) in questions.into_iter().take(MAX_COLUMNS) {
+            let column = index.column(question, &needs(rules, question));
             index.columns.push(column);
         }
         index.postings.shrink_to_fit();
@@ -175,8 +171,8 @@ impl Index {
         let networks = Networks::new(&rows);
         let rules_of: Vec<&Vec<usize>> = needs.networks.values().collect();
         let postings = rows.iter().map(|(network, _)| {
-            let around = rows.iter().filter(|(other, _)| other.holds(network));
-            let rules: Vec<usize> = around.flat_map(|(_, id)| rules_of[*id as usize]).copied().collect();
+            let around = networks.each(network.address()).filter(|(other, _)| other.holds(network));
+            let rules: Vec<usize> = around.flat_map(|(_, id)| rules_of[id as usize]).copied().collect();
             self.posting(&rules)
         });
         let postings = postings.collect();

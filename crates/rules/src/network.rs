@@ -64,6 +64,11 @@ impl Network {
         address.is_ipv4() == self.address.is_ipv4() && to_bits(address) & mask(self.bits) == to_bits(self.address)
     }
 
+    /// Its first address.
+    pub(crate) const fn address(&self) -> IpAddr {
+        self.address
+    }
+
     /// Whether all of the other network is in this one.
     pub(crate) fn holds(&self, other: &Self) -> bool {
         self.bits <= other.bits && self.contains(other.address)

@@ -93,6 +93,7 @@ impl Networks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn network(text: &str) -> Network {
         Network::read(text).expect("a network")
@@ -120,5 +121,35 @@ mod tests {
         }
         assert_eq!(set.all().count(), 7);
         assert_eq!(Networks::new(&[]).longest(IpAddr::from([1, 2, 3, 4])), None);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_array_finds_what_a_search_does(
+            rows in prop::collection::btree_set((any::<bool>(), 0..6u8, 0..9u8), 0..40),
+            addresses in prop::collection::vec((any::<bool>(), any::<[u8; 2]>()), 30),
+        ) {
+            // Few bits at both ends, so that networks lie within each other.
+            let address = |v4, start: u8, end: u8| match v4 {
+                true => IpAddr::from([start << 5, 0, 0, end & 7]),
+                false => IpAddr::from(((u128::from(start) << 125) | u128::from(end & 7)).to_be_bytes()),
+            };
+            let rows = rows.into_iter().map(|(v4, start, bits)| {
+                let bits = if bits < 4 { bits } else { if v4 { 24 + bits } else { 120 + bits } };
+                let (bits_of, _) = Network::of(address(v4, start, start)).key();
+                Network::from_key((bits_of & mask(bits), bits), v4)
+            });
+            let rows: std::collections::BTreeSet<Network> = rows.collect();
+            let rows: Vec<(Network, u32)> = rows.into_iter().zip(0..).collect();
+            let set = Networks::new(&rows);
+            for (v4, [start, end]) in addresses {
+                let address = address(v4, start, end);
+                let mut each: Vec<(Network, u32)> = rows.iter().filter(|(row, _)| row.contains(address)).copied().collect();
+                each.sort_by_key(|(row, _)| std::cmp::Reverse(row.key().1));
+                prop_assert_eq!(set.each(address).collect::<Vec<_>>(), each, "{}", address);
+            }
+        }
     }
 }

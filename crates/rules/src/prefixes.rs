@@ -233,6 +233,7 @@ impl Iterator for Beginning<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     /// The number of a prefix is its place among these.
     fn prefixes(texts: &[&str]) -> Prefixes {
@@ -304,6 +305,28 @@ mod tests {
             let some: Vec<(String, u32)> = set.beginning("10").collect();
             assert_eq!(some, [("10".into(), 1), ("105".into(), 2)]);
             assert_eq!(set.beginning("3").count(), 0);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_trie_finds_what_a_search_does(
+            rows in prop::collection::btree_set("[0-9]{0,7}|[0-9a-z]{1,5}|11[12]{1,9}", 0..60),
+            texts in prop::collection::vec("[0-9]{0,9}|[0-9a-zA-Z]{1,7}|11[12]{1,9}", 20),
+        ) {
+            let rows: Vec<String> = rows.into_iter().collect();
+            let set = prefixes(&rows.iter().map(String::as_str).collect::<Vec<_>>());
+            for text in texts.iter().chain(&rows) {
+                let lower = text.to_ascii_lowercase();
+                let each = rows.iter().zip(0..).filter(|(row, _)| lower.starts_with(*row));
+                let longest = each.max_by_key(|(row, _)| row.len()).map(|(row, id)| (row.len(), id));
+                prop_assert_eq!(set.longest(text.as_bytes()), longest, "{}", text);
+                let listed: Vec<String> = set.beginning(text).map(|(row, _)| row).collect();
+                let want: Vec<String> = rows.iter().filter(|row| row.starts_with(&lower)).cloned().collect();
+                prop_assert_eq!(listed, want, "{}", text);
+            }
         }
     }
 }

@@ -106,3 +106,15 @@ impl<'a, A> IntoIterator for &'a Rules<A> {
         self.iter()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_share_rules_and_sets() {
+        const fn shared<T: Send + Sync>() {}
+        shared::<Rules<()>>();
+        shared::<Sets>();
+    }
+}

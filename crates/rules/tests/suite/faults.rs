@@ -121,7 +121,11 @@ fn a_wrong_address_has_its_cure() {
 
 #[test]
 fn quotes_are_where_text_is() {
-    wrong("method == INVITE", "INVITE", "`INVITE` is neither a field nor a text: text stands between quotes: 'INVITE'");
+    wrong(
+        "method == INVITE",
+        "INVITE",
+        "`INVITE` is neither a field nor a constant: text stands between quotes: 'INVITE'",
+    );
     wrong(
         "method == 'INVITE",
         "'INVITE",
@@ -187,7 +191,7 @@ fn a_wrong_pattern_is_shown_within() {
     );
     wrong("number matches '(+49'", "", &format!("this is no pattern: repetition operator missing expression: {cure}"));
     wrong("number matches '49('", "(", &format!("this is no pattern: unclosed group: {cure}"));
-    wrong("number matches 'é[ü]'", "[ü]", &format!("this is no pattern: Unicode not allowed here: {cure}"));
+    wrong("number matches 'é[ü]'", "ü", &format!("this is no pattern: Unicode not allowed here: {cure}"));
     wrong(
         "number matches 'x.{40}y'",
         "x.{40}y",
