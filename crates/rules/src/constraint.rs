@@ -85,7 +85,7 @@ fn needed(expression: &Expression, wanted: bool) -> Vec<Constraint> {
         Node::Flag(field) => truth(Question::Flag(*field)),
         Node::Text(text, _, TextTest::In(set)) => truth(Question::TextIn(text.clone(), *set)),
         Node::Address(field, AddressTest::In(set)) => truth(Question::AddressIn(*field, *set)),
-        Node::Not(inner) => needed(inner, !wanted),
+        Node::Not(inner) | Node::Opposite(inner) => needed(inner, !wanted),
         Node::And(parts) if wanted => all_of(parts, wanted),
         Node::Or(parts) if !wanted => all_of(parts, wanted),
         Node::And(parts) | Node::Or(parts) => one_of(parts, wanted),

@@ -25,6 +25,8 @@ pub(crate) enum Node {
     Number(NumberField, NumberTest),
     Address(AddressField, AddressTest),
     Not(Box<Expression>),
+    /// `!=` and `not in`: the opposite of a test that stands nowhere by itself.
+    Opposite(Box<Expression>),
     /// At least two.
     And(Box<[Expression]>),
     /// At least two.
@@ -72,7 +74,7 @@ impl Expression {
                 AddressTest::Within(networks) => networks.longest(address).is_some(),
                 AddressTest::In(set) => world.sets.set(*set).is_some_and(|set| set.has_address(address)),
             }),
-            Node::Not(inner) => !inner.holds(world),
+            Node::Not(inner) | Node::Opposite(inner) => !inner.holds(world),
             Node::And(all) => all.iter().all(|one| one.holds(world)),
             Node::Or(any) => any.iter().any(|one| one.holds(world)),
         }
@@ -84,8 +86,7 @@ impl Expression {
         match &self.node {
             Node::And(all) if !whole => all.iter().find(|one| !one.holds(world)),
             Node::Or(any) if whole => any.iter().find(|one| one.holds(world)),
-            // `!=` stands where `==` does and has no part of its own.
-            Node::Not(inner) if inner.span != self.span => Some(&**inner),
+            Node::Not(inner) => Some(&**inner),
             _ => None,
         }
         .map_or((self, whole), |part| part.decider(world))
@@ -109,7 +110,7 @@ impl Expression {
                 }
             }
             Node::Address(field, _) => found.push(Value::Address(*field)),
-            Node::Not(inner) => inner.values(found),
+            Node::Not(inner) | Node::Opposite(inner) => inner.values(found),
             Node::And(parts) | Node::Or(parts) => parts.iter().for_each(|part| part.values(found)),
         }
     }

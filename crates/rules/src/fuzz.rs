@@ -45,6 +45,10 @@ pub fn fuzz_compile(data: &[u8]) {
         });
         assert_eq!((all, &indexed), (each, &plain));
         let explanation = rules.explain(&facts, &sets);
+        for verdict in &explanation.verdicts {
+            let decider = Condition::compile(verdict.decider, &names).expect("a part is a condition by itself");
+            assert_eq!(decider.holds(&facts, &sets), verdict.holds, "{verdict}");
+        }
         let matching = explanation.verdicts.iter().enumerate().filter(|(_, verdict)| verdict.matches);
         assert_eq!(matching.map(|(place, _)| place).collect::<Vec<_>>(), plain);
         assert_eq!(explanation.to_string().lines().count(), rules.len());

@@ -59,12 +59,7 @@ impl<'t> Parser<'t> {
             (Token::Close, span) => {
                 Err(Fault::new(span, "no parenthesis is open here", "remove this one, or open it before"))
             }
-            (token, span) => {
-                let words = ["and", "or"];
-                let near = if let Token::Word(word) = token { did_you_mean(word, words) } else { None };
-                let cure = near.unwrap_or_else(|| "write `and` or `or` before it, or remove it".into());
-                Err(Fault::new(span.clone(), format!("the condition goes on with `{}`", &self.text[span]), cure))
-            }
+            (token, span) => Err(self.goes_on(token, span)),
         }
     }
 
@@ -106,11 +101,10 @@ impl<'t> Parser<'t> {
                 let inner = self.deeper(&span, Self::any)?;
                 match self.next()? {
                     (Token::Close, end) => Ok(Expression { span: part(span.start..end.end), ..inner }),
-                    (_, at) => Err(Fault::new(
-                        span,
-                        "this parenthesis is not closed",
-                        format!("write ) at column {}", self.column(at.start)),
-                    )),
+                    (Token::End, _) => {
+                        Err(Fault::new(span, "this parenthesis is not closed", "write ) behind what it holds"))
+                    }
+                    (token, at) => Err(self.goes_on(token, at)),
                 }
             }
             Token::Word(word @ ("true" | "false")) => {
@@ -145,7 +139,7 @@ impl<'t> Parser<'t> {
         };
         let span = part(of.start..self.at);
         let test = Expression { node, span: span.clone() };
-        Ok(if is_negated { negated(test, span) } else { test })
+        Ok(if is_negated { Expression { node: Node::Opposite(Box::new(test)), span } } else { test })
     }
 
     /// A field, or a set that is asked for one.
@@ -207,6 +201,13 @@ impl<'t> Parser<'t> {
         })
     }
 
+    /// Where a test ends, something stands that joins it with nothing.
+    fn goes_on(&self, token: Token<'_>, span: Range<usize>) -> Fault {
+        let near = if let Token::Word(word) = token { did_you_mean(word, ["and", "or"]) } else { None };
+        let cure = near.unwrap_or_else(|| "write `and` or `or` before it, or remove it".into());
+        Fault::new(span.clone(), format!("the condition goes on with `{}`", &self.text[span]), cure)
+    }
+
     /// Where a field should stand, another word does.
     pub(crate) fn no_field(&self, word: &str, span: Range<usize>) -> Fault {
         if self.sets.id(word).is_some() {
@@ -261,10 +262,6 @@ impl<'t> Parser<'t> {
         let (token, span) = self.peek()?;
         self.at = span.end;
         Ok((token, span))
-    }
-
-    fn column(&self, at: usize) -> usize {
-        self.text[..at].chars().count() + 1
     }
 }
 

@@ -107,6 +107,10 @@ proptest! {
             prop_assert_eq!(one, other);
             prop_assert_eq!(&indexed, &plain, "{:?}", request);
             if times == 1 {
+                for verdict in rules.explain(request, &sets).verdicts {
+                    let decider = Condition::compile(verdict.decider, &names).expect("a part is a condition by itself");
+                    prop_assert_eq!(decider.holds(request, &sets), verdict.holds, "{}", verdict);
+                }
                 let matching = rules.explain(request, &sets).verdicts.into_iter().map(|verdict| verdict.matches);
                 let matching: Vec<usize> = matching.enumerate().filter(|(_, matches)| *matches).map(|(n, _)| n).collect();
                 prop_assert!(matching.starts_with(&plain));

@@ -14,6 +14,7 @@ fn each_rule_says_what_decided() {
         ("foreign", "not (from.local or to.local)"),
         ("same", "from.user == user"),
         ("either", "exists to.uri or size > 4KiB or\n  header.User-Agent matches 'scanner'"),
+        ("other", "not ((from.user != 'alice') or (user not in vips))"),
         ("never", "user == 'x' and false"),
         ("default", "true"),
     ];
@@ -33,6 +34,7 @@ yes  office     `source.address in networks and plans[user] == 'gold'` is true: 
 no   foreign    `from.local` is true
 no   same       `from.user == user` is false: from.user is 'alice', user is 'Alice'
 yes  either     `header.User-Agent matches 'scanner'` is true: header.user-agent is 'friendly-scanner 1.0'
+no   other      `(user not in vips)` is true: user is 'Alice'
 no   never      `false` is false
 yes  default    `true` is true
 "

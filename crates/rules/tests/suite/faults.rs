@@ -140,7 +140,7 @@ fn quotes_are_where_text_is() {
 
 #[test]
 fn what_is_open_is_closed() {
-    wrong("(user == 'x'", "(", "this parenthesis is not closed: write ) at column 13");
+    wrong("(user == 'x'", "(", "this parenthesis is not closed: write ) behind what it holds");
     wrong("user == 'x')", ")", "no parenthesis is open here: remove this one, or open it before");
     wrong("user in ['x'", "[", "this list is not closed: write ] behind its last item");
     wrong("user in ['x' 'y']", "'y'", "here a comma is missing: write , between two items, ] behind the last");
@@ -159,6 +159,11 @@ fn a_condition_is_a_whole() {
     );
     wrong(
         "authenticated in_dialog",
+        "in_dialog",
+        "the condition goes on with `in_dialog`: write `and` or `or` before it, or remove it",
+    );
+    wrong(
+        "(user == 'x' in_dialog)",
         "in_dialog",
         "the condition goes on with `in_dialog`: write `and` or `or` before it, or remove it",
     );
