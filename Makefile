@@ -9,7 +9,7 @@ TESTED = $(abspath $(TARGET))/debug/strowger
 SOAK_SECONDS ?= 14400
 SEEDS ?= 10000
 FUZZ_SECONDS ?= 3600
-FUZZ_TARGETS ?= message views sdp framing transaction dialog calls
+FUZZ_TARGETS ?= message views sdp framing transaction dialog calls conditions
 FUZZ_OPTIONS ?=
 # Folders, seen from fuzz/.
 FUZZ_CORPUS ?= corpus
