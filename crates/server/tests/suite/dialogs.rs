@@ -107,9 +107,12 @@ fn a_call_rings_is_answered_and_ends() {
     assert_eq!(site.shared.counts().byes, 0);
 }
 
+/// What ends a call that rings, whose INVITE was forwarded as this.
+type End<'a> = &'a dyn Fn(&mut Site, &str);
+
 #[test]
 fn each_end_of_a_call_that_was_not_answered_ends_it() {
-    let ends: [&dyn Fn(&mut Site, &str); 4] = [
+    let ends: [End<'_>; 4] = [
         &|site, invite| drop(site.receive(BOB, &response(invite, "486 Busy Here"))),
         &|site, invite| {
             let via = format!("Via: SIP/2.0/UDP {ALICE};branch=z9hG4bK1-1;rport\r\n");
