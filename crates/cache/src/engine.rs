@@ -1,0 +1,72 @@
+//! Engines: one in this process answers at once, one of another process under a ticket.
+
+use std::sync::Arc;
+
+use crate::error::CacheError;
+use crate::gauges::Gauges;
+use crate::local::LocalCache;
+use crate::request::{Answer, Promise, Request};
+use crate::ticket::{Receiver, ReceiverId, Ticket};
+
+/// A cache in another process or on another machine. Asking neither blocks nor does I/O: it queues for a thread of the engine's own, which
+/// answers within its deadline.
+pub trait RemoteEngine: Send + Sync {
+    /// Queues a request; the ticket comes back once with the answer.
+    ///
+    /// # Errors
+    /// It was not queued, no ticket comes: [`CacheError::Full`] at the bound of the queue, [`CacheError::Unavailable`] without a thread.
+    fn ask(&self, request: &Request<'_>, ticket: Ticket, now: u64) -> Result<(), CacheError>;
+
+    /// Registers who gets tickets back.
+    fn register(&self, receiver: Arc<dyn Receiver>) -> ReceiverId;
+
+    /// Figures, as far as it has them.
+    fn gauges(&self) -> Gauges;
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// The answer; a value that is found was appended. No ticket comes.
+    Now(Result<Answer, CacheError>),
+    /// The ticket comes back with it.
+    Later,
+}
+
+/// A cache of any kind.
+#[derive(Clone)]
+pub enum Engine {
+    /// In this process.
+    Local(Arc<LocalCache>),
+    /// Elsewhere.
+    Remote(Arc<dyn RemoteEngine>),
+}
+
+impl Engine {
+    /// Asks, without waiting. A value that is found at once is appended to `into`; a later one comes with the ticket.
+    pub fn ask(&self, request: &Request<'_>, promise: Promise, ticket: Ticket, now: u64, into: &mut Vec<u8>) -> Reply {
+        match self {
+            Self::Local(cache) => cache.ask(request, promise, ticket, now, into).map_or(Reply::Later, Reply::Now),
+            Self::Remote(engine) => match engine.ask(request, ticket, now) {
+                Ok(()) => Reply::Later,
+                Err(error) => Reply::Now(Err(error)),
+            },
+        }
+    }
+
+    /// Registers who gets tickets back.
+    pub fn register(&self, receiver: Arc<dyn Receiver>) -> ReceiverId {
+        match self {
+            Self::Local(cache) => cache.register(receiver),
+            Self::Remote(engine) => engine.register(receiver),
+        }
+    }
+
+    /// Figures for the log and the metrics.
+    pub fn gauges(&self) -> Gauges {
+        match self {
+            Self::Local(cache) => cache.gauges(),
+            Self::Remote(engine) => engine.gauges(),
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! What went wrong, in the words of no engine in particular.
+
+/// Why a request was not done. Each engine says which of these its own errors are, and logs its own words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum CacheError {
+    /// It cannot be reached, read or written, or it was stopped.
+    #[error("the cache is not available")]
+    Unavailable,
+    /// It did not answer within the deadline.
+    #[error("the cache did not answer in time")]
+    TimedOut,
+    /// It answers, and does not do what is asked: a key or value beyond its bound, a counter that is no number or would overflow.
+    #[error("the cache refused")]
+    Refused,
+    /// Disk full, or its own limit reached: the entry is larger than a partition, or the log is behind.
+    #[error("no room in the cache")]
+    Full,
+    /// What it holds is damaged.
+    #[error("the cache is damaged")]
+    Corrupt,
+}
+
+impl CacheError {
+    /// What an error of the system means here.
+    pub(crate) fn of(error: &std::io::Error) -> Self {
+        use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull, TimedOut};
+        match error.kind() {
+            StorageFull | QuotaExceeded | FileTooLarge => Self::Full,
+            TimedOut => Self::TimedOut,
+            _ => Self::Unavailable,
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! The memory of a partition: cells of 64 bytes, chained for each entry. Nothing is ever moved and no hole is too small.
+//!
+//! A cell begins with the number of the next one of its entry. The first cell of an entry goes on with its head, then key and value follow
+//! through the chain. Numbers of cells serve as numbers of entries. An entry of 28 bytes takes one cell, each 60 bytes more another.
+
+/// Bytes of a cell.
+pub(super) const CELL: usize = 64;
+/// No cell.
+pub(super) const NIL: u32 = !FIRST;
+/// In the number of the next cell: this one is the first of an entry.
+const FIRST: u32 = 1 << 31;
+
+// Where fields stand in the first cell of an entry.
+const NEXT: usize = 0;
+/// Links of the queue by which it is evicted.
+pub(super) const QUEUE: usize = 4;
+/// Links of the wheel by which it expires.
+pub(super) const WHEEL: usize = 12;
+const HASH: usize = 20;
+const END: usize = 24;
+const KEY_LENGTH: usize = 30;
+const VALUE_LENGTH: usize = 32;
+const MARKS: usize = 35;
+const HEAD: usize = 36;
+const REST: usize = 4;
+
+/// The end of an entry that has none: more than any moment.
+pub(super) const NEVER: u64 = (1 << 48) - 1;
+
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Cell([u8; CELL]);
+
+/// The cells of a partition, in chunks, so that growing moves nothing.
+pub(super) struct Cells {
+    chunks: Vec<Box<[Cell]>>,
+    /// A chunk has two to the power of this cells.
+    shift: u32,
+    /// First of the free cells, chained.
+    free: u32,
+    /// Cells that were never used begin here.
+    unused: u32,
+    in_use: usize,
+}
+
+/// How many cells an entry takes.
+pub(super) const fn cells_of(key: usize, value: usize) -> usize {
+    1 + (key + value).saturating_sub(CELL - HEAD).div_ceil(CELL - REST)
+}
+
+impl Cells {
+    pub(super) fn new(budget: usize) -> Self {
+        let cells = (budget / CELL / 64).clamp(8, 1024);
+        Self { chunks: Vec::new(), shift: cells.ilog2(), free: NIL, unused: 0, in_use: 0 }
+    }
+
+    /// Bytes of the cells in use.
+    pub(super) const fn bytes(&self) -> usize {
+        self.in_use * CELL
+    }
+
+    /// A new entry. Its links are not set.
+    pub(super) fn add(&mut self, hash: u32, key: &[u8], value: &[u8], end: u64) -> u32 {
+        let slot = self.chain(cells_of(key.len(), value.len()));
+        let head = self.word(slot, NEXT) | FIRST;
+        self.set_word(slot, NEXT, head);
+        self.set_word(slot, HASH, hash);
+        let length = u16::try_from(key.len()).expect("the bound of keys is below 64 KiB");
+        self.cell_mut(slot).0[KEY_LENGTH..KEY_LENGTH + 2].copy_from_slice(&length.to_le_bytes());
+        self.set_value_length(slot, value.len());
+        self.set_end(slot, end);
+        self.cell_mut(slot).0[MARKS] = 0;
+        self.fill(slot, 0, key);
+        self.fill(slot, key.len(), value);
+        slot
+    }
+
+    /// Another value of an entry, which stays where it is; its chain grows or shrinks.
+    pub(super) fn replace(&mut self, slot: u32, value: &[u8]) {
+        let key = self.key_length(slot);
+        let (old, new) = (cells_of(key, self.value_length(slot)), cells_of(key, value.len()));
+        if old != new {
+            let mut last = slot;
+            for _ in 1..old.min(new) {
+                last = self.next(last);
+            }
+            let mark = self.word(last, NEXT) & FIRST;
+            let rest = self.next(last);
+            let more = if new > old { self.chain(new - old) } else { NIL };
+            self.set_word(last, NEXT, more | mark);
+            self.give_back(rest);
+        }
+        self.set_value_length(slot, value.len());
+        self.fill(slot, key, value);
+    }
+
+    /// The entry is no more.
+    pub(super) fn free(&mut self, slot: u32) {
+        let next = self.next(slot);
+        self.set_word(slot, NEXT, next);
+        self.give_back(slot);
+    }
+
+    /// Whether the entry has this key.
+    pub(super) fn matches(&self, slot: u32, hash: u32, key: &[u8]) -> bool {
+        if self.word(slot, HASH) != hash || self.key_length(slot) != key.len() {
+            return false;
+        }
+        let mut rest = key;
+        self.pieces(slot, 0, key.len()).all(|piece| {
+            let (head, tail) = rest.split_at(piece.len());
+            rest = tail;
+            head == piece
+        })
+    }
+
+    /// Appends the key of an entry, then its value.
+    pub(super) fn append(&self, slot: u32, out: &mut Vec<u8>) {
+        let length = self.key_length(slot) + self.value_length(slot);
+        out.reserve(length);
+        self.pieces(slot, 0, length).for_each(|piece| out.extend_from_slice(piece));
+    }
+
+    /// Appends the value of an entry.
+    pub(super) fn append_value(&self, slot: u32, out: &mut Vec<u8>) {
+        let length = self.value_length(slot);
+        out.reserve(length);
+        self.pieces(slot, self.key_length(slot), length).for_each(|piece| out.extend_from_slice(piece));
+    }
+
+    pub(super) fn hash(&self, slot: u32) -> u32 {
+        self.word(slot, HASH)
+    }
+
+    pub(super) fn key_length(&self, slot: u32) -> usize {
+        let cell = &self.cell(slot).0;
+        usize::from(u16::from_le_bytes([cell[KEY_LENGTH], cell[KEY_LENGTH + 1]]))
+    }
+
+    pub(super) fn value_length(&self, slot: u32) -> usize {
+        // Its fourth byte is that of the marks.
+        (self.word(slot, VALUE_LENGTH) & 0x00ff_ffff) as usize
+    }
+
+    pub(super) fn cells(&self, slot: u32) -> usize {
+        cells_of(self.key_length(slot), self.value_length(slot))
+    }
+
+    /// The moment at which its life ends.
+    pub(super) fn end(&self, slot: u32) -> u64 {
+        let cell = &self.cell(slot).0;
+        let [a, b, c, d, e, f] = [0, 1, 2, 3, 4, 5].map(|n| cell[END + n]);
+        u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
+    }
+
+    pub(super) fn set_end(&mut self, slot: u32, end: u64) {
+        let end = end.min(NEVER).to_le_bytes();
+        self.cell_mut(slot).0[END..END + 6].copy_from_slice(&end[..6]);
+    }
+
+    /// What the queues note of it.
+    pub(super) fn marks(&self, slot: u32) -> u8 {
+        self.cell(slot).0[MARKS]
+    }
+
+    pub(super) fn set_marks(&mut self, slot: u32, marks: u8) {
+        self.cell_mut(slot).0[MARKS] = marks;
+    }
+
+    /// A link: the number of an entry.
+    pub(super) fn link(&self, slot: u32, at: usize) -> u32 {
+        self.word(slot, at)
+    }
+
+    pub(super) fn set_link(&mut self, slot: u32, at: usize, to: u32) {
+        self.set_word(slot, at, to);
+    }
+
+    /// The first entry at this number or after; none was ever beyond the last. Looks at `most` cells, else returns where to go on.
+    pub(super) fn entry_from(&self, from: u32, most: u32) -> Result<Option<u32>, u32> {
+        for slot in from..self.unused.min(from.saturating_add(most)) {
+            if self.word(slot, NEXT) & FIRST != 0 {
+                return Ok(Some(slot));
+            }
+        }
+        if from.saturating_add(most) >= self.unused { Ok(None) } else { Err(from + most) }
+    }
+
+    /// The bytes of an entry from `skip` on, piece by piece.
+    fn pieces(&self, slot: u32, skip: usize, length: usize) -> impl Iterator<Item = &[u8]> {
+        let (mut cell, mut from, mut skip, mut left) = (slot, HEAD, skip, length);
+        std::iter::from_fn(move || {
+            while left > 0 {
+                let here = CELL - from;
+                let bytes = &self.cell(cell).0[from..];
+                if skip >= here {
+                    skip -= here;
+                    (cell, from) = (self.next(cell), REST);
+                    continue;
+                }
+                let piece = &bytes[skip..here.min(skip + left)];
+                left -= piece.len();
+                skip += piece.len();
+                return Some(piece);
+            }
+            None
+        })
+    }
+
+    /// Writes bytes of an entry from `skip` on.
+    fn fill(&mut self, slot: u32, skip: usize, bytes: &[u8]) {
+        let (mut cell, mut from, mut skip, mut rest) = (slot, HEAD, skip, bytes);
+        while !rest.is_empty() {
+            let here = CELL - from;
+            if skip < here {
+                let (now, later) = rest.split_at(rest.len().min(here - skip));
+                self.cell_mut(cell).0[from + skip..from + skip + now.len()].copy_from_slice(now);
+                (rest, skip) = (later, skip + now.len());
+            } else {
+                skip -= here;
+                (cell, from) = (self.next(cell), REST);
+            }
+        }
+    }
+
+    /// So many cells, chained. Those that were never used follow one another; those of an entry that ended stay together.
+    fn chain(&mut self, cells: usize) -> u32 {
+        self.in_use += cells;
+        let (first, mut last) = (self.one(), NIL);
+        for _ in 1..cells {
+            let from = if last == NIL { first } else { last };
+            last = self.one();
+            self.set_word(from, NEXT, last);
+        }
+        let end = if last == NIL { first } else { last };
+        self.set_word(end, NEXT, NIL);
+        first
+    }
+
+    fn one(&mut self) -> u32 {
+        if self.free != NIL {
+            let slot = self.free;
+            self.free = self.next(slot);
+            return slot;
+        }
+        let slot = self.unused;
+        if slot as usize == self.chunks.len() << self.shift {
+            self.chunks.push(vec![Cell([0; CELL]); 1 << self.shift].into());
+        }
+        assert!(slot < NIL, "a partition has less than 128 GiB");
+        self.unused += 1;
+        slot
+    }
+
+    /// A chain, without the mark of an entry, becomes free.
+    fn give_back(&mut self, first: u32) {
+        let mut last = NIL;
+        let mut cell = first;
+        while cell != NIL {
+            self.in_use -= 1;
+            last = cell;
+            cell = self.next(cell);
+        }
+        if last != NIL {
+            self.set_word(last, NEXT, self.free);
+            self.free = first;
+        }
+    }
+
+    fn set_value_length(&mut self, slot: u32, length: usize) {
+        let length = u32::try_from(length).expect("the bound of values is below 16 MiB").to_le_bytes();
+        self.cell_mut(slot).0[VALUE_LENGTH..VALUE_LENGTH + 3].copy_from_slice(&length[..3]);
+    }
+
+    fn next(&self, cell: u32) -> u32 {
+        self.word(cell, NEXT) & !FIRST
+    }
+
+    fn cell(&self, cell: u32) -> &Cell {
+        &self.chunks[(cell >> self.shift) as usize][(cell & ((1 << self.shift) - 1)) as usize]
+    }
+
+    fn cell_mut(&mut self, cell: u32) -> &mut Cell {
+        &mut self.chunks[(cell >> self.shift) as usize][(cell & ((1 << self.shift) - 1)) as usize]
+    }
+
+    fn word(&self, cell: u32, at: usize) -> u32 {
+        let bytes = &self.cell(cell).0;
+        u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+    }
+
+    fn set_word(&mut self, cell: u32, at: usize, word: u32) {
+        self.cell_mut(cell).0[at..at + 4].copy_from_slice(&word.to_le_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(length: usize, seed: usize) -> Vec<u8> {
+        (0..length).map(|n| (n * 31 + seed) as u8).collect()
+    }
+
+    fn check(cells: &Cells, slot: u32, key: &[u8], value: &[u8]) {
+        assert!(cells.matches(slot, 7, key));
+        let (mut both, mut one) = (vec![1], vec![2]);
+        cells.append(slot, &mut both);
+        cells.append_value(slot, &mut one);
+        assert_eq!(both[1..], [key, value].concat());
+        assert_eq!(&one[1..], value);
+    }
+
+    #[test]
+    fn what_is_written_is_read_at_every_length() {
+        let mut cells = Cells::new(1 << 20);
+        for (key, value) in [1, 27, 28, 29, 88, 250].into_iter().flat_map(|key| (0..200).map(move |value| (key, value)))
+        {
+            let (key, value) = (bytes(key, 1), bytes(value, 2));
+            let slot = cells.add(7, &key, &value, 5000);
+            check(&cells, slot, &key, &value);
+            assert!(!cells.matches(slot, 8, &key));
+            assert!(!cells.matches(slot, 7, &bytes(key.len(), 9)));
+            assert_eq!(cells.end(slot), 5000);
+            assert_eq!(cells.bytes(), cells_of(key.len(), value.len()) * CELL);
+            cells.free(slot);
+            assert_eq!(cells.bytes(), 0);
+        }
+        assert!(cells.unused < 20, "cells are used again: {}", cells.unused);
+    }
+
+    #[test]
+    fn a_chain_grows_and_shrinks_in_its_place() {
+        let mut cells = Cells::new(1 << 20);
+        let key = bytes(33, 4);
+        let slot = cells.add(7, &key, b"", NEVER);
+        cells.set_marks(slot, 0xa5);
+        for length in [0, 1000, 3, 4, 5, 70_000, 100, 0] {
+            let value = bytes(length, length);
+            cells.replace(slot, &value);
+            check(&cells, slot, &key, &value);
+            assert_eq!((cells.marks(slot), cells.end(slot)), (0xa5, NEVER));
+            assert_eq!(cells.bytes(), cells.cells(slot) * CELL);
+        }
+    }
+
+    #[test]
+    fn entries_are_found_by_walking() {
+        let mut cells = Cells::new(1 << 20);
+        let slots: Vec<u32> = (0..20).map(|n| cells.add(7, &bytes(n * 20 + 1, n), b"value", NEVER)).collect();
+        slots.iter().step_by(2).for_each(|slot| cells.free(*slot));
+        let (mut found, mut from) = (Vec::new(), 0);
+        loop {
+            match cells.entry_from(from, 3) {
+                Ok(Some(slot)) => {
+                    found.push(slot);
+                    from = slot + 1;
+                }
+                Ok(None) => break,
+                Err(next) => from = next,
+            }
+        }
+        assert_eq!(found, slots.iter().skip(1).step_by(2).copied().collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,381 @@
+//! One partition: the entries whose hashes fall into it, the queues by which they are evicted, the wheel by which they expire.
+//!
+//! Eviction is S3-FIFO: a new entry comes into the small queue, a twentieth of the memory. At its end it moves to the main queue if it was
+//! fetched twice, else it is evicted and its key remembered for a while; a remembered key that is stored again comes into the main queue at
+//! once. At the end of the main queue an entry that was fetched since goes round once more for each fetch, up to seven. So a fetch moves
+//! nothing: it counts in the entry.
+
+use super::cells::{CELL, Cells, NEVER, QUEUE, cells_of};
+use super::ghost::Ghost;
+use super::index::Index;
+use super::list::List;
+use super::wheel::Wheel;
+use crate::error::CacheError;
+use crate::log::changes::Changes;
+use crate::request::{Count, Floor};
+
+/// Fetches of an entry are counted up to this.
+const MOST_FETCHES: u8 = 7;
+/// From so many fetches on an entry of the small queue moves to the main queue.
+const WORTHY: u8 = 2;
+/// In the marks of an entry: it is in the main queue.
+const MAIN: u8 = 8;
+/// Entries that may go round before one is evicted all the same: a lock is held meanwhile.
+const ROUNDS: usize = 64;
+
+/// What a partition has counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) hits: u64,
+    pub(super) misses: u64,
+    pub(super) stores: u64,
+    pub(super) removals: u64,
+    pub(super) evictions: u64,
+    pub(super) expired: u64,
+    pub(super) refused: u64,
+}
+
+pub(crate) struct Partition {
+    cells: Cells,
+    index: Index,
+    small: List,
+    main: List,
+    /// Cells of the small queue.
+    small_cells: usize,
+    wheel: Wheel,
+    ghost: Ghost,
+    budget: usize,
+    /// Bytes of keys and values.
+    data: usize,
+    /// The text of a counter.
+    scratch: Vec<u8>,
+    pub(super) counts: Counts,
+    /// What the log gets of it.
+    pub(crate) changes: Option<Changes>,
+}
+
+impl Partition {
+    pub(super) fn new(budget: usize) -> Self {
+        Self {
+            cells: Cells::new(budget),
+            index: Index::new(),
+            small: List::EMPTY,
+            main: List::EMPTY,
+            small_cells: 0,
+            wheel: Wheel::new(),
+            ghost: Ghost::new(),
+            budget,
+            data: 0,
+            scratch: Vec::new(),
+            counts: Counts::default(),
+            changes: None,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    pub(crate) const fn data(&self) -> usize {
+        self.data
+    }
+
+    /// Bytes of memory in use.
+    pub(super) fn bytes(&self) -> usize {
+        self.cells.bytes() + self.index.bytes() + self.wheel.bytes() + self.ghost.bytes()
+    }
+
+    /// Appends the value of a key. False: there is none.
+    pub(super) fn fetch(&mut self, hash: u32, key: &[u8], now: u64, into: &mut Vec<u8>) -> bool {
+        let Some(slot) = self.find(hash, key, now) else {
+            self.counts.misses += 1;
+            return false;
+        };
+        self.counts.hits += 1;
+        let marks = self.cells.marks(slot);
+        if marks & MOST_FETCHES < MOST_FETCHES {
+            self.cells.set_marks(slot, marks + 1);
+        }
+        self.cells.append_value(slot, into);
+        true
+    }
+
+    /// Whether a key has a value.
+    pub(super) fn contains(&mut self, hash: u32, key: &[u8], now: u64) -> bool {
+        self.find(hash, key, now).is_some()
+    }
+
+    /// A value, in place of one that is there.
+    ///
+    /// # Errors
+    /// There is no room; the key has no value then.
+    pub(super) fn store(&mut self, hash: u32, key: &[u8], value: &[u8], end: u64, now: u64) -> Result<(), CacheError> {
+        if end <= now {
+            self.take_out(hash, key);
+            self.note_removal(key);
+            return Ok(());
+        }
+        let cells = cells_of(key.len(), value.len());
+        let kept = if cells * CELL > self.budget / 2 {
+            self.take_out(hash, key);
+            false
+        } else if let Some(slot) = self.slot(hash, key) {
+            self.replace(slot, hash, value, end, now)
+        } else {
+            self.add(hash, key, value, end, now)
+        };
+        if !kept {
+            self.counts.refused += 1;
+            self.note_removal(key);
+            return Err(CacheError::Full);
+        }
+        self.counts.stores += 1;
+        if let Some(changes) = &mut self.changes {
+            changes.store(end.min(NEVER), key.len(), key.len() + value.len(), |out| {
+                out.extend_from_slice(key);
+                out.extend_from_slice(value);
+            });
+        }
+        Ok(())
+    }
+
+    /// Changes a counter; returns it.
+    ///
+    /// # Errors
+    /// The value is no number, or would overflow; nothing has changed. There is no room.
+    pub(super) fn count(&mut self, hash: u32, key: &[u8], count: Count, now: u64) -> Result<i64, CacheError> {
+        let (mut before, mut end) = (0, count.life.end(now));
+        if let Some(slot) = self.find(hash, key, now) {
+            let number = (self.cells.value_length(slot) <= Digits::MOST).then(|| {
+                self.scratch.clear();
+                self.cells.append_value(slot, &mut self.scratch);
+                number(&self.scratch)
+            });
+            let Some(number) = number.flatten() else {
+                self.counts.refused += 1;
+                return Err(CacheError::Refused);
+            };
+            (before, end) = (number, self.cells.end(slot));
+        }
+        let after = match (i64::checked_add(before, count.by), count.floor) {
+            (Some(after), Floor::None) => after,
+            (Some(after), Floor::Zero) => after.max(0),
+            // Below the lowest number is below zero.
+            (None, Floor::Zero) if count.by < 0 => 0,
+            (None, _) => {
+                self.counts.refused += 1;
+                return Err(CacheError::Refused);
+            }
+        };
+        self.store(hash, key, Digits::of(after).text(), end, now)?;
+        Ok(after)
+    }
+
+    /// Whether there was a value that is none any more.
+    pub(super) fn remove(&mut self, hash: u32, key: &[u8], now: u64) -> bool {
+        let found = self.find(hash, key, now);
+        if let Some(slot) = found {
+            self.counts.removals += 1;
+            self.drop_entry(slot);
+        }
+        // An entry that was evicted may stand in the log.
+        self.note_removal(key);
+        found.is_some()
+    }
+
+    /// Drops entries whose life has ended; counts down the looks that it takes. False: there may be more.
+    pub(super) fn sweep(&mut self, now: u64, looks: &mut u32) -> bool {
+        while let Some(slot) = self.wheel.due(&self.cells, now, looks) {
+            self.counts.expired += 1;
+            self.drop_entry(slot);
+        }
+        *looks > 0
+    }
+
+    /// Gives entries to the log as if they were stored now: up to `most`, from the entry `from` on. Returns where to go on.
+    pub(crate) fn note_entries(&mut self, mut from: u32, most: usize, most_bytes: usize) -> Option<u32> {
+        let (mut noted, mut bytes) = (0, 0);
+        while noted < most && bytes < most_bytes {
+            let slot = match self.cells.entry_from(from, 512) {
+                Ok(slot) => slot?,
+                Err(next) => return Some(next),
+            };
+            let (cells, changes) = (&self.cells, self.changes.as_mut()?);
+            let (key, value) = (cells.key_length(slot), cells.value_length(slot));
+            if !changes.has_room() {
+                return Some(slot);
+            }
+            changes.store(cells.end(slot), key, key + value, |out| cells.append(slot, out));
+            (noted, bytes, from) = (noted + 1, bytes + key + value, slot + 1);
+        }
+        Some(from)
+    }
+
+    /// The entry of a key whose life has not ended; one whose life has is dropped.
+    fn find(&mut self, hash: u32, key: &[u8], now: u64) -> Option<u32> {
+        let slot = self.slot(hash, key)?;
+        if self.cells.end(slot) > now {
+            return Some(slot);
+        }
+        self.counts.expired += 1;
+        self.drop_entry(slot);
+        None
+    }
+
+    fn slot(&self, hash: u32, key: &[u8]) -> Option<u32> {
+        self.index.find(hash, |slot| self.cells.matches(slot, hash, key))
+    }
+
+    fn add(&mut self, hash: u32, key: &[u8], value: &[u8], end: u64, now: u64) -> bool {
+        let cells = &self.cells;
+        self.index.reserve(|slot| cells.hash(slot));
+        if !self.make_room(cells_of(key.len(), value.len()), now) {
+            return false;
+        }
+        let slot = self.cells.add(hash, key, value, end);
+        if self.ghost.recall(hash) {
+            self.cells.set_marks(slot, MAIN);
+        }
+        self.enqueue(slot);
+        self.wheel.link(&mut self.cells, slot);
+        self.index.insert(hash, slot);
+        self.data += key.len() + value.len();
+        true
+    }
+
+    fn replace(&mut self, slot: u32, hash: u32, value: &[u8], end: u64, now: u64) -> bool {
+        let key = self.cells.key_length(slot);
+        let (old, new) = (self.cells.cells(slot), cells_of(key, value.len()));
+        if new == old {
+            self.data = self.data + value.len() - self.cells.value_length(slot);
+            self.cells.replace(slot, value);
+        } else {
+            // Out of its queue meanwhile: it must not give way to itself.
+            self.dequeue(slot);
+            if !self.make_room(new.saturating_sub(old), now) {
+                self.enqueue(slot);
+                self.drop_slot(slot, hash);
+                return false;
+            }
+            self.data = self.data + value.len() - self.cells.value_length(slot);
+            self.cells.replace(slot, value);
+            self.enqueue(slot);
+        }
+        if self.cells.end(slot) != end.min(NEVER) {
+            self.wheel.unlink(&mut self.cells, slot);
+            self.cells.set_end(slot, end);
+            self.wheel.link(&mut self.cells, slot);
+        }
+        true
+    }
+
+    fn take_out(&mut self, hash: u32, key: &[u8]) {
+        if let Some(slot) = self.slot(hash, key) {
+            self.drop_slot(slot, hash);
+        }
+    }
+
+    fn drop_entry(&mut self, slot: u32) {
+        self.drop_slot(slot, self.cells.hash(slot));
+    }
+
+    fn drop_slot(&mut self, slot: u32, hash: u32) {
+        self.dequeue(slot);
+        self.wheel.unlink(&mut self.cells, slot);
+        self.index.remove(hash, slot);
+        self.data -= self.cells.key_length(slot) + self.cells.value_length(slot);
+        self.cells.free(slot);
+    }
+
+    fn enqueue(&mut self, slot: u32) {
+        if self.cells.marks(slot) & MAIN != 0 {
+            self.main.push_back(&mut self.cells, QUEUE, slot);
+        } else {
+            self.small_cells += self.cells.cells(slot);
+            self.small.push_back(&mut self.cells, QUEUE, slot);
+        }
+    }
+
+    fn dequeue(&mut self, slot: u32) {
+        if self.cells.marks(slot) & MAIN != 0 {
+            self.main.unlink(&mut self.cells, QUEUE, slot);
+        } else {
+            self.small_cells -= self.cells.cells(slot);
+            self.small.unlink(&mut self.cells, QUEUE, slot);
+        }
+    }
+
+    /// Evicts until so many more cells fit.
+    fn make_room(&mut self, cells: usize, now: u64) -> bool {
+        while self.bytes() + cells * CELL > self.budget {
+            if !self.evict(now) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Evicts one entry. False: there is none.
+    fn evict(&mut self, now: u64) -> bool {
+        for round in 0.. {
+            let small = self.small.first().filter(|_| self.small_cells * CELL > self.budget / 20);
+            let Some(slot) = small.or_else(|| self.main.first()).or_else(|| self.small.first()) else { return false };
+            let (marks, ended) = (self.cells.marks(slot), self.cells.end(slot) <= now);
+            let fetches = marks & MOST_FETCHES;
+            let (stays, marks) =
+                if marks & MAIN == 0 { (fetches >= WORTHY, MAIN) } else { (fetches > 0, marks.saturating_sub(1)) };
+            if stays && !ended && round < ROUNDS {
+                self.dequeue(slot);
+                self.cells.set_marks(slot, marks);
+                self.enqueue(slot);
+                continue;
+            }
+            if ended {
+                self.counts.expired += 1;
+            } else {
+                self.counts.evictions += 1;
+                if self.cells.marks(slot) & MAIN == 0 {
+                    self.ghost.remember(self.cells.hash(slot), self.index.len());
+                }
+            }
+            self.drop_entry(slot);
+            return true;
+        }
+        false
+    }
+
+    fn note_removal(&mut self, key: &[u8]) {
+        if let Some(changes) = &mut self.changes {
+            changes.remove(key);
+        }
+    }
+}
+
+/// A number as text, without an allocation.
+struct Digits {
+    bytes: [u8; Self::MOST],
+    length: usize,
+}
+
+impl Digits {
+    /// Bytes of the lowest number.
+    const MOST: usize = 20;
+
+    fn of(number: i64) -> Self {
+        use std::io::Write;
+        let mut bytes = [0; Self::MOST];
+        let mut left = &mut bytes[..];
+        write!(left, "{number}").expect("a number of 64 bits has at most 20 bytes");
+        let left = left.len();
+        Self { bytes, length: Self::MOST - left }
+    }
+
+    fn text(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+/// The number that a text is.
+fn number(text: &[u8]) -> Option<i64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}

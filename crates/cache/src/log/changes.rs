@@ -1,0 +1,158 @@
+//! Changes on their way into the log: as bytes, for each partition by itself, in the order in which they were made.
+
+/// A value was stored: the end of its life (u64, wall clock in milliseconds), length of the key (u16), key, value.
+pub(super) const STORED: u8 = 1;
+/// A key has no value any more: the key.
+pub(super) const REMOVED: u8 = 2;
+
+/// The end of a life that has none, in the log.
+pub(super) const NEVER: u64 = u64::MAX;
+
+/// Changes of a partition that wait for the thread of the log.
+pub(crate) struct Changes {
+    /// Each with its kind and length (u32) before it.
+    bytes: Vec<u8>,
+    most: usize,
+    /// What the wall clock is ahead of the clock of the cache, in milliseconds.
+    ahead: i64,
+    never: u64,
+    /// None is taken while the log cannot be written.
+    is_taking: bool,
+    /// One was not taken since `most` was reached.
+    has_gap: bool,
+}
+
+impl Changes {
+    /// At most so many bytes; more leave a gap. Lives that end at `never` have no end.
+    pub(crate) const fn new(most: usize, ahead: i64, never: u64) -> Self {
+        Self { bytes: Vec::new(), most, ahead, never, is_taking: true, has_gap: false }
+    }
+
+    /// A value was stored; `fill` appends `length` bytes, of which the key has `key`.
+    pub(crate) fn store(&mut self, end: u64, key: usize, length: usize, fill: impl FnOnce(&mut Vec<u8>)) {
+        let end = if end >= self.never { NEVER } else { end.saturating_add_signed(self.ahead) };
+        self.push(STORED, 10 + length, |out| {
+            out.extend_from_slice(&end.to_le_bytes());
+            out.extend_from_slice(&u16::try_from(key).expect("the bound of keys is below 64 KiB").to_le_bytes());
+            fill(out);
+        });
+    }
+
+    /// A key has no value any more.
+    pub(crate) fn remove(&mut self, key: &[u8]) {
+        self.push(REMOVED, key.len(), |out| out.extend_from_slice(key));
+    }
+
+    /// Half of its room is free: for changes that can wait.
+    pub(crate) const fn has_room(&self) -> bool {
+        self.bytes.len() < self.most / 2
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Takes out what is there, in exchange for an empty vector. Whether there is a gap, which is forgotten.
+    pub(super) fn swap(&mut self, with: &mut Vec<u8>) -> bool {
+        std::mem::swap(&mut self.bytes, with);
+        std::mem::take(&mut self.has_gap)
+    }
+
+    /// From now on changes are taken, or none is.
+    pub(super) fn take(&mut self, is_taking: bool) {
+        self.bytes.clear();
+        (self.is_taking, self.has_gap) = (is_taking, false);
+    }
+
+    fn push(&mut self, kind: u8, length: usize, fill: impl FnOnce(&mut Vec<u8>)) {
+        if !self.is_taking {
+            return;
+        }
+        // A change larger than all the room still passes when it is alone.
+        if self.has_gap || (!self.bytes.is_empty() && self.bytes.len() + length > self.most) {
+            self.has_gap = true;
+            return;
+        }
+        self.bytes.push(kind);
+        let length = u32::try_from(length).expect("keys and values are bounded");
+        self.bytes.extend_from_slice(&length.to_le_bytes());
+        fill(&mut self.bytes);
+    }
+}
+
+/// What [`Changes`] took, one after the other: kind and payload.
+pub(super) fn each(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    std::iter::from_fn(move || {
+        let (kind, rest) = bytes.split_first()?;
+        let (length, rest) = rest.split_first_chunk().expect("a change has its length before it");
+        let (payload, rest) = rest.split_at(u32::from_le_bytes(*length) as usize);
+        bytes = rest;
+        Some((*kind, payload))
+    })
+}
+
+/// A change as it stands in the log.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Change<'a> {
+    Stored { end: u64, key: &'a [u8], value: &'a [u8] },
+    Removed { key: &'a [u8] },
+}
+
+/// Reads a record. `None`: it is none of a cache.
+pub(super) fn read(kind: u8, payload: &[u8]) -> Option<Change<'_>> {
+    match kind {
+        STORED => {
+            let (end, rest) = payload.split_first_chunk()?;
+            let (length, rest) = rest.split_first_chunk()?;
+            let (key, value) = rest.split_at_checked(usize::from(u16::from_le_bytes(*length)))?;
+            Some(Change::Stored { end: u64::from_le_bytes(*end), key, value })
+        }
+        REMOVED => Some(Change::Removed { key: payload }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_read_as_they_were_made() {
+        let mut changes = Changes::new(1000, -3, 500);
+        changes.store(10, 3, 8, |out| out.extend_from_slice(b"keyvalue"));
+        changes.remove(b"other");
+        changes.store(500, 3, 3, |out| out.extend_from_slice(b"key"));
+        let mut bytes = Vec::new();
+        assert!(!changes.swap(&mut bytes));
+        let read: Vec<_> = each(&bytes).map(|(kind, payload)| read(kind, payload).unwrap()).collect();
+        let want = [
+            Change::Stored { end: 7, key: b"key", value: b"value" },
+            Change::Removed { key: b"other" },
+            Change::Stored { end: NEVER, key: b"key", value: b"" },
+        ];
+        assert_eq!(read, want);
+    }
+
+    #[test]
+    fn beyond_the_bound_there_is_a_gap_and_nothing_behind_it() {
+        let mut changes = Changes::new(20, 0, NEVER);
+        changes.remove(&[b'a'; 30]);
+        changes.remove(b"b");
+        changes.remove(b"c");
+        let mut bytes = Vec::new();
+        assert!(changes.swap(&mut bytes));
+        assert_eq!(each(&bytes).count(), 1);
+        changes.take(false);
+        changes.remove(b"d");
+        assert!(!changes.swap(&mut Vec::new()));
+        assert_eq!(changes.len(), 0);
+    }
+
+    #[test]
+    fn no_bytes_of_a_record_panic() {
+        for kind in 0..4 {
+            (0..14).for_each(|length| assert_eq!(read(kind, &vec![255; length]).is_some(), kind == REMOVED));
+        }
+        assert_eq!(read(STORED, &[255; 14]), None);
+    }
+}

@@ -1,0 +1,357 @@
+//! The thread of the log: writes groups, compacts, tries again after a failure.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use strowger_records::Writer;
+
+use super::changes::each;
+use super::segments::{Lock, Segment, path};
+use super::{LogState, Receipt};
+use crate::error::CacheError;
+use crate::local::Shared;
+use crate::settings::LogSettings;
+
+/// Bytes that one write has at least, where there are as many.
+const WRITE: usize = 1 << 20;
+/// Entries that a compaction notes under one lock, and their bytes: so long a fetch may have to wait.
+const NOTED: usize = 32;
+const NOTED_BYTES: usize = 16 << 10;
+/// Locks that a compaction takes before what it noted is written.
+const NOTES: usize = 256;
+/// Bytes that a change has in the log beside key and value.
+const BESIDE: u64 = 9 + 10;
+
+/// Makes the file of a segment.
+pub(crate) type OpenSegment = Box<dyn FnMut(&Path) -> io::Result<Writer> + Send>;
+
+pub(crate) struct Keeper {
+    shared: Arc<Shared>,
+    log: Arc<LogState>,
+    settings: LogSettings,
+    open: OpenSegment,
+    segments: Vec<Segment>,
+    /// Of the last segment. `None`: the next group begins one.
+    writer: Option<Writer>,
+    /// What was taken from each partition.
+    groups: Vec<Vec<u8>>,
+    compaction: Option<Compaction>,
+    /// Since when nothing is written.
+    failed_at: Option<Instant>,
+    /// Bytes that the entries would have in the log.
+    live: u64,
+    _lock: Lock,
+}
+
+/// A compaction that runs.
+struct Compaction {
+    /// The first segment that stays.
+    first: u64,
+    part: usize,
+    /// The entry to go on with.
+    from: u32,
+    /// After a failure: groups are kept only once it has ended.
+    is_recovery: bool,
+}
+
+impl Keeper {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        log: Arc<LogState>,
+        settings: LogSettings,
+        segments: Vec<Segment>,
+        lock: Lock,
+        open: OpenSegment,
+    ) -> Self {
+        let groups = (0..shared.parts()).map(|_| Vec::new()).collect();
+        let keeper = Self {
+            shared,
+            log,
+            settings,
+            open,
+            segments,
+            writer: None,
+            groups,
+            compaction: None,
+            failed_at: None,
+            live: 0,
+            _lock: lock,
+        };
+        keeper.show_segments();
+        keeper
+    }
+
+    /// Works until the log is stopped, then writes what is left.
+    pub(crate) fn run(mut self) {
+        let mut is_stopped = false;
+        loop {
+            if self.log.takes_compaction() && self.failed_at.is_none() {
+                self.begin_compaction(false);
+            }
+            let was_busy = self.round();
+            if is_stopped {
+                break;
+            }
+            is_stopped = if self.compaction.is_some() {
+                self.log.sleep(Some(Duration::ZERO))
+            } else if let Some(failed_at) = self.failed_at {
+                let left = self.settings.pause.saturating_sub(failed_at.elapsed());
+                let is_stopped = self.log.sleep(Some(left));
+                if !is_stopped && failed_at.elapsed() >= self.settings.pause {
+                    self.try_again();
+                }
+                is_stopped
+            } else if was_busy {
+                self.log.sleep(Some(self.settings.linger))
+            } else {
+                self.idle()
+            };
+        }
+        if let Some(writer) = self.writer.as_mut().filter(|_| self.settings.sync) {
+            let _ = writer.sync();
+        }
+    }
+
+    /// Sleeps until there is a change.
+    fn idle(&mut self) -> bool {
+        self.log.is_idle.store(true, Ordering::SeqCst);
+        // What was noted before the flag could be seen.
+        if self.round() {
+            self.log.is_idle.store(false, Ordering::SeqCst);
+            return false;
+        }
+        let is_stopped = self.log.sleep(None);
+        self.log.is_idle.store(false, Ordering::SeqCst);
+        is_stopped || self.log.sleep(Some(self.settings.linger))
+    }
+
+    /// Takes what there is and writes it. Whether there was anything.
+    fn round(&mut self) -> bool {
+        let group = self.log.next_group();
+        if self.failed_at.is_some() {
+            return false;
+        }
+        let is_last = self.compaction.as_mut().is_some_and(|compaction| self.shared.note(compaction));
+        let has_gap = self.take_groups();
+        let was_busy = self.groups.iter().any(|group| !group.is_empty());
+        match self.write_groups() {
+            Err(error) => self.fail(&error),
+            Ok(()) if has_gap => {
+                self.fail_by(CacheError::Full, &"changes come faster than it is written");
+                self.try_again();
+            }
+            Ok(()) => self.settle(group, is_last),
+        }
+        was_busy
+    }
+
+    /// Takes what the partitions have. Whether one could not note all.
+    fn take_groups(&mut self) -> bool {
+        let mut has_gap = false;
+        self.live = 0;
+        for (part, group) in self.groups.iter_mut().enumerate() {
+            let mut partition = self.shared.part(part);
+            self.live += partition.data() as u64 + partition.len() as u64 * BESIDE;
+            if let Some(changes) = &mut partition.changes {
+                has_gap |= changes.swap(group);
+            }
+        }
+        has_gap
+    }
+
+    fn write_groups(&mut self) -> io::Result<()> {
+        let mut groups = std::mem::take(&mut self.groups);
+        let result = self.write_all(&groups);
+        for group in &mut groups {
+            // A burst does not keep its memory.
+            if group.capacity() > 64 << 10 && group.capacity() / 4 > group.len() {
+                group.shrink_to(64 << 10);
+            }
+            group.clear();
+        }
+        self.groups = groups;
+        result
+    }
+
+    fn write_all(&mut self, groups: &[Vec<u8>]) -> io::Result<()> {
+        let mut rest = groups;
+        while !rest.is_empty() {
+            let mut bytes = 0;
+            let end = rest
+                .iter()
+                .take_while(|group| {
+                    bytes < WRITE && {
+                        bytes += group.len();
+                        true
+                    }
+                })
+                .count();
+            let (now, later) = rest.split_at(end);
+            rest = later;
+            if bytes == 0 {
+                continue;
+            }
+            if self.writer.is_none() {
+                self.begin_segment()?;
+            }
+            let writer = self.writer.as_mut().expect("a segment was begun");
+            let mut written = 0;
+            writer.write(|records| {
+                for (kind, payload) in now.iter().flat_map(|group| each(group)) {
+                    records.push(kind, |out| out.extend_from_slice(payload));
+                    written += 1;
+                }
+            })?;
+            self.log.figures.written.fetch_add(written, Ordering::Relaxed);
+            if let Some(segment) = self.segments.last_mut() {
+                segment.bytes = writer.length();
+            }
+            if writer.length() >= self.settings.segment {
+                self.end_segment()?;
+            }
+        }
+        if let Some(writer) = self.writer.as_mut().filter(|_| self.settings.sync) {
+            writer.sync()?;
+        }
+        self.show_segments();
+        Ok(())
+    }
+
+    /// The group is in the log.
+    fn settle(&mut self, group: Receipt, is_last: bool) {
+        let is_recovery = self.compaction.as_ref().is_some_and(|compaction| compaction.is_recovery);
+        if is_last && let Some(compaction) = self.compaction.take() {
+            self.end_compaction(&compaction);
+        }
+        if !is_recovery {
+            self.log.keep(group, false);
+        } else if is_last {
+            self.log.keep(group, true);
+            tracing::info!(folder = %self.settings.folder.display(), "the log of the cache is written again");
+        }
+        if self.compaction.is_none() && self.is_worth_compacting() {
+            self.begin_compaction(false);
+        }
+    }
+
+    fn is_worth_compacting(&self) -> bool {
+        let bytes: u64 = self.segments.iter().map(|segment| segment.bytes).sum();
+        let few = 16 + 2 * bytes / self.settings.segment.max(1);
+        bytes > 2 * self.live + self.settings.segment || self.segments.len() as u64 > few
+    }
+
+    fn begin_compaction(&mut self, is_recovery: bool) {
+        if self.compaction.is_some() {
+            return;
+        }
+        if let Err(error) = self.end_segment() {
+            return self.fail(&error);
+        }
+        let first = self.next_number();
+        self.compaction = Some(Compaction { first, part: 0, from: 0, is_recovery });
+    }
+
+    fn end_compaction(&mut self, compaction: &Compaction) {
+        // The oldest first: what is left of the log is the end of it. One that cannot be removed stays with all that follow.
+        while let Some(segment) = self.segments.first().filter(|segment| segment.number < compaction.first) {
+            let path = path(&self.settings.folder, segment.number);
+            match std::fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    tracing::warn!(segment = %path.display(), "a segment of the cache cannot be removed: {error}");
+                    break;
+                }
+                _ => self.segments.remove(0),
+            };
+        }
+        self.log.figures.compactions.fetch_add(1, Ordering::Relaxed);
+        self.show_segments();
+    }
+
+    fn next_number(&self) -> u64 {
+        self.segments.last().map_or(1, |segment| segment.number + 1)
+    }
+
+    fn begin_segment(&mut self) -> io::Result<()> {
+        let number = self.next_number();
+        self.writer = Some((self.open)(&path(&self.settings.folder, number))?);
+        self.segments.push(Segment { number, bytes: 0 });
+        if self.settings.sync {
+            std::fs::File::open(&self.settings.folder)?.sync_all()?;
+        }
+        Ok(())
+    }
+
+    fn end_segment(&mut self) -> io::Result<()> {
+        let Some(mut writer) = self.writer.take() else { return Ok(()) };
+        if self.settings.sync { writer.sync() } else { Ok(()) }
+    }
+
+    fn fail(&mut self, error: &io::Error) {
+        self.fail_by(CacheError::of(error), error);
+    }
+
+    /// Nothing is written any more until it is tried again.
+    fn fail_by(&mut self, error: CacheError, words: &dyn std::fmt::Display) {
+        if self.log.waiting().error.is_none() {
+            let folder = self.settings.folder.display();
+            tracing::error!(%folder, "the log of the cache cannot be written, and the cache goes on in memory: {words}");
+        }
+        (self.compaction, self.failed_at) = (None, Some(Instant::now()));
+        if let (Some(writer), Some(segment)) = (self.writer.take(), self.segments.last()) {
+            // What stands behind the last whole record would count as damage.
+            let path = path(&self.settings.folder, segment.number);
+            let _ = std::fs::File::options().write(true).open(path).and_then(|file| file.set_len(writer.length()));
+        }
+        self.take_changes(false);
+        self.log.figures.failures.fetch_add(1, Ordering::Relaxed);
+        self.log.fail(error);
+    }
+
+    /// Begins to write again, with all that memory has.
+    fn try_again(&mut self) {
+        self.failed_at = None;
+        self.take_changes(true);
+        self.begin_compaction(true);
+    }
+
+    fn take_changes(&self, is_taking: bool) {
+        for part in 0..self.groups.len() {
+            if let Some(changes) = &mut self.shared.part(part).changes {
+                changes.take(is_taking);
+            }
+        }
+    }
+
+    fn show_segments(&self) {
+        let figures = &self.log.figures;
+        figures.bytes.store(self.segments.iter().map(|segment| segment.bytes).sum(), Ordering::Relaxed);
+        figures.segments.store(self.segments.len() as u64, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Keeper {
+    /// However the thread ends, by a panic too: no ticket waits for ever.
+    fn drop(&mut self) {
+        self.log.fail(CacheError::Unavailable);
+    }
+}
+
+impl Shared {
+    /// Lets partitions note some more entries. Whether those were the last.
+    fn note(&self, compaction: &mut Compaction) -> bool {
+        for _ in 0..NOTES {
+            if compaction.part == self.parts() {
+                return true;
+            }
+            match self.part(compaction.part).note_entries(compaction.from, NOTED, NOTED_BYTES) {
+                Some(from) if from == compaction.from => return false,
+                Some(from) => compaction.from = from,
+                None => (compaction.part, compaction.from) = (compaction.part + 1, 0),
+            }
+        }
+        compaction.part == self.parts()
+    }
+}

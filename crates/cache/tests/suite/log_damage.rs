@@ -1,0 +1,175 @@
+//! Files that a kill cut and a disk damaged: what is whole is read, what is not is reported, nothing panics.
+
+use std::path::{Path, PathBuf};
+
+use strowger_cache::local::LocalCache;
+use strowger_cache::log::{LoadReport, Moment};
+use strowger_cache::request::Life;
+use strowger_cache::settings::{LocalSettings, LogSettings};
+
+use crate::references::Random;
+
+const AT: Moment = Moment { now: 1_000_000, wall: 1_000_000 };
+
+fn open(folder: &Path) -> (LocalCache, LoadReport) {
+    let settings = LocalSettings { bytes: 1 << 20, value: 1000, ..LocalSettings::default() };
+    LocalCache::open(settings, LogSettings::new(folder), AT).unwrap()
+}
+
+/// A log of one segment with ten entries, each of another length.
+fn log() -> (tempfile::TempDir, PathBuf, Vec<u8>) {
+    let folder = tempfile::tempdir().unwrap();
+    let (cache, _) = open(folder.path());
+    for n in 0..10 {
+        cache.store(&[n], &value(n), Life::FOREVER, AT.now).unwrap();
+        // One after the other: the partitions of a group have an order of their own.
+        let receipt = cache.store(&[n], &value(n), Life::FOREVER, AT.now).unwrap();
+        cache.wait(receipt, std::time::Duration::from_secs(60)).unwrap();
+    }
+    cache.close();
+    let path = folder.path().join("000000000001.segment");
+    let bytes = std::fs::read(&path).unwrap();
+    (folder, path, bytes)
+}
+
+fn value(n: u8) -> Vec<u8> {
+    vec![n ^ 0x5a; usize::from(n) * 3 + 1]
+}
+
+/// The keys that are there, each with its value.
+fn keys(cache: &LocalCache) -> Vec<u8> {
+    let is_there = |n: &u8| {
+        let mut found = Vec::new();
+        let is_found = cache.fetch(&[*n], AT.now, &mut found).unwrap();
+        assert!(!is_found || found == value(*n), "{n}: {found:?}");
+        is_found
+    };
+    (0..10).filter(is_there).collect()
+}
+
+#[test]
+fn a_tail_cut_at_any_byte_loses_what_was_cut_alone() {
+    let (folder, path, bytes) = log();
+    let mut least = 0;
+    for length in 0..=bytes.len() {
+        std::fs::write(&path, &bytes[..length]).unwrap();
+        let (cache, report) = open(folder.path());
+        let found = keys(&cache);
+        assert_eq!(found, (0..found.len() as u8).collect::<Vec<_>>(), "{length}");
+        assert!(found.len() >= least, "{length}");
+        least = found.len();
+        assert!(report.damage.len() <= 1);
+        cache.close();
+        // What was torn was cut off: it is reported once.
+        let (cache, report) = open(folder.path());
+        assert_eq!(report.damage, [], "{length}");
+        assert_eq!(keys(&cache), found);
+        // The log goes on behind it.
+        cache.store(b"more", b"value", Life::FOREVER, AT.now).unwrap();
+        cache.close();
+        let (cache, _) = open(folder.path());
+        assert!(cache.fetch(b"more", AT.now, &mut Vec::new()).unwrap());
+        drop(cache);
+        for file in std::fs::read_dir(folder.path()).unwrap() {
+            std::fs::remove_file(file.unwrap().path()).unwrap();
+        }
+    }
+    assert_eq!(least, 10);
+}
+
+/// Which record a byte is in, and where in it.
+fn place(bytes: &[u8], at: usize) -> (usize, usize) {
+    let (mut start, mut record) = (8, 0);
+    loop {
+        let length = u32::from_le_bytes(bytes[start..start + 4].try_into().unwrap()) as usize + 9;
+        if at < start + length {
+            return (record, at.saturating_sub(start));
+        }
+        (start, record) = (start + length, record + 1);
+    }
+}
+
+#[test]
+fn a_bit_flipped_anywhere_is_reported_and_no_value_is_wrong() {
+    let (folder, path, bytes) = log();
+    for at in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1 << (at % 8);
+        std::fs::write(&path, &damaged).unwrap();
+        let (cache, report) = open(folder.path());
+        assert_eq!(report.damage.len(), 1, "byte {at}");
+        assert_eq!(report.damage[0].0, path);
+        let found = keys(&cache).len();
+        let (record, within) = place(&bytes, at);
+        // Each entry is there twice, in records that follow one another. A damaged length leads to no other record.
+        let least = if at < 8 {
+            0
+        } else if within < 4 {
+            record.div_ceil(2)
+        } else {
+            10
+        };
+        assert!(found >= least, "byte {at}, {within} of record {record}: {found}");
+        drop(cache);
+        for file in std::fs::read_dir(folder.path()).unwrap() {
+            std::fs::remove_file(file.unwrap().path()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_damaged_segment_does_not_hide_the_next() {
+    let (folder, path, mut bytes) = log();
+    let (cache, _) = open(folder.path());
+    cache.store(b"next", b"value", Life::FOREVER, AT.now).unwrap();
+    cache.close();
+    let half = bytes.len() / 2;
+    bytes[half..].fill(0xff);
+    std::fs::write(&path, &bytes).unwrap();
+    let (cache, report) = open(folder.path());
+    assert_eq!((report.segments, report.damage.len()), (2, 1));
+    assert!(cache.fetch(b"next", AT.now, &mut Vec::new()).unwrap());
+    assert!(!keys(&cache).is_empty());
+    assert_eq!(std::fs::read(&path).unwrap(), bytes, "it is cut only where a kill can have torn it");
+}
+
+#[test]
+fn any_bytes_are_read_without_a_panic() {
+    let (folder, path, bytes) = log();
+    let mut random = Random::new(9);
+    for round in 0..300 {
+        let mut noise: Vec<u8> = bytes[..8].to_vec();
+        if round % 2 == 0 {
+            noise.extend((0..random.below(3000)).map(|_| random.next() as u8));
+        } else {
+            noise.clone_from(&bytes);
+            for _ in 0..random.below(20) {
+                let at = random.below(noise.len() as u64) as usize;
+                noise[at] = random.next() as u8;
+            }
+        }
+        std::fs::write(&path, &noise).unwrap();
+        let (cache, _) = open(folder.path());
+        keys(&cache);
+    }
+}
+
+#[test]
+fn files_of_others_are_left_alone() {
+    let (folder, _, _) = log();
+    for (name, bytes) in
+        [("notes.txt", &b"mine"[..]), ("x.segment", b"mine"), ("000000000002.segment", b"something else")]
+    {
+        std::fs::write(folder.path().join(name), bytes).unwrap();
+    }
+    let (cache, report) = open(folder.path());
+    assert_eq!((report.segments, report.damage.len()), (2, 1));
+    assert_eq!(keys(&cache).len(), 10);
+    cache.compact();
+    while cache.log_gauges().unwrap().compactions == 0 {
+        std::thread::yield_now();
+    }
+    cache.close();
+    assert_eq!(std::fs::read(folder.path().join("notes.txt")).unwrap(), b"mine");
+    assert_eq!(std::fs::read(folder.path().join("x.segment")).unwrap(), b"mine");
+}

@@ -1,0 +1,88 @@
+//! What eviction is held against: exact LRU, exact LFU in two kinds, and requests by Zipf's law.
+
+use std::collections::{BTreeSet, HashMap};
+
+/// A sequence of numbers that look random: xorshift64*.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// Below this.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
+    }
+
+    fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// So many requests for keys below `keys`, the n-th most frequent of which has the weight n^-exponent.
+pub(crate) fn zipf(keys: usize, exponent: f64, requests: usize, seed: u64) -> Vec<u32> {
+    let mut sum = 0.0;
+    let weight = |n: usize| (n as f64).powf(-exponent);
+    let sums: Vec<f64> = (1..=keys)
+        .map(|n| {
+            sum += weight(n);
+            sum
+        })
+        .collect();
+    let mut random = Random::new(seed);
+    let mut draw = || {
+        let at = random.unit() * sum;
+        sums.partition_point(|sum| *sum <= at).min(keys - 1) as u32
+    };
+    (0..requests).map(|_| draw()).collect()
+}
+
+/// In which order a reference evicts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// What was used longest ago.
+    Lru,
+    /// What was used least often since it came in; of equal ones the one used longest ago.
+    Lfu,
+    /// What was used least often since the beginning, while it was evicted as well.
+    PerfectLfu,
+}
+
+/// The share of hits in the second half of the requests.
+pub(crate) fn hit_rate(order: Order, capacity: usize, requests: &[u32]) -> f64 {
+    let mut counts: HashMap<u32, usize> = HashMap::new();
+    let mut held: HashMap<u32, (usize, usize)> = HashMap::new();
+    let mut by_rank: BTreeSet<(usize, usize, u32)> = BTreeSet::new();
+    let mut hits = 0;
+    for (at, key) in requests.iter().enumerate() {
+        let before = held.remove(key);
+        let count = match order {
+            Order::Lru => 0,
+            Order::Lfu => before.map_or(0, |(count, _)| count) + 1,
+            Order::PerfectLfu => {
+                let count = counts.entry(*key).or_default();
+                *count += 1;
+                *count
+            }
+        };
+        if let Some((count, used)) = before {
+            by_rank.remove(&(count, used, *key));
+            hits += usize::from(at >= requests.len() / 2);
+        } else if held.len() == capacity
+            && let Some((_, _, evicted)) = by_rank.pop_first()
+        {
+            held.remove(&evicted);
+        }
+        held.insert(*key, (count, at));
+        by_rank.insert((count, at, *key));
+    }
+    hits as f64 / (requests.len() - requests.len() / 2) as f64
+}
