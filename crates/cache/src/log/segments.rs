@@ -14,7 +14,7 @@ const MAGIC: Magic = *b"SW-CACH\x01";
 const ENDING: &str = "segment";
 
 /// Holds the folder for this process until it is dropped.
-pub(crate) struct Lock(#[expect(dead_code, reason = "dropping it frees the folder")] File);
+pub(crate) struct Lock(File);
 
 impl Lock {
     /// # Errors
@@ -29,6 +29,13 @@ impl Lock {
             }
             Err(TryLockError::Error(error)) => Err(error),
         }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing alone leaves it to a child that was forked meanwhile and has not begun its own program.
+        let _ = self.0.unlock();
     }
 }
 
