@@ -57,7 +57,8 @@ pub enum Promise {
     /// The engine has it in memory.
     #[default]
     Held,
-    /// It outlives the process as well; a local engine with a log answers under the ticket then. Other engines answer as for [`Held`](Self::Held).
+    /// It outlives the process as well: a local engine with a log answers under the ticket once it does. An error may mean that the change is
+    /// in memory alone. Other engines answer as for [`Held`](Self::Held).
     Kept,
 }
 

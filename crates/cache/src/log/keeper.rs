@@ -87,14 +87,11 @@ impl Keeper {
     /// Works until the log is stopped, then writes what is left.
     pub(crate) fn run(mut self) {
         let mut is_stopped = false;
-        loop {
+        while !is_stopped {
             if self.log.takes_compaction() && self.failed_at.is_none() {
                 self.begin_compaction(false);
             }
             let was_busy = self.round();
-            if is_stopped {
-                break;
-            }
             is_stopped = if self.compaction.is_some() {
                 self.log.sleep(Some(Duration::ZERO))
             } else if let Some(failed_at) = self.failed_at {
@@ -110,16 +107,25 @@ impl Keeper {
                 self.idle()
             };
         }
-        if let Some(writer) = self.writer.as_mut().filter(|_| self.settings.sync) {
-            let _ = writer.sync();
+        self.finish();
+    }
+
+    /// Writes what is left. A log that lacks something gets a last chance: memory still has it.
+    fn finish(&mut self) {
+        self.round();
+        if self.failed_at.is_some() {
+            self.try_again();
+        }
+        while self.compaction.as_ref().is_some_and(|compaction| compaction.is_recovery) {
+            self.round();
         }
     }
 
     /// Sleeps until there is a change.
     fn idle(&mut self) -> bool {
         self.log.is_idle.store(true, Ordering::SeqCst);
-        // What was noted before the flag could be seen.
-        if self.round() {
+        // What was noted before the flag could be seen. It may also have failed, or have begun a compaction.
+        if self.round() || self.failed_at.is_some() || self.compaction.is_some() {
             self.log.is_idle.store(false, Ordering::SeqCst);
             return false;
         }

@@ -118,6 +118,23 @@ fn changes_that_come_faster_than_they_are_written_are_in_memory_and_later_in_the
 }
 
 #[test]
+fn what_the_log_lacks_at_the_end_is_written_then() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("log");
+    let settings = LogSettings { pause: LONG, ..LogSettings::new(&folder) };
+    let (cache, _) = LocalCache::open(LocalSettings::default(), settings, AT).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    for n in 0..20_000_u32 {
+        cache.store(&n.to_le_bytes(), &[1; 100], Life::FOREVER, AT.now).unwrap();
+    }
+    wait_for(|| cache.log_gauges().unwrap().failing == 1);
+    std::fs::create_dir(&folder).unwrap();
+    // Long before it would have tried again.
+    cache.close();
+    assert_eq!(open(&folder, 64 << 20).len(), 20_000);
+}
+
+#[test]
 fn a_cache_that_ends_while_its_log_fails_ends() {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("log");
