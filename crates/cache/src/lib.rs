@@ -31,8 +31,8 @@
 //! 80 bytes in at most 168, and entries that outlive a kill. The libraries meet some. `quick_cache` (S3-FIFO) has weights but no lives and
 //! no disk, and an entry is an allocation for the key and one for the value beside its slot. `moka` has lives, weights and frequency, at several
 //! pointers, timer nodes and a reference count for each entry, and threads or callers that do its housekeeping; no disk. `foyer` has a disk, as
-//! a second level of blocks that may lose what was stored last, and needs a runtime. A database of key and value (`sled`, `redb`, RocksDB)
-//! keeps entries and evicts none. What was built here instead is small: cells, two queues and a wheel, under one lock for each partition.
+//! a second level of blocks that may lose what was stored last, and needs a runtime. A database of key and value (`sled`, `redb`) keeps
+//! entries and evicts none. What was built here instead is small: cells, two queues and a wheel, under one lock for each partition.
 //!
 //! # Memory
 //!

@@ -32,7 +32,7 @@ pub struct LogSettings {
     pub sync: bool,
     /// How long the first change of a group waits for company.
     pub linger: Duration,
-    /// Bytes of a segment, after which the next one begins.
+    /// Bytes of a segment, after which the next one begins. A damaged length costs at most the rest of a segment.
     pub segment: u64,
     /// Most bytes of changes that wait for the thread of the log. More are held in memory alone until the log has caught up.
     pub queue: usize,
@@ -47,7 +47,7 @@ impl LogSettings {
             folder: folder.into(),
             sync: false,
             linger: Duration::from_millis(1),
-            segment: 64 << 20,
+            segment: 16 << 20,
             queue: 64 << 20,
             pause: Duration::from_secs(1),
         }

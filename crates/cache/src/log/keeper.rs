@@ -361,3 +361,97 @@ impl Shared {
         compaction.part == self.parts()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Write;
+    use std::sync::atomic::AtomicUsize;
+
+    use strowger_records::Medium;
+
+    use super::*;
+    use crate::local::LocalCache;
+    use crate::log::Moment;
+    use crate::log::segments::MAGIC;
+    use crate::request::Life;
+    use crate::settings::LocalSettings;
+
+    const AT: Moment = Moment { now: 1_000_000, wall: 1_000_000 };
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// A file on a disk with room for some more bytes, which takes what it can of each write.
+    struct Disk {
+        file: File,
+        room: Arc<AtomicUsize>,
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let takes = bytes.len().min(self.room.load(Ordering::Relaxed));
+            if takes == 0 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.room.fetch_sub(takes, Ordering::Relaxed);
+            self.file.write(&bytes[..takes])
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Medium for Disk {
+        fn cut(&mut self, length: u64) -> io::Result<()> {
+            self.file.cut(length)
+        }
+    }
+
+    fn open(folder: &Path, room: &Arc<AtomicUsize>) -> LocalCache {
+        let settings = LogSettings { pause: Duration::from_millis(5), segment: 10_000, ..LogSettings::new(folder) };
+        let room = room.clone();
+        let open_segment = move |path: &Path| {
+            let disk = Disk { file: File::create(path)?, room: room.clone() };
+            Ok(Writer::on(disk, MAGIC))
+        };
+        let cache = LocalCache::open_on(LocalSettings::default(), settings, AT, Box::new(open_segment));
+        let (cache, report) = cache.unwrap();
+        assert_eq!(report.damage, []);
+        cache
+    }
+
+    #[test]
+    fn a_disk_that_is_full_anywhere_is_reported_and_what_was_kept_stays() {
+        for room in (0..12_000).step_by(377) {
+            let folder = tempfile::tempdir().unwrap();
+            let disk = Arc::new(AtomicUsize::new(room));
+            let cache = open(folder.path(), &disk);
+            let store = |n: u32| cache.store(&n.to_le_bytes(), &[1; 100], Life::FOREVER, AT.now).unwrap();
+            let kept = (0..).take_while(|n| cache.wait(store(*n), LONG).is_ok()).count() as u32;
+            assert!((kept as usize) < room / 100 + 1);
+            assert_eq!(cache.wait(store(kept + 1), LONG), Err(CacheError::Full));
+            assert_eq!(cache.log_gauges().unwrap().failing, 1);
+            assert_eq!(cache.len() as u32, kept + 2, "memory goes on");
+            if room % 2 == 0 {
+                // Killed while the disk is full, for which a copy stands.
+                let copy = tempfile::tempdir().unwrap();
+                for file in std::fs::read_dir(folder.path()).unwrap() {
+                    let file = file.unwrap();
+                    std::fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
+                }
+                let (copied, _) =
+                    LocalCache::open(LocalSettings::default(), LogSettings::new(copy.path()), AT).unwrap();
+                for n in 0..kept {
+                    assert!(copied.fetch(&n.to_le_bytes(), AT.now, &mut Vec::new()).unwrap(), "{n} of {kept}");
+                }
+            }
+            disk.store(1 << 30, Ordering::Relaxed);
+            while cache.log_gauges().unwrap().failing == 1 {
+                std::thread::yield_now();
+            }
+            cache.wait(store(kept + 2), LONG).unwrap();
+            cache.close();
+            assert_eq!(open(folder.path(), &disk).len() as u32, kept + 3);
+        }
+    }
+}

@@ -10,7 +10,7 @@ use super::LoadReport;
 use super::changes::{Change, read};
 
 const NAME: [u8; 7] = *b"SW-CACH";
-const MAGIC: Magic = *b"SW-CACH\x01";
+pub(super) const MAGIC: Magic = *b"SW-CACH\x01";
 const ENDING: &str = "segment";
 
 /// Holds the folder for this process until it is dropped.

@@ -181,6 +181,20 @@ fn segments(folder: &Path) -> Vec<(std::ffi::OsString, Vec<u8>)> {
 }
 
 #[test]
+fn many_small_segments_are_compacted_too() {
+    let folder = tempfile::tempdir().unwrap();
+    for n in 0..60_u32 {
+        let cache = open(folder.path());
+        cache.store(&n.to_le_bytes(), b"value", Life::FOREVER, NOW).unwrap();
+        while cache.log_gauges().unwrap().segments > 20 {
+            std::thread::yield_now();
+        }
+        cache.close();
+    }
+    assert_eq!(open(folder.path()).len(), 60);
+}
+
+#[test]
 fn one_cache_has_a_folder_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
     let cache = open(folder.path());
