@@ -69,6 +69,11 @@ fn in_memory(entries: u64) {
         into.clear();
         assert!(cache.fetch(&key(random.below(entries)), NOW, &mut into).expect("a key within its bound"));
     });
+    let by_zipf = zipf(entries as usize, 0.9, 1_000_000, 6);
+    rate("fetches, keys by Zipf 0.9", by_zipf.len() as u64, |n| {
+        into.clear();
+        assert!(cache.fetch(&key(u64::from(by_zipf[n as usize])), NOW, &mut into).expect("a key within its bound"));
+    });
     rate("fetches that find nothing", most, |_| {
         assert!(!cache.fetch(&key(entries * 2 + random.below(entries)), NOW, &mut into).expect("a key"));
     });
@@ -142,13 +147,13 @@ fn hit_rates(entries: usize) {
 fn beside_a_writer(entries: u64, folder: &Path) {
     let settings = LocalSettings { bytes: (entries as usize / 2 * 140).max(1 << 20), ..LocalSettings::default() };
     let at = Moment { now: NOW, wall: NOW };
-    // Small segments, so that it compacts meanwhile.
-    let log = LogSettings { segment: 4 << 20, ..LogSettings::new(folder.join("beside")) };
+    let log = LogSettings::new(folder.join("beside"));
     let (cache, _) = LocalCache::open(settings, log, at).expect("a folder");
     for n in 0..entries {
         cache.store(&key(n), &value(n), LIFE, NOW).expect("room");
     }
     let before = cache.gauges();
+    let written = cache.log_gauges().expect("it has a log").written;
     let is_done = AtomicBool::new(false);
     let mut times = Vec::with_capacity(1_000_000);
     let start = Instant::now();
@@ -159,6 +164,10 @@ fn beside_a_writer(entries: u64, folder: &Path) {
                     break;
                 }
                 let _ = black_box(cache.store(&key(n), &value(n), LIFE, NOW));
+                // One after the other.
+                if n % 1000 == 0 {
+                    cache.compact();
+                }
                 // 300,000 a second at most.
                 while n - entries > start.elapsed().as_micros() as u64 * 3 / 10 {
                     std::thread::yield_now();
@@ -181,7 +190,7 @@ fn beside_a_writer(entries: u64, folder: &Path) {
     let of = |share: f64| times[(times.len() as f64 * share) as usize];
     println!(
         "{:<44} {:>9} ns median, {} ns 99 %, {} ns 99.9 %, {} ns 99.99 %",
-        "a fetch beside a writer that evicts and logs",
+        "a fetch beside stores, evictions, compactions",
         of(0.5),
         of(0.99),
         of(0.999),
@@ -191,10 +200,11 @@ fn beside_a_writer(entries: u64, folder: &Path) {
     let (stores, evictions) = (after.stores - before.stores, after.evictions - before.evictions);
     let log = cache.log_gauges().expect("it has a log");
     println!(
-        "{:<44} {:>9.0} stores/s, {:.0} evictions/s; log: {} compactions, {} failures",
+        "{:<44} {:>9.0} stores/s, {:.0} evictions/s; log: {:.0} changes/s, {} compactions ended, {} failures",
         "  meanwhile",
         stores as f64 / took,
         evictions as f64 / took,
+        (log.written - written) as f64 / took,
         log.compactions,
         log.failures
     );
