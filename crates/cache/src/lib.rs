@@ -36,7 +36,7 @@
 //!
 //! # Memory
 //!
-//! A partition has cells of 64 bytes; an entry is a chain of them, its head in the first. So an entry of 80 bytes takes 128 and some 8 to 12
+//! A partition has cells of 64 bytes; an entry is a chain of them, its head in the first. So an entry of 80 bytes takes 128 and 7 to 11
 //! of the index, a chain is freed without leaving a hole of its own size, and the bound counts all that is there. The price is paid by
 //! large values, which are copied in pieces of 60 bytes: the cache takes values of a megabyte and is made for those of some kilobytes.
 

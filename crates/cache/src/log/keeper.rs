@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use strowger_records::Writer;
 
@@ -18,10 +18,10 @@ use crate::settings::LogSettings;
 /// Bytes that one write has at least, where there are as many.
 const WRITE: usize = 1 << 20;
 /// Entries that a compaction notes under one lock, and their bytes: so long a fetch may have to wait.
-const NOTED: usize = 32;
+const NOTED: usize = 8;
 const NOTED_BYTES: usize = 16 << 10;
 /// Locks that a compaction takes before what it noted is written.
-const NOTES: usize = 256;
+const NOTES: usize = 1024;
 /// Bytes that a change has in the log beside key and value.
 const BESIDE: u64 = 9 + 10;
 
@@ -92,16 +92,15 @@ impl Keeper {
                 self.begin_compaction(false);
             }
             let was_busy = self.round();
-            is_stopped = if self.compaction.is_some() {
-                self.log.sleep(Some(Duration::ZERO))
-            } else if let Some(failed_at) = self.failed_at {
+            is_stopped = if let Some(failed_at) = self.failed_at {
                 let left = self.settings.pause.saturating_sub(failed_at.elapsed());
                 let is_stopped = self.log.sleep(Some(left));
                 if !is_stopped && failed_at.elapsed() >= self.settings.pause {
                     self.try_again();
                 }
                 is_stopped
-            } else if was_busy {
+            } else if was_busy || self.compaction.is_some() {
+                // A compaction leaves the processor to others as well between its steps.
                 self.log.sleep(Some(self.settings.linger))
             } else {
                 self.idle()
@@ -379,6 +378,7 @@ mod tests {
     use std::fs::File;
     use std::io::Write;
     use std::sync::atomic::AtomicUsize;
+    use std::time::Duration;
 
     use strowger_records::Medium;
 

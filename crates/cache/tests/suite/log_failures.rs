@@ -45,10 +45,10 @@ fn a_folder_that_is_gone_and_comes_back() {
     std::fs::remove_dir_all(&folder).unwrap();
     let mut n = 100;
     // The segment that is open takes some more.
-    while cache.log_gauges().unwrap().failing == 0 {
-        store(n);
+    while cache.wait(store(n), LONG).is_ok() {
         n += 1;
     }
+    n += 1;
     let receipt = store(n);
     assert_eq!(cache.wait(receipt, LONG), Err(CacheError::Unavailable));
     assert!((0..=n).all(|n| is_there(&cache, n)), "memory has all");
