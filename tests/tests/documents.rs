@@ -97,7 +97,7 @@ const WITHOUT_ACTOR: [&str; 11] = [
 ];
 
 /// The crates whose comments and tests are plain in these too.
-const PLAIN: [&str; 7] = ["message", "core", "store", "records", "metrics", "server", "rules"];
+const PLAIN: [&str; 8] = ["message", "core", "store", "records", "metrics", "server", "rules", "cache"];
 const NOT_PLAIN: [&str; 4] = ["whatever", "anyone", "no one", "was told"];
 
 /// Those of [`WITHOUT_ACTOR`] in this line. Names of tests and values of settings stand between backticks.
