@@ -275,6 +275,12 @@ const WRONG: &[Wrong] = &[
         cure: "from min_expires (1m) to max_expires (2h)",
     },
     Wrong {
+        kind: "a session timer shorter than the shortest",
+        text: "[dialogs]\nsession_expires = »\"2m\"«\nmin_session_expires = \"3m\"\n",
+        message: "dialogs.session_expires (2m) is shorter than min_session_expires (3m)",
+        cure: "make min_session_expires the shorter",
+    },
+    Wrong {
         kind: "timers in the wrong order",
         text: "[timers]\nt1 = »\"5s\"«\n",
         message: "t1 (5s) is longer than t2 (4s)",
@@ -510,6 +516,7 @@ fn what_is_only_doubtful_is_a_warning() {
         ("[[listener]]\nalgorithms = [\"SHA-256\"]\n", "listener[0].algorithms shuts out"),
         ("[tls]\noutbound_verify = false\n", "not checked"),
         ("domains = [\"a.org\", \"A.org\"]\n", "twice"),
+        ("[dialogs]\ntrack = true\n[proxy]\nrecord_route = false\n", "dialogs.track has no effect"),
     ];
     for (text, part) in doubtful {
         let output = check(text, folder.path());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use strowger_tests::call::{exchange, register};
 use strowger_tests::control::{done, json, run};
-use strowger_tests::dialog::{arrives, invite, set_up};
+use strowger_tests::dialog::{arrives, contact, invite, set_up};
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::text::{field, parameter, respond, status};
 use strowger_tests::wire::Transport::{self, Tcp, Tls, Udp, Ws};
@@ -104,6 +104,32 @@ fn calls_are_listed_shown_and_ended() {
     ringing.send(&respond(&rings, 487, "carol", &[])).expect("the server takes messages");
     assert_eq!(other.final_response(LIMIT).as_deref().and_then(status), Some(487));
     assert_eq!(done(&server, &["calls", "list"]), "no tracked calls\n");
+}
+
+/// RFC 4028 section 8: asked for, written into the answer of a phone that knows no timers, refused where it is too short.
+#[test]
+fn sessions_have_the_timer_that_the_settings_say() {
+    let server = start("dialogs.session_expires = \"10m\"\ndialogs.min_session_expires = \"2m\"");
+    let [mut caller, mut callee] = [(); 2].map(|()| server.connect(Udp));
+    register(&mut callee, "bob");
+    let call = |timer: &str| {
+        let call = invite("sip:bob@example.org", &caller).with("Supported: timer");
+        if timer.is_empty() { call } else { call.with(format!("Session-Expires: {timer}")) }
+    };
+    let [short, open, long] = ["119", "", "1800"].map(call);
+    let refused = exchange(&mut caller, &short);
+    assert_eq!((status(&refused), field(&refused, "Min-SE").as_deref()), (Some(422), Some("120")));
+    for (call, expected) in [(open, "600"), (long, "600")] {
+        caller.send(&call.bytes()).expect("the server takes messages");
+        let got = callee.request("INVITE", LIMIT).expect("the INVITE arrives");
+        assert_eq!(field(&got, "Session-Expires").as_deref(), Some(expected));
+        callee.send(&respond(&got, 200, "bob", &[contact("bob", &callee)])).expect("the server takes messages");
+        let answer = caller.final_response(LIMIT).expect("it is answered");
+        let timer = (field(&answer, "Session-Expires"), field(&answer, "Require"));
+        assert_eq!(timer, (Some(format!("{expected};refresher=uac")), Some("timer".to_owned())));
+        caller.send(&call.ack(&answer).bytes()).expect("the server takes messages");
+        callee.request("ACK", LIMIT).expect("the ACK arrives");
+    }
 }
 
 /// By default nothing is kept of a call once its transactions have ended.

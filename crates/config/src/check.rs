@@ -27,6 +27,7 @@ pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
     check_auth(config, source, reader);
     check_database(config, reader);
     check_relay(config, reader);
+    check_dialogs(config, reader);
     reader.check_unused();
 }
 
@@ -155,6 +156,24 @@ fn check_expiry(config: &Config, reader: &mut Reader) {
             duration_text(registrar.max_expires)
         );
         reader.push(Fault::error(span, message, cure));
+    }
+}
+
+fn check_dialogs(config: &Config, reader: &mut Reader) {
+    let dialogs = &config.dialogs;
+    if dialogs.track && !config.proxy.record_route {
+        let span = reader.first_of(&["proxy.record_route", "dialogs.track"]);
+        let message = "dialogs.track has no effect: without proxy.record_route no later request of a call comes by";
+        reader.push(Fault::warning(span, message, "set proxy.record_route = true, or leave dialogs.track out"));
+    }
+    if let Some(asked) = dialogs.session_expires.filter(|asked| *asked < dialogs.min_session_expires) {
+        let span = reader.first_of(&["dialogs.session_expires", "dialogs.min_session_expires"]);
+        let message = format!(
+            "dialogs.session_expires ({}) is shorter than min_session_expires ({})",
+            duration_text(asked),
+            duration_text(dialogs.min_session_expires)
+        );
+        reader.push(Fault::error(span, message, "make min_session_expires the shorter of the two"));
     }
 }
 

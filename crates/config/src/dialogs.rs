@@ -5,6 +5,10 @@ use std::time::Duration;
 use super::key::Rule;
 use super::reader::{ANY, section};
 
+/// RFC 4028 section 4: no shorter one.
+const SHORTEST: Duration = Duration::from_secs(90);
+const LONGEST: Duration = Duration::from_secs(86_400);
+
 section! {
     /// Calls that the server keeps track of, from their INVITE to the end of their dialogs.
     pub struct Dialogs = "dialogs" {
@@ -13,6 +17,13 @@ section! {
         pub track: bool = false, ANY;
         /// A tracked dialog ends so long after its answer: the server sends a BYE to both parties.
         pub lifetime: Duration = Duration::from_secs(12 * 3_600), Rule::time(Duration::from_secs(1), Duration::from_secs(30 * 86_400));
+        /// Session timer (RFC 4028) that the server asks for where the parties of a tracked call ask for none or for a longer one, as far as
+        /// their Min-SE lets it: a call that they do not refresh in this time has ended. "never": the server asks for none. What the
+        /// parties agree on counts in any case. A call ends so without a BYE of the server.
+        pub session_expires: Option<Duration> = None, Rule::time(SHORTEST, LONGEST).or("never");
+        /// Shortest session timer that the server accepts in a tracked call: an INVITE or UPDATE with a shorter one is answered 422, or if its
+        /// sender knows no session timers goes on with this one (RFC 4028 section 8.1).
+        pub min_session_expires: Duration = SHORTEST, Rule::time(SHORTEST, LONGEST);
         /// Tracked calls that have not ended, of all shards together; a call beyond them is answered 503.
         pub calls: usize = 1_000_000, Rule::number(1, 100_000_000);
     }

@@ -179,14 +179,18 @@ impl Call {
         let challenged = is_left.then(|| after(self.began, CHALLENGE));
         let answered = self.dialogs.iter().filter(|_| self.tracked).filter_map(|dialog| dialog.answer);
         let lifetime = answered.map(|answer| after(answer.at, times.lifetime)).min();
-        [logged, challenged, lifetime].into_iter().flatten().min()
+        let sessions = self.dialogs.iter().filter_map(|dialog| dialog.session_end).min();
+        let session = sessions.map(|at| at.max(0).cast_unsigned());
+        [logged, challenged, lifetime, session].into_iter().flatten().min()
     }
 
     /// Makes ages of its moments, and moments of its ages.
     fn turn(&mut self, now: Now) {
-        let answers = self.dialogs.iter_mut().filter_map(|dialog| dialog.answer.as_mut());
-        for at in std::iter::once(&mut self.began).chain(answers.map(|answer| &mut answer.at)) {
-            *at = moment(now).saturating_sub(*at);
+        let turn = |at: &mut i64| *at = moment(now).saturating_sub(*at);
+        turn(&mut self.began);
+        for dialog in &mut self.dialogs {
+            dialog.answer.iter_mut().for_each(|answer| turn(&mut answer.at));
+            dialog.session_end.iter_mut().for_each(turn);
         }
     }
 }

@@ -17,7 +17,7 @@ strowger_metrics::metrics! {
     responses: Counter;
     /// Messages that could not be parsed and not be answered.
     unreadable: Counter as "messages_unreadable";
-    /// Requests refused for what is wrong with them (400, 403, 405, 413, 414, 416, 420, 421, 423, 440, 482, 483, 489, 501, 505, 513, and 500
+    /// Requests refused for what is wrong with them (400, 403, 405, 413, 414, 416, 420, 421, 422, 423, 440, 482, 483, 489, 501, 505, 513, and 500
     /// to a REGISTER out of order).
     refused: Counter as "requests_refused";
     /// Messages of banned sources and of scanners, dropped unread.

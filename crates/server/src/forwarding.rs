@@ -6,6 +6,7 @@ use crate::engine::Engine;
 use crate::handling::Handling;
 use crate::identity::names_caller;
 use crate::reply::Reply;
+use crate::session_timer::SessionTimer;
 use smallvec::SmallVec;
 use strowger_config::Fork;
 use strowger_core::proxy::{Candidate, Plan};
@@ -40,8 +41,12 @@ impl Engine {
         contacts: &Contacts,
         destination: Destination,
     ) {
+        let timer = match self.session_timer(handling) {
+            Ok(timer) => timer,
+            Err(reply) => return self.reply(handling, reply),
+        };
         match destination {
-            Destination::Contacts(targets) => self.forward_to_contacts(handling, routing, contacts, &targets),
+            Destination::Contacts(targets) => self.forward_to_contacts(handling, routing, contacts, &targets, &timer),
             Destination::FirstContact(target) => {
                 let Some(first) = contacts.entries.first() else { return };
                 let (uri, path) = (Some(&contacts.text[first.uri.clone()]), &contacts.text[first.path.clone()]);
@@ -67,12 +72,12 @@ impl Engine {
                     path: &route,
                     targets: &targets,
                     q: 1000,
-                    add: b"",
-                    remove: &[],
+                    add: &timer.lines,
+                    remove: timer.replaced(),
                     fixed: routing.device.is_some(),
                     translated: routing.device.is_some(),
                 };
-                self.send(handling, routing, &[candidate], otherwise);
+                self.send(handling, routing, &[candidate], otherwise, timer.session);
             }
         }
     }
@@ -91,6 +96,7 @@ impl Engine {
         routing: &Routing<'_>,
         contacts: &Contacts,
         targets: &[Targets],
+        timer: &SessionTimer,
     ) {
         let text = &contacts.text;
         let of_older =
@@ -115,14 +121,14 @@ impl Engine {
                     Fork::Sequence => count - (n as u16).min(count),
                     Fork::ByQ => count - group.min(count),
                 },
-                add: b"",
-                remove: &[],
+                add: &timer.lines,
+                remove: timer.replaced(),
                 // What registered by UDP may listen nowhere else (section 18.1.1 is for servers).
                 fixed: contact.path.is_empty(),
                 translated: contact.target.is_some(),
             })
             .collect();
-        self.send(handling, routing, &candidates, 480);
+        self.send(handling, routing, &candidates, 480, timer.session);
     }
 
     fn send(
@@ -131,6 +137,7 @@ impl Engine {
         routing: &Routing<'_>,
         candidates: &[Candidate<'_>],
         otherwise: u16,
+        session: u32,
     ) {
         let Some(server) = handling.server else { return };
         if candidates.iter().all(|c| c.targets.is_empty()) {
@@ -154,7 +161,7 @@ impl Engine {
         self.trying(handling);
         self.doubt_unproven(handling, 0);
         self.counters().forwarded.one();
-        let plan = Plan { context, ..self.policy.config.plan() };
+        let plan = Plan { context, session, ..self.policy.config.plan() };
         let sent = handling.out.sends().len();
         if self.forward_concealed(handling, routing, server, candidates, &plan) {
             self.forwarded(handling, context, sent);

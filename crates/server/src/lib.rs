@@ -122,6 +122,7 @@ mod registration;
 mod registration_log;
 mod reply;
 mod routing;
+mod session_timer;
 mod stage;
 mod suspended;
 mod tally;

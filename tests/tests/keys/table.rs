@@ -288,6 +288,8 @@ const TESTS: &[(&str, &[&str])] = &[
     ("dns.cache_entries", &["tests/tests/keys/names.rs::answers_are_kept"]),
     ("dialogs.track", &["tests/tests/dialogs.rs::calls_are_listed_shown_and_ended"]),
     ("dialogs.lifetime", &["tests/tests/dialogs.rs::a_call_that_lasts_too_long_is_ended_on_both_sides"]),
+    ("dialogs.session_expires", &["tests/tests/dialogs.rs::sessions_have_the_timer_that_the_settings_say"]),
+    ("dialogs.min_session_expires", &["tests/tests/dialogs.rs::sessions_have_the_timer_that_the_settings_say"]),
     ("dialogs.calls", &["tests/tests/dialogs.rs::calls_beyond_the_bound_are_refused_until_others_end"]),
     ("log.format", &["tests/tests/operation.rs::a_json_log_is_json_and_nothing_else"]),
     ("log.level", &["tests/tests/events.rs::refreshed_registrations_are_logged_at_the_level_debug"]),

@@ -62,6 +62,7 @@ impl Proxy {
             user: plan.context,
             policy: Some(self.policy.clone()),
             began: (round.now.mono as u32).max(1),
+            session: plan.session,
         });
         self.unanswered += 1;
         round.tx.set_user(server, TransactionUser::new(Role::Proxy, id));

@@ -27,6 +27,9 @@ pub struct Plan<'a> {
     /// The user is asked before a failure goes upstream ([`NoticeEvent::Failing`]): it says [`Proxy::more`], [`Proxy::answer`] or
     /// [`Proxy::pass`]. The request is kept for that.
     pub asks: bool,
+    /// Seconds of the session timer that the request has, if its sender supports one: a 2xx of a peer that does not is given this interval
+    /// (RFC 4028 section 8.2). Default 0: none is.
+    pub session: u32,
 }
 
 /// After which failures of a candidate the next one has its turn. A target that was silent, or could not be reached, leads on in any
@@ -49,6 +52,7 @@ impl Default for Plan<'_> {
             answer_timeout: None,
             try_next: TryNext::Any,
             asks: false,
+            session: 0,
         }
     }
 }

@@ -377,6 +377,14 @@ impl Proxy {
                 self.seal_contact(now, response, call_id, tag, contact, facts.renews);
             }
         }
+        if facts.session > 0 && (200..300).contains(&status) && !response.has(Name::SessionExpires) {
+            // The callee knows no session timer: the caller refreshes alone (RFC 4028 section 8.2).
+            self.edit.insert(response.index().headers_end(), |text| {
+                text.extend_from_slice(b"Session-Expires: ");
+                text.extend_from_slice(itoa::Buffer::new().format(facts.session).as_bytes());
+                text.extend_from_slice(b";refresher=uac\r\nRequire: timer\r\n");
+            });
+        }
         let from = out.len();
         self.edit.write(response, out);
         from..out.len()
@@ -443,15 +451,18 @@ struct SenderFacts {
     renews: bool,
     /// Where the request went, and whether a translator stands before that.
     sent: (Option<Target>, bool),
+    /// See [`super::Plan::session`].
+    session: u32,
 }
 
 impl SenderFacts {
     /// Of one that makes no dialog. The Contact of a redirection is not the device's own.
-    const NOTHING: Self = Self { device: FromDevice::No, recorded: false, renews: false, sent: (None, false) };
+    const NOTHING: Self =
+        Self { device: FromDevice::No, recorded: false, renews: false, sent: (None, false), session: 0 };
 
     fn of(context: &ResponseContext, sent: Option<Target>) -> Self {
-        let ResponseContext { recorded, renews, translated, .. } = *context;
-        Self { device: context.device(), recorded, renews, sent: (sent, translated) }
+        let ResponseContext { recorded, renews, translated, session, .. } = *context;
+        Self { device: context.device(), recorded, renews, sent: (sent, translated), session }
     }
 }
 

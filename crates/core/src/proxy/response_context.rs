@@ -50,6 +50,8 @@ pub(super) struct ResponseContext {
     /// When it was forwarded: the low bits of [`Now::mono`]. 0: the first sign of an answer went upstream. Its record has its age.
     #[serde(skip)]
     pub(super) began: u32,
+    /// See [`super::Plan::session`].
+    pub(super) session: u32,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]

@@ -40,6 +40,8 @@ pub(crate) struct Dialog {
     pub(crate) ending: Option<Party>,
     /// The Contact of a request that renews the target of its sender, until that is answered.
     renewal: Option<Box<(Party, Box<[u8]>)>>,
+    /// When its session ends unless a party refreshes it (RFC 4028): a moment as those of [`CallAnswer`].
+    pub(crate) session_end: Option<i64>,
 }
 
 const TAG: usize = 0;
@@ -50,7 +52,7 @@ impl Dialog {
     /// With the tag that a response of the callee has, and the CSeq of the INVITE.
     pub(crate) fn new(tag: &[u8], cseq: u32) -> Self {
         let texts = Texts::new([tag]);
-        Self { texts, answer: None, cseqs: [cseq, 0], logged: false, ending: None, renewal: None }
+        Self { texts, answer: None, cseqs: [cseq, 0], logged: false, ending: None, renewal: None, session_end: None }
     }
 
     /// The callee's tag.

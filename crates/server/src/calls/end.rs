@@ -37,9 +37,21 @@ impl Engine {
                 dialog.answer.is_some_and(|answer| !lasts(answer.at, times.lifetime))
             });
         }
+        self.end_sessions(now, key);
         self.calls.change(key, |call| call.challenged &= lasts(call.began, super::CHALLENGE));
         // What is due stays due otherwise.
         self.calls.set_deadline(key);
+    }
+
+    /// Sessions that no party has refreshed in time have ended: the parties know that themselves, and a proxy sends no BYE for it (RFC 4028
+    /// section 8.3).
+    fn end_sessions(&mut self, now: Now, key: u64) {
+        let is_over = |dialog: &Dialog| dialog.session_end.is_some_and(|at| at <= moment(now));
+        let Some(call) = self.calls.get(key) else { return };
+        for dialog in call.dialogs.iter().filter(|dialog| is_over(dialog) && dialog.logged) {
+            log_ended(now, call, "session timer", dialog.answer, call.call_id());
+        }
+        self.calls.change(key, |call| call.dialogs.retain(|dialog| !is_over(dialog)));
     }
 
     /// Ends the dialogs of a call that are meant.

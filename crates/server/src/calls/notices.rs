@@ -8,7 +8,8 @@ use crate::engine::Engine;
 use std::ops::Range;
 use strowger_core::proxy::{Notice, NoticeEvent};
 use strowger_core::{Now, Outbox};
-use strowger_message::{Index, Message};
+use strowger_message::header::SessionExpires;
+use strowger_message::{Index, Message, Name};
 
 /// Early dialogs of one call, at most.
 const MOST_EARLY: usize = 64;
@@ -39,7 +40,7 @@ impl Engine {
         let key = notice.context & !PURPOSES;
         match Purpose::of(notice.context) {
             Some(Purpose::Invite) => self.hear_of_invite(now, key, &notice.event, out),
-            Some(Purpose::Renewal) => self.hear_of_renewal(key, &notice.event, out),
+            Some(Purpose::Renewal) => self.hear_of_renewal(now, key, &notice.event, out),
             Some(Purpose::Bye) => self.hear_of_bye(key, &notice.event),
             None => (),
         }
@@ -114,6 +115,7 @@ impl Engine {
             log_outcome(now, call, status, call_id.text);
         }
         let way = if call.tracked { way(&self.policy.router, response) } else { None };
+        let (session_end, call_is_tracked) = (session_end(now, response), call.tracked);
         // Otherwise its BYE will not come by.
         let stays = self.policy.config.proxy.record_route;
         self.calls.change(key, |call| {
@@ -130,6 +132,7 @@ impl Engine {
             if let Some((contact, routes)) = way {
                 dialog.set_way(contact, &routes);
             }
+            dialog.session_end = session_end.filter(|_| call_is_tracked);
         });
     }
 
@@ -148,10 +151,10 @@ impl Engine {
     }
 
     /// A dialog was renewed, or not: both parties are reached where they say now (RFC 3261 section 12.2.1.2).
-    fn hear_of_renewal(&mut self, key: u64, event: &NoticeEvent, out: &Outbox) {
+    fn hear_of_renewal(&mut self, now: Now, key: u64, event: &NoticeEvent, out: &Outbox) {
         match event {
             NoticeEvent::Answered { bytes, .. } => {
-                self.read_response(bytes, out, |engine, response| engine.renewed(key, response));
+                self.read_response(bytes, out, |engine, response| engine.renewed(now, key, response));
             }
             NoticeEvent::Exhausted { bytes, .. } => {
                 self.read_response(bytes, out, |engine, response| {
@@ -162,10 +165,11 @@ impl Engine {
         }
     }
 
-    fn renewed(&mut self, key: u64, response: &Message<'_>) {
-        let contact = contact_of(response);
+    fn renewed(&mut self, now: Now, key: u64, response: &Message<'_>) {
+        let (contact, session_end) = (contact_of(response), session_end(now, response));
         let mut of_caller = None;
         self.change_dialog(key, response, |dialog, sender| {
+            dialog.session_end = session_end;
             let renewal = dialog.end_renewal().filter(|(party, _)| *party == sender);
             let said = renewal.as_ref().map(|(_, contact)| &contact[..]);
             let (caller, callee) = match sender {
@@ -206,4 +210,10 @@ impl Engine {
             _ => (),
         }
     }
+}
+
+/// When the session ends that this 2xx agrees on, if it has a timer (RFC 4028 section 8.3).
+fn session_end(now: Now, response: &Message<'_>) -> Option<i64> {
+    let timer = SessionExpires::parse(response.header(Name::SessionExpires)?).ok()?;
+    Some(moment(now).saturating_add(i64::from(timer.seconds) * 1_000))
 }

@@ -35,7 +35,7 @@ impl Engine {
 
     fn begin_call(&mut self, handling: &Handling<'_, '_>) -> Context {
         let request = handling.request;
-        let tracks = self.policy.config.dialogs.track && self.policy.config.proxy.record_route;
+        let tracks = self.tracks_calls();
         let logs = self.may_log_calls();
         if !tracks && !logs {
             return Context::Notices(NO_CALL);

@@ -269,6 +269,46 @@ fn a_renewal_that_is_accepted_moves_its_parties() {
     }
 }
 
+/// A session that is not refreshed in its time ends, without a BYE of this server (RFC 4028 section 8.3).
+#[test]
+fn a_session_lasts_as_long_as_it_is_refreshed() {
+    let mut site = Site::new(&format!("{TRACKED}dialogs.session_expires = \"2m\"\n").replace("60s", "1h"));
+    site.register(&format!("<sip:bob@{BOB}>;q=1.0"));
+    let sent = site.receive(ALICE, &invite(1, 1, "Supported: timer\r\n"));
+    let forwarded = request(&sent, "INVITE").to_owned();
+    assert_eq!(line(&forwarded, "Session-Expires"), "120");
+    let ok = site.receive(BOB, &from_phone(&forwarded, "200 OK", "bob"));
+    assert_eq!((line(&ok, "Session-Expires"), line(&ok, "Require")), ("120;refresher=uac", "timer"));
+    site.wait(100_000);
+    let contact = format!("Contact: <sip:alice@{ALICE}>\r\nSupported: timer\r\nSession-Expires: 120\r\n");
+    let sent = site.receive(ALICE, &of_alice("UPDATE", &ok, 2, &contact));
+    let passed = request(&sent, "UPDATE").to_owned();
+    site.receive(
+        BOB,
+        &within(&passed, "200 OK").replace("Content-Length", "Session-Expires: 120;refresher=uac\r\nContent-Length"),
+    );
+    site.wait(119_000);
+    assert_eq!(counts(&site), (1, 0, 1));
+    site.wait(1_100);
+    assert_eq!((counts(&site), byes(&site).len(), site.shared.counts().byes), ((0, 0, 0), 0, 0));
+}
+
+/// What the parties agree on counts where the server asks for nothing.
+#[test]
+fn a_session_without_a_timer_lasts() {
+    for (timer, lasts) in [("", true), ("Session-Expires: 90;refresher=uas\r\n", false)] {
+        let mut site = Site::new(&TRACKED.replace("60s", "1h"));
+        site.register(&format!("<sip:bob@{BOB}>;q=1.0"));
+        let sent = site.receive(ALICE, &invite(1, 1, ""));
+        let forwarded = request(&sent, "INVITE").to_owned();
+        assert!(!forwarded.contains("Session-Expires"), "{forwarded}");
+        let ok = from_phone(&forwarded, "200 OK", "bob").replace("Content-Length", &format!("{timer}Content-Length"));
+        site.receive(BOB, &ok);
+        site.wait(90_100);
+        assert_eq!(counts(&site).2, u64::from(lasts), "{timer}");
+    }
+}
+
 /// Two phones answer at once: the caller has two dialogs, and each is ended.
 #[test]
 fn every_dialog_of_a_fork_is_ended() {
