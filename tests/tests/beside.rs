@@ -52,6 +52,7 @@ mod proxy_rules;
 mod refusals;
 mod reload;
 mod resolving;
+mod rules;
 mod shards;
 mod sipp_actions;
 mod sipp_connections;

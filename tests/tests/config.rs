@@ -281,6 +281,42 @@ const WRONG: &[Wrong] = &[
         cure: "make min_session_expires the shorter",
     },
     Wrong {
+        kind: "a condition with an unknown field",
+        text: "[[rule]]\nname = \"a\"\nwhen = \"»methd« == 'INVITE'\"\n",
+        message: "rule 'a': there is no field `methd`",
+        cure: "did you mean `method`",
+    },
+    Wrong {
+        kind: "a condition that asks a set that is not there",
+        text: "[[set]]\nname = \"gateways\"\n[[rule]]\nname = \"a\"\nwhen = \"from.user in »gateway«\"\n",
+        message: "gateway",
+        cure: "gateways",
+    },
+    Wrong {
+        kind: "a rule that answers and leads on",
+        text: "[[rule]]\nname = \"a\"\nanswer = 403\nto = »[\"sip:192.0.2.1\"]«\n",
+        message: "rule 'a' answers, and says where the request goes",
+        cure: "make two rules",
+    },
+    Wrong {
+        kind: "a header that a rule may not take off",
+        text: "[[rule]]\nname = \"a\"\nremove_headers = [»\"Via\"«]\n",
+        message: "is \"Via\", which is not known or may not be taken off",
+        cure: "a request can do without",
+    },
+    Wrong {
+        kind: "a network that is none",
+        text: "[[source]]\nname = \"a\"\nnetworks = [\"192.0.2.0/24\", »\"192.0.2.0/33\"«]\n",
+        message: "192.0.2.0/33",
+        cure: "",
+    },
+    Wrong {
+        kind: "two rules of one name",
+        text: "[[rule]]\nname = \"a\"\n[[rule]]\nname = »\"a\"«\n",
+        message: "there are two tables [[rule]] with the name 'a'",
+        cure: "another name",
+    },
+    Wrong {
         kind: "timers in the wrong order",
         text: "[timers]\nt1 = »\"5s\"«\n",
         message: "t1 (5s) is longer than t2 (4s)",

@@ -337,3 +337,18 @@ fn unsafe_code_stands_where_the_security_policy_says() {
         places.iter().filter(|p| !p.starts_with("crates/net/") && !p.starts_with("crates/allocations/")).collect();
     assert_eq!(elsewhere, ["crates/message/src/scan.rs", "crates/strowger/src/allocator.rs"]);
 }
+
+/// The page of rules has each field of the table that conditions are compiled by.
+#[test]
+fn every_field_of_a_condition_is_in_the_page_of_rules() {
+    let text = fs::read_to_string(root().join("docs/rules.md")).expect("it is there");
+    for row in strowger_rules::FIELDS {
+        let line = format!("| `{}` | ", row.name);
+        assert!(
+            text.lines().any(|have| have.starts_with(&line) && have.contains(row.doc)),
+            "{}: {}",
+            row.name,
+            row.doc
+        );
+    }
+}

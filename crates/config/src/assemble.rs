@@ -10,7 +10,7 @@ use super::name::Reference;
 use super::reader::Reader;
 use super::report::Fault;
 use super::tls::Tls;
-use super::{Auth, Config, SECRET_VARIABLE, Secret, Source, Tables, with_reason};
+use super::{Auth, Config, SECRET_VARIABLE, Secret, Source, Tables, rules, with_reason};
 
 /// The configuration that these tables are, whose paths are resolved.
 pub(super) fn assemble(mut tables: Tables, source: Source<'_>, reader: &mut Reader) -> Config {
@@ -18,7 +18,10 @@ pub(super) fn assemble(mut tables: Tables, source: Source<'_>, reader: &mut Read
     let (domains, realm) = domains(&mut tables, &listeners, reader);
     tables.auth.secret = secret(&tables.auth, source, reader);
     let certificates = std::mem::take(&mut tables.certificate);
-    tables.into_config(listeners, domains, certificates, realm)
+    let (sources, sets, rules) =
+        (std::mem::take(&mut tables.source), std::mem::take(&mut tables.set), std::mem::take(&mut tables.rule));
+    let decisions = rules::compile(&rules, &sets, &sources, reader);
+    tables.into_config(listeners, domains, certificates, sources, sets, rules, realm, decisions)
 }
 
 fn listeners(tables: &mut Tables, from_command_line: &[ListenAddress], reader: &mut Reader) -> Vec<Listener> {

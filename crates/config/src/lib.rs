@@ -40,6 +40,7 @@ mod reader;
 mod registrar;
 mod reload;
 mod report;
+mod rules;
 mod secret;
 mod server;
 mod settings;
@@ -74,6 +75,7 @@ pub use self::proxy::{Fork, Proxy, RelayFor, SipUri};
 pub use self::registrar::{Durability, PathRule, Registrar};
 pub use self::reload::Change;
 pub use self::report::{Fault, Report, Severity};
+pub use self::rules::{Action, Decisions, HeaderLine, RemovableHeader, RuleTable, SetKind, SetTable, SourceTable};
 pub use self::secret::Secret;
 pub use self::server::{Scheduling, Server};
 pub use self::store::Store;
@@ -102,6 +104,12 @@ macro_rules! tables {
                 domain: DomainTable => domains: LocalDomain,
                 /// Certificates by name.
                 certificate: Certificate => certificates: Certificate,
+                /// Groups of peers by address.
+                source: SourceTable => sources: SourceTable,
+                /// Data that rules ask.
+                set: SetTable => sets: SetTable,
+                /// What becomes of requests, in order.
+                rule: RuleTable => rules: RuleTable,
             }
             tables {
                 server: Server,
@@ -136,6 +144,8 @@ macro_rules! config {
             $( $(#[$doc])+ pub $items: Vec<$part>, )+
             /// Realm of digest authentication, of the domains that have none of their own and of callers from elsewhere.
             pub realm: String,
+            /// The rules with their sets and sources, compiled.
+            pub decisions: std::sync::Arc<Decisions>,
             $(
                 #[doc = concat!("The table `[", stringify!($field), "]`.")]
                 pub $field: $type,
@@ -143,8 +153,13 @@ macro_rules! config {
         }
 
         impl Tables {
-            fn into_config(self, $( $items: Vec<$part>, )+ realm: String) -> Config {
-                Config { $( $items, )+ realm, $( $field: self.$field ),+ }
+            fn into_config(
+                self,
+                $( $items: Vec<$part>, )+
+                realm: String,
+                decisions: std::sync::Arc<Decisions>,
+            ) -> Config {
+                Config { $( $items, )+ realm, decisions, $( $field: self.$field ),+ }
             }
         }
 

@@ -210,11 +210,13 @@ impl Reader {
         }
     }
 
-    /// Warns of each named table that nothing refers to.
+    /// Warns of each named table that nothing refers to, though keys of other tables can.
     pub(super) fn check_unused(&mut self) {
         let names = &self.names;
-        let is_unused =
-            |table: &&Named| !names.references.iter().any(|reference| reference.is(table.list, &table.name));
+        let is_unused = |table: &&Named| {
+            !self.referring(table.list).is_empty()
+                && !names.references.iter().any(|reference| reference.is(table.list, &table.name))
+        };
         let faults = names.tables.iter().filter(is_unused).map(|table| {
             let places = self.referring(table.list).join(" or ");
             let cure = format!("name it in {places}, or remove its table");

@@ -178,16 +178,20 @@ pub(crate) mod address {
     }
 }
 
-/// Names of header fields as they are written.
-pub(crate) mod header_names {
+/// Names of header fields as they are written, for `#[serde(with)]`.
+pub mod header_names {
     use serde::{Deserialize, Deserializer, Serializer};
     use strowger_message::Name;
 
-    pub(crate) fn serialize<S: Serializer>(names: &[Name], to: S) -> Result<S::Ok, S::Error> {
+    /// # Errors
+    /// Those of the serializer.
+    pub fn serialize<S: Serializer>(names: &[Name], to: S) -> Result<S::Ok, S::Error> {
         to.collect_seq(names.iter().map(|name| name.text()))
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Name>, D::Error> {
+    /// # Errors
+    /// There is no list of texts.
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Name>, D::Error> {
         let names = Vec::<String>::deserialize(from)?;
         Ok(names.iter().map(|name| Name::of(name.as_bytes())).collect())
     }

@@ -220,7 +220,7 @@ impl Set {
     }
 
     /// The value of an address.
-    pub(crate) fn address_value(&self, address: IpAddr) -> Option<&[u8]> {
+    pub fn address_value(&self, address: IpAddr) -> Option<&[u8]> {
         self.value(self.address_id(address)?)
     }
 

@@ -48,6 +48,8 @@ pub struct Call {
     pub(crate) logged: bool,
     /// Its dialogs are known, with what a request to either party must have.
     pub(crate) tracked: bool,
+    /// Later requests of it come by: this server is in its route sets.
+    pub(crate) stays: bool,
     /// An INVITE of it has no final response.
     pub(crate) inviting: bool,
     /// The caller has cancelled it.
@@ -97,6 +99,7 @@ impl Call {
             live: 0,
             logged: false,
             tracked,
+            stays: false,
             inviting: false,
             cancelled: false,
             challenged: false,

@@ -13,7 +13,7 @@ use strowger_core::proxy::{Candidate, Plan};
 use strowger_core::routing::{Request, Routing};
 use strowger_core::transaction::ServerId;
 use strowger_core::{Round, Target};
-use strowger_message::{Message, Method};
+use strowger_message::{Message, Method, Name, Uri};
 
 /// The addresses of one target, in the order in which they are tried.
 pub(crate) type Targets = SmallVec<[Target; 2]>;
@@ -28,8 +28,28 @@ pub(crate) enum Destination {
     Contacts(SmallVec<[Targets; 2]>),
     /// To the first of them: an ACK, of which there is one.
     FirstContact(Target),
+    /// Where rules say, each place with its targets.
+    Places(SmallVec<[Targets; 2]>),
     /// To the next hop, by a Route to put before others, if any; answered `otherwise` if no way leads there.
     NextHop { targets: Targets, route: Vec<u8>, otherwise: u16 },
+}
+
+/// What changes in the header of a request on its way.
+#[derive(Default)]
+struct Edits {
+    add: Vec<u8>,
+    remove: SmallVec<[Name; 4]>,
+}
+
+impl Edits {
+    fn of(handling: &Handling<'_, '_>, timer: &SessionTimer) -> Self {
+        let (mut add, mut remove) = (timer.lines.clone(), SmallVec::from_slice(timer.replaced()));
+        if let Some(decision) = &handling.progress.decision {
+            add.extend_from_slice(&decision.add);
+            remove.extend_from_slice(&decision.remove);
+        }
+        Self { add, remove }
+    }
 }
 
 impl Engine {
@@ -47,6 +67,7 @@ impl Engine {
         };
         match destination {
             Destination::Contacts(targets) => self.forward_to_contacts(handling, routing, contacts, &targets, &timer),
+            Destination::Places(targets) => self.forward_to_places(handling, routing, &targets, &timer),
             Destination::FirstContact(target) => {
                 let Some(first) = contacts.entries.first() else { return };
                 let (uri, path) = (Some(&contacts.text[first.uri.clone()]), &contacts.text[first.path.clone()]);
@@ -66,14 +87,15 @@ impl Engine {
                     let candidate = Candidate { targets: &targets, ..Candidate::default() };
                     return self.forward_ack(handling, routing, &candidate);
                 }
+                let edits = Edits::of(handling, &timer);
                 let candidate = Candidate {
                     uri: None,
                     uris: &[],
                     path: &route,
                     targets: &targets,
                     q: 1000,
-                    add: &timer.lines,
-                    remove: timer.replaced(),
+                    add: &edits.add,
+                    remove: &edits.remove,
                     fixed: routing.device.is_some(),
                     translated: routing.device.is_some(),
                 };
@@ -98,7 +120,7 @@ impl Engine {
         targets: &[Targets],
         timer: &SessionTimer,
     ) {
-        let text = &contacts.text;
+        let (text, edits) = (&contacts.text, Edits::of(handling, timer));
         let of_older =
             |contact: &Contact| contact.older.iter().map(|(flow, uri)| (*flow, &text[uri.clone()])).collect();
         let uris: SmallVec<[OlderUris<'_>; 2]> = contacts.entries.iter().map(of_older).collect();
@@ -121,14 +143,37 @@ impl Engine {
                     Fork::Sequence => count - (n as u16).min(count),
                     Fork::ByQ => count - group.min(count),
                 },
-                add: &timer.lines,
-                remove: timer.replaced(),
+                add: &edits.add,
+                remove: &edits.remove,
                 // What registered by UDP may listen nowhere else (section 18.1.1 is for servers).
                 fixed: contact.path.is_empty(),
                 translated: contact.target.is_some(),
             })
             .collect();
         self.send(handling, routing, &candidates, 480, timer.session);
+    }
+
+    fn forward_to_places(
+        &mut self,
+        handling: &mut Handling<'_, '_>,
+        routing: &Routing<'_>,
+        targets: &[Targets],
+        timer: &SessionTimer,
+    ) {
+        let (edits, count) = (Edits::of(handling, timer), targets.len().min(1000) as u16);
+        let to = handling.progress.decision.as_ref().map_or(Vec::new(), |decision| decision.to.clone());
+        let has_user =
+            |uri: &&String| Uri::parse(uri.as_bytes()).is_ok_and(|uri| uri.sip().is_some_and(|uri| uri.user.is_some()));
+        let places = to.iter().zip(targets).enumerate().map(|(n, (uri, targets))| Candidate {
+            uri: Some(uri).filter(has_user).map(|uri| uri.as_bytes()),
+            targets,
+            q: count - (n as u16).min(count),
+            add: &edits.add,
+            remove: &edits.remove,
+            ..Candidate::default()
+        });
+        let candidates: SmallVec<[Candidate<'_>; 2]> = places.collect();
+        self.send(handling, routing, &candidates, 500, timer.session);
     }
 
     fn send(
@@ -161,7 +206,20 @@ impl Engine {
         self.trying(handling);
         self.doubt_unproven(handling, 0);
         self.counters().forwarded.one();
-        let plan = Plan { context, session, ..self.policy.config.plan() };
+        let decision = handling.progress.decision.take();
+        let set = self.policy.config.plan();
+        let plan = match &decision {
+            None => Plan { context, session, ..set },
+            Some(decision) => Plan {
+                context,
+                session,
+                record_route: decision.record_route.unwrap_or(set.record_route),
+                ring_timeout: decision.ring_timeout.unwrap_or(set.ring_timeout),
+                answer_timeout: decision.answer_timeout.or(set.answer_timeout),
+                try_next: decision.try_next(),
+                ..set
+            },
+        };
         let sent = handling.out.sends().len();
         if self.forward_concealed(handling, routing, server, candidates, &plan) {
             self.forwarded(handling, context, sent);

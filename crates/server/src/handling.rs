@@ -1,5 +1,6 @@
 //! A request while the engine handles it, and how far it came.
 
+use crate::decision::Decision;
 use crate::policy::InForce;
 use crate::question::Answers;
 use crate::stage::Stage;
@@ -30,6 +31,8 @@ pub struct Progress {
     pub(crate) began: Now,
     pub(crate) answers: Answers,
     pub(crate) proof: Proof,
+    /// What rules say of it.
+    pub(crate) decision: Option<Box<Decision>>,
     /// A 100 was sent.
     pub(crate) trying: bool,
     /// While it waits: what it goes by. Bytes do not have it: read back, the request goes on by the policy where it comes to.
@@ -44,6 +47,7 @@ impl Progress {
             began: now,
             answers: Answers::default(),
             proof: Proof::default(),
+            decision: None,
             trying: false,
             policy: None,
         }

@@ -103,6 +103,7 @@ mod call_log;
 pub mod calls;
 mod contacts;
 pub mod counters;
+mod decision;
 pub mod engine;
 mod flows;
 mod forwarding;

@@ -46,6 +46,7 @@ impl Engine {
         let reason = match why {
             Why::Logged => return,
             Why::Text(text) => text,
+            Why::Rule(place) => self.policy.rule(place).map_or("a rule", |rule| &rule.name),
             Why::Domain(party) if self.log_domain(handling, party) => return,
             Why::Domain(_) | Why::Status => strowger_message::status::reason(status),
         };

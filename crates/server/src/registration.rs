@@ -108,7 +108,7 @@ impl Engine {
                     changes.log(&shown(aor).to_string(), &Sender::of(request));
                 }
                 let from = handling.out.start();
-                self.write_response(request, 200, &lines, &mut handling.out.bytes);
+                self.write_response(request, 200, None, &lines, &mut handling.out.bytes);
                 let range = from..handling.out.bytes.len();
                 handling.out.send(via::reply_target(&request.mandatory.via, request.arrival), range, 0);
                 if let Some(id) = id {
@@ -117,8 +117,8 @@ impl Engine {
             }
             Ok(UpdateStatus::Pending) => {
                 let (mut ok, mut failed) = (Vec::new(), Vec::new());
-                self.write_response(request, 200, &lines, &mut ok);
-                self.write_response(request, 500, b"", &mut failed);
+                self.write_response(request, 200, None, &lines, &mut ok);
+                self.write_response(request, 500, None, b"", &mut failed);
                 let target = via::reply_target(&request.mandatory.via, request.arrival);
                 if let Some(Suspended::Registration(waiting)) = id.and_then(|id| self.suspended.get_mut(id)) {
                     let log = (!changes.is_empty()).then(|| (changes, Sender::of(request)));

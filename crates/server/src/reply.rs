@@ -50,6 +50,8 @@ pub(crate) enum Why {
     Text(&'static str),
     /// This party is of a domain that is none of ours, by mistake most often.
     Domain(Party),
+    /// The rule at this place of the configuration answers so.
+    Rule(usize),
     /// It was logged with more than a text.
     Logged,
 }
@@ -218,7 +220,12 @@ impl Engine {
         }
         let request = handling.request;
         let from = handling.out.start();
-        self.write_response(request, status, lines, &mut handling.out.bytes);
+        let phrase = match why {
+            Why::Rule(place) => self.policy.rule(place).and_then(|rule| rule.action.answer.as_ref()),
+            _ => None,
+        };
+        let phrase = phrase.map(|(_, phrase)| phrase.as_bytes()).filter(|phrase| !phrase.is_empty());
+        self.write_response(request, status, phrase, lines, &mut handling.out.bytes);
         let proven = handling.is_proven();
         if !proven && !self.fit(request, status, from, &mut handling.out.bytes) {
             self.counters().withheld.one();
@@ -250,11 +257,18 @@ impl Engine {
         true
     }
 
-    /// A response of our own; its To tag is known again when it comes back.
-    pub(crate) fn write_response(&self, request: &Request<'_>, status: u16, lines: &[u8], out: &mut Vec<u8>) {
+    /// A response of our own; its To tag is known again when it comes back. `phrase`: in place of the usual one.
+    pub(crate) fn write_response(
+        &self,
+        request: &Request<'_>,
+        status: u16,
+        phrase: Option<&[u8]>,
+        lines: &[u8],
+        out: &mut Vec<u8>,
+    ) {
         let tag = self.policy.router.own_tag().of(request.call_id);
         let tag = if status == 100 { None } else { Some(&tag[..]) };
-        let mut builder = respond(&request.message, status, None, tag, out);
+        let mut builder = respond(&request.message, status, phrase, tag, out);
         builder.buffer().extend_from_slice(lines);
         builder.buffer().extend_from_slice(&self.policy.server_line);
         builder.finish(b"");

@@ -37,6 +37,9 @@ impl From<Question> for NoHop {
 impl Engine {
     /// Where a request goes that may be forwarded. `contacts` gets those of a user of ours.
     pub(crate) fn route(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>, contacts: &mut Contacts) -> Verdict {
+        if handling.progress.decision.as_ref().is_some_and(|decision| !decision.to.is_empty()) {
+            return self.route_to_places(handling);
+        }
         if routing.device.is_none() && routing.route.is_none() && self.is_local(&routing.uri) {
             return self.route_to_user(handling, routing, contacts);
         }
@@ -59,6 +62,20 @@ impl Engine {
         let help =
             (routing.device.is_none() && routing.route.is_none()).then(|| self.emergency_route(&routing.uri)).flatten();
         Verdict::Forward(Destination::NextHop { targets, route: help.unwrap_or_default(), otherwise })
+    }
+
+    /// Where rules say.
+    fn route_to_places(&self, handling: &Handling<'_, '_>) -> Verdict {
+        let to = handling.progress.decision.as_ref().map_or(&[][..], |decision| &decision.to);
+        let mut targets: SmallVec<[Targets; 2]> = SmallVec::new();
+        for uri in to {
+            let Ok(uri) = Uri::parse(uri.as_bytes()) else { continue };
+            match self.targets_of_uri(handling, &uri, handling.request.arrival.listener) {
+                Ok(found) => targets.push(found),
+                Err(question) => return Verdict::Ask(question),
+            }
+        }
+        Verdict::Forward(Destination::Places(targets))
     }
 
     /// The contacts of a local user; 404 if there is no such user, 480 if it is not registered.

@@ -30,7 +30,7 @@ impl Engine {
     pub(crate) fn session_timer(&self, handling: &Handling<'_, '_>) -> Result<SessionTimer, Reply> {
         let (config, request) = (&self.policy.config, handling.request);
         let is_of_session = matches!(request.method, Method::Invite | Method::Update);
-        if !is_of_session || !self.tracks_calls() {
+        if !is_of_session || !self.tracks(handling) {
             return Ok(SessionTimer::default());
         }
         let least = config.dialogs.min_session_expires.as_secs() as u32;
@@ -38,9 +38,17 @@ impl Engine {
         agree(&request.message, least, most)
     }
 
-    /// Whether calls are tracked that begin now.
-    pub(crate) fn tracks_calls(&self) -> bool {
-        self.policy.config.dialogs.track && self.policy.config.proxy.record_route
+    /// Whether the call of a request is tracked that begins with it.
+    pub(crate) fn tracks(&self, handling: &Handling<'_, '_>) -> bool {
+        let (config, decision) = (&self.policy.config, handling.progress.decision.as_ref());
+        let tracks = decision.and_then(|decision| decision.track).unwrap_or(config.dialogs.track);
+        tracks && self.stays(handling)
+    }
+
+    /// Whether later requests of its call come by.
+    pub(crate) fn stays(&self, handling: &Handling<'_, '_>) -> bool {
+        let decision = handling.progress.decision.as_ref();
+        decision.and_then(|decision| decision.record_route).unwrap_or(self.policy.config.proxy.record_route)
     }
 }
 

@@ -5,6 +5,7 @@
 //! it again when the answer is there. What the stages before it decided stands.
 
 use crate::contacts::Contacts;
+use crate::decision::Decision;
 use crate::engine::{Effect, Engine};
 use crate::forwarding::Destination;
 use crate::handling::{Handling, Proof};
@@ -27,6 +28,8 @@ pub(crate) enum Stage {
     Address,
     /// May its sender have it forwarded? (`authorization.rs`)
     Authorize,
+    /// What do the rules say of it? (`decision.rs`)
+    Decide,
     /// Where does it go? (`routing.rs`)
     Route,
     /// May its sender change these bindings? (`registration.rs`)
@@ -42,6 +45,8 @@ pub(crate) enum Verdict {
     Next(Stage),
     /// It may be forwarded: its sender has shown so much.
     Admit(Proof),
+    /// It goes on by what rules say.
+    Decide(Box<Decision>),
     /// Its bindings are for the registrar: its sender has shown so much.
     Register(Proof),
     /// It is answered.
@@ -105,6 +110,7 @@ impl Engine {
             let verdict = match handling.progress.stage {
                 Stage::Address => self.address(handling, &routing),
                 Stage::Authorize => self.authorize(handling, &routing),
+                Stage::Decide => self.decide(handling, &routing),
                 Stage::Route => self.route(handling, &routing, contacts),
                 Stage::Acknowledge => self.acknowledge(handling, &routing, contacts),
                 Stage::Register => return self.run_registration(handling),
@@ -116,6 +122,12 @@ impl Engine {
                         self.confirm(request);
                     }
                     handling.progress.proof = proof;
+                    // A request of a call that was let through goes on as that call does.
+                    let is_asked = !proof.in_dialog && self.has_rules();
+                    handling.progress.stage = if is_asked { Stage::Decide } else { Stage::Route };
+                }
+                Verdict::Decide(decision) => {
+                    handling.progress.decision = Some(decision);
                     handling.progress.stage = Stage::Route;
                 }
                 Verdict::Forward(destination) => return self.forward(handling, &routing, contacts, destination),

@@ -117,7 +117,7 @@ impl Engine {
         let way = if call.tracked { way(&self.policy.router, response) } else { None };
         let (session_end, call_is_tracked) = (session_end(now, response), call.tracked);
         // Otherwise its BYE will not come by.
-        let stays = self.policy.config.proxy.record_route;
+        let stays = call.stays;
         self.calls.change(key, |call| {
             call.inviting = false;
             if !stays || !(call.tracked || is_logged) {

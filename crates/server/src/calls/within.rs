@@ -35,7 +35,7 @@ impl Engine {
 
     fn begin_call(&mut self, handling: &Handling<'_, '_>) -> Context {
         let request = handling.request;
-        let tracks = self.tracks_calls();
+        let (tracks, stays) = (self.tracks(handling), self.stays(handling));
         let logs = self.may_log_calls();
         if !tracks && !logs {
             return Context::Notices(NO_CALL);
@@ -71,7 +71,7 @@ impl Engine {
             return Context::Notices(NO_CALL);
         }
         let mut call = Call::begun(request, handling.now, tracks, &self.kept_tag(request.from_tag));
-        (call.live, call.inviting, call.logged) = (1, true, is_logged);
+        (call.live, call.inviting, call.logged, call.stays) = (1, true, is_logged, stays);
         self.calls.put(key, call);
         Context::Notices(context)
     }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use strowger_config::{Config, Source};
 use strowger_core::digest::{Challenge, ChallengeAnswer as Digest, ChallengeHeader, Ha1Set, Hash, Secret};
 use strowger_core::log_limiter::LogLimiter;
+use strowger_core::proxy::TryNext;
 use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Target, Transport};
 use strowger_message::{Index, Message};
@@ -113,6 +114,7 @@ fn says(engine: &Engine, stage: Stage, answers: Answers, text: &str) -> Verdict 
     let verdict = match stage {
         Stage::Address => engine.address(&handling, &routing),
         Stage::Authorize => engine.authorize(&handling, &routing),
+        Stage::Decide => engine.decide(&handling, &routing),
         Stage::Route => engine.route(&handling, &routing, &mut contacts),
         Stage::Register => engine.authorize_registration(&handling),
         Stage::Acknowledge => engine.acknowledge(&handling, &routing, &mut contacts),
@@ -536,4 +538,49 @@ fn a_message_that_finds_no_room_to_wait_is_answered_where_it_comes_once() {
     let refused = receive(Transport::Tcp, 5, "");
     assert!(refused.starts_with("SIP/2.0 503 ") && refused.contains("Retry-After: "), "{refused}");
     assert_eq!(engine.shared.counts().held_dropped, 2);
+}
+
+const RULES: &str = "[[rule]]\nname = \"no-user\"\nwhen = \"not exists request.user\"\nanswer = 484\n\
+    [[rule]]\nname = \"hint\"\nwhen = \"from.local\"\nadd_headers = [\"P-Hint: local\"]\ntrack = true\n\
+    [[rule]]\nname = \"numbers\"\nwhen = \"exists number\"\nto = [\"sip:gw.example.net\"]\ntry_next = [503]\nadd_headers = [\"X: 1\"]\n\
+    [[rule]]\nname = \"late\"\nadd_headers = [\"X: 2\"]\ntrack = false\n";
+
+#[test]
+fn rules_add_up_until_one_leads_on_or_answers() {
+    let engine = engine_of(&format!("domains = [\"example.org\"]\n{RULES}"), "");
+    let alice = "sip:alice@example.org";
+    let says = |uri: &str, from: &str| first(&engine, Stage::Decide, &text("INVITE", uri, from, ""));
+    assert!(matches!(says("sip:example.org", alice), Verdict::Reply(Reply { status: 484, why: Why::Rule(0), .. })));
+    let Verdict::Decide(decision) = says("sip:4930@example.org", alice) else { panic!("rules hold") };
+    assert_eq!((&decision.add[..], decision.track), (&b"P-Hint: local\r\nX: 1\r\n"[..], Some(true)));
+    assert_eq!(
+        (decision.to.as_slice(), decision.try_next()),
+        (&["sip:gw.example.net".to_owned()][..], TryNext::On(&[503]))
+    );
+    let Verdict::Decide(decision) = says("sip:bob@example.org", "sip:carol@example.net") else {
+        panic!("the last holds")
+    };
+    assert_eq!((&decision.add[..], decision.track, decision.to.len()), (&b"X: 2\r\n"[..], Some(false), 0));
+}
+
+/// What a rule leads to is looked up before the request goes there.
+#[test]
+fn a_place_that_rules_name_is_looked_up() {
+    let engine = engine_of(&format!("domains = [\"example.org\"]\n{RULES}"), "");
+    let number = text("INVITE", "sip:4930@example.org", "sip:alice@example.org", "");
+    let Verdict::Decide(decision) = first(&engine, Stage::Decide, &number) else { panic!("rules hold") };
+    let says = |answers: Answers| {
+        let (mut index, arrival) = (Index::new(), arrival());
+        index.parse(number.as_bytes(), &engine.policy.limits).unwrap();
+        let request = Request::of(Message::new(number.as_bytes(), &index), &arrival, 1).unwrap();
+        let mut progress = Progress { answers, decision: Some(decision.clone()), ..Progress::new(NOW) };
+        let mut out = Outbox::new();
+        let handling = Handling { now: NOW, request: &request, server: None, progress: &mut progress, out: &mut out };
+        engine.route(&handling, &engine.policy.router.route(NOW, &request), &mut Contacts::default())
+    };
+    assert_eq!(says(Answers::default()), Verdict::Ask(Question::Name(name("gw.example.net"))));
+    let Verdict::Forward(Destination::Places(places)) = says(leads("gw.example.net", "192.0.2.50:5060")) else {
+        panic!("it goes there")
+    };
+    assert_eq!((places.len(), places[0][0].address.to_string()), (1, "192.0.2.50:5060".to_owned()));
 }
