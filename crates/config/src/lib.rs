@@ -153,6 +153,7 @@ macro_rules! config {
         }
 
         impl Tables {
+            #[expect(clippy::too_many_arguments, reason = "one for each list")]
             fn into_config(
                 self,
                 $( $items: Vec<$part>, )+

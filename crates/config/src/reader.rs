@@ -298,7 +298,9 @@ impl Reader {
         let keys = self.table_name(table).map_or(&[][..], |table| table.keys);
         let here =
             if table.is_empty() { "at the top of the file".into() } else { format!("in {}", self.heading(table)) };
-        let home = self.tables.iter().find(|table| table.keys.contains(&name));
+        // What is set for all is meant sooner than what a table of a list sets.
+        let homes = self.tables.iter().filter(|table| table.keys.contains(&name));
+        let home = homes.min_by_key(|table| table.is_list);
         let cure = match (nearest(name, keys.iter().copied()), home) {
             (Some(near), _) => format!("write {near}"),
             (None, Some(home)) if home.name.is_empty() => {

@@ -18,7 +18,7 @@ use strowger_core::shown::shown;
 use strowger_message::{Host, Name, SipUri, Uri};
 use strowger_rules::{AddressField, Facts, FlagField, NumberField, Rule, TextField};
 
-/// What the rules that hold say together. It goes with its request, whatever rules come after it.
+/// What the rules that hold say together. It goes with its request, also where the rules have changed since.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Decision {
     /// Where it goes, in order of trying; empty: the rules do not say.
