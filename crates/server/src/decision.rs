@@ -49,8 +49,8 @@ impl Decision {
         self.remove.extend_from_slice(&action.remove);
         self.record_route = self.record_route.or(action.record_route);
         self.track = self.track.or(action.track);
-        self.ring_timeout = self.ring_timeout.or(milliseconds(action.ring_timeout));
-        self.answer_timeout = self.answer_timeout.or(milliseconds(action.answer_timeout));
+        self.ring_timeout = self.ring_timeout.or_else(|| milliseconds(action.ring_timeout));
+        self.answer_timeout = self.answer_timeout.or_else(|| milliseconds(action.answer_timeout));
     }
 
     pub(crate) fn try_next(&self) -> TryNext<'_> {

@@ -29,7 +29,7 @@ pub(crate) enum Destination {
     /// To the first of them: an ACK, of which there is one.
     FirstContact(Target),
     /// Where rules say, each place with its targets.
-    Places(SmallVec<[Targets; 2]>),
+    Places(Vec<Targets>),
     /// To the next hop, by a Route to put before others, if any; answered `otherwise` if no way leads there.
     NextHop { targets: Targets, route: Vec<u8>, otherwise: u16 },
 }

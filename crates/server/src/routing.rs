@@ -67,7 +67,7 @@ impl Engine {
     /// Where rules say.
     fn route_to_places(&self, handling: &Handling<'_, '_>) -> Verdict {
         let to = handling.progress.decision.as_ref().map_or(&[][..], |decision| &decision.to);
-        let mut targets: SmallVec<[Targets; 2]> = SmallVec::new();
+        let mut targets = Vec::new();
         for uri in to {
             let Ok(uri) = Uri::parse(uri.as_bytes()) else { continue };
             match self.targets_of_uri(handling, &uri, handling.request.arrival.listener) {
