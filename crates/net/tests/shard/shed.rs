@@ -105,9 +105,14 @@ fn what_a_full_ring_takes_no_more_is_answered_by_the_shard_that_read_it() {
     assert_eq!(total.crossed_in, total.crossed_out);
 }
 
-/// An answer goes by the connection that its request came by, which is another shard's.
+/// An answer goes by the connection that its request came by, which is another shard's. Whether a ring is full just then is chance.
 #[test]
 fn an_answer_that_a_full_ring_does_not_take_has_not_crossed() {
+    assert!((0..20).any(|_| lost_answers() > 0));
+}
+
+/// How many answers of as many requests as there are found a full ring.
+fn lost_answers() -> usize {
     const COUNT: usize = 400;
     let listener = Listener::new(Transport::Tcp, "127.0.0.1:0".parse().unwrap());
     let settings = NetSettings { ring: 2, ..settings(2) };
@@ -136,7 +141,7 @@ fn an_answer_that_a_full_ring_does_not_take_has_not_crossed() {
         // Between two looks.
         std::thread::sleep(Duration::from_millis(1));
     };
-    assert!(lost > 0);
     let total = node.handle().total();
     assert_eq!(total.crossed_in, total.crossed_out);
+    lost
 }

@@ -222,6 +222,8 @@ fn a_record_of_this_version_is_taken_up() {
     let lines = Lines::default();
     let _guard = tracing::subscriber::set_default(lines.clone());
     let calls = in_the_middle();
+    // Otherwise the file would have no call that is logged.
+    assert!(lines.take().contains("call begun"));
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/suite/record_{}", record::VERSION));
     if !file.exists() {
         std::fs::write(&file, &calls.bytes).expect("the folder is there");
