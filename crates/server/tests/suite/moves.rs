@@ -1,11 +1,12 @@
 //! A bucket of calls in bytes: what is under way in one process goes on in another.
 
 use crate::site::*;
+use std::cell::RefCell;
 use std::fmt::{Debug, Write as _};
 use std::num::NonZeroU32;
 use std::path::Path;
+use std::sync::Once;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex};
 use strowger_core::record::{self, Names, Unreadable};
 use strowger_core::{ListenerId, Now, PeerName, Transport, call};
 use strowger_server::engine::{Answer, Effect, EngineRecord};
@@ -51,20 +52,29 @@ fn calls<const N: usize>() -> ([u32; N], u8) {
     (std::array::from_fn(|_| numbers.next().expect("there are enough of them")), of)
 }
 
-/// The lines of the log.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<String>>);
+thread_local! {
+    static LINES: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// The lines of the log, of each thread its own. It stays for the whole program: one that came and went while other tests log would miss some.
+#[derive(Clone, Copy)]
+struct Lines;
 
 impl Lines {
-    fn take(&self) -> String {
-        std::mem::take(&mut *self.0.lock().expect("no test fails while it holds this"))
+    fn catch() -> Self {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| tracing::subscriber::set_global_default(Self).expect("no other test sets one"));
+        Self
+    }
+
+    fn take(self) -> String {
+        LINES.take()
     }
 }
 
 impl Visit for Lines {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        let mut text = self.0.lock().expect("no test fails while it holds this");
-        write!(text, "{field}={value:?} ").expect("a text takes all");
+        LINES.with_borrow_mut(|text| write!(text, "{field}={value:?} ").expect("a text takes all"));
     }
 }
 
@@ -82,7 +92,7 @@ impl Subscriber for Lines {
     fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        event.record(&mut self.clone());
+        event.record(&mut Self);
     }
 
     fn enter(&self, _: &span::Id) {}
@@ -158,7 +168,7 @@ fn in_the_middle() -> Calls {
 }
 
 /// The calls go on in a process that has these bytes of them.
-fn go_on(calls: &Calls, bytes: &[u8], lines: &Lines) {
+fn go_on(calls: &Calls, bytes: &[u8], lines: Lines) {
     let mut site = Site::start(Now { mono: 200, wall: 1_700_000_000_500 }, THERE.listeners, TWO);
     site.register(&format!("<sip:bob1@{BOB}>"));
     let mut result = Ok(());
@@ -210,17 +220,15 @@ fn go_on(calls: &Calls, bytes: &[u8], lines: &Lines) {
 
 #[test]
 fn what_is_under_way_goes_on_in_another_process() {
-    let lines = Lines::default();
-    let _guard = tracing::subscriber::set_default(lines.clone());
+    let lines = Lines::catch();
     let calls = in_the_middle();
-    go_on(&calls, &calls.bytes, &lines);
+    go_on(&calls, &calls.bytes, lines);
 }
 
 /// The file beside this test has a bucket in the form of this version. A version that has none yet gets it here.
 #[test]
 fn a_record_of_this_version_is_taken_up() {
-    let lines = Lines::default();
-    let _guard = tracing::subscriber::set_default(lines.clone());
+    let lines = Lines::catch();
     let calls = in_the_middle();
     // Otherwise the file would have no call that is logged.
     assert!(lines.take().contains("call begun"));
@@ -232,7 +240,7 @@ fn a_record_of_this_version_is_taken_up() {
     let bytes = std::fs::read(&file).expect("it is there");
     let read = || record::read::<Vec<EngineRecord>>(&bytes, &HERE).expect("the form has changed: raise its version");
     assert_eq!(record::write(read(), &HERE), bytes);
-    go_on(&calls, &bytes, &lines);
+    go_on(&calls, &bytes, lines);
 }
 
 #[test]
