@@ -59,14 +59,17 @@ fn the_age_of_the_oldest_unread_datagram_is_known() {
     let send = || assert!(socket.send(b"MESSAGE sip:a@b SIP/2.0\r\nCall-ID: 1\r\n\r\n").is_ok());
     let receive = |answer: &mut [u8]| assert!(socket.recv(answer).is_ok(), "each message has one answer");
     // The kernel is asked for timestamps with the first full batch, and gives them a little later.
-    (0..50).for_each(|_| send());
-    (0..25).for_each(|_| receive(&mut answer));
-    (0..COUNT).for_each(|_| send());
-    for _ in 0..COUNT + 25 {
-        receive(&mut answer);
-        oldest = oldest.max(node.handle().oldest_datagram(0));
+    for _ in 0..10 {
+        (0..COUNT).for_each(|_| send());
+        for _ in 0..COUNT {
+            receive(&mut answer);
+            oldest = oldest.max(node.handle().oldest_datagram(0));
+        }
+        // 2 ms each.
+        if oldest > Duration::from_millis(100) {
+            break;
+        }
     }
-    // 2 ms each.
     assert!(oldest > Duration::from_millis(100), "{oldest:?}");
     socket.send(b"MESSAGE sip:a@b SIP/2.0\r\nCall-ID: 1\r\n\r\n").unwrap();
     socket.recv(&mut answer).expect("an answer");
