@@ -281,6 +281,12 @@ const WRONG: &[Wrong] = &[
         cure: "make min_session_expires the shorter",
     },
     Wrong {
+        kind: "calls that last longer than the way to their parties is open",
+        text: "[dialogs]\ntrack = true\nlifetime = »\"2d\"«\n",
+        message: "dialogs.lifetime (2d) is longer than proxy.route_lifetime (1d)",
+        cure: "make route_lifetime at least as long",
+    },
+    Wrong {
         kind: "a condition with an unknown field",
         text: "[[rule]]\nname = \"a\"\nwhen = \"»methd« == 'INVITE'\"\n",
         message: "rule 'a': there is no field `methd`",

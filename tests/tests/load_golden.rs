@@ -41,7 +41,7 @@ fn peer(flow: Flow) -> (SocketAddr, Seen) {
             // A repetition is none: its CSeq came before.
             times.push(key.clone());
             let time = times.iter().filter(|k| **k == key).count();
-            told.lock().expect("nobody panics with it").push((format!("{method} {time}"), "came", 0));
+            told.lock().expect("no test panics with it").push((format!("{method} {time}"), "came", 0));
             for (place, (delay, line)) in flow(&method, time).iter().enumerate() {
                 let due = Duration::from_millis(*delay);
                 // Sleeping is coarse, so the last millisecond is waited out awake.
@@ -62,7 +62,7 @@ fn peer(flow: Flow) -> (SocketAddr, Seen) {
                 );
                 let took = came.elapsed().as_micros() as u64;
                 let _ = socket.send_to(reply.as_bytes(), from);
-                let mut told = told.lock().expect("nobody panics with it");
+                let mut told = told.lock().expect("no test panics with it");
                 told.push((format!("{method} {time}"), flow(&method, time)[place].1, took));
             }
         }
@@ -102,7 +102,7 @@ fn ratio(report: &Value, name: &str) -> f64 {
 /// The median of what the peer saw, µs: of the time from a request to its answer, of several such added up in each call. A
 /// machine that is busy with something else spoils a call or two, not the middle one.
 fn middle(seen: &Seen, stations: &[(&str, &str)]) -> f64 {
-    let seen = seen.lock().expect("nobody panics with it");
+    let seen = seen.lock().expect("no test panics with it");
     let mut sums: Vec<u64> = Vec::new();
     for (request, answer) in stations {
         let all = seen.iter().filter(|s| s.0 == *request && s.1 == *answer).map(|s| s.2);
@@ -217,7 +217,7 @@ fn refusals_and_where_they_count() {
         let (address, seen) = peer(|method, _| if method == "INVITE" { &[(10, "302 Moved Temporarily")] } else { &[] });
         let report = run(address, &[]);
         let came = |method: &str| {
-            let seen = seen.lock().expect("nobody panics with it");
+            let seen = seen.lock().expect("no test panics with it");
             seen.iter().filter(|s| s.0.starts_with(method) && s.1 == "came").count() as u64
         };
         assert_eq!((came("ACK"), came("CANCEL")), (CALLS, 0), "a final answer is acknowledged, not cancelled");
@@ -252,7 +252,7 @@ fn a_forked_200_is_one_session_and_counted() {
         assert_eq!(ratio(&report, "ser"), 100.0);
         // The other dialog is acknowledged and ended at once (RFC 3261 section 13.2.2.4), that of the call when it is held no more.
         near(delay(&report, "sdd", "p50"), middle(&seen, &[("BYE 2", "200 OK")]));
-        let seen = seen.lock().expect("nobody panics with it");
+        let seen = seen.lock().expect("no test panics with it");
         let came = |what: &str| seen.iter().filter(|s| s.0 == what && s.1 == "came").count() as u64;
         assert_eq!([came("ACK 1"), came("ACK 2"), came("ACK 3")], [CALLS, CALLS, 0]);
         assert_eq!([came("BYE 1"), came("BYE 2"), came("BYE 3")], [CALLS, CALLS, 0]);
@@ -272,7 +272,7 @@ fn registrations_that_are_refused_or_never_answered() {
         let (address, _) = peer(|_, _| &[]);
         let report = run(address, &["-w", "register", "--timeout", "200ms"]);
         assert_eq!((ratio(&report, "ira"), count(&report, "registration.timed_out")), (100.0, CALLS));
-        // A challenge nobody answers is no failure of the server (section 4.2), but no registration either.
+        // A challenge that no client answers is no failure of the server (section 4.2), but no registration either.
         const ASK: &str = "401 Unauthorized\r\nWWW-Authenticate: Digest realm=\"example.org\", nonce=\"n\"";
         let (address, _) = peer(|_, _| &[(5, ASK)]);
         let report = run(address, &["-w", "register"]);

@@ -57,7 +57,7 @@ fn rules_answer_in_their_order() {
         [[rule]]
         name = "all-others"
         when = "request.user in ['quiet', 'loud']"
-        answer = 480
+        answer = 486
         "#,
     );
     let mut wire = server.connect(Udp);
@@ -70,10 +70,10 @@ fn rules_answer_in_their_order() {
     let of = |status: u16, reason: &str| (Some(status), reason.to_owned());
     assert_eq!(ask("sip:loud@example.org", "eve", "phone"), of(403, "Not You"));
     assert_eq!(ask("sip:loud@example.org", "alice", "scanner"), of(403, "Not You"));
-    assert_eq!(ask("sip:loud@example.org", "alice", "phone"), of(480, "Temporarily Unavailable"));
-    // What no rule answers is as it would be without rules.
+    assert_eq!(ask("sip:loud@example.org", "alice", "phone"), of(486, "Busy Here"));
+    // What no rule answers, or a rule before has stopped, is as it would be without rules.
     assert_eq!(ask("sip:quiet@example.org", "alice", "phone").0, Some(480));
-    assert_eq!(ask("sip:nobody@example.org", "alice", "phone").0, Some(480));
+    assert_eq!(ask("sip:absent@example.org", "alice", "phone").0, Some(480));
     let log = server.log_with("reason=\"all-others\"");
     assert!(log.contains("request refused status=403 reason=\"blocked\""), "{log}");
 }

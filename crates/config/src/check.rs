@@ -166,6 +166,16 @@ fn check_dialogs(config: &Config, reader: &mut Reader) {
         let message = "dialogs.track has no effect: without proxy.record_route no later request of a call comes by";
         reader.push(Fault::warning(span, message, "set proxy.record_route = true, or leave dialogs.track out"));
     }
+    let tracks = dialogs.track || config.rules.iter().any(|rule| rule.track == Some(true));
+    if tracks && dialogs.lifetime > config.proxy.route_lifetime {
+        let span = reader.first_of(&["dialogs.lifetime", "proxy.route_lifetime", "dialogs.track"]);
+        let message = format!(
+            "dialogs.lifetime ({}) is longer than proxy.route_lifetime ({}): a BYE of the server would reach no party",
+            duration_text(dialogs.lifetime),
+            duration_text(config.proxy.route_lifetime)
+        );
+        reader.push(Fault::error(span, message, "make route_lifetime at least as long"));
+    }
     if let Some(asked) = dialogs.session_expires.filter(|asked| *asked < dialogs.min_session_expires) {
         let span = reader.first_of(&["dialogs.session_expires", "dialogs.min_session_expires"]);
         let message = format!(

@@ -15,7 +15,8 @@ section! {
         /// Keep track of each call that this server forwards and stays on the way of (`proxy.record_route`): its dialogs, early ones
         /// too, and how both parties are reached. They are counted, listed and ended by operators, and end after `lifetime`.
         pub track: bool = false, ANY;
-        /// A tracked dialog ends so long after its answer: the server sends a BYE to both parties.
+        /// A tracked dialog ends so long after its answer: the server sends a BYE to both parties. At most
+        /// `proxy.route_lifetime`, by which that BYE is let through as a party's own would be.
         pub lifetime: Duration = Duration::from_secs(12 * 3_600), Rule::time(Duration::from_secs(1), Duration::from_secs(30 * 86_400));
         /// Session timer (RFC 4028) that the server asks for where the parties of a tracked call ask for none or for a longer one, as far as
         /// their Min-SE lets it: a call that they do not refresh in this time has ended. "never": the server asks for none. What the

@@ -78,7 +78,7 @@ section! {
     /// What becomes of requests outside dialogs for which a condition holds; repeat the table for each, in their order. Each rule that holds
     /// adds what it says, until one answers, says where the request goes, or stops. What no rule says is as the other tables have it.
     pub struct RuleTable = "rule" {
-        /// What logs and `strowger explain` call it.
+        /// What the log calls it.
         pub name: Name = Name::UNSET, ANY.required();
         /// When it holds, such as "method == 'INVITE' and request.local and not exists request.user"; the fields and the language stand in
         /// docs/rules.md.

@@ -1,4 +1,7 @@
 //! Sets from the text of CSV files (RFC 4180): cells between commas, in quotes where they hold commas, quotes or line ends.
+//!
+//! Own code, since the readers that there are take what is malformed: of a quote that is not closed they make one cell of the rest of the file,
+//! and routing by that would be wrong without a word. Here each such place is a fault with its line.
 
 use crate::fault::did_you_mean;
 use crate::set::{Builder, Columns, EntryFault, Kind, Set};
