@@ -114,11 +114,13 @@ fn judge(case: &Case) -> Option<String> {
         (played, log)
     };
     let sipp = SIPP.path().expect("it is there");
-    let ((theirs, their_log), (ours, our_log)) = std::thread::scope(|scope| {
+    let ((mut theirs, their_log), (mut ours, our_log)) = std::thread::scope(|scope| {
         let theirs = scope.spawn(|| of("sipp", &[&sipp]));
         let ours = scope.spawn(|| of("strowger", &[binary::strowger(), Path::new("sipp")]));
         (theirs.join().expect("it plays"), ours.join().expect("it plays"))
     });
+    Played::hide_both(&mut theirs, &mut ours);
+    let ((_, theirs), (_, ours)) = (theirs, ours);
     if std::env::var_os("STROWGER_WIRE_SHOW").is_some() {
         eprintln!("##### {} SIPp\n{}##### {} strowger\n{}", case.name, show(&theirs), case.name, show(&ours));
     }

@@ -73,11 +73,22 @@ pub struct Played {
     pub books: Vec<String>,
 }
 
-/// Plays a case against a program: the first words of its command line are `program`. Files go to the folder.
+impl Played {
+    /// Takes two of the same case, played by processes with these ids: by chance the id of one is a number that both wrote.
+    pub fn hide_both(one: &mut (u32, Self), other: &mut (u32, Self)) {
+        for (played, pid) in [(&mut one.1, other.0), (&mut other.1, one.0)] {
+            for message in &mut played.messages {
+                *message = replaced(message, &pid.to_string(), "PID");
+            }
+        }
+    }
+}
+
+/// Plays a case against a program, and returns the id of its process with what it did: the first words of its command line are `program`. Files go to the folder.
 ///
 /// # Panics
 /// It does not start.
-pub fn play(case: &Case, program: &[&Path], ports: Ports, folder: &Path) -> Played {
+pub fn play(case: &Case, program: &[&Path], ports: Ports, folder: &Path) -> (u32, Played) {
     let address = |port: u16| SocketAddr::new(case.address, port);
     for (name, text) in &case.files {
         std::fs::write(folder.join(name), text).expect("the folder can be written");
@@ -142,7 +153,7 @@ pub fn play(case: &Case, program: &[&Path], ports: Ports, folder: &Path) -> Play
         any.iter().fold(text, |text, port| replaced(&text, &port.to_string(), "PORT"))
     };
     let messages = record.iter().map(|(_, bytes)| message(bytes)).collect();
-    Played { messages, missed, exit, books: books::of(folder) }
+    (pid, Played { messages, missed, exit, books: books::of(folder) })
 }
 
 fn is_bound(port: u16) -> bool {
@@ -200,5 +211,19 @@ mod tests {
     fn only_the_pid_and_times_are_replaced() {
         let message = b"A: z-12-1-0 112 12\r\nTick: 12:13\r\n";
         assert_eq!(normal(message, 12, &["Tick".into()]), "A: z-PID-1-0 112 PID\\r\nTick: #:#\\r\n");
+    }
+
+    #[test]
+    fn a_pid_that_is_a_number_of_the_message_makes_no_difference() {
+        let played = |pid: u32, length: u32| {
+            let message = format!("A: z-{pid}-1\r\nContent-Length: {length}\r\n");
+            let messages = vec![normal(message.as_bytes(), pid, &[])];
+            (pid, Played { messages, missed: Vec::new(), exit: None, books: Vec::new() })
+        };
+        for (ours, length, same) in [(4711, 315, true), (315, 315, true), (4711, 316, false)] {
+            let (mut theirs, mut ours) = (played(315, 315), played(ours, length));
+            Played::hide_both(&mut theirs, &mut ours);
+            assert_eq!(theirs.1 == ours.1, same);
+        }
     }
 }
