@@ -173,14 +173,25 @@ impl Net {
 /// The first socket of a listener. Where more will join it, a socket that shares with no other is tried first: else
 /// a second server on the same address would quietly take half of the traffic.
 fn open(listener: &Listener, settings: &NetSettings) -> io::Result<(SocketAddr, ListenSocket)> {
-    let alone = ListenSocket::open(listener.transport, listener.bind, false, settings)?;
-    let address = alone.address()?;
-    if settings.shards.most() == 1 {
-        return Ok((address, alone));
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let alone = ListenSocket::open(listener.transport, listener.bind, false, settings)?;
+        let address = alone.address()?;
+        if settings.shards.most() == 1 {
+            return Ok((address, alone));
+        }
+        drop(alone);
+        match ListenSocket::open(listener.transport, address, true, settings) {
+            // Another program has the port now that the system chose: it chooses another.
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse && listener.bind.port() == 0 && tries < PORT_TRIES => (),
+            opened => return Ok((address, opened?)),
+        }
     }
-    drop(alone);
-    Ok((address, ListenSocket::open(listener.transport, address, true, settings)?))
 }
+
+/// Ports that are tried where the system chooses.
+const PORT_TRIES: usize = 16;
 
 /// The running shards, owned: dropped, they end.
 pub struct Node<S: Service + 'static> {
