@@ -3,7 +3,7 @@
 use super::Proxy;
 use super::contact::{SenderContact, makes_dialog, renews_target};
 use super::notice::{Notice, NoticeEvent};
-use super::plan::{OwnedPlan, Plan};
+use super::plan::{OwnedFailurePlan, OwnedPlan, Plan};
 use super::response_context::{Branch, Candidate, OwnedCandidate, Pending, ResponseContext, Share, may_be_removed};
 use crate::digest::{Credentials, HeaderError};
 use crate::message_store::memory_of;
@@ -108,11 +108,13 @@ impl Proxy {
             // Nothing is kept for further targets.
             owned[0].targets.truncate(1);
         }
-        // Half of the branches are for what the user may add.
-        let reserve = if plan.asks { budget / 2 } else { 0 };
+        // Half of the branches are for what may be added when these fail.
+        let reserve = if plan.asks || !plan.on_failure.is_empty() { budget / 2 } else { 0 };
         let left = divide(budget - reserve, &mut owned);
         let mut request_bytes = Vec::with_capacity(request.message.bytes().len());
         request_bytes.extend_from_slice(request.message.bytes());
+        let plan = OwnedPlan::of(plan);
+        round.tx.bill(server, plan.on_failure.iter().map(OwnedFailurePlan::memory).sum());
         if let Some(context) = self.contexts.get_mut(id) {
             context.pending = Some(Box::new(Pending {
                 request: request_bytes,
@@ -122,7 +124,7 @@ impl Proxy {
                 until: 0,
                 share: Share { breadth, left },
                 silent_until: None,
-                plan: OwnedPlan::of(plan),
+                plan,
                 asking: false,
                 reserve,
             }));
@@ -148,7 +150,7 @@ impl Proxy {
         let Some(mut pending) = context.pending.take() else { return false };
         let from = pending.next;
         let Some(q) = pending.candidates.get(from).map(|c| c.q) else {
-            context.pending = Some(pending).filter(|pending| pending.plan.asks);
+            context.pending = Some(pending).filter(|pending| pending.plan.goes_on());
             return false;
         };
         let before: usize =
@@ -161,7 +163,7 @@ impl Proxy {
         };
         let count = match pending.candidates[from..].iter().take_while(fits).count() {
             0 if before > 0 => {
-                context.pending = Some(pending).filter(|pending| pending.plan.asks);
+                context.pending = Some(pending).filter(|pending| pending.plan.goes_on());
                 return false;
             }
             count => count.max(1),
@@ -186,7 +188,7 @@ impl Proxy {
         let is_left =
             pending.next < pending.candidates.len() || pending.candidates.iter().any(|c| c.tried < c.targets.len());
         let (ring, plan) = (round.now.mono + pending.plan.ring_timeout, &pending.plan);
-        let is_needed = is_left || plan.asks || plan.answer_timeout.is_some();
+        let is_needed = is_left || plan.goes_on() || plan.ring_ends || plan.answer_timeout.is_some();
         if let Some(context) = self.contexts.get_mut(id).filter(|_| is_needed) {
             round.tx.bill(context.server, waiting_memory(bytes, &pending.candidates));
             context.pending = Some(pending);

@@ -93,7 +93,7 @@ mod response_context;
 
 pub use moves::{ContextRecord, MovedContexts};
 pub use notice::{Notice, NoticeEvent};
-pub use plan::{Plan, TryNext};
+pub use plan::{FailurePlan, Plan, Remedy, TryNext};
 pub use response_context::{Candidate, may_be_removed};
 
 use crate::Round;

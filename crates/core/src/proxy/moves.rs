@@ -21,11 +21,10 @@ pub struct ContextRecord {
 
 impl Recorded for ContextRecord {
     fn numbers(&mut self, show: &mut dyn FnMut(Number<'_>)) {
-        let Some(pending) = &mut self.context.pending else { return };
-        pending.arrival.numbers(show);
-        for candidate in &mut pending.candidates {
-            candidate.targets_mut().for_each(|target| target.numbers(show));
+        if let Some(pending) = &mut self.context.pending {
+            pending.arrival.numbers(show);
         }
+        self.context.waiting_targets_mut().for_each(|target| target.numbers(show));
     }
 }
 

@@ -30,6 +30,29 @@ pub struct Plan<'a> {
     /// Seconds of the session timer that the request has, if its sender supports one: a 2xx of a peer that does not is given this interval
     /// (RFC 4028 section 8.2). Default 0: none is.
     pub session: u32,
+    /// The last group too may ring no longer than `ring_timeout`: then the request fails with 408. Default no: it rings until timer C.
+    pub ring_ends: bool,
+    /// What is done about a failure before the user is asked or it goes upstream: the first of these that is for the status of the best
+    /// response, each once. None of them is for a request that its sender has cancelled.
+    pub on_failure: &'a [FailurePlan<'a>],
+}
+
+/// What is done about some failures of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct FailurePlan<'a> {
+    /// The first and the last status code of each range that it is for; 408 where no target has answered.
+    pub statuses: &'a [(u16, u16)],
+    /// What is done.
+    pub remedy: Remedy<'a>,
+}
+
+/// What is done about a failure.
+#[derive(Clone, Copy, Debug)]
+pub enum Remedy<'a> {
+    /// This status, 300 to 699, goes upstream in place of it.
+    Answer(u16),
+    /// These targets are tried: voicemail, another gateway.
+    Try(&'a [Candidate<'a>]),
 }
 
 /// After which failures of a candidate the next one has its turn. A target that was silent, or could not be reached, leads on in any
@@ -53,6 +76,8 @@ impl Default for Plan<'_> {
             try_next: TryNext::Any,
             asks: false,
             session: 0,
+            ring_ends: false,
+            on_failure: &[],
         }
     }
 }
@@ -60,7 +85,7 @@ impl Default for Plan<'_> {
 impl Plan<'_> {
     /// Nothing of it need be remembered for a request with one target.
     pub(super) const fn is_plain(&self) -> bool {
-        self.answer_timeout.is_none() && !self.asks
+        self.answer_timeout.is_none() && !self.asks && !self.ring_ends && self.on_failure.is_empty()
     }
 }
 
@@ -73,6 +98,41 @@ pub(super) struct OwnedPlan {
     /// None: [`TryNext::Any`].
     try_next: Option<SmallVec<[u16; 8]>>,
     pub(super) asks: bool,
+    pub(super) ring_ends: bool,
+    /// Those that were not used yet.
+    pub(super) on_failure: Vec<OwnedFailurePlan>,
+}
+
+/// A plan for failures that waits for one.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct OwnedFailurePlan {
+    statuses: SmallVec<[(u16, u16); 2]>,
+    /// Upstream, if there are no targets.
+    status: u16,
+    pub(super) candidates: Vec<OwnedCandidate>,
+}
+
+impl OwnedFailurePlan {
+    fn of(plan: &FailurePlan<'_>) -> Self {
+        let (status, candidates) = match plan.remedy {
+            Remedy::Answer(status) => (status, &[][..]),
+            Remedy::Try(candidates) => (0, candidates),
+        };
+        let candidates = candidates.iter().filter(|candidate| !candidate.targets.is_empty());
+        let mut candidates: Vec<_> = candidates.map(OwnedCandidate::of).collect();
+        candidates.sort_by_key(|candidate| Reverse(candidate.q));
+        Self { statuses: SmallVec::from_slice(plan.statuses), status, candidates }
+    }
+
+    fn is_for(&self, status: u16) -> bool {
+        let is_of_use = self.status != 0 || !self.candidates.is_empty();
+        is_of_use && self.statuses.iter().any(|(first, last)| (*first..=*last).contains(&status))
+    }
+
+    /// Memory that it takes while it waits.
+    pub(super) fn memory(&self) -> usize {
+        size_of::<Self>() + self.candidates.iter().map(OwnedCandidate::memory).sum::<usize>()
+    }
 }
 
 impl OwnedPlan {
@@ -81,8 +141,14 @@ impl OwnedPlan {
             TryNext::Any => None,
             TryNext::On(statuses) => Some(SmallVec::from_slice(statuses)),
         };
-        let Plan { record_route, ring_timeout, answer_timeout, asks, .. } = *plan;
-        Self { record_route, ring_timeout, answer_timeout, try_next, asks }
+        let Plan { record_route, ring_timeout, answer_timeout, asks, ring_ends, .. } = *plan;
+        let on_failure = plan.on_failure.iter().map(OwnedFailurePlan::of).collect();
+        Self { record_route, ring_timeout, answer_timeout, try_next, asks, ring_ends, on_failure }
+    }
+
+    /// What happens when every target has failed is not yet decided.
+    pub(super) fn goes_on(&self) -> bool {
+        self.asks || !self.on_failure.is_empty()
     }
 
     /// The same candidate is tried at its next address after this status.
@@ -100,6 +166,25 @@ impl OwnedPlan {
 const DECISION: u64 = 32_000;
 
 impl Proxy {
+    /// Before a failure goes upstream: what the plan does about it. True: that is under way, or was answered.
+    pub(super) fn remedies(&mut self, round: &mut Round<'_>, id: Id) -> bool {
+        loop {
+            let Some(context) = self.contexts.get_mut(id).filter(|context| !context.cancelled) else { return false };
+            let (server, status) = (context.server, context.failed_with());
+            let Some(pending) = context.pending.as_mut() else { return false };
+            let Some(place) = pending.plan.on_failure.iter().position(|plan| plan.is_for(status)) else { return false };
+            let plan = pending.plan.on_failure.remove(place);
+            if plan.candidates.is_empty() {
+                self.answer_locally(round, id, plan.status);
+                return true;
+            }
+            self.put_behind(round, id, server, plan.candidates);
+            if self.next_group(round, id) {
+                return true;
+            }
+        }
+    }
+
     /// Before a failure goes upstream: the user is asked, if it wants to be. True: it is, and decides later.
     pub(super) fn asks(&mut self, now: Now, id: Id) -> bool {
         let Some(context) = self.contexts.get_mut(id) else { return false };
@@ -179,12 +264,16 @@ impl Proxy {
 
     /// Puts candidates behind those that are there, as many as the request may have branches and memory.
     fn extend(&mut self, round: &mut Round<'_>, id: Id, candidates: &[Candidate<'_>]) {
+        let Some(server) = self.contexts.get(id).map(|context| context.server) else { return };
+        let candidates = candidates.iter().filter(|candidate| !candidate.targets.is_empty());
+        let candidates = candidates.map(OwnedCandidate::of).collect();
+        self.put_behind(round, id, server, candidates);
+    }
+
+    fn put_behind(&mut self, round: &mut Round<'_>, id: Id, server: ServerId, candidates: Vec<OwnedCandidate>) {
         let room = self.policy.settings.request_memory;
-        let Some(context) = self.contexts.get_mut(id) else { return };
-        let server = context.server;
-        let Some(pending) = context.pending.as_mut() else { return };
-        for candidate in candidates.iter().filter(|candidate| !candidate.targets.is_empty()) {
-            let mut owned = OwnedCandidate::of(candidate);
+        let Some(pending) = self.contexts.get_mut(id).and_then(|context| context.pending.as_mut()) else { return };
+        for mut owned in candidates {
             let branches = owned.targets.len().min(usize::from(pending.reserve));
             owned.targets.truncate(branches);
             let kept: usize = pending.candidates.iter().map(OwnedCandidate::memory).sum();

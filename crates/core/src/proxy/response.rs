@@ -92,7 +92,8 @@ impl Proxy {
         let Some(context) = self.contexts.get_mut(id) else { return };
         if status >= 600 {
             // No other branch shall answer (step 5); the rest is waited for.
-            context.pending = None;
+            context.end_search();
+            context.pending = context.pending.take().filter(|pending| pending.plan.goes_on());
             let text = strowger_message::status::reason(status);
             let lines = Arc::from(format!("Reason: SIP;cause={status};text=\"{text}\"\r\n").into_bytes());
             self.cancel_others(round, id, &lines);
@@ -287,7 +288,7 @@ impl Proxy {
         if context.pending.is_some() && !context.cancelled && self.next_group(round, id) {
             return;
         }
-        if self.asks(round.now, id) {
+        if self.remedies(round, id) || self.asks(round.now, id) {
             return;
         }
         self.finish(round, id);

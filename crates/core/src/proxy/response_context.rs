@@ -98,6 +98,14 @@ pub(super) struct Pending {
     pub(super) share: Share,
 }
 
+impl Pending {
+    /// Each candidate, also those of plans for failures.
+    fn waiting(&mut self) -> impl Iterator<Item = &mut OwnedCandidate> {
+        let on_failure = self.plan.on_failure.iter_mut().flat_map(|plan| &mut plan.candidates);
+        self.candidates.iter_mut().chain(on_failure)
+    }
+}
+
 /// What each branch of a request takes along of what the whole may become.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Share {
@@ -269,8 +277,12 @@ impl ResponseContext {
 
     /// What its user is asked when every target so far has failed: 408 where none has answered.
     pub(super) fn failing(&self) -> NoticeEvent {
-        let status = self.best.as_ref().map_or(408, |best| best.forwarded_status);
-        NoticeEvent::Failing { server: self.server, status }
+        NoticeEvent::Failing { server: self.server, status: self.failed_with() }
+    }
+
+    /// The status of the best response so far; 408 where no target has answered.
+    pub(super) fn failed_with(&self) -> u16 {
+        self.best.as_ref().map_or(408, |best| best.forwarded_status)
     }
 
     pub(super) fn branches(&self) -> impl Iterator<Item = &Branch> {
@@ -297,7 +309,10 @@ impl ResponseContext {
 
     /// Until when the group that rings now may do so; none if no candidate waits for its end.
     pub(super) fn ring_end(&self) -> Option<u64> {
-        let pending = self.pending.as_ref().filter(|p| p.next < p.candidates.len() || p.plan.asks)?;
+        let is_bounded = |pending: &Pending| {
+            pending.next < pending.candidates.len() || pending.plan.goes_on() || pending.plan.ring_ends
+        };
+        let pending = self.pending.as_ref().filter(|pending| is_bounded(pending))?;
         (!self.answered && !self.cancelled && (self.invite || pending.asking)).then_some(pending.until)
     }
 
@@ -311,6 +326,11 @@ impl ResponseContext {
     /// The moments that it waits for.
     pub(super) fn untils_mut(&mut self) -> impl Iterator<Item = &mut u64> {
         self.pending.iter_mut().flat_map(|pending| std::iter::once(&mut pending.until).chain(&mut pending.silent_until))
+    }
+
+    /// Each target that waits for its turn, or for a failure.
+    pub(super) fn waiting_targets_mut(&mut self) -> impl Iterator<Item = &mut Target> {
+        self.pending.iter_mut().flat_map(|pending| pending.waiting()).flat_map(OwnedCandidate::targets_mut)
     }
 
     /// No further target is tried.

@@ -6,6 +6,7 @@ mod cancel;
 mod chaos;
 mod dialog;
 mod failover;
+mod failure_plans;
 mod forks;
 mod forwarding;
 mod loops;
