@@ -20,8 +20,30 @@ pub(super) fn assemble(mut tables: Tables, source: Source<'_>, reader: &mut Read
     let certificates = std::mem::take(&mut tables.certificate);
     let (sources, sets, rules) =
         (std::mem::take(&mut tables.source), std::mem::take(&mut tables.set), std::mem::take(&mut tables.rule));
-    let decisions = rules::compile(&rules, &sets, &sources, reader);
-    tables.into_config(listeners, domains, certificates, sources, sets, rules, realm, decisions)
+    let (filters, failures) = (std::mem::take(&mut tables.filter), std::mem::take(&mut tables.failure));
+    let call_limits = std::mem::take(&mut tables.call_limit);
+    let lists = rules::Lists {
+        rules: &rules,
+        sets: &sets,
+        sources: &sources,
+        failures: &failures,
+        filters: &filters,
+        call_limits: &call_limits,
+    };
+    let decisions = rules::compile(lists, tables.proxy.record_route, reader);
+    tables.into_config(
+        listeners,
+        domains,
+        certificates,
+        sources,
+        sets,
+        call_limits,
+        filters,
+        failures,
+        rules,
+        realm,
+        decisions,
+    )
 }
 
 fn listeners(tables: &mut Tables, from_command_line: &[ListenAddress], reader: &mut Reader) -> Vec<Listener> {

@@ -166,7 +166,8 @@ fn check_dialogs(config: &Config, reader: &mut Reader) {
         let message = "dialogs.track has no effect: without proxy.record_route no later request of a call comes by";
         reader.push(Fault::warning(span, message, "set proxy.record_route = true, or leave dialogs.track out"));
     }
-    let tracks = dialogs.track || config.rules.iter().any(|rule| rule.track == Some(true));
+    let tracks =
+        dialogs.track || config.rules.iter().any(|rule| rule.track == Some(true) || !rule.call_limits.is_empty());
     if tracks && dialogs.lifetime > config.proxy.route_lifetime {
         let span = reader.first_of(&["dialogs.lifetime", "proxy.route_lifetime", "dialogs.track"]);
         let message = format!(

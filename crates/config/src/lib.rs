@@ -18,6 +18,7 @@
 mod assemble;
 mod auth;
 mod ban;
+mod call_limit;
 mod certificate;
 mod check;
 mod check_tls;
@@ -26,6 +27,8 @@ mod dialogs;
 mod dns;
 mod domains;
 mod effective;
+mod failure;
+mod filter;
 mod key;
 mod limits;
 mod listen;
@@ -59,23 +62,29 @@ use toml::de::DeTable;
 
 pub use self::auth::{Algorithm, Auth, Qop, UriCheck};
 pub use self::ban::{Ban, Network};
+pub use self::call_limit::{CallLimitTable, CountedPer, OverLimit};
 pub use self::certificate::{Certificate, CertificateFiles};
 pub use self::control::{Control, ControlSocket};
 pub use self::dialogs::Dialogs;
 pub use self::dns::Dns;
 pub use self::domains::{Domain, LocalDomain};
 pub use self::effective::reference;
+pub use self::failure::{FailureAction, FailureTable, StatusRange};
+pub use self::filter::{FilterAction, FilterTable};
 pub use self::limits::Limits;
 pub use self::listen::{Advertised, Identity, ListenAddress, Listener};
 pub use self::log::{Log, LogFormat, LogLevel};
 pub use self::metrics::Metrics;
 pub use self::name::{Name, Reference};
 pub use self::nat::{Nat, PingMethod};
-pub use self::proxy::{Fork, Proxy, RelayFor, SipUri};
+pub use self::proxy::{Fork, Proxy, RelayFor, SipUri, UnmatchedCancel};
 pub use self::registrar::{Durability, PathRule, Registrar};
 pub use self::reload::Change;
 pub use self::report::{Fault, Report, Severity};
-pub use self::rules::{Action, Decisions, HeaderLine, RemovableHeader, RuleTable, SetKind, SetTable, SourceTable};
+pub use self::rules::{
+    Action, Decisions, HeaderLine, RemovableHeader, RuleTable, SetKind, SetTable, SourceTable, UserEdit, UserText,
+    is_user_text,
+};
 pub use self::secret::Secret;
 pub use self::server::{Scheduling, Server};
 pub use self::store::Store;
@@ -108,6 +117,12 @@ macro_rules! tables {
                 source: SourceTable => sources: SourceTable,
                 /// Data that rules ask.
                 set: SetTable => sets: SetTable,
+                /// How many calls there may be at a time.
+                call_limit: CallLimitTable => call_limits: CallLimitTable,
+                /// Requests that are refused before anything else is looked at.
+                filter: FilterTable => filters: FilterTable,
+                /// What rules do about requests that fail.
+                failure: FailureTable => failures: FailureTable,
                 /// What becomes of requests, in order.
                 rule: RuleTable => rules: RuleTable,
             }

@@ -31,6 +31,16 @@ words! {
     }
 }
 
+words! {
+    /// What happens to a CANCEL that matches no INVITE.
+    pub enum UnmatchedCancel {
+        /// It is answered 481 (RFC 3261 section 9.2).
+        Answer = "answer",
+        /// It gets no answer.
+        Drop = "drop",
+    }
+}
+
 /// A sip or sips URI of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SipUri(String);
@@ -79,6 +89,15 @@ section! {
         /// Branches that one request may have in all: contacts and their addresses, one after the other too, and what becomes of it where
         /// one of them leads it back to this server. Of more contacts, those of the highest q are tried; what comes back with none left is answered 440.
         pub max_branches: u16 = 64, Rule::number(1, 1_024);
+        /// What happens to a CANCEL that matches no INVITE.
+        pub unmatched_cancel: UnmatchedCancel = UnmatchedCancel::Answer, ANY;
+        /// Status of the answer to a request for a user who is known and has not registered.
+        pub unregistered_status: u16 = 480, Rule::number(400, 699);
+        /// Pass over contacts whose devices do not take the method of the request, as their REGISTER says (`methods` of the Contact, RFC
+        /// 3840, or Allow).
+        pub method_filter: bool = false, ANY;
+        /// Status of the answer where `method_filter` leaves no contact.
+        pub unfit_status: u16 = 405, Rule::number(400, 699);
         /// Refuse with 482 what comes back unchanged (RFC 3261 section 16.3 step 4, RFC 5393 section 4.2).
         pub loop_detection: bool = true, ANY;
         /// A request larger than this leaves by TCP (RFC 3261 section 18.1.1), but never away from the flow of a binding.

@@ -14,8 +14,11 @@ use strowger_core::proxy::may_be_removed;
 use strowger_message::Name as HeaderName;
 use strowger_rules::{Columns, Condition, Kind, Rule as CompiledRule, Rules, Set, SetId, SetNames, Sets};
 
+use super::call_limit::CallLimitTable;
+use super::failure::{self, FailureAction, FailureTable};
+use super::filter::{self, FilterAction, FilterTable};
 use super::key::{Rule, Text, words};
-use super::name::Name;
+use super::name::{Name, Reference};
 use super::proxy::SipUri;
 use super::reader::{ANY, Reader, section};
 use super::report::Fault;
@@ -87,11 +90,27 @@ section! {
         pub answer: Option<u16> = None, Rule::number(300, 699).or("none");
         /// Reason phrase of that answer; "": the usual one.
         pub reason: String = String::new(), ANY;
+        /// The request gets no answer at all: for senders that only look for servers.
+        pub drop: bool = false, ANY;
         /// Where the request goes, in order of trying: a URI with a user takes the place of the Request-URI, one without leads there with the
         /// Request-URI as it is. `[]`: to its contacts or where it says itself.
         pub to: Vec<SipUri> = Vec::new(), ANY;
         /// Status codes after which the next of `to` is tried; "any": all but 6xx. One that is silent or not reached leads on in any case.
         pub try_next: Option<Vec<u16>> = None, Rule::number(300, 699).or("any");
+        /// What is done where it fails: names of `[[failure]]` tables; the first that is for the failure counts, each once.
+        pub on_failure: Vec<Reference<FailureTable>> = Vec::new(), ANY;
+        /// Names of `[[call_limit]]` tables that its call counts under, from the INVITE to the end: such a call is tracked.
+        pub call_limits: Vec<Reference<CallLimitTable>> = Vec::new(), ANY;
+        /// In place of forwarding it: an answer with where it would go, 302 or for several targets 300, each with its q (RFC 3261
+        /// section 8.3).
+        pub redirect: bool = false, ANY;
+        /// Characters that the user part of the Request-URI loses at its beginning. One that has no more than these stays as it is.
+        pub strip: u8 = 0, ANY;
+        /// What is then put before the user part of the Request-URI, such as "+".
+        pub prepend: UserText = UserText::default(), ANY;
+        /// Name of a `[[set]]` of texts: the user part of the Request-URI becomes the value that the set has for it, if it has one; before
+        /// `strip` and `prepend`.
+        pub translate: Option<Reference<SetTable>> = None, ANY.or("");
         /// Header lines that the request gets, such as "P-Hint: outbound".
         pub add_headers: Vec<HeaderLine> = Vec::new(), ANY;
         /// Names of header fields that the request loses.
@@ -100,7 +119,8 @@ section! {
         pub record_route: Option<bool> = None, ANY.or("as-set");
         /// Keep track of the call; "as-set": as `dialogs.track` says.
         pub track: Option<bool> = None, ANY.or("as-set");
-        /// How long it may ring in one place; "as-set": as `proxy.fork_timeout` says.
+        /// How long it may ring in one place: then the next is tried, and after the last the caller gets 408; "as-set": as
+        /// `proxy.fork_timeout` says, the last place as long as its caller waits.
         pub ring_timeout: Option<Duration> = None, Rule::time(Duration::from_secs(1), Duration::from_secs(600)).or("as-set");
         /// How long a target may say nothing at all before the next is tried; "as-set": until its transaction ends.
         pub answer_timeout: Option<Duration> = None, Rule::time(Duration::from_millis(100), Duration::from_secs(60)).or("as-set");
@@ -138,6 +158,44 @@ impl Text for HeaderLine {
     }
 }
 
+impl HeaderLine {
+    /// The lines, each with its end.
+    pub(super) fn lines(lines: &[Self]) -> Box<[u8]> {
+        lines.iter().flat_map(|line| [line.0.as_bytes(), b"\r\n"]).flatten().copied().collect()
+    }
+}
+
+/// Characters of the user part of a URI.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UserText(String);
+
+impl UserText {
+    /// The characters.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Text for UserText {
+    const EXPECTED: &'static str = "characters that may stand in the user part of a URI, such as \"+49\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        match is_user_text(text.as_bytes()) {
+            true => Ok(Self(text.to_owned())),
+            false => Err(format!("is {text:?}, which may not stand in the user part of a URI as it is")),
+        }
+    }
+
+    fn to_text(&self) -> String {
+        self.0.clone()
+    }
+}
+
+/// Whether a text may stand in the user part of a URI as it is (RFC 3261 section 25.1).
+pub fn is_user_text(text: &[u8]) -> bool {
+    text.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.!~*'()&=+$,;?/".contains(byte))
+}
+
 /// A header field that a request may do without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemovableHeader(HeaderName);
@@ -163,10 +221,20 @@ impl Text for RemovableHeader {
 pub struct Action {
     /// Status and reason phrase of the answer; an empty phrase: the usual one.
     pub answer: Option<(u16, Box<str>)>,
+    /// It gets no answer.
+    pub drop: bool,
     /// Where the request goes, in order.
     pub to: Box<[SipUri]>,
     /// Status codes after which the next of `to` is tried; none: any but 6xx.
     pub try_next: Option<Box<[u16]>>,
+    /// What is done where it fails, in order; shared by the rules that name it.
+    pub on_failure: Box<[Arc<FailureAction>]>,
+    /// Limits that an INVITE counts under; shared by the rules that name them.
+    pub call_limits: Box<[Arc<CallLimitTable>]>,
+    /// It is answered with where it would go.
+    pub redirect: bool,
+    /// What becomes of the user part of the Request-URI; none: it stays.
+    pub user: Option<UserEdit>,
     /// Header lines, each with its end.
     pub add: Box<[u8]>,
     /// Header fields that go.
@@ -183,16 +251,45 @@ pub struct Action {
     pub ends: bool,
 }
 
+/// What becomes of the user part of a Request-URI.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserEdit {
+    /// The set whose value takes its place.
+    pub translate: Option<SetId>,
+    /// Characters that it loses then.
+    pub strip: u8,
+    /// What is put before it then.
+    pub prepend: Box<str>,
+}
+
 impl Action {
-    fn of(table: &RuleTable) -> Self {
-        let lines = table.add_headers.iter().flat_map(|line| [line.0.as_bytes(), b"\r\n"]);
+    fn of(
+        table: &RuleTable,
+        names: &SetNames,
+        failures: &[Arc<FailureAction>],
+        call_limits: &[Arc<CallLimitTable>],
+    ) -> Self {
         let answer = table.answer.map(|status| (status, table.reason.as_str().into()));
+        let translate = table.translate.as_ref().and_then(|set| names.id(set.name()));
+        let edits = translate.is_some() || table.strip > 0 || !table.prepend.0.is_empty();
+        let user = edits.then(|| UserEdit { translate, strip: table.strip, prepend: table.prepend.0.as_str().into() });
+        let named = |reference: &Reference<FailureTable>| {
+            failures.iter().find(|failure| failure.name == *reference.name()).cloned()
+        };
+        let limit = |reference: &Reference<CallLimitTable>| {
+            call_limits.iter().find(|limit| limit.name == *reference.name()).cloned()
+        };
         Self {
-            ends: table.stop || answer.is_some() || !table.to.is_empty(),
+            ends: table.stop || table.drop || table.redirect || answer.is_some() || !table.to.is_empty(),
             answer,
+            drop: table.drop,
+            redirect: table.redirect,
+            on_failure: table.on_failure.iter().filter_map(named).collect(),
+            call_limits: table.call_limits.iter().filter_map(limit).collect(),
+            user,
             to: table.to.clone().into(),
             try_next: table.try_next.clone().map(Vec::into),
-            add: lines.flatten().copied().collect(),
+            add: HeaderLine::lines(&table.add_headers),
             remove: table.remove_headers.iter().map(|header| header.0).collect(),
             record_route: table.record_route,
             track: table.track,
@@ -205,6 +302,8 @@ impl Action {
 /// The rules, sets and sources of a configuration, compiled.
 #[derive(Debug)]
 pub struct Decisions {
+    /// What is refused before it is looked at, in the order of the file.
+    pub filters: Rules<FilterAction>,
     /// In the order of the file.
     pub rules: Rules<Action>,
     /// What their conditions ask.
@@ -216,7 +315,13 @@ pub struct Decisions {
 
 impl Default for Decisions {
     fn default() -> Self {
-        Self { rules: Rules::new([]), sets: Sets::empty(&SetNames::default()), sources: None, trusted: Vec::new() }
+        Self {
+            filters: Rules::new([]),
+            rules: Rules::new([]),
+            sets: Sets::empty(&SetNames::default()),
+            sources: None,
+            trusted: Vec::new(),
+        }
     }
 }
 
@@ -239,30 +344,33 @@ impl Decisions {
     }
 }
 
+/// The lists of the file that decisions are made of.
+pub(super) struct Lists<'a> {
+    pub(super) rules: &'a [RuleTable],
+    pub(super) sets: &'a [SetTable],
+    pub(super) sources: &'a [SourceTable],
+    pub(super) failures: &'a [FailureTable],
+    pub(super) filters: &'a [FilterTable],
+    pub(super) call_limits: &'a [CallLimitTable],
+}
+
 /// Compiles what the file says. Where something is wrong that is noted, and the rest compiled.
-pub(super) fn compile(
-    rules: &[RuleTable],
-    sets: &[SetTable],
-    sources: &[SourceTable],
-    reader: &mut Reader,
-) -> Arc<Decisions> {
+pub(super) fn compile(lists: Lists<'_>, record_route: bool, reader: &mut Reader) -> Arc<Decisions> {
+    let Lists { rules, sets, sources, failures, filters, call_limits } = lists;
     let (names, loaded) = load(sets, reader);
+    failure::check(failures, reader);
+    let failures: Vec<_> = failures.iter().map(|table| Arc::new(FailureAction::of(table))).collect();
+    let call_limits: Vec<_> = call_limits.iter().cloned().map(Arc::new).collect();
     let mut compiled = Vec::new();
     for (index, table) in rules.iter().enumerate() {
         let path = format!("rule[{index}]");
-        match Condition::compile(&table.when, &names) {
-            Ok(condition) => {
-                let name = table.name.as_str().into();
-                compiled.push(CompiledRule { name, condition, action: Action::of(table) });
-            }
-            Err(fault) => {
-                let span = reader.value_of(&format!("{path}.when")).map(|value| within(&value, &fault.span));
-                let message = format!("{}: {}", rule_shown(table), fault.message);
-                reader.push(Fault::error(span, message, fault.cure));
-            }
+        if let Some(condition) = condition(&table.when, &path, &rule_shown(table), &names, reader) {
+            let name = table.name.as_str().into();
+            compiled.push(CompiledRule { name, condition, action: Action::of(table, &names, &failures, &call_limits) });
         }
-        check_action(table, &path, reader);
+        check_action(table, &path, sets, record_route, reader);
     }
+    let filters = Rules::new(filter::compile(filters, &names, reader));
     let mut filled = Sets::empty(&names);
     for (id, set) in loaded {
         if let Ok(with) = filled.with(id, set) {
@@ -271,7 +379,25 @@ pub(super) fn compile(
     }
     let trusted = sources.iter().filter(|source| source.trusted).map(|source| source.name.to_string()).collect();
     let sources = of_sources(sources, reader);
-    Arc::new(Decisions { rules: Rules::new(compiled), sets: filled, sources, trusted })
+    Arc::new(Decisions { filters, rules: Rules::new(compiled), sets: filled, sources, trusted })
+}
+
+/// The condition of the table at this path. Where it is wrong that is noted.
+pub(super) fn condition(
+    text: &str,
+    path: &str,
+    shown: &str,
+    names: &SetNames,
+    reader: &mut Reader,
+) -> Option<Condition> {
+    match Condition::compile(text, names) {
+        Ok(condition) => Some(condition),
+        Err(fault) => {
+            let span = reader.value_of(&format!("{path}.when")).map(|value| within(&value, &fault.span));
+            reader.push(Fault::error(span, format!("{shown}: {}", fault.message), fault.cure));
+            None
+        }
+    }
 }
 
 fn rule_shown(table: &RuleTable) -> String {
@@ -284,19 +410,46 @@ fn within(value: &Range<usize>, span: &Range<usize>) -> Range<usize> {
     at(span.start)..at(span.end).max(at(span.start))
 }
 
-fn check_action(table: &RuleTable, path: &str, reader: &mut Reader) {
-    let place = |key: &str, reader: &Reader| reader.value_of(&format!("{path}.{key}"));
-    if table.answer.is_some() && !table.to.is_empty() {
-        let message = format!("{} answers, and says where the request goes", rule_shown(table));
-        reader.push(Fault::error(place("to", reader), message, "keep `answer` or `to`, or make two rules"));
+/// Notes what a rule says that cannot be done together.
+fn check_action(table: &RuleTable, path: &str, sets: &[SetTable], record_route: bool, reader: &mut Reader) {
+    let mut note = |key: &str, what: &str, cure: &str| {
+        let span = reader.value_of(&format!("{path}.{key}"));
+        reader.push(Fault::error(span, format!("{} {what}", rule_shown(table)), cure));
+    };
+    let (answers, goes) = (table.answer.is_some(), !table.to.is_empty());
+    if answers && goes {
+        note("to", "answers, and says where the request goes", "keep `answer` or `to`, or make two rules");
     }
-    if table.answer.is_none() && !table.reason.is_empty() {
-        let message = format!("{} has a reason and no answer", rule_shown(table));
-        reader.push(Fault::error(place("reason", reader), message, "add `answer`, or remove `reason`"));
+    if !answers && !table.reason.is_empty() {
+        note("reason", "has a reason and no answer", "add `answer`, or remove `reason`");
     }
-    if table.to.is_empty() && table.try_next.is_some() {
-        let message = format!("{} has try_next without `to`", rule_shown(table));
-        reader.push(Fault::error(place("try_next", reader), message, "add `to`, or remove `try_next`"));
+    if table.drop && (answers || goes) {
+        note("drop", "drops the request, and says what becomes of it", "keep `drop`, `answer` or `to`");
+    }
+    if table.redirect && (answers || table.drop || !table.on_failure.is_empty()) {
+        note("redirect", "redirects, and says what else becomes of the request", "keep `redirect`, or make two rules");
+    }
+    if (answers || table.drop) && !table.on_failure.is_empty() {
+        note("on_failure", "does not forward the request, which cannot fail then", "remove `on_failure`");
+    }
+    if (answers || table.drop || table.redirect) && !table.call_limits.is_empty() {
+        note("call_limits", "has limits for calls that it does not forward", "remove `call_limits`");
+    }
+    let stays = table.record_route.unwrap_or(record_route);
+    if !table.call_limits.is_empty() && (!stays || table.track == Some(false)) {
+        let cure = "let the rule have record_route = true, and not track = false";
+        note("call_limits", "counts calls whose end the server does not see", cure);
+    }
+    if !goes && table.try_next.is_some() {
+        note("try_next", "has try_next without `to`", "add `to`, or remove `try_next`");
+    }
+    let translated = table.translate.as_ref().and_then(|set| sets.iter().find(|other| other.name == *set.name()));
+    if translated.is_some_and(|set| set.kind != SetKind::Texts || set.value.is_none()) {
+        note(
+            "translate",
+            "translates by a set that has no value for a text",
+            "name a set of kind \"texts\" with `value`",
+        );
     }
 }
 

@@ -46,6 +46,7 @@ mod health;
 mod http;
 mod identity;
 pub mod metrics;
+pub mod offline;
 mod reload;
 mod removal;
 mod routes;

@@ -167,6 +167,8 @@ fields! {
         RequestPort = "request.port";
         /// Size of the message in bytes.
         Size = "size";
+        /// Octets of the Request-URI.
+        RequestLength = "request.length";
         /// Max-Forwards of the request as it came.
         MaxForwards = "max_forwards";
     }
@@ -181,7 +183,7 @@ fields! {
         FromLocal = "from.local";
         /// The domain of To is one of ours.
         ToLocal = "to.local";
-        /// The domain of the Request-URI is one of ours.
+        /// The Request-URI is of a domain of ours, or this server itself.
         RequestLocal = "request.local";
         /// The sender proved to be the user whom it names.
         Authenticated = "authenticated";

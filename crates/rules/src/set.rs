@@ -209,8 +209,8 @@ impl Set {
         self.text_id(text, case).is_some()
     }
 
-    /// The value of a text.
-    pub(crate) fn text_value(&self, text: &[u8], case: Case) -> Option<&[u8]> {
+    /// The value of a text, in a set of prefixes of its longest prefix; none in a set of networks.
+    pub fn text_value(&self, text: &[u8], case: Case) -> Option<&[u8]> {
         self.value(self.text_id(text, case)?)
     }
 

@@ -9,7 +9,7 @@ use crate::routing::NoHop;
 use crate::stage::Verdict;
 use strowger_config::RelayFor;
 use strowger_core::routing::Routing;
-use strowger_message::Uri;
+use strowger_message::{Method, Uri};
 
 impl Engine {
     /// Whether an ACK may go on, and where.
@@ -45,13 +45,15 @@ impl Engine {
                 RelayFor::LocalDomains => !self.policy.config.auth.calls && self.is_local(&request.mandatory.from.uri),
                 RelayFor::Authenticated => false,
             };
+        // What a rule answers or drops in another request is dropped in an ACK, but not in one of a call that was let through.
+        let passes = passes && (routing.in_dialog || self.refused_by_rules(handling, routing).is_none());
         if routing.malformed || !passes || self.is_unknown_here(routing) {
             self.counters().relay_denied.one();
             self.log_ack(handling, routing);
             return Verdict::Drop;
         }
         if local && routing.device.is_none() {
-            self.lookup_contacts(handling.now, &routing.uri, contacts);
+            self.lookup_contacts(handling.now, Method::Invite, &routing.uri, contacts);
             let first = contacts.entries.first();
             let target = first.and_then(|first| first.target.or_else(|| self.contact_target(contacts, first)));
             return target.map_or(Verdict::Drop, |target| Verdict::Forward(Destination::FirstContact(target)));

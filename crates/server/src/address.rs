@@ -22,7 +22,7 @@ impl Engine {
             return Reply::refused(400).into();
         }
         if routing.route.is_none() && self.names_server(&routing.uri) {
-            return self.serve(request).into();
+            return self.refused_by_rules(handling, routing).unwrap_or_else(|| self.serve(request).into());
         }
         // Extensions that a proxy must understand, and we understand none (section 16.3 item 5).
         if request.message.has(Name::ProxyRequire) {
@@ -122,7 +122,7 @@ impl Engine {
     }
 
     /// A URI without a user that names this server itself.
-    fn names_server(&self, uri: &Uri<'_>) -> bool {
+    pub(crate) fn names_server(&self, uri: &Uri<'_>) -> bool {
         let Uri::Sip(sip) = uri else { return false };
         sip.user.is_none() && self.policy.router.is_own(sip)
     }

@@ -15,6 +15,7 @@ pub(crate) mod within;
 
 pub use list::{CallPage, CallState, CallView, DialogView};
 
+use crate::call_limits::{CallLimits, Counted};
 use crate::engine::Engine;
 use dialog::{Dialog, Party};
 use hashbrown::HashMap;
@@ -23,6 +24,7 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
 use strowger_config::Config;
 use strowger_core::routing::Request;
@@ -57,6 +59,8 @@ pub struct Call {
     /// A server behind this one has asked for credentials: the INVITE comes again.
     pub(crate) challenged: bool,
     pub(crate) dialogs: SmallVec<[Dialog; 1]>,
+    /// Limits that it counts under.
+    pub(crate) counted: Box<[Counted]>,
     /// Where it stands among the deadlines; 0: nowhere.
     #[serde(skip)]
     deadline: u64,
@@ -104,6 +108,7 @@ impl Call {
             cancelled: false,
             challenged: false,
             dialogs: SmallVec::new(),
+            counted: Box::default(),
             deadline: 0,
         }
     }
@@ -260,6 +265,8 @@ pub(crate) struct CallCounts {
     pub(crate) early: usize,
     /// Tracked dialogs with one.
     pub(crate) confirmed: usize,
+    /// Limits that they count under, those of each call together.
+    pub(crate) counted: usize,
 }
 
 impl CallCounts {
@@ -271,6 +278,7 @@ impl CallCounts {
             tracked: usize::from(call.tracked),
             early: of_dialogs(call.dialogs.len() - confirmed),
             confirmed: of_dialogs(confirmed),
+            counted: call.counted.len(),
         }
     }
 }
@@ -285,6 +293,7 @@ pub(crate) struct Calls {
     deadlines: BTreeSet<(u64, u64)>,
     times: CallTimes,
     counts: CallCounts,
+    limits: Arc<CallLimits>,
     /// [`Now::mono`] of the last giving back of memory.
     tidied: u64,
     /// Scratch.
@@ -298,9 +307,9 @@ const STEP: u64 = 100;
 const CHALLENGE: u64 = 32_000;
 
 impl Calls {
-    pub(crate) fn new(times: CallTimes) -> Self {
+    pub(crate) fn new(times: CallTimes, limits: Arc<CallLimits>) -> Self {
         let (calls, places, deadlines, counts, index) = Default::default();
-        Self { calls, places, deadlines, times, counts, tidied: 0, index }
+        Self { calls, places, deadlines, times, counts, limits, tidied: 0, index }
     }
 
     /// How long calls may last, from their next change on.
@@ -330,7 +339,7 @@ impl Calls {
         self.deadlines.first().filter(|(at, _)| *at <= now).map(|(_, key)| *key)
     }
 
-    /// Puts a call in. What was there under its key goes.
+    /// Puts a call in, which counts under its limits already. What was there under its key goes.
     pub(crate) fn put(&mut self, key: u64, call: Call) {
         self.take(key);
         self.recount(CallCounts::default(), CallCounts::of(&call));
@@ -339,10 +348,11 @@ impl Calls {
         self.set_deadline(key);
     }
 
-    /// Takes a call out.
+    /// Takes a call out: it counts under no limit any more.
     pub(crate) fn take(&mut self, key: u64) -> Option<Call> {
         let mut call = self.calls.remove(self.places.remove(&key)?)?;
         self.recount(CallCounts::of(&call), CallCounts::default());
+        call.counted.iter().for_each(|counted| self.limits.give_back(counted));
         if call.deadline != 0 {
             self.deadlines.remove(&(call.deadline, key));
             call.deadline = 0;
@@ -371,6 +381,7 @@ impl Calls {
         add(&mut self.counts.tracked, before.tracked, after.tracked);
         add(&mut self.counts.early, before.early, after.early);
         add(&mut self.counts.confirmed, before.confirmed, after.confirmed);
+        add(&mut self.counts.counted, before.counted, after.counted);
     }
 
     fn set_deadline(&mut self, key: u64) {
@@ -402,6 +413,7 @@ impl Calls {
     pub(crate) fn import(&mut self, now: Now, calls: Vec<Call>) {
         for mut call in calls {
             call.turn(now);
+            call.counted.iter().for_each(|counted| self.limits.take_over(counted));
             self.put(call.key, call);
         }
     }

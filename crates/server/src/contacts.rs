@@ -2,12 +2,13 @@
 //! registering another one) the contacts of the user there.
 
 use crate::engine::Engine;
+use crate::methods::takes;
 use crate::reachability::{is_web, target_of};
 use crate::registration::{LEADS_ON, write_aor};
 use smallvec::SmallVec;
 use std::ops::Range;
 use strowger_core::{ListenerId, Now, Target};
-use strowger_message::{SipUri, Uri};
+use strowger_message::{Method, SipUri, Uri};
 
 /// The contacts collected for one request; kept between requests.
 #[derive(Debug, Default)]
@@ -19,6 +20,8 @@ pub(crate) struct Contacts {
     users: Vec<Range<usize>>,
     /// A user was met again that calls were forwarded from.
     pub(crate) looped: bool,
+    /// A contact was passed over whose device does not take the method.
+    pub(crate) unfit: bool,
 }
 
 /// When a contact is tried: equal ones together, lower ones first. By how much the q of the contact, and before it that of each
@@ -91,18 +94,18 @@ impl Contacts {
 
 impl Engine {
     /// The user's contacts, best first. Of a sips URI, those alone that are reached by TLS.
-    pub(crate) fn lookup_contacts(&self, now: Now, uri: &Uri<'_>, contacts: &mut Contacts) {
+    pub(crate) fn lookup_contacts(&self, now: Now, method: Method, uri: &Uri<'_>, contacts: &mut Contacts) {
         contacts.text.clear();
         contacts.entries.clear();
         contacts.users.clear();
-        contacts.looped = false;
+        (contacts.looped, contacts.unfit) = (false, false);
         write_aor(uri, &mut contacts.text);
         let user = 0..contacts.text.len();
-        self.add_contacts(now, user, &[], uri.is_sips(), contacts);
+        self.add_contacts(now, method, user, &[], uri.is_sips(), contacts);
         while let Some((order, secure, user)) = contacts.take_leading() {
             // Each user costs a look-up as each branch does.
             if let Some(user) = user.filter(|_| contacts.users.len() < self.proxy.settings().max_branches.into()) {
-                self.add_contacts(now, user, &order, secure, contacts);
+                self.add_contacts(now, method, user, &order, secure, contacts);
             }
         }
         contacts.entries.sort_by(|a, b| a.order.cmp(&b.order));
@@ -110,10 +113,19 @@ impl Engine {
         contacts.entries.truncate(self.proxy.settings().max_branches.into());
     }
 
-    fn add_contacts(&self, now: Now, user: Range<usize>, order: &[u16], secure: bool, contacts: &mut Contacts) {
+    fn add_contacts(
+        &self,
+        now: Now,
+        method: Method,
+        user: Range<usize>,
+        order: &[u16],
+        secure: bool,
+        contacts: &mut Contacts,
+    ) {
+        let filters = self.policy.config.proxy.method_filter;
         let key: SmallVec<[u8; 128]> = SmallVec::from_slice(&contacts.text[user.clone()]);
         contacts.users.push(user);
-        let Contacts { text, entries, .. } = contacts;
+        let Contacts { text, entries, unfit, .. } = contacts;
         let (first, mut best) = (entries.len(), 0);
         self.shared.location.lookup(&key, now.mono, &mut |binding| {
             let leads_on =
@@ -121,6 +133,10 @@ impl Engine {
             let target =
                 if binding.path().is_empty() { target_of(&binding, self.policy.router.identity()) } else { None };
             if !leads_on && !is_kept(binding.uri(), target, secure) {
+                return;
+            }
+            if filters && !leads_on && !takes(binding.flags(), method) {
+                *unfit = true;
                 return;
             }
             let mut put = |part: &[u8]| {

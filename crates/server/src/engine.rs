@@ -203,6 +203,11 @@ impl Engine {
         self.proxy.contexts()
     }
 
+    /// Under how many limits its calls count, those of each call together.
+    pub fn counted(&self) -> usize {
+        self.calls.counts().counted
+    }
+
     /// Messages that wait, for a look-up or behind others of their call.
     pub fn waiting(&self) -> WaitingCounts {
         WaitingCounts {
@@ -372,7 +377,7 @@ impl Engine {
             concealed: Default::default(),
             events: Vec::new(),
             pings: Pings::every(config.nat.ping_interval),
-            calls: Calls::new(CallTimes::of(config)),
+            calls: Calls::new(CallTimes::of(config), shared.call_limits.clone()),
             contacts: Default::default(),
             local_addresses: LocalAddresses::new(config.dns.cache_entries),
             aor: Vec::new(),

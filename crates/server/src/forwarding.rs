@@ -2,14 +2,16 @@
 
 use crate::calls::within::Context;
 use crate::contacts::{Contact, Contacts};
+use crate::decision::{AfterFailure, FailureDecision};
 use crate::engine::Engine;
 use crate::handling::Handling;
 use crate::identity::names_caller;
 use crate::reply::Reply;
 use crate::session_timer::SessionTimer;
+use crate::stage::Stage;
 use smallvec::SmallVec;
-use strowger_config::Fork;
-use strowger_core::proxy::{Candidate, Plan};
+use strowger_config::{Fork, UnmatchedCancel};
+use strowger_core::proxy::{Candidate, FailurePlan, Plan, Remedy};
 use strowger_core::routing::{Request, Routing};
 use strowger_core::transaction::ServerId;
 use strowger_core::{Round, Target};
@@ -50,6 +52,35 @@ impl Edits {
         }
         Self { add, remove }
     }
+
+    /// The same with further lines.
+    fn with(&self, lines: &[u8]) -> Self {
+        Self { add: [&self.add[..], lines].concat(), remove: self.remove.clone() }
+    }
+}
+
+/// Places that rules name, as targets of a request.
+type Places<'a> = SmallVec<[Candidate<'a>; 2]>;
+
+/// A place with a user takes the place of the Request-URI, one without leads there with the Request-URI as it is.
+fn places<'a>(to: &'a [String], targets: &'a [Targets], edits: &'a Edits) -> Places<'a> {
+    let count = targets.len().min(1000) as u16;
+    let has_user =
+        |uri: &&String| Uri::parse(uri.as_bytes()).is_ok_and(|uri| uri.sip().is_some_and(|uri| uri.user.is_some()));
+    let place = |(n, (uri, targets)): (usize, (&'a String, &'a Targets))| Candidate {
+        uri: Some(uri).filter(has_user).map(|uri| uri.as_bytes()),
+        targets,
+        q: count - (n as u16).min(count),
+        add: &edits.add,
+        remove: &edits.remove,
+        ..Candidate::default()
+    };
+    to.iter().zip(targets).enumerate().map(place).collect()
+}
+
+fn plan_for<'a>(failure: &'a FailureDecision, to: &'a [Candidate<'a>]) -> FailurePlan<'a> {
+    let remedy = failure.answer.map_or(Remedy::Try(to), Remedy::Answer);
+    FailurePlan { statuses: &failure.statuses, remedy }
 }
 
 impl Engine {
@@ -65,6 +96,11 @@ impl Engine {
             Ok(timer) => timer,
             Err(reply) => return self.reply(handling, reply),
         };
+        if handling.progress.decision.as_ref().is_some_and(|decision| decision.redirect)
+            && self.redirect(handling, routing, contacts, &destination)
+        {
+            return;
+        }
         match destination {
             Destination::Contacts(targets) => self.forward_to_contacts(handling, routing, contacts, &targets, &timer),
             Destination::Places(targets) => self.forward_to_places(handling, routing, &targets, &timer),
@@ -99,7 +135,7 @@ impl Engine {
                     fixed: routing.device.is_some(),
                     translated: routing.device.is_some(),
                 };
-                self.send(handling, routing, &[candidate], otherwise, timer.session);
+                self.send(handling, routing, &[candidate], otherwise, timer.session, &edits);
             }
         }
     }
@@ -150,7 +186,7 @@ impl Engine {
                 translated: contact.target.is_some(),
             })
             .collect();
-        self.send(handling, routing, &candidates, 480, timer.session);
+        self.send(handling, routing, &candidates, 480, timer.session, &edits);
     }
 
     fn forward_to_places(
@@ -160,20 +196,10 @@ impl Engine {
         targets: &[Targets],
         timer: &SessionTimer,
     ) {
-        let (edits, count) = (Edits::of(handling, timer), targets.len().min(1000) as u16);
+        let edits = Edits::of(handling, timer);
         let to = handling.progress.decision.as_ref().map_or(Vec::new(), |decision| decision.to.clone());
-        let has_user =
-            |uri: &&String| Uri::parse(uri.as_bytes()).is_ok_and(|uri| uri.sip().is_some_and(|uri| uri.user.is_some()));
-        let places = to.iter().zip(targets).enumerate().map(|(n, (uri, targets))| Candidate {
-            uri: Some(uri).filter(has_user).map(|uri| uri.as_bytes()),
-            targets,
-            q: count - (n as u16).min(count),
-            add: &edits.add,
-            remove: &edits.remove,
-            ..Candidate::default()
-        });
-        let candidates: SmallVec<[Candidate<'_>; 2]> = places.collect();
-        self.send(handling, routing, &candidates, 500, timer.session);
+        let candidates = places(&to, targets, &edits);
+        self.send(handling, routing, &candidates, 500, timer.session, &edits);
     }
 
     fn send(
@@ -183,9 +209,19 @@ impl Engine {
         candidates: &[Candidate<'_>],
         otherwise: u16,
         session: u32,
+        edits: &Edits,
     ) {
         let Some(server) = handling.server else { return };
         if candidates.iter().all(|c| c.targets.is_empty()) {
+            let decision = handling.progress.decision.as_ref();
+            let otherwise = match decision.and_then(|decision| decision.after_failure(otherwise)) {
+                Some(AfterFailure::Try(next)) => {
+                    (handling.progress.decision, handling.progress.stage) = (Some(next), Stage::Route);
+                    return self.advance(handling);
+                }
+                Some(AfterFailure::Answer(status)) => status,
+                None => otherwise,
+            };
             let why = match otherwise {
                 480 => "no contact of the user can be reached",
                 404 => "no route: nothing here leads to this kind of URI",
@@ -200,13 +236,26 @@ impl Engine {
         if !handling.is_proven() && !self.transactions.has_room_for_unproven(length) {
             return self.reply(handling, Reply::overloaded());
         }
-        let Context::Notices(context) = self.context_of(handling) else {
-            return self.reply(handling, Reply::overloaded());
+        let context = match self.context_of(handling) {
+            Context::Notices(context) => context,
+            Context::Full => return self.reply(handling, Reply::overloaded()),
+            Context::Limited(status) => {
+                return self.reply(handling, Reply::refused(status).because("as many calls as a limit lets"));
+            }
         };
         self.trying(handling);
         self.doubt_unproven(handling, 0);
         self.counters().forwarded.one();
         let decision = handling.progress.decision.take();
+        // The stage before has asked for the names of these places.
+        let targets = decision.as_ref().and_then(|decision| self.targets_on_failure(handling, decision).ok());
+        let targets = targets.unwrap_or_default();
+        let failures = decision.as_ref().map_or(&[][..], |decision| &decision.on_failure);
+        let edits: Vec<Edits> = failures.iter().map(|failure| edits.with(&failure.add)).collect();
+        let failures = failures.iter().zip(&targets).zip(&edits);
+        let failures: Vec<_> =
+            failures.map(|((failure, to), edits)| (failure, places(&failure.to, to, edits))).collect();
+        let on_failure: Vec<_> = failures.iter().map(|(failure, to)| plan_for(failure, to)).collect();
         let set = self.policy.config.plan();
         let plan = match &decision {
             None => Plan { context, session, ..set },
@@ -217,6 +266,8 @@ impl Engine {
                 ring_timeout: decision.ring_timeout.unwrap_or(set.ring_timeout),
                 answer_timeout: decision.answer_timeout.or(set.answer_timeout),
                 try_next: decision.try_next(),
+                ring_ends: decision.ring_timeout.is_some(),
+                on_failure: &on_failure,
                 ..set
             },
         };
@@ -275,11 +326,17 @@ impl Engine {
         self.transactions.respond(handling.now, server, 100, range, handling.out);
     }
 
-    /// A CANCEL: answered here, and each branch cancelled (section 16.10). One that matches nothing is answered 481: what
+    /// A CANCEL: answered here, and each branch cancelled (section 16.10). One that matches nothing is answered 481, or dropped: what
     /// we forward has a branch of its own, which no stateless copy of it would match.
     pub(crate) fn cancel(&mut self, handling: &mut Handling<'_, '_>, invite: Option<ServerId>) {
         let Some(invite) = invite else {
-            return self.reply(handling, Reply::new(481));
+            if self.policy.config.proxy.unmatched_cancel == UnmatchedCancel::Answer {
+                return self.reply(handling, Reply::new(481));
+            }
+            if let Some(cancel) = handling.server {
+                self.transactions.abandon(handling.now, cancel);
+            }
+            return;
         };
         self.reply(handling, Reply::new(200));
         let round = &mut Round { now: handling.now, tx: &mut self.transactions, out: handling.out };

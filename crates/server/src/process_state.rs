@@ -1,5 +1,6 @@
 //! What all shards of the process share.
 
+use crate::call_limits::CallLimits;
 use crate::counters::{Counters, Counts, Durations};
 use crate::flows::Flows;
 use crate::line_rate::LineRate;
@@ -31,6 +32,8 @@ pub struct ProcessState {
     /// Of lines about requests and connections that were refused or failed.
     pub log_limiter: Arc<LogLimiter>,
     pub(crate) routes: Box<dyn Routes>,
+    /// Calls that count under limits of rules.
+    pub call_limits: Arc<CallLimits>,
     /// Of calls that are logged.
     pub(crate) call_lines: LineRate,
     /// Of lines about registrations.
@@ -86,13 +89,14 @@ impl ProcessState {
             log_limiter,
             routes,
         } = surroundings;
-        let [_, nonces, ..] = *seed.as_chunks::<8>().0 else { unreachable!("four times eight bytes") };
+        let [limits, nonces, ..] = *seed.as_chunks::<8>().0 else { unreachable!("four times eight bytes") };
         Self {
             location,
             flows: Flows::new(config.server.node, process, shards),
             subscribers,
             log_limiter,
             routes,
+            call_limits: Arc::new(CallLimits::new(u64::from_le_bytes(limits))),
             call_lines: LineRate::new(config.log.calls_per_minute),
             registration_lines: LineRate::new(config.log.registrations_per_minute),
             call_secret,

@@ -47,6 +47,7 @@ impl Engine {
             Why::Logged => return,
             Why::Text(text) => text,
             Why::Rule(place) => self.policy.rule(place).map_or("a rule", |rule| &rule.name),
+            Why::Filter(place) => self.policy.filter(place).map_or("a filter", |filter| &filter.name),
             Why::Domain(party) if self.log_domain(handling, party) => return,
             Why::Domain(_) | Why::Status => strowger_message::status::reason(status),
         };

@@ -3,6 +3,7 @@
 use crate::contacts::first_hop;
 use crate::engine::Engine;
 use crate::handling::{Handling, Proof};
+use crate::methods;
 use crate::ping::NEEDS_PING;
 use crate::reachability::is_unreachable;
 use crate::registration_log::{Changes, Sender};
@@ -323,7 +324,9 @@ fn decide<'c>(
             listener: arrival.listener.0,
             node: conditions.node,
             reg_id: upsert.reg_id,
-            flags: if behind { NEEDS_PING } else { 0 } | if here.is_some() { LEADS_ON } else { 0 },
+            flags: if behind { NEEDS_PING } else { 0 }
+                | if here.is_some() { LEADS_ON } else { 0 }
+                | methods::flags(&message, &upsert.uri),
             ..Binding::EMPTY
         };
         steps.push(match upsert.replaces {

@@ -52,6 +52,8 @@ pub(crate) enum Why {
     Domain(Party),
     /// The rule at this place of the configuration answers so.
     Rule(usize),
+    /// The filter at this place of the configuration answers so.
+    Filter(usize),
     /// It was logged with more than a text.
     Logged,
 }
@@ -222,6 +224,7 @@ impl Engine {
         let from = handling.out.start();
         let phrase = match why {
             Why::Rule(place) => self.policy.rule(place).and_then(|rule| rule.action.answer.as_ref()),
+            Why::Filter(place) => self.policy.filter(place).and_then(|filter| filter.action.answer.as_ref()),
             _ => None,
         };
         let phrase = phrase.map(|(_, phrase)| phrase.as_bytes()).filter(|phrase| !phrase.is_empty());

@@ -1,6 +1,7 @@
 //! The third stage: where a request goes (RFC 3261 section 16.5).
 
 use crate::contacts::{Contact, Contacts};
+use crate::decision::{AfterFailure, Decision};
 use crate::engine::Engine;
 use crate::forwarding::{Destination, Targets};
 use crate::handling::Handling;
@@ -35,8 +36,37 @@ impl From<Question> for NoHop {
 }
 
 impl Engine {
-    /// Where a request goes that may be forwarded. `contacts` gets those of a user of ours.
+    /// Where a request goes that may be forwarded, and where it would go if that fails. `contacts` gets those of a user of ours.
     pub(crate) fn route(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>, contacts: &mut Contacts) -> Verdict {
+        let verdict = self.first_destination(handling, routing, contacts);
+        match (&verdict, &handling.progress.decision) {
+            (Verdict::Forward(_), Some(decision)) if !decision.on_failure.is_empty() => {
+                self.targets_on_failure(handling, decision).map_or_else(Verdict::Ask, |_| verdict)
+            }
+            (Verdict::Reply(reply), Some(decision)) => match decision.after_failure(reply.status) {
+                Some(AfterFailure::Answer(status)) => Reply { status, ..*reply }.into(),
+                Some(AfterFailure::Try(next)) => Verdict::Decide(next),
+                None => verdict,
+            },
+            _ => verdict,
+        }
+    }
+
+    /// The addresses of the places where a request goes if it fails, in the order of [`Decision::on_failure`].
+    pub(crate) fn targets_on_failure(
+        &self,
+        handling: &Handling<'_, '_>,
+        decision: &Decision,
+    ) -> Result<Vec<Vec<Targets>>, Question> {
+        decision.on_failure.iter().map(|failure| self.targets_of_places(handling, &failure.to)).collect()
+    }
+
+    fn first_destination(
+        &self,
+        handling: &Handling<'_, '_>,
+        routing: &Routing<'_>,
+        contacts: &mut Contacts,
+    ) -> Verdict {
         if handling.progress.decision.as_ref().is_some_and(|decision| !decision.to.is_empty()) {
             return self.route_to_places(handling);
         }
@@ -67,15 +97,16 @@ impl Engine {
     /// Where rules say.
     fn route_to_places(&self, handling: &Handling<'_, '_>) -> Verdict {
         let to = handling.progress.decision.as_ref().map_or(&[][..], |decision| &decision.to);
-        let mut targets = Vec::new();
-        for uri in to {
-            let Ok(uri) = Uri::parse(uri.as_bytes()) else { continue };
-            match self.targets_of_uri(handling, &uri, handling.request.arrival.listener) {
-                Ok(found) => targets.push(found),
-                Err(question) => return Verdict::Ask(question),
-            }
+        match self.targets_of_places(handling, to) {
+            Ok(targets) => Verdict::Forward(Destination::Places(targets)),
+            Err(question) => Verdict::Ask(question),
         }
-        Verdict::Forward(Destination::Places(targets))
+    }
+
+    /// The addresses of each of these places.
+    fn targets_of_places(&self, handling: &Handling<'_, '_>, to: &[String]) -> Result<Vec<Targets>, Question> {
+        let uris = to.iter().filter_map(|uri| Uri::parse(uri.as_bytes()).ok());
+        uris.map(|uri| self.targets_of_uri(handling, &uri, handling.request.arrival.listener)).collect()
     }
 
     /// The contacts of a local user; 404 if there is no such user, 480 if it is not registered.
@@ -84,10 +115,14 @@ impl Engine {
             let reply = Reply::refused(489);
             return reply.because("this server notifies no user of its own state, such as waiting messages").into();
         }
-        self.lookup_contacts(handling.now, &routing.uri, contacts);
+        self.lookup_contacts(handling.now, handling.request.method, &routing.uri, contacts);
         if contacts.entries.is_empty() {
             return match contacts.looped {
                 true => Reply::refused(482).because("its contacts lead round").into(),
+                false if contacts.unfit => {
+                    let status = self.policy.config.proxy.unfit_status;
+                    Reply::not_found(status).because("no phone of the user takes this method").into()
+                }
                 false => self.without_contact(handling, routing),
             };
         }
@@ -127,7 +162,10 @@ impl Engine {
         };
         match known {
             Ok(subscriber::Answer::Absent) => Reply::not_found(404).because("unknown user").into(),
-            Ok(_) => Reply::not_found(480).because("the user is not registered").into(),
+            Ok(_) => {
+                let status = self.policy.config.proxy.unregistered_status;
+                Reply::not_found(status).because("the user is not registered").into()
+            }
             Err(error) => {
                 self.counters().failed_lookups.one();
                 if self.may_say(handling, Kind::Lookup) {

@@ -126,6 +126,9 @@ impl Engine {
                     let is_asked = !proof.in_dialog && self.has_rules();
                     handling.progress.stage = if is_asked { Stage::Decide } else { Stage::Route };
                 }
+                Verdict::Decide(decision) if decision.edits_uri() => {
+                    return self.with_other_user(handling, &routing, decision);
+                }
                 Verdict::Decide(decision) => {
                     handling.progress.decision = Some(decision);
                     handling.progress.stage = Stage::Route;

@@ -117,18 +117,25 @@ impl Choices {
             let realm = if version > 0 && domain == DOMAIN { *random.pick(&REALMS) } else { domain };
             let algorithms = *random.pick(&["\"MD5\"", "\"SHA-256\", \"MD5\""]);
             let (fork, seconds) = (random.pick(&["parallel", "sequence", "by-q"]), random.between(2, 20));
+            // More than there are: what counts is that each is given back. Only calls whose end comes by can be counted.
+            let is_counted = record_route && fixed.contains("dialogs.track = true\n");
+            let rules = if is_counted { COUNTED } else { "" };
             format!(
                 "domains = [\"{domain}\"]\nrealm = \"{realm}\"\nserver.node = {node}\n{fixed}\
                  registrar.authenticate = {passwords}\nregistrar.durability = \"{durability}\"\n\
                  auth.calls = {passwords}\nauth.algorithms = [{algorithms}]\n\
                  proxy.relay_for = \"everyone\"\nproxy.record_route = {record_route}\n\
                  proxy.fork = \"{fork}\"\nproxy.fork_timeout = \"{seconds}s\"\n\
-                 nat.ping_interval = \"never\"\nlog.calls_per_minute = 1000000\nstore.database = \"{database}\"\n"
+                 nat.ping_interval = \"never\"\nlog.calls_per_minute = 1000000\nstore.database = \"{database}\"\n{rules}"
             )
         };
         (0..versions).map(config).collect()
     }
 }
+
+/// Every call counts under two limits.
+const COUNTED: &str = "[[call_limit]]\nname = \"all\"\nmost = 1000\n[[call_limit]]\nname = \"each\"\nper = \"request.uri\"\nmost = 1000\n\
+    [[rule]]\nname = \"counted\"\ncall_limits = [\"all\", \"each\"]\n";
 
 /// What the database of subscribers does: most often what it should.
 fn database(random: &mut Random, choices: &Choices) -> Database {

@@ -443,6 +443,11 @@ impl Host for ServerHost {
                 return Err(format!("{here}: more is held than transactions need: {counts:?}"));
             }
         }
+        let counted: usize = self.process.engines.iter().map(Engine::counted).sum();
+        let listed: u32 = self.process.shared.call_limits.list().iter().map(|(_, calls)| calls).sum();
+        if counted != listed as usize {
+            return Err(format!("{here}: {counted} calls count under limits, and {listed} are counted"));
+        }
         let bounds = &self.process.shared.policy().config.limits;
         let longest = self.process.engines.iter().map(|engine| engine.waiting().longest).max().unwrap_or(0);
         if longest > bounds.held_messages_per_call {
@@ -464,6 +469,10 @@ impl Host for ServerHost {
         let calls = [counts.calls_tracked, counts.calls_logged, counts.dialogs_early, counts.dialogs_confirmed];
         if calls != [0; 4] {
             return Err(format!("{here}: tracked and logged calls, early and confirmed dialogs: {calls:?}"));
+        }
+        let counted = self.process.shared.call_limits.list();
+        if !counted.is_empty() {
+            return Err(format!("{here}: calls count under limits that have ended: {counted:?}"));
         }
         if self.process.outlived.iter().any(|policy| policy.strong_count() > 0) {
             return Err(format!("{here}: a policy is held that no request goes by"));

@@ -1,11 +1,13 @@
 //! The commands and their flags, with examples in each help.
 
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use strowger_config::{Advertised, Domain, ListenAddress};
+use strowger_core::Transport;
 
 use crate::configuration::Choice;
 use crate::control::arguments::*;
@@ -36,6 +38,7 @@ pub(crate) enum Command {
     Init(InitArguments),
     User(UserArguments),
     Check(CheckArguments),
+    Explain(ExplainArguments),
     Parse(ParseArguments),
     Demo(DemoArguments),
     Load(Box<crate::load::arguments::LoadArguments>),
@@ -255,6 +258,52 @@ pub(crate) struct CheckArguments {
     pub keys: bool,
 }
 
+/// Say what the server would do with a request, and which rules make it so.
+///
+/// It reads the configuration and asks no server: no user is registered, and no name is looked up. A rule is shown with the part of
+/// its condition that decided. The log of a running server says the same at the level debug.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  strowger explain --from alice@example.org --to bob@example.org
+  strowger explain --from alice@example.org --to 0049301234@example.org --user alice
+  strowger explain --from carol@example.net --to bob@example.org --source 192.0.2.7:5060 --method MESSAGE
+  strowger explain --from a@b.example --to c@d.example --header 'User-Agent: scanner' --json
+
+Exit codes: 0 it was explained, 1 the configuration cannot be used or the request is none, 2 the command line cannot
+be used.")]
+pub(crate) struct ExplainArguments {
+    /// URI of the caller, as in From.
+    #[arg(long, value_name = "URI")]
+    pub from: String,
+    /// URI of the callee, as in To.
+    #[arg(long, value_name = "URI")]
+    pub to: String,
+    /// Request-URI [default: that of --to].
+    #[arg(long, value_name = "URI")]
+    pub uri: Option<String>,
+    /// Method of the request.
+    #[arg(long, default_value = "INVITE")]
+    pub method: String,
+    /// Where the request comes from.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5062")]
+    pub source: SocketAddr,
+    /// Transport by which it comes: udp, tcp, tls, ws or wss.
+    #[arg(long, default_value = "udp", value_parser = transport)]
+    pub transport: Transport,
+    /// Its sender has shown the password of this user.
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+    /// A further header line; may be given several times.
+    #[arg(long, value_name = "LINE")]
+    pub header: Vec<String>,
+    /// One JSON object instead of lines.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub config: ConfigArgument,
+}
+
 /// Show what the parser sees in a SIP message.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -330,6 +379,10 @@ fn listen(text: &str) -> Result<ListenAddress, String> {
     text.parse().map_err(|error| {
         format!("it {error}; write TRANSPORT:ADDRESS:PORT such as udp:192.0.2.10:5060 or tls:[2001:db8::10]:5061")
     })
+}
+
+fn transport(text: &str) -> Result<Transport, String> {
+    Transport::of(text.as_bytes()).ok_or_else(|| "it is no transport; write udp, tcp, tls, ws or wss".to_owned())
 }
 
 fn domain(text: &str) -> Result<Domain, String> {

@@ -9,6 +9,7 @@ mod completion;
 mod configuration;
 mod control;
 mod demo;
+mod explain;
 mod init;
 mod load;
 mod logging;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Command::Init(arguments) => init::run(arguments),
         Command::User(arguments) => user::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
         Command::Parse(arguments) => parse::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Load(arguments) => return load::run(*arguments),

@@ -18,6 +18,8 @@ pub(crate) enum Context {
     Notices(u64),
     /// No more calls can be tracked.
     Full,
+    /// As many calls are under way as a limit lets, whose status this is.
+    Limited(u16),
 }
 
 impl Engine {
@@ -35,7 +37,9 @@ impl Engine {
 
     fn begin_call(&mut self, handling: &Handling<'_, '_>) -> Context {
         let request = handling.request;
-        let (tracks, stays) = (self.tracks(handling), self.stays(handling));
+        let decision = handling.progress.decision.as_deref();
+        let claims = decision.map_or(&[][..], |decision| &decision.claims);
+        let (tracks, stays) = (self.tracks(handling) || !claims.is_empty(), self.stays(handling));
         let logs = self.may_log_calls();
         if !tracks && !logs {
             return Context::Notices(NO_CALL);
@@ -49,7 +53,8 @@ impl Engine {
             let is_other = call.inviting && !comes_again;
             let is_logged = !comes_again && logs && self.log_call_begun(handling);
             if is_other {
-                return Context::Notices(NO_CALL);
+                // Its end would not be seen.
+                return if claims.is_empty() { Context::Notices(NO_CALL) } else { Context::Full };
             }
             let began = super::moment(handling.now);
             self.calls.change(key, |call| {
@@ -66,12 +71,16 @@ impl Engine {
         if tracks && self.calls.counts().tracked >= most {
             return Context::Full;
         }
+        if let Err(claim) = self.shared.call_limits.take(claims) {
+            return Context::Limited(claim.status);
+        }
         let is_logged = logs && self.log_call_begun(handling);
         if !is_logged && !tracks {
             return Context::Notices(NO_CALL);
         }
         let mut call = Call::begun(request, handling.now, tracks, &self.kept_tag(request.from_tag));
         (call.live, call.inviting, call.logged, call.stays) = (1, true, is_logged, stays);
+        call.counted = claims.iter().map(|claim| claim.counted.clone()).collect();
         self.calls.put(key, call);
         Context::Notices(context)
     }

@@ -153,6 +153,9 @@ impl Engine {
         let mut handling = Handling { now, request, server: None, progress, out };
         // Registrations are answered without a transaction: equal requests get equal answers.
         if request.method == Method::Register && self.is_for_registrar(now, request) {
+            if self.is_filtered(&mut handling) {
+                return;
+            }
             if self.circumstances.draining {
                 return self.reply(&mut handling, Reply::shutting_down());
             }
@@ -169,6 +172,9 @@ impl Engine {
                     self.transactions.set_reply(id, reply);
                 }
                 handling.server = Some(id);
+                if self.is_filtered(&mut handling) {
+                    return;
+                }
                 if self.circumstances.draining && request.to_tag.is_empty() {
                     return self.reply(&mut handling, Reply::shutting_down());
                 }

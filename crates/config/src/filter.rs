@@ -1,0 +1,55 @@
+//! `[[filter]]`: requests that the server refuses before it looks at anything else.
+
+use strowger_rules::{Rule as CompiledRule, SetNames};
+
+use super::key::Rule;
+use super::name::Name;
+use super::reader::{ANY, Reader, section};
+use super::report::Fault;
+use super::rules::condition;
+
+section! {
+    /// Requests that are refused before anything else is looked at: registrations too, and those of calls that were let through. Their
+    /// senders have shown no password. Repeat the table for each; the first that holds counts.
+    pub struct FilterTable = "filter" {
+        /// What the log calls it.
+        pub name: Name = Name::UNSET, ANY.required();
+        /// When it holds, such as "header.User-Agent starts_with 'friendly-scanner'"; the fields and the language stand in docs/rules.md.
+        /// `user` is not there yet.
+        pub when: String = String::new(), ANY.required();
+        /// Status of the answer that the request gets; "none": it gets none.
+        pub answer: Option<u16> = None, Rule::number(300, 699).or("none");
+        /// Reason phrase of that answer; "": the usual one.
+        pub reason: String = String::new(), ANY;
+    }
+}
+
+/// What a filter does.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FilterAction {
+    /// Status and reason phrase of the answer, an empty phrase: the usual one; none: there is no answer.
+    pub answer: Option<(u16, Box<str>)>,
+}
+
+/// Compiles what the file says. Where something is wrong that is noted, and the rest compiled.
+pub(super) fn compile(
+    tables: &[FilterTable],
+    names: &SetNames,
+    reader: &mut Reader,
+) -> Vec<CompiledRule<FilterAction>> {
+    let mut compiled = Vec::new();
+    for (index, table) in tables.iter().enumerate() {
+        let (path, shown) = (format!("filter[{index}]"), format!("filter '{}'", table.name));
+        if let Some(condition) = condition(&table.when, &path, &shown, names, reader) {
+            let answer = table.answer.map(|status| (status, table.reason.as_str().into()));
+            let name = table.name.as_str().into();
+            compiled.push(CompiledRule { name, condition, action: FilterAction { answer } });
+        }
+        if table.answer.is_none() && !table.reason.is_empty() {
+            let span = reader.value_of(&format!("{path}.reason"));
+            let message = format!("{shown} has a reason and no answer");
+            reader.push(Fault::error(span, message, "add `answer`, or remove `reason`"));
+        }
+    }
+    compiled
+}

@@ -1,0 +1,51 @@
+//! What a server with a configuration would do, while none runs: its engine, without sockets, database and registrations.
+
+use crate::identity::identity;
+use crate::routes::KernelRoutes;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use strowger_config::Config;
+use strowger_core::log_limiter::LogLimiter;
+use strowger_core::{Arrival, ListenerId, Transport};
+use strowger_net::clock;
+use strowger_server::engine::{Circumstances, Engine};
+use strowger_server::explain::Explained;
+use strowger_server::process_state::{ProcessState, Surroundings};
+use strowger_store::location::LocationTable;
+
+/// What a server with this configuration would do with a request that comes in by this transport from there. `proven`: its sender has
+/// shown the password of the user whom its credentials name. No user is registered.
+///
+/// # Errors
+/// No listener has this transport, or the bytes are no request that begins something; the text says which.
+pub fn explain(
+    config: Config,
+    transport: Transport,
+    source: SocketAddr,
+    bytes: &[u8],
+    proven: bool,
+) -> Result<Explained, String> {
+    let Some(listener) = config.listeners.iter().position(|listener| listener.transport == transport) else {
+        let listeners: Vec<String> = config.listeners.iter().map(ToString::to_string).collect();
+        return Err(format!("no listener takes {}; they are {}", transport.text(), listeners.join(", ")));
+    };
+    let arrival = Arrival { transport, listener: ListenerId(listener as u16), remote: source, flow: None };
+    let bound: Vec<SocketAddr> = config.listeners.iter().map(|listener| listener.address).collect();
+    let surroundings = Surroundings {
+        identity: identity(&config, &bound),
+        // Nothing that it writes leaves it.
+        secret: vec![0; 32],
+        seed: [0; 32],
+        call_secret: 0,
+        process: 0,
+        shards: 1,
+        location: Arc::new(LocationTable::new(config.location_settings())),
+        subscribers: None,
+        log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
+        routes: Box::new(KernelRoutes::new()),
+    };
+    let now = clock::now();
+    let shared = Arc::new(ProcessState::new(now, config, surroundings));
+    let engine = Engine::new(now, shared, 0, Circumstances { draining: false, shards: 1 });
+    engine.explain(now, &arrival, bytes, proven)
+}

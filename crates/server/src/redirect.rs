@@ -1,0 +1,84 @@
+//! Where a request would go, as an answer to its sender (RFC 3261 section 8.3).
+
+use crate::contacts::Contacts;
+use crate::engine::Engine;
+use crate::forwarding::Destination;
+use crate::handling::Handling;
+use crate::reply::Why;
+use strowger_core::routing::Routing;
+use strowger_core::shown::shown;
+
+impl Engine {
+    /// Answers a request with where it would go: 302, for several targets 300. False: that is where it says itself, so it is to be
+    /// forwarded.
+    pub(crate) fn redirect(
+        &mut self,
+        handling: &mut Handling<'_, '_>,
+        routing: &Routing<'_>,
+        contacts: &Contacts,
+        destination: &Destination,
+    ) -> bool {
+        let mut lines = Vec::new();
+        let decision = handling.progress.decision.as_deref();
+        let count = match destination {
+            Destination::Contacts(_) => {
+                let last = contacts.groups().last().unwrap_or(0);
+                for (contact, group) in contacts.entries.iter().zip(contacts.groups()) {
+                    write_contact(&mut lines, &contacts.text[contact.uri.clone()], group, last);
+                }
+                contacts.entries.len()
+            }
+            Destination::Places(_) => {
+                let to = decision.map_or(&[][..], |decision| &decision.to);
+                for (n, uri) in to.iter().enumerate() {
+                    write_contact(&mut lines, uri.as_bytes(), n as u16, to.len() as u16 - 1);
+                }
+                to.len()
+            }
+            // Another URI than the caller's own.
+            Destination::NextHop { .. } if decision.is_some_and(|decision| decision.has_other_uri) => {
+                write_contact(&mut lines, routing.uri_text, 0, 0);
+                1
+            }
+            Destination::NextHop { .. } | Destination::FirstContact(_) => return false,
+        };
+        let status = if count == 1 { 302 } else { 300 };
+        tracing::debug!(status, contacts = count, call_id = %shown(handling.request.call_id), "request redirected");
+        self.respond(handling, status, Why::Logged, &lines);
+        true
+    }
+}
+
+/// Writes a Contact. The groups of q are numbered from 0, the first to be tried, to `last`; a single group has no q.
+fn write_contact(lines: &mut Vec<u8>, uri: &[u8], group: u16, last: u16) {
+    lines.extend_from_slice(b"Contact: <");
+    lines.extend_from_slice(uri);
+    lines.push(b'>');
+    if last > 0 {
+        // Thousandths; groups beyond the thousandth are all alike.
+        let q = 1_000 - (u32::from(group) * 1_000 / (u32::from(last) + 1)).min(999);
+        let text = if q == 1_000 { ";q=1".to_owned() } else { format!(";q=0.{q:03}") };
+        lines.extend_from_slice(text.as_bytes());
+    }
+    lines.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contacts_have_falling_q_values() {
+        let mut lines = Vec::new();
+        for group in 0..3 {
+            write_contact(&mut lines, b"sip:a@192.0.2.1", group, 2);
+        }
+        write_contact(&mut lines, b"sip:b@192.0.2.1", 0, 0);
+        let expected = "Contact: <sip:a@192.0.2.1>;q=1\r\nContact: <sip:a@192.0.2.1>;q=0.667\r\n\
+                        Contact: <sip:a@192.0.2.1>;q=0.334\r\nContact: <sip:b@192.0.2.1>\r\n";
+        assert_eq!(String::from_utf8_lossy(&lines), expected);
+        lines.clear();
+        write_contact(&mut lines, b"sip:a@192.0.2.1", u16::MAX, u16::MAX);
+        assert_eq!(lines, b"Contact: <sip:a@192.0.2.1>;q=0.001\r\n");
+    }
+}
