@@ -26,6 +26,7 @@ mod documents;
 mod domains;
 mod events;
 mod examples;
+mod explain;
 mod flood;
 mod forwarding;
 mod fuzz;

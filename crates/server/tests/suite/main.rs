@@ -1,7 +1,10 @@
 //! Behaviours of engines, without a socket, a database or a moment of real time: one program, linked once.
 
+mod decisions;
+mod default_scripts;
 mod dialogs;
 mod moves;
+mod peer;
 mod policy;
 mod site;
 mod waiting;

@@ -1,6 +1,7 @@
 //! A server of two engines, a database that always has to be waited for, alice's phone, which calls, and bob's.
 
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use strowger_allocations::of_thread;
@@ -108,9 +109,26 @@ impl Site {
         Self::start(now, &[&format!("udp:{SERVER}")], settings)
     }
 
+    /// With a configuration of the examples, whose first listener takes UDP.
+    pub(crate) fn of_example(text: &str) -> Self {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+        let config = match Config::read(Source { text, folder: &folder, ..Source::default() }) {
+            Ok((config, _)) => config,
+            Err(report) => panic!("{report}"),
+        };
+        Self::with(Now { mono: 10_000, wall: 1_700_000_000_000 }, config, ListenerId(0))
+    }
+
     /// On these listeners.
     pub(crate) fn start(now: Now, listeners: &[&str], settings: &str) -> Self {
-        let config = config(listeners, settings);
+        let udp =
+            listeners.iter().position(|listener| listener.starts_with("udp:")).and_then(|n| u16::try_from(n).ok());
+        let udp = ListenerId(udp.expect("it listens on UDP"));
+        Self::with(now, config(listeners, settings), udp)
+    }
+
+    /// `udp`: the listener by which everything comes.
+    fn with(now: Now, config: Config, udp: ListenerId) -> Self {
         // With room for all questions of a test: what the database allocates would count for the engine that asks.
         let database = Arc::new(Slow { last: AtomicU64::new(0), tickets: Mutex::new(Vec::with_capacity(4_096)) });
         let surroundings = Surroundings {
@@ -132,9 +150,6 @@ impl Site {
             engine
         };
         let engines = vec![engine(0), engine(1)];
-        let udp =
-            listeners.iter().position(|listener| listener.starts_with("udp:")).and_then(|n| u16::try_from(n).ok());
-        let udp = ListenerId(udp.expect("it listens on UDP"));
         let ha1 = Ha1Set::of_password(b"alice", b"example.org", b"secret of alice");
         let md5 = ha1.of(Hash::Md5).and_then(|ha1| ha1.value().as_bytes().try_into().ok());
         let (username, realm, domain) = ("alice".into(), "example.org".into(), "example.org".into());

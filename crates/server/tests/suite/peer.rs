@@ -1,0 +1,51 @@
+//! Peers of a server: what reaches them, and what they answer.
+
+use crate::site::Site;
+
+/// What left, each with its address; 100s do not count.
+fn sent(site: &Site) -> Vec<(String, String)> {
+    let text = |range| String::from_utf8_lossy(&site.out.bytes[range]).into_owned();
+    let all = site.out.sends().iter().map(|send| (send.target.address.to_string(), text(send.range())));
+    all.filter(|(_, text)| !text.starts_with("SIP/2.0 100 ")).collect()
+}
+
+pub(crate) fn receive(site: &mut Site, from: &str, text: &str) -> Vec<(String, String)> {
+    site.receive(from, text);
+    sent(site)
+}
+
+/// Every transaction ends.
+pub(crate) fn pass(site: &mut Site) {
+    for _ in 0..40 {
+        site.wait(1_000);
+    }
+}
+
+/// The answer of a peer to a request that it got.
+pub(crate) fn answer(request: &str, status: u16, more: &str) -> String {
+    let lines: Vec<&str> = request.split("\r\n").collect();
+    let is_copied = |line: &&&str| {
+        ["Via:", "From:", "Call-ID:", "CSeq:", "Record-Route:"].iter().any(|name| line.starts_with(name))
+    };
+    let to = lines.iter().find(|line| line.starts_with("To:")).expect("each request has one");
+    let copied: String = lines.iter().filter(is_copied).map(|line| format!("{line}\r\n")).collect();
+    format!("SIP/2.0 {status} Said\r\n{copied}{to};tag=t\r\n{more}Content-Length: 0\r\n\r\n")
+}
+
+pub(crate) fn status(text: &str) -> Option<u16> {
+    text.strip_prefix("SIP/2.0 ")?.get(..3)?.parse().ok()
+}
+
+/// The statuses that this address gets.
+pub(crate) fn statuses(sent: &[(String, String)], to: &str) -> Vec<u16> {
+    sent.iter().filter(|(at, _)| at == to).filter_map(|(_, text)| status(text)).collect()
+}
+
+/// The INVITEs that leave, each with its address.
+pub(crate) fn invites(sent: &[(String, String)]) -> Vec<&(String, String)> {
+    sent.iter().filter(|(_, text)| text.starts_with("INVITE ")).collect()
+}
+
+pub(crate) fn uri(text: &str) -> &str {
+    text.split(' ').nth(1).unwrap_or_default()
+}
