@@ -32,7 +32,7 @@ BY_RELOAD ?= keys:: algorithms:: answers:: bans:: calls:: gone:: pings:: registr
 TEST_THREADS ?= $(shell expr 2 \* `nproc`)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build packages lint test test-all test-reload faults loom test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-load bench-abuse bench-control bench-stress
+.PHONY: help demo build packages lint test test-all test-reload faults loom test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-load bench-abuse bench-control bench-rules bench-stress
 
 help:
 	@echo 'make demo          build, then see it work: a server, two users, a call, ten seconds of load'
@@ -56,6 +56,7 @@ help:
 	@echo 'make bench-load    the generator beside SIPp: cost, highest rate, pace, calls held (takes minutes)'
 	@echo 'make bench-memory  bytes a contact and a call, allocations a relayed message'
 	@echo 'make bench-control  what status and a list of 1,000,000 registrations cost the calls beside them (2 minutes)'
+	@echo 'make bench-rules   what a decision among 1,000 rules and 100,000 prefixes costs'
 	@echo 'make bench-stress  the stress tests A to K beside Kamailio with MariaDB: server and database, CPU a call (LETTERS= ROUNDS=; an hour for all)'
 	@echo 'make bench-abuse   processor time and bytes that one message, one source, one /64 can cost, each with its bound'
 
@@ -170,6 +171,9 @@ bench-abuse: packages build
 bench-control: packages build
 	$(CARGO) build --release --locked --package strowger-benches --bin bench_control
 	STROWGER_BIN=$(STROWGER) $(TARGET)/release/bench_control --rounds $(ROUNDS)
+
+bench-rules:
+	$(CARGO) run --locked --release --quiet --package strowger-rules --example decide
 
 bench-stress: packages build
 	$(CARGO) build --locked --release --package strowger-benches --bin bench_stress
