@@ -100,6 +100,8 @@ section! {
         pub record_route: Option<bool> = None, ANY.or("as-set");
         /// Keep track of the call; "as-set": as `dialogs.track` says.
         pub track: Option<bool> = None, ANY.or("as-set");
+        /// Account the call; "as-set": as `accounting.all` says.
+        pub account: Option<bool> = None, ANY.or("as-set");
         /// How long it may ring in one place; "as-set": as `proxy.fork_timeout` says.
         pub ring_timeout: Option<Duration> = None, Rule::time(Duration::from_secs(1), Duration::from_secs(600)).or("as-set");
         /// How long a target may say nothing at all before the next is tried; "as-set": until its transaction ends.
@@ -175,6 +177,8 @@ pub struct Action {
     pub record_route: Option<bool>,
     /// None: as `dialogs.track` says.
     pub track: Option<bool>,
+    /// None: as `accounting.all` says.
+    pub account: Option<bool>,
     /// None: as `proxy.fork_timeout` says.
     pub ring_timeout: Option<Duration>,
     /// None: until the transaction ends.
@@ -196,6 +200,7 @@ impl Action {
             remove: table.remove_headers.iter().map(|header| header.0).collect(),
             record_route: table.record_route,
             track: table.track,
+            account: table.account,
             ring_timeout: table.ring_timeout,
             answer_timeout: table.answer_timeout,
         }

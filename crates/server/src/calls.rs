@@ -15,6 +15,7 @@ pub(crate) mod within;
 
 pub use list::{CallPage, CallState, CallView, DialogView};
 
+use crate::accounting::Account;
 use crate::engine::Engine;
 use dialog::{Dialog, Party};
 use hashbrown::HashMap;
@@ -23,6 +24,7 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher};
+use std::net::SocketAddr;
 use std::time::Duration;
 use strowger_config::Config;
 use strowger_core::routing::Request;
@@ -57,6 +59,8 @@ pub struct Call {
     /// A server behind this one has asked for credentials: the INVITE comes again.
     pub(crate) challenged: bool,
     pub(crate) dialogs: SmallVec<[Dialog; 1]>,
+    /// What is to be written down of it.
+    pub(crate) account: Option<Box<Account>>,
     /// Where it stands among the deadlines; 0: nowhere.
     #[serde(skip)]
     deadline: u64,
@@ -104,6 +108,7 @@ impl Call {
             cancelled: false,
             challenged: false,
             dialogs: SmallVec::new(),
+            account: None,
             deadline: 0,
         }
     }
@@ -171,7 +176,8 @@ impl Call {
     }
 
     fn is_over(&self) -> bool {
-        !self.inviting && !self.challenged && self.dialogs.is_empty()
+        let is_open = self.account.as_ref().is_some_and(|account| account.open > 0);
+        !self.inviting && !self.challenged && self.dialogs.is_empty() && !is_open
     }
 
     /// When it is to be looked at again, as [`Now::mono`].
@@ -191,6 +197,7 @@ impl Call {
     fn turn(&mut self, now: Now) {
         let turn = |at: &mut i64| *at = moment(now).saturating_sub(*at);
         turn(&mut self.began);
+        self.account.iter_mut().for_each(|account| turn(&mut account.began));
         for dialog in &mut self.dialogs {
             dialog.answer.iter_mut().for_each(|answer| turn(&mut answer.at));
             dialog.session_end.iter_mut().for_each(turn);
@@ -285,6 +292,10 @@ pub(crate) struct Calls {
     deadlines: BTreeSet<(u64, u64)>,
     times: CallTimes,
     counts: CallCounts,
+    /// Of calls that are over: their records are to be written.
+    pub(crate) ended: Vec<Box<Account>>,
+    /// Where the response came from that the proxy has last looked at.
+    pub(crate) responded: Option<SocketAddr>,
     /// [`Now::mono`] of the last giving back of memory.
     tidied: u64,
     /// Scratch.
@@ -300,7 +311,7 @@ const CHALLENGE: u64 = 32_000;
 impl Calls {
     pub(crate) fn new(times: CallTimes) -> Self {
         let (calls, places, deadlines, counts, index) = Default::default();
-        Self { calls, places, deadlines, times, counts, tidied: 0, index }
+        Self { calls, places, deadlines, times, counts, ended: Vec::new(), responded: None, tidied: 0, index }
     }
 
     /// How long calls may last, from their next change on.
@@ -358,11 +369,23 @@ impl Calls {
         let (after, is_over) = (CallCounts::of(call), call.is_over());
         self.recount(before, after);
         if is_over {
-            self.take(key);
+            let account = self.take(key).and_then(|call| call.account);
+            self.ended.extend(account);
         } else {
             self.set_deadline(key);
         }
         Some(result)
+    }
+
+    /// What is to be written down of a call, if it is there and accounted.
+    pub(crate) fn account(&mut self, key: u64) -> Option<&mut Account> {
+        self.calls.get_mut(*self.places.get(&key)?)?.account.as_deref_mut()
+    }
+
+    /// All accounts: their calls go on without.
+    pub(crate) fn take_accounts(&mut self) -> Vec<Box<Account>> {
+        let keys: Vec<Id> = self.places.values().copied().collect();
+        keys.into_iter().filter_map(|id| self.calls.get_mut(id)?.account.take()).collect()
     }
 
     fn recount(&mut self, before: CallCounts, after: CallCounts) {

@@ -36,8 +36,8 @@ impl Engine {
     fn begin_call(&mut self, handling: &Handling<'_, '_>) -> Context {
         let request = handling.request;
         let (tracks, stays) = (self.tracks(handling), self.stays(handling));
-        let logs = self.may_log_calls();
-        if !tracks && !logs {
+        let (logs, accounts) = (self.may_log_calls(), self.accounts(handling));
+        if !tracks && !logs && !accounts {
             return Context::Notices(NO_CALL);
         }
         let key = self.key_of_call(request.call_id, request.from_tag);
@@ -54,6 +54,7 @@ impl Engine {
             let began = super::moment(handling.now);
             self.calls.change(key, |call| {
                 call.live += 1;
+                call.account.iter_mut().for_each(|account| account.open += 1);
                 call.inviting = true;
                 call.cseq = request.cseq;
                 if !std::mem::take(&mut call.challenged) && !comes_again {
@@ -67,11 +68,12 @@ impl Engine {
             return Context::Full;
         }
         let is_logged = logs && self.log_call_begun(handling);
-        if !is_logged && !tracks {
+        if !is_logged && !tracks && !accounts {
             return Context::Notices(NO_CALL);
         }
         let mut call = Call::begun(request, handling.now, tracks, &self.kept_tag(request.from_tag));
         (call.live, call.inviting, call.logged, call.stays) = (1, true, is_logged, stays);
+        call.account = accounts.then(|| self.open_account(handling));
         self.calls.put(key, call);
         Context::Notices(context)
     }
@@ -112,6 +114,12 @@ impl Engine {
             log_ended(handling.now, call, party.text(), answer, handling.request.call_id);
         }
         let number = handling.request.cseq;
+        if let Some(account) = self.calls.account(key) {
+            match is_early {
+                true => account.cancelled(),
+                false => account.bye(handling.now, party, &handling.request.message),
+            }
+        }
         let is_tracked = self.calls.change(key, |call| {
             let is_tracked = call.tracked;
             if is_early {
@@ -155,6 +163,7 @@ impl Engine {
         if Purpose::of(context) == Some(Purpose::Invite) {
             self.calls.change(context & !super::PURPOSES, |call| {
                 call.live = call.live.saturating_sub(1);
+                call.account.iter_mut().for_each(|account| account.open = account.open.saturating_sub(1));
                 call.inviting = false;
             });
         }

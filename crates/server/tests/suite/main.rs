@@ -1,5 +1,6 @@
 //! Behaviours of engines, without a socket, a database or a moment of real time: one program, linked once.
 
+mod accounting;
 mod dialogs;
 mod moves;
 mod policy;
