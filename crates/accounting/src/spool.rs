@@ -41,6 +41,8 @@ impl Spool {
         if std::fs::metadata(path).is_ok_and(|file| file.len() > 0) {
             // What a kill left of a row is cut off.
             spool.writer = Some(Writer::append(path, MAGIC)?);
+        }
+        if spool.bytes() > 0 {
             let mut reader = spool.read()?;
             while reader.next().is_some() {
                 spool.left += 1;
@@ -221,6 +223,8 @@ mod tests {
         let mut spool = Spool::open(&path, 1 << 20).unwrap();
         spool.append(&rows(7..8)).unwrap();
         assert_eq!(spool.chunk(9), [rows(0..2), rows(7..8)].concat());
+        std::fs::write(&path, &whole[..3]).unwrap();
+        assert_eq!(Spool::open(&path, 1 << 20).unwrap().rows(), 0);
     }
 
     #[test]

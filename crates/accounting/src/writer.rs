@@ -338,6 +338,11 @@ impl Work {
             return;
         }
         let mut rows = self.spool.chunk(CHUNK).to_vec();
+        if rows.is_empty() && !self.spool.is_empty() {
+            // They cannot be read now.
+            self.next_try = Instant::now() + self.settings.retry;
+            return;
+        }
         rows.retain(|row| !self.written.contains(row.identity()));
         if rows.is_empty() || self.try_sink(&rows) {
             self.spool.confirm();
@@ -357,6 +362,7 @@ impl Work {
             Ok(identities) => identities,
             Err(error) => {
                 tracing::error!(%error, "the spool of accounting cannot be read");
+                self.next_try = Instant::now() + self.settings.retry;
                 return false;
             }
         };
