@@ -1,5 +1,6 @@
 //! Tests with the world that measure no time: they run at once with one another.
 
+mod accounting;
 mod addresses;
 mod algorithms;
 mod attacks_exhaustion;

@@ -287,6 +287,24 @@ const WRONG: &[Wrong] = &[
         cure: "make route_lifetime at least as long",
     },
     Wrong {
+        kind: "a database that is the server's for accounting too",
+        text: "[accounting]\ncdr = true\npath = »\"strowger.sqlite\"«\n",
+        message: "accounting.path is the database of the server, store.database",
+        cure: "name a file of its own",
+    },
+    Wrong {
+        kind: "accounting in a folder that is not there",
+        text: "[accounting]\ncdr = true\nspool = »\"nowhere/spool\"«\n",
+        message: "the folder of accounting.spool, nowhere, does not exist",
+        cure: "mkdir -p",
+    },
+    Wrong {
+        kind: "a header field with passwords in the accounts",
+        text: "[accounting]\nfields = [»\"Proxy-Authorization\"«]\n",
+        message: "which proves passwords",
+        cure: "the name of a header field without passwords",
+    },
+    Wrong {
         kind: "a condition with an unknown field",
         text: "[[rule]]\nname = \"a\"\nwhen = \"»methd« == 'INVITE'\"\n",
         message: "rule 'a': there is no field `methd`",
@@ -559,6 +577,9 @@ fn what_is_only_doubtful_is_a_warning() {
         ("[tls]\noutbound_verify = false\n", "not checked"),
         ("domains = [\"a.org\", \"A.org\"]\n", "twice"),
         ("[dialogs]\ntrack = true\n[proxy]\nrecord_route = false\n", "dialogs.track has no effect"),
+        ("[accounting]\ncdr = true\n[proxy]\nrecord_route = false\n", "tell no end and no duration"),
+        ("[accounting]\ncdr = true\nall = false\n", "no call is accounted"),
+        ("[[rule]]\nname = \"a\"\naccount = true\n", "nothing is written"),
     ];
     for (text, part) in doubtful {
         let output = check(text, folder.path());

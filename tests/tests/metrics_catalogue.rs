@@ -1,6 +1,7 @@
 //! Every metric of the server is really counted: for each there is a scene that moves it, by as much as it should and no more. The list
 //! of metrics is that of the documents, so that one without a scene is found.
 
+mod accounting;
 mod bindings;
 mod calls;
 mod connections;
@@ -72,6 +73,7 @@ impl Stage {
 
 /// Gauges that are not 0 while a server runs, or not again so soon.
 const NEVER_ZERO: &[&str] = &[
+    "accounting_bound",
     "journal_bound",
     "journal_longest_commit_seconds",
     "lookup_connections",
@@ -85,6 +87,7 @@ const NEVER_ZERO: &[&str] = &[
 #[test]
 fn every_metric_moves_by_as_much_as_it_should() {
     let scenes = [
+        accounting::SCENES,
         bindings::SCENES,
         passwords::SCENES,
         lookups::SCENES,

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use strowger_store::sqlite::{self, OpenError};
 
+use super::accounting::AccountingTarget;
 use super::certificate::Span;
 use super::key::duration_text;
 use super::listen::Listener;
@@ -28,6 +29,7 @@ pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
     check_database(config, reader);
     check_relay(config, reader);
     check_dialogs(config, reader);
+    check_accounting(config, reader);
     reader.check_unused();
 }
 
@@ -185,6 +187,70 @@ fn check_dialogs(config: &Config, reader: &mut Reader) {
             duration_text(dialogs.min_session_expires)
         );
         reader.push(Fault::error(span, message, "make min_session_expires the shorter of the two"));
+    }
+}
+
+fn check_accounting(config: &Config, reader: &mut Reader) {
+    let accounting = &config.accounting;
+    let is_on = accounting.cdr || accounting.events;
+    let rule = |account| config.rules.iter().position(|rule| rule.account == Some(account));
+    if let (false, Some(place)) = (is_on, rule(true)) {
+        let span = reader.value_of(&format!("rule[{place}].account"));
+        let message = "a rule accounts calls, but nothing is written: accounting.cdr and accounting.events are false";
+        reader.push(Fault::warning(span, message, "set accounting.cdr = true or accounting.events = true"));
+    }
+    if !is_on {
+        return;
+    }
+    if !accounting.all && rule(true).is_none() {
+        let span = reader.value_of("accounting.all");
+        let message = "accounting.all is false and no rule has account = true: no call is accounted";
+        reader.push(Fault::warning(span, message, "leave accounting.all out, or give a rule account = true"));
+    }
+    if !config.proxy.record_route && config.rules.iter().all(|rule| rule.record_route != Some(true)) {
+        let span = reader.first_of(&["proxy.record_route", "accounting.cdr", "accounting.events"]);
+        let message = "without proxy.record_route no BYE comes by: rows of accounting tell no end and no duration";
+        reader.push(Fault::warning(span, message, "set proxy.record_route = true"));
+    }
+    if config.dialogs.lifetime > config.proxy.route_lifetime {
+        let span = reader.first_of(&["dialogs.lifetime", "proxy.route_lifetime", "accounting.cdr", "accounting.events"]);
+        let message = format!(
+            "dialogs.lifetime ({}) is longer than proxy.route_lifetime ({}): a BYE of the server would reach no party",
+            duration_text(config.dialogs.lifetime),
+            duration_text(config.proxy.route_lifetime)
+        );
+        reader.push(Fault::error(span, message, "make route_lifetime at least as long"));
+    }
+    check_accounting_files(config, reader);
+}
+
+fn check_accounting_files(config: &Config, reader: &mut Reader) {
+    let accounting = &config.accounting;
+    let used = [("accounting.path", &accounting.path), ("accounting.spool", &accounting.spool)];
+    for (key, path) in used {
+        if config.store.database.as_ref() == Some(path) {
+            let message = format!("{key} is the database of the server, store.database");
+            reader.push(Fault::error(reader.first_of(&[key, "store.database"]), message, "name a file of its own"));
+        }
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+            let message = format!("the folder of {key}, {}, does not exist", folder.display());
+            let cure = format!("make it (mkdir -p {}), or name another", folder.display());
+            reader.push(Fault::error(reader.value_of(key), message, cure));
+        }
+    }
+    if accounting.path == accounting.spool {
+        let span = reader.first_of(&["accounting.spool", "accounting.path"]);
+        reader.push(Fault::error(span, "accounting.path and accounting.spool are one file", "name two"));
+    }
+    let is_folder = accounting.path.is_dir();
+    if accounting.to == AccountingTarget::Sqlite && is_folder {
+        let message = format!("accounting.path {} is a folder", accounting.path.display());
+        reader.push(Fault::error(reader.value_of("accounting.path"), message, "name a file, such as \"accounting.sqlite\""));
+    }
+    if accounting.to != AccountingTarget::Sqlite && accounting.path.exists() && !is_folder {
+        let message = format!("accounting.path {} is a file", accounting.path.display());
+        let cure = "name a folder, which the server makes if it is missing";
+        reader.push(Fault::error(reader.value_of("accounting.path"), message, cure));
     }
 }
 

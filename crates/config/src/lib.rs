@@ -15,6 +15,7 @@
 
 #![warn(missing_docs)]
 
+mod accounting;
 mod assemble;
 mod auth;
 mod ban;
@@ -60,6 +61,7 @@ use std::path::{Path, PathBuf};
 pub use strowger_core::Transport;
 use toml::de::DeTable;
 
+pub use self::accounting::{AccountedHeader, Accounting, AccountingTarget};
 pub use self::auth::{Algorithm, Auth, Qop, UriCheck};
 pub use self::ban::{Ban, Network};
 pub use self::call_limit::{CallLimitTable, CountedPer, OverLimit};
@@ -139,6 +141,7 @@ macro_rules! tables {
                 timers: Timers,
                 dns: Dns,
                 dialogs: Dialogs,
+                accounting: Accounting,
                 log: Log,
                 metrics: Metrics,
                 control: Control,

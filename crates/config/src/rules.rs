@@ -119,6 +119,8 @@ section! {
         pub record_route: Option<bool> = None, ANY.or("as-set");
         /// Keep track of the call; "as-set": as `dialogs.track` says.
         pub track: Option<bool> = None, ANY.or("as-set");
+        /// Account the call; "as-set": as `accounting.all` says.
+        pub account: Option<bool> = None, ANY.or("as-set");
         /// How long it may ring in one place: then the next is tried, and after the last the caller gets 408; "as-set": as
         /// `proxy.fork_timeout` says, the last place as long as its caller waits.
         pub ring_timeout: Option<Duration> = None, Rule::time(Duration::from_secs(1), Duration::from_secs(600)).or("as-set");
@@ -243,6 +245,8 @@ pub struct Action {
     pub record_route: Option<bool>,
     /// None: as `dialogs.track` says.
     pub track: Option<bool>,
+    /// None: as `accounting.all` says.
+    pub account: Option<bool>,
     /// None: as `proxy.fork_timeout` says.
     pub ring_timeout: Option<Duration>,
     /// None: until the transaction ends.
@@ -293,6 +297,7 @@ impl Action {
             remove: table.remove_headers.iter().map(|header| header.0).collect(),
             record_route: table.record_route,
             track: table.track,
+            account: table.account,
             ring_timeout: table.ring_timeout,
             answer_timeout: table.answer_timeout,
         }

@@ -4,6 +4,7 @@ use crate::shard::{Services, Shard};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use strowger_accounting::{Accounting, Figures};
 use strowger_metrics::{Exposition, Metric, Observed};
 use strowger_net::{Handle, Snapshot, clock};
 use strowger_server::counters::{Counts, Durations};
@@ -95,6 +96,31 @@ strowger_metrics::metrics! {
 }
 
 strowger_metrics::metrics! {
+    values of = "accounting";
+    /// What became of the rows of accounting.
+    pub struct OfAccounting;
+
+    /// Rows of accounting that wait to be written.
+    queued: Gauge as "accounting_queued";
+    /// Rows of accounting that may wait to be written.
+    bound: Gauge as "accounting_bound";
+    /// Rows of accounting that were written, those of the spool among them.
+    written: Counter as "accounting_written";
+    /// Rows of accounting that went to the spool, since they could not be written.
+    spooled: Counter as "accounting_spooled";
+    /// Rows of accounting in the spool.
+    spool_rows: Gauge as "accounting_spool_rows";
+    /// Size of the spool of accounting.
+    spool_bytes: Gauge in Bytes as "accounting_spool_bytes";
+    /// Rows of accounting that are lost, because as many waited as may.
+    dropped: Counter as "accounting_dropped";
+    /// Attempts to write or remove rows of accounting, or to write their spool, that failed.
+    failures: Counter as "accounting_failures";
+    /// 1 while rows of accounting cannot be written.
+    is_down: Gauge as "accounting_down";
+}
+
+strowger_metrics::metrics! {
     values of = "";
     /// What the process knows of one shard.
     pub struct OfShard;
@@ -123,7 +149,7 @@ const COMMITS: [Metric; 1] = [Metric {
 /// Every metric, in the order in which they are shown.
 pub fn table() -> impl Iterator<Item = &'static Metric> {
     let all =
-        [Process::TABLE, Lookups::TABLE, OfShard::TABLE, Counts::TABLE, Snapshot::TABLE, &Durations::TABLE, &COMMITS]
+        [Process::TABLE, Lookups::TABLE, OfAccounting::TABLE, OfShard::TABLE, Counts::TABLE, Snapshot::TABLE, &Durations::TABLE, &COMMITS]
             .into_iter()
             .flatten();
     all.filter(|metric| is_of_server(metric))
@@ -142,6 +168,8 @@ pub struct Metrics {
     handle: Handle<Shard>,
     /// It ends when the shards have: a strong one would keep it.
     journal: Option<Weak<Journal>>,
+    /// The same.
+    accounting: Option<Weak<Accounting>>,
     /// When the process began, in milliseconds since 1970.
     started: u64,
 }
@@ -151,9 +179,10 @@ impl Metrics {
         shared: Arc<ProcessState>,
         services: Arc<Services>,
         handle: Handle<Shard>,
-        journal: Option<&Arc<Journal>>,
+        (journal, accounting): (Option<&Arc<Journal>>, Option<&Arc<Accounting>>),
     ) -> Self {
-        Self { shared, services, handle, journal: journal.map(Arc::downgrade), started: clock::now().wall }
+        let (journal, accounting) = (journal.map(Arc::downgrade), accounting.map(Arc::downgrade));
+        Self { shared, services, handle, journal, accounting, started: clock::now().wall }
     }
 
     pub(crate) fn handle(&self) -> &Handle<Shard> {
@@ -171,6 +200,7 @@ impl Metrics {
             .process()
             .each()
             .chain(self.lookups().each())
+            .chain(self.of_accounting().each())
             .chain(self.shared.counts().each())
             .chain(self.handle.total().each());
         all.filter(|(metric, _)| !metric.by_shard && is_of_server(metric))
@@ -227,6 +257,15 @@ impl Metrics {
         }
     }
 
+    /// What became of the rows of accounting.
+    pub fn of_accounting(&self) -> OfAccounting {
+        let accounting = self.accounting.as_ref().and_then(Weak::upgrade);
+        let Figures { queued, bound, written, spooled, dropped, failures, spool_rows, spool_bytes, is_down } =
+            accounting.map(|accounting| accounting.figures()).unwrap_or_default();
+        let is_down = u64::from(is_down);
+        OfAccounting { queued, bound, written, spooled, spool_rows, spool_bytes, dropped, failures, is_down }
+    }
+
     /// The shards that have ever worked, by their numbers.
     pub fn started_shards(&self) -> impl Iterator<Item = usize> + use<'_> {
         (0..self.handle.most()).filter(|shard| self.handle.busy(*shard).is_some())
@@ -255,12 +294,16 @@ impl Metrics {
         if self.shared.subscribers.is_some() {
             self.lookups().log(event);
         }
+        if self.accounting.is_some() {
+            self.of_accounting().log(event);
+        }
     }
 
     /// Everything, for Prometheus.
     pub fn exposition(&self) -> String {
         let mut text = Exposition::default();
-        for (metric, value) in self.process().each().chain(self.lookups().each()) {
+        let of_accounting = self.of_accounting();
+        for (metric, value) in self.process().each().chain(self.lookups().each()).chain(of_accounting.each()) {
             text.metric(metric, &[], value);
         }
         let of_shards = self.of_shards().into_iter().map(|(shard, values)| (shard, values.each().collect()));

@@ -13,6 +13,7 @@ use anyhow::Context;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use strowger_accounting::Accounting;
 use strowger_config::{Config, ControlSocket};
 use strowger_core::Outbox;
 use strowger_net::resolve::Resolver;
@@ -65,6 +66,8 @@ pub struct Server {
     pub(crate) node: Node<Shard>,
     /// Ends after the shards: what they gave it is written.
     journal: Option<Arc<Journal>>,
+    /// The same.
+    accounting: Option<Arc<Accounting>>,
 }
 
 impl Server {
@@ -103,6 +106,7 @@ impl Server {
         let location = Arc::new(LocationTable::new(config.location_settings()));
         let (journal, subscribers) = store::open(&config, &location)?;
         let journal = journal.map(Arc::new);
+        let accounting = store::accounting(&config)?;
         let secret = match &config.auth.secret {
             Some(secret) => secret.reveal().to_vec(),
             None => store::kept_secret(&config)?,
@@ -124,10 +128,13 @@ impl Server {
         let shared = Arc::new(ProcessState::new(clock::now(), config, surroundings));
         let services = Arc::new(Services::new(resolver(&shared.policy().config)?, most, program));
         let (for_shards, services_for_shards, with_journal) = (shared.clone(), services.clone(), journal.clone());
+        let with_accounting = accounting.clone();
         let node = net.spawn(move |number, handle: Handle<Shard>| {
-            Shard::new(for_shards.clone(), services_for_shards.clone(), number, &handle, with_journal.as_deref())
+            let (shared, services) = (for_shards.clone(), services_for_shards.clone());
+            Shard::new(shared, services, number, &handle, with_journal.as_deref(), with_accounting.clone())
         })?;
-        let metrics = Metrics::new(shared.clone(), services.clone(), node.handle().clone(), journal.as_ref());
+        let beside = (journal.as_ref(), accounting.as_ref());
+        let metrics = Metrics::new(shared.clone(), services.clone(), node.handle().clone(), beside);
         let health = Arc::new(Health::new(node.handle().clone(), shared.clone()));
         let watched = health.clone();
         node.handle().spawn("the look after the shards", async move { watched.watch().await });
@@ -151,7 +158,7 @@ impl Server {
             node.handle().spawn("upkeep of the database", work);
         }
         node.handle().spawn("the log of statistics", upkeep::log_statistics(shared.clone(), metrics.clone()));
-        Ok(Self { shared, services, metrics, health, served, control, node, journal })
+        Ok(Self { shared, services, metrics, health, served, control, node, journal, accounting })
     }
 
     /// The addresses on which the listeners of the configuration really listen.
@@ -224,11 +231,11 @@ impl Server {
             tracing::info!(count = open, "calls left open: their ends will not be logged");
         }
         self.metrics.log("statistics at the end");
-        let Self { shared, metrics, control, node, journal, .. } = self;
+        let Self { shared, metrics, control, node, journal, accounting, .. } = self;
         drop(control);
         drop(node);
         drop((shared, metrics));
-        drop(journal);
+        drop((journal, accounting));
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::random;
 use anyhow::Context;
 use std::sync::Arc;
+use strowger_accounting::Accounting;
 use strowger_config::Config;
 use strowger_store::access;
 use strowger_store::clock::{Clock, Moment};
@@ -28,6 +29,17 @@ pub(crate) fn open(config: &Config, location: &Arc<LocationTable>) -> anyhow::Re
     tracing::info!(database = %settings.path.display(), bindings = loaded, "bindings loaded");
     let subscribers = sqlite_subscribers::start(&settings, config.read_through_settings(), clock)?;
     Ok((journal, Some(Arc::new(subscribers))))
+}
+
+/// The writer of accounting; nothing where nothing is accounted.
+pub(crate) fn accounting(config: &Config) -> anyhow::Result<Option<Arc<Accounting>>> {
+    let Some(settings) = config.accounting_settings() else { return Ok(None) };
+    let accounting = Accounting::start(settings, Arc::new(|| strowger_net::clock::now().wall))?;
+    let left = accounting.figures().spool_rows;
+    if left > 0 {
+        tracing::info!(rows = left, "rows of accounting in the spool");
+    }
+    Ok(Some(Arc::new(accounting)))
 }
 
 /// The secret that the server drew itself, kept in a file beside its database: routes of running calls and nonces stay good

@@ -24,6 +24,7 @@ use crate::suspended::{Held, HoldKey, LookupResult, Suspended, SuspendedRequest}
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use strowger_accounting::Row;
 use strowger_core::entropy::Entropy;
 use strowger_core::proxy::{Notice, Proxy};
 use strowger_core::registrar::Registrar;
@@ -83,6 +84,8 @@ pub enum Effect {
     },
     /// The first shard is to look for bindings that want pings.
     WakePings,
+    /// A row of accounting is to be written.
+    Account(Box<Row>),
     /// Much less is under way than before: memory may go back to the system.
     GiveBack,
 }
@@ -310,6 +313,7 @@ impl Engine {
         match self.transactions.response(now, message, out) {
             Outgoing::Deliver { id, tu, .. } => {
                 if let Some(context) = tu.id(Role::Proxy) {
+                    self.calls.responded = Some(arrival.remote);
                     self.proxy.response(
                         &mut Round { now, tx: &mut self.transactions, out },
                         context,

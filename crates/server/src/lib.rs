@@ -94,6 +94,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod accounting;
 mod acknowledgement;
 mod address;
 mod authentication;

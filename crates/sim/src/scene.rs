@@ -65,10 +65,12 @@ struct Choices {
     lines: [Line; 3],
     /// Bob and carol have one name.
     shared: bool,
+    /// Records and events of calls are written.
+    accounting: [bool; 2],
 }
 
 impl Choices {
-    fn of(random: &mut Random) -> Self {
+    fn of(random: &mut Random, accounting: [bool; 2]) -> Self {
         let calm = random.chance(300);
         let two = random.chance(500);
         let beside = random.chance(500);
@@ -99,7 +101,7 @@ impl Choices {
         });
         let (passwords, shared) = (random.chance(500), random.chance(300));
         let reloads = !calm && random.chance(400);
-        Self { calm, two, beside, passwords, record_route, keeping, reloads, lines, shared }
+        Self { calm, two, beside, passwords, record_route, keeping, reloads, lines, shared, accounting }
     }
 
     /// What the file of a server says.
@@ -184,7 +186,8 @@ fn server(
     let fixed = format!(
         "store.cache_lifetime = \"{}s\"\nstore.serve_stale = \"{}s\"\nstore.lookup_connections = {}\n\
          store.breaker_after = {}\nstore.lookup_timeout = \"{}ms\"\nlimits.held_messages_per_call = {}\n\
-         registrar.commit_queue = {}\ndialogs.track = {}\ndialogs.lifetime = \"{}s\"\nlog.longest_call = \"600s\"\n",
+         registrar.commit_queue = {}\ndialogs.track = {}\ndialogs.lifetime = \"{}s\"\nlog.longest_call = \"600s\"\n\
+         accounting.cdr = {}\naccounting.events = {}\n",
         random.pick(&[0, 5, 300]),
         random.pick(&[0, 86_400, 86_400]),
         random.between(1, 4),
@@ -195,6 +198,8 @@ fn server(
         random.chance(600),
         // Longer than any call, and so short that the server ends some.
         random.pick(&[300, 300, 20]),
+        choices.accounting[0],
+        choices.accounting[1],
     );
     let fails = !choices.calm && choices.keeping == Keeping::Written;
     ServerSettings {
@@ -287,7 +292,9 @@ pub fn world(seed: u64) -> World {
     let random = &mut random;
     let conditions = Conditions::random(random);
     let (edge, home) = (address(1), address(2));
-    let choices = Choices::of(random);
+    // By numbers of their own, so that a world is else what it would be without.
+    let mut of_accounting = Random::new(!seed);
+    let choices = Choices::of(random, [700, 500].map(|chance| of_accounting.chance(chance)));
     let Choices { calm, two, beside, passwords, .. } = choices;
     let mut users = database(random, &choices);
     let change = |n| {

@@ -2,6 +2,7 @@
 //! does by the clock of the world: buckets move, look-ups and commits take their time and fail, the configuration is read again, the process
 //! ends and starts again.
 
+mod accounts;
 mod beside;
 mod bindings;
 mod database;
@@ -13,6 +14,7 @@ mod settings;
 pub use self::database::{Database, Outage, OutageKind, password};
 pub use self::settings::{End, Keeping, Name, ServerSettings};
 
+use self::accounts::{Identities, Written};
 use self::bindings::Rows;
 use self::observer::Input;
 use self::process::{Due, Process, listeners};
@@ -66,6 +68,8 @@ pub struct ServerHost {
     /// When bindings that have expired were last removed.
     kept_up: u64,
     problem: Option<String>,
+    /// Of all rows of accounting.
+    identities: Identities,
 }
 
 /// ms between two rounds of upkeep.
@@ -115,6 +119,7 @@ impl ServerHost {
             aliases: Vec::new(),
             kept_up: now.mono,
             problem: None,
+            identities: Identities::default(),
         }
     }
 
@@ -153,6 +158,11 @@ impl ServerHost {
 
     pub const fn address(&self) -> SocketAddr {
         self.settings.address
+    }
+
+    /// Records of calls that it wrote, all its processes together.
+    pub const fn records(&self) -> u64 {
+        self.identities.records
     }
 
     /// Counters of all shards since the process began.
@@ -285,6 +295,11 @@ impl ServerHost {
                 }
                 Effect::Alias { flow, transport, address } => self.aliases.push((flow, transport, address)),
                 Effect::WakePings => self.plan(now.mono, Due::Answer(0, Answer::Pings)),
+                Effect::Account(row) => {
+                    let (process, written) = (&mut self.process, Written::of(&self.settings));
+                    let taken = process.accounts.take(&row, written, &process.observer, &mut self.identities);
+                    taken.unwrap_or_else(|problem| self.wrong(problem));
+                }
                 Effect::Confirm(_) | Effect::GiveBack => (),
             }
         }
@@ -486,7 +501,9 @@ impl Host for ServerHost {
         if let Some((lookups, _)) = &self.process.lookups {
             lookups.leftovers().map_err(|e| format!("{here}: {e}"))?;
         }
-        self.process.observer.leftovers().map_err(|e| format!("{here}: {e}"))
+        let (process, written) = (&self.process, Written::of(&self.settings));
+        process.accounts.leftovers(written, &process.observer).map_err(|e| format!("{here}: {e}"))?;
+        process.observer.leftovers().map_err(|e| format!("{here}: {e}"))
     }
 }
 

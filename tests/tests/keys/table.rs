@@ -357,6 +357,50 @@ const TESTS: &[(&str, &[&str])] = &[
     ("dialogs.session_expires", &["tests/tests/dialogs.rs::sessions_have_the_timer_that_the_settings_say"]),
     ("dialogs.min_session_expires", &["tests/tests/dialogs.rs::sessions_have_the_timer_that_the_settings_say"]),
     ("dialogs.calls", &["tests/tests/dialogs.rs::calls_beyond_the_bound_are_refused_until_others_end"]),
+    ("rule.account", &["crates/server/tests/suite/accounting.rs::rules_say_what_is_accounted"]),
+    ("accounting.cdr", &["tests/tests/accounting.rs::calls_are_written_in_each_form"]),
+    ("accounting.events", &["tests/tests/accounting.rs::calls_are_written_in_each_form"]),
+    ("accounting.all", &["crates/server/tests/suite/accounting.rs::rules_say_what_is_accounted"]),
+    ("accounting.to", &["tests/tests/accounting.rs::calls_are_written_in_each_form"]),
+    ("accounting.path", &["tests/tests/accounting.rs::calls_are_written_in_each_form"]),
+    ("accounting.spool", &["tests/tests/accounting.rs::a_killed_server_leaves_its_spool_to_the_next"]),
+    (
+        "accounting.spool_size",
+        &[
+            "crates/config/src/settings.rs::what_no_peer_can_see_arrives_at_the_floors_below",
+            "crates/accounting/src/spool.rs::bytes_beyond_the_bound_are_refused_and_files_of_others_not_touched",
+        ],
+    ),
+    (
+        "accounting.queue",
+        &[
+            "crates/accounting/src/writer/tests.rs::where_nothing_can_be_written_rows_wait_and_those_beyond_the_bound_are_counted",
+        ],
+    ),
+    (
+        "accounting.group_interval",
+        &[
+            "crates/config/src/settings.rs::what_no_peer_can_see_arrives_at_the_floors_below",
+            "crates/store/src/journal.rs::a_large_group_does_not_wait_for_its_linger",
+        ],
+    ),
+    (
+        "accounting.retry_interval",
+        &[
+            "crates/config/src/settings.rs::what_no_peer_can_see_arrives_at_the_floors_below",
+            "crates/accounting/src/writer/tests.rs::a_sink_that_fails_is_not_asked_for_each_group",
+        ],
+    ),
+    ("accounting.retention", &["tests/tests/accounting.rs::old_rows_are_removed"]),
+    (
+        "accounting.mask_numbers",
+        &["crates/server/tests/suite/accounting.rs::numbers_and_addresses_are_masked_before_a_row_leaves"],
+    ),
+    (
+        "accounting.mask_addresses",
+        &["crates/server/tests/suite/accounting.rs::numbers_and_addresses_are_masked_before_a_row_leaves"],
+    ),
+    ("accounting.fields", &["tests/tests/accounting.rs::calls_are_written_in_each_form"]),
     ("log.format", &["tests/tests/operation.rs::a_json_log_is_json_and_nothing_else"]),
     ("log.level", &["tests/tests/events.rs::refreshed_registrations_are_logged_at_the_level_debug"]),
     ("log.queue", &["tests/tests/logging.rs::lines_that_find_no_room_are_counted"]),

@@ -1,5 +1,6 @@
 //! One life of a server: all of this is gone when it is killed.
 
+use super::accounts::Accounts;
 use super::bindings::Rows;
 use super::lookups::{AskedBatch, Asking, Lookups};
 use super::observer::Observer;
@@ -89,6 +90,7 @@ pub(super) struct Process {
     pub(super) due: BTreeMap<(u64, u64), Due>,
     pub(super) draining: Option<Draining>,
     pub(super) observer: Observer,
+    pub(super) accounts: Accounts,
     /// The clock of what stands beside the engines.
     pub(super) time: Arc<AtomicU64>,
 }
@@ -175,6 +177,7 @@ impl Process {
             due: BTreeMap::new(),
             draining: None,
             observer: Observer::default(),
+            accounts: Accounts::default(),
             time,
         }
     }

@@ -7,7 +7,7 @@ use strowger_node::control::Status;
 use super::duration;
 
 /// What is shown of the metrics: a word, and what stands behind it.
-const ROWS: [(&str, &[(&str, &str)]); 8] = [
+const ROWS: [(&str, &[(&str, &str)]); 9] = [
     ("registrations", &[("strowger_bindings", ""), ("strowger_registered_users", "users")]),
     (
         "calls",
@@ -49,6 +49,16 @@ const ROWS: [(&str, &[(&str, &str)]); 8] = [
             ("strowger_failed_writes_total", "failed"),
             ("strowger_lookups_in_flight", "look-ups under way"),
             ("strowger_failed_lookups_total", "failed or late"),
+        ],
+    ),
+    (
+        "accounting",
+        &[
+            ("strowger_accounting_written_total", "rows written"),
+            ("strowger_accounting_queued", "wait"),
+            ("strowger_accounting_spool_rows", "in the spool"),
+            ("strowger_accounting_dropped_total", "lost"),
+            ("strowger_accounting_failures_total", "failures"),
         ],
     ),
     ("banned", &[("strowger_sources_banned", "sources")]),
