@@ -1,0 +1,376 @@
+//! Subscribers of a database server: the engine that answers shards, behind the cache of `strowger-store`.
+//!
+//! The questions of a round that are of one realm are one statement. A row is its user's if its name is the same, byte by byte, whatever a
+//! server takes for equal. Its tables tell of no change: an answer is good for its lifetime, and a user who was removed keeps the bindings
+//! there are until they end.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use strowger_store::cached_subscribers::CachedSubscribers;
+use strowger_store::clock::Clock;
+use strowger_store::error::StoreError;
+use strowger_store::read_through::{Engine, ReadThroughSettings};
+use strowger_store::subscriber::{Answer, Asked, Ha1s, Question};
+use tokio::runtime::Runtime;
+
+use crate::back_off::BackOff;
+use crate::connection::{Connection, Parameter, Row};
+use crate::credential::Record;
+use crate::dialect::{Dialect, LONGEST_LIST};
+use crate::error::{Failure, OpenError};
+use crate::realms::{Realm, Realms};
+use crate::server::{Server, ServerSettings};
+use crate::table::{Named, SubscriberTable};
+
+/// The HA1s of a user name, a realm and a password (RFC 7616 section 3.4.2).
+pub type HashPassword = fn(username: &str, realm: &str, password: &str) -> Ha1s;
+
+/// Which subscribers, and how they are read.
+#[derive(Clone, Debug)]
+pub struct SqlSettings {
+    /// The server.
+    pub server: ServerSettings,
+    /// Their table: `TABLE` or `SCHEMA.TABLE`.
+    pub table: String,
+    /// Whose passwords are asked for.
+    pub realms: Realms,
+    /// Makes an HA1 of a password in clear.
+    pub hash: HashPassword,
+}
+
+/// Subscribers that are read.
+pub struct Started {
+    /// They themselves.
+    pub subscribers: CachedSubscribers,
+    /// What may be changed while they are read.
+    pub realms: CurrentRealms,
+    /// The algorithms that they can have an HA1 for, as the table is.
+    pub algorithms: Vec<&'static str>,
+}
+
+/// The realms by which the table is read now.
+#[derive(Clone)]
+pub struct CurrentRealms(Arc<Shared>);
+
+impl CurrentRealms {
+    /// Other realms, from the next question on.
+    ///
+    /// # Errors
+    /// The table has users of one domain only.
+    pub fn set(&self, realms: Realms) -> Result<(), OpenError> {
+        if has_several_domains(&realms) && !self.0.table.has_domains() {
+            return Err(OpenError::NoColumn {
+                server: self.0.server.url.to_string(),
+                table: self.0.table_name.clone(),
+                missing: "the column \"domain\", which tells the users of this server's domains apart".into(),
+                present: "users of one domain".into(),
+            });
+        }
+        *self.0.realms.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(realms);
+        Ok(())
+    }
+}
+
+/// Connects, looks whether the table is one of subscribers, and starts the threads.
+///
+/// # Errors
+/// [`OpenError`], to be shown as it is.
+pub fn start(settings: &SqlSettings, cache: ReadThroughSettings, clock: Clock) -> Result<Started, OpenError> {
+    // By a thread that has no runtime: the caller's may have one.
+    let (first, shared) = std::thread::scope(|scope| {
+        let open = || SqlSubscribers::open(settings, cache.deadline);
+        let opened = std::thread::Builder::new().name("subscriber-open".into()).spawn_scoped(scope, open)?;
+        opened.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })?;
+    let (again, algorithms) = (shared.clone(), shared.table.algorithms());
+    let connect = move || SqlSubscribers::further(again.clone());
+    let subscribers = CachedSubscribers::start_unwatched(first, connect, cache, clock)?;
+    Ok(Started { subscribers, realms: CurrentRealms(shared), algorithms })
+}
+
+/// What all connections have in common.
+struct Shared {
+    server: Server,
+    dialect: Dialect,
+    table: SubscriberTable,
+    table_name: String,
+    realms: RwLock<Arc<Realms>>,
+    hash: HashPassword,
+    /// How long a batch may take, a connection included.
+    limit: Duration,
+    back_off: BackOff,
+    /// When a failure was last said.
+    said: Mutex<Option<Instant>>,
+}
+
+fn has_several_domains(realms: &Realms) -> bool {
+    realms.all().iter().map(|realm| realm.domains.len()).sum::<usize>() > 1
+}
+
+/// Questions come as fast as requests do: a failure that lasts is said so often.
+const SAY_AGAIN: Duration = Duration::from_secs(10);
+
+/// The keeper of deadlines is to be the first who sees that one was missed: it tells a server that is silent from one that fails.
+const AFTER_DEADLINE: Duration = Duration::from_millis(100);
+
+/// How long a server may take to hear that a connection ends.
+const FAREWELL: Duration = Duration::from_millis(200);
+
+impl Shared {
+    fn say(&self, failure: &Failure) {
+        if *failure == Failure::NotTried {
+            return;
+        }
+        let now = Instant::now();
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.is_none_or(|said| now - said >= SAY_AGAIN) {
+            *said = Some(now);
+            tracing::error!(database = %self.server.url, error = %failure, "subscribers cannot be read");
+        }
+    }
+
+    async fn connect(&self) -> Result<Connection, Failure> {
+        if !self.back_off.may_try(Instant::now()) {
+            return Err(Failure::NotTried);
+        }
+        let connection = Connection::open(&self.server).await.inspect_err(|_| self.back_off.failed(Instant::now()))?;
+        if self.back_off.succeeded() {
+            *self.said.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            tracing::info!(database = %self.server.url, "connected again");
+        }
+        Ok(connection)
+    }
+}
+
+/// Of the lists of domains and of names; see [`Dialect::length`].
+type Lengths = (Option<usize>, Option<usize>);
+
+/// Answers questions by a connection of its own.
+pub struct SqlSubscribers {
+    shared: Arc<Shared>,
+    /// `None` once it is dropped.
+    runtime: Option<Runtime>,
+    connection: Option<Connection>,
+    /// Statements by the lengths of their lists.
+    statements: HashMap<Lengths, Arc<str>>,
+}
+
+impl SqlSubscribers {
+    /// The first connection; it looks what the table is like.
+    fn open(settings: &SqlSettings, deadline: Duration) -> Result<(Self, Arc<Shared>), OpenError> {
+        let server = Server::new(&settings.server)?;
+        let (shown, dialect) = (server.url.to_string(), Dialect(server.url.kind));
+        let runtime = runtime()?;
+        let look = async {
+            let mut connection = Connection::open(&server).await?;
+            let columns = SubscriberTable::describe(&mut connection, dialect, &settings.table).await?;
+            Ok::<_, Failure>((connection, columns))
+        };
+        let looked = runtime.block_on(async { tokio::time::timeout(deadline, look).await });
+        let (connection, columns) = match looked.unwrap_or(Err(Failure::TimedOut)) {
+            Ok(looked) => looked,
+            Err(failure) => {
+                // It may still look up a name.
+                runtime.shutdown_background();
+                return Err(failure.at_start(shown, deadline));
+            }
+        };
+        let named = Named { server: &shown, user: &server.url.user, table: &settings.table };
+        let table = SubscriberTable::of(dialect, &columns, has_several_domains(&settings.realms), &named)?;
+        let shared = Arc::new(Shared {
+            server,
+            dialect,
+            table,
+            table_name: settings.table.clone(),
+            realms: RwLock::new(Arc::new(settings.realms.clone())),
+            hash: settings.hash,
+            limit: deadline + AFTER_DEADLINE,
+            back_off: BackOff::default(),
+            said: Mutex::default(),
+        });
+        let (runtime, connection) = (Some(runtime), Some(connection));
+        Ok((Self { shared: shared.clone(), runtime, connection, statements: HashMap::new() }, shared))
+    }
+
+    /// One that connects when it is asked.
+    fn further(shared: Arc<Shared>) -> Result<Self, StoreError> {
+        let runtime = runtime().map_err(|error| {
+            tracing::error!(%error, "a further connection for look-ups cannot be made");
+            StoreError::Unavailable
+        })?;
+        Ok(Self { shared, runtime: Some(runtime), connection: None, statements: HashMap::new() })
+    }
+
+    /// The rows of all these users, statement by statement, by realm and name.
+    fn read(&mut self, wanted: &[Option<Wanted<'_>>], realms: &Realms) -> Result<Found, Failure> {
+        let limit = self.shared.limit;
+        // It is gone where the last question panicked.
+        let runtime = self.runtime.take().map_or_else(runtime, Ok);
+        let runtime = runtime.map_err(|error| Failure::Lost(error.to_string()))?;
+        let read = runtime.block_on(async { tokio::time::timeout(limit, self.read_all(wanted, realms)).await });
+        self.runtime = Some(runtime);
+        read.unwrap_or_else(|_| {
+            self.shared.back_off.failed(Instant::now());
+            Err(Failure::TimedOut)
+        })
+    }
+
+    async fn read_all(&mut self, wanted: &[Option<Wanted<'_>>], realms: &Realms) -> Result<Found, Failure> {
+        let mut found = Found::default();
+        for (number, realm) in realms.all().iter().enumerate() {
+            let of_realm = wanted.iter().flatten().filter(|wanted| wanted.realm == number);
+            let mut names: Vec<&str> = of_realm.map(|wanted| wanted.username).collect();
+            names.sort_unstable();
+            names.dedup();
+            if names.is_empty() {
+                continue;
+            }
+            let domains: Vec<&str> = realm.domains.iter().map(|domain| &**domain).collect();
+            // One of each, nearly always.
+            for domains in domains.chunks(LONGEST_LIST) {
+                for names in names.chunks(LONGEST_LIST) {
+                    for row in self.rows(domains, names).await? {
+                        let username = Record { table: &self.shared.table, row: &row }.username().to_owned();
+                        found.0.entry((number, username)).or_default().push(row);
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// The rows of users of these names and domains.
+    async fn rows(&mut self, domains: &[&str], names: &[&str]) -> Result<Vec<Row>, Failure> {
+        let shared = self.shared.clone();
+        let lengths = (shared.dialect.length(domains.len()), shared.dialect.length(names.len()));
+        let (domains, names) = (filled(domains, lengths.0), filled(names, lengths.1));
+        let statement = || shared.table.statement(lengths.0, lengths.1).into();
+        let statement = self.statements.entry(lengths).or_insert_with(statement).clone();
+        let lists = [Parameter::Texts(&domains), Parameter::Texts(&names)];
+        let lists = if shared.table.has_domains() { &lists[..] } else { &lists[1..] };
+        // Taken out: if its deadline passes, it is dropped with this.
+        let mut is_old = self.connection.is_some();
+        loop {
+            let mut connection = match self.connection.take() {
+                Some(connection) => connection,
+                None => shared.connect().await?,
+            };
+            let rows = connection.rows(&statement, lists).await;
+            match rows {
+                // It may have ended while no question came, as where its server was restarted.
+                Err(Failure::Lost(_)) if is_old => is_old = false,
+                Err(failure @ Failure::Lost(_)) => return Err(failure),
+                rows => {
+                    self.connection = Some(connection);
+                    return rows;
+                }
+            }
+        }
+    }
+}
+
+/// Rows by the number of their realm and by user name.
+#[derive(Default)]
+struct Found(HashMap<(usize, String), Vec<Row>>);
+
+/// Who is asked for.
+struct Wanted<'q> {
+    realm: usize,
+    username: &'q str,
+    /// Of this domain only.
+    domain: Option<&'q str>,
+}
+
+impl<'q> Wanted<'q> {
+    /// `None`: there is no such user, whatever the table has.
+    fn of(question: Question<'q>, realms: &'q Realms, table: &SubscriberTable) -> Option<Self> {
+        let wanted = match question {
+            Question::User { username, domain } => {
+                let (realm, domain) = realms.of_domain(domain)?;
+                Self { realm, username: std::str::from_utf8(username).ok()?, domain: Some(domain) }
+            }
+            Question::Credential { username, realm } => {
+                let (realm, username) = (realms.named(realm)?, std::str::from_utf8(username).ok()?);
+                // A phone may send its address in place of its name.
+                let parts = username.rsplit_once('@');
+                let parts = parts.and_then(|(name, domain)| Some((name, realms.all()[realm].domain(domain.as_bytes())?)));
+                match parts {
+                    Some((username, domain)) => Self { realm, username, domain: Some(domain) },
+                    None => Self { realm, username, domain: None },
+                }
+            }
+        };
+        table.can_hold(wanted.username).then_some(wanted)
+    }
+
+    /// Their row: that of the domain that is called as the realm before others.
+    fn record<'f>(&self, found: &'f Found, realm: &Realm, table: &'f SubscriberTable) -> Option<Record<'f>> {
+        let rows = found.0.get(&(self.realm, self.username.to_owned()))?;
+        let records = rows.iter().map(|row| Record { table, row });
+        let rank = |record: &Record<'_>| {
+            let domain = record.domain(realm)?;
+            let is_wanted = self.domain.is_none_or(|wanted| wanted == domain);
+            realm.domains.iter().position(|own| **own == *domain).filter(|_| is_wanted)
+        };
+        records.filter_map(|record| Some((rank(&record)?, record))).min_by_key(|(rank, _)| *rank).map(|(_, record)| record)
+    }
+}
+
+impl Engine for SqlSubscribers {
+    type Key = Asked;
+
+    fn answer(&mut self, questions: &[Asked], answers: &mut Vec<Answer>) -> Result<(), StoreError> {
+        let shared = self.shared.clone();
+        let realms = shared.realms.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let table = &shared.table;
+        let wanted: Vec<_> = questions.iter().map(|asked| Wanted::of(asked.question(), &realms, table)).collect();
+        let found = self.read(&wanted, &realms).map_err(|failure| {
+            shared.say(&failure);
+            failure.kind()
+        })?;
+        let answer = |(asked, wanted): (&Asked, &Option<Wanted<'_>>)| {
+            let wanted = wanted.as_ref()?;
+            let realm = &realms.all()[wanted.realm];
+            let record = wanted.record(&found, realm, table)?;
+            Some(match asked.question() {
+                Question::User { .. } => Answer::Exists,
+                Question::Credential { username, .. } => {
+                    let sent = std::str::from_utf8(username).unwrap_or_default();
+                    Answer::Credential(record.credential(realm, sent, sent != wanted.username, shared.hash))
+                }
+            })
+        };
+        answers.extend(questions.iter().zip(&wanted).map(|pair| answer(pair).unwrap_or(Answer::Absent)));
+        Ok(())
+    }
+}
+
+impl Drop for SqlSubscribers {
+    fn drop(&mut self) {
+        let Some(runtime) = self.runtime.take() else { return };
+        // Not where a runtime is under way: this would have to wait for another one.
+        if let Some(connection) = self.connection.take()
+            && tokio::runtime::Handle::try_current().is_err()
+            && !std::thread::panicking()
+        {
+            let _late = runtime.block_on(async { tokio::time::timeout(FAREWELL, connection.close()).await });
+        }
+        // It may have looked up a name, which is not waited for.
+        runtime.shutdown_background();
+    }
+}
+
+fn runtime() -> std::io::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()
+}
+
+/// A list of this length, filled up with its last item.
+fn filled<'a>(list: &[&'a str], length: Option<usize>) -> Vec<&'a str> {
+    let mut list = list.to_vec();
+    if let (Some(length), Some(last)) = (length, list.last().copied()) {
+        list.resize(length, last);
+    }
+    list
+}
