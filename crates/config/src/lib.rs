@@ -78,7 +78,7 @@ pub use self::report::{Fault, Report, Severity};
 pub use self::rules::{Action, Decisions, HeaderLine, RemovableHeader, RuleTable, SetKind, SetTable, SourceTable};
 pub use self::secret::Secret;
 pub use self::server::{Scheduling, Server};
-pub use self::store::Store;
+pub use self::store::{DatabaseTls, Store};
 pub use self::timers::Timers;
 pub use self::tls::Tls;
 
