@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use strowger_lab::backend::MariaDb;
+use strowger_lab::stress;
 use strowger_tests::binary::strowger;
 use strowger_tests::certificate::Certificate;
 use strowger_tests::port;
 use strowger_tests::process::Process;
+use strowger_tests::program::{MARIADB, MARIADBD, have, lacking};
 use strowger_tests::server::loopback;
 use strowger_tests::text::{self, Request};
 use strowger_tests::wire::{Transport, Wire};
@@ -48,6 +51,21 @@ fn every_example_is_right() {
     }
 }
 
+/// A database server with the subscribers that examples name; none where it is not installed.
+fn subscribers() -> Option<(MariaDb, TempDir)> {
+    if !have(&[MARIADBD, MARIADB]) {
+        return None;
+    }
+    if !Path::new(stress::KAMAILIO_TABLES).is_dir() {
+        lacking("the tables of Kamailio are missing: apt-get install kamailio-mysql-modules");
+        return None;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let database = MariaDb::start(folder.path()).expect("it starts");
+    stress::prepare_database(&database).expect("the tables of Kamailio");
+    Some((database, folder))
+}
+
 #[test]
 fn a_server_starts_with_every_example() {
     for file in examples() {
@@ -73,7 +91,19 @@ fn a_server_starts_with_every_example() {
             // Only this machine is meant to reach it.
             line.replace("\"0.0.0.0\"", "\"127.0.0.1\"") + "\n"
         });
-        let (folder, at) = laid_out(&file, &lines.collect::<String>());
+        let mut text = lines.collect::<String>();
+        let database = match text.contains("subscribers = \"mysql://") {
+            true => match subscribers() {
+                Some(database) => Some(database),
+                None => continue,
+            },
+            false => None,
+        };
+        if let Some((database, _)) = &database {
+            let given = text.lines().find(|line| line.starts_with("subscribers = ")).expect("it has one").to_owned();
+            text = text.replace(&given, &format!("subscribers = \"{}\"", database.url()));
+        }
+        let (folder, at) = laid_out(&file, &text);
         let mut command = Command::new(strowger());
         command.args(["serve", "--config"]).arg(&at).current_dir(folder.path());
         let mut server = Process::start("strowger", folder.path(), &mut command);
