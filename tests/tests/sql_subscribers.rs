@@ -202,7 +202,9 @@ fn register_as(wire: &mut Wire, user: &str, name: &str, password: &str) -> (Opti
     let request = Request::register(user, "example.org", &contact, "tcp", wire.local());
     let challenge = exchange(wire, &request);
     let values = fields(&challenge, "WWW-Authenticate");
-    let algorithm = |value: &String| value.split("algorithm=").nth(1).and_then(|rest| rest.split([',', ' ']).next()).map(String::from);
+    let algorithm = |value: &String| {
+        value.split("algorithm=").nth(1).and_then(|rest| rest.split([',', ' ']).next()).map(String::from)
+    };
     let offered = values.iter().filter_map(algorithm).collect();
     (status(&exchange(wire, &authorized(&request, &challenge, name, password))), offered)
 }
@@ -250,7 +252,13 @@ fn kamailio(bed: &Bed) {
 fn opensips(bed: &Bed) {
     let of = |hash| ha1(hash, "alice", "example.org", "secret");
     let (md5, sha256, sha512) = (of(Hash::Md5), of(Hash::Sha256), of(Hash::Sha512_256));
-    let alice = [("username", "alice"), ("domain", "example.org"), ("ha1", &*md5), ("ha1_sha256", &sha256), ("ha1_sha512t256", &sha512)];
+    let alice = [
+        ("username", "alice"),
+        ("domain", "example.org"),
+        ("ha1", &*md5),
+        ("ha1_sha256", &sha256),
+        ("ha1_sha512t256", &sha512),
+    ];
     bed.insert("opensips", &alice);
     bed.execute("CREATE TABLE old AS SELECT username, domain, ha1 FROM opensips");
     for (table, offer, offered) in [
@@ -262,7 +270,10 @@ fn opensips(bed: &Bed) {
         let server = bed.start(&format!("store.subscriber_table = \"{table}\"\nauth.algorithms = {offer}"));
         let mut wire = server.connect(Tcp);
         let (answer, shown) = register_as(&mut wire, "alice", "alice", "secret");
-        assert_eq!((answer, &*shown), (Some(200), &offered.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()[..]));
+        assert_eq!(
+            (answer, &*shown),
+            (Some(200), &offered.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()[..])
+        );
         assert_eq!(register(&mut wire, "alice", "wrong"), Some(401), "{table} {offer}");
         let is_said = server.log().contains("algorithm not offered");
         assert_eq!(is_said, table == "old", "{}", server.log());
@@ -279,9 +290,9 @@ fn domains(bed: &Bed) {
         let contact = format!("sip:dave@{};transport=tcp", wire.local());
         let request = Request::register("dave", "second.example", &contact, "tcp", wire.local());
         let challenge = exchange(wire, &request);
-        status(&challenge).filter(|status| *status != 401).or_else(|| {
-            status(&exchange(wire, &authorized(&request, &challenge, "dave", "his")))
-        })
+        status(&challenge)
+            .filter(|status| *status != 401)
+            .or_else(|| status(&exchange(wire, &authorized(&request, &challenge, "dave", "his"))))
     };
     assert_ne!(register(&mut wire), Some(200));
     let second = "[[domain]]\nname = \"second.example\"\n";
@@ -330,8 +341,12 @@ fn tls(bed: &Bed) {
     assert_eq!(register(&mut server.connect(Tcp), "erin", "secret"), Some(200));
     // Only by TLS: the server counts its own connections.
     let query = match bed.database {
-        Database::MariaDb(_) => "SELECT COUNT(*) > 0 FROM information_schema.global_status WHERE variable_name = 'SSL_FINISHED_ACCEPTS' AND variable_value > 0",
-        Database::PostgreSql(_) => "SELECT CAST(COUNT(*) > 0 AS int) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE ssl AND application_name = 'strowger'",
+        Database::MariaDb(_) => {
+            "SELECT COUNT(*) > 0 FROM information_schema.global_status WHERE variable_name = 'SSL_FINISHED_ACCEPTS' AND variable_value > 0"
+        }
+        Database::PostgreSql(_) => {
+            "SELECT CAST(COUNT(*) > 0 AS int) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE ssl AND application_name = 'strowger'"
+        }
     };
     assert_eq!(bed.execute(query).trim(), "1");
     // Of an authority that is not trusted, and for another host.
@@ -394,9 +409,16 @@ fn wrong_settings(bed: &Bed) {
     let server = bed.start("store.subscriber_table = \"single\"");
     assert_eq!(register(&mut server.connect(Tcp), "frank", "secret"), Some(200));
     // Nothing is written there.
-    let output = Command::new(strowger()).args(["user", "list", "--config"]).arg(server.config()).output().expect("the program runs");
+    let output = Command::new(strowger())
+        .args(["user", "list", "--config"])
+        .arg(server.config())
+        .output()
+        .expect("the program runs");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains("change them there") && !said.contains("strowger:strowger"), "{said}");
+    assert!(
+        !output.status.success() && said.contains("change them there") && !said.contains("strowger:strowger"),
+        "{said}"
+    );
 }
 
 /// All that needs no outage.

@@ -31,11 +31,7 @@ impl Directory {
         let started = subscribers::start(&settings, config.read_through_settings(), clock)?;
         let (table, algorithms) = (&config.store.subscriber_table, started.algorithms.join(", "));
         tracing::info!(database = %url, table, algorithms, "subscribers are read in place");
-        Ok(Self {
-            subscribers: Arc::new(started.subscribers),
-            realms: started.realms,
-            algorithms: started.algorithms,
-        })
+        Ok(Self { subscribers: Arc::new(started.subscribers), realms: started.realms, algorithms: started.algorithms })
     }
 
     pub(crate) fn subscribers(&self) -> Arc<dyn Subscribers> {
@@ -78,7 +74,9 @@ impl Directory {
 /// Whose passwords phones are asked for.
 fn realms(config: &Config) -> Realms {
     let realms = config.realms();
-    let domains = |realm: &str| config.domains.iter().filter(|domain| domain.realm == realm).map(|domain| &*domain.name).collect();
+    let domains = |realm: &str| {
+        config.domains.iter().filter(|domain| domain.realm == realm).map(|domain| &*domain.name).collect()
+    };
     let mut realms: Vec<(&str, Vec<&str>)> = realms.into_iter().map(|realm| (realm, domains(realm))).collect();
     // That of callers from elsewhere has no users of its own where others have.
     if realms.iter().any(|(_, domains)| !domains.is_empty()) {
@@ -105,7 +103,8 @@ mod tests {
     #[test]
     fn realms_have_the_users_of_their_domains() {
         let of = |text: &str| {
-            let (config, _) = Config::read(Source { text, ..Source::default() }).unwrap_or_else(|report| panic!("{report}"));
+            let (config, _) =
+                Config::read(Source { text, ..Source::default() }).unwrap_or_else(|report| panic!("{report}"));
             realms(&config)
         };
         assert_eq!(of("domains = [\"b.org\", \"a.org\"]"), Realms::new([("b.org", vec!["b.org", "a.org"])]));
@@ -122,7 +121,10 @@ mod tests {
         let ha1 = hash("Mufasa", "http-auth@example.org", "Circle of Life");
         let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         assert_eq!(ha1.md5.map(|md5| hex(&md5)).as_deref(), Some("3d78807defe7de2157e2b0b6573a855f"));
-        assert_eq!(ha1.sha256.map(|sha256| hex(&sha256)).as_deref(), Some("7987c64c30e25f1b74be53f966b49b90f2808aa92faf9a00262392d7b4794232"));
+        assert_eq!(
+            ha1.sha256.map(|sha256| hex(&sha256)).as_deref(),
+            Some("7987c64c30e25f1b74be53f966b49b90f2808aa92faf9a00262392d7b4794232")
+        );
         assert!(ha1.sha512_256.is_some());
     }
 }

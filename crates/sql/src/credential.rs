@@ -45,7 +45,13 @@ impl<'a> Record<'a> {
     ///
     /// An HA1 is taken as it stands: those programs make it for the realm that is called as the domain. A password in clear serves for any
     /// realm and algorithm, where there is no HA1, and where the one that stands there is for another realm.
-    pub(crate) fn credential(&self, realm: &Realm, sent: &str, has_domain: bool, hash: HashPassword) -> Arc<Credential> {
+    pub(crate) fn credential(
+        &self,
+        realm: &Realm,
+        sent: &str,
+        has_domain: bool,
+        hash: HashPassword,
+    ) -> Arc<Credential> {
         let domain = self.domain(realm).unwrap_or_default();
         let password = Some(self.password()).filter(|password| !password.is_empty());
         let is_for_realm = !self.table.has_domains() || domain.eq_ignore_ascii_case(&realm.name);
@@ -60,15 +66,14 @@ impl<'a> Record<'a> {
             }
             if digest_of_hex(text).and_then(|digest| ha1.set(algorithm, &digest)).is_none() {
                 let username = self.username();
-                tracing::warn!(username, domain, "an HA1 for {algorithm:?} is left out: it is not its digest in hexadecimal");
+                tracing::warn!(
+                    username,
+                    domain,
+                    "an HA1 for {algorithm:?} is left out: it is not its digest in hexadecimal"
+                );
             }
         }
-        Arc::new(Credential {
-            username: self.username().into(),
-            realm: realm.name.clone(),
-            domain: domain.into(),
-            ha1,
-        })
+        Arc::new(Credential { username: self.username().into(), realm: realm.name.clone(), domain: domain.into(), ha1 })
     }
 }
 

@@ -15,7 +15,7 @@ const LENGTHS: [usize; 5] = [1, 4, 16, 64, LONGEST_LIST];
 pub(crate) struct Dialect(pub(crate) DatabaseKind);
 
 impl Dialect {
-    /// A name of a table or column, whatever characters it has.
+    /// A name of a table or column, which may have any character.
     pub(crate) fn quoted(self, name: &str) -> String {
         match self.0 {
             DatabaseKind::MariaDb => format!("`{}`", name.replace('`', "``")),
@@ -34,9 +34,7 @@ impl Dialect {
     /// How long a list is to be in which so many items stand: what is missing is filled up with the last one. `None`: as long as it is.
     pub(crate) fn length(self, items: usize) -> Option<usize> {
         match self.0 {
-            DatabaseKind::MariaDb => {
-                Some(LENGTHS.into_iter().find(|length| *length >= items).unwrap_or(LONGEST_LIST))
-            }
+            DatabaseKind::MariaDb => Some(LENGTHS.into_iter().find(|length| *length >= items).unwrap_or(LONGEST_LIST)),
             DatabaseKind::PostgreSql => None,
         }
     }

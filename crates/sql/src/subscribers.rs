@@ -1,7 +1,7 @@
 //! Subscribers of a database server: the engine that answers shards, behind the cache of `strowger-store`.
 //!
-//! The questions of a round that are of one realm are one statement. A row is its user's if its name is the same, byte by byte, whatever a
-//! server takes for equal. Its tables tell of no change: an answer is good for its lifetime, and a user who was removed keeps the bindings
+//! The questions of a round that are of one realm are one statement. A row is its user's if its name is the same, byte by byte: a server
+//! takes more for equal. Its tables tell of no change: an answer is good for its lifetime, and a user who was removed keeps the bindings
 //! there are until they end.
 
 use std::collections::HashMap;
@@ -284,7 +284,7 @@ struct Wanted<'q> {
 }
 
 impl<'q> Wanted<'q> {
-    /// `None`: there is no such user, whatever the table has.
+    /// `None`: the table cannot have such a user, and is not asked.
     fn of(question: Question<'q>, realms: &'q Realms, table: &SubscriberTable) -> Option<Self> {
         let wanted = match question {
             Question::User { username, domain } => {
@@ -295,7 +295,8 @@ impl<'q> Wanted<'q> {
                 let (realm, username) = (realms.named(realm)?, std::str::from_utf8(username).ok()?);
                 // A phone may send its address in place of its name.
                 let parts = username.rsplit_once('@');
-                let parts = parts.and_then(|(name, domain)| Some((name, realms.all()[realm].domain(domain.as_bytes())?)));
+                let parts =
+                    parts.and_then(|(name, domain)| Some((name, realms.all()[realm].domain(domain.as_bytes())?)));
                 match parts {
                     Some((username, domain)) => Self { realm, username, domain: Some(domain) },
                     None => Self { realm, username, domain: None },
@@ -314,7 +315,10 @@ impl<'q> Wanted<'q> {
             let is_wanted = self.domain.is_none_or(|wanted| wanted == domain);
             realm.domains.iter().position(|own| **own == *domain).filter(|_| is_wanted)
         };
-        records.filter_map(|record| Some((rank(&record)?, record))).min_by_key(|(rank, _)| *rank).map(|(_, record)| record)
+        records
+            .filter_map(|record| Some((rank(&record)?, record)))
+            .min_by_key(|(rank, _)| *rank)
+            .map(|(_, record)| record)
     }
 }
 

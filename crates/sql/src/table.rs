@@ -225,7 +225,8 @@ pub(crate) mod tests {
             "SELECT `username`, `domain`, `password`, `ha1`, `ha1b` FROM `subscriber` WHERE `domain` IN (?) AND `username` IN (?,?,?,?)"
         );
         assert_eq!(kamailio.algorithms(), ["MD5", "SHA-256", "SHA-512-256"], "of passwords in clear");
-        let opensips = table(DatabaseKind::PostgreSql, &OPENSIPS[..2].iter().chain(&OPENSIPS[3..5]).copied().collect::<Vec<_>>());
+        let opensips =
+            table(DatabaseKind::PostgreSql, &OPENSIPS[..2].iter().chain(&OPENSIPS[3..5]).copied().collect::<Vec<_>>());
         assert_eq!(
             opensips.statement(None, None),
             "SELECT CAST(\"username\" AS text), CAST(\"domain\" AS text), CAST(\"ha1\" AS text), CAST(\"ha1_sha256\" AS text) \
@@ -238,7 +239,12 @@ pub(crate) mod tests {
     #[test]
     fn a_table_of_one_domain_needs_no_column_for_it() {
         let columns = described(&["USERNAME", "Ha1"]);
-        let table = SubscriberTable::of(Dialect(DatabaseKind::MariaDb), &columns, false, &Named { table: "voip.users", ..NAMED });
+        let table = SubscriberTable::of(
+            Dialect(DatabaseKind::MariaDb),
+            &columns,
+            false,
+            &Named { table: "voip.users", ..NAMED },
+        );
         let table = table.expect("a table of subscribers");
         assert_eq!(
             table.statement(Some(1), Some(1)),
@@ -251,7 +257,9 @@ pub(crate) mod tests {
     fn what_a_table_lacks_is_named() {
         let of = |names: &[&str]| {
             let columns = if names.is_empty() { Vec::new() } else { described(names) };
-            SubscriberTable::of(Dialect(DatabaseKind::MariaDb), &columns, true, &NAMED).expect_err("it lacks something").to_string()
+            SubscriberTable::of(Dialect(DatabaseKind::MariaDb), &columns, true, &NAMED)
+                .expect_err("it lacks something")
+                .to_string()
         };
         assert_eq!(
             of(&[]),

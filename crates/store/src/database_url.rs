@@ -183,7 +183,8 @@ fn host_and_port(authority: &str) -> Result<(String, Option<u16>), String> {
 
 /// With `%40` and its like as what they stand for.
 fn decoded(text: &str) -> Result<String, String> {
-    const WRONG: &str = "has a % without two hexadecimal digits behind it that stand for text: write %25 for the character itself";
+    const WRONG: &str =
+        "has a % without two hexadecimal digits behind it that stand for text: write %25 for the character itself";
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -225,7 +226,12 @@ mod tests {
             ("mysql://u:p@db.example:3307/d", "db.example", 3307, "mysql://u:********@db.example:3307/d"),
             ("mariadb://u@127.0.0.1/d", "127.0.0.1", 3306, "mysql://u@127.0.0.1:3306/d"),
             ("postgres://u:p@[::1]/d", "::1", 5432, "postgresql://u:********@[::1]:5432/d"),
-            ("postgresql://a%40b:@[2001:db8::1]:5433/d", "2001:db8::1", 5433, "postgresql://a%40b:********@[2001:db8::1]:5433/d"),
+            (
+                "postgresql://a%40b:@[2001:db8::1]:5433/d",
+                "2001:db8::1",
+                5433,
+                "postgresql://a%40b:********@[2001:db8::1]:5433/d",
+            ),
         ] {
             let url = read(text).unwrap_or_else(|error| panic!("{text} {error}"));
             assert_eq!(url.address, DatabaseAddress::Host { host: host.into(), port }, "{text}");

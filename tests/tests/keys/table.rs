@@ -176,10 +176,7 @@ const TESTS: &[(&str, &[&str])] = &[
         "store.database",
         &["tests/tests/durability.rs::no_acknowledged_binding_is_lost_by_kill_9_during_5000_registrations_a_second"],
     ),
-    (
-        "store.subscribers",
-        &["tests/tests/sql_subscribers.rs::subscribers_of_opensips_and_kamailio_are_read_in_place"],
-    ),
+    ("store.subscribers", &["tests/tests/sql_subscribers.rs::subscribers_of_opensips_and_kamailio_are_read_in_place"]),
     (
         "store.subscriber_table",
         &["tests/tests/sql_subscribers.rs::subscribers_of_opensips_and_kamailio_are_read_in_place"],
