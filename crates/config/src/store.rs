@@ -39,8 +39,8 @@ section! {
         pub database: Option<PathBuf> = Some(PathBuf::from("strowger.sqlite")), ANY.or("memory").fixed();
         /// Where the subscribers are. "database": in `database`, where `strowger user` keeps them. A URL: in the table of a MariaDB, MySQL or
         /// PostgreSQL server, read in place as OpenSIPS 3 and Kamailio 5 have it, by `username` and `domain`, with `ha1`, `ha1_sha256`,
-        /// `ha1_sha512t256`, `ha1b` and `password` as far as they are there; nothing is written to it. Bindings stay in `database`. What the
-        /// table has no HA1 for is not offered, though `auth.algorithms` names it. In a password write %40 for "@" and %3F for "?";
+        /// `ha1_sha512t256`, `ha1b` and `password` as far as they are there; nothing is written to it. Bindings stay in `database`. What no
+        /// user has an HA1 for is not offered, though `auth.algorithms` names it. In a password write %40 for "@" and %3F for "?";
         /// `mysql://USER:PASSWORD@/DATABASE?socket=/run/mysqld/mysqld.sock` is a server on this machine.
         pub subscribers: Option<DatabaseUrl> = None, ANY.or("database").fixed();
         /// Table of a database server that has the subscribers, as TABLE or SCHEMA.TABLE.

@@ -15,7 +15,7 @@ use strowger_store::subscriber::{Ha1s, Subscribers};
 pub(crate) struct Directory {
     subscribers: Arc<CachedSubscribers>,
     realms: CurrentRealms,
-    /// As the table is: by their names.
+    /// As the table was at the start: by their names.
     algorithms: Vec<&'static str>,
 }
 
@@ -38,7 +38,7 @@ impl Directory {
         self.subscribers.clone()
     }
 
-    /// Takes out of the configuration what no user could answer: algorithms for which the table has no HA1.
+    /// Takes out of the configuration what no user could answer: algorithms for which none has an HA1.
     pub(crate) fn fit(&self, config: &mut Config) -> anyhow::Result<()> {
         let has = |algorithm: &Algorithm| self.algorithms.contains(&algorithm.word());
         let mut left_out: Vec<Algorithm> = Vec::new();
@@ -49,7 +49,7 @@ impl Directory {
             if listener.algorithms.is_empty() && !wanted.is_empty() {
                 let wanted: Vec<&str> = wanted.iter().map(|algorithm| algorithm.word()).collect();
                 bail!(
-                    "{listener} offers {} alone, and the table {:?} has an HA1 for {} alone: name one of these in `auth.algorithms`",
+                    "{listener} offers {} alone, and the users in the table {:?} have an HA1 for {} alone: name that in `auth.algorithms`",
                     wanted.join(" and "),
                     config.store.subscriber_table,
                     self.algorithms.join(" and ")
@@ -58,7 +58,7 @@ impl Directory {
         }
         for algorithm in Algorithm::ALL.iter().filter(|algorithm| left_out.contains(algorithm)) {
             let table = &config.store.subscriber_table;
-            tracing::warn!(%algorithm, table, setting = "auth.algorithms", "algorithm not offered: the table has no HA1 for it");
+            tracing::warn!(%algorithm, table, setting = "auth.algorithms", "algorithm not offered: no user in the table has an HA1 for it");
         }
         Ok(())
     }

@@ -46,7 +46,7 @@ pub struct Started {
     pub subscribers: CachedSubscribers,
     /// What may be changed while they are read.
     pub realms: CurrentRealms,
-    /// The algorithms that they can have an HA1 for, as the table is.
+    /// The algorithms that some of them have an HA1 for, as the table was at the start; of an empty table those that it has a column for.
     pub algorithms: Vec<&'static str>,
 }
 
@@ -79,12 +79,12 @@ impl CurrentRealms {
 /// [`OpenError`], to be shown as it is.
 pub fn start(settings: &SqlSettings, cache: ReadThroughSettings, clock: Clock) -> Result<Started, OpenError> {
     // By a thread that has no runtime: the caller's may have one.
-    let (first, shared) = std::thread::scope(|scope| {
+    let (first, shared, algorithms) = std::thread::scope(|scope| {
         let open = || SqlSubscribers::open(settings, cache.deadline);
         let opened = std::thread::Builder::new().name("subscriber-open".into()).spawn_scoped(scope, open)?;
         opened.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })?;
-    let (again, algorithms) = (shared.clone(), shared.table.algorithms());
+    let again = shared.clone();
     let connect = move || SqlSubscribers::further(again.clone());
     let subscribers = CachedSubscribers::start_unwatched(first, connect, cache, clock)?;
     Ok(Started { subscribers, realms: CurrentRealms(shared), algorithms })
@@ -147,6 +147,9 @@ impl Shared {
 /// Of the lists of domains and of names; see [`Dialect::length`].
 type Lengths = (Option<usize>, Option<usize>);
 
+/// A connection, what all have in common, and the algorithms of the table.
+type Opened = (SqlSubscribers, Arc<Shared>, Vec<&'static str>);
+
 /// Answers questions by a connection of its own.
 pub struct SqlSubscribers {
     shared: Arc<Shared>,
@@ -159,7 +162,7 @@ pub struct SqlSubscribers {
 
 impl SqlSubscribers {
     /// The first connection; it looks what the table is like.
-    fn open(settings: &SqlSettings, deadline: Duration) -> Result<(Self, Arc<Shared>), OpenError> {
+    fn open(settings: &SqlSettings, deadline: Duration) -> Result<Opened, OpenError> {
         let server = Server::new(&settings.server)?;
         let (shown, dialect) = (server.url.to_string(), Dialect(server.url.kind));
         let runtime = runtime()?;
@@ -179,6 +182,14 @@ impl SqlSubscribers {
         };
         let named = Named { server: &shown, user: &server.url.user, table: &settings.table };
         let table = SubscriberTable::of(dialect, &columns, has_several_domains(&settings.realms), &named)?;
+        let mut connection = Some(connection);
+        let used = algorithms_in_use(&table, &mut connection);
+        let used = runtime.block_on(async { tokio::time::timeout(deadline, used).await });
+        let algorithms = match used {
+            Ok(used) => used.map_err(|failure| failure.at_start(shown, deadline))?,
+            // So many users that none has one of them, or a slow server.
+            Err(_) => table.algorithms(),
+        };
         let shared = Arc::new(Shared {
             server,
             dialect,
@@ -190,8 +201,8 @@ impl SqlSubscribers {
             back_off: BackOff::default(),
             said: Mutex::default(),
         });
-        let (runtime, connection) = (Some(runtime), Some(connection));
-        Ok((Self { shared: shared.clone(), runtime, connection, statements: HashMap::new() }, shared))
+        let this = Self { shared: shared.clone(), runtime: Some(runtime), connection, statements: HashMap::new() };
+        Ok((this, shared, algorithms))
     }
 
     /// One that connects when it is asked.
@@ -269,6 +280,22 @@ impl SqlSubscribers {
             }
         }
     }
+}
+
+/// What some user of the table has an HA1 for. The connection is gone if this is dropped before its end.
+async fn algorithms_in_use(
+    table: &SubscriberTable,
+    connection: &mut Option<Connection>,
+) -> Result<Vec<&'static str>, Failure> {
+    let mut own = connection.take().ok_or(Failure::NotTried)?;
+    let mut used = Vec::new();
+    for algorithm in table.algorithms() {
+        if !own.rows(&table.any_user_with(algorithm), &[]).await?.is_empty() {
+            used.push(algorithm);
+        }
+    }
+    *connection = Some(own);
+    Ok(if used.is_empty() { table.algorithms() } else { used })
 }
 
 /// Rows by the number of their realm and by user name.

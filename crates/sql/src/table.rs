@@ -177,6 +177,15 @@ impl SubscriberTable {
         known.map(|(algorithm, _)| algorithm).collect()
     }
 
+    /// The statement for one user who has an HA1 for this algorithm.
+    pub(crate) fn any_user_with(&self, algorithm: &str) -> String {
+        let has = |field| HA1_OF.contains(&(algorithm, field)) || field == Field::Password;
+        let columns = self.fields.iter().filter(|(field, _)| has(*field));
+        let conditions: Vec<String> = columns.map(|(_, column)| format!("{column} <> ''")).collect();
+        let username = self.dialect.as_text(&self.username.quoted);
+        format!("SELECT {username} FROM {} WHERE {} LIMIT 1", self.name, conditions.join(" OR "))
+    }
+
     /// The statement for the users of these names in these domains, each a list of this [length](Dialect::length): domains first, if the
     /// table has them.
     pub(crate) fn statement(&self, domains: Option<usize>, usernames: Option<usize>) -> String {
@@ -233,6 +242,14 @@ pub(crate) mod tests {
              FROM \"subscriber\" WHERE \"domain\" = ANY(CAST($1 AS text[])) AND \"username\" = ANY(CAST($2 AS text[]))"
         );
         assert_eq!(opensips.algorithms(), ["MD5", "SHA-256"]);
+        assert_eq!(
+            opensips.any_user_with("SHA-256"),
+            "SELECT CAST(\"username\" AS text) FROM \"subscriber\" WHERE \"ha1_sha256\" <> '' LIMIT 1"
+        );
+        assert_eq!(
+            kamailio.any_user_with("MD5"),
+            "SELECT `username` FROM `subscriber` WHERE `password` <> '' OR `ha1` <> '' LIMIT 1"
+        );
         assert!(opensips.can_hold(&"å".repeat(64)) && !opensips.can_hold(&"a".repeat(65)) && !opensips.can_hold("a\0"));
     }
 
