@@ -151,7 +151,7 @@ type Lengths = (Option<usize>, Option<usize>);
 type Opened = (SqlSubscribers, Arc<Shared>, Vec<&'static str>);
 
 /// Answers questions by a connection of its own.
-pub struct SqlSubscribers {
+struct SqlSubscribers {
     shared: Arc<Shared>,
     /// `None` once it is dropped.
     runtime: Option<Runtime>,
@@ -404,4 +404,71 @@ fn filled<'a>(list: &[&'a str], length: Option<usize>) -> Vec<&'a str> {
         list.resize(length, last);
     }
     list
+}
+
+#[cfg(test)]
+mod tests {
+    use strowger_store::database_url::DatabaseKind;
+
+    use super::*;
+    use crate::table::tests::{KAMAILIO, table};
+
+    fn realms() -> Realms {
+        Realms::new([("b.example", vec!["a.example", "b.example"]), ("office", vec!["c.example"])])
+    }
+
+    fn credential<'a>(username: &'a str, realm: &'a str) -> Question<'a> {
+        Question::Credential { username: username.as_bytes(), realm: realm.as_bytes() }
+    }
+
+    #[test]
+    fn questions_are_asked_by_realm_name_and_domain() {
+        let (realms, table) = (realms(), table(DatabaseKind::MariaDb, &KAMAILIO));
+        let of = |question| {
+            let wanted = Wanted::of(question, &realms, &table)?;
+            Some((wanted.realm, wanted.username.to_owned(), wanted.domain.map(str::to_owned)))
+        };
+        let wanted =
+            |realm, username: &str, domain: Option<&str>| Some((realm, username.into(), domain.map(Into::into)));
+        assert_eq!(of(credential("alice", "b.example")), wanted(0, "alice", None));
+        assert_eq!(of(credential("alice@A.example", "b.example")), wanted(0, "alice", Some("a.example")));
+        assert_eq!(of(credential("alice@c.example", "office")), wanted(1, "alice", Some("c.example")));
+        // No domain of this realm: a name with a sign in it.
+        assert_eq!(of(credential("alice@c.example", "b.example")), wanted(0, "alice@c.example", None));
+        let user = |domain: &'static [u8]| Question::User { username: b"bob", domain };
+        assert_eq!(of(user(b"c.example")), wanted(1, "bob", Some("c.example")));
+        // There can be no such user.
+        assert_eq!(of(user(b"d.example")), None);
+        assert_eq!(of(credential("alice", "a.example")), None);
+        assert_eq!(of(credential(&"a".repeat(65), "office")), None);
+        assert_eq!(of(Question::Credential { username: b"\xff", realm: b"office" }), None);
+    }
+
+    /// A name is that of one user among all domains of a realm; where a table has two, the domain that is called as the realm counts.
+    #[test]
+    fn one_row_is_chosen() {
+        let (realms, table) = (realms(), table(DatabaseKind::PostgreSql, &KAMAILIO));
+        let row = |username: &str, domain: &str| -> Row {
+            [username, domain, "", "", ""].map(|text| text.as_bytes().to_vec()).into()
+        };
+        let rows = vec![row("alice", "a.example"), row("alice", "B.example"), row("alice", "elsewhere.example")];
+        let found = Found([((0, "alice".to_owned()), rows)].into());
+        let chosen = |question| {
+            let wanted = Wanted::of(question, &realms, &table)?;
+            let realm = &realms.all()[wanted.realm];
+            wanted.record(&found, realm, &table)?.domain(realm).map(str::to_owned)
+        };
+        assert_eq!(chosen(credential("alice", "b.example")).as_deref(), Some("b.example"));
+        assert_eq!(chosen(credential("alice@a.example", "b.example")).as_deref(), Some("a.example"));
+        let user = |domain: &'static [u8]| Question::User { username: b"alice", domain };
+        assert_eq!(chosen(user(b"a.example")).as_deref(), Some("a.example"));
+        assert_eq!(chosen(user(b"c.example")), None);
+        assert_eq!(chosen(credential("Alice", "b.example")), None);
+    }
+
+    #[test]
+    fn lists_are_filled_up() {
+        assert_eq!(filled(&["a", "b"], Some(4)), ["a", "b", "b", "b"]);
+        assert_eq!(filled(&["a", "b"], None), ["a", "b"]);
+    }
 }

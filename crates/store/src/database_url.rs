@@ -146,7 +146,7 @@ impl FromStr for DatabaseUrl {
             Some(_) => return Err("names both a host and a socket".into()),
             None => {
                 let (host, port) = host_and_port(authority)?;
-                DatabaseAddress::Host { host, port: port.unwrap_or(kind.default_port()) }
+                DatabaseAddress::Host { host, port: port.unwrap_or_else(|| kind.default_port()) }
             }
         };
         Ok(Self { kind, address, user, password, database })
