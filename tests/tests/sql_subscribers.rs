@@ -22,6 +22,7 @@ use strowger_tests::call::exchange;
 use strowger_tests::certificate::Certificate;
 use strowger_tests::program::{MARIADB, MARIADBD, POSTGRESQL, have, lacking};
 use strowger_tests::server::{Server, Setup};
+use strowger_tests::slow_relay::SlowRelay;
 use strowger_tests::text::{Request, fields, status};
 use strowger_tests::together;
 use strowger_tests::wire::Transport::Tcp;
@@ -512,6 +513,38 @@ fn outages(bed: &mut Bed) {
     server.process().wait_for("subscribers cannot be read", 1, START);
     bed.execute("ALTER TABLE moved RENAME TO subscriber");
     is_back(&server, "user23");
+    slowness(bed);
+}
+
+/// 300 ms for each answer: who is not known waits for a connection and a statement, who is known does not.
+fn slowness(bed: &Bed) {
+    let relay = SlowRelay::to(bed.server().address());
+    let url = bed.url().replace(&bed.server().address().to_string(), &relay.address().to_string());
+    let server = bed.start(&format!(
+        "store.cache_lifetime = \"0s\"\nlog.refusals_per_minute = 1000\nstore.subscribers = \"{url}\""
+    ));
+    let mut wire = server.connect(Tcp);
+    assert_eq!(register(&mut wire, "alice", "secret"), Some(200));
+    relay.slow_down(Duration::from_millis(300));
+    let mut others: Vec<_> = (30..34)
+        .map(|n| {
+            let mut wire = server.connect(Tcp);
+            std::thread::spawn(move || timed(&mut wire, &format!("user{n}")))
+        })
+        .collect();
+    let mut late: Vec<Duration> = Vec::new();
+    while !others.iter().all(std::thread::JoinHandle::is_finished) {
+        let (answer, took) = timed(&mut wire, "alice");
+        assert_eq!(answer, Some(200));
+        late.push(took);
+    }
+    for other in others.drain(..) {
+        let (answer, took) = other.join().expect("it is answered");
+        assert_eq!(answer, Some(200), "after {took:?}");
+        assert!(took < Duration::from_secs(2) + PATIENCE, "{took:?}");
+    }
+    late.sort();
+    assert!(late[late.len() * 9 / 10] < Duration::from_millis(50), "who is known waits: {late:?}");
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub enum OpenError {
         reason: String,
     },
     /// It does not answer in time.
-    #[error("{server} did not answer within {limit:?} (store.lookup_timeout)")]
+    #[error("{server} did not answer within {limit:?}")]
     TimedOut {
         /// Which one.
         server: String,

@@ -98,7 +98,7 @@ struct Shared {
     table_name: String,
     realms: RwLock<Arc<Realms>>,
     hash: HashPassword,
-    /// How long a batch may take, a connection included.
+    /// How long a statement may take.
     limit: Duration,
     back_off: BackOff,
     /// When a failure was last said.
@@ -114,6 +114,9 @@ const SAY_AGAIN: Duration = Duration::from_secs(10);
 
 /// The keeper of deadlines is to be the first who sees that one was missed: it tells a server that is silent from one that fails.
 const AFTER_DEADLINE: Duration = Duration::from_millis(100);
+
+/// How long a connection may take to be made: several times as long as a statement, where a server is slow. No request waits for so long.
+const CONNECT: Duration = Duration::from_secs(5);
 
 /// How long a server may take to hear that a connection ends.
 const FAREWELL: Duration = Duration::from_millis(200);
@@ -135,7 +138,8 @@ impl Shared {
         if !self.back_off.may_try(Instant::now()) {
             return Err(Failure::NotTried);
         }
-        let connection = Connection::open(&self.server).await.inspect_err(|_| self.back_off.failed(Instant::now()))?;
+        let opened = within(CONNECT, Connection::open(&self.server)).await;
+        let connection = opened.inspect_err(|_| self.back_off.failed(Instant::now()))?;
         if self.back_off.succeeded() {
             *self.said.lock().unwrap_or_else(PoisonError::into_inner) = None;
             tracing::info!(database = %self.server.url, "connected again");
@@ -166,29 +170,26 @@ impl SqlSubscribers {
         let server = Server::new(&settings.server)?;
         let (shown, dialect) = (server.url.to_string(), Dialect(server.url.kind));
         let runtime = runtime()?;
-        let look = async {
+        let looked = runtime.block_on(within(CONNECT, async {
             let mut connection = Connection::open(&server).await?;
             let columns = SubscriberTable::describe(&mut connection, dialect, &settings.table).await?;
-            Ok::<_, Failure>((connection, columns))
-        };
-        let looked = runtime.block_on(async { tokio::time::timeout(deadline, look).await });
-        let (connection, columns) = match looked.unwrap_or(Err(Failure::TimedOut)) {
+            Ok((connection, columns))
+        }));
+        let (connection, columns) = match looked {
             Ok(looked) => looked,
             Err(failure) => {
                 // It may still look up a name.
                 runtime.shutdown_background();
-                return Err(failure.at_start(shown, deadline));
+                return Err(failure.at_start(shown, CONNECT));
             }
         };
         let named = Named { server: &shown, user: &server.url.user, table: &settings.table };
         let table = SubscriberTable::of(dialect, &columns, has_several_domains(&settings.realms), &named)?;
         let mut connection = Some(connection);
-        let used = algorithms_in_use(&table, &mut connection);
-        let used = runtime.block_on(async { tokio::time::timeout(deadline, used).await });
-        let algorithms = match used {
-            Ok(used) => used.map_err(|failure| failure.at_start(shown, deadline))?,
-            // So many users that none has one of them, or a slow server.
-            Err(_) => table.algorithms(),
+        let algorithms = match runtime.block_on(within(deadline, algorithms_in_use(&table, &mut connection))) {
+            // Many users, none of whom has one of them, or a slow server.
+            Err(Failure::TimedOut) => table.algorithms(),
+            used => used.map_err(|failure| failure.at_start(shown, deadline))?,
         };
         let shared = Arc::new(Shared {
             server,
@@ -216,16 +217,12 @@ impl SqlSubscribers {
 
     /// The rows of all these users, statement by statement, by realm and name.
     fn read(&mut self, wanted: &[Option<Wanted<'_>>], realms: &Realms) -> Result<Found, Failure> {
-        let limit = self.shared.limit;
         // It is gone where the last question panicked.
         let runtime = self.runtime.take().map_or_else(runtime, Ok);
         let runtime = runtime.map_err(|error| Failure::Lost(error.to_string()))?;
-        let read = runtime.block_on(async { tokio::time::timeout(limit, self.read_all(wanted, realms)).await });
+        let read = runtime.block_on(self.read_all(wanted, realms));
         self.runtime = Some(runtime);
-        read.unwrap_or_else(|_| {
-            self.shared.back_off.failed(Instant::now());
-            Err(Failure::TimedOut)
-        })
+        read
     }
 
     async fn read_all(&mut self, wanted: &[Option<Wanted<'_>>], realms: &Realms) -> Result<Found, Failure> {
@@ -261,18 +258,17 @@ impl SqlSubscribers {
         let statement = self.statements.entry(lengths).or_insert_with(statement).clone();
         let lists = [Parameter::Texts(&domains), Parameter::Texts(&names)];
         let lists = if shared.table.has_domains() { &lists[..] } else { &lists[1..] };
-        // Taken out: if its deadline passes, it is dropped with this.
         let mut is_old = self.connection.is_some();
         loop {
             let mut connection = match self.connection.take() {
                 Some(connection) => connection,
                 None => shared.connect().await?,
             };
-            let rows = connection.rows(&statement, lists).await;
-            match rows {
+            // One that has missed the deadline is dropped: its answer would be taken for that of another question.
+            match within(shared.limit, connection.rows(&statement, lists)).await {
                 // It may have ended while no question came, as where its server was restarted.
                 Err(Failure::Lost(_)) if is_old => is_old = false,
-                Err(failure @ Failure::Lost(_)) => return Err(failure),
+                Err(failure @ (Failure::Lost(_) | Failure::TimedOut)) => return Err(failure),
                 rows => {
                     self.connection = Some(connection);
                     return rows;
@@ -397,6 +393,11 @@ fn runtime() -> std::io::Result<Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()
 }
 
+/// What comes of this, if it comes in time. To be called within a runtime.
+async fn within<T>(limit: Duration, future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    tokio::time::timeout(limit, future).await.unwrap_or(Err(Failure::TimedOut))
+}
+
 /// A list of this length, filled up with its last item.
 fn filled<'a>(list: &[&'a str], length: Option<usize>) -> Vec<&'a str> {
     let mut list = list.to_vec();
@@ -423,7 +424,7 @@ mod tests {
 
     #[test]
     fn questions_are_asked_by_realm_name_and_domain() {
-        let (realms, table) = (realms(), table(DatabaseKind::MariaDb, &KAMAILIO));
+        let (realms, table, long) = (realms(), table(DatabaseKind::MariaDb, &KAMAILIO), "a".repeat(65));
         let of = |question| {
             let wanted = Wanted::of(question, &realms, &table)?;
             Some((wanted.realm, wanted.username.to_owned(), wanted.domain.map(str::to_owned)))
@@ -440,7 +441,7 @@ mod tests {
         // There can be no such user.
         assert_eq!(of(user(b"d.example")), None);
         assert_eq!(of(credential("alice", "a.example")), None);
-        assert_eq!(of(credential(&"a".repeat(65), "office")), None);
+        assert_eq!(of(credential(&long, "office")), None);
         assert_eq!(of(Question::Credential { username: b"\xff", realm: b"office" }), None);
     }
 
