@@ -61,6 +61,7 @@ mod sipp_connections;
 mod sipp_face;
 mod sipp_terminal;
 mod sipp_tls;
+mod sql_subscribers;
 mod strict_reader;
 mod supervisor;
 mod supply_chain;

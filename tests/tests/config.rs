@@ -73,6 +73,18 @@ const WRONG: &[Wrong] = &[
         cure: "a whole number from 1 to 64, or \"auto\"",
     },
     Wrong {
+        kind: "a database server of another kind",
+        text: "[store]\nsubscribers = »\"oracle://u@db.example.org/d\"«\n",
+        message: "store.subscribers begins with the name of no database server that is known",
+        cure: "write a URL such as \"mysql://USER:PASSWORD@HOST:3306/DATABASE\" or \"postgresql://USER:PASSWORD@HOST:5432/DATABASE\", or \"database\"",
+    },
+    Wrong {
+        kind: "a database server without a database",
+        text: "[store]\nsubscribers = »\"mysql://u@db.example.org\"«\n",
+        message: "store.subscribers names no database",
+        cure: "write a URL such as",
+    },
+    Wrong {
         kind: "a negative number",
         text: "[limits]\nconnections = »-1«\n",
         message: "limits.connections is out of its range",

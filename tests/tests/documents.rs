@@ -97,8 +97,8 @@ const WITHOUT_ACTOR: [&str; 11] = [
 ];
 
 /// The crates whose comments and tests are plain in these too.
-const PLAIN: [&str; 9] =
-    ["message", "core", "store", "records", "metrics", "server", "rules", "cache", "accounting"];
+const PLAIN: [&str; 10] =
+    ["message", "core", "store", "records", "metrics", "server", "rules", "cache", "accounting", "sql"];
 const NOT_PLAIN: [&str; 4] = ["whatever", "anyone", "no one", "was told"];
 
 /// Those of [`WITHOUT_ACTOR`] in this line. Names of tests and values of settings stand between backticks.
@@ -236,7 +236,7 @@ fn events(levels: &[&str]) -> BTreeSet<String> {
     let mut events = BTreeSet::new();
     for (path, text) in sources(&["crates"]) {
         let server =
-            ["strowger", "node", "server", "net", "store", "accounting"].map(|name| root().join("crates").join(name).join("src"));
+            ["strowger", "node", "server", "net", "store", "accounting", "sql"].map(|name| root().join("crates").join(name).join("src"));
         if !server.iter().any(|folder| path.starts_with(folder)) {
             continue;
         }

@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use strowger_lab::backend::MariaDb;
+use strowger_lab::stress;
 use strowger_tests::binary::strowger;
 use strowger_tests::certificate::Certificate;
 use strowger_tests::port;
 use strowger_tests::process::Process;
+use strowger_tests::program::{MARIADB, MARIADBD, have, lacking};
 use strowger_tests::server::loopback;
 use strowger_tests::text::{self, Request};
 use strowger_tests::wire::{Transport, Wire};
@@ -48,8 +51,24 @@ fn every_example_is_right() {
     }
 }
 
+/// A database server with the subscribers that examples name; none where it is not installed.
+fn subscribers() -> Option<(MariaDb, TempDir)> {
+    if !have(&[MARIADBD, MARIADB]) {
+        return None;
+    }
+    if !Path::new(stress::KAMAILIO_TABLES).is_dir() {
+        lacking("the tables of Kamailio are missing: apt-get install kamailio-mysql-modules");
+        return None;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let database = MariaDb::start(folder.path()).expect("it starts");
+    stress::prepare_database(&database).expect("the tables of Kamailio");
+    Some((database, folder))
+}
+
 #[test]
 fn a_server_starts_with_every_example() {
+    let mut database = None;
     for file in examples() {
         let text = std::fs::read_to_string(&file).expect("an example can be read");
         // The same ports for all would meet; one free port for each that the example names.
@@ -73,7 +92,13 @@ fn a_server_starts_with_every_example() {
             // Only this machine is meant to reach it.
             line.replace("\"0.0.0.0\"", "\"127.0.0.1\"") + "\n"
         });
-        let (folder, at) = laid_out(&file, &lines.collect::<String>());
+        let mut text = lines.collect::<String>();
+        if let Some(given) = text.lines().find(|line| line.starts_with("subscribers = ")).map(str::to_owned) {
+            database = database.or_else(subscribers);
+            let Some((database, _)) = &database else { continue };
+            text = text.replace(&given, &format!("subscribers = \"{}\"", database.url()));
+        }
+        let (folder, at) = laid_out(&file, &text);
         let mut command = Command::new(strowger());
         command.args(["serve", "--config"]).arg(&at).current_dir(folder.path());
         let mut server = Process::start("strowger", folder.path(), &mut command);

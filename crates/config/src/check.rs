@@ -16,6 +16,7 @@ use super::proxy::RelayFor;
 use super::reader::Reader;
 use super::registrar::Durability;
 use super::report::Fault;
+use super::store::DatabaseTls;
 use super::{Config, Source, check_tls};
 
 pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
@@ -27,6 +28,7 @@ pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
     check_limits(config, reader);
     check_auth(config, source, reader);
     check_database(config, reader);
+    check_subscribers(config, source, reader);
     check_relay(config, reader);
     check_dialogs(config, reader);
     check_accounting(config, reader);
@@ -399,6 +401,52 @@ fn check_database(config: &Config, reader: &mut Reader) {
     }
 }
 
+/// The database server that has the subscribers, as far as this file says it; whether it is there is seen at the start.
+fn check_subscribers(config: &Config, source: Source<'_>, reader: &mut Reader) {
+    let store = &config.store;
+    let Some(url) = &store.subscribers else {
+        for key in ["store.subscriber_table", "store.subscriber_tls", "store.subscriber_ca"] {
+            if reader.has(key) {
+                let message = format!("{key} has no effect: the subscribers are in store.database");
+                let cure = "name the server in store.subscribers, or remove this";
+                reader.push(Fault::warning(reader.value_of(key), message, cure));
+            }
+        }
+        return;
+    };
+    if url.password.is_some() {
+        // Without its place, as that of any secret.
+        warn_if_others_read(Path::new(source.file), &None, reader);
+    }
+    if store.subscriber_table.is_empty() || store.subscriber_table.split('.').any(str::is_empty) {
+        let span = reader.value_of("store.subscriber_table");
+        let message = format!("store.subscriber_table is {:?}, which names no table", store.subscriber_table);
+        reader.push(Fault::error(span, message, "write TABLE or SCHEMA.TABLE, such as \"subscriber\""));
+    }
+    match store.subscriber_tls {
+        DatabaseTls::Off if !url.is_local() => {
+            let span = reader.value_of("store.subscribers");
+            let message = "what the server of store.subscribers says crosses the network for all to read, and an HA1 is as good as a password";
+            let cure = "set store.subscriber_tls = \"required\", unless all who reach this network may know it";
+            reader.push(Fault::warning(span, message, cure));
+        }
+        DatabaseTls::Required => match store.subscriber_authorities() {
+            Some(path) if path.is_file() => {}
+            path => {
+                let span = reader.first_of(&["store.subscriber_ca", "store.subscriber_tls"]);
+                let path = path.unwrap_or_default();
+                let message = match path.as_os_str().is_empty() {
+                    true => "this system keeps no authorities where they are looked for".to_owned(),
+                    false => format!("store.subscriber_ca {} is no file", path.display()),
+                };
+                let cure = "name the PEM file of the authority that signed the certificate of the server in store.subscriber_ca";
+                reader.push(Fault::error(span, message, cure));
+            }
+        },
+        DatabaseTls::Off => {}
+    }
+}
+
 fn check_relay(config: &Config, reader: &mut Reader) {
     let open = config.listeners.iter().find(|listener| !listener.is_loopback());
     if let (RelayFor::Everyone, Some(listener)) = (config.proxy.relay_for, open) {
@@ -445,6 +493,14 @@ mod tests {
             ("[[listener]]\ntransport = \"tls\"\nkey = \"a\"", 3, "only one of certificate and key"),
             ("store.database = \"/\"", 1, "is a folder"),
             ("store.database = \"Cargo.toml\"", 1, "is no sound SQLite database"),
+            ("\nstore.subscribers = \"sqlite://u:p@h/d\"", 2, "no database server that is known"),
+            ("store.subscribers = \"mysql://u:p@h\"", 1, "names no database"),
+            ("store.subscribers = \"mysql://u@localhost/d\"\nstore.subscriber_table = \"a..b\"", 2, "names no table"),
+            (
+                "[store]\nsubscribers = \"postgresql://u@h/d\"\nsubscriber_tls = \"required\"\nsubscriber_ca = \"no.pem\"",
+                4,
+                "is no file",
+            ),
             ("\ntls.certificate = \"no.pem\"\ntls.key = \"no.key\"", 2, "cannot read no.pem"),
             ("[[domain]]\nname = \"a.org\"\nrealm = \"\"", 3, "domain[0].realm is empty"),
             (
@@ -504,6 +560,29 @@ mod tests {
             assert_eq!(report.warnings(), warnings, "{report}");
             assert!(!report.to_string().contains("horse"), "{report}");
         }
+    }
+
+    #[test]
+    fn the_password_of_a_database_is_not_shown() {
+        for (text, shown) in [
+            ("store.subscribers = \"mysql://u:correct horse@h/d\"", "mysql://u:********@h"),
+            ("store.subscribers = \"mysql://u:correct horse@h\"", "mysql://u:********@h"),
+            ("store.subscribers = \"mysq://u:correct horse@h/d\" bad", "mysq://u:********@h"),
+            ("[store]\nsubscriber = \"mysql://u:correct/horse@h/d\"", "mysql://u:********@h"),
+        ] {
+            let said = match Config::read(Source { text, ..Source::default() }) {
+                Ok((config, report)) => format!("{report}{}{config:?}", config.effective()),
+                Err(report) => report.to_string(),
+            };
+            assert!(said.contains(shown) && !said.contains("horse"), "{text}\n{said}");
+        }
+        let warned = |text: &str| {
+            let (_, report) = Config::read(Source { text, ..Source::default() }).expect("it can be used");
+            report.faults().iter().map(|fault| fault.message.clone()).collect::<String>()
+        };
+        assert!(warned("store.subscribers = \"mysql://u@db.example/d\"").contains("crosses the network"));
+        assert_eq!(warned("store.subscribers = \"mysql://u@127.0.0.1/d\""), "");
+        assert!(warned("store.subscriber_table = \"users\"").contains("has no effect"));
     }
 
     #[test]

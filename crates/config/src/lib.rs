@@ -89,7 +89,7 @@ pub use self::rules::{
 };
 pub use self::secret::Secret;
 pub use self::server::{Scheduling, Server};
-pub use self::store::Store;
+pub use self::store::{DatabaseTls, Store};
 pub use self::timers::Timers;
 pub use self::tls::Tls;
 

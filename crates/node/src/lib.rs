@@ -42,6 +42,7 @@
 #![warn(missing_docs)]
 
 pub mod control;
+mod directory;
 mod health;
 mod http;
 mod identity;

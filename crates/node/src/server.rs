@@ -1,6 +1,7 @@
 //! The server whole: from a configuration to running shards.
 
 use crate::control::{self, Controlled, Request, Socket};
+use crate::directory::Directory;
 use crate::health::Health;
 use crate::http::{self, Pages};
 use crate::identity::identity;
@@ -8,7 +9,8 @@ use crate::metrics::Metrics;
 use crate::removal::Removals;
 use crate::routes::KernelRoutes;
 use crate::shard::{Services, Shard};
-use crate::{random, settings, store, supervisor, upkeep};
+use crate::store::{self, Store};
+use crate::{random, settings, supervisor, upkeep};
 use anyhow::Context;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -68,6 +70,8 @@ pub struct Server {
     journal: Option<Arc<Journal>>,
     /// The same.
     accounting: Option<Arc<Accounting>>,
+    /// Where a database server has the subscribers.
+    pub(crate) directory: Option<Directory>,
 }
 
 impl Server {
@@ -91,7 +95,7 @@ impl Server {
     ///
     /// # Errors
     /// As [`Server::start`]; and a socket that is no listener's.
-    pub fn start_with(program: Program, config: Config, sockets: Vec<ListenSocket>) -> anyhow::Result<Self> {
+    pub fn start_with(program: Program, mut config: Config, sockets: Vec<ListenSocket>) -> anyhow::Result<Self> {
         let seed: [u8; 32] = random()?;
         let call_secret = u32::from_le_bytes(random()?);
         // A flow of an earlier life of this server must not be taken for one of this.
@@ -104,9 +108,12 @@ impl Server {
         let net = Net::with_sockets(settings, listeners, sockets).context("a listener cannot be opened")?;
         let pages = config.metrics.listen.map(bind_metrics).transpose()?;
         let location = Arc::new(LocationTable::new(config.location_settings()));
-        let (journal, subscribers) = store::open(&config, &location)?;
+        let Store { journal, subscribers, directory } = store::open(&config, &location)?;
         let journal = journal.map(Arc::new);
         let accounting = store::accounting(&config)?;
+        if let Some(directory) = &directory {
+            directory.fit(&mut config)?;
+        }
         let secret = match &config.auth.secret {
             Some(secret) => secret.reveal().to_vec(),
             None => store::kept_secret(&config)?,
@@ -158,7 +165,7 @@ impl Server {
             node.handle().spawn("upkeep of the database", work);
         }
         node.handle().spawn("the log of statistics", upkeep::log_statistics(shared.clone(), metrics.clone()));
-        Ok(Self { shared, services, metrics, health, served, control, node, journal, accounting })
+        Ok(Self { shared, services, metrics, health, served, control, node, journal, accounting, directory })
     }
 
     /// The addresses on which the listeners of the configuration really listen.

@@ -1,5 +1,6 @@
 //! The database of the server, and the file of its secret beside it.
 
+use crate::directory::Directory;
 use crate::random;
 use anyhow::Context;
 use std::sync::Arc;
@@ -12,23 +13,42 @@ use strowger_store::location::LocationTable;
 use strowger_store::subscriber::Subscribers;
 use strowger_store::{sqlite_bindings, sqlite_subscribers};
 
-type Store = (Option<Journal>, Option<Arc<dyn Subscribers>>);
+/// What a server keeps, and whom it knows.
+#[derive(Default)]
+pub(crate) struct Store {
+    /// Writes bindings; none where they are kept in memory.
+    pub(crate) journal: Option<Journal>,
+    pub(crate) subscribers: Option<Arc<dyn Subscribers>>,
+    /// The same subscribers, where a database server has them.
+    pub(crate) directory: Option<Directory>,
+}
 
-/// Nothing where the configuration has no database.
+/// Opens what the configuration names: a database file, a database server for the subscribers, both or none.
 pub(crate) fn open(config: &Config, location: &Arc<LocationTable>) -> anyhow::Result<Store> {
-    let Some(settings) = config.sqlite_settings() else { return Ok((None, None)) };
     let clock: Clock = Arc::new(|| {
         let now = strowger_net::clock::now();
         Moment { mono: now.mono, wall: now.wall }
     });
+    let mut store = Store::default();
+    // First the one that may not answer.
+    if let Some(url) = &config.store.subscribers {
+        let directory = Directory::open(config, url, clock.clone()).context("`store.subscribers`")?;
+        store.subscribers = Some(directory.subscribers());
+        store.directory = Some(directory);
+    }
+    let Some(settings) = config.sqlite_settings() else { return Ok(store) };
     let (journal, loaded) = sqlite_bindings::keep(&settings, location, config.journal_settings(), clock.clone())
         .map_err(|error| match access::denial(&settings.path, true) {
             Some(reason) => anyhow::anyhow!("{error}; {reason}"),
             None => error.into(),
         })?;
     tracing::info!(database = %settings.path.display(), bindings = loaded, "bindings loaded");
-    let subscribers = sqlite_subscribers::start(&settings, config.read_through_settings(), clock)?;
-    Ok((journal, Some(Arc::new(subscribers))))
+    store.journal = journal;
+    if store.subscribers.is_none() {
+        let subscribers = sqlite_subscribers::start(&settings, config.read_through_settings(), clock)?;
+        store.subscribers = Some(Arc::new(subscribers));
+    }
+    Ok(store)
 }
 
 /// The writer of accounting; nothing where nothing is accounted.

@@ -13,7 +13,8 @@
 //! * [`subscriber`]: users and their HA1s; [`cached_subscribers`], the users of any database; [`read_through`], the cache before it, for
 //!   any kind of question.
 //! * [`sqlite`], [`sqlite_bindings`], [`sqlite_subscribers`]: both in one SQLite file. Other engines implement
-//!   [`journal::BindingEngine`], [`read_through::Engine`] and [`subscriber::SubscriberWatch`].
+//!   [`journal::BindingEngine`], [`read_through::Engine`] and [`subscriber::SubscriberWatch`]; those for the subscribers of database
+//!   servers are in `strowger-sql`, and [`database_url`] says where such a server is.
 //!
 //! ```
 //! use strowger_store::binding::Binding;
@@ -43,6 +44,7 @@ pub mod access;
 pub mod binding;
 pub mod cached_subscribers;
 pub mod clock;
+pub mod database_url;
 pub mod error;
 pub mod group;
 mod instance_lock;

@@ -220,6 +220,19 @@ const TESTS: &[(&str, &[&str])] = &[
         "store.database",
         &["tests/tests/durability.rs::no_acknowledged_binding_is_lost_by_kill_9_during_5000_registrations_a_second"],
     ),
+    ("store.subscribers", &["tests/tests/sql_subscribers.rs::subscribers_of_opensips_and_kamailio_are_read_in_place"]),
+    (
+        "store.subscriber_table",
+        &["tests/tests/sql_subscribers.rs::subscribers_of_opensips_and_kamailio_are_read_in_place"],
+    ),
+    (
+        "store.subscriber_tls",
+        &["tests/tests/sql_subscribers.rs::subscribers_of_opensips_and_kamailio_are_read_in_place"],
+    ),
+    (
+        "store.subscriber_ca",
+        &["tests/tests/sql_subscribers.rs::subscribers_of_opensips_and_kamailio_are_read_in_place"],
+    ),
     (
         "store.busy_timeout",
         &["tests/tests/durability.rs::a_database_that_another_process_holds_answers_500_until_it_lets_go"],

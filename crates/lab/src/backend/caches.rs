@@ -15,7 +15,7 @@ pub fn redis(folder: &Path) -> Result<Backend, Error> {
     let mut command = Command::new(REDIS.find()?);
     // Without a first argument that names a file it reads none.
     command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port", &port.to_string()]);
-    Backend::start("redis", folder, port, &mut command)
+    Backend::start("redis", folder, port, command)
 }
 
 /// Starts a Memcached of 256 MB. What it prints goes to this folder.
@@ -29,5 +29,5 @@ pub fn memcached(folder: &Path) -> Result<Backend, Error> {
     if is_root() {
         command.arg("--user=root");
     }
-    Backend::start("memcached", folder, port, &mut command)
+    Backend::start("memcached", folder, port, command)
 }
