@@ -9,13 +9,16 @@ use crate::request::{Answer, Promise, Request};
 use crate::ticket::{Receiver, ReceiverId, Ticket};
 
 /// A cache in another process or on another machine. Asking neither blocks nor does I/O: it queues for a thread of the engine's own, which
-/// answers within its deadline.
+/// answers within its deadline once the round is [flushed](Self::flush).
 pub trait RemoteEngine: Send + Sync {
     /// Queues a request; the ticket comes back once with the answer.
     ///
     /// # Errors
     /// It was not queued, no ticket comes: [`CacheError::Full`] at the bound of the queue, [`CacheError::Unavailable`] without a thread.
     fn ask(&self, request: &Request<'_>, ticket: Ticket, now: u64) -> Result<(), CacheError>;
+
+    /// The requests since the last call leave, together. Cheap where there is none.
+    fn flush(&self) {}
 
     /// Registers who gets tickets back.
     fn register(&self, receiver: Arc<dyn Receiver>) -> ReceiverId;
@@ -51,6 +54,13 @@ impl Engine {
                 Ok(()) => Reply::Later,
                 Err(error) => Reply::Now(Err(error)),
             },
+        }
+    }
+
+    /// A round of the caller has ended: what it asked under tickets leaves, together. Without it nothing does.
+    pub fn flush(&self) {
+        if let Self::Remote(engine) = self {
+            engine.flush();
         }
     }
 

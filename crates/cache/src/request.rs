@@ -10,9 +10,17 @@ impl Life {
     /// Until it is removed or evicted.
     pub const FOREVER: Self = Self(u64::MAX);
 
+    /// Gone at once.
+    pub const NONE: Self = Self(0);
+
     /// So many milliseconds. An entry of none is gone at once: storing it removes the key.
     pub const fn ms(ms: u64) -> Self {
         Self(ms)
+    }
+
+    /// In milliseconds; none where it does not end.
+    pub(crate) const fn in_ms(self) -> Option<u64> {
+        if self.0 == u64::MAX { None } else { Some(self.0) }
     }
 
     /// The moment at which an entry ends that is stored `now`.
