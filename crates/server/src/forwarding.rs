@@ -67,7 +67,10 @@ impl Engine {
         };
         match destination {
             Destination::Contacts(targets) => self.forward_to_contacts(handling, routing, contacts, &targets, &timer),
-            Destination::Places(targets) => self.forward_to_places(handling, routing, &targets, &timer),
+            Destination::Places(mut targets) => {
+                let order = self.order_places(handling, &mut targets);
+                self.forward_to_places(handling, routing, &targets, &order, &timer);
+            }
             Destination::FirstContact(target) => {
                 let Some(first) = contacts.entries.first() else { return };
                 let (uri, path) = (Some(&contacts.text[first.uri.clone()]), &contacts.text[first.path.clone()]);
@@ -83,7 +86,12 @@ impl Engine {
                         *target = self.local_addresses.settle(&*shared.routes, identity, *target, handling.now.mono);
                     }
                 }
-                if handling.request.method == Method::Ack {
+                let is_ack = handling.request.method == Method::Ack;
+                if routing.device.is_none() {
+                    // No answer says what became of an ACK.
+                    self.order_targets(handling, &mut targets, !is_ack);
+                }
+                if is_ack {
                     let candidate = Candidate { targets: &targets, ..Candidate::default() };
                     return self.forward_ack(handling, routing, &candidate);
                 }
@@ -98,6 +106,8 @@ impl Engine {
                     remove: &edits.remove,
                     fixed: routing.device.is_some(),
                     translated: routing.device.is_some(),
+                    // A party of a call that is no next hop of this server's has no other address.
+                    watched: routing.device.is_none(),
                 };
                 self.send(handling, routing, &[candidate], otherwise, timer.session);
             }
@@ -148,6 +158,7 @@ impl Engine {
                 // What registered by UDP may listen nowhere else (section 18.1.1 is for servers).
                 fixed: contact.path.is_empty(),
                 translated: contact.target.is_some(),
+                watched: false,
             })
             .collect();
         self.send(handling, routing, &candidates, 480, timer.session);
@@ -158,21 +169,25 @@ impl Engine {
         handling: &mut Handling<'_, '_>,
         routing: &Routing<'_>,
         targets: &[Targets],
+        order: &[usize],
         timer: &SessionTimer,
     ) {
         let (edits, count) = (Edits::of(handling, timer), targets.len().min(1000) as u16);
         let to = handling.progress.decision.as_ref().map_or(Vec::new(), |decision| decision.to.clone());
         let has_user =
             |uri: &&String| Uri::parse(uri.as_bytes()).is_ok_and(|uri| uri.sip().is_some_and(|uri| uri.user.is_some()));
-        let places = to.iter().zip(targets).enumerate().map(|(n, (uri, targets))| Candidate {
-            uri: Some(uri).filter(has_user).map(|uri| uri.as_bytes()),
-            targets,
-            q: count - (n as u16).min(count),
-            add: &edits.add,
-            remove: &edits.remove,
-            ..Candidate::default()
-        });
-        let candidates: SmallVec<[Candidate<'_>; 2]> = places.collect();
+        let place = |(n, place): (usize, &usize)| {
+            Some(Candidate {
+                uri: to.get(*place).filter(has_user).map(|uri| uri.as_bytes()),
+                targets: targets.get(*place)?,
+                q: count - (n as u16).min(count),
+                add: &edits.add,
+                remove: &edits.remove,
+                watched: true,
+                ..Candidate::default()
+            })
+        };
+        let candidates: SmallVec<[Candidate<'_>; 2]> = order.iter().enumerate().filter_map(place).collect();
         self.send(handling, routing, &candidates, 500, timer.session);
     }
 

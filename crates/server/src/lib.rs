@@ -124,6 +124,7 @@ mod registration_log;
 mod reply;
 mod routing;
 mod session_timer;
+pub mod set_aside;
 mod stage;
 mod suspended;
 mod tally;
