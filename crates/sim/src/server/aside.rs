@@ -130,7 +130,8 @@ impl Aside {
         {
             return Err(format!("{} is set aside and was tried, {} was left", to.1, other.1));
         }
-        let before = targets.iter().map(|(transport, address)| (*transport, *address, to.2));
+        let is_known = targets.contains(&(to.0, to.1));
+        let before = targets.iter().map(|(transport, address)| (*transport, *address, to.2)).filter(|_| is_known);
         let passed = before.take_while(|before| *before != to).find(|before| !self.is_aside(before, now));
         if let Some(passed) = passed.filter(|_| tried.is_empty() && !self.is_blind) {
             return Err(format!("{} is not set aside, and {} was tried first", passed.1, to.1));
