@@ -6,6 +6,7 @@ mod load_golden;
 mod load_health;
 mod load_times;
 mod many_calls;
+mod many_names;
 mod reload_under_load;
 mod sipp_regress;
 mod sipp_statistics;

@@ -46,6 +46,7 @@ mod logging;
 mod lost_connections;
 mod metrics;
 mod metrics_catalogue;
+mod next_hops;
 mod operation;
 mod outage;
 mod phones;

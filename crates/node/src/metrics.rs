@@ -26,6 +26,12 @@ strowger_metrics::metrics! {
     used_nonces: Gauge;
     /// Sources that are banned.
     sources_banned: Gauge;
+    /// Next hops that are set aside: they failed, and have not answered since.
+    targets_aside: Gauge;
+    /// Names that were asked for again, since they were used when their answers were about to end.
+    names_asked_ahead: Counter;
+    /// Answers about names that were used beyond their time, since the name servers gave none.
+    names_stale: Counter;
     /// Threads that carry messages.
     shards: Gauge;
     /// Lines that the log has lost.
@@ -211,12 +217,16 @@ impl Metrics {
         let (location, policy) = (self.shared.location.gauges(), self.shared.policy());
         let (log_lines_lost, log_write_errors) = (self.services.program.log_lost)();
         let journal = self.journal.as_ref().and_then(Weak::upgrade).map(|journal| journal.gauges()).unwrap_or_default();
+        let resolver = self.services.resolver();
         Process {
             bindings: location.bindings as u64,
             aors: location.aors as u64,
             bindings_expired: location.expired,
             used_nonces: policy.authenticator.used().entries() as u64,
             sources_banned: policy.bans.banned() as u64,
+            targets_aside: self.shared.targets_aside() as u64,
+            names_asked_ahead: resolver.counters().asked_ahead(),
+            names_stale: resolver.counters().stale(),
             shards: self.handle.shards() as u64,
             log_lines_lost,
             log_write_errors,

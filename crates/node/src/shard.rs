@@ -45,8 +45,10 @@ impl Services {
     }
 
     /// Look-ups that are under way end by the one that they began with.
-    pub(crate) fn set_resolver(&self, resolver: Resolver) {
-        *self.resolver.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(resolver);
+    pub(crate) fn set_resolver(&self, mut resolver: Resolver) {
+        let mut current = self.resolver.lock().unwrap_or_else(PoisonError::into_inner);
+        resolver.continue_counting(&current);
+        *current = Arc::new(resolver);
     }
 }
 
@@ -288,7 +290,8 @@ impl Service for Shard {
             Unsent::TlsHandshake => "TLS handshake failed",
             Unsent::WebSocketHandshake => "WebSocket handshake failed",
         };
-        self.drive(|engine| engine.unsent(now, token, reason, out));
+        let by_peer = cause != Unsent::Here;
+        self.drive(|engine| engine.unsent(now, token, reason, by_peer, out));
         // What did not leave is no more in it, and goes another way in this round.
         (self.services.program.sends)(out);
     }

@@ -130,6 +130,7 @@ mod reply;
 mod request_facts;
 mod routing;
 mod session_timer;
+pub mod set_aside;
 mod stage;
 mod suspended;
 mod tally;

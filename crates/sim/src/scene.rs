@@ -276,6 +276,13 @@ fn script(random: &mut Random, choices: &Choices, is_near: bool, [alice, bob, ca
     if random.chance(500) {
         alice.plan_message(random.between(3_000, 60_000), &format!("sip:bob@{DOMAIN}"));
     }
+    if random.chance(120) {
+        // By a gateway with two hosts, the first of which proves nothing.
+        let count = random.between(2, 6);
+        for at in moments(random, count, 3_000, 90_000) {
+            alice.plan_message(at, &format!("sip:desk@{GATEWAY};transport=tls"));
+        }
+    }
     if random.chance(300) {
         let count = random.between(2, 6) as u32;
         alice.plan_messages(random.between(3_000, 60_000), &format!("sip:bob@{DOMAIN}"), count);

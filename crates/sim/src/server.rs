@@ -3,6 +3,7 @@
 //! ends and starts again.
 
 mod accounts;
+mod aside;
 mod beside;
 mod bindings;
 mod database;
@@ -222,7 +223,10 @@ impl ServerHost {
             subscribers.flush();
         }
         let notices = engine.heard.as_mut().map(std::mem::take).unwrap_or_default();
-        if let Err(problem) = process.observer.watch(now.mono, input, &own, &notices, &log::taken()) {
+        let watched = process.observer.watch(now.mono, input, &own, &notices, &log::taken());
+        let targets = self.settings.names.iter().find(|name| name.proves.is_some()).map_or(&[][..], |name| &name.targets);
+        let tried = process.aside.sends(now.mono, &own, targets, |token| token | (shard as u64) << SHARD);
+        if let Err(problem) = watched.and(tried) {
             self.wrong(problem);
         }
         self.check_registrations(&own);
@@ -269,6 +273,7 @@ impl ServerHost {
     fn move_buckets(&mut self, now: Now, out: &mut Outbox) {
         self.has_moved = true;
         let in_bytes = self.settings.configs.len() == 1 && self.random.chance(500);
+        self.process.aside.is_blind |= in_bytes;
         for bucket in 0..BUCKETS {
             if self.random.chance(500) {
                 let from = self.process.owners[bucket];
@@ -366,15 +371,21 @@ impl Host for ServerHost {
         self.catch_up(now);
         let shard = self.shard_of(bytes);
         let input = Input::Message(arrival, bytes);
+        self.process.aside.came(bytes);
         self.work(now, shard, input, out, |engine, out| engine.receive(now, arrival, bytes, out));
     }
 
     fn failed(&mut self, now: Now, token: u64, out: &mut Outbox) {
-        let (shard, token) = shard_of_token(token);
-        if shard < self.process.engines.len() && token != 0 {
+        let (shard, own) = shard_of_token(token);
+        if shard < self.process.engines.len() && own != 0 {
+            let errors = |server: &Self| server.process.engines[shard].transactions().counts().transport_errors;
+            let before = errors(self);
             self.work(now, shard, Input::Unsent, out, |engine, out| {
-                engine.unsent(now, token, "connection not made", out);
+                engine.unsent(now, own, "connection not made", true, out);
             });
+            if errors(self) > before {
+                self.process.aside.fails(token, now.mono);
+            }
         }
     }
 

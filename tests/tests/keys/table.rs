@@ -365,6 +365,20 @@ const TESTS: &[(&str, &[&str])] = &[
     ),
     ("dns.names_per_request", &["tests/tests/keys/names.rs::so_many_names_in_routes_are_looked_up_for_one_request"]),
     ("dns.cache_entries", &["tests/tests/keys/names.rs::answers_are_kept"]),
+    ("dns.ask_ahead", &["tests/tests/next_hops.rs::names_in_use_are_asked_for_before_they_end_where_that_is_wanted"]),
+    ("dns.serve_stale", &["tests/tests/next_hops.rs::what_was_known_is_used_as_long_as_the_settings_say"]),
+    (
+        "dns.set_aside",
+        &[
+            "tests/tests/next_hops.rs::of_two_servers_the_dead_one_costs_one_call_and_is_tried_again",
+            "tests/tests/next_hops.rs::no_more_hosts_are_set_aside_than_may_be_and_none_where_that_is_not_wanted",
+        ],
+    ),
+    ("dns.retry_after", &["tests/tests/next_hops.rs::a_host_that_says_for_how_long_is_left_in_peace"]),
+    (
+        "dns.set_aside_targets",
+        &["tests/tests/next_hops.rs::no_more_hosts_are_set_aside_than_may_be_and_none_where_that_is_not_wanted"],
+    ),
     ("dialogs.track", &["tests/tests/dialogs.rs::calls_are_listed_shown_and_ended"]),
     ("dialogs.lifetime", &["tests/tests/dialogs.rs::a_call_that_lasts_too_long_is_ended_on_both_sides"]),
     ("dialogs.session_expires", &["tests/tests/dialogs.rs::sessions_have_the_timer_that_the_settings_say"]),

@@ -18,6 +18,7 @@ const MOST_EARLY: usize = 64;
 impl Engine {
     /// Takes what the proxy has told since the last time; the responses that it names stand in the outbox.
     pub(crate) fn hear_notices(&mut self, now: Now, out: &Outbox) {
+        self.set_targets_aside(now);
         if !self.proxy.notices().is_empty() {
             self.take_notices(now, out);
         }
