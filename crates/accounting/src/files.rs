@@ -158,8 +158,7 @@ impl Sink for Files {
 
 impl Open {
     fn new(day: u64, path: &Path) -> io::Result<Self> {
-        let mut file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
         let metadata = file.metadata()?;
         let length = whole_rows(&mut file, metadata.len())?;
         let number = (metadata.dev(), metadata.ino());
@@ -306,7 +305,10 @@ mod tests {
         assert_eq!(identities(&cdrs, Form::Json), ["1"]);
         fs::remove_file(&events).unwrap();
         files.write(&[cdr("2"), event("2-0")], NOW).unwrap();
-        assert_eq!((identities(&cdrs, Form::Json), identities(&events, Form::Json)), (vec!["1".into(), "2".into()], vec!["2-0".into()]));
+        assert_eq!(
+            (identities(&cdrs, Form::Json), identities(&events, Form::Json)),
+            (vec!["1".into(), "2".into()], vec!["2-0".into()])
+        );
     }
 
     #[test]

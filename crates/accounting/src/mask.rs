@@ -144,6 +144,9 @@ mod tests {
             assert_eq!(masks.addresses(text), masked);
         }
         let socket = |text: &str| masks.socket(text.parse().unwrap());
-        assert_eq!((socket("192.0.2.77:5060"), socket("[2001:db8:1:2::7]:9")), ("192.0.2.0:5060".into(), "[2001:db8:1::]:9".into()));
+        assert_eq!(
+            (socket("192.0.2.77:5060"), socket("[2001:db8:1:2::7]:9")),
+            ("192.0.2.0:5060".into(), "[2001:db8:1::]:9".into())
+        );
     }
 }

@@ -181,7 +181,11 @@ mod tests {
     fn rows(numbers: std::ops::Range<u32>) -> Vec<Box<Row>> {
         let row = |n: u32| match n % 2 {
             0 => Row::Cdr(Cdr { identity: n.to_string(), ring: Some(5), ..Cdr::default() }),
-            _ => Row::Event(Event { identity: n.to_string(), fields: vec![("a".into(), "b".into())], ..Event::default() }),
+            _ => Row::Event(Event {
+                identity: n.to_string(),
+                fields: vec![("a".into(), "b".into())],
+                ..Event::default()
+            }),
         };
         numbers.map(|n| Box::new(row(n))).collect()
     }

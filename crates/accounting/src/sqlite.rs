@@ -64,7 +64,8 @@ impl Sqlite {
         let mut connection = Connection::open(&self.path)?;
         connection.busy_timeout(self.patience)?;
         let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
-        let (application, version, schema) = (number("application_id")?, number("user_version")?, number("schema_version")?);
+        let (application, version, schema) =
+            (number("application_id")?, number("user_version")?, number("schema_version")?);
         match (application, version) {
             (APPLICATION, VERSION) => (),
             (APPLICATION, _) => return Ok(Err("the tables are of another version of this program")),
@@ -172,7 +173,10 @@ mod tests {
     }
 
     fn count(path: &Path, what: &str) -> i64 {
-        Connection::open(path).unwrap().query_row(&format!("SELECT count(*) FROM {what}"), [], |row| row.get(0)).unwrap()
+        Connection::open(path)
+            .unwrap()
+            .query_row(&format!("SELECT count(*) FROM {what}"), [], |row| row.get(0))
+            .unwrap()
     }
 
     #[test]
@@ -184,7 +188,10 @@ mod tests {
         sqlite.write(&[cdr("1", 5), event, cdr("2", 6), cdr("1", 7)], 0).unwrap();
         sqlite.write(&[cdr("2", 8), cdr("3", 9)], 0).unwrap();
         assert_eq!((count(&path, "cdr"), count(&path, "events")), (3, 1));
-        assert_eq!(count(&path, "cdr WHERE setup_at = 5 AND identity = '1' AND ring_at IS NULL AND duration_ms = 0"), 1);
+        assert_eq!(
+            count(&path, "cdr WHERE setup_at = 5 AND identity = '1' AND ring_at IS NULL AND duration_ms = 0"),
+            1
+        );
         assert_eq!(count(&path, "cdr WHERE fields = '{\"User-Agent\":\"phone\"}'"), 3);
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
     }
@@ -215,7 +222,10 @@ mod tests {
         let error = Sqlite::new(&path, Duration::ZERO).open().unwrap_err();
         assert!(error.kind == Trouble::Unusable && error.detail.contains("belongs to another program"), "{error}");
         std::fs::write(folder.path().join("text"), "no database, but long enough to look at".repeat(100)).unwrap();
-        assert_eq!(Sqlite::new(&folder.path().join("text"), Duration::ZERO).open().unwrap_err().kind, Trouble::Unusable);
+        assert_eq!(
+            Sqlite::new(&folder.path().join("text"), Duration::ZERO).open().unwrap_err().kind,
+            Trouble::Unusable
+        );
         let nowhere = Sqlite::new(&folder.path().join("no/folder"), Duration::ZERO).open().unwrap_err();
         assert!(nowhere.kind == Trouble::Unusable && nowhere.detail.contains("no/folder"), "{nowhere}");
     }

@@ -140,7 +140,10 @@ impl Accounting {
         let of_thread = counts.clone();
         let abandon = move |rows: Vec<Box<Row>>| {
             of_thread.dropped.fetch_add(rows.len() as u64, Relaxed);
-            tracing::error!(rows = rows.len(), "rows of accounting lost: neither they nor the spool could be written at the end");
+            tracing::error!(
+                rows = rows.len(),
+                "rows of accounting lost: neither they nor the spool could be written at the end"
+            );
         };
         let writer = GroupWriter::start("accounting", group, work, abandon)?;
         Ok(Self { writer, counts })
@@ -368,7 +371,11 @@ impl Work {
         };
         match self.sink.written(&identities) {
             Ok(written) => {
-                tracing::info!(rows = identities.len(), written = written.len(), "rows of accounting that an earlier process left");
+                tracing::info!(
+                    rows = identities.len(),
+                    written = written.len(),
+                    "rows of accounting that an earlier process left"
+                );
                 (self.written, self.is_replay) = (written, false);
                 true
             }

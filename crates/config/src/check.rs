@@ -215,7 +215,8 @@ fn check_accounting(config: &Config, reader: &mut Reader) {
         reader.push(Fault::warning(span, message, "set proxy.record_route = true"));
     }
     if config.dialogs.lifetime > config.proxy.route_lifetime {
-        let span = reader.first_of(&["dialogs.lifetime", "proxy.route_lifetime", "accounting.cdr", "accounting.events"]);
+        let span =
+            reader.first_of(&["dialogs.lifetime", "proxy.route_lifetime", "accounting.cdr", "accounting.events"]);
         let message = format!(
             "dialogs.lifetime ({}) is longer than proxy.route_lifetime ({}): a BYE of the server would reach no party",
             duration_text(config.dialogs.lifetime),
@@ -247,7 +248,11 @@ fn check_accounting_files(config: &Config, reader: &mut Reader) {
     let is_folder = accounting.path.is_dir();
     if accounting.to == AccountingTarget::Sqlite && is_folder {
         let message = format!("accounting.path {} is a folder", accounting.path.display());
-        reader.push(Fault::error(reader.value_of("accounting.path"), message, "name a file, such as \"accounting.sqlite\""));
+        reader.push(Fault::error(
+            reader.value_of("accounting.path"),
+            message,
+            "name a file, such as \"accounting.sqlite\"",
+        ));
     }
     if accounting.to != AccountingTarget::Sqlite && accounting.path.exists() && !is_folder {
         let message = format!("accounting.path {} is a file", accounting.path.display());

@@ -257,10 +257,14 @@ mod tests {
         let (ours, theirs) = (config.journal_settings(), JournalSettings::default());
         assert_eq!((ours.linger, ours.group, ours.queue), (theirs.linger, theirs.group, theirs.queue));
         assert!(config.accounting_settings().is_none());
-        let (config, _) = Config::read(Source { text: "accounting.events = true", ..Source::default() }).expect("right");
+        let (config, _) =
+            Config::read(Source { text: "accounting.events = true", ..Source::default() }).expect("right");
         let ours = config.accounting_settings().expect("it is on");
         let theirs = AccountingSettings::new(ours.place.clone(), ours.spool.clone());
-        assert_eq!((ours.spool_bytes, ours.retry, ours.retention), (theirs.spool_bytes, theirs.retry, theirs.retention));
+        assert_eq!(
+            (ours.spool_bytes, ours.retry, ours.retention),
+            (theirs.spool_bytes, theirs.retry, theirs.retention)
+        );
         assert_eq!((ours.group.linger, ours.group.queue), (theirs.group.linger, theirs.group.queue));
     }
 

@@ -6,9 +6,9 @@
 
 use crate::calls::dialog::Party;
 use crate::calls::{moment, parties};
-use crate::request_facts::username;
 use crate::engine::{Effect, Engine};
 use crate::handling::Handling;
+use crate::request_facts::username;
 use crate::stage::Stage;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -518,12 +518,19 @@ mod tests {
     fn parties_are_named_without_what_is_not_theirs() {
         let masks = Masks { digits: 3, addresses: true };
         for (uri, plain, masked) in [
-            ("sip:+4930123456:secret@192.0.2.7:5062;user=phone?a=b", "sip:+4930123456@192.0.2.7:5062", "sip:+4930123***@192.0.2.0:5062"),
+            (
+                "sip:+4930123456:secret@192.0.2.7:5062;user=phone?a=b",
+                "sip:+4930123456@192.0.2.7:5062",
+                "sip:+4930123***@192.0.2.0:5062",
+            ),
             ("SIPS:Alice@Example.ORG;lr", "sips:Alice@example.org", "sips:Alice@example.org"),
             ("tel:+4930123456;phone-context=x", "tel:+4930123456", "tel:+4930123***"),
             ("sip:example.org", "sip:example.org", "sip:example.org"),
         ] {
-            assert_eq!((party(uri.as_bytes(), Masks::default()), party(uri.as_bytes(), masks)), (plain.into(), masked.into()));
+            assert_eq!(
+                (party(uri.as_bytes(), Masks::default()), party(uri.as_bytes(), masks)),
+                (plain.into(), masked.into())
+            );
         }
         assert!(party(format!("sip:{}@example.org", "x".repeat(2_000)).as_bytes(), masks).len() <= LONGEST);
     }

@@ -38,8 +38,16 @@ fn rows() {
     // So long that the queue is seen with them.
     let mut stage = relay("accounting.group_interval = \"5s\"");
     fails(&stage);
-    stage.shows(&[("accounting_queued", At(2)), ("accounting_bound", At(100_000)), ("accounting_written_total", By(0))]);
-    stage.shows(&[("accounting_queued", At(0)), ("accounting_written_total", By(2)), ("accounting_spooled_total", By(0))]);
+    stage.shows(&[
+        ("accounting_queued", At(2)),
+        ("accounting_bound", At(100_000)),
+        ("accounting_written_total", By(0)),
+    ]);
+    stage.shows(&[
+        ("accounting_queued", At(0)),
+        ("accounting_written_total", By(2)),
+        ("accounting_spooled_total", By(0)),
+    ]);
     stage.end();
 }
 
@@ -71,6 +79,10 @@ fn spool() {
 fn full_queue() {
     let mut stage = relay("accounting.group_interval = \"2s\"\naccounting.queue = 1");
     fails(&stage);
-    stage.shows(&[("accounting_dropped_total", By(1)), ("accounting_queued", At(0)), ("accounting_written_total", By(1))]);
+    stage.shows(&[
+        ("accounting_dropped_total", By(1)),
+        ("accounting_queued", At(0)),
+        ("accounting_written_total", By(1)),
+    ]);
     stage.end();
 }

@@ -48,7 +48,9 @@ pub(super) async fn dial(settings: &RemoteSettings, server: &Endpoint) -> Result
             let mut stream = reach(settings, server).await?;
             match &settings.service {
                 Service::Memcached => greet_memcached(&mut stream, settings.credentials.as_ref()).await?,
-                Service::Redis { database } => greet_redis(&mut stream, settings.credentials.as_ref(), *database).await?,
+                Service::Redis { database } => {
+                    greet_redis(&mut stream, settings.credentials.as_ref(), *database).await?
+                }
                 _ => greet_redis(&mut stream, settings.credentials.as_ref(), 0).await?,
             }
             Ok(stream)

@@ -327,13 +327,17 @@ fn rules_say_what_is_accounted() {
 
 #[test]
 fn numbers_and_addresses_are_masked_before_a_row_leaves() {
-    let mut site = with_bob("accounting.mask_numbers = 3\naccounting.mask_addresses = true\naccounting.fields = [\"Subject\"]\n");
+    let mut site =
+        with_bob("accounting.mask_numbers = 3\naccounting.mask_addresses = true\naccounting.fields = [\"Subject\"]\n");
     let call = invite(1, 1, "Subject: +4930123456 at 192.0.2.77\r\n");
     let call = call.replace("From: <sip:alice@example.org>", "From: <sip:+4930765432@198.51.100.7>");
     let sent = site.receive(ALICE, &call);
     site.receive(BOB, &from_phone(request(&sent, "INVITE"), "486 Busy Here", "bob"));
     let (cdr, _) = one(&mut site);
-    assert_eq!((&*cdr.caller, &*cdr.source, &*cdr.gateway), ("sip:+4930765***@198.51.100.0", "198.51.100.0:5060", "198.51.100.0:5060"));
+    assert_eq!(
+        (&*cdr.caller, &*cdr.source, &*cdr.gateway),
+        ("sip:+4930765***@198.51.100.0", "198.51.100.0:5060", "198.51.100.0:5060")
+    );
     assert_eq!(cdr.fields[0].1, "+4930123*** at 192.0.2.0");
 }
 

@@ -51,7 +51,9 @@ impl Accounts {
         identities: &mut Identities,
     ) -> Result<(), String> {
         let result = match row {
-            _ if !identities.seen.insert(row.identity().to_owned()) => Err("its identity was written before".to_owned()),
+            _ if !identities.seen.insert(row.identity().to_owned()) => {
+                Err("its identity was written before".to_owned())
+            }
             Row::Event(event) if written.events => self.take_event(event),
             Row::Cdr(cdr) if written.cdr => {
                 identities.records += 1;
@@ -72,8 +74,11 @@ impl Accounts {
 
     fn take_cdr(&mut self, cdr: &Cdr, written: Written, observer: &Observer) -> Result<(), String> {
         let is_answered = cdr.answer.is_some();
-        let moments: Vec<u64> = [Some(cdr.setup), cdr.ring.filter(|_| is_answered), cdr.answer, cdr.end].into_iter().flatten().collect();
-        if !moments.is_sorted() || cdr.ring.is_some_and(|ring| ring < cdr.setup || cdr.end.is_some_and(|end| end < ring)) {
+        let moments: Vec<u64> =
+            [Some(cdr.setup), cdr.ring.filter(|_| is_answered), cdr.answer, cdr.end].into_iter().flatten().collect();
+        if !moments.is_sorted()
+            || cdr.ring.is_some_and(|ring| ring < cdr.setup || cdr.end.is_some_and(|end| end < ring))
+        {
             return Err("its moments are out of order".into());
         }
         if cdr.end.is_none() && (written.stays || !is_answered) {
@@ -101,7 +106,9 @@ impl Accounts {
         let count = |name: &str| events.iter().filter(|event| *event == name).count();
         let by_party = matches!(&*cdr.ended_by, "caller" | "callee");
         let is_right = match cdr.answer {
-            Some(_) => count("invite") == 1 && count("missed") + count("failed") == 0 && (!by_party || count("bye") > 0),
+            Some(_) => {
+                count("invite") == 1 && count("missed") + count("failed") == 0 && (!by_party || count("bye") > 0)
+            }
             None => count("invite") + count("bye") == 0 && count("missed") + count("failed") == 1,
         };
         match is_right {
@@ -121,7 +128,8 @@ impl Accounts {
         }
         for (call_id, invites, challenges) in observer.invites() {
             let call_id = String::from_utf8_lossy(call_id).into_owned();
-            let (records, most) = (self.records.get(&call_id).copied().unwrap_or(0), invites.saturating_sub(challenges));
+            let (records, most) =
+                (self.records.get(&call_id).copied().unwrap_or(0), invites.saturating_sub(challenges));
             if records > most || (most > 0 && records == 0) {
                 return Err(format!(
                     "accounting: {call_id} has {records} records of {invites} INVITEs, of which {challenges} were to show a password"
