@@ -74,7 +74,8 @@ impl ServerSettings {
     pub(super) fn read(&self, number: u32) -> Config {
         let config = &self.configs[number as usize % self.configs.len()];
         let software = software(self.address, number);
-        let text = format!("{}\n{config}\nserver.software = \"{software}\"\n", listeners(self.address));
+        // The tables stand behind all keys.
+        let text = format!("{}\nserver.software = \"{software}\"\n{config}\n", listeners(self.address));
         match Config::read(Source { text: &text, ..Source::default() }) {
             Ok((config, _)) => config,
             Err(report) => panic!("{report:?}\n{text}"),
