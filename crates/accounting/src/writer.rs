@@ -152,7 +152,11 @@ impl Accounting {
     /// Takes a row. Neither waits nor does I/O: one that finds no room is counted, and lost.
     pub fn submit(&self, row: Box<Row>) {
         if self.writer.submit(row).is_err() {
-            self.counts.dropped.fetch_add(1, Relaxed);
+            let lost = self.counts.dropped.fetch_add(1, Relaxed) + 1;
+            // The more there are, the rarer the line.
+            if lost.is_power_of_two() {
+                tracing::error!(lost, "rows of accounting are lost: as many wait as may");
+            }
         }
     }
 
