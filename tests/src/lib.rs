@@ -29,6 +29,7 @@ pub mod reload;
 pub mod scrape;
 pub mod server;
 pub mod sipp;
+pub mod slow_relay;
 pub mod smuggling;
 pub mod strict;
 pub mod text;
