@@ -1,8 +1,7 @@
 //! Caches of each engine answer alike: in this process, Memcached alone and of three servers, Redis alone, by TLS with a password, behind a
 //! Sentinel, and as a cluster.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,6 +17,7 @@ use strowger_lab::backend::{self, Backend};
 use strowger_net::tls;
 use strowger_tests::certificate::Certificate;
 use strowger_tests::program::{MEMCACHED, REDIS, have};
+use strowger_tests::redis::say;
 use strowger_tests::{port, together, wait};
 
 /// The bound of keys and of values.
@@ -370,19 +370,6 @@ fn redis_by_tls_with_a_password() {
         let outcome = cache.ask_one(&Request::Fetch { key: b"long" }, 0, TIMEOUT * 2);
         assert_eq!(outcome.result, Err(CacheError::Unavailable));
     }
-}
-
-/// Says lines to a Redis and returns what it says to each, to the end of its line.
-fn say(address: SocketAddr, lines: &[&str]) -> Vec<String> {
-    let mut stream = TcpStream::connect(address).expect("it listens");
-    stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a time");
-    let mut say = |line: &&str| {
-        stream.write_all(format!("{line}\r\n").as_bytes()).expect("it listens");
-        let mut heard = [0; 65_536];
-        let length = stream.read(&mut heard).expect("it answers");
-        String::from_utf8_lossy(&heard[..length]).into_owned()
-    };
-    lines.iter().map(&mut say).collect()
 }
 
 fn redis_behind_a_sentinel() {

@@ -20,8 +20,9 @@ pub(super) fn assemble(mut tables: Tables, source: Source<'_>, reader: &mut Read
     let certificates = std::mem::take(&mut tables.certificate);
     let (sources, sets, rules) =
         (std::mem::take(&mut tables.source), std::mem::take(&mut tables.set), std::mem::take(&mut tables.rule));
+    let caches = std::mem::take(&mut tables.cache);
     let decisions = rules::compile(&rules, &sets, &sources, reader);
-    tables.into_config(listeners, domains, certificates, sources, sets, rules, realm, decisions)
+    tables.into_config(listeners, domains, certificates, sources, sets, rules, caches, realm, decisions)
 }
 
 fn listeners(tables: &mut Tables, from_command_line: &[ListenAddress], reader: &mut Reader) -> Vec<Listener> {

@@ -18,6 +18,7 @@
 mod assemble;
 mod auth;
 mod ban;
+mod cache;
 mod certificate;
 mod check;
 mod check_tls;
@@ -59,6 +60,7 @@ use toml::de::DeTable;
 
 pub use self::auth::{Algorithm, Auth, Qop, UriCheck};
 pub use self::ban::{Ban, Network};
+pub use self::cache::{CacheEngine, CacheMode, CacheTable, Password};
 pub use self::certificate::{Certificate, CertificateFiles};
 pub use self::control::{Control, ControlSocket};
 pub use self::dialogs::Dialogs;
@@ -110,6 +112,8 @@ macro_rules! tables {
                 set: SetTable => sets: SetTable,
                 /// What becomes of requests, in order.
                 rule: RuleTable => rules: RuleTable,
+                /// Caches by name.
+                cache: CacheTable => caches: CacheTable,
             }
             tables {
                 server: Server,

@@ -1,5 +1,6 @@
 //! The server whole: from a configuration to running shards.
 
+use crate::caches::Caches;
 use crate::control::{self, Controlled, Request, Socket};
 use crate::health::Health;
 use crate::http::{self, Pages};
@@ -101,7 +102,8 @@ impl Server {
         let net = Net::with_sockets(settings, listeners, sockets).context("a listener cannot be opened")?;
         let pages = config.metrics.listen.map(bind_metrics).transpose()?;
         let location = Arc::new(LocationTable::new(config.location_settings()));
-        let (journal, subscribers) = store::open(&config, &location)?;
+        let caches = Caches::open(&config)?;
+        let (journal, subscribers) = store::open(&config, &location, &caches)?;
         let journal = journal.map(Arc::new);
         let secret = match &config.auth.secret {
             Some(secret) => secret.reveal().to_vec(),
@@ -149,6 +151,9 @@ impl Server {
             let (handle, journal) = (node.handle().clone(), journal.as_ref().map(Arc::downgrade));
             let work = upkeep::keep_up_database(shared.clone(), handle, journal, subscribers, removals);
             node.handle().spawn("upkeep of the database", work);
+        }
+        if let Some(work) = caches.upkeep() {
+            node.handle().spawn("upkeep of the caches", work);
         }
         node.handle().spawn("the log of statistics", upkeep::log_statistics(shared.clone(), metrics.clone()));
         Ok(Self { shared, services, metrics, health, served, control, node, journal })

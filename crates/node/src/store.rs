@@ -1,5 +1,6 @@
 //! The database of the server, and the file of its secret beside it.
 
+use crate::caches::Caches;
 use crate::random;
 use anyhow::Context;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use strowger_store::{sqlite_bindings, sqlite_subscribers};
 type Store = (Option<Journal>, Option<Arc<dyn Subscribers>>);
 
 /// Nothing where the configuration has no database.
-pub(crate) fn open(config: &Config, location: &Arc<LocationTable>) -> anyhow::Result<Store> {
+pub(crate) fn open(config: &Config, location: &Arc<LocationTable>, caches: &Caches) -> anyhow::Result<Store> {
     let Some(settings) = config.sqlite_settings() else { return Ok((None, None)) };
     let clock: Clock = Arc::new(|| {
         let now = strowger_net::clock::now();
@@ -26,7 +27,11 @@ pub(crate) fn open(config: &Config, location: &Arc<LocationTable>) -> anyhow::Re
             None => error.into(),
         })?;
     tracing::info!(database = %settings.path.display(), bindings = loaded, "bindings loaded");
-    let subscribers = sqlite_subscribers::start(&settings, config.read_through_settings(), clock)?;
+    let cache = config.read_through_settings();
+    let subscribers = match caches.second_level(config, &clock) {
+        Some(second) => sqlite_subscribers::start_behind(&settings, &second, cache, clock),
+        None => sqlite_subscribers::start(&settings, cache, clock),
+    }?;
     Ok((journal, Some(Arc::new(subscribers))))
 }
 
