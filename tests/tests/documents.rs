@@ -234,8 +234,8 @@ fn each_behaviour_is_where_the_architecture_says() {
 fn events(levels: &[&str]) -> BTreeSet<String> {
     let mut events = BTreeSet::new();
     for (path, text) in sources(&["crates"]) {
-        let server =
-            ["strowger", "node", "server", "net", "store"].map(|name| root().join("crates").join(name).join("src"));
+        let server = ["strowger", "node", "server", "net", "store", "cache"]
+            .map(|name| root().join("crates").join(name).join("src"));
         if !server.iter().any(|folder| path.starts_with(folder)) {
             continue;
         }

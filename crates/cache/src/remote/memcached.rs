@@ -267,6 +267,7 @@ fn seconds(life: Life) -> u64 {
 mod tests {
     use super::*;
     use crate::request::Count;
+    use proptest::prelude::*;
     use std::time::Instant;
 
     fn flight(op: Op, key: &[u8]) -> Flight {
@@ -278,6 +279,25 @@ mod tests {
         let mut out = Vec::new();
         write(op, key, value, 7, &mut out);
         String::from_utf8(out).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic_or_read_beyond_them(
+            bytes in proptest::collection::vec(prop_oneof![
+                any::<u8>(), proptest::sample::select(b"VAENHDSF kOf0123456789\r\n".to_vec())], 0..120),
+            head in proptest::sample::select(vec![&b""[..], b"VA ", b"VA 5 f1 kkey O7\r\n", b"HD O7", b"VA 3 f0 k"]),
+        ) {
+            let bytes = [head, &bytes].concat();
+            for op in [Op::Fetch, Op::Store(Life::FOREVER), Op::Remove, Op::Add(Life::NONE)] {
+                if let Read::Reply(end, outcome) = read(&bytes, &flight(op, b"key"), 7, 100) {
+                    prop_assert!(end <= bytes.len());
+                    if let Outcome::Done(_, value) = outcome {
+                        prop_assert!(value.start <= value.end && value.end <= end);
+                    }
+                }
+            }
+        }
     }
 
     #[test]

@@ -367,6 +367,11 @@ impl World {
 }
 
 impl Node {
+    /// Whether a connection speaks for all of its server.
+    pub(super) fn is_first(&self, connection: &Rc<Connection>) -> bool {
+        self.connections.first().is_some_and(|first| Rc::ptr_eq(first, connection))
+    }
+
     fn is_up(&self) -> bool {
         self.connections.iter().any(|connection| connection.link.borrow().state() == State::Up)
     }

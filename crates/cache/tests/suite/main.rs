@@ -9,5 +9,6 @@ mod log_failures;
 mod log_kill;
 mod model;
 mod references;
+mod remote;
 mod threads;
 mod tickets;
