@@ -3,10 +3,10 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use strowger_cache::engine::Engine;
+use strowger_cache::engine::{Engine, Subscriber};
 use strowger_cache::error::CacheError;
 use strowger_cache::local::LocalCache;
 use strowger_cache::remote::{Credentials, Endpoint, RemoteCache, RemoteSettings, Service};
@@ -279,17 +279,57 @@ fn lives_end(cache: &mut Asked) {
     assert_eq!(cache.value(b"long"), Some(b"value".into()));
 }
 
+/// Messages that were heard, and how often hearing began.
+#[derive(Default)]
+struct Heard(Mutex<(Vec<Vec<u8>>, usize)>);
+
+impl Subscriber for Heard {
+    fn published(&self, channel: &[u8], message: &[u8]) {
+        assert_eq!(channel, b"news");
+        self.0.lock().expect("no test holds it").0.push(message.into());
+    }
+
+    fn began(&self, _channel: &[u8]) {
+        self.0.lock().expect("no test holds it").1 += 1;
+    }
+}
+
+/// What one cache publishes, the other hears.
+fn messages_are_heard(publisher: &mut Asked, subscriber: &Asked) -> Arc<Heard> {
+    let heard = Arc::new(Heard::default());
+    subscriber.cache.engine().subscribe(b"news", heard.clone()).expect("it has channels");
+    assert!(wait::until(Duration::from_secs(20), || heard.0.lock().expect("free").1 == 1), "it begins");
+    let messages: Vec<Vec<u8>> = (0..100).map(|n| format!("message {n}\r\n").into_bytes()).collect();
+    for message in &messages {
+        assert_eq!(publisher.ask(Request::Publish { channel: b"news", message }), Ok(Answer::Published));
+        assert_eq!(publisher.ask(Request::Publish { channel: b"olds", message }), Ok(Answer::Published));
+    }
+    let have_come = || heard.0.lock().expect("free").0.len() >= messages.len();
+    assert!(wait::until(Duration::from_secs(20), have_come));
+    assert_eq!(heard.0.lock().expect("free").0, messages);
+    heard
+}
+
+/// Caches without channels say so.
+fn has_no_channels(cache: &mut Asked) {
+    let heard = Arc::new(Heard::default());
+    assert_eq!(cache.cache.engine().subscribe(b"news", heard), Err(CacheError::Refused));
+    assert_eq!(cache.ask(Request::Publish { channel: b"news", message: b"x" }), Err(CacheError::Refused));
+}
+
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary folder")
 }
 
 fn local() {
+    has_no_channels(&mut Asked::local());
     conforms(Asked::local());
 }
 
 fn memcached() {
     let folder = folder();
     let server = backend::memcached(folder.path()).expect("it starts");
+    has_no_channels(&mut Asked::remote(Service::Memcached, &[server.address()]));
     conforms(Asked::remote(Service::Memcached, &[server.address()]));
 }
 
@@ -319,11 +359,22 @@ fn memcached_of_three_servers_with_a_password() {
 
 fn redis() {
     let folder = folder();
-    let server = backend::redis(folder.path()).expect("it starts");
+    let mut server = backend::redis(folder.path()).expect("it starts");
     conforms(Asked::remote(Service::Redis { database: 3 }, &[server.address()]));
     // Nothing is in another database.
     let mut other = Asked::remote(Service::Redis { database: 0 }, &[server.address()]);
     assert_eq!(other.value(b"long"), None);
+    let subscriber = Asked::remote(Service::Redis { database: 0 }, &[server.address()]);
+    let heard = messages_are_heard(&mut other, &subscriber);
+    // A server that comes back is heard again.
+    backend::stop_cache(&mut server).expect("it ends");
+    server.start_again().expect("it starts");
+    assert!(wait::until(Duration::from_secs(20), || heard.0.lock().expect("free").1 >= 2), "it begins again");
+    let is_heard = wait::until(Duration::from_secs(20), || {
+        let _unless_down = other.ask(Request::Publish { channel: b"news", message: b"last" });
+        heard.0.lock().expect("free").0.last().is_some_and(|last| last == b"last")
+    });
+    assert!(is_heard);
 }
 
 fn redis_by_a_socket_of_the_file_system() {
@@ -430,6 +481,8 @@ fn redis_as_a_cluster() {
     conforms(Asked::remote(Service::Cluster, &addresses[1..2]));
     // A slot moves while it is asked for.
     let mut cache = Asked::remote(Service::Cluster, &addresses[..1]);
+    let subscriber = Asked::remote(Service::Cluster, &addresses[2..]);
+    messages_are_heard(&mut cache, &subscriber);
     cache.store(b"foo", b"value", Life::FOREVER);
     let id = |place: usize| say(addresses[place], &["CLUSTER MYID"])[0].lines().nth(1).expect("an id").to_owned();
     let (from, to) = (id(2), id(0));

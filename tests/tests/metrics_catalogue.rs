@@ -2,6 +2,7 @@
 //! of metrics is that of the documents, so that one without a scene is found.
 
 mod bindings;
+mod caches;
 mod calls;
 mod connections;
 mod datagrams;
@@ -72,6 +73,7 @@ impl Stage {
 
 /// Gauges that are not 0 while a server runs, or not again so soon.
 const NEVER_ZERO: &[&str] = &[
+    "cache_requests_bound",
     "journal_bound",
     "journal_longest_commit_seconds",
     "lookup_connections",
@@ -86,6 +88,7 @@ const NEVER_ZERO: &[&str] = &[
 fn every_metric_moves_by_as_much_as_it_should() {
     let scenes = [
         bindings::SCENES,
+        caches::SCENES,
         passwords::SCENES,
         lookups::SCENES,
         calls::SCENES,

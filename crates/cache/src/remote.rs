@@ -28,6 +28,7 @@ mod queue;
 mod redis;
 mod resp;
 mod settings;
+mod subscription;
 mod wire;
 mod world;
 
@@ -42,7 +43,7 @@ pub use self::settings::{Credentials, Endpoint, RemoteSettings, Service};
 use self::flight::Op;
 use self::queue::Shared;
 use self::world::World;
-use crate::engine::RemoteEngine;
+use crate::engine::{RemoteEngine, Subscriber};
 use crate::error::CacheError;
 use crate::gauges::{Gauges, RemoteGauges};
 use crate::request::Request;
@@ -81,11 +82,6 @@ impl RemoteCache {
         let thread = thread.spawn(move || run(settings, of_thread))?;
         Ok(Self { shared, thread: Some(thread), key, value, timeout, is_memcached })
     }
-
-    /// Figures that only a cache in other processes has.
-    pub fn remote_gauges(&self) -> RemoteGauges {
-        self.shared.remote_gauges()
-    }
 }
 
 impl RemoteEngine for RemoteCache {
@@ -106,8 +102,20 @@ impl RemoteEngine for RemoteCache {
         self.shared.receivers.register(receiver)
     }
 
+    fn subscribe(&self, channel: &[u8], subscriber: Arc<dyn Subscriber>) -> Result<(), CacheError> {
+        if self.is_memcached || channel.is_empty() || channel.len() > self.key {
+            return Err(self.shared.refuse());
+        }
+        self.shared.subscriptions.add(channel, subscriber);
+        Ok(())
+    }
+
     fn gauges(&self) -> Gauges {
         self.shared.gauges()
+    }
+
+    fn remote_gauges(&self) -> RemoteGauges {
+        self.shared.remote_gauges()
     }
 }
 

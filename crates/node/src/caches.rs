@@ -1,5 +1,6 @@
 //! The caches that the configuration names: those of this process are made, those of others reached for.
 
+use crate::metrics::OfCaches;
 use crate::settings;
 use anyhow::Context;
 use std::sync::{Arc, Weak};
@@ -67,6 +68,30 @@ impl Caches {
             wait: timeout + GRACE,
         };
         Some(SecondLevel::new(engine.clone(), settings, clock.clone()))
+    }
+
+    /// Whether the configuration names any.
+    pub(crate) fn are_there(&self) -> bool {
+        !self.engines.is_empty()
+    }
+
+    /// What all of them did.
+    pub(crate) fn figures(&self) -> OfCaches {
+        let mut figures = OfCaches::default();
+        for (_, engine) in &self.engines {
+            let (all, remote) = (engine.gauges(), engine.remote_gauges());
+            figures.hits += all.hits;
+            figures.misses += all.misses;
+            figures.stores += all.stores;
+            figures.refused += all.refused;
+            figures.late += remote.late;
+            figures.failed += remote.failed;
+            figures.in_flight += remote.in_flight;
+            figures.bound += remote.bound;
+            figures.connections += remote.connections;
+            figures.lost += remote.lost;
+        }
+        figures
     }
 
     /// Drops entries of this process whose life has ended, as long as it is polled. Nothing where there is none.

@@ -1,5 +1,6 @@
 //! What the server shows of itself: its metrics at one moment, from all who count.
 
+use crate::caches::Caches;
 use crate::shard::{Services, Shard};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
@@ -95,6 +96,33 @@ strowger_metrics::metrics! {
 }
 
 strowger_metrics::metrics! {
+    values of = "caches";
+    /// What the `[[cache]]`s do, all of them together.
+    pub struct OfCaches;
+
+    /// Fetches from caches that found a value.
+    hits: Counter as "cache_hits";
+    /// Fetches from caches that found none.
+    misses: Counter as "cache_misses";
+    /// Values that were stored in caches.
+    stores: Counter as "cache_stores";
+    /// Requests that caches refused: beyond a bound, or as many were under way as may be.
+    refused: Counter as "cache_requests_refused";
+    /// Requests that servers of caches did not answer in time.
+    late: Counter as "cache_requests_late";
+    /// Requests that failed because a server of a cache was not reached, or was lost.
+    failed: Counter as "cache_requests_failed";
+    /// Requests that servers of caches have still to answer.
+    in_flight: Gauge as "cache_requests_in_flight";
+    /// Requests that servers of caches may have to answer at a time.
+    bound: Gauge as "cache_requests_bound";
+    /// Connections to servers of caches.
+    connections: Gauge as "cache_connections";
+    /// Connections to servers of caches that broke, or were given up.
+    lost: Counter as "cache_connections_lost";
+}
+
+strowger_metrics::metrics! {
     values of = "";
     /// What the process knows of one shard.
     pub struct OfShard;
@@ -123,7 +151,7 @@ const COMMITS: [Metric; 1] = [Metric {
 /// Every metric, in the order in which they are shown.
 pub fn table() -> impl Iterator<Item = &'static Metric> {
     let all =
-        [Process::TABLE, Lookups::TABLE, OfShard::TABLE, Counts::TABLE, Snapshot::TABLE, &Durations::TABLE, &COMMITS]
+        [Process::TABLE, Lookups::TABLE, OfCaches::TABLE, OfShard::TABLE, Counts::TABLE, Snapshot::TABLE, &Durations::TABLE, &COMMITS]
             .into_iter()
             .flatten();
     all.filter(|metric| is_of_server(metric))
@@ -140,6 +168,7 @@ pub struct Metrics {
     shared: Arc<ProcessState>,
     services: Arc<Services>,
     handle: Handle<Shard>,
+    caches: Arc<Caches>,
     /// It ends when the shards have: a strong one would keep it.
     journal: Option<Weak<Journal>>,
     /// When the process began, in milliseconds since 1970.
@@ -151,9 +180,10 @@ impl Metrics {
         shared: Arc<ProcessState>,
         services: Arc<Services>,
         handle: Handle<Shard>,
+        caches: Arc<Caches>,
         journal: Option<&Arc<Journal>>,
     ) -> Self {
-        Self { shared, services, handle, journal: journal.map(Arc::downgrade), started: clock::now().wall }
+        Self { shared, services, handle, caches, journal: journal.map(Arc::downgrade), started: clock::now().wall }
     }
 
     pub(crate) fn handle(&self) -> &Handle<Shard> {
@@ -171,6 +201,7 @@ impl Metrics {
             .process()
             .each()
             .chain(self.lookups().each())
+            .chain(self.caches.figures().each())
             .chain(self.shared.counts().each())
             .chain(self.handle.total().each());
         all.filter(|(metric, _)| !metric.by_shard && is_of_server(metric))
@@ -255,12 +286,15 @@ impl Metrics {
         if self.shared.subscribers.is_some() {
             self.lookups().log(event);
         }
+        if self.caches.are_there() {
+            self.caches.figures().log(event);
+        }
     }
 
     /// Everything, for Prometheus.
     pub fn exposition(&self) -> String {
         let mut text = Exposition::default();
-        for (metric, value) in self.process().each().chain(self.lookups().each()) {
+        for (metric, value) in self.process().each().chain(self.lookups().each()).chain(self.caches.figures().each()) {
             text.metric(metric, &[], value);
         }
         let of_shards = self.of_shards().into_iter().map(|(shard, values)| (shard, values.each().collect()));

@@ -102,7 +102,7 @@ impl Server {
         let net = Net::with_sockets(settings, listeners, sockets).context("a listener cannot be opened")?;
         let pages = config.metrics.listen.map(bind_metrics).transpose()?;
         let location = Arc::new(LocationTable::new(config.location_settings()));
-        let caches = Caches::open(&config)?;
+        let caches = Arc::new(Caches::open(&config)?);
         let (journal, subscribers) = store::open(&config, &location, &caches)?;
         let journal = journal.map(Arc::new);
         let secret = match &config.auth.secret {
@@ -129,7 +129,7 @@ impl Server {
         let node = net.spawn(move |number, handle: Handle<Shard>| {
             Shard::new(for_shards.clone(), services_for_shards.clone(), number, &handle, with_journal.as_deref())
         })?;
-        let metrics = Metrics::new(shared.clone(), services.clone(), node.handle().clone(), journal.as_ref());
+        let metrics = Metrics::new(shared.clone(), services.clone(), node.handle().clone(), caches.clone(), journal.as_ref());
         let health = Arc::new(Health::new(node.handle().clone(), shared.clone()));
         let watched = health.clone();
         node.handle().spawn("the look after the shards", async move { watched.watch().await });

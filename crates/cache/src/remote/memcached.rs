@@ -43,7 +43,8 @@ pub(super) fn write(op: Op, key: &[u8], value: &[u8], token: u32, out: &mut Vec<
     let wire_key = on_the_wire(key);
     let is_hashed = matches!(wire_key, Cow::Owned(_));
     let (verb, life) = match op {
-        Op::Fetch => (&b"mg "[..], None),
+        // It refuses to publish before that is written.
+        Op::Fetch | Op::Publish => (&b"mg "[..], None),
         // An entry that is to live for no time is removed, or only looked for.
         Op::Store(Life::NONE) | Op::Remove => (&b"md "[..], None),
         Op::Add(Life::NONE) => (&b"mg "[..], None),
@@ -99,9 +100,13 @@ fn end(token: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// What its counters cannot do.
+/// What it cannot do: publish, and count below zero.
 pub(super) const fn refuses(op: Op) -> bool {
-    matches!(op, Op::Count(count) if count.by < 0 && matches!(count.floor, Floor::None))
+    match op {
+        Op::Publish => true,
+        Op::Count(count) => count.by < 0 && matches!(count.floor, Floor::None),
+        _ => false,
+    }
 }
 
 pub(super) fn read(input: &[u8], flight: &Flight, token: u32, most: usize) -> Read {

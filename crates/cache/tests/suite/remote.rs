@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use strowger_cache::engine::Engine;
+use strowger_cache::engine::{Engine, RemoteEngine as _};
 use strowger_cache::error::CacheError;
 use strowger_cache::remote::{Endpoint, RemoteCache, RemoteSettings, Service};
 use strowger_cache::request::{Answer, Life, Promise, Request};
