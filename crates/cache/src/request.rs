@@ -19,7 +19,7 @@ impl Life {
     }
 
     /// In milliseconds; none where it does not end.
-    pub(crate) const fn in_ms(self) -> Option<u64> {
+    pub const fn in_ms(self) -> Option<u64> {
         if self.0 == u64::MAX { None } else { Some(self.0) }
     }
 

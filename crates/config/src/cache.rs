@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use strowger_cache::remote::{Credentials, Endpoint, Service};
+use strowger_cache::servers::{Credentials, Endpoint, Service};
 
 use super::Config;
 use super::key::{Rule, Text, words};

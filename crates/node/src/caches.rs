@@ -8,10 +8,10 @@ use std::time::Duration;
 use strowger_cache::engine::Engine;
 use strowger_cache::local::LocalCache;
 use strowger_cache::log::Moment;
-use strowger_cache::remote::{RemoteCache, RemoteSettings};
 use strowger_cache::settings::{LocalSettings, LogSettings};
 use strowger_config::{CacheTable, Config, Name};
 use strowger_net::clock;
+use strowger_remote::{RemoteCache, RemoteSettings};
 use strowger_store::clock::Clock;
 use strowger_store::second_level::{SecondLevel, SecondLevelSettings};
 

@@ -68,7 +68,7 @@ fn shared_cache() {
     // Another server, which begins later, has Alice in its database, and the first learns from it.
     let other = Stage::with_users(Setup::on(&[Udp]).with(&lines), &["alice"]);
     assert_eq!(registers(&mut other.server.connect(Udp), "alice"), 200);
-    other.end();
+    drop(other);
     assert_eq!(registers(&mut phone, "alice"), 200);
     stage.shows(&[
         ("cache_hits_total", By(1)),

@@ -9,6 +9,5 @@ mod log_failures;
 mod log_kill;
 mod model;
 mod references;
-mod remote;
 mod threads;
 mod tickets;

@@ -9,10 +9,10 @@ use tokio::sync::Notify;
 
 use super::flight::Op;
 use super::subscription::Subscriptions;
-use crate::error::CacheError;
-use crate::gauges::{Gauges, RemoteGauges};
-use crate::request::{Answer, Request};
-use crate::ticket::{Receivers, Ticket};
+use strowger_cache::error::CacheError;
+use strowger_cache::gauges::{Gauges, RemoteGauges};
+use strowger_cache::request::{Answer, Request};
+use strowger_cache::ticket::{Receivers, Ticket};
 
 /// A request, whose bytes stand in those of its [`Jobs`].
 #[derive(Clone, Debug)]

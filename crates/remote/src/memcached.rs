@@ -18,8 +18,8 @@ use sha2::{Digest, Sha256};
 
 use super::flight::{Flight, Op, first};
 use super::wire::{Outcome, Read, number, write_number};
-use crate::error::CacheError;
-use crate::request::{Answer, Floor, Life};
+use strowger_cache::error::CacheError;
+use strowger_cache::request::{Answer, Floor, Life};
 
 /// Keys that are hashes begin with it, and no others.
 const HASHED: &[u8] = b"sha256:";
@@ -271,7 +271,7 @@ fn seconds(life: Life) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Count;
+    use strowger_cache::request::Count;
     use proptest::prelude::*;
     use std::time::Instant;
 

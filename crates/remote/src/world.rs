@@ -17,11 +17,12 @@ use super::dial::ask_cluster;
 use super::flight::Flight;
 use super::link::{Answering, Bounds, Event, Link, State};
 use super::queue::{Job, Jobs, Shared};
-use super::settings::{Endpoint, RemoteSettings, Service};
+use super::settings::RemoteSettings;
+use strowger_cache::servers::{Endpoint, Service};
 use super::wire::Wire;
 use super::{cluster::SLOTS, connection, subscription};
-use crate::error::CacheError;
-use crate::ticket::{Answered, ReceiverId, Ticket};
+use strowger_cache::error::CacheError;
+use strowger_cache::ticket::{Answered, ReceiverId, Ticket};
 
 /// How often deadlines are looked after while requests are under way: they are kept within twice that.
 const STEP: Duration = Duration::from_millis(20);
