@@ -25,6 +25,7 @@ pub mod plant;
 pub mod process;
 pub mod program;
 pub mod random;
+pub mod redis;
 pub mod reload;
 pub mod scrape;
 pub mod server;

@@ -1,6 +1,7 @@
 //! Tests with the world that measure, or that judge programs which a busy machine spoils: each has the machine for itself
 //! (`strowger_tests::alone`).
 
+mod cache_faults;
 mod durability;
 mod load_golden;
 mod load_health;

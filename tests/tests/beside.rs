@@ -15,6 +15,7 @@ mod attacks_route_tokens;
 mod attacks_smuggling;
 mod attacks_tls;
 mod backends;
+mod caches;
 mod commands;
 pub(crate) mod config;
 mod connections;

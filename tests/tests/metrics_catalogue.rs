@@ -3,6 +3,7 @@
 
 mod accounting;
 mod bindings;
+mod caches;
 mod calls;
 mod connections;
 mod datagrams;
@@ -74,6 +75,7 @@ impl Stage {
 /// Gauges that are not 0 while a server runs, or not again so soon.
 const NEVER_ZERO: &[&str] = &[
     "accounting_bound",
+    "cache_requests_bound",
     "journal_bound",
     "journal_longest_commit_seconds",
     "lookup_connections",
@@ -89,6 +91,7 @@ fn every_metric_moves_by_as_much_as_it_should() {
     let scenes = [
         accounting::SCENES,
         bindings::SCENES,
+        caches::SCENES,
         passwords::SCENES,
         lookups::SCENES,
         calls::SCENES,

@@ -579,7 +579,7 @@ fn a_thousand_users_are_few_statements() {
         hash: no_hash,
     };
     let cache = ReadThroughSettings { deadline: Duration::from_secs(20), ..ReadThroughSettings::default() };
-    let started = subscribers::start(&settings, cache, clock).expect("it starts");
+    let started = subscribers::start(&settings, None, cache, clock).expect("it starts");
     let (tx, answers) = mpsc::channel();
     let sink = started.subscribers.receiver(Arc::new(move |results: &[(u64, Result<Answer, StoreError>)]| {
         for result in results {

@@ -19,7 +19,7 @@ impl Life {
     }
 
     /// In milliseconds; none where it does not end.
-    pub(crate) const fn in_ms(self) -> Option<u64> {
+    pub const fn in_ms(self) -> Option<u64> {
         if self.0 == u64::MAX { None } else { Some(self.0) }
     }
 
@@ -108,6 +108,13 @@ pub enum Request<'a> {
         /// The key.
         key: &'a [u8],
     },
+    /// A message for those who have [subscribed](crate::engine::Engine::subscribe): [`Answer::Published`]. Redis alone has that; others refuse.
+    Publish {
+        /// The channel, within the bound of keys.
+        channel: &'a [u8],
+        /// The message, within the bound of values.
+        message: &'a [u8],
+    },
 }
 
 /// What a cache answers.
@@ -125,4 +132,6 @@ pub enum Answer {
     Count(i64),
     /// There was a value, and is none any more.
     Removed,
+    /// The message went to those who hear the channel at this moment, if there are any.
+    Published,
 }

@@ -17,7 +17,7 @@ use super::reader::Reader;
 use super::registrar::Durability;
 use super::report::Fault;
 use super::store::DatabaseTls;
-use super::{Config, Source, check_tls};
+use super::{Config, Source, cache, check_tls};
 
 pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
     check_domains(config, reader);
@@ -32,6 +32,7 @@ pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
     check_relay(config, reader);
     check_dialogs(config, reader);
     check_accounting(config, reader);
+    cache::check(config, reader);
     reader.check_unused();
 }
 
@@ -321,7 +322,8 @@ fn check_auth(config: &Config, source: Source<'_>, reader: &mut Reader) {
     check_list("auth.algorithms", &auth.algorithms, super::Algorithm::word, "[\"MD5\"]", reader);
     check_list("auth.qop", &auth.qop, super::Qop::word, "[\"auth\"]", reader);
     check_phones("auth.algorithms", &auth.algorithms, reader);
-    if reader.has("auth.secret") && auth.secret.is_some() {
+    let has_password = config.caches.iter().any(|cache| cache.password.is_some());
+    if has_password || reader.has("auth.secret") && auth.secret.is_some() {
         // Without its place: a report shows the line, and with it the secret.
         warn_if_others_read(Path::new(source.file), &None, reader);
     }

@@ -19,6 +19,7 @@ mod accounting;
 mod assemble;
 mod auth;
 mod ban;
+mod cache;
 mod call_limit;
 mod certificate;
 mod check;
@@ -64,6 +65,7 @@ use toml::de::DeTable;
 pub use self::accounting::{AccountedHeader, Accounting, AccountingTarget};
 pub use self::auth::{Algorithm, Auth, Qop, UriCheck};
 pub use self::ban::{Ban, Network};
+pub use self::cache::{CacheEngine, CacheMode, CacheTable, Password};
 pub use self::call_limit::{CallLimitTable, CountedPer, OverLimit};
 pub use self::certificate::{Certificate, CertificateFiles};
 pub use self::control::{Control, ControlSocket};
@@ -127,6 +129,8 @@ macro_rules! tables {
                 failure: FailureTable => failures: FailureTable,
                 /// What becomes of requests, in order.
                 rule: RuleTable => rules: RuleTable,
+                /// Caches by name.
+                cache: CacheTable => caches: CacheTable,
             }
             tables {
                 server: Server,

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use strowger_store::database_url::DatabaseUrl;
 
+use super::cache::CacheTable;
 use super::key::{Rule, Text, words};
+use super::name::Reference;
 use super::reader::{ANY, section};
 use super::tls::system_authorities;
 
@@ -70,6 +72,10 @@ section! {
         pub cache_absent_entries: usize = 20_000, Rule::number(1, 1 << 28).fixed();
         /// How long such an answer is good.
         pub cache_absent_lifetime: Duration = Duration::from_secs(30), Rule::time(Duration::ZERO, Duration::from_secs(86_400)).fixed();
+        /// A `[[cache]]` that is asked before the database, and has what the database said: answers live there as long as `cache_lifetime` and
+        /// `cache_absent_lifetime` say, and then as long again in memory at most. Servers that share it share what they learn. It holds HA1s: who
+        /// can read it can register as any user in it.
+        pub cache: Option<Reference<CacheTable>> = None, ANY.or("").fixed();
         /// How often the database is asked which subscribers changed and, when it has stopped answering, whether it does again.
         pub poll_interval: Duration = Duration::from_millis(500), Rule::time(Duration::from_millis(10), Duration::from_secs(60)).fixed();
         /// Memory of the database for pages of its file, each connection.

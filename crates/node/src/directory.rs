@@ -9,6 +9,7 @@ use strowger_sql::{Realms, ServerSettings};
 use strowger_store::cached_subscribers::CachedSubscribers;
 use strowger_store::clock::Clock;
 use strowger_store::database_url::DatabaseUrl;
+use strowger_store::second_level::SecondLevel;
 use strowger_store::subscriber::{Ha1s, Subscribers};
 
 /// They themselves, while they are read.
@@ -21,14 +22,19 @@ pub(crate) struct Directory {
 
 impl Directory {
     /// Connects and looks at the table.
-    pub(crate) fn open(config: &Config, url: &DatabaseUrl, clock: Clock) -> anyhow::Result<Self> {
+    pub(crate) fn open(
+        config: &Config,
+        url: &DatabaseUrl,
+        second: Option<&SecondLevel>,
+        clock: Clock,
+    ) -> anyhow::Result<Self> {
         let settings = SqlSettings {
             server: ServerSettings { url: url.clone(), authorities: config.store.subscriber_authorities() },
             table: config.store.subscriber_table.clone(),
             realms: realms(config),
             hash,
         };
-        let started = subscribers::start(&settings, config.read_through_settings(), clock)?;
+        let started = subscribers::start(&settings, second, config.read_through_settings(), clock)?;
         let (table, algorithms) = (&config.store.subscriber_table, started.algorithms.join(", "));
         tracing::info!(database = %url, table, algorithms, "subscribers are read in place");
         Ok(Self { subscribers: Arc::new(started.subscribers), realms: started.realms, algorithms: started.algorithms })

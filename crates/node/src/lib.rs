@@ -41,6 +41,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod caches;
 pub mod control;
 mod directory;
 mod health;

@@ -1,5 +1,6 @@
 //! What the server shows of itself: its metrics at one moment, from all who count.
 
+use crate::caches::Caches;
 use crate::shard::{Services, Shard};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
@@ -127,6 +128,33 @@ strowger_metrics::metrics! {
 }
 
 strowger_metrics::metrics! {
+    values of = "caches";
+    /// What the `[[cache]]`s do, all of them together.
+    pub struct OfCaches;
+
+    /// Fetches from caches that found a value.
+    hits: Counter as "cache_hits";
+    /// Fetches from caches that found none.
+    misses: Counter as "cache_misses";
+    /// Values that were stored in caches.
+    stores: Counter as "cache_stores";
+    /// Requests that caches refused: beyond a bound, or as many were under way as may be.
+    refused: Counter as "cache_requests_refused";
+    /// Requests that servers of caches did not answer in time.
+    late: Counter as "cache_requests_late";
+    /// Requests that failed because a server of a cache was not reached, or was lost.
+    failed: Counter as "cache_requests_failed";
+    /// Requests that servers of caches have still to answer.
+    in_flight: Gauge as "cache_requests_in_flight";
+    /// Requests that servers of caches may have to answer at a time.
+    bound: Gauge as "cache_requests_bound";
+    /// Connections to servers of caches.
+    connections: Gauge as "cache_connections";
+    /// Connections to servers of caches that broke, or were given up.
+    lost: Counter as "cache_connections_lost";
+}
+
+strowger_metrics::metrics! {
     values of = "";
     /// What the process knows of one shard.
     pub struct OfShard;
@@ -158,6 +186,7 @@ pub fn table() -> impl Iterator<Item = &'static Metric> {
         Process::TABLE,
         Lookups::TABLE,
         OfAccounting::TABLE,
+        OfCaches::TABLE,
         OfShard::TABLE,
         Counts::TABLE,
         Snapshot::TABLE,
@@ -180,6 +209,7 @@ pub struct Metrics {
     shared: Arc<ProcessState>,
     services: Arc<Services>,
     handle: Handle<Shard>,
+    caches: Arc<Caches>,
     /// It ends when the shards have: a strong one would keep it.
     journal: Option<Weak<Journal>>,
     /// The same.
@@ -193,10 +223,11 @@ impl Metrics {
         shared: Arc<ProcessState>,
         services: Arc<Services>,
         handle: Handle<Shard>,
+        caches: Arc<Caches>,
         (journal, accounting): (Option<&Arc<Journal>>, Option<&Arc<Accounting>>),
     ) -> Self {
         let (journal, accounting) = (journal.map(Arc::downgrade), accounting.map(Arc::downgrade));
-        Self { shared, services, handle, journal, accounting, started: clock::now().wall }
+        Self { shared, services, handle, caches, journal, accounting, started: clock::now().wall }
     }
 
     pub(crate) fn handle(&self) -> &Handle<Shard> {
@@ -215,6 +246,7 @@ impl Metrics {
             .each()
             .chain(self.lookups().each())
             .chain(self.of_accounting().each())
+            .chain(self.caches.figures().each())
             .chain(self.shared.counts().each())
             .chain(self.handle.total().each());
         all.filter(|(metric, _)| !metric.by_shard && is_of_server(metric))
@@ -315,13 +347,17 @@ impl Metrics {
         if self.accounting.is_some() {
             self.of_accounting().log(event);
         }
+        if self.caches.are_there() {
+            self.caches.figures().log(event);
+        }
     }
 
     /// Everything, for Prometheus.
     pub fn exposition(&self) -> String {
         let mut text = Exposition::default();
-        let of_accounting = self.of_accounting();
-        for (metric, value) in self.process().each().chain(self.lookups().each()).chain(of_accounting.each()) {
+        let of_process = self.process().each().chain(self.lookups().each());
+        let (of_accounting, of_caches) = (self.of_accounting(), self.caches.figures());
+        for (metric, value) in of_process.chain(of_accounting.each()).chain(of_caches.each()) {
             text.metric(metric, &[], value);
         }
         let of_shards = self.of_shards().into_iter().map(|(shard, values)| (shard, values.each().collect()));

@@ -1,5 +1,6 @@
 //! The server whole: from a configuration to running shards.
 
+use crate::caches::Caches;
 use crate::control::{self, Controlled, Request, Socket};
 use crate::directory::Directory;
 use crate::health::Health;
@@ -108,7 +109,8 @@ impl Server {
         let net = Net::with_sockets(settings, listeners, sockets).context("a listener cannot be opened")?;
         let pages = config.metrics.listen.map(bind_metrics).transpose()?;
         let location = Arc::new(LocationTable::new(config.location_settings()));
-        let Store { journal, subscribers, directory } = store::open(&config, &location)?;
+        let caches = Arc::new(Caches::open(&config)?);
+        let Store { journal, subscribers, directory } = store::open(&config, &location, &caches)?;
         let journal = journal.map(Arc::new);
         let accounting = store::accounting(&config)?;
         if let Some(directory) = &directory {
@@ -141,7 +143,7 @@ impl Server {
             Shard::new(shared, services, number, &handle, with_journal.as_deref(), with_accounting.clone())
         })?;
         let beside = (journal.as_ref(), accounting.as_ref());
-        let metrics = Metrics::new(shared.clone(), services.clone(), node.handle().clone(), beside);
+        let metrics = Metrics::new(shared.clone(), services.clone(), node.handle().clone(), caches.clone(), beside);
         let health = Arc::new(Health::new(node.handle().clone(), shared.clone()));
         let watched = health.clone();
         node.handle().spawn("the look after the shards", async move { watched.watch().await });
@@ -163,6 +165,9 @@ impl Server {
             let (handle, journal) = (node.handle().clone(), journal.as_ref().map(Arc::downgrade));
             let work = upkeep::keep_up_database(shared.clone(), handle, journal, subscribers, removals);
             node.handle().spawn("upkeep of the database", work);
+        }
+        if let Some(work) = caches.upkeep() {
+            node.handle().spawn("upkeep of the caches", work);
         }
         node.handle().spawn("the log of statistics", upkeep::log_statistics(shared.clone(), metrics.clone()));
         Ok(Self { shared, services, metrics, health, served, control, node, journal, accounting, directory })

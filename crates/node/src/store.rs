@@ -1,5 +1,6 @@
 //! The database of the server, and the file of its secret beside it.
 
+use crate::caches::Caches;
 use crate::directory::Directory;
 use crate::random;
 use anyhow::Context;
@@ -24,15 +25,16 @@ pub(crate) struct Store {
 }
 
 /// Opens what the configuration names: a database file, a database server for the subscribers, both or none.
-pub(crate) fn open(config: &Config, location: &Arc<LocationTable>) -> anyhow::Result<Store> {
+pub(crate) fn open(config: &Config, location: &Arc<LocationTable>, caches: &Caches) -> anyhow::Result<Store> {
     let clock: Clock = Arc::new(|| {
         let now = strowger_net::clock::now();
         Moment { mono: now.mono, wall: now.wall }
     });
     let mut store = Store::default();
+    let second = caches.second_level(config, &clock);
     // First the one that may not answer.
     if let Some(url) = &config.store.subscribers {
-        let directory = Directory::open(config, url, clock.clone()).context("`store.subscribers`")?;
+        let directory = Directory::open(config, url, second.as_ref(), clock.clone()).context("`store.subscribers`")?;
         store.subscribers = Some(directory.subscribers());
         store.directory = Some(directory);
     }
@@ -45,7 +47,11 @@ pub(crate) fn open(config: &Config, location: &Arc<LocationTable>) -> anyhow::Re
     tracing::info!(database = %settings.path.display(), bindings = loaded, "bindings loaded");
     store.journal = journal;
     if store.subscribers.is_none() {
-        let subscribers = sqlite_subscribers::start(&settings, config.read_through_settings(), clock)?;
+        let cache = config.read_through_settings();
+        let subscribers = match &second {
+            Some(second) => sqlite_subscribers::start_behind(&settings, second, cache, clock),
+            None => sqlite_subscribers::start(&settings, cache, clock),
+        }?;
         store.subscribers = Some(Arc::new(subscribers));
     }
     Ok(store)

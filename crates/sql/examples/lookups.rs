@@ -66,7 +66,7 @@ fn measure(name: &str, url: &str, database: &Backend) -> Result<(), AnyError> {
     // Of this process and, since it started them, of the databases.
     let all = || Usage::of_tree(std::process::id());
     let before_start = memory();
-    let started = subscribers::start(&settings, cache, clock)?;
+    let started = subscribers::start(&settings, None, cache, clock)?;
     let (tx, answers) = mpsc::channel();
     let sink = started.subscribers.receiver(Arc::new(move |results: &[(u64, Result<Answer, StoreError>)]| {
         for (value, result) in results {

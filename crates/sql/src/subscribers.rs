@@ -12,6 +12,7 @@ use strowger_store::cached_subscribers::CachedSubscribers;
 use strowger_store::clock::Clock;
 use strowger_store::error::StoreError;
 use strowger_store::read_through::{Engine, ReadThroughSettings};
+use strowger_store::second_level::SecondLevel;
 use strowger_store::subscriber::{Answer, Asked, Ha1s, Question};
 use tokio::runtime::Runtime;
 
@@ -73,11 +74,16 @@ impl CurrentRealms {
     }
 }
 
-/// Connects, looks whether the table is one of subscribers, and starts the threads.
+/// Connects, looks whether the table is one of subscribers, and starts the threads. `second`: a cache that is asked before the server.
 ///
 /// # Errors
 /// [`OpenError`], to be shown as it is.
-pub fn start(settings: &SqlSettings, cache: ReadThroughSettings, clock: Clock) -> Result<Started, OpenError> {
+pub fn start(
+    settings: &SqlSettings,
+    second: Option<&SecondLevel>,
+    cache: ReadThroughSettings,
+    clock: Clock,
+) -> Result<Started, OpenError> {
     // By a thread that has no runtime: the caller's may have one.
     let (first, shared, algorithms) = std::thread::scope(|scope| {
         let open = || SqlSubscribers::open(settings, cache.deadline);
@@ -86,7 +92,14 @@ pub fn start(settings: &SqlSettings, cache: ReadThroughSettings, clock: Clock) -
     })?;
     let again = shared.clone();
     let connect = move || SqlSubscribers::further(again.clone());
-    let subscribers = CachedSubscribers::start_unwatched(first, connect, cache, clock)?;
+    let subscribers = match second.cloned() {
+        None => CachedSubscribers::start_unwatched(first, connect, cache, clock),
+        Some(second) => {
+            let first = second.before(first);
+            let connect = move || connect().map(|engine| second.before(engine));
+            CachedSubscribers::start_unwatched(first, connect, cache, clock)
+        }
+    }?;
     Ok(Started { subscribers, realms: CurrentRealms(shared), algorithms })
 }
 

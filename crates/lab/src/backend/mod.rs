@@ -4,7 +4,7 @@ mod caches;
 mod mariadb;
 mod postgresql;
 
-pub use caches::{memcached, redis};
+pub use caches::{memcached, memcached_with, redis, redis_of_cluster, redis_with, sentinel, stop as stop_cache};
 pub use mariadb::MariaDb;
 pub use postgresql::PostgreSql;
 

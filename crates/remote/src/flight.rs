@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use smallvec::SmallVec;
 
-use crate::request::{Count, Life, Request};
-use crate::ticket::Ticket;
+use strowger_cache::request::{Count, Life, Request};
+use strowger_cache::ticket::Ticket;
 
 /// A key; the usual ones need no memory of their own.
 pub(super) type KeyBytes = SmallVec<[u8; 64]>;
@@ -18,6 +18,7 @@ pub(super) enum Op {
     Add(Life),
     Count(Count),
     Remove,
+    Publish,
 }
 
 impl Op {
@@ -29,6 +30,7 @@ impl Op {
             Request::Add { key, value, life } => (Self::Add(life), key, value),
             Request::Count { key, count } => (Self::Count(count), key, &[]),
             Request::Remove { key } => (Self::Remove, key, &[]),
+            Request::Publish { channel, message } => (Self::Publish, channel, message),
         }
     }
 }
@@ -54,7 +56,7 @@ pub(super) struct Flight {
 /// What a counter that is not there becomes by this change.
 pub(super) const fn first(count: Count) -> i64 {
     match count.floor {
-        crate::request::Floor::Zero if count.by < 0 => 0,
+        strowger_cache::request::Floor::Zero if count.by < 0 => 0,
         _ => count.by,
     }
 }

@@ -8,10 +8,11 @@ use std::time::Instant;
 use tokio::sync::Notify;
 
 use super::flight::Op;
-use crate::error::CacheError;
-use crate::gauges::{Gauges, RemoteGauges};
-use crate::request::{Answer, Request};
-use crate::ticket::{Receivers, Ticket};
+use super::subscription::Subscriptions;
+use strowger_cache::error::CacheError;
+use strowger_cache::gauges::{Gauges, RemoteGauges};
+use strowger_cache::request::{Answer, Request};
+use strowger_cache::ticket::{Receivers, Ticket};
 
 /// A request, whose bytes stand in those of its [`Jobs`].
 #[derive(Clone, Debug)]
@@ -56,6 +57,7 @@ pub(super) struct Shared {
     /// Connections that are not down. None: requests fail at once.
     pub(super) usable: AtomicUsize,
     pub(super) receivers: Receivers,
+    pub(super) subscriptions: Subscriptions,
     pub(super) figures: Figures,
 }
 
@@ -86,6 +88,7 @@ impl Shared {
             // Until the thread knows better.
             usable: AtomicUsize::new(1),
             receivers: Receivers::default(),
+            subscriptions: Subscriptions::default(),
             figures: Figures::default(),
         }
     }
@@ -112,14 +115,15 @@ impl Shared {
         if self.is_stopped.load(Ordering::Relaxed) {
             return Err(CacheError::Unavailable);
         }
+        // Before the thread can take it, and take it off again.
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        self.in_flight_bytes.fetch_add(size, Ordering::Relaxed);
         let at = jobs.bytes.len();
         jobs.bytes.extend_from_slice(key);
         jobs.bytes.extend_from_slice(value);
         let middle = at + key.len();
         jobs.list.push(Job { op, key: at..middle, value: middle..middle + value.len(), ticket, due });
         drop(jobs);
-        self.in_flight.fetch_add(1, Ordering::Relaxed);
-        self.in_flight_bytes.fetch_add(size, Ordering::Relaxed);
         self.is_due.store(true, Ordering::Release);
         Ok(())
     }

@@ -4,13 +4,14 @@ use std::io;
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
+use strowger_cache::servers::{Credentials, Endpoint, Service};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 
 use super::memcached;
 use super::resp::{self, Front, Reply};
-use super::settings::{Credentials, Endpoint, RemoteSettings, Service};
+use super::settings::RemoteSettings;
 
 /// A connection of any kind.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin {}

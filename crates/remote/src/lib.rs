@@ -1,5 +1,25 @@
 //! Engines in other processes: Memcached, and Redis or Valkey as one server, as a group that Sentinels watch, or as a cluster.
 //!
+//! The one rule of use: [`flush`](RemoteCache::flush) at the end of a round. Without it nothing leaves.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//! use strowger_cache::engine::Engine;
+//! use strowger_cache::request::Request;
+//! use strowger_cache::servers::Service;
+//! use strowger_cache::waiting::WaitingCache;
+//! use strowger_remote::{RemoteCache, RemoteSettings};
+//!
+//! // No server is needed to begin with.
+//! let servers = vec!["127.0.0.1:1".parse()?];
+//! let remote = RemoteCache::start(RemoteSettings::new(Service::Memcached, servers))?;
+//! let mut cache = WaitingCache::new(Engine::Remote(Arc::new(remote)));
+//! let outcome = cache.ask_one(&Request::Fetch { key: b"key" }, 0, Duration::from_secs(5));
+//! println!("{:?}", outcome.result);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! *Asking* queues a request, with its bytes, for the one thread of the engine. Requests of a round leave together when it is
 //! [flushed](RemoteCache::flush), many on one connection without waiting for one another; requests for one key keep their order.
 //!
@@ -18,6 +38,9 @@
 //! often it connects again, is its own affair. Memcached has no client that speaks the meta commands and pipelines. What both need is the
 //! same: a queue, connections with deadlines, replies in order. It stands here once, and the protocols are a file each.
 
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
 mod cluster;
 mod connection;
 mod dial;
@@ -28,6 +51,7 @@ mod queue;
 mod redis;
 mod resp;
 mod settings;
+mod subscription;
 mod wire;
 mod world;
 
@@ -37,16 +61,17 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-pub use self::settings::{Credentials, Endpoint, RemoteSettings, Service};
+pub use self::settings::RemoteSettings;
 
 use self::flight::Op;
 use self::queue::Shared;
 use self::world::World;
-use crate::engine::RemoteEngine;
-use crate::error::CacheError;
-use crate::gauges::{Gauges, RemoteGauges};
-use crate::request::Request;
-use crate::ticket::{Receiver, ReceiverId, Ticket};
+use strowger_cache::engine::{RemoteEngine, Subscriber};
+use strowger_cache::error::CacheError;
+use strowger_cache::gauges::{Gauges, RemoteGauges};
+use strowger_cache::request::Request;
+use strowger_cache::servers::Service;
+use strowger_cache::ticket::{Receiver, ReceiverId, Ticket};
 
 /// Most bytes of keys and values of requests under way.
 const BYTES: usize = 64 << 20;
@@ -81,11 +106,6 @@ impl RemoteCache {
         let thread = thread.spawn(move || run(settings, of_thread))?;
         Ok(Self { shared, thread: Some(thread), key, value, timeout, is_memcached })
     }
-
-    /// Figures that only a cache in other processes has.
-    pub fn remote_gauges(&self) -> RemoteGauges {
-        self.shared.remote_gauges()
-    }
 }
 
 impl RemoteEngine for RemoteCache {
@@ -106,8 +126,20 @@ impl RemoteEngine for RemoteCache {
         self.shared.receivers.register(receiver)
     }
 
+    fn subscribe(&self, channel: &[u8], subscriber: Arc<dyn Subscriber>) -> Result<(), CacheError> {
+        if self.is_memcached || channel.is_empty() || channel.len() > self.key {
+            return Err(self.shared.refuse());
+        }
+        self.shared.subscriptions.add(channel, subscriber);
+        Ok(())
+    }
+
     fn gauges(&self) -> Gauges {
         self.shared.gauges()
+    }
+
+    fn remote_gauges(&self) -> RemoteGauges {
+        self.shared.remote_gauges()
     }
 }
 

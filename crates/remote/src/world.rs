@@ -17,11 +17,12 @@ use super::dial::ask_cluster;
 use super::flight::Flight;
 use super::link::{Answering, Bounds, Event, Link, State};
 use super::queue::{Job, Jobs, Shared};
-use super::settings::{Endpoint, RemoteSettings, Service};
+use super::settings::RemoteSettings;
 use super::wire::Wire;
-use super::{cluster::SLOTS, connection};
-use crate::error::CacheError;
-use crate::ticket::{Answered, ReceiverId, Ticket};
+use super::{cluster::SLOTS, connection, subscription};
+use strowger_cache::error::CacheError;
+use strowger_cache::servers::{Endpoint, Service};
+use strowger_cache::ticket::{Answered, ReceiverId, Ticket};
 
 /// How often deadlines are looked after while requests are under way: they are kept within twice that.
 const STEP: Duration = Duration::from_millis(20);
@@ -89,6 +90,9 @@ impl World {
         }
         if self.settings.service == Service::Cluster {
             tokio::task::spawn_local(self.clone().keep_learning());
+        }
+        if self.settings.service != Service::Memcached {
+            tokio::task::spawn_local(subscription::keep(self.clone()));
         }
         let mut jobs = Jobs::default();
         let mut step = pin!(tokio::time::sleep(Duration::ZERO));
@@ -325,16 +329,22 @@ impl World {
         }
     }
 
-    async fn learn_slots(self: &Rc<Self>) -> bool {
-        let mut servers: Vec<(bool, Endpoint)> =
-            self.nodes.borrow().iter().map(|node| (node.is_up(), node.server.clone())).collect();
-        servers.extend(self.settings.servers.iter().map(|server| (false, server.clone())));
-        servers.sort_by_key(|(is_up, _)| !is_up);
-        let mut asked: Vec<Endpoint> = Vec::new();
-        for (_, server) in servers {
-            if asked.contains(&server) {
-                continue;
+    /// The servers that are known, those first that answer.
+    pub(super) fn servers(&self) -> Vec<Endpoint> {
+        let nodes = self.nodes.borrow();
+        let (mut servers, down): (Vec<&Rc<Node>>, Vec<&Rc<Node>>) = nodes.iter().partition(|node| node.is_up());
+        servers.extend(down);
+        let mut servers: Vec<Endpoint> = servers.into_iter().map(|node| node.server.clone()).collect();
+        for server in &self.settings.servers {
+            if !servers.contains(server) {
+                servers.push(server.clone());
             }
+        }
+        servers
+    }
+
+    async fn learn_slots(self: &Rc<Self>) -> bool {
+        for server in self.servers() {
             match ask_cluster(&self.settings, &server).await {
                 Ok(said) => match cluster::shares(&said.bytes, &said.reply, &server) {
                     Some(shares) if !shares.is_empty() => {
@@ -345,7 +355,6 @@ impl World {
                 },
                 Err(error) => tracing::debug!(cache = self.settings.name, %server, %error, "a server gives no slots"),
             }
-            asked.push(server);
         }
         false
     }
@@ -367,6 +376,11 @@ impl World {
 }
 
 impl Node {
+    /// Whether a connection speaks for all of its server.
+    pub(super) fn is_first(&self, connection: &Rc<Connection>) -> bool {
+        self.connections.first().is_some_and(|first| Rc::ptr_eq(first, connection))
+    }
+
     fn is_up(&self) -> bool {
         self.connections.iter().any(|connection| connection.link.borrow().state() == State::Up)
     }

@@ -8,8 +8,8 @@ use std::ops::Range;
 use super::flight::{Flight, Op, first};
 use super::resp::{self, Front, Reply};
 use super::wire::{Outcome, Read, number};
-use crate::error::CacheError;
-use crate::request::{Answer, Floor, Life};
+use strowger_cache::error::CacheError;
+use strowger_cache::request::{Answer, Floor, Life};
 
 /// Beyond it an entry lives until it is removed: a thousand years, which Redis can add to any time of day.
 const LONGEST: u64 = 1000 * 366 * 86_400_000;
@@ -37,6 +37,7 @@ pub(super) fn write(op: Op, key: &[u8], value: &[u8], out: &mut Vec<u8>) {
     let milliseconds = |life: Life| life.in_ms().filter(|ms| *ms <= LONGEST).map(|ms| ms.to_string());
     match op {
         Op::Fetch => resp::write(&[b"GET", key], out),
+        Op::Publish => resp::write(&[b"PUBLISH", key, value], out),
         // An entry that is to live for no time is removed, or only looked for.
         Op::Store(Life::NONE) | Op::Remove => resp::write(&[b"DEL", key], out),
         Op::Add(Life::NONE) => resp::write(&[b"EXISTS", key], out),
@@ -90,6 +91,7 @@ pub(super) fn read(input: &[u8], flight: &Flight, most: usize) -> Read {
         (Op::Store(life) | Op::Add(life), Reply::Simple(text)) if life != Life::NONE && is_ok(text) => {
             Ok(Answer::Stored)
         }
+        (Op::Publish, Reply::Integer(0..)) => Ok(Answer::Published),
         (Op::Count(_), Reply::Integer(counter)) => Ok(Answer::Count(*counter)),
         (Op::Count(_), Reply::Bulk(text)) => match number(&input[text.clone()]) {
             Some(counter) => Ok(Answer::Count(counter)),
@@ -130,8 +132,8 @@ fn failure(input: &[u8], text: Range<usize>, end: usize) -> Read {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Count;
     use std::time::Instant;
+    use strowger_cache::request::Count;
 
     fn flight(op: Op) -> Flight {
         let due = Instant::now();

@@ -18,8 +18,8 @@ use sha2::{Digest, Sha256};
 
 use super::flight::{Flight, Op, first};
 use super::wire::{Outcome, Read, number, write_number};
-use crate::error::CacheError;
-use crate::request::{Answer, Floor, Life};
+use strowger_cache::error::CacheError;
+use strowger_cache::request::{Answer, Floor, Life};
 
 /// Keys that are hashes begin with it, and no others.
 const HASHED: &[u8] = b"sha256:";
@@ -43,7 +43,8 @@ pub(super) fn write(op: Op, key: &[u8], value: &[u8], token: u32, out: &mut Vec<
     let wire_key = on_the_wire(key);
     let is_hashed = matches!(wire_key, Cow::Owned(_));
     let (verb, life) = match op {
-        Op::Fetch => (&b"mg "[..], None),
+        // It refuses to publish before that is written.
+        Op::Fetch | Op::Publish => (&b"mg "[..], None),
         // An entry that is to live for no time is removed, or only looked for.
         Op::Store(Life::NONE) | Op::Remove => (&b"md "[..], None),
         Op::Add(Life::NONE) => (&b"mg "[..], None),
@@ -99,9 +100,13 @@ fn end(token: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// What its counters cannot do.
+/// What it cannot do: publish, and count below zero.
 pub(super) const fn refuses(op: Op) -> bool {
-    matches!(op, Op::Count(count) if count.by < 0 && matches!(count.floor, Floor::None))
+    match op {
+        Op::Publish => true,
+        Op::Count(count) => count.by < 0 && matches!(count.floor, Floor::None),
+        _ => false,
+    }
 }
 
 pub(super) fn read(input: &[u8], flight: &Flight, token: u32, most: usize) -> Read {
@@ -266,8 +271,9 @@ fn seconds(life: Life) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Count;
+    use proptest::prelude::*;
     use std::time::Instant;
+    use strowger_cache::request::Count;
 
     fn flight(op: Op, key: &[u8]) -> Flight {
         let due = Instant::now();
@@ -278,6 +284,25 @@ mod tests {
         let mut out = Vec::new();
         write(op, key, value, 7, &mut out);
         String::from_utf8(out).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic_or_read_beyond_them(
+            bytes in proptest::collection::vec(prop_oneof![
+                any::<u8>(), proptest::sample::select(b"VAENHDSF kOf0123456789\r\n".to_vec())], 0..120),
+            head in proptest::sample::select(vec![&b""[..], b"VA ", b"VA 5 f1 kkey O7\r\n", b"HD O7", b"VA 3 f0 k"]),
+        ) {
+            let bytes = [head, &bytes].concat();
+            for op in [Op::Fetch, Op::Store(Life::FOREVER), Op::Remove, Op::Add(Life::NONE)] {
+                if let Read::Reply(end, outcome) = read(&bytes, &flight(op, b"key"), 7, 100) {
+                    prop_assert!(end <= bytes.len());
+                    if let Outcome::Done(_, value) = outcome {
+                        prop_assert!(value.start <= value.end && value.end <= end);
+                    }
+                }
+            }
+        }
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub(super) async fn keep(world: Rc<World>, node: Rc<Node>, connection: Rc<Connec
     while !connection.is_retired.get() {
         match dial(&world.settings, &node.server).await {
             Ok(stream) => {
-                if std::mem::take(&mut is_missing) {
+                if std::mem::take(&mut is_missing) && node.is_first(&connection) {
                     tracing::info!(cache = name, server = %node.server, "cache server reached again");
                 }
                 let since = Instant::now();
@@ -69,7 +69,8 @@ pub(super) async fn keep(world: Rc<World>, node: Rc<Node>, connection: Rc<Connec
             }
             Err(error) => {
                 world.lose(&connection, State::Down);
-                if !std::mem::replace(&mut is_missing, true) {
+                // All connections to a server miss it at once.
+                if !std::mem::replace(&mut is_missing, true) && node.is_first(&connection) {
                     tracing::warn!(cache = name, server = %node.server, %error, "cache server not reached");
                 }
             }

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::flight::{Flight, Op};
 use super::{memcached, redis};
-use crate::error::CacheError;
-use crate::request::Answer;
+use strowger_cache::error::CacheError;
+use strowger_cache::request::Answer;
 
 /// A protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
