@@ -28,6 +28,7 @@ pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
     check_database(config, reader);
     check_relay(config, reader);
     check_dialogs(config, reader);
+    check_control(config, reader);
     reader.check_unused();
 }
 
@@ -329,6 +330,17 @@ fn check_database(config: &Config, reader: &mut Reader) {
             Err(_) | Ok(()) => return,
         };
         reader.push(Fault::error(span, format!("store.database {} {what}", path.display()), cure));
+    }
+}
+
+/// Who reaches the server by HTTP could shut it down.
+fn check_control(config: &Config, reader: &mut Reader) {
+    if let Some(listen) = config.control.listen.filter(|listen| !listen.ip().is_loopback())
+        && config.control.secret.is_none()
+    {
+        let message = format!("control.listen = \"{listen}\" lets any host give orders");
+        let cure = "set control.secret (openssl rand -hex 32 makes one), or listen on 127.0.0.1";
+        reader.push(Fault::error(reader.value_of("control.listen"), message, cure));
     }
 }
 

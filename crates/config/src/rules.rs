@@ -209,6 +209,8 @@ pub struct Decisions {
     pub rules: Rules<Action>,
     /// What their conditions ask.
     pub sets: Sets,
+    /// What the sets are called.
+    pub names: SetNames,
     /// The networks of all sources, each with the name of its own.
     sources: Option<Set>,
     trusted: Vec<String>,
@@ -216,7 +218,8 @@ pub struct Decisions {
 
 impl Default for Decisions {
     fn default() -> Self {
-        Self { rules: Rules::new([]), sets: Sets::empty(&SetNames::default()), sources: None, trusted: Vec::new() }
+        let names = SetNames::default();
+        Self { rules: Rules::new([]), sets: Sets::empty(&names), names, sources: None, trusted: Vec::new() }
     }
 }
 
@@ -228,6 +231,11 @@ impl PartialEq for Decisions {
 }
 
 impl Decisions {
+    /// The set of this name.
+    pub fn set(&self, name: &str) -> Option<&Arc<Set>> {
+        self.sets.set(self.names.id(name)?)
+    }
+
     /// The group that this address belongs to.
     pub fn group_of(&self, source: std::net::IpAddr) -> Option<&str> {
         std::str::from_utf8(self.sources.as_ref()?.address_value(source)?).ok()
@@ -271,7 +279,7 @@ pub(super) fn compile(
     }
     let trusted = sources.iter().filter(|source| source.trusted).map(|source| source.name.to_string()).collect();
     let sources = of_sources(sources, reader);
-    Arc::new(Decisions { rules: Rules::new(compiled), sets: filled, sources, trusted })
+    Arc::new(Decisions { rules: Rules::new(compiled), sets: filled, names, sources, trusted })
 }
 
 fn rule_shown(table: &RuleTable) -> String {
