@@ -20,6 +20,7 @@ mod commands;
 pub(crate) mod config;
 mod connections;
 mod control;
+mod control_http;
 mod demo;
 mod devices;
 mod dialogs;

@@ -33,6 +33,7 @@ pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
     check_dialogs(config, reader);
     check_accounting(config, reader);
     cache::check(config, reader);
+    check_control(config, reader);
     reader.check_unused();
 }
 
@@ -451,6 +452,17 @@ fn check_subscribers(config: &Config, source: Source<'_>, reader: &mut Reader) {
             }
         },
         DatabaseTls::Off => {}
+    }
+}
+
+/// Who reaches the server by HTTP could shut it down.
+fn check_control(config: &Config, reader: &mut Reader) {
+    if let Some(listen) = config.control.listen.filter(|listen| !listen.ip().is_loopback())
+        && config.control.secret.is_none()
+    {
+        let message = format!("control.listen = \"{listen}\" lets any host give orders");
+        let cure = "set control.secret (openssl rand -hex 32 makes one), or listen on 127.0.0.1";
+        reader.push(Fault::error(reader.value_of("control.listen"), message, cure));
     }
 }
 

@@ -313,6 +313,8 @@ pub struct Decisions {
     pub rules: Rules<Action>,
     /// What their conditions ask.
     pub sets: Sets,
+    /// What the sets are called.
+    pub names: SetNames,
     /// The networks of all sources, each with the name of its own.
     sources: Option<Set>,
     trusted: Vec<String>,
@@ -320,10 +322,12 @@ pub struct Decisions {
 
 impl Default for Decisions {
     fn default() -> Self {
+        let names = SetNames::default();
         Self {
             filters: Rules::new([]),
             rules: Rules::new([]),
-            sets: Sets::empty(&SetNames::default()),
+            sets: Sets::empty(&names),
+            names,
             sources: None,
             trusted: Vec::new(),
         }
@@ -338,6 +342,11 @@ impl PartialEq for Decisions {
 }
 
 impl Decisions {
+    /// The set of this name.
+    pub fn set(&self, name: &str) -> Option<&Arc<Set>> {
+        self.sets.set(self.names.id(name)?)
+    }
+
     /// The group that this address belongs to.
     pub fn group_of(&self, source: std::net::IpAddr) -> Option<&str> {
         std::str::from_utf8(self.sources.as_ref()?.address_value(source)?).ok()
@@ -384,7 +393,7 @@ pub(super) fn compile(lists: Lists<'_>, record_route: bool, reader: &mut Reader)
     }
     let trusted = sources.iter().filter(|source| source.trusted).map(|source| source.name.to_string()).collect();
     let sources = of_sources(sources, reader);
-    Arc::new(Decisions { filters, rules: Rules::new(compiled), sets: filled, sources, trusted })
+    Arc::new(Decisions { filters, rules: Rules::new(compiled), sets: filled, names, sources, trusted })
 }
 
 /// The condition of the table at this path. Where it is wrong that is noted.

@@ -64,6 +64,8 @@ pub struct Server {
     health: Arc<Health>,
     /// Where the metrics are served, if they are.
     served: Option<SocketAddr>,
+    /// Where orders are taken by HTTP, if they are.
+    ordered: Option<SocketAddr>,
     /// Its file goes with the server.
     control: Option<Socket>,
     pub(crate) node: Node<Shard>,
@@ -107,7 +109,8 @@ impl Server {
         // First the ports: a server that cannot have them leaves no file behind.
         let listeners = settings::listeners(&config);
         let net = Net::with_sockets(settings, listeners, sockets).context("a listener cannot be opened")?;
-        let pages = config.metrics.listen.map(bind_metrics).transpose()?;
+        let pages = config.metrics.listen.map(|address| bind("metrics.listen", address)).transpose()?;
+        let orders = config.control.listen.map(|address| bind("control.listen", address)).transpose()?;
         let location = Arc::new(LocationTable::new(config.location_settings()));
         let caches = Arc::new(Caches::open(&config)?);
         let Store { journal, subscribers, directory } = store::open(&config, &location, &caches)?;
@@ -151,13 +154,24 @@ impl Server {
         let pages = pages.map(|listener| {
             (listener, Pages { metrics: metrics.clone(), health: health.clone(), shared: shared.clone() })
         });
-        let served = pages.map(|(listener, pages)| serve_metrics(listener, pages, node.handle())).transpose()?;
+        let served = pages
+            .map(|(listener, pages)| {
+                serve_http("metrics", listener, node.handle(), |listener| http::serve(listener, pages))
+            })
+            .transpose()?;
         let controlled = Controlled {
             shared: shared.clone(),
             metrics: metrics.clone(),
             health: health.clone(),
             program: services.program.clone(),
         };
+        let ordered = orders
+            .map(|listener| {
+                serve_http("control", listener, node.handle(), |listener| {
+                    control::http::serve(listener, controlled.clone())
+                })
+            })
+            .transpose()?;
         let control = serve_control(controlled, node.handle())?;
         node.handle().spawn("upkeep", upkeep::keep_up(shared.clone(), services.clone()));
         if let Some(subscribers) = shared.subscribers.clone() {
@@ -170,7 +184,7 @@ impl Server {
             node.handle().spawn("upkeep of the caches", work);
         }
         node.handle().spawn("the log of statistics", upkeep::log_statistics(shared.clone(), metrics.clone()));
-        Ok(Self { shared, services, metrics, health, served, control, node, journal, accounting, directory })
+        Ok(Self { shared, services, metrics, health, served, ordered, control, node, journal, accounting, directory })
     }
 
     /// The addresses on which the listeners of the configuration really listen.
@@ -206,6 +220,11 @@ impl Server {
     /// Where the metrics are served; none if they are not.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.served
+    }
+
+    /// Where orders are taken by HTTP; none if they are not.
+    pub fn control_address(&self) -> Option<SocketAddr> {
+        self.ordered
     }
 
     /// Bindings that are registered now.
@@ -252,22 +271,29 @@ impl Server {
 }
 
 /// Before the database is opened: a server that cannot have its ports leaves no file behind.
-fn bind_metrics(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    let listener =
-        TcpListener::bind(address).with_context(|| format!("`metrics.listen` {address} cannot be opened"))?;
+fn bind(key: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
+    let listener = TcpListener::bind(address).with_context(|| format!("`{key}` {address} cannot be opened"))?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
 
 /// Returns where.
-fn serve_metrics(listener: TcpListener, pages: Pages, handle: &Handle<Shard>) -> anyhow::Result<SocketAddr> {
+fn serve_http<W>(
+    what: &'static str,
+    listener: TcpListener,
+    handle: &Handle<Shard>,
+    serve: impl FnOnce(tokio::net::TcpListener) -> W,
+) -> anyhow::Result<SocketAddr>
+where
+    W: Future<Output = ()> + Send + 'static,
+{
     let address = listener.local_addr()?;
     let listener = {
         let _services = handle.services().enter();
         tokio::net::TcpListener::from_std(listener)?
     };
-    handle.spawn("the metrics", http::serve(listener, pages));
-    tracing::info!(%address, "metrics served");
+    handle.spawn(what, serve(listener));
+    tracing::info!(%address, "{what} served");
     Ok(address)
 }
 

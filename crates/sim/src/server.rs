@@ -274,7 +274,7 @@ impl ServerHost {
     fn move_buckets(&mut self, now: Now, out: &mut Outbox) {
         self.has_moved = true;
         let in_bytes = self.settings.configs.len() == 1 && self.random.chance(500);
-        self.process.aside.is_blind |= in_bytes;
+        self.process.aside.is_blind = true;
         for bucket in 0..BUCKETS {
             if self.random.chance(500) {
                 let from = self.process.owners[bucket];

@@ -47,6 +47,7 @@ pub(crate) enum Command {
     Status(StatusArguments),
     Registrations(RegistrationsArguments),
     Calls(CallsArguments),
+    Sets(SetsArguments),
     Ban(BanArguments),
     Log(LogArguments),
     Reload(ReloadArguments),

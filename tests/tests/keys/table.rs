@@ -461,6 +461,8 @@ const TESTS: &[(&str, &[&str])] = &[
             "tests/tests/control.rs::without_a_control_socket_commands_say_so",
         ],
     ),
+    ("control.listen", &["tests/tests/control_http.rs::orders_are_taken_by_http_as_json"]),
+    ("control.secret", &["tests/tests/control_http.rs::without_the_secret_no_order_is_taken"]),
     ("control.connections", &["tests/tests/control.rs::so_many_commands_are_connected_for_so_long"]),
     ("control.timeout", &["tests/tests/control.rs::so_many_commands_are_connected_for_so_long"]),
     ("metrics.listen", &["tests/tests/metrics.rs::metrics_are_clean_and_count_what_was_done"]),

@@ -30,7 +30,7 @@ pub(super) struct Aside {
     branches: Recent<Key>,
     /// By a request as it came: where it was tried.
     tried: Recent<Vec<Key>>,
-    /// What failed is not always heard: requests went on in bytes, which do not say that their targets are watched.
+    /// What fails is not always heard any more: requests went on in another shard, where the network does not look for them.
     pub(super) is_blind: bool,
 }
 
