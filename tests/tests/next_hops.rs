@@ -1,5 +1,7 @@
 //! Next hops that fail are set aside for a while: calls go to others before them, and one of them tries them again.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
@@ -24,12 +26,14 @@ const SLOW: Duration = Duration::from_millis(1_200);
 /// A host that answers requests as it is told to, by UDP.
 struct Host {
     socket: UdpSocket,
+    /// The Call-IDs of those that were answered: what comes of them again is no other request.
+    answered: RefCell<BTreeSet<String>>,
 }
 
 impl Host {
     fn new() -> Self {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a loopback address");
-        Self { socket }
+        Self { socket, answered: RefCell::default() }
     }
 
     fn address(&self) -> SocketAddr {
@@ -48,17 +52,22 @@ impl Host {
     /// Answers the next request with this status; its Call-ID.
     #[track_caller]
     fn answers(&self, code: u16, lines: &[String]) -> String {
-        let (request, from) = self.takes(LIMIT).expect("a request comes");
-        self.socket.send_to(&respond(&request, code, "host", lines), from).expect("loopback takes it");
-        field(&request, "Call-ID").expect("it has one")
+        loop {
+            let (request, from) = self.takes(LIMIT).expect("a request comes");
+            self.socket.send_to(&respond(&request, code, "host", lines), from).expect("loopback takes it");
+            let call_id = field(&request, "Call-ID").expect("it has one");
+            if self.answered.borrow_mut().insert(call_id.clone()) {
+                return call_id;
+            }
+        }
     }
 
-    /// The Call-IDs of all that came, each once, until nothing more does.
+    /// The Call-IDs of all that came and were not answered, each once, until nothing more does.
     fn seen(&self) -> Vec<String> {
         let mut seen = Vec::new();
         while let Some((request, _)) = self.takes(Duration::from_millis(50)) {
             let call_id = field(&request, "Call-ID").expect("it has one");
-            if !seen.contains(&call_id) {
+            if !seen.contains(&call_id) && !self.answered.borrow().contains(&call_id) {
                 seen.push(call_id);
             }
         }
