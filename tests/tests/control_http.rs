@@ -49,7 +49,8 @@ fn get(address: SocketAddr, path: &str) -> Value {
 /// A server that takes orders there.
 fn start(lines: &str) -> (Server, SocketAddr) {
     let address = free_address();
-    let server = Setup::on(&[Udp]).open_registrar().with(&format!("control.listen = \"{address}\"")).with(lines).start();
+    let server =
+        Setup::on(&[Udp]).open_registrar().with(&format!("control.listen = \"{address}\"")).with(lines).start();
     (server, address)
 }
 
@@ -88,15 +89,19 @@ fn orders_are_taken_by_http_as_json() {
     assert_eq!((refused.status, refused.body["faults"].as_array().map(Vec::len)), (422, Some(1)), "{}", refused.body);
 
     // What is no order is said why.
-    for (method, path, status) in
-        [("GET", "/v1/no", 404), ("POST", "/v1/calls", 405), ("GET", "/v1/calls?id=1", 400), ("GET", "/v1/calls?most=x", 400)]
-    {
+    for (method, path, status) in [
+        ("GET", "/v1/no", 404),
+        ("POST", "/v1/calls", 405),
+        ("GET", "/v1/calls?id=1", 400),
+        ("GET", "/v1/calls?most=x", 400),
+    ] {
         let answer = send(address, method, path, &[]);
         assert!(answer.status == status && answer.body["error"].is_string(), "{path}: {}", answer.body);
         assert_eq!(answer.head.contains("\r\nallow: get"), status == 405, "{}", answer.head);
     }
     // The document of the orders is the one of the sources.
-    let written = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.json")).expect("it is there");
+    let written =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.json")).expect("it is there");
     assert_eq!(get(address, "/openapi.json"), serde_json::from_str::<Value>(&written).expect("it is JSON"));
 }
 
@@ -112,8 +117,15 @@ fn a_server_is_shut_down_by_http() {
 fn without_the_secret_no_order_is_taken() {
     const SECRET: &str = "correct horse battery";
     let (mut server, address) = start(&format!("control.secret = \"{SECRET}\"\nlog.refusals_per_minute = 1000"));
-    for line in ["X: y", "Authorization: Bearer wrong horse battery", "Authorization: Basic correct horse battery", "Authorization: Bearer"] {
-        for (method, path) in [("GET", "/v1/status"), ("POST", "/v1/drain"), ("GET", "/openapi.json"), ("GET", "/v1/no")] {
+    for line in [
+        "X: y",
+        "Authorization: Bearer wrong horse battery",
+        "Authorization: Basic correct horse battery",
+        "Authorization: Bearer",
+    ] {
+        for (method, path) in
+            [("GET", "/v1/status"), ("POST", "/v1/drain"), ("GET", "/openapi.json"), ("GET", "/v1/no")]
+        {
             let answer = send(address, method, path, &[line]);
             assert_eq!((answer.status, answer.head.contains("www-authenticate: bearer")), (401, true), "{line}");
         }
@@ -159,7 +171,10 @@ fn data_sets_are_listed_shown_and_searched() {
         file.display().to_string()
     ));
     let sets = get(address, "/v1/sets")["sets"].clone();
-    assert_eq!([&sets[0]["name"], &sets[0]["kind"], &sets[1]["entries"]], [&json!("carriers"), &json!("prefixes"), &json!(2)]);
+    assert_eq!(
+        [&sets[0]["name"], &sets[0]["kind"], &sets[1]["entries"]],
+        [&json!("carriers"), &json!("prefixes"), &json!(2)]
+    );
     assert_eq!(sets[0]["entries"], json!(ENTRIES + 1));
     assert_eq!(said(&server, &["sets", "list"])[0], sets[0]);
     // Page by page all of it, each entry once and in order.
@@ -178,7 +193,8 @@ fn data_sets_are_listed_shown_and_searched() {
     assert_eq!(some[3], json!({ "key": "4900003", "value": "carrier3" }));
     // The longest prefix, the smallest network is the one that counts.
     let found = get(address, "/v1/sets/carriers/search?key=490000812345");
-    let [first, second] = [("4900008", "carrier1"), ("49", "west")].map(|(key, value)| json!({ "key": key, "value": value }));
+    let [first, second] =
+        [("4900008", "carrier1"), ("49", "west")].map(|(key, value)| json!({ "key": key, "value": value }));
     assert_eq!(found["entries"], json!([first, second]));
     let text = done(&server, &["sets", "search", "peers", "192.0.2.200"]);
     assert_eq!(text, "192.0.2.128/25\n192.0.2.0/24\n");

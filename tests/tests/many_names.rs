@@ -63,7 +63,8 @@ fn ten_thousand_slow_names_do_not_slow_a_call_to_an_address() {
     let Some(names) = NameServer::start(&records) else { return };
     names.set_delay(Duration::from_millis(300));
     let (peer, answering) = peer();
-    let lines = "limits.lookup_queue = 20000\nlimits.lookups_per_source = 20000\ndns.timeout = \"5s\"\nserver.shards = 1";
+    let lines =
+        "limits.lookup_queue = 20000\nlimits.lookups_per_source = 20000\ndns.timeout = \"5s\"\nserver.shards = 1";
     let server = Setup::on(&[Udp, Tcp]).relay().with(&names.line()).with(lines).start();
     let before = measured(&server, peer);
     let asking = std::thread::spawn({
@@ -92,12 +93,18 @@ fn ten_thousand_slow_names_do_not_slow_a_call_to_an_address() {
     let meanwhile = measured(&server, peer);
     let is_going_on = names.asked(&format!("host{}.test", NAMES - 1), A) == 0;
     let answered = asking.join().expect("it asks to the end");
-    server.connect(Udp).send(&Request::new("OPTIONS", &format!("sip:x@{peer}"), "udp", peer).bytes()).expect("loopback");
+    server
+        .connect(Udp)
+        .send(&Request::new("OPTIONS", &format!("sip:x@{peer}"), "udp", peer).bytes())
+        .expect("loopback");
     let by_name = answering.join().expect("it answers all");
     let at = |sorted: &[Duration], share: usize| sorted[sorted.len() * share / 100];
     let figures = [50, 90, 99].map(|share| (at(&before, share), at(&meanwhile, share)));
     println!("p50, p90 and p99 alone and beside {NAMES} names: {figures:?}");
-    assert!(is_going_on, "the machine is too fast for this test: the names were asked before the requests had been measured");
+    assert!(
+        is_going_on,
+        "the machine is too fast for this test: the names were asked before the requests had been measured"
+    );
     assert_eq!((answered, by_name), (NAMES, NAMES));
     // Of the 300 ms that a name takes nothing is seen; what is, is the work for two thousand requests a second on the same processors.
     assert!(at(&meanwhile, 99) < at(&before, 99) + Duration::from_millis(20), "{figures:?}");

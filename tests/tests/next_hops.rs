@@ -11,9 +11,9 @@ use strowger_tests::name_server::{NameServer, Record};
 use strowger_tests::port::free_address;
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::text::{Request, field, respond, status};
+use strowger_tests::wait;
 use strowger_tests::wire::Transport::{Tcp, Udp};
 use strowger_tests::wire::Wire;
-use strowger_tests::wait;
 
 const LIMIT: Duration = Duration::from_secs(10);
 /// What a step takes that waits for nothing.
@@ -127,7 +127,10 @@ fn of_two_servers_the_dead_one_costs_one_call_and_is_tried_again() {
     }
     assert!(begun.elapsed() < Duration::from_secs(3), "the machine is too slow for this test");
     assert_eq!(first.seen(), Vec::<String>::new());
-    assert_eq!([metric(&server, "strowger_targets_aside"), metric(&server, "strowger_target_failures_total")], [1.0; 2]);
+    assert_eq!(
+        [metric(&server, "strowger_targets_aside"), metric(&server, "strowger_target_failures_total")],
+        [1.0; 2]
+    );
     assert!(done(&server, &["status"]).contains("  next hops      1 set aside, 1 failures\n"));
     // When its time is over, one call tries it and no other waits for that.
     std::thread::sleep(Duration::from_millis(2_050).saturating_sub(aside.elapsed()));
@@ -145,7 +148,10 @@ fn of_two_servers_the_dead_one_costs_one_call_and_is_tried_again() {
     for _ in 0..3 {
         assert!(reaches(&mut caller, URI, &first) < AT_ONCE);
     }
-    assert_eq!([metric(&server, "strowger_targets_aside"), metric(&server, "strowger_target_failures_total")], [0.0, 2.0]);
+    assert_eq!(
+        [metric(&server, "strowger_targets_aside"), metric(&server, "strowger_target_failures_total")],
+        [0.0, 2.0]
+    );
     let log = server.log_with("next hop answers again");
     let line = log.lines().find(|line| line.contains("next hop set aside")).unwrap_or_else(|| panic!("{log}"));
     for part in [&format!("to={}", first.address()), "transport=udp", "reason=\"no response\"", "seconds=2"] {
@@ -192,7 +198,8 @@ fn names_in_use_are_asked_for_before_they_end_where_that_is_wanted() {
         names.set_lifetime(3);
         // A resolution takes a second at most: so long before its end a name is asked for.
         let server = relay(&names, &format!("dns.timeout = \"1s\"\ndns.attempts = 1\n{lines}"));
-        let (mut caller, uri) = (server.connect(Tcp), format!("sip:x@host.test:{};transport=udp", host.address().port()));
+        let (mut caller, uri) =
+            (server.connect(Tcp), format!("sip:x@host.test:{};transport=udp", host.address().port()));
         reaches(&mut caller, &uri, &host);
         let begun = Instant::now();
         reaches(&mut caller, &uri, &host);
@@ -221,7 +228,8 @@ fn what_was_known_is_used_as_long_as_the_settings_say() {
         let Some(names) = NameServer::start(&[("host.test", Record::A(Ipv4Addr::LOCALHOST))]) else { return };
         names.set_lifetime(1);
         let server = relay(&names, &format!("dns.timeout = \"200ms\"\ndns.attempts = 1\n{lines}"));
-        let (mut caller, uri) = (server.connect(Tcp), format!("sip:x@host.test:{};transport=udp", host.address().port()));
+        let (mut caller, uri) =
+            (server.connect(Tcp), format!("sip:x@host.test:{};transport=udp", host.address().port()));
         reaches(&mut caller, &uri, &host);
         names.freeze(true);
         // Longer than its answer is good.
@@ -361,6 +369,9 @@ fn of_many_calls_at_once_none_fails_when_a_host_dies() {
         assert_eq!(callers[n % 4].final_response(LIMIT).as_deref().and_then(status), Some(200));
     }
     answering.join().expect("it answers all");
-    assert_eq!([metric(&server, "strowger_targets_aside"), metric(&server, "strowger_target_failures_total")], [1.0; 2]);
+    assert_eq!(
+        [metric(&server, "strowger_targets_aside"), metric(&server, "strowger_target_failures_total")],
+        [1.0; 2]
+    );
     drop(first);
 }

@@ -151,7 +151,9 @@ impl Server {
         };
         let ordered = orders
             .map(|listener| {
-                serve_http("control", listener, node.handle(), |listener| control::http::serve(listener, controlled.clone()))
+                serve_http("control", listener, node.handle(), |listener| {
+                    control::http::serve(listener, controlled.clone())
+                })
             })
             .transpose()?;
         let control = serve_control(controlled, node.handle())?;

@@ -151,8 +151,7 @@ impl SetAside {
         let key = Key::of(target);
         let mut part = self.part(&key);
         // One that refuses new requests for a while still answers those of calls that stand.
-        let stays =
-            |record: &Record| matches!(record.failure, TargetFailure::Unavailable { .. }) && record.until > now;
+        let stays = |record: &Record| matches!(record.failure, TargetFailure::Unavailable { .. }) && record.until > now;
         let goes = part.get(&key).is_some_and(|record| !stays(record));
         if goes {
             part.remove(&key);

@@ -214,7 +214,8 @@ impl ServerHost {
         }
         let notices = engine.heard.as_mut().map(std::mem::take).unwrap_or_default();
         let watched = process.observer.watch(now.mono, input, &own, &notices, &log::taken());
-        let targets = self.settings.names.iter().find(|name| name.proves.is_some()).map_or(&[][..], |name| &name.targets);
+        let targets =
+            self.settings.names.iter().find(|name| name.proves.is_some()).map_or(&[][..], |name| &name.targets);
         let tried = process.aside.sends(now.mono, &own, targets, |token| token | (shard as u64) << SHARD);
         if let Err(problem) = watched.and(tried) {
             self.wrong(problem);

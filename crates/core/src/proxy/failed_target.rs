@@ -64,7 +64,9 @@ impl Proxy {
     ) {
         let branch = self.contexts.get_mut(id).and_then(|context| context.branch_mut(client));
         let is_its = |target: &Target| (target.transport, target.address) == (arrival.transport, arrival.remote);
-        let Some(target) = target.filter(is_its).filter(|_| branch.is_some_and(|branch| branch.watched)) else { return };
+        let Some(target) = target.filter(is_its).filter(|_| branch.is_some_and(|branch| branch.watched)) else {
+            return;
+        };
         let retry_after = response.header(Name::RetryAfter).and_then(|value| RetryAfter::parse(value).ok());
         if let Some(RetryAfter { seconds, .. }) = retry_after {
             self.failed_targets.push(FailedTarget { target, failure: TargetFailure::Unavailable { seconds } });

@@ -111,8 +111,7 @@ impl<K: Hash + Eq> Kept<K> {
     pub(super) fn fails(&mut self, key: &K, now: Instant) -> Option<Known> {
         let answer = self.answers.get_mut(key)?;
         (answer.has_failed, answer.ahead) = (true, now + self.failure);
-        let known =
-            Known { servers: answer.servers.clone(), is_stale: now >= answer.until, is_to_be_asked: false };
+        let known = Known { servers: answer.servers.clone(), is_stale: now >= answer.until, is_to_be_asked: false };
         (now < answer.until + self.stale).then_some(known)
     }
 
@@ -136,7 +135,14 @@ mod tests {
     }
 
     fn settings() -> ResolverSettings {
-        ResolverSettings { entries: 2, ahead: 1, deadline: seconds(4), failure: seconds(5), stale: seconds(100), ..Default::default() }
+        ResolverSettings {
+            entries: 2,
+            ahead: 1,
+            deadline: seconds(4),
+            failure: seconds(5),
+            stale: seconds(100),
+            ..Default::default()
+        }
     }
 
     fn servers(port: u16) -> Arc<[Server]> {

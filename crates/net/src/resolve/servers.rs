@@ -35,11 +35,7 @@ pub(super) fn targets(servers: &[Server], most: usize, random: impl FnMut() -> u
 
 /// RFC 2782: by service, then by priority; among equals one after the other is drawn, a weight being its share of the luck. `server`: what
 /// is looked at of each.
-pub(super) fn order<T>(
-    mut servers: Vec<T>,
-    server: impl Fn(&T) -> &Server,
-    mut random: impl FnMut() -> u64,
-) -> Vec<T> {
+pub(super) fn order<T>(mut servers: Vec<T>, server: impl Fn(&T) -> &Server, mut random: impl FnMut() -> u64) -> Vec<T> {
     let rank = |one: &T| (server(one).service, server(one).priority);
     let weight = |one: &T| u64::from(server(one).weight);
     servers.sort_by_key(|one| (rank(one), weight(one) != 0));
@@ -81,7 +77,8 @@ mod tests {
 
     #[test]
     fn weights_share_the_luck() {
-        let servers = [server(0, 1, 0, 1), server(0, 1, 1, 2), server(0, 1, 3, 3), server(0, 0, 9, 4), server(1, 0, 9, 5)];
+        let servers =
+            [server(0, 1, 0, 1), server(0, 1, 1, 2), server(0, 1, 3, 3), server(0, 0, 9, 4), server(1, 0, 9, 5)];
         let mut seed = 1u64;
         let mut random = move || {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -152,7 +152,9 @@ mod tests {
         for own in ["127.0.0.1", "127.0.0.1:9061", "127.8.8.8", "[::1]", "[::1]:9061", "localhost", "LOCALHOST:1"] {
             assert!(is_own(own), "{own}");
         }
-        for other in ["", "evil.example", "evil.example:9061", "192.0.2.1:9061", "localhost.evil.example", "127.0.0.1.nip.io"] {
+        for other in
+            ["", "evil.example", "evil.example:9061", "192.0.2.1:9061", "localhost.evil.example", "127.0.0.1.nip.io"]
+        {
             assert!(!is_own(other), "{other}");
         }
         assert!(!is_of_this_machine(None));

@@ -43,9 +43,7 @@ pub(super) fn document() -> Value {
 }
 
 fn operation(way: &Way, schemas: &mut SchemaGenerator) -> Value {
-    let answer = |description: &str, schema: Value| {
-        json!({ "description": description, "content": { "application/json": { "schema": schema } } })
-    };
+    let answer = |description: &str, schema: Value| json!({ "description": description, "content": { "application/json": { "schema": schema } } });
     let error = |description: &str| {
         let text = json!({ "type": "string", "description": "Why, in words." });
         answer(description, json!({ "type": "object", "required": ["error"], "properties": { "error": text } }))
@@ -119,7 +117,10 @@ mod tests {
             return std::fs::write(&path, text).expect("the folder can be written");
         }
         let written = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(written == text, "docs/openapi.json is not what the source says; STROWGER_WRITE_DOCS=1 writes it again");
+        assert!(
+            written == text,
+            "docs/openapi.json is not what the source says; STROWGER_WRITE_DOCS=1 writes it again"
+        );
     }
 
     /// Every reference leads somewhere, and every operation has a name of its own.

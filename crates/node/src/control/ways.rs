@@ -89,11 +89,7 @@ pub(super) const WAYS: &[Way] = &[
         method: "GET",
         path: "/v1/calls",
         summary: "The tracked calls; page by page.",
-        parameters: &[
-            Parameter::text("party", "Those alone whose caller or callee has this in its URI."),
-            FROM,
-            MOST,
-        ],
+        parameters: &[Parameter::text("party", "Those alone whose caller or callee has this in its URI."), FROM, MOST],
         names_one: false,
         order: |words| {
             Ok(Order::Calls { party: words.text("party"), from: words.number("from")?, most: words.most()? })

@@ -123,7 +123,8 @@ impl Aside {
         let request = [below, message.method_text()].join(&b' ');
         let mut tried = self.tried.get(&request).cloned().unwrap_or_default();
         let others = targets.iter().map(|(transport, address)| (*transport, *address, to.2));
-        let left = others.filter(|other| *other != to && !tried.contains(other)).find(|other| !self.is_aside(other, now));
+        let left =
+            others.filter(|other| *other != to && !tried.contains(other)).find(|other| !self.is_aside(other, now));
         if self.is_aside(&to, now)
             && !self.is_blind
             && let Some(other) = left
