@@ -357,11 +357,7 @@ fn next_hops() {
     ask();
     let mut host = accept(&listener, SOON);
     assert!(host.request("MESSAGE", SOON).is_some());
-    stage.shows(&[
-        ("transaction_timeouts_total", By(1)),
-        ("targets_aside", At(1)),
-        ("target_failures_total", By(1)),
-    ]);
+    stage.shows(&[("transaction_timeouts_total", By(1)), ("targets_aside", At(1)), ("target_failures_total", By(1))]);
     // There is no other.
     ask();
     let got = host.request("MESSAGE", SOON).expect("it comes");
