@@ -150,10 +150,18 @@ const COMMITS: [Metric; 1] = [Metric {
 
 /// Every metric, in the order in which they are shown.
 pub fn table() -> impl Iterator<Item = &'static Metric> {
-    let all =
-        [Process::TABLE, Lookups::TABLE, OfCaches::TABLE, OfShard::TABLE, Counts::TABLE, Snapshot::TABLE, &Durations::TABLE, &COMMITS]
-            .into_iter()
-            .flatten();
+    let all = [
+        Process::TABLE,
+        Lookups::TABLE,
+        OfCaches::TABLE,
+        OfShard::TABLE,
+        Counts::TABLE,
+        Snapshot::TABLE,
+        &Durations::TABLE,
+        &COMMITS,
+    ]
+    .into_iter()
+    .flatten();
     all.filter(|metric| is_of_server(metric))
 }
 

@@ -129,7 +129,8 @@ impl Server {
         let node = net.spawn(move |number, handle: Handle<Shard>| {
             Shard::new(for_shards.clone(), services_for_shards.clone(), number, &handle, with_journal.as_deref())
         })?;
-        let metrics = Metrics::new(shared.clone(), services.clone(), node.handle().clone(), caches.clone(), journal.as_ref());
+        let metrics =
+            Metrics::new(shared.clone(), services.clone(), node.handle().clone(), caches.clone(), journal.as_ref());
         let health = Arc::new(Health::new(node.handle().clone(), shared.clone()));
         let watched = health.clone();
         node.handle().spawn("the look after the shards", async move { watched.watch().await });

@@ -4,10 +4,10 @@ use std::io;
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
+use strowger_cache::servers::{Credentials, Endpoint, Service};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
-use strowger_cache::servers::{Credentials, Endpoint, Service};
 
 use super::memcached;
 use super::resp::{self, Front, Reply};
@@ -49,7 +49,9 @@ pub(super) async fn dial(settings: &RemoteSettings, server: &Endpoint) -> Result
             let mut stream = reach(settings, server).await?;
             match &settings.service {
                 Service::Memcached => greet_memcached(&mut stream, settings.credentials.as_ref()).await?,
-                Service::Redis { database } => greet_redis(&mut stream, settings.credentials.as_ref(), *database).await?,
+                Service::Redis { database } => {
+                    greet_redis(&mut stream, settings.credentials.as_ref(), *database).await?
+                }
                 _ => greet_redis(&mut stream, settings.credentials.as_ref(), 0).await?,
             }
             Ok(stream)

@@ -239,8 +239,8 @@ fn answer(flight: Flight, result: Result<Answer, CacheError>, value: &[u8], even
 #[cfg(test)]
 mod tests {
     use super::*;
-    use strowger_cache::request::Life;
     use proptest::prelude::*;
+    use strowger_cache::request::Life;
 
     const TIMEOUT: Duration = Duration::from_millis(100);
 

@@ -271,9 +271,9 @@ fn seconds(life: Life) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use strowger_cache::request::Count;
     use proptest::prelude::*;
     use std::time::Instant;
+    use strowger_cache::request::Count;
 
     fn flight(op: Op, key: &[u8]) -> Flight {
         let due = Instant::now();

@@ -111,7 +111,8 @@ fn failure(input: &[u8], text: Range<usize>, end: usize) -> Read {
     let outcome = match code {
         b"MOVED" | b"ASK" => {
             // MOVED SLOT ADDRESS
-            let address = line.iter().rposition(|octet| *octet == b' ').map_or(text.end, |space| text.start + space + 1);
+            let address =
+                line.iter().rposition(|octet| *octet == b' ').map_or(text.end, |space| text.start + space + 1);
             Outcome::Elsewhere(address..text.end, code == b"ASK")
         }
         b"OOM" => Outcome::done(Err(CacheError::Full)),
@@ -131,8 +132,8 @@ fn failure(input: &[u8], text: Range<usize>, end: usize) -> Read {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use strowger_cache::request::Count;
     use std::time::Instant;
+    use strowger_cache::request::Count;
 
     fn flight(op: Op) -> Flight {
         let due = Instant::now();
@@ -171,7 +172,10 @@ mod tests {
             assert_eq!(written(op), words);
         }
         let script = written(count(Floor::Zero, Life::ms(9)));
-        assert_eq!([&script[0], &script[2], &script[3], &script[4], &script[5], &script[6]], ["EVAL", "1", "key", "-2", "1", "9"]);
+        assert_eq!(
+            [&script[0], &script[2], &script[3], &script[4], &script[5], &script[6]],
+            ["EVAL", "1", "key", "-2", "1", "9"]
+        );
     }
 
     #[test]

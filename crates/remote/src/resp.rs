@@ -167,8 +167,12 @@ mod tests {
         let leaf = prop_oneof![
             "[a-z ]{0,20}".prop_map(|text| format!("+{text}\r\n").into_bytes()),
             any::<i64>().prop_map(|number| format!(":{number}\r\n").into_bytes()),
-            proptest::collection::vec(any::<u8>(), 0..50)
-                .prop_map(|bytes| [format!("${}\r\n", bytes.len()).as_bytes(), &bytes, b"\r\n"].concat()),
+            proptest::collection::vec(any::<u8>(), 0..50).prop_map(|bytes| [
+                format!("${}\r\n", bytes.len()).as_bytes(),
+                &bytes,
+                b"\r\n"
+            ]
+            .concat()),
         ];
         leaf.prop_recursive(4, 30, 5, |inner| {
             proptest::collection::vec(inner, 0..5)

@@ -18,10 +18,10 @@ use super::flight::Flight;
 use super::link::{Answering, Bounds, Event, Link, State};
 use super::queue::{Job, Jobs, Shared};
 use super::settings::RemoteSettings;
-use strowger_cache::servers::{Endpoint, Service};
 use super::wire::Wire;
 use super::{cluster::SLOTS, connection, subscription};
 use strowger_cache::error::CacheError;
+use strowger_cache::servers::{Endpoint, Service};
 use strowger_cache::ticket::{Answered, ReceiverId, Ticket};
 
 /// How often deadlines are looked after while requests are under way: they are kept within twice that.

@@ -279,7 +279,8 @@ fn more_than_the_bound_is_refused() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let endpoint = Endpoint::Tcp(address.ip().to_string(), address.port());
-    let settings = RemoteSettings { queue: 10, timeout: TIMEOUT, ..RemoteSettings::new(Service::Memcached, vec![endpoint]) };
+    let settings =
+        RemoteSettings { queue: 10, timeout: TIMEOUT, ..RemoteSettings::new(Service::Memcached, vec![endpoint]) };
     let remote = Arc::new(RemoteCache::start(settings).unwrap());
     let mut cache = WaitingCache::new(Engine::Remote(remote.clone()));
     let fetches = [Request::Fetch { key: b"key" }; 25];

@@ -64,7 +64,11 @@ fn shared_cache() {
     );
     let mut stage = Stage::start(Setup::on(&[Udp]).with(&lines));
     let mut phone = stage.server.connect(Udp);
-    stage.shows(&[("cache_connections", At(1)), ("cache_requests_bound", At(10_000)), ("cache_requests_in_flight", At(0))]);
+    stage.shows(&[
+        ("cache_connections", At(1)),
+        ("cache_requests_bound", At(10_000)),
+        ("cache_requests_in_flight", At(0)),
+    ]);
     // Another server, which begins later, has Alice in its database, and the first learns from it.
     let other = Stage::with_users(Setup::on(&[Udp]).with(&lines), &["alice"]);
     assert_eq!(registers(&mut other.server.connect(Udp), "alice"), 200);
@@ -84,7 +88,11 @@ fn shared_cache() {
     let request = register(&mut phone, "dave");
     redis.freeze();
     send(&mut phone, &request);
-    stage.shows(&[("cache_requests_in_flight", At(1)), ("requests_suspended_total", By(1)), ("challenges_total", By(1))]);
+    stage.shows(&[
+        ("cache_requests_in_flight", At(1)),
+        ("requests_suspended_total", By(1)),
+        ("challenges_total", By(1)),
+    ]);
     assert_eq!(phone.final_response(SOON).as_deref().and_then(status), Some(401));
     redis.thaw();
     stage.shows(&[

@@ -116,12 +116,14 @@ mod tests {
     }
 
     fn any_answer() -> impl Strategy<Value = Answer> {
-        let credential = (any::<Option<[u8; 16]>>(), any::<Option<[u8; 32]>>(), any::<Option<[u8; 32]>>(), "[a-zé.]{0,9}")
-            .prop_map(|(md5, sha256, sha512_256, domain)| {
-                let ha1 = Ha1s { md5, sha256, sha512_256 };
-                let (username, realm) = ("alice".into(), "r".into());
-                Answer::Credential(Arc::new(Credential { username, realm, domain: domain.into(), ha1 }))
-            });
+        let credential =
+            (any::<Option<[u8; 16]>>(), any::<Option<[u8; 32]>>(), any::<Option<[u8; 32]>>(), "[a-zé.]{0,9}").prop_map(
+                |(md5, sha256, sha512_256, domain)| {
+                    let ha1 = Ha1s { md5, sha256, sha512_256 };
+                    let (username, realm) = ("alice".into(), "r".into());
+                    Answer::Credential(Arc::new(Credential { username, realm, domain: domain.into(), ha1 }))
+                },
+            );
         prop_oneof![Just(Answer::Absent), Just(Answer::Exists), credential]
     }
 
