@@ -106,9 +106,11 @@ fn is_of_this_machine(host: Option<&HeaderValue>) -> bool {
     if let Ok(address) = host.parse::<SocketAddr>() {
         return address.ip().is_loopback();
     }
+    if let Some(literal) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        return literal.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+    }
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    let literal = name.trim_matches(['[', ']']);
-    name.eq_ignore_ascii_case("localhost") || literal.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+    name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
 }
 
 /// Takes as long for each text of this length, wherever it differs.
