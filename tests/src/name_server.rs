@@ -184,6 +184,7 @@ fn later(socket: UdpSocket) -> mpsc::Sender<(Instant, Vec<u8>, SocketAddr)> {
     let (sender, waiting) = mpsc::channel::<(Instant, Vec<u8>, SocketAddr)>();
     std::thread::spawn(move || {
         for (due, answer, to) in waiting {
+            // It is to be as slow as that.
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
             let _ = socket.send_to(&answer, to);
         }

@@ -809,6 +809,12 @@ fn every_example_can_be_used() {
         .expect("it is ours");
     let examples = examples();
     assert!(examples.len() >= 6, "{examples:?}");
+    // Those of default-kamailio.toml.
+    fs::create_dir(folder.path().join("data")).expect("it is ours");
+    for name in ["speeddial.csv", "aliases.csv"] {
+        let data = examples[0].parent().expect("it lies in a folder").join("data").join(name);
+        fs::copy(data, folder.path().join("data").join(name)).expect("it is there");
+    }
     for example in examples {
         let output = check(&fs::read_to_string(&example).expect("it can be read"), folder.path());
         let error = error_of(&output);

@@ -26,13 +26,18 @@ fn examples() -> Vec<PathBuf> {
     files
 }
 
-/// The example as it stands, with the certificates that it names beside it.
+/// The example as it stands, with the certificates and the data that it names beside it.
 fn laid_out(file: &Path, text: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let certificate = Certificate::in_folder(folder.path(), &["sip.example.org"]);
     std::fs::create_dir(folder.path().join("tls")).expect("the folder can be written");
     std::fs::copy(&certificate.chain, folder.path().join("tls/fullchain.pem")).expect("the folder can be written");
     std::fs::copy(&certificate.key, folder.path().join("tls/privkey.pem")).expect("the folder can be written");
+    let data = file.parent().expect("it lies in a folder").join("data");
+    std::fs::create_dir(folder.path().join("data")).expect("the folder can be written");
+    for set in std::fs::read_dir(data).expect("there is a folder of data").flatten() {
+        std::fs::copy(set.path(), folder.path().join("data").join(set.file_name())).expect("the folder can be written");
+    }
     let to = folder.path().join(file.file_name().expect("a file has a name"));
     std::fs::write(&to, text).expect("the folder can be written");
     (folder, to)

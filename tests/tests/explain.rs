@@ -8,7 +8,6 @@ use strowger_tests::binary;
 const RULES: &str = r#"
 listen = ["udp:127.0.0.1:5060"]
 domains = ["example.org"]
-auth.calls = false
 
 [[set]]
 name = "carriers"

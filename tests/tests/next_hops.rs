@@ -265,6 +265,7 @@ fn a_host_that_says_for_how_long_is_left_in_peace() {
         reaches(&mut caller, URI, &second);
     }
     assert!(begun.elapsed() < Duration::from_millis(1_900), "the machine is too slow for this test");
+    // Its time is two seconds.
     std::thread::sleep(Duration::from_millis(2_050).saturating_sub(begun.elapsed()));
     reaches(&mut caller, URI, &first);
     // Or always.

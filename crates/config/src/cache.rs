@@ -253,7 +253,8 @@ mod tests {
     #[test]
     fn a_running_process_keeps_its_caches() {
         let running = read(TABLE).unwrap_or_else(|report| panic!("{report}"));
-        for text in [format!("{TABLE}memory = \"1MiB\""), format!("{TABLE}{}", TABLE.replace("\"a\"", "\"b\"")), String::new()]
+        for text in
+            [format!("{TABLE}memory = \"1MiB\""), format!("{TABLE}{}", TABLE.replace("\"a\"", "\"b\"")), String::new()]
         {
             let file = read(&text).unwrap_or_else(|report| panic!("{report}"));
             let (config, changes) = file.for_running(&running);

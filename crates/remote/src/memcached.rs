@@ -34,7 +34,7 @@ const VERBATIM: u32 = 2;
 /// Beyond these a time is one since 1970.
 const LONGEST_RELATIVE: u64 = 30 * 86_400;
 
-/// Asks for a reply, whatever was sent before.
+/// Asks for a reply, also to what was sent before without one.
 pub(super) const PROBE: &[u8] = b"mn\r\n";
 /// The reply to it.
 pub(super) const PROBED: &[u8] = b"MN\r\n";
@@ -120,7 +120,7 @@ pub(super) fn read(input: &[u8], flight: &Flight, token: u32, most: usize) -> Re
     if code == b"VA" {
         return value(input, after, words, flight, token, most);
     }
-    // None is told apart from another by "not found" alone.
+    // "Not found" alone names no request.
     if !matches!(code, b"EN") && line.len() > 2 && code.len() == 2 {
         match check(words, None, token) {
             Ok(_) => {}

@@ -1,7 +1,7 @@
 //! Accounting: what is written down of a call, from its INVITE to its end.
 //!
 //! A call that is accounted has an [`Account`] in the table of calls, which hears what becomes of its requests. The call leaves the table when
-//! nothing of it is left; then its account is closed, so each call has one record, whatever ended it. What a row says is masked before it
+//! nothing of it is left; then its account is closed, so each call has one record, however it ended. What a row says is masked before it
 //! leaves the shard.
 
 use crate::calls::dialog::Party;

@@ -1,6 +1,6 @@
 //! Calls that are counted under the limits of rules, in all shards together.
 //!
-//! A call counts from when it is put into the table of calls of its shard until it leaves that, whatever ended it. A call on its way to another shard
+//! A call counts from when it is put into the table of calls of its shard until it leaves that, however it ended. A call on its way to another shard
 //! counts in neither.
 
 use hashbrown::HashMap;

@@ -1,4 +1,4 @@
-//! Accounting: each call has one record, whatever ends it, and the events that the settings ask for.
+//! Accounting: each call has one record, however it ends, and the events that the settings ask for.
 
 use crate::dialogs::{answered, from_phone, of_alice, of_bob, request, within};
 use crate::site::{ALICE, BOB, CALL_SECRET, Site, authorized, invite, line, response};

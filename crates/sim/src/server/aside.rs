@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use strowger_core::{Outbox, Target, Transport};
 use strowger_message::{Index, Limits, Message, Method, Name};
 
-/// A target of a name, as it is told from others: those of plain transports are left out, for a request goes there by its address too.
+/// A target of a name, as it differs from others: those of plain transports are left out, for a request goes there by its address too.
 type Key = (Transport, std::net::SocketAddr, strowger_core::PeerName);
 
 #[derive(Clone, Copy, Debug)]

@@ -101,7 +101,7 @@ fn what_another_host_says_fails_no_target() {
 }
 
 #[test]
-fn of_candidates_that_are_not_watched_nothing_is_told() {
+fn of_candidates_that_are_not_watched_nothing_is_noted() {
     let (mut rig, first) = sent("INVITE", Plan::default(), false);
     rig.fail(&first);
     rig.end();
