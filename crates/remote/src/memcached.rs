@@ -34,7 +34,7 @@ const VERBATIM: u32 = 2;
 /// Beyond these a time is one since 1970.
 const LONGEST_RELATIVE: u64 = 30 * 86_400;
 
-/// Asks for a reply, whatever was sent before.
+/// Asks for a reply, and changes nothing.
 pub(super) const PROBE: &[u8] = b"mn\r\n";
 /// The reply to it.
 pub(super) const PROBED: &[u8] = b"MN\r\n";
