@@ -8,8 +8,8 @@
 //!
 //! *Counters* are from 0 to 2^63-1. A change that may lead below zero, [`Floor::None`], is refused.
 //!
-//! Each request has a token that the server repeats in every reply but "not found", and a fetch has its key repeated: a reply to another
-//! request is found out.
+//! Each request has a token that the server repeats, where a fetch finds nothing not every version, and a fetch has its key repeated: a reply
+//! to another request is found out.
 
 use std::borrow::Cow;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -34,7 +34,7 @@ const VERBATIM: u32 = 2;
 /// Beyond these a time is one since 1970.
 const LONGEST_RELATIVE: u64 = 30 * 86_400;
 
-/// Asks for a reply, also to what was sent before without one.
+/// Asks for a reply, and changes nothing.
 pub(super) const PROBE: &[u8] = b"mn\r\n";
 /// The reply to it.
 pub(super) const PROBED: &[u8] = b"MN\r\n";
@@ -120,8 +120,8 @@ pub(super) fn read(input: &[u8], flight: &Flight, token: u32, most: usize) -> Re
     if code == b"VA" {
         return value(input, after, words, flight, token, most);
     }
-    // "Not found" alone names no request.
-    if !matches!(code, b"EN") && line.len() > 2 && code.len() == 2 {
+    // Older servers say "not found" of a fetch, and nothing else.
+    if code.len() == 2 && line != b"EN" {
         match check(words, None, token) {
             Ok(_) => {}
             Err(reason) => return Read::Broken(reason),
@@ -149,7 +149,7 @@ fn failure(line: &[u8], code: &[u8], after: usize) -> Read {
     match code {
         b"CLIENT_ERROR" if has(b"non-numeric value") => Read::Reply(after, Outcome::done(Err(CacheError::Refused))),
         b"SERVER_ERROR" if has(b"too large") => Read::Reply(after, Outcome::done(Err(CacheError::Refused))),
-        b"SERVER_ERROR" if has(b"out of memory") => Read::Reply(after, Outcome::done(Err(CacheError::Full))),
+        b"SERVER_ERROR" if has(b"ut of memory") => Read::Reply(after, Outcome::done(Err(CacheError::Full))),
         b"SERVER_ERROR" => Read::Reply(after, Outcome::Last(CacheError::Unavailable, "SERVER_ERROR")),
         // What it makes of the rest of such a request is not known.
         b"CLIENT_ERROR" | b"ERROR" => Read::Reply(after, Outcome::Last(CacheError::Refused, "ERROR")),
@@ -358,6 +358,7 @@ mod tests {
         let done = |answer| Outcome::done(answer);
         for (op, reply, outcome) in [
             (Op::Fetch, "EN\r\n", done(Ok(Answer::Absent))),
+            (Op::Fetch, "EN O7 kkey\r\n", done(Ok(Answer::Absent))),
             (Op::Fetch, "VA 2 f0 kkey O7\r\nab\r\n", Outcome::Done(Ok(Answer::Found), 17..19)),
             (Op::Fetch, "VA 0 f0 kkey O7\r\n\r\n", Outcome::Done(Ok(Answer::Found), 17..17)),
             // Counted down from 10.
@@ -388,6 +389,8 @@ mod tests {
             (Op::Fetch, "VA -1 f0 kkey O7\r\n"),
             (Op::Fetch, "VA\r\n"),
             (Op::Fetch, "HD O7\r\n"),
+            (Op::Fetch, "EN O8 kkey\r\n"),
+            (Op::Remove, "HD\r\n"),
             (Op::Store(Life::FOREVER), "HD O8\r\n"),
             (Op::Store(Life::FOREVER), "EN\r\n"),
             (Op::Remove, "+OK\r\n"),
