@@ -21,6 +21,8 @@ const AT_ONCE: Duration = Duration::from_millis(600);
 
 /// Transactions without an answer end after 1.28 s.
 const QUICK: &str = "timers.t1 = \"20ms\"";
+/// A server without a database file has none by itself.
+const CONTROL: &str = "control.socket = \"orders\"";
 const SLOW: Duration = Duration::from_millis(1_200);
 
 /// A host that answers requests as it is told to, by UDP.
@@ -87,7 +89,7 @@ fn pool(hosts: [&Host; 2]) -> Vec<(&'static str, Record)> {
 }
 
 fn relay(names: &NameServer, lines: &str) -> Server {
-    Setup::on(&[Udp, Tcp]).relay().with(QUICK).with(&names.line()).with(lines).start()
+    Setup::on(&[Udp, Tcp]).relay().with(CONTROL).with(QUICK).with(&names.line()).with(lines).start()
 }
 
 /// Sends a MESSAGE to this URI; its Call-ID. By a stream it is sent once.
@@ -278,7 +280,8 @@ fn a_host_that_says_for_how_long_is_left_in_peace() {
 fn places(places: &[SocketAddr], lines: &str) -> Server {
     let places: Vec<String> = places.iter().map(|at| format!("\"sip:{at}\"")).collect();
     let rule = format!("[[rule]]\nname = \"all\"\nwhen = \"request.user == 'x'\"\nto = [{}]", places.join(", "));
-    let setup = Setup::on(&[Udp, Tcp]).open_registrar().in_memory().with(QUICK).with("log.level = \"debug\"");
+    let setup =
+        Setup::on(&[Udp, Tcp]).open_registrar().in_memory().with(CONTROL).with(QUICK).with("log.level = \"debug\"");
     setup.with(lines).with(&rule).start()
 }
 
@@ -320,7 +323,7 @@ fn no_more_hosts_are_set_aside_than_may_be_and_none_where_that_is_not_wanted() {
 /// Its registration says where it is, and no other address is in its place.
 #[test]
 fn a_phone_that_is_silent_is_not_set_aside() {
-    let server = Setup::on(&[Udp, Tcp]).open_registrar().in_memory().with(QUICK).start();
+    let server = Setup::on(&[Udp, Tcp]).open_registrar().in_memory().with(CONTROL).with(QUICK).start();
     let [mut phone, mut caller] = [Udp, Tcp].map(|transport| server.connect(transport));
     register(&mut phone, "bob");
     for _ in 0..2 {
