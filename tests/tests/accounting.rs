@@ -51,7 +51,7 @@ fn of_database(path: &Path, table: &str) -> Vec<Row> {
     let database = rusqlite::Connection::open(path).expect("it can be opened");
     database.busy_timeout(LIMIT).expect("a time");
     let mut all = database.prepare(&format!("SELECT * FROM {table} ORDER BY rowid")).expect("the table is there");
-    let names: Vec<String> = all.column_names().into_iter().map(str::to_owned).collect();
+    let names: Vec<String> = all.column_names().map(str::to_owned).collect();
     let row = |row: &rusqlite::Row<'_>| {
         let text = |n: usize| -> rusqlite::Result<String> {
             Ok(match row.get::<_, Value>(n)? {

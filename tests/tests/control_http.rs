@@ -82,7 +82,7 @@ fn orders_are_taken_by_http_as_json() {
     assert_eq!(send(address, "DELETE", "/v1/bans?source=192.0.2.7", &[]).body, json!({ "lifted": { "bans": 0 } }));
     assert_eq!(get(address, "/v1/log-level"), json!({ "level": { "level": "info" } }));
     assert_eq!(send(address, "PUT", "/v1/log-level?level=debug", &[]).body["level"]["level"], "debug");
-    assert_eq!(send(address, "PUT", "/v1/log-level?level=no+level=", &[]).status, 409);
+    assert_eq!(send(address, "PUT", "/v1/log-level?level=loud", &[]).status, 409);
 
     let reloaded = send(address, "POST", "/v1/reload", &[]);
     assert_eq!((reloaded.status, &reloaded.body["reloaded"]["changes"]), (200, &json!([])));

@@ -171,7 +171,7 @@ fn a_frozen_name_server_and_a_dead_host_slow_one_call() {
     let mut caller = server.connect(Tcp);
     reaches(&mut caller, URI, &first);
     names.freeze(true);
-    let asked = names.asked("host0.test", 1);
+    let asked = names.askers().len();
     let begun = Instant::now();
     let mut slow = Vec::new();
     while begun.elapsed() < Duration::from_secs(5) {
@@ -183,7 +183,7 @@ fn a_frozen_name_server_and_a_dead_host_slow_one_call() {
         std::thread::sleep(Duration::from_millis(100));
     }
     assert_eq!(slow.len(), 1, "{slow:?}");
-    assert!(names.asked("host0.test", 1) > asked, "it was asked on");
+    assert!(names.askers().len() > asked, "it was asked on");
     assert!(metric(&server, "strowger_names_stale_total") > 1.0);
     // A name that it has never said anything about is not waited for by those who use another.
     let mut other = server.connect(Tcp);

@@ -27,6 +27,7 @@ pub struct Spool {
     /// Rows of the file that have not.
     left: u64,
     /// Taken out, and not confirmed.
+    #[expect(clippy::vec_box, reason = "rows come and go as they are")]
     chunk: Vec<Box<Row>>,
 }
 
@@ -178,6 +179,7 @@ mod tests {
     use super::*;
     use crate::record::{Cdr, Event};
 
+    #[expect(clippy::vec_box, reason = "a spool gives them so")]
     fn rows(numbers: std::ops::Range<u32>) -> Vec<Box<Row>> {
         let row = |n: u32| match n % 2 {
             0 => Row::Cdr(Cdr { identity: n.to_string(), ring: Some(5), ..Cdr::default() }),

@@ -17,15 +17,18 @@ const PING: Duration = Duration::from_secs(2);
 /// Pause between two attempts to reach a server.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Channels and who hears them.
+/// A channel and its subscriber.
+type Subscribed = (Box<[u8]>, Arc<dyn Subscriber>);
+
+/// Channels and their subscribers.
 #[derive(Default)]
 pub(super) struct Subscriptions {
-    list: Mutex<Vec<(Box<[u8]>, Arc<dyn Subscriber>)>>,
+    list: Mutex<Vec<Subscribed>>,
     changed: Notify,
 }
 
 impl Subscriptions {
-    fn list(&self) -> MutexGuard<'_, Vec<(Box<[u8]>, Arc<dyn Subscriber>)>> {
+    fn list(&self) -> MutexGuard<'_, Vec<Subscribed>> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

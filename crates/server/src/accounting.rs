@@ -371,7 +371,7 @@ impl Engine {
         let is_call = request.method == Method::Invite && request.to_tag.is_empty();
         let is_admitted = matches!(handling.progress.stage, Stage::Decide | Stage::Route);
         let is_failure = status >= 300 && !matches!(status, 401 | 407);
-        if !(is_call && is_admitted && is_failure) || !handling.is_proven() || !self.accounts(handling) {
+        if !(is_call && is_admitted && is_failure && handling.is_proven() && self.accounts(handling)) {
             return;
         }
         // Here on its way a second time.
@@ -405,7 +405,7 @@ const TIMER: u16 = 102;
 /// Why a call failed that was answered so: the cause of its Reason (RFC 3326), else that of its status (RFC 3398 section 7.2.4.1 the other
 /// way, as section 8.2.6.1 lists it).
 pub(crate) fn cause(status: u16, response: &Message<'_>) -> u16 {
-    reason(response).unwrap_or(cause_of(status))
+    reason(response).unwrap_or_else(|| cause_of(status))
 }
 
 /// The cause of Q.850 that a message names.

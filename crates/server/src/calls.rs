@@ -302,6 +302,7 @@ pub(crate) struct Calls {
     counts: CallCounts,
     limits: Arc<CallLimits>,
     /// Of calls that are over: their records are to be written.
+    #[expect(clippy::vec_box, reason = "they leave calls as they are")]
     pub(crate) ended: Vec<Box<Account>>,
     /// Where the response came from that the proxy has last looked at.
     pub(crate) responded: Option<SocketAddr>,
@@ -394,6 +395,7 @@ impl Calls {
     }
 
     /// All accounts: their calls go on without.
+    #[expect(clippy::vec_box, reason = "they leave calls as they are")]
     pub(crate) fn take_accounts(&mut self) -> Vec<Box<Account>> {
         let keys: Vec<Id> = self.places.values().copied().collect();
         keys.into_iter().filter_map(|id| self.calls.get_mut(id)?.account.take()).collect()

@@ -21,14 +21,14 @@ pub(crate) type Row = Vec<Vec<u8>>;
 
 pub(crate) enum Connection {
     MariaDb(MariaDb),
-    PostgreSql(PostgreSql),
+    PostgreSql(Box<PostgreSql>),
 }
 
 impl Connection {
     pub(crate) async fn open(server: &Server) -> Result<Self, Failure> {
         Ok(match server.url.kind {
             DatabaseKind::MariaDb => Self::MariaDb(MariaDb::open(server).await?),
-            DatabaseKind::PostgreSql => Self::PostgreSql(PostgreSql::open(server).await?),
+            DatabaseKind::PostgreSql => Self::PostgreSql(Box::new(PostgreSql::open(server).await?)),
         })
     }
 

@@ -7,14 +7,15 @@
 //! *Whose answer.* A key has the realm, or the domain, and the user. A value begins with the version of its form and holds the key once more:
 //! what stands under a wrong key, is of another version or damaged is no answer.
 //!
-//! *Fresh.* What the database tells as changed is removed from the cache, and not read from it before that is done. Where it cannot say what
-//! changed, and from before this process watched the database, an answer counts only if it was read from the database later, by the system's
-//! clocks of the servers, which are to agree. A database that tells of no changes has no watch: an answer is then as old as the lives of
-//! both caches together at most.
+//! *Fresh.* What the database tells as changed is removed from the cache. From then on an answer to that question counts only if it was read
+//! from the database later: another server that has not heard of the change yet may store what it read before. The same holds for all answers
+//! where the database cannot say what changed, and for those from before this process watched it. "Later" is by the system's clocks of the
+//! servers, which are to agree. A database that tells of no changes has no watch: an answer is then as old as the lives of both caches
+//! together at most.
 
 mod codec;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,8 +31,8 @@ use crate::error::StoreError;
 use crate::read_through::{Changes, Engine};
 use crate::subscriber::{Answer, Asked, Removed, SubscriberWatch};
 
-/// Keys whose removal is not certain yet. With more of them nothing is read that is older than now.
-const REMOVALS: usize = 10_000;
+/// Keys of which it is known when they changed. With more of them nothing is read that is older than now.
+const CHANGED: usize = 10_000;
 
 /// Lives and times of the cache.
 #[derive(Clone, Copy, Debug)]
@@ -60,12 +61,28 @@ struct Shared {
 /// What in the cache may not be so any more.
 #[derive(Default)]
 struct Doubts {
-    /// Keys that are to be removed.
+    /// Keys that have changed. Answers that the database gave before, in milliseconds since 1970, do not count.
+    changed: HashMap<Vec<u8>, u64>,
+    /// Those of them that are still to be removed.
     removals: HashSet<Vec<u8>>,
-    /// Answers that the database gave before, in milliseconds since 1970, do not count.
+    /// The same for all keys.
     not_before: u64,
     /// Grows with each change that is heard of.
     changes: u64,
+}
+
+impl Doubts {
+    /// From when on answers for this key count.
+    fn not_before(&self, key: &[u8]) -> u64 {
+        self.changed.get(key).map_or(self.not_before, |changed| self.not_before.max(*changed))
+    }
+
+    /// Answers from before do not count, for any key.
+    fn doubt_all(&mut self, not_before: u64) {
+        self.not_before = not_before;
+        self.changed.clear();
+        self.removals.clear();
+    }
 }
 
 impl Shared {
@@ -102,18 +119,17 @@ pub struct Cached<E> {
 impl<E: Engine<Key = Asked>> Cached<E> {
     /// What the cache knows of these questions.
     fn known(&mut self, questions: &[Asked], keys: &[Vec<u8>]) -> Vec<Option<Answer>> {
-        let (not_before, is_doubtful) = {
+        let not_before: Vec<u64> = {
             let doubts = self.shared.doubts();
-            let is_doubtful: Vec<bool> = keys.iter().map(|key| doubts.removals.contains(key)).collect();
-            (doubts.not_before, is_doubtful)
+            keys.iter().map(|key| doubts.not_before(key)).collect()
         };
         let fetches: Vec<Request<'_>> = keys.iter().map(|key| Request::Fetch { key }).collect();
         let now = (self.shared.clock)().mono;
         let outcomes = self.cache.ask(&fetches, Promise::Held, now, self.shared.settings.wait);
-        let answers = outcomes.into_iter().zip(is_doubtful).zip(questions.iter().zip(keys));
+        let answers = outcomes.into_iter().zip(not_before).zip(questions.iter().zip(keys));
         answers
-            .map(|((outcome, is_doubtful), (asked, key))| match outcome.result {
-                Ok(CacheAnswer::Found) if !is_doubtful => decode(&outcome.value, asked, key, not_before),
+            .map(|((outcome, not_before), (asked, key))| match outcome.result {
+                Ok(CacheAnswer::Found) => decode(&outcome.value, asked, key, not_before),
                 _ => None,
             })
             .collect()
@@ -176,7 +192,8 @@ pub struct Watching<W> {
 
 impl<W> Watching<W> {
     fn hear(&mut self, changes: &Changes<Asked>) {
-        let wall = (self.shared.clock)().wall;
+        // What was read in this same millisecond may be from before the change.
+        let not_before = (self.shared.clock)().wall + 1;
         {
             let doubts = &mut *self.shared.doubts();
             match changes {
@@ -184,23 +201,24 @@ impl<W> Watching<W> {
                 Changes::None => {}
                 Changes::Of(changed) => {
                     doubts.changes += 1;
-                    doubts.removals.extend(changed.iter().map(key_of));
+                    for key in changed.iter().map(key_of) {
+                        doubts.changed.insert(key.clone(), not_before);
+                        doubts.removals.insert(key);
+                    }
                 }
                 Changes::All => {
                     doubts.changes += 1;
-                    doubts.not_before = wall;
-                    doubts.removals.clear();
+                    doubts.doubt_all(not_before);
                 }
             }
-            if doubts.removals.len() > REMOVALS {
-                doubts.not_before = wall;
-                doubts.removals.clear();
+            if doubts.changed.len() > CHANGED {
+                doubts.doubt_all(not_before);
             }
         }
         self.remove();
     }
 
-    /// Removes what is to be removed. What the cache does not do is not read meanwhile, and tried again.
+    /// Removes what is to be removed. What the cache does not do is tried again.
     fn remove(&mut self) {
         let keys: Vec<Vec<u8>> = self.shared.doubts().removals.iter().cloned().collect();
         let removals: Vec<Request<'_>> = keys.iter().map(|key| Request::Remove { key }).collect();
@@ -242,6 +260,8 @@ mod tests {
     use strowger_cache::local::LocalCache;
     use strowger_cache::settings::LocalSettings;
 
+    type Meanwhile = Box<dyn FnOnce() + Send>;
+
     /// Users with the first octet of their HA1.
     #[derive(Clone, Default)]
     struct Database {
@@ -251,7 +271,7 @@ mod tests {
         asked: Arc<AtomicU64>,
         is_down: Arc<Mutex<bool>>,
         /// Is called while it answers.
-        meanwhile: Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>,
+        meanwhile: Arc<Mutex<Option<Meanwhile>>>,
     }
 
     fn credential(name: &str, octet: u8) -> Answer {
@@ -401,6 +421,54 @@ mod tests {
         }));
         assert_eq!(bed.ask(ALICE), Ok(credential("alice", 1)), "as it was when it was asked for");
         assert_eq!(bed.ask(ALICE), Ok(credential("alice", 2)));
+    }
+
+    #[test]
+    fn what_another_server_read_before_a_change_and_stored_after_it_does_not_count() {
+        // In the same millisecond, and in another one; who is new, and who has changed.
+        for (later, before) in [(0, vec![]), (1, vec![]), (0, vec![("alice", 1)]), (1, vec![("alice", 1)])] {
+            let bed = Bed::new();
+            let mut watch = bed.level.watched_by(bed.database.clone());
+            *bed.database.users.lock().unwrap() = before;
+            let (database, now) = (bed.database.clone(), bed.now.clone());
+            *bed.database.meanwhile.lock().unwrap() = Some(Box::new(move || {
+                now.fetch_add(later, SeqCst);
+                *database.users.lock().unwrap() = vec![("alice", 2)];
+                database.changed.lock().unwrap().push(ALICE.into());
+                watch.changes().unwrap();
+            }));
+            // The other one has not heard of the change yet.
+            let mut other = level(&bed.local, &bed.now).before(bed.database.clone());
+            let mut answers = Vec::new();
+            other.answer(&[ALICE.into()], &mut answers).unwrap();
+            assert_ne!(answers, [credential("alice", 2)], "as it was when it was asked for");
+            let now = bed.now.fetch_add(1, SeqCst) + 1;
+            assert!(bed.local.fetch(&key_of(&ALICE.into()), now, &mut Vec::new()).unwrap(), "it is stored");
+            bed.asked();
+            for asked in [1, 0] {
+                assert_eq!(bed.ask(ALICE), Ok(credential("alice", 2)));
+                assert_eq!(bed.asked(), asked, "what was read later counts");
+            }
+        }
+    }
+
+    #[test]
+    fn more_changes_than_are_kept_make_all_doubtful() {
+        let bed = Bed::new();
+        let mut watch = bed.level.watched_by(bed.database.clone());
+        bed.database.users.lock().unwrap().push(("bob", 1));
+        for (count, asked) in [(CHANGED, 0), (1, 1)] {
+            bed.ask(BOB).unwrap();
+            bed.asked();
+            for n in 0..count {
+                let name = format!("{count}:{n}");
+                let changed = Question::User { username: name.as_bytes(), domain: b"d" };
+                bed.database.changed.lock().unwrap().push(changed.into());
+            }
+            watch.changes().unwrap();
+            bed.ask(BOB).unwrap();
+            assert_eq!(bed.asked(), asked);
+        }
     }
 
     #[test]

@@ -18,12 +18,11 @@ fn with_bob(settings: &str) -> Site {
 fn rows(site: &mut Site) -> (Vec<Cdr>, Vec<Event>) {
     let (mut cdrs, mut events) = (Vec::new(), Vec::new());
     for effect in site.engines.iter_mut().flat_map(|engine| engine.effects.drain(..)) {
-        match effect {
-            Effect::Account(row) => match *row {
+        if let Effect::Account(row) = effect {
+            match *row {
                 Row::Cdr(cdr) => cdrs.push(cdr),
                 Row::Event(event) => events.push(event),
-            },
-            _ => (),
+            }
         }
     }
     (cdrs, events)
