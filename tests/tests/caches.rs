@@ -338,16 +338,17 @@ fn memcached_of_three_servers_with_a_password() {
     let folders = [folder(), folder(), folder()];
     let servers = folders.each_ref().map(|folder| {
         let file = folder.path().join("users");
-        std::fs::write(&file, "strowger:open sesame\n").expect("the folder can be written");
+        std::fs::write(&file, "strowger:open-sesame\n").expect("the folder can be written");
         let argument = format!("--auth-file={}", file.display());
         backend::memcached_with(folder.path(), &[&argument]).expect("it starts")
     });
     let addresses = servers.each_ref().map(Backend::address);
-    let credentials = Some(Credentials { user: "strowger".into(), password: "open sesame".into() });
-    conforms(Asked::with(RemoteSettings { credentials, ..settings(Service::Memcached, &addresses) }));
+    let credentials = |password: &str| Some(Credentials { user: "strowger".into(), password: password.into() });
+    let own = credentials("open-sesame");
+    conforms(Asked::with(RemoteSettings { credentials: own, ..settings(Service::Memcached, &addresses) }));
     // Each has its share.
     let mut own = addresses.map(|address| {
-        let credentials = Some(Credentials { user: "strowger".into(), password: "open sesame".into() });
+        let credentials = credentials("open-sesame");
         Asked::with(RemoteSettings { credentials, ..settings(Service::Memcached, &[address]) })
     });
     let shares = own.each_mut().map(|server| {
@@ -356,6 +357,17 @@ fn memcached_of_three_servers_with_a_password() {
         server.all(&fetches).iter().filter(|(result, _)| *result == Ok(Answer::Found)).count()
     });
     assert!(shares.iter().sum::<usize>() == 2_000 && shares.iter().all(|share| *share > 500), "{shares:?}");
+    // A wrong password, and none.
+    for credentials in [credentials("sesame"), None] {
+        let settings = RemoteSettings { credentials, ..settings(Service::Memcached, &addresses) };
+        let mut cache = WaitingCache::new(Engine::Remote(Arc::new(RemoteCache::start(settings).expect("a thread"))));
+        let outcome = cache.ask_one(&Request::Fetch { key: b"long" }, 0, TIMEOUT * 2);
+        assert_eq!(outcome.result, Err(CacheError::Unavailable));
+    }
+    // One that Memcached cannot be shown.
+    let settings = settings(Service::Memcached, &addresses);
+    let refused = RemoteCache::start(RemoteSettings { credentials: credentials("open sesame"), ..settings });
+    assert!(refused.is_err_and(|error| error.to_string().contains("space")));
 }
 
 fn redis() {
@@ -431,21 +443,23 @@ fn redis_behind_a_sentinel() {
     let sentinel = backend::sentinel(folders[2].path(), "west", master.address()).expect("it starts");
     let service = Service::Sentinel { group: "west".into(), database: 0, credentials: None };
     let mut cache = Asked::remote(service, &[sentinel.address()]);
-    cache.store(b"key", b"value", Life::FOREVER);
+    cache.store(b"before", b"value", Life::FOREVER);
     // The Sentinel must know the replica, and the replica the value.
     let is_followed = wait::until(Duration::from_secs(20), || {
         say(sentinel.address(), &["SENTINEL replicas west"])[0].contains("master-link-status\r\n$2\r\nok")
-            && say(replica.address(), &["GET key"])[0].contains("value")
+            && say(replica.address(), &["GET before"])[0].contains("value")
     });
     assert!(is_followed);
     backend::stop_cache(&mut master).expect("it ends");
-    // The replica becomes the master, and is found.
+    // The replica becomes the master, and is found by each connection: which one a key goes by, its hash says.
     let is_found = wait::until(Duration::from_secs(30), || {
-        let stored = cache.ask(Request::Store { key: b"after", value: b"value", life: Life::FOREVER });
-        stored == Ok(Answer::Stored)
+        (0..32_u8).all(|n| {
+            let stored = cache.ask(Request::Store { key: &[b'@', n], value: b"value", life: Life::FOREVER });
+            stored == Ok(Answer::Stored)
+        })
     });
     assert!(is_found, "{:?}", say(sentinel.address(), &["SENTINEL master west"]));
-    assert_eq!(cache.value(b"key"), Some(b"value".into()));
+    assert_eq!(cache.value(b"before"), Some(b"value".into()));
     conforms(cache);
 }
 

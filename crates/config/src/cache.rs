@@ -173,6 +173,15 @@ pub(super) fn check(config: &Config, reader: &mut Reader) {
         if table.engine == CacheEngine::Memcached && table.password.is_some() && table.user.is_empty() {
             wrong("password", "has a password without a user", "add `user`, as the file of `memcached -Y` has it");
         }
+        let has_space =
+            table.user.contains(' ') || table.password.as_ref().is_some_and(|password| password.0.contains(' '));
+        if table.engine == CacheEngine::Memcached && has_space {
+            wrong(
+                "password",
+                "is Memcached, which takes no user and no password with a space",
+                "give both without spaces",
+            );
+        }
         if table.tls && table.servers.iter().any(|server| matches!(server, Endpoint::Unix(_))) {
             wrong("tls", "has TLS and a socket of this machine", "remove `tls`");
         }
@@ -237,6 +246,7 @@ mod tests {
             (format!("{redis}mode = \"cluster\"\ndatabase = 1"), 6, "remove `database`"),
             (format!("{redis}user = \"x\""), 5, "add `password`"),
             (format!("{memcached}password = \"x\""), 5, "add `user`"),
+            (format!("{memcached}user = \"x\"\npassword = \"a b\""), 6, "without spaces"),
             ("engine = \"redis\"\nservers = [\"/run/redis.sock\"]\ntls = true".into(), 5, "remove `tls`"),
             ("engine = \"redis\"\nservers = [\"192.0.2.1:0\"]".into(), 4, "a server such as"),
             ("engine = \"rediss\"".into(), 3, "did you mean \"redis\"?"),

@@ -90,16 +90,20 @@ impl RemoteCache {
     /// Starts the thread, which reaches for the servers. It is no error that there are none.
     ///
     /// # Errors
-    /// No server is named, or the thread could not be started.
+    /// No server is named, its servers cannot be shown these credentials, or the thread could not be started.
     pub fn start(mut settings: RemoteSettings) -> io::Result<Self> {
+        let wrong = |reason| Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         if settings.servers.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a cache without a server"));
+            return wrong("a cache without a server");
+        }
+        let is_memcached = settings.service == Service::Memcached;
+        if is_memcached && !settings.credentials.as_ref().is_none_or(memcached::can_be_shown) {
+            return wrong("Memcached takes no user and no password that is empty or has a space in it");
         }
         let port = settings.service.port();
         settings.servers = settings.servers.into_iter().map(|server| server.or_port(port)).collect();
         let shared = Arc::new(Shared::new(settings.queue, BYTES));
         let (key, value, timeout) = (settings.key, settings.value, settings.timeout);
-        let is_memcached = settings.service == Service::Memcached;
         let of_thread = shared.clone();
         // The kernel keeps 15 bytes of it.
         let thread = std::thread::Builder::new().name(format!("cache-{}", settings.name));

@@ -20,6 +20,7 @@ use super::flight::{Flight, Op, first};
 use super::wire::{Outcome, Read, number, write_number};
 use strowger_cache::error::CacheError;
 use strowger_cache::request::{Answer, Floor, Life};
+use strowger_cache::servers::Credentials;
 
 /// Keys that are hashes begin with it, and no others.
 const HASHED: &[u8] = b"sha256:";
@@ -98,6 +99,12 @@ fn end(token: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(b" O");
     write_number(token.into(), out);
     out.extend_from_slice(b"\r\n");
+}
+
+/// Whether it can be shown these: it reads the user and the password as words of a line, and words end at spaces.
+pub(super) fn can_be_shown(credentials: &Credentials) -> bool {
+    let is_word = |text: &str| !text.is_empty() && !text.contains([' ', '\r', '\n', '\0']);
+    is_word(&credentials.user) && is_word(&credentials.password)
 }
 
 /// What it cannot do: publish, and count below zero.
@@ -325,6 +332,23 @@ mod tests {
         }
         assert!(seconds(Life::ms(40 * 86_400_000)) > 1_700_000_000);
         assert_eq!(seconds(Life::ms(u64::MAX - 1)), 0);
+    }
+
+    #[test]
+    fn users_and_passwords_are_words() {
+        for (user, password, can) in [
+            ("strowger", "open-sesame", true),
+            ("strowger", "a:b\t\u{e9}", true),
+            ("strowger", "open sesame", false),
+            ("str owger", "x", false),
+            ("strowger", "", false),
+            ("", "x", false),
+            ("strowger", "x\r\nflush_all", false),
+            ("strowger", "x\0y", false),
+        ] {
+            let credentials = Credentials { user: user.into(), password: password.into() };
+            assert_eq!(can_be_shown(&credentials), can, "{user:?} {password:?}");
+        }
     }
 
     #[test]
