@@ -269,7 +269,7 @@ Examples:
   strowger explain --from alice@example.org --to bob@example.org
   strowger explain --from alice@example.org --to 0049@example.org --user alice
   strowger explain --from a@b.example --to c@d.example --source 192.0.2.7:5060
-  strowger explain --from a@b.example --to c@d.example --header 'Subject: a' --json
+  strowger explain --from a@b.example --to c@d.example --json
 
 Exit codes: 0 it was explained, 1 the configuration cannot be used or the request is none, 2 the command line cannot
 be used.")]
