@@ -69,10 +69,17 @@ fn a_target_fails_to_which_nothing_can_be_sent() {
     let (mut rig, first) = sent("INVITE", Plan::default(), true);
     rig.fail(&first);
     assert_eq!(failed(&mut rig), [(at(ONE), TargetFailure::Unsent)]);
-    // The second says nothing to a request that has gone on in another shard.
-    rig.moved(9);
     rig.pass(33_000);
     assert_eq!(failed(&mut rig), [(at(TWO), TargetFailure::Silent)]);
+}
+
+/// Whether a target is watched does not stand in bytes: to another process it is nothing what failed in this one.
+#[test]
+fn of_a_request_that_went_on_in_bytes_nothing_is_told() {
+    let (mut rig, _) = sent("INVITE", Plan::default(), true);
+    rig.moved(9);
+    rig.pass(33_000);
+    assert_eq!(failed(&mut rig), []);
 }
 
 /// RFC 3261 section 21.5.4.
