@@ -1,11 +1,11 @@
 //! A name server by hand, at port 53 of a loopback address of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
 
 use crate::program;
 
@@ -70,7 +70,18 @@ pub struct NameServer {
     pub ip: IpAddr,
     asked: Arc<Mutex<BTreeMap<(String, u16), usize>>>,
     askers: Arc<Mutex<Vec<SocketAddr>>>,
-    alive: Arc<()>,
+    /// It ends with the server.
+    manner: Arc<Manner>,
+}
+
+/// How it answers.
+#[derive(Debug)]
+struct Manner {
+    /// Seconds for which an answer is good.
+    lifetime: AtomicU32,
+    is_frozen: AtomicBool,
+    /// Milliseconds until an answer leaves.
+    delay: AtomicU64,
 }
 
 impl NameServer {
@@ -94,22 +105,52 @@ impl NameServer {
         };
         socket.set_read_timeout(Some(Duration::from_millis(50))).expect("a socket can be set");
         let ip = socket.local_addr().expect("it is bound").ip();
-        let names: Vec<(String, Record)> = names.iter().map(|(n, r)| (n.to_lowercase(), r.clone())).collect();
-        let (asked, alive) = (Arc::<Mutex<BTreeMap<_, _>>>::default(), Arc::new(()));
-        let (count, watched) = (asked.clone(), Arc::downgrade(&alive));
+        let mut records: Records = HashMap::new();
+        for (name, record) in names {
+            records.entry(name.to_lowercase()).or_default().push(record.clone());
+        }
+        let asked = Arc::<Mutex<BTreeMap<_, _>>>::default();
+        let manner =
+            Manner { lifetime: AtomicU32::new(60), is_frozen: AtomicBool::new(false), delay: AtomicU64::new(0) };
+        let manner = Arc::new(manner);
+        let (count, watched) = (asked.clone(), Arc::downgrade(&manner));
         let askers = Arc::<Mutex<Vec<SocketAddr>>>::default();
         let seen = askers.clone();
+        let late = later(socket.try_clone().expect("a socket can be shared"));
         std::thread::spawn(move || {
             let mut buffer = [0; 2_000];
-            while watched.strong_count() > 0 {
-                let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
+            loop {
+                let came = socket.recv_from(&mut buffer);
+                let Some(manner) = watched.upgrade() else { return };
+                let Ok((length, from)) = came else { continue };
                 seen.lock().expect("no thread panics while it holds it").push(from);
-                if let Some(answer) = answer(&buffer[..length], &names, &count) {
-                    let _ = socket.send_to(&answer, from);
+                let lifetime = manner.lifetime.load(Ordering::Relaxed);
+                let Some(answer) = answer(&buffer[..length], &records, &count, lifetime) else { continue };
+                if manner.is_frozen.load(Ordering::Relaxed) {
+                    continue;
+                }
+                match manner.delay.load(Ordering::Relaxed) {
+                    0 => drop(socket.send_to(&answer, from)),
+                    delay => drop(late.send((Instant::now() + Duration::from_millis(delay), answer, from))),
                 }
             }
         });
-        Some(Self { ip, asked, askers, alive })
+        Some(Self { ip, asked, askers, manner })
+    }
+
+    /// Its answers are good for so many seconds from now on; at first for 60.
+    pub fn set_lifetime(&self, seconds: u32) {
+        self.manner.lifetime.store(seconds, Ordering::Relaxed);
+    }
+
+    /// It takes questions and answers none, or answers again.
+    pub fn freeze(&self, is_frozen: bool) {
+        self.manner.is_frozen.store(is_frozen, Ordering::Relaxed);
+    }
+
+    /// Each answer leaves so long after its question.
+    pub fn set_delay(&self, delay: Duration) {
+        self.manner.delay.store(delay.as_millis() as u64, Ordering::Relaxed);
     }
 
     /// From where it was asked, in order.
@@ -125,7 +166,6 @@ impl NameServer {
     /// # Panics
     /// Its thread did.
     pub fn asked(&self, name: &str, kind: u16) -> usize {
-        let _ = &self.alive;
         let asked = self.asked.lock().expect("no thread panics while it holds it");
         asked.get(&(name.to_lowercase(), kind)).copied().unwrap_or(0)
     }
@@ -137,8 +177,22 @@ impl NameServer {
 }
 
 type Asked = Mutex<BTreeMap<(String, u16), usize>>;
+type Records = HashMap<String, Vec<Record>>;
 
-fn answer(question: &[u8], names: &[(String, Record)], asked: &Asked) -> Option<Vec<u8>> {
+/// Sends each answer at its moment; they are given to it in that order.
+fn later(socket: UdpSocket) -> mpsc::Sender<(Instant, Vec<u8>, SocketAddr)> {
+    let (sender, waiting) = mpsc::channel::<(Instant, Vec<u8>, SocketAddr)>();
+    std::thread::spawn(move || {
+        for (due, answer, to) in waiting {
+            // It is to be as slow as that.
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            let _ = socket.send_to(&answer, to);
+        }
+    });
+    sender
+}
+
+fn answer(question: &[u8], names: &Records, asked: &Asked, lifetime: u32) -> Option<Vec<u8>> {
     let (mut at, mut name) = (12, String::new());
     loop {
         let length = usize::from(*question.get(at)?);
@@ -155,7 +209,7 @@ fn answer(question: &[u8], names: &[(String, Record)], asked: &Asked) -> Option<
     let kind = u16::from_be_bytes(question.get(at..at + 2)?.try_into().ok()?);
     let end = at + 4;
     *asked.lock().expect("no thread panics while it holds it").entry((name.clone(), kind)).or_insert(0) += 1;
-    let of: Vec<&Record> = names.iter().filter(|(n, _)| *n == name).map(|(_, record)| record).collect();
+    let of: Vec<&Record> = names.get(&name).into_iter().flatten().collect();
     let of_kind: Vec<&Record> = of.iter().copied().filter(|record| record.kind() == kind).collect();
     if of_kind.iter().any(|record| matches!(record, Record::Silent(_))) {
         return None;
@@ -170,10 +224,11 @@ fn answer(question: &[u8], names: &[(String, Record)], asked: &Asked) -> Option<
     bytes.extend_from_slice(question.get(12..end)?);
     for record in records {
         let data = record.data();
-        // The name that stands in the question, this type of the internet, for a minute.
+        // The name that stands in the question, this type of the internet.
         bytes.extend_from_slice(&[0xc0, 12]);
         bytes.extend_from_slice(&kind.to_be_bytes());
-        bytes.extend_from_slice(&[0, 1, 0, 0, 0, 60]);
+        bytes.extend_from_slice(&[0, 1]);
+        bytes.extend_from_slice(&lifetime.to_be_bytes());
         bytes.extend_from_slice(&(data.len() as u16).to_be_bytes());
         bytes.extend_from_slice(&data);
     }

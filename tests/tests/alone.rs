@@ -1,11 +1,13 @@
 //! Tests with the world that measure, or that judge programs which a busy machine spoils: each has the machine for itself
 //! (`strowger_tests::alone`).
 
+mod cache_faults;
 mod durability;
 mod load_golden;
 mod load_health;
 mod load_times;
 mod many_calls;
+mod many_names;
 mod reload_under_load;
 mod sipp_regress;
 mod sipp_statistics;

@@ -1,5 +1,6 @@
 //! Tests with the world that measure no time: they run at once with one another.
 
+mod accounting;
 mod addresses;
 mod algorithms;
 mod attacks_exhaustion;
@@ -14,10 +15,12 @@ mod attacks_route_tokens;
 mod attacks_smuggling;
 mod attacks_tls;
 mod backends;
+mod caches;
 mod commands;
 pub(crate) mod config;
 mod connections;
 mod control;
+mod control_http;
 mod demo;
 mod devices;
 mod dialogs;
@@ -45,6 +48,7 @@ mod logging;
 mod lost_connections;
 mod metrics;
 mod metrics_catalogue;
+mod next_hops;
 mod operation;
 mod outage;
 mod phones;
@@ -60,6 +64,7 @@ mod sipp_connections;
 mod sipp_face;
 mod sipp_terminal;
 mod sipp_tls;
+mod sql_subscribers;
 mod strict_reader;
 mod supervisor;
 mod supply_chain;

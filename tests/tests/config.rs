@@ -73,6 +73,18 @@ const WRONG: &[Wrong] = &[
         cure: "a whole number from 1 to 64, or \"auto\"",
     },
     Wrong {
+        kind: "a database server of another kind",
+        text: "[store]\nsubscribers = »\"oracle://u@db.example.org/d\"«\n",
+        message: "store.subscribers begins with the name of no database server that is known",
+        cure: "write a URL such as \"mysql://USER:PASSWORD@HOST:3306/DATABASE\" or \"postgresql://USER:PASSWORD@HOST:5432/DATABASE\", or \"database\"",
+    },
+    Wrong {
+        kind: "a database server without a database",
+        text: "[store]\nsubscribers = »\"mysql://u@db.example.org\"«\n",
+        message: "store.subscribers names no database",
+        cure: "write a URL such as",
+    },
+    Wrong {
         kind: "a negative number",
         text: "[limits]\nconnections = »-1«\n",
         message: "limits.connections is out of its range",
@@ -285,6 +297,24 @@ const WRONG: &[Wrong] = &[
         text: "[dialogs]\ntrack = true\nlifetime = »\"2d\"«\n",
         message: "dialogs.lifetime (2d) is longer than proxy.route_lifetime (1d)",
         cure: "make route_lifetime at least as long",
+    },
+    Wrong {
+        kind: "a database that is the server's for accounting too",
+        text: "[accounting]\ncdr = true\npath = »\"strowger.sqlite\"«\n",
+        message: "accounting.path is the database of the server, store.database",
+        cure: "name a file of its own",
+    },
+    Wrong {
+        kind: "accounting in a folder that is not there",
+        text: "[accounting]\ncdr = true\nspool = »\"nowhere/spool\"«\n",
+        message: "the folder of accounting.spool, nowhere, does not exist",
+        cure: "mkdir -p",
+    },
+    Wrong {
+        kind: "a header field with passwords in the accounts",
+        text: "[accounting]\nfields = [»\"Proxy-Authorization\"«]\n",
+        message: "which proves passwords",
+        cure: "the name of a header field without passwords",
     },
     Wrong {
         kind: "a condition with an unknown field",
@@ -559,6 +589,9 @@ fn what_is_only_doubtful_is_a_warning() {
         ("[tls]\noutbound_verify = false\n", "not checked"),
         ("domains = [\"a.org\", \"A.org\"]\n", "twice"),
         ("[dialogs]\ntrack = true\n[proxy]\nrecord_route = false\n", "dialogs.track has no effect"),
+        ("[accounting]\ncdr = true\n[proxy]\nrecord_route = false\n", "tell no end and no duration"),
+        ("[accounting]\ncdr = true\nall = false\n", "no call is accounted"),
+        ("[[rule]]\nname = \"a\"\naccount = true\n", "nothing is written"),
     ];
     for (text, part) in doubtful {
         let output = check(text, folder.path());
@@ -776,6 +809,12 @@ fn every_example_can_be_used() {
         .expect("it is ours");
     let examples = examples();
     assert!(examples.len() >= 6, "{examples:?}");
+    // Those of default-kamailio.toml.
+    fs::create_dir(folder.path().join("data")).expect("it is ours");
+    for name in ["speeddial.csv", "aliases.csv"] {
+        let data = examples[0].parent().expect("it lies in a folder").join("data").join(name);
+        fs::copy(data, folder.path().join("data").join(name)).expect("it is there");
+    }
     for example in examples {
         let output = check(&fs::read_to_string(&example).expect("it can be read"), folder.path());
         let error = error_of(&output);

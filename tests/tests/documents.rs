@@ -97,7 +97,8 @@ const WITHOUT_ACTOR: [&str; 11] = [
 ];
 
 /// The crates whose comments and tests are plain in these too.
-const PLAIN: [&str; 8] = ["message", "core", "store", "records", "metrics", "server", "rules", "cache"];
+const PLAIN: [&str; 11] =
+    ["message", "core", "store", "records", "metrics", "server", "rules", "cache", "accounting", "sql", "remote"];
 const NOT_PLAIN: [&str; 4] = ["whatever", "anyone", "no one", "was told"];
 
 /// Those of [`WITHOUT_ACTOR`] in this line. Names of tests and values of settings stand between backticks.
@@ -234,8 +235,8 @@ fn each_behaviour_is_where_the_architecture_says() {
 fn events(levels: &[&str]) -> BTreeSet<String> {
     let mut events = BTreeSet::new();
     for (path, text) in sources(&["crates"]) {
-        let server =
-            ["strowger", "node", "server", "net", "store"].map(|name| root().join("crates").join(name).join("src"));
+        let server = ["strowger", "node", "server", "net", "store", "accounting", "sql", "cache", "remote"]
+            .map(|name| root().join("crates").join(name).join("src"));
         if !server.iter().any(|folder| path.starts_with(folder)) {
             continue;
         }

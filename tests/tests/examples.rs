@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use strowger_lab::backend::MariaDb;
+use strowger_lab::stress;
 use strowger_tests::binary::strowger;
 use strowger_tests::certificate::Certificate;
 use strowger_tests::port;
 use strowger_tests::process::Process;
+use strowger_tests::program::{MARIADB, MARIADBD, have, lacking};
 use strowger_tests::server::loopback;
 use strowger_tests::text::{self, Request};
 use strowger_tests::wire::{Transport, Wire};
@@ -23,13 +26,18 @@ fn examples() -> Vec<PathBuf> {
     files
 }
 
-/// The example as it stands, with the certificates that it names beside it.
+/// The example as it stands, with the certificates and the data that it names beside it.
 fn laid_out(file: &Path, text: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let certificate = Certificate::in_folder(folder.path(), &["sip.example.org"]);
     std::fs::create_dir(folder.path().join("tls")).expect("the folder can be written");
     std::fs::copy(&certificate.chain, folder.path().join("tls/fullchain.pem")).expect("the folder can be written");
     std::fs::copy(&certificate.key, folder.path().join("tls/privkey.pem")).expect("the folder can be written");
+    let data = file.parent().expect("it lies in a folder").join("data");
+    std::fs::create_dir(folder.path().join("data")).expect("the folder can be written");
+    for set in std::fs::read_dir(data).expect("there is a folder of data").flatten() {
+        std::fs::copy(set.path(), folder.path().join("data").join(set.file_name())).expect("the folder can be written");
+    }
     let to = folder.path().join(file.file_name().expect("a file has a name"));
     std::fs::write(&to, text).expect("the folder can be written");
     (folder, to)
@@ -48,8 +56,24 @@ fn every_example_is_right() {
     }
 }
 
+/// A database server with the subscribers that examples name; none where it is not installed.
+fn subscribers() -> Option<(MariaDb, TempDir)> {
+    if !have(&[MARIADBD, MARIADB]) {
+        return None;
+    }
+    if !Path::new(stress::KAMAILIO_TABLES).is_dir() {
+        lacking("the tables of Kamailio are missing: apt-get install kamailio-mysql-modules");
+        return None;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let database = MariaDb::start(folder.path()).expect("it starts");
+    stress::prepare_database(&database).expect("the tables of Kamailio");
+    Some((database, folder))
+}
+
 #[test]
 fn a_server_starts_with_every_example() {
+    let mut database = None;
     for file in examples() {
         let text = std::fs::read_to_string(&file).expect("an example can be read");
         // The same ports for all would meet; one free port for each that the example names.
@@ -73,7 +97,13 @@ fn a_server_starts_with_every_example() {
             // Only this machine is meant to reach it.
             line.replace("\"0.0.0.0\"", "\"127.0.0.1\"") + "\n"
         });
-        let (folder, at) = laid_out(&file, &lines.collect::<String>());
+        let mut text = lines.collect::<String>();
+        if let Some(given) = text.lines().find(|line| line.starts_with("subscribers = ")).map(str::to_owned) {
+            database = database.or_else(subscribers);
+            let Some((database, _)) = &database else { continue };
+            text = text.replace(&given, &format!("subscribers = \"{}\"", database.url()));
+        }
+        let (folder, at) = laid_out(&file, &text);
         let mut command = Command::new(strowger());
         command.args(["serve", "--config"]).arg(&at).current_dir(folder.path());
         let mut server = Process::start("strowger", folder.path(), &mut command);

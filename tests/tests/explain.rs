@@ -6,9 +6,8 @@ use serde_json::Value;
 use strowger_tests::binary;
 
 const RULES: &str = r#"
-listen = ["udp:127.0.0.1:5060"]
+listen = ["udp:0.0.0.0:5060"]
 domains = ["example.org"]
-auth.calls = false
 
 [[set]]
 name = "carriers"
@@ -62,7 +61,7 @@ fn the_path_of_decisions_and_the_plan_are_printed() {
     assert_eq!(
         text,
         "filter  no  scanners: header.User-Agent starts_with 'scan' is false, header.user-agent is absent\n\
-         rule    no  no-user: not exists request.user is false, request.user is '493012'\n\
+         rule    no  no-user: exists request.user is true, request.user is '493012'\n\
          rule    yes berlin: number in carriers and user == 'alice' is true, number is '493012', user is 'alice'\n\
          name    gw.example.net is looked up when a request goes there\n\
          to      sip:203.0.113.80:5060 at udp:203.0.113.80:5060\n\
@@ -100,6 +99,6 @@ fn what_is_no_request_is_refused_with_a_reason() {
     refused(&["--from", "a b", "--to", "b@example.org"], 2, "--from is \"a b\", which is no URI");
     refused(&[&parties[..], &["--method", "IN VITE"]].concat(), 2, "--method is \"IN VITE\"");
     refused(&[&parties[..], &["--header", "no header"]].concat(), 2, "--header is \"no header\"");
-    refused(&[&parties[..], &["--transport", "tls"]].concat(), 1, "no listener takes tls; they are udp:127.0.0.1:5060");
+    refused(&[&parties[..], &["--transport", "tls"]].concat(), 1, "no listener takes tls; they are udp:0.0.0.0:5060");
     refused(&[&parties[..], &["--method", "ACK"]].concat(), 1, "an ACK or a CANCEL goes where its INVITE went");
 }

@@ -1,5 +1,6 @@
 //! Every key of the configuration has a test of its effect: the table says which, and what was missing elsewhere stands below.
 
+mod caches;
 mod forwarding;
 mod names;
 mod passwords;

@@ -1,7 +1,9 @@
 //! Every metric of the server is really counted: for each there is a scene that moves it, by as much as it should and no more. The list
 //! of metrics is that of the documents, so that one without a scene is found.
 
+mod accounting;
 mod bindings;
+mod caches;
 mod calls;
 mod connections;
 mod datagrams;
@@ -72,6 +74,8 @@ impl Stage {
 
 /// Gauges that are not 0 while a server runs, or not again so soon.
 const NEVER_ZERO: &[&str] = &[
+    "accounting_bound",
+    "cache_requests_bound",
     "journal_bound",
     "journal_longest_commit_seconds",
     "lookup_connections",
@@ -85,7 +89,9 @@ const NEVER_ZERO: &[&str] = &[
 #[test]
 fn every_metric_moves_by_as_much_as_it_should() {
     let scenes = [
+        accounting::SCENES,
         bindings::SCENES,
+        caches::SCENES,
         passwords::SCENES,
         lookups::SCENES,
         calls::SCENES,

@@ -118,7 +118,7 @@ fn letter(arguments: &Arguments, letter: Letter, database: &MariaDb) -> Result<V
     options.say(&format!("{letter}: {}, {rate} calls a second", letter.title()));
     let children = best_of_kamailio(arguments, letter, &load, database)?;
     let mut rivals = vec![kamailio(letter, children, database), floor_rival()?];
-    if let Some(configuration) = stress::strowger(letter, &arguments.examples)? {
+    if let Some(configuration) = stress::strowger(letter, &arguments.examples, database)? {
         let driver = Driver::Strowger { program: options.server.clone() };
         rivals.push(Rival { name: "strowger".into(), driver, configuration, letter, ends: Ends::free() });
     }

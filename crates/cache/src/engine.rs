@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use crate::error::CacheError;
-use crate::gauges::Gauges;
+use crate::gauges::{Gauges, RemoteGauges};
 use crate::local::LocalCache;
 use crate::request::{Answer, Promise, Request};
 use crate::ticket::{Receiver, ReceiverId, Ticket};
 
 /// A cache in another process or on another machine. Asking neither blocks nor does I/O: it queues for a thread of the engine's own, which
-/// answers within its deadline.
+/// answers within its deadline once the round is [flushed](Self::flush).
 pub trait RemoteEngine: Send + Sync {
     /// Queues a request; the ticket comes back once with the answer.
     ///
@@ -17,11 +17,36 @@ pub trait RemoteEngine: Send + Sync {
     /// It was not queued, no ticket comes: [`CacheError::Full`] at the bound of the queue, [`CacheError::Unavailable`] without a thread.
     fn ask(&self, request: &Request<'_>, ticket: Ticket, now: u64) -> Result<(), CacheError>;
 
+    /// The requests since the last call leave, together. Cheap where there is none.
+    fn flush(&self) {}
+
     /// Registers who gets tickets back.
     fn register(&self, receiver: Arc<dyn Receiver>) -> ReceiverId;
 
+    /// Has messages of a channel heard as long as the engine lives.
+    ///
+    /// # Errors
+    /// [`CacheError::Refused`]: the engine has no channels, or not this one.
+    fn subscribe(&self, _channel: &[u8], _subscriber: Arc<dyn Subscriber>) -> Result<(), CacheError> {
+        Err(CacheError::Refused)
+    }
+
     /// Figures, as far as it has them.
     fn gauges(&self) -> Gauges;
+
+    /// Figures that only a cache in other processes has.
+    fn remote_gauges(&self) -> RemoteGauges {
+        RemoteGauges::default()
+    }
+}
+
+/// Hears what is published on a channel, on a thread of the engine. Does not block.
+pub trait Subscriber: Send + Sync {
+    /// A message.
+    fn published(&self, channel: &[u8], message: &[u8]);
+
+    /// From now on messages are heard; those from before were missed. Also when the subscription begins again, after its server was lost.
+    fn began(&self, _channel: &[u8]) {}
 }
 
 /// What becomes of a request.
@@ -54,6 +79,13 @@ impl Engine {
         }
     }
 
+    /// A round of the caller has ended: what it asked under tickets leaves, together. Without it nothing does.
+    pub fn flush(&self) {
+        if let Self::Remote(engine) = self {
+            engine.flush();
+        }
+    }
+
     /// Registers who gets tickets back.
     pub fn register(&self, receiver: Arc<dyn Receiver>) -> ReceiverId {
         match self {
@@ -62,11 +94,30 @@ impl Engine {
         }
     }
 
+    /// Has messages of a channel heard as long as the engine lives.
+    ///
+    /// # Errors
+    /// [`CacheError::Refused`]: the engine has no channels, or not this one. Redis alone has them.
+    pub fn subscribe(&self, channel: &[u8], subscriber: Arc<dyn Subscriber>) -> Result<(), CacheError> {
+        match self {
+            Self::Local(_) => Err(CacheError::Refused),
+            Self::Remote(engine) => engine.subscribe(channel, subscriber),
+        }
+    }
+
     /// Figures for the log and the metrics.
     pub fn gauges(&self) -> Gauges {
         match self {
             Self::Local(cache) => cache.gauges(),
             Self::Remote(engine) => engine.gauges(),
+        }
+    }
+
+    /// Figures that only a cache in other processes has; those of a local one are 0.
+    pub fn remote_gauges(&self) -> RemoteGauges {
+        match self {
+            Self::Local(_) => RemoteGauges::default(),
+            Self::Remote(engine) => engine.remote_gauges(),
         }
     }
 }

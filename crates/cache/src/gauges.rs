@@ -47,3 +47,22 @@ pub struct LogGauges {
     /// The bound of `queued`.
     pub bound: u64,
 }
+
+/// Figures of a cache in other processes since it started; those of now are named so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RemoteGauges {
+    /// Requests that were not answered within the deadline.
+    pub late: u64,
+    /// Requests that failed since a server was not reached, or was lost.
+    pub failed: u64,
+    /// Connections made.
+    pub connected: u64,
+    /// Connections that broke, or were given up.
+    pub lost: u64,
+    /// Connections now.
+    pub connections: u64,
+    /// Requests without an answer now.
+    pub in_flight: u64,
+    /// The bound of `in_flight`.
+    pub bound: u64,
+}

@@ -24,6 +24,7 @@
 //! * [`request`]: what a cache is asked and what it answers, in the words of no engine in particular; [`error`], why it did not.
 //! * [`engine`]: engines of either kind; [`ticket`], how a later answer comes back.
 //! * [`local`]: the engine in this process; [`log`], by which its entries outlive it; [`settings`] and [`gauges`] of both.
+//! * [`servers`]: where caches in other processes are, whose engines are in `strowger-remote`; [`waiting`], for threads that may wait.
 //!
 //! # Why the local engine is code of our own
 //!
@@ -49,5 +50,7 @@ pub mod gauges;
 pub mod local;
 pub mod log;
 pub mod request;
+pub mod servers;
 pub mod settings;
 pub mod ticket;
+pub mod waiting;

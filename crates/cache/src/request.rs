@@ -10,9 +10,17 @@ impl Life {
     /// Until it is removed or evicted.
     pub const FOREVER: Self = Self(u64::MAX);
 
+    /// Gone at once.
+    pub const NONE: Self = Self(0);
+
     /// So many milliseconds. An entry of none is gone at once: storing it removes the key.
     pub const fn ms(ms: u64) -> Self {
         Self(ms)
+    }
+
+    /// In milliseconds; none where it does not end.
+    pub const fn in_ms(self) -> Option<u64> {
+        if self.0 == u64::MAX { None } else { Some(self.0) }
     }
 
     /// The moment at which an entry ends that is stored `now`.
@@ -100,6 +108,13 @@ pub enum Request<'a> {
         /// The key.
         key: &'a [u8],
     },
+    /// A message for those who have [subscribed](crate::engine::Engine::subscribe): [`Answer::Published`]. Redis alone has that; others refuse.
+    Publish {
+        /// The channel, within the bound of keys.
+        channel: &'a [u8],
+        /// The message, within the bound of values.
+        message: &'a [u8],
+    },
 }
 
 /// What a cache answers.
@@ -117,4 +132,6 @@ pub enum Answer {
     Count(i64),
     /// There was a value, and is none any more.
     Removed,
+    /// The message went to those who hear the channel at this moment, if there are any.
+    Published,
 }

@@ -21,7 +21,7 @@ pub(super) fn assemble(mut tables: Tables, source: Source<'_>, reader: &mut Read
     let (sources, sets, rules) =
         (std::mem::take(&mut tables.source), std::mem::take(&mut tables.set), std::mem::take(&mut tables.rule));
     let (filters, failures) = (std::mem::take(&mut tables.filter), std::mem::take(&mut tables.failure));
-    let call_limits = std::mem::take(&mut tables.call_limit);
+    let (call_limits, caches) = (std::mem::take(&mut tables.call_limit), std::mem::take(&mut tables.cache));
     let lists = rules::Lists {
         rules: &rules,
         sets: &sets,
@@ -41,6 +41,7 @@ pub(super) fn assemble(mut tables: Tables, source: Source<'_>, reader: &mut Read
         filters,
         failures,
         rules,
+        caches,
         realm,
         decisions,
     )

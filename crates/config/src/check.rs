@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use strowger_store::sqlite::{self, OpenError};
 
+use super::accounting::AccountingTarget;
 use super::certificate::Span;
 use super::key::duration_text;
 use super::listen::Listener;
@@ -15,7 +16,8 @@ use super::proxy::RelayFor;
 use super::reader::Reader;
 use super::registrar::Durability;
 use super::report::Fault;
-use super::{Config, Source, check_tls};
+use super::store::DatabaseTls;
+use super::{Config, Source, cache, check_tls};
 
 pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
     check_domains(config, reader);
@@ -26,8 +28,12 @@ pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
     check_limits(config, reader);
     check_auth(config, source, reader);
     check_database(config, reader);
+    check_subscribers(config, source, reader);
     check_relay(config, reader);
     check_dialogs(config, reader);
+    check_accounting(config, reader);
+    cache::check(config, reader);
+    check_control(config, reader);
     reader.check_unused();
 }
 
@@ -188,6 +194,75 @@ fn check_dialogs(config: &Config, reader: &mut Reader) {
     }
 }
 
+fn check_accounting(config: &Config, reader: &mut Reader) {
+    let accounting = &config.accounting;
+    let is_on = accounting.cdr || accounting.events;
+    let rule = |account| config.rules.iter().position(|rule| rule.account == Some(account));
+    if let (false, Some(place)) = (is_on, rule(true)) {
+        let span = reader.value_of(&format!("rule[{place}].account"));
+        let message = "a rule accounts calls, but nothing is written: accounting.cdr and accounting.events are false";
+        reader.push(Fault::warning(span, message, "set accounting.cdr = true or accounting.events = true"));
+    }
+    if !is_on {
+        return;
+    }
+    if !accounting.all && rule(true).is_none() {
+        let span = reader.value_of("accounting.all");
+        let message = "accounting.all is false and no rule has account = true: no call is accounted";
+        reader.push(Fault::warning(span, message, "leave accounting.all out, or give a rule account = true"));
+    }
+    if !config.proxy.record_route && config.rules.iter().all(|rule| rule.record_route != Some(true)) {
+        let span = reader.first_of(&["proxy.record_route", "accounting.cdr", "accounting.events"]);
+        let message = "without proxy.record_route no BYE comes by: rows of accounting tell no end and no duration";
+        reader.push(Fault::warning(span, message, "set proxy.record_route = true"));
+    }
+    if config.dialogs.lifetime > config.proxy.route_lifetime {
+        let span =
+            reader.first_of(&["dialogs.lifetime", "proxy.route_lifetime", "accounting.cdr", "accounting.events"]);
+        let message = format!(
+            "dialogs.lifetime ({}) is longer than proxy.route_lifetime ({}): a BYE of the server would reach no party",
+            duration_text(config.dialogs.lifetime),
+            duration_text(config.proxy.route_lifetime)
+        );
+        reader.push(Fault::error(span, message, "make route_lifetime at least as long"));
+    }
+    check_accounting_files(config, reader);
+}
+
+fn check_accounting_files(config: &Config, reader: &mut Reader) {
+    let accounting = &config.accounting;
+    let used = [("accounting.path", &accounting.path), ("accounting.spool", &accounting.spool)];
+    for (key, path) in used {
+        if config.store.database.as_ref() == Some(path) {
+            let message = format!("{key} is the database of the server, store.database");
+            reader.push(Fault::error(reader.first_of(&[key, "store.database"]), message, "name a file of its own"));
+        }
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+            let message = format!("the folder of {key}, {}, does not exist", folder.display());
+            let cure = format!("make it (mkdir -p {}), or name another", folder.display());
+            reader.push(Fault::error(reader.value_of(key), message, cure));
+        }
+    }
+    if accounting.path == accounting.spool {
+        let span = reader.first_of(&["accounting.spool", "accounting.path"]);
+        reader.push(Fault::error(span, "accounting.path and accounting.spool are one file", "name two"));
+    }
+    let is_folder = accounting.path.is_dir();
+    if accounting.to == AccountingTarget::Sqlite && is_folder {
+        let message = format!("accounting.path {} is a folder", accounting.path.display());
+        reader.push(Fault::error(
+            reader.value_of("accounting.path"),
+            message,
+            "name a file, such as \"accounting.sqlite\"",
+        ));
+    }
+    if accounting.to != AccountingTarget::Sqlite && accounting.path.exists() && !is_folder {
+        let message = format!("accounting.path {} is a file", accounting.path.display());
+        let cure = "name a folder, which the server makes if it is missing";
+        reader.push(Fault::error(reader.value_of("accounting.path"), message, cure));
+    }
+}
+
 fn check_timers(config: &Config, reader: &mut Reader) {
     if config.timers.t1 > config.timers.t2 {
         let span = reader.first_of(&["timers.t1", "timers.t2"]);
@@ -248,7 +323,8 @@ fn check_auth(config: &Config, source: Source<'_>, reader: &mut Reader) {
     check_list("auth.algorithms", &auth.algorithms, super::Algorithm::word, "[\"MD5\"]", reader);
     check_list("auth.qop", &auth.qop, super::Qop::word, "[\"auth\"]", reader);
     check_phones("auth.algorithms", &auth.algorithms, reader);
-    if reader.has("auth.secret") && auth.secret.is_some() {
+    let has_password = config.caches.iter().any(|cache| cache.password.is_some());
+    if has_password || reader.has("auth.secret") && auth.secret.is_some() {
         // Without its place: a report shows the line, and with it the secret.
         warn_if_others_read(Path::new(source.file), &None, reader);
     }
@@ -333,6 +409,63 @@ fn check_database(config: &Config, reader: &mut Reader) {
     }
 }
 
+/// The database server that has the subscribers, as far as this file says it; whether it is there is seen at the start.
+fn check_subscribers(config: &Config, source: Source<'_>, reader: &mut Reader) {
+    let store = &config.store;
+    let Some(url) = &store.subscribers else {
+        for key in ["store.subscriber_table", "store.subscriber_tls", "store.subscriber_ca"] {
+            if reader.has(key) {
+                let message = format!("{key} has no effect: the subscribers are in store.database");
+                let cure = "name the server in store.subscribers, or remove this";
+                reader.push(Fault::warning(reader.value_of(key), message, cure));
+            }
+        }
+        return;
+    };
+    if url.password.is_some() {
+        // Without its place, as that of any secret.
+        warn_if_others_read(Path::new(source.file), &None, reader);
+    }
+    if store.subscriber_table.is_empty() || store.subscriber_table.split('.').any(str::is_empty) {
+        let span = reader.value_of("store.subscriber_table");
+        let message = format!("store.subscriber_table is {:?}, which names no table", store.subscriber_table);
+        reader.push(Fault::error(span, message, "write TABLE or SCHEMA.TABLE, such as \"subscriber\""));
+    }
+    match store.subscriber_tls {
+        DatabaseTls::Off if !url.is_local() => {
+            let span = reader.value_of("store.subscribers");
+            let message = "what the server of store.subscribers says crosses the network for all to read, and an HA1 is as good as a password";
+            let cure = "set store.subscriber_tls = \"required\", unless all who reach this network may know it";
+            reader.push(Fault::warning(span, message, cure));
+        }
+        DatabaseTls::Required => match store.subscriber_authorities() {
+            Some(path) if path.is_file() => {}
+            path => {
+                let span = reader.first_of(&["store.subscriber_ca", "store.subscriber_tls"]);
+                let path = path.unwrap_or_default();
+                let message = match path.as_os_str().is_empty() {
+                    true => "this system keeps no authorities where they are looked for".to_owned(),
+                    false => format!("store.subscriber_ca {} is no file", path.display()),
+                };
+                let cure = "name the PEM file of the authority that signed the certificate of the server in store.subscriber_ca";
+                reader.push(Fault::error(span, message, cure));
+            }
+        },
+        DatabaseTls::Off => {}
+    }
+}
+
+/// Who reaches the server by HTTP could shut it down.
+fn check_control(config: &Config, reader: &mut Reader) {
+    if let Some(listen) = config.control.listen.filter(|listen| !listen.ip().is_loopback())
+        && config.control.secret.is_none()
+    {
+        let message = format!("control.listen = \"{listen}\" lets any host give orders");
+        let cure = "set control.secret (openssl rand -hex 32 makes one), or listen on 127.0.0.1";
+        reader.push(Fault::error(reader.value_of("control.listen"), message, cure));
+    }
+}
+
 fn check_relay(config: &Config, reader: &mut Reader) {
     let open = config.listeners.iter().find(|listener| !listener.is_loopback());
     if let (RelayFor::Everyone, Some(listener)) = (config.proxy.relay_for, open) {
@@ -379,6 +512,14 @@ mod tests {
             ("[[listener]]\ntransport = \"tls\"\nkey = \"a\"", 3, "only one of certificate and key"),
             ("store.database = \"/\"", 1, "is a folder"),
             ("store.database = \"Cargo.toml\"", 1, "is no sound SQLite database"),
+            ("\nstore.subscribers = \"sqlite://u:p@h/d\"", 2, "no database server that is known"),
+            ("store.subscribers = \"mysql://u:p@h\"", 1, "names no database"),
+            ("store.subscribers = \"mysql://u@localhost/d\"\nstore.subscriber_table = \"a..b\"", 2, "names no table"),
+            (
+                "[store]\nsubscribers = \"postgresql://u@h/d\"\nsubscriber_tls = \"required\"\nsubscriber_ca = \"no.pem\"",
+                4,
+                "is no file",
+            ),
             ("\ntls.certificate = \"no.pem\"\ntls.key = \"no.key\"", 2, "cannot read no.pem"),
             ("[[domain]]\nname = \"a.org\"\nrealm = \"\"", 3, "domain[0].realm is empty"),
             (
@@ -438,6 +579,29 @@ mod tests {
             assert_eq!(report.warnings(), warnings, "{report}");
             assert!(!report.to_string().contains("horse"), "{report}");
         }
+    }
+
+    #[test]
+    fn the_password_of_a_database_is_not_shown() {
+        for (text, shown) in [
+            ("store.subscribers = \"mysql://u:correct horse@h/d\"", "mysql://u:********@h"),
+            ("store.subscribers = \"mysql://u:correct horse@h\"", "mysql://u:********@h"),
+            ("store.subscribers = \"mysq://u:correct horse@h/d\" bad", "mysq://u:********@h"),
+            ("[store]\nsubscriber = \"mysql://u:correct/horse@h/d\"", "mysql://u:********@h"),
+        ] {
+            let said = match Config::read(Source { text, ..Source::default() }) {
+                Ok((config, report)) => format!("{report}{}{config:?}", config.effective()),
+                Err(report) => report.to_string(),
+            };
+            assert!(said.contains(shown) && !said.contains("horse"), "{text}\n{said}");
+        }
+        let warned = |text: &str| {
+            let (_, report) = Config::read(Source { text, ..Source::default() }).expect("it can be used");
+            report.faults().iter().map(|fault| fault.message.clone()).collect::<String>()
+        };
+        assert!(warned("store.subscribers = \"mysql://u@db.example/d\"").contains("crosses the network"));
+        assert_eq!(warned("store.subscribers = \"mysql://u@127.0.0.1/d\""), "");
+        assert!(warned("store.subscriber_table = \"users\"").contains("has no effect"));
     }
 
     #[test]

@@ -1,10 +1,12 @@
-//! `[control]`: the socket by which commands reach the running server.
+//! `[control]`: the socket by which commands reach the running server, and the address at which it takes the same orders by HTTP.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::key::{Rule, Text};
 use super::reader::{ANY, section};
+use super::secret::Secret;
 
 /// Where the socket is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,15 +46,21 @@ impl Text for ControlSocket {
 }
 
 section! {
-    /// The socket by which `strowger status`, `registrations`, `calls`, `ban`, `log` and `drain` reach the running server. Its file has mode 0600: the
-    /// user of the server and root may give orders.
+    /// The socket by which `strowger status`, `registrations`, `calls`, `sets`, `ban`, `log`, `reload` and `drain` reach the running server. Its
+    /// file has mode 0600: the user of the server and root may give orders. Programs may give the same by HTTP (docs/openapi.json).
     pub struct Control = "control" {
         /// Where it is. "database" is the path of `store.database` with `.control` in place of its ending; a server whose database is in
         /// memory has none then.
         pub socket: ControlSocket = ControlSocket::Database, ANY.fixed();
-        /// Commands that are connected at once; others are refused.
+        /// Where orders are taken by HTTP, as JSON; "none": nowhere. They are not encrypted: beyond this machine, only in a network of
+        /// your own, or behind a proxy with TLS.
+        pub listen: Option<SocketAddr> = None, ANY.or("none").fixed();
+        /// What each request by HTTP must show, as `Authorization: Bearer SECRET`; "": nothing, which only an address of loopback admits: then
+        /// all users of this machine may give orders.
+        pub secret: Option<Secret> = None, ANY.or("");
+        /// Commands that are connected at once; others are refused. By HTTP as many more.
         pub connections: usize = 8, Rule::number(1, 1_000);
-        /// How long a connection may be silent.
+        /// How long a connection may be silent; by HTTP, how long it may take for its request and for the answer.
         pub timeout: Duration = Duration::from_secs(10), Rule::time(Duration::from_millis(100), Duration::from_secs(600));
     }
 }

@@ -6,6 +6,9 @@ use std::time::Duration;
 use super::key::Rule;
 use super::reader::{ANY, section};
 
+const HOUR: Duration = Duration::from_secs(3_600);
+const MONTH: Duration = Duration::from_secs(30 * 86_400);
+
 section! {
     /// How names of other servers are resolved (RFC 3263).
     pub struct Dns = "dns" {
@@ -22,5 +25,19 @@ section! {
         pub attempts: usize = 2, Rule::number(1, 10);
         /// Answers kept in memory for as long as they say, and names that TLS peers have to prove (of these at least 1024).
         pub cache_entries: usize = 8_192, Rule::number(0, 1 << 24);
+        /// Names that are asked for ahead at a time: one that is used in the last part of the time for which its answer is good is asked for
+        /// again before that ends, so that no request waits for it. 0: none is.
+        pub ask_ahead: usize = 64, Rule::number(0, 1 << 16);
+        /// How long an answer is good beyond its time while the name servers fail or are silent (RFC 8767). "0s": not at all.
+        pub serve_stale: Duration = Duration::from_secs(86_400), Rule::time(Duration::ZERO, MONTH);
+        /// How long a next hop that failed is set aside: it could not be reached, or said nothing at all to a request. Until then it is tried
+        /// after all others that its name, or a rule, leads to; then one request may try it again. Any answer of it ends this at once.
+        /// "0s": none is set aside.
+        pub set_aside: Duration = Duration::from_secs(30), Rule::time(Duration::ZERO, HOUR);
+        /// Longest time for which a next hop is set aside that says so itself, by 503 with Retry-After (RFC 3261 section 21.5.4). "0s": what it
+        /// says is believed for one request alone.
+        pub retry_after: Duration = Duration::from_secs(300), Rule::time(Duration::ZERO, HOUR);
+        /// Next hops that are set aside at most; of further ones nothing is remembered.
+        pub set_aside_targets: usize = 4_096, Rule::number(1, 1 << 20);
     }
 }

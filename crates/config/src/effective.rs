@@ -101,7 +101,11 @@ pub(super) fn list<L: Listed>(parts: &[L]) -> String {
     for (part, table) in parts.iter().filter_map(|part| Some((part, part.table()?))) {
         let _ = writeln!(out, "\n[[{}]]", L::Table::NAME);
         for (name, value) in L::Table::KEYS.iter().zip(table.values()).filter(|(name, _)| part.is_shown(name)) {
-            let _ = writeln!(out, "{name} = {value}");
+            if value.trim_matches('"') == Secret::MASK {
+                let _ = writeln!(out, "# {name} = {value} (set, not shown)");
+            } else {
+                let _ = writeln!(out, "{name} = {value}");
+            }
         }
     }
     out

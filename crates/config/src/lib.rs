@@ -15,9 +15,11 @@
 
 #![warn(missing_docs)]
 
+mod accounting;
 mod assemble;
 mod auth;
 mod ban;
+mod cache;
 mod call_limit;
 mod certificate;
 mod check;
@@ -60,8 +62,10 @@ use std::path::{Path, PathBuf};
 pub use strowger_core::Transport;
 use toml::de::DeTable;
 
+pub use self::accounting::{AccountedHeader, Accounting, AccountingTarget};
 pub use self::auth::{Algorithm, Auth, Qop, UriCheck};
 pub use self::ban::{Ban, Network};
+pub use self::cache::{CacheEngine, CacheMode, CacheTable, Password};
 pub use self::call_limit::{CallLimitTable, CountedPer, OverLimit};
 pub use self::certificate::{Certificate, CertificateFiles};
 pub use self::control::{Control, ControlSocket};
@@ -87,7 +91,7 @@ pub use self::rules::{
 };
 pub use self::secret::Secret;
 pub use self::server::{Scheduling, Server};
-pub use self::store::Store;
+pub use self::store::{DatabaseTls, Store};
 pub use self::timers::Timers;
 pub use self::tls::Tls;
 
@@ -125,6 +129,8 @@ macro_rules! tables {
                 failure: FailureTable => failures: FailureTable,
                 /// What becomes of requests, in order.
                 rule: RuleTable => rules: RuleTable,
+                /// Caches by name.
+                cache: CacheTable => caches: CacheTable,
             }
             tables {
                 server: Server,
@@ -139,6 +145,7 @@ macro_rules! tables {
                 timers: Timers,
                 dns: Dns,
                 dialogs: Dialogs,
+                accounting: Accounting,
                 log: Log,
                 metrics: Metrics,
                 control: Control,

@@ -11,7 +11,7 @@ const SECRET: &str = "secret";
 const FENCES: [&str; 2] = ["\"\"\"", "'''"];
 
 /// The parts of `text` that may be a secret: on each line what follows a key that is called so, or nearly so, and what is left of a
-/// text of several lines that begins there.
+/// text of several lines that begins there; else the password of a URL.
 pub(super) fn secrets(text: &str) -> Vec<Range<usize>> {
     let mut found: Vec<Range<usize>> = Vec::new();
     let (mut at, mut covered) = (0, 0);
@@ -21,7 +21,10 @@ pub(super) fn secrets(text: &str) -> Vec<Range<usize>> {
         if start < covered {
             continue;
         }
-        let Some(value) = value_of(line) else { continue };
+        let Some(value) = value_of(line) else {
+            found.extend(password_of(line).map(|password| start + password.start..start + password.end));
+            continue;
+        };
         let value = start + value;
         covered = end_of(text, value, at);
         found.push(value..covered);
@@ -46,6 +49,24 @@ fn value_of(line: &str) -> Option<usize> {
     let sign = between.find(['=', ':']).map_or(0, |at| at + 1);
     let space = between[sign..].len() - between[sign..].trim_start_matches([' ', '\t']).len();
     Some(end + sign + space)
+}
+
+/// The password in the first URL of this line that has one: all between the name of its user and the host.
+fn password_of(line: &str) -> Option<Range<usize>> {
+    let mut from = 0;
+    while let Some(at) = line[from..].find("://") {
+        let begin = from + at + 3;
+        let end = line[begin..].find(['"', '\'', '\r', '\n']).map_or(line.len(), |end| begin + end);
+        let url = &line[begin..end];
+        // A password may have any character, also one that is to be written in another way.
+        if let (Some(colon), Some(at)) = (url.find(':'), url.rfind('@'))
+            && colon < at
+        {
+            return Some(begin + colon + 1..begin + at);
+        }
+        from = begin;
+    }
+    None
 }
 
 /// Whether what stands there is part of a value in quotes.
@@ -83,6 +104,9 @@ mod tests {
             ("secret = '''hunter2\nhunter3", "secret = "),
             ("\"secret\" = \"hunter2\"\nx", "\"secret\" = x"),
             ("database = \"/var/secret/db\"\n", "database = \"/var/secret/db\"\n"),
+            ("a = \"mysql://u:hunter2@h:3306/d\" # x@y\nb", "a = \"mysql://u:@h:3306/d\" # x@y\nb"),
+            ("a = 'http://h:80/' # é \"b://u:hu@nt/er2@[::1]/d\nx", "a = 'http://h:80/' # é \"b://u:@[::1]/d\nx"),
+            ("a = \"mysql://u@h:3306/d\"", "a = \"mysql://u@h:3306/d\""),
             ("secret_file = \"a\"\nrealm = \"example.org\"", "secret_file = \"a\"\nrealm = \"example.org\""),
         ] {
             let mut left = text.to_owned();

@@ -38,6 +38,8 @@ impl Config {
         changes.extend(self.list_changes(running));
         changes.extend(self.table_changes(running));
         self.keep_fixed(running);
+        // All of their keys are fixed.
+        self.caches.clone_from(&running.caches);
         (self, changes)
     }
 
@@ -65,7 +67,8 @@ pub(super) fn list_changes<L: Listed>(list: &[L], running: &[L]) -> Vec<Change> 
     let name = L::Table::NAME;
     if list.len() != running.len() {
         let [running, wanted] = [running.len(), list.len()].map(|tables| format!("{tables} tables"));
-        return vec![Change { key: format!("[[{name}]]"), running, wanted, needs_restart: false }];
+        let needs_restart = L::Table::docs().iter().all(|key| key.fixed);
+        return vec![Change { key: format!("[[{name}]]"), running, wanted, needs_restart }];
     }
     let pairs = list.iter().zip(&running).enumerate();
     pairs.flat_map(|(n, (table, running))| table.changes(running, &format!("{name}[{n}]"))).collect()

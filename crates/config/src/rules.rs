@@ -119,6 +119,8 @@ section! {
         pub record_route: Option<bool> = None, ANY.or("as-set");
         /// Keep track of the call; "as-set": as `dialogs.track` says.
         pub track: Option<bool> = None, ANY.or("as-set");
+        /// Account the call; "as-set": as `accounting.all` says.
+        pub account: Option<bool> = None, ANY.or("as-set");
         /// How long it may ring in one place: then the next is tried, and after the last the caller gets 408; "as-set": as
         /// `proxy.fork_timeout` says, the last place as long as its caller waits.
         pub ring_timeout: Option<Duration> = None, Rule::time(Duration::from_secs(1), Duration::from_secs(600)).or("as-set");
@@ -243,6 +245,8 @@ pub struct Action {
     pub record_route: Option<bool>,
     /// None: as `dialogs.track` says.
     pub track: Option<bool>,
+    /// None: as `accounting.all` says.
+    pub account: Option<bool>,
     /// None: as `proxy.fork_timeout` says.
     pub ring_timeout: Option<Duration>,
     /// None: until the transaction ends.
@@ -293,6 +297,7 @@ impl Action {
             remove: table.remove_headers.iter().map(|header| header.0).collect(),
             record_route: table.record_route,
             track: table.track,
+            account: table.account,
             ring_timeout: table.ring_timeout,
             answer_timeout: table.answer_timeout,
         }
@@ -308,6 +313,8 @@ pub struct Decisions {
     pub rules: Rules<Action>,
     /// What their conditions ask.
     pub sets: Sets,
+    /// What the sets are called.
+    pub names: SetNames,
     /// The networks of all sources, each with the name of its own.
     sources: Option<Set>,
     trusted: Vec<String>,
@@ -315,10 +322,12 @@ pub struct Decisions {
 
 impl Default for Decisions {
     fn default() -> Self {
+        let names = SetNames::default();
         Self {
             filters: Rules::new([]),
             rules: Rules::new([]),
-            sets: Sets::empty(&SetNames::default()),
+            sets: Sets::empty(&names),
+            names,
             sources: None,
             trusted: Vec::new(),
         }
@@ -333,6 +342,11 @@ impl PartialEq for Decisions {
 }
 
 impl Decisions {
+    /// The set of this name.
+    pub fn set(&self, name: &str) -> Option<&Arc<Set>> {
+        self.sets.set(self.names.id(name)?)
+    }
+
     /// The group that this address belongs to.
     pub fn group_of(&self, source: std::net::IpAddr) -> Option<&str> {
         std::str::from_utf8(self.sources.as_ref()?.address_value(source)?).ok()
@@ -379,7 +393,7 @@ pub(super) fn compile(lists: Lists<'_>, record_route: bool, reader: &mut Reader)
     }
     let trusted = sources.iter().filter(|source| source.trusted).map(|source| source.name.to_string()).collect();
     let sources = of_sources(sources, reader);
-    Arc::new(Decisions { filters, rules: Rules::new(compiled), sets: filled, sources, trusted })
+    Arc::new(Decisions { filters, rules: Rules::new(compiled), sets: filled, names, sources, trusted })
 }
 
 /// The condition of the table at this path. Where it is wrong that is noted.

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use strowger_accounting::Settings as AccountingSettings;
+use strowger_accounting::mask::Masks;
+use strowger_accounting::sink::Place;
 use strowger_core::digest::{
     Algorithm as DigestAlgorithm, DigestSettings, QopOffer, ReplaySettings, UriCheck as Check,
 };
@@ -13,7 +16,7 @@ use strowger_store::location::LocationSettings;
 use strowger_store::read_through::ReadThroughSettings;
 use strowger_store::sqlite::SqliteSettings;
 
-use super::{Algorithm, Config, Durability, PathRule, Qop, UriCheck};
+use super::{AccountingTarget, Algorithm, Config, Durability, PathRule, Qop, UriCheck};
 
 fn milliseconds(duration: Duration) -> u64 {
     // Every range ends far below 2^64 milliseconds.
@@ -156,6 +159,27 @@ impl Config {
         })
     }
 
+    /// Those of the writer of accounting; `None`: nothing is written.
+    pub fn accounting_settings(&self) -> Option<AccountingSettings> {
+        let accounting = &self.accounting;
+        let path = accounting.path.clone();
+        let place = match accounting.to {
+            AccountingTarget::Sqlite => Place::Sqlite(path, self.store.busy_timeout),
+            AccountingTarget::Json => Place::Json(path),
+            AccountingTarget::Csv => Place::Csv(path),
+        };
+        let mut settings = AccountingSettings::new(place, accounting.spool.clone());
+        settings.spool_bytes = accounting.spool_size;
+        (settings.group.linger, settings.group.queue) = (accounting.group_interval, accounting.queue);
+        (settings.retry, settings.retention) = (accounting.retry_interval, accounting.retention);
+        (accounting.cdr || accounting.events).then_some(settings)
+    }
+
+    /// What is masked in rows of accounting.
+    pub const fn accounting_masks(&self) -> Masks {
+        Masks { digits: self.accounting.mask_numbers, addresses: self.accounting.mask_addresses }
+    }
+
     /// Those of the writer of bindings.
     pub fn journal_settings(&self) -> JournalSettings {
         JournalSettings {
@@ -212,6 +236,7 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Source;
     use super::*;
 
     /// A default is a fact of the machine below; the configuration must not say another one.
@@ -231,21 +256,36 @@ mod tests {
         assert_eq!(ours.replay.entries, theirs.replay.entries);
         let (ours, theirs) = (config.journal_settings(), JournalSettings::default());
         assert_eq!((ours.linger, ours.group, ours.queue), (theirs.linger, theirs.group, theirs.queue));
+        assert!(config.accounting_settings().is_none());
+        let (config, _) =
+            Config::read(Source { text: "accounting.events = true", ..Source::default() }).expect("right");
+        let ours = config.accounting_settings().expect("it is on");
+        let theirs = AccountingSettings::new(ours.place.clone(), ours.spool.clone());
+        assert_eq!(
+            (ours.spool_bytes, ours.retry, ours.retention),
+            (theirs.spool_bytes, theirs.retry, theirs.retention)
+        );
+        assert_eq!((ours.group.linger, ours.group.queue), (theirs.group.linger, theirs.group.queue));
     }
 
     /// Settings whose effect no peer can bring about in a test without a broken machine.
     #[test]
     fn what_no_peer_can_see_arrives_at_the_floors_below() {
-        let text = "registrar.commit_rows = 7777\nstore.page_cache = \"7MiB\"";
-        let (config, _) = Config::read(super::super::Source { text, ..Default::default() }).expect("right");
+        let text = "registrar.commit_rows = 7777\nstore.page_cache = \"7MiB\"\naccounting.cdr = true\n\
+                    accounting.spool_size = \"7MiB\"\naccounting.queue = 777\naccounting.group_interval = \"77ms\"\n\
+                    accounting.retry_interval = \"7s\"";
+        let (config, _) = Config::read(Source { text, ..Default::default() }).expect("right");
         assert_eq!(config.journal_settings().group, 7777);
         assert_eq!(config.sqlite_settings().expect("a database").cache_kib, 7 << 10);
+        let accounting = config.accounting_settings().expect("it is on");
+        assert_eq!((accounting.spool_bytes, accounting.retry), (7 << 20, Duration::from_secs(7)));
+        assert_eq!((accounting.group.queue, accounting.group.linger), (777, Duration::from_millis(77)));
     }
 
     #[test]
     fn each_listener_has_a_name_of_its_own() {
         let text = "listen = [\"udp:127.0.0.1:0\", \"tcp:127.0.0.1:5060\", \"udp:127.0.0.1:0\", \"udp:127.0.0.1:0\"]";
-        let (config, _) = Config::read(super::super::Source { text, ..Default::default() }).expect("right");
+        let (config, _) = Config::read(Source { text, ..Default::default() }).expect("right");
         let names = config.listener_names();
         let names: Vec<&str> = names.iter().map(|name| &**name).collect();
         assert_eq!(names, ["udp:127.0.0.1:0", "tcp:127.0.0.1:5060", "udp:127.0.0.1:0#2", "udp:127.0.0.1:0#3"]);
@@ -254,7 +294,7 @@ mod tests {
     #[test]
     fn service_routes_are_name_addrs() {
         let text = "registrar.service_route = [\"sip:a.example.org;lr\", \"sip:b.example.org;lr\"]";
-        let source = super::super::Source { text, ..Default::default() };
+        let source = Source { text, ..Default::default() };
         let (config, _) = Config::read(source).expect("right");
         assert_eq!(config.registrar_settings().service_route, b"<sip:a.example.org;lr>, <sip:b.example.org;lr>");
     }

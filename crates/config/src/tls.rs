@@ -25,6 +25,11 @@ section! {
 const SYSTEM_AUTHORITIES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
+/// The authorities that this system trusts.
+pub(super) fn system_authorities() -> Option<PathBuf> {
+    SYSTEM_AUTHORITIES.iter().map(PathBuf::from).find(|path| path.is_file())
+}
+
 impl Tls {
     /// Certificate and key, if both are named.
     pub fn files(&self) -> Option<CertificateFiles> {
@@ -33,7 +38,6 @@ impl Tls {
 
     /// The authorities that servers we connect to must be signed by: those named, or else those of the system.
     pub fn outbound_authorities(&self) -> Option<PathBuf> {
-        let system = || SYSTEM_AUTHORITIES.iter().map(PathBuf::from).find(|path| path.is_file());
-        self.outbound_ca.clone().or_else(system)
+        self.outbound_ca.clone().or_else(system_authorities)
     }
 }

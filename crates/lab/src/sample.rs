@@ -68,7 +68,7 @@ pub fn pss_of_tree(id: u32) -> u64 {
 }
 
 /// The process and all that it started and that still runs.
-fn tree(id: u32) -> Vec<u32> {
+pub(crate) fn tree(id: u32) -> Vec<u32> {
     let mut all = vec![id];
     let mut next = 0;
     while let Some(&id) = all.get(next) {

@@ -41,7 +41,9 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod caches;
 pub mod control;
+mod directory;
 mod health;
 mod http;
 mod identity;

@@ -1,9 +1,11 @@
 //! What the server shows of itself: its metrics at one moment, from all who count.
 
+use crate::caches::Caches;
 use crate::shard::{Services, Shard};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use strowger_accounting::{Accounting, Figures};
 use strowger_metrics::{Exposition, Metric, Observed};
 use strowger_net::{Handle, Snapshot, clock};
 use strowger_server::counters::{Counts, Durations};
@@ -25,6 +27,12 @@ strowger_metrics::metrics! {
     used_nonces: Gauge;
     /// Sources that are banned.
     sources_banned: Gauge;
+    /// Next hops that are set aside: they failed, and have not answered since.
+    targets_aside: Gauge;
+    /// Names that were asked for again, since they were used when their answers were about to end.
+    names_asked_ahead: Counter;
+    /// Answers about names that were used beyond their time, since the name servers gave none.
+    names_stale: Counter;
     /// Threads that carry messages.
     shards: Gauge;
     /// Lines that the log has lost.
@@ -95,6 +103,58 @@ strowger_metrics::metrics! {
 }
 
 strowger_metrics::metrics! {
+    values of = "accounting";
+    /// What became of the rows of accounting.
+    pub struct OfAccounting;
+
+    /// Rows of accounting that wait to be written.
+    queued: Gauge as "accounting_queued";
+    /// Rows of accounting that may wait to be written.
+    bound: Gauge as "accounting_bound";
+    /// Rows of accounting that were written, those of the spool among them.
+    written: Counter as "accounting_written";
+    /// Rows of accounting that went to the spool, since they could not be written.
+    spooled: Counter as "accounting_spooled";
+    /// Rows of accounting in the spool.
+    spool_rows: Gauge as "accounting_spool_rows";
+    /// Size of the spool of accounting.
+    spool_bytes: Gauge in Bytes as "accounting_spool_bytes";
+    /// Rows of accounting that are lost, because as many waited as may.
+    dropped: Counter as "accounting_dropped";
+    /// Attempts to write or remove rows of accounting, or to write their spool, that failed.
+    failures: Counter as "accounting_failures";
+    /// 1 while rows of accounting cannot be written.
+    is_down: Gauge as "accounting_down";
+}
+
+strowger_metrics::metrics! {
+    values of = "caches";
+    /// What the `[[cache]]`s do, all of them together.
+    pub struct OfCaches;
+
+    /// Fetches from caches that found a value.
+    hits: Counter as "cache_hits";
+    /// Fetches from caches that found none.
+    misses: Counter as "cache_misses";
+    /// Values that were stored in caches.
+    stores: Counter as "cache_stores";
+    /// Requests that caches refused: beyond a bound, or as many were under way as may be.
+    refused: Counter as "cache_requests_refused";
+    /// Requests that servers of caches did not answer in time.
+    late: Counter as "cache_requests_late";
+    /// Requests that failed because a server of a cache was not reached, or was lost.
+    failed: Counter as "cache_requests_failed";
+    /// Requests that servers of caches have still to answer.
+    in_flight: Gauge as "cache_requests_in_flight";
+    /// Requests that servers of caches may have to answer at a time.
+    bound: Gauge as "cache_requests_bound";
+    /// Connections to servers of caches.
+    connections: Gauge as "cache_connections";
+    /// Connections to servers of caches that broke, or were given up.
+    lost: Counter as "cache_connections_lost";
+}
+
+strowger_metrics::metrics! {
     values of = "";
     /// What the process knows of one shard.
     pub struct OfShard;
@@ -122,10 +182,19 @@ const COMMITS: [Metric; 1] = [Metric {
 
 /// Every metric, in the order in which they are shown.
 pub fn table() -> impl Iterator<Item = &'static Metric> {
-    let all =
-        [Process::TABLE, Lookups::TABLE, OfShard::TABLE, Counts::TABLE, Snapshot::TABLE, &Durations::TABLE, &COMMITS]
-            .into_iter()
-            .flatten();
+    let all = [
+        Process::TABLE,
+        Lookups::TABLE,
+        OfAccounting::TABLE,
+        OfCaches::TABLE,
+        OfShard::TABLE,
+        Counts::TABLE,
+        Snapshot::TABLE,
+        &Durations::TABLE,
+        &COMMITS,
+    ]
+    .into_iter()
+    .flatten();
     all.filter(|metric| is_of_server(metric))
 }
 
@@ -140,8 +209,11 @@ pub struct Metrics {
     shared: Arc<ProcessState>,
     services: Arc<Services>,
     handle: Handle<Shard>,
+    caches: Arc<Caches>,
     /// It ends when the shards have: a strong one would keep it.
     journal: Option<Weak<Journal>>,
+    /// The same.
+    accounting: Option<Weak<Accounting>>,
     /// When the process began, in milliseconds since 1970.
     started: u64,
 }
@@ -151,9 +223,11 @@ impl Metrics {
         shared: Arc<ProcessState>,
         services: Arc<Services>,
         handle: Handle<Shard>,
-        journal: Option<&Arc<Journal>>,
+        caches: Arc<Caches>,
+        (journal, accounting): (Option<&Arc<Journal>>, Option<&Arc<Accounting>>),
     ) -> Self {
-        Self { shared, services, handle, journal: journal.map(Arc::downgrade), started: clock::now().wall }
+        let (journal, accounting) = (journal.map(Arc::downgrade), accounting.map(Arc::downgrade));
+        Self { shared, services, handle, caches, journal, accounting, started: clock::now().wall }
     }
 
     pub(crate) fn handle(&self) -> &Handle<Shard> {
@@ -171,6 +245,8 @@ impl Metrics {
             .process()
             .each()
             .chain(self.lookups().each())
+            .chain(self.of_accounting().each())
+            .chain(self.caches.figures().each())
             .chain(self.shared.counts().each())
             .chain(self.handle.total().each());
         all.filter(|(metric, _)| !metric.by_shard && is_of_server(metric))
@@ -181,12 +257,16 @@ impl Metrics {
         let (location, policy) = (self.shared.location.gauges(), self.shared.policy());
         let (log_lines_lost, log_write_errors) = (self.services.program.log_lost)();
         let journal = self.journal.as_ref().and_then(Weak::upgrade).map(|journal| journal.gauges()).unwrap_or_default();
+        let resolver = self.services.resolver();
         Process {
             bindings: location.bindings as u64,
             aors: location.aors as u64,
             bindings_expired: location.expired,
             used_nonces: policy.authenticator.used().entries() as u64,
             sources_banned: policy.bans.banned() as u64,
+            targets_aside: self.shared.targets_aside() as u64,
+            names_asked_ahead: resolver.counters().asked_ahead(),
+            names_stale: resolver.counters().stale(),
             shards: self.handle.shards() as u64,
             log_lines_lost,
             log_write_errors,
@@ -227,6 +307,15 @@ impl Metrics {
         }
     }
 
+    /// What became of the rows of accounting.
+    pub fn of_accounting(&self) -> OfAccounting {
+        let accounting = self.accounting.as_ref().and_then(Weak::upgrade);
+        let Figures { queued, bound, written, spooled, dropped, failures, spool_rows, spool_bytes, is_down } =
+            accounting.map(|accounting| accounting.figures()).unwrap_or_default();
+        let is_down = u64::from(is_down);
+        OfAccounting { queued, bound, written, spooled, spool_rows, spool_bytes, dropped, failures, is_down }
+    }
+
     /// The shards that have ever worked, by their numbers.
     pub fn started_shards(&self) -> impl Iterator<Item = usize> + use<'_> {
         (0..self.handle.most()).filter(|shard| self.handle.busy(*shard).is_some())
@@ -255,12 +344,20 @@ impl Metrics {
         if self.shared.subscribers.is_some() {
             self.lookups().log(event);
         }
+        if self.accounting.is_some() {
+            self.of_accounting().log(event);
+        }
+        if self.caches.are_there() {
+            self.caches.figures().log(event);
+        }
     }
 
     /// Everything, for Prometheus.
     pub fn exposition(&self) -> String {
         let mut text = Exposition::default();
-        for (metric, value) in self.process().each().chain(self.lookups().each()) {
+        let of_process = self.process().each().chain(self.lookups().each());
+        let (of_accounting, of_caches) = (self.of_accounting(), self.caches.figures());
+        for (metric, value) in of_process.chain(of_accounting.each()).chain(of_caches.each()) {
             text.metric(metric, &[], value);
         }
         let of_shards = self.of_shards().into_iter().map(|(shard, values)| (shard, values.each().collect()));

@@ -37,8 +37,11 @@ impl Server {
         took
     }
 
-    fn take(&self, config: Config) -> Result<Vec<Change>, Refusal> {
+    fn take(&self, mut config: Config) -> Result<Vec<Change>, Refusal> {
         let running = self.policy();
+        if let Some(directory) = &self.directory {
+            directory.fit(&mut config).map_err(Refusal::Unusable)?;
+        }
         let (config, changes) = config.for_running(&running.config);
         let resolver = match config.dns == running.config.dns {
             true => None,
@@ -48,6 +51,9 @@ impl Server {
         let identities = Identities::load(&settings::listeners(&config), &settings::tls_client(&config))
             .map_err(|error| Refusal::Unusable(error.into()))?;
         let (identity, bounds) = (identity(&config, self.addresses()), settings::bounds(&config));
+        if let Some(directory) = &self.directory {
+            directory.take(&config).map_err(Refusal::Unusable)?;
+        }
         if let Some(resolver) = resolver {
             self.services.set_resolver(resolver);
         }

@@ -1,6 +1,8 @@
 //! The server whole: from a configuration to running shards.
 
+use crate::caches::Caches;
 use crate::control::{self, Controlled, Request, Socket};
+use crate::directory::Directory;
 use crate::health::Health;
 use crate::http::{self, Pages};
 use crate::identity::identity;
@@ -8,11 +10,13 @@ use crate::metrics::Metrics;
 use crate::removal::Removals;
 use crate::routes::KernelRoutes;
 use crate::shard::{Services, Shard};
-use crate::{random, settings, store, supervisor, upkeep};
+use crate::store::{self, Store};
+use crate::{random, settings, supervisor, upkeep};
 use anyhow::Context;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use strowger_accounting::Accounting;
 use strowger_config::{Config, ControlSocket};
 use strowger_core::Outbox;
 use strowger_net::resolve::Resolver;
@@ -60,11 +64,17 @@ pub struct Server {
     health: Arc<Health>,
     /// Where the metrics are served, if they are.
     served: Option<SocketAddr>,
+    /// Where orders are taken by HTTP, if they are.
+    ordered: Option<SocketAddr>,
     /// Its file goes with the server.
     control: Option<Socket>,
     pub(crate) node: Node<Shard>,
     /// Ends after the shards: what they gave it is written.
     journal: Option<Arc<Journal>>,
+    /// The same.
+    accounting: Option<Arc<Accounting>>,
+    /// Where a database server has the subscribers.
+    pub(crate) directory: Option<Directory>,
 }
 
 impl Server {
@@ -88,7 +98,7 @@ impl Server {
     ///
     /// # Errors
     /// As [`Server::start`]; and a socket that is no listener's.
-    pub fn start_with(program: Program, config: Config, sockets: Vec<ListenSocket>) -> anyhow::Result<Self> {
+    pub fn start_with(program: Program, mut config: Config, sockets: Vec<ListenSocket>) -> anyhow::Result<Self> {
         let seed: [u8; 32] = random()?;
         let call_secret = u32::from_le_bytes(random()?);
         // A flow of an earlier life of this server must not be taken for one of this.
@@ -99,10 +109,16 @@ impl Server {
         // First the ports: a server that cannot have them leaves no file behind.
         let listeners = settings::listeners(&config);
         let net = Net::with_sockets(settings, listeners, sockets).context("a listener cannot be opened")?;
-        let pages = config.metrics.listen.map(bind_metrics).transpose()?;
+        let pages = config.metrics.listen.map(|address| bind("metrics.listen", address)).transpose()?;
+        let orders = config.control.listen.map(|address| bind("control.listen", address)).transpose()?;
         let location = Arc::new(LocationTable::new(config.location_settings()));
-        let (journal, subscribers) = store::open(&config, &location)?;
+        let caches = Arc::new(Caches::open(&config)?);
+        let Store { journal, subscribers, directory } = store::open(&config, &location, &caches)?;
         let journal = journal.map(Arc::new);
+        let accounting = store::accounting(&config)?;
+        if let Some(directory) = &directory {
+            directory.fit(&mut config)?;
+        }
         let secret = match &config.auth.secret {
             Some(secret) => secret.reveal().to_vec(),
             None => store::kept_secret(&config)?,
@@ -124,10 +140,13 @@ impl Server {
         let shared = Arc::new(ProcessState::new(clock::now(), config, surroundings));
         let services = Arc::new(Services::new(resolver(&shared.policy().config)?, most, program));
         let (for_shards, services_for_shards, with_journal) = (shared.clone(), services.clone(), journal.clone());
+        let with_accounting = accounting.clone();
         let node = net.spawn(move |number, handle: Handle<Shard>| {
-            Shard::new(for_shards.clone(), services_for_shards.clone(), number, &handle, with_journal.as_deref())
+            let (shared, services) = (for_shards.clone(), services_for_shards.clone());
+            Shard::new(shared, services, number, &handle, with_journal.as_deref(), with_accounting.clone())
         })?;
-        let metrics = Metrics::new(shared.clone(), services.clone(), node.handle().clone(), journal.as_ref());
+        let beside = (journal.as_ref(), accounting.as_ref());
+        let metrics = Metrics::new(shared.clone(), services.clone(), node.handle().clone(), caches.clone(), beside);
         let health = Arc::new(Health::new(node.handle().clone(), shared.clone()));
         let watched = health.clone();
         node.handle().spawn("the look after the shards", async move { watched.watch().await });
@@ -135,13 +154,24 @@ impl Server {
         let pages = pages.map(|listener| {
             (listener, Pages { metrics: metrics.clone(), health: health.clone(), shared: shared.clone() })
         });
-        let served = pages.map(|(listener, pages)| serve_metrics(listener, pages, node.handle())).transpose()?;
+        let served = pages
+            .map(|(listener, pages)| {
+                serve_http("metrics", listener, node.handle(), |listener| http::serve(listener, pages))
+            })
+            .transpose()?;
         let controlled = Controlled {
             shared: shared.clone(),
             metrics: metrics.clone(),
             health: health.clone(),
             program: services.program.clone(),
         };
+        let ordered = orders
+            .map(|listener| {
+                serve_http("control", listener, node.handle(), |listener| {
+                    control::http::serve(listener, controlled.clone())
+                })
+            })
+            .transpose()?;
         let control = serve_control(controlled, node.handle())?;
         node.handle().spawn("upkeep", upkeep::keep_up(shared.clone(), services.clone()));
         if let Some(subscribers) = shared.subscribers.clone() {
@@ -150,8 +180,11 @@ impl Server {
             let work = upkeep::keep_up_database(shared.clone(), handle, journal, subscribers, removals);
             node.handle().spawn("upkeep of the database", work);
         }
+        if let Some(work) = caches.upkeep() {
+            node.handle().spawn("upkeep of the caches", work);
+        }
         node.handle().spawn("the log of statistics", upkeep::log_statistics(shared.clone(), metrics.clone()));
-        Ok(Self { shared, services, metrics, health, served, control, node, journal })
+        Ok(Self { shared, services, metrics, health, served, ordered, control, node, journal, accounting, directory })
     }
 
     /// The addresses on which the listeners of the configuration really listen.
@@ -189,6 +222,11 @@ impl Server {
         self.served
     }
 
+    /// Where orders are taken by HTTP; none if they are not.
+    pub fn control_address(&self) -> Option<SocketAddr> {
+        self.ordered
+    }
+
     /// Bindings that are registered now.
     pub fn bindings(&self) -> usize {
         self.shared.location.gauges().bindings
@@ -224,31 +262,38 @@ impl Server {
             tracing::info!(count = open, "calls left open: their ends will not be logged");
         }
         self.metrics.log("statistics at the end");
-        let Self { shared, metrics, control, node, journal, .. } = self;
+        let Self { shared, metrics, control, node, journal, accounting, .. } = self;
         drop(control);
         drop(node);
         drop((shared, metrics));
-        drop(journal);
+        drop((journal, accounting));
     }
 }
 
 /// Before the database is opened: a server that cannot have its ports leaves no file behind.
-fn bind_metrics(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    let listener =
-        TcpListener::bind(address).with_context(|| format!("`metrics.listen` {address} cannot be opened"))?;
+fn bind(key: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
+    let listener = TcpListener::bind(address).with_context(|| format!("`{key}` {address} cannot be opened"))?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
 
 /// Returns where.
-fn serve_metrics(listener: TcpListener, pages: Pages, handle: &Handle<Shard>) -> anyhow::Result<SocketAddr> {
+fn serve_http<W>(
+    what: &'static str,
+    listener: TcpListener,
+    handle: &Handle<Shard>,
+    serve: impl FnOnce(tokio::net::TcpListener) -> W,
+) -> anyhow::Result<SocketAddr>
+where
+    W: Future<Output = ()> + Send + 'static,
+{
     let address = listener.local_addr()?;
     let listener = {
         let _services = handle.services().enter();
         tokio::net::TcpListener::from_std(listener)?
     };
-    handle.spawn("the metrics", http::serve(listener, pages));
-    tracing::info!(%address, "metrics served");
+    handle.spawn(what, serve(listener));
+    tracing::info!(%address, "{what} served");
     Ok(address)
 }
 

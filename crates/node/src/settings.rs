@@ -19,6 +19,8 @@ pub(crate) fn resolver(config: &Config) -> ResolverSettings {
         entries: dns.cache_entries,
         speaks: Speaks::of(config.listeners.iter().map(|listener| listener.transport)),
         targets: dns.max_targets,
+        ahead: dns.ask_ahead,
+        stale: dns.serve_stale,
         ..ResolverSettings::default()
     }
 }

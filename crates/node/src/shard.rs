@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
+use strowger_accounting::{Accounting, Row};
 use strowger_core::log_limiter::{Kind, LogLimiter};
 use strowger_core::shown::{brief, shown};
 use strowger_core::{Arrival, Flow, Now, Outbox};
@@ -44,8 +45,10 @@ impl Services {
     }
 
     /// Look-ups that are under way end by the one that they began with.
-    pub(crate) fn set_resolver(&self, resolver: Resolver) {
-        *self.resolver.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(resolver);
+    pub(crate) fn set_resolver(&self, mut resolver: Resolver) {
+        let mut current = self.resolver.lock().unwrap_or_else(PoisonError::into_inner);
+        resolver.continue_counting(&current);
+        *current = Arc::new(resolver);
     }
 }
 
@@ -94,6 +97,8 @@ pub struct Shard {
     services: Arc<Services>,
     handle: Handle<Self>,
     mailbox: Mailbox<Self>,
+    /// Ends when no shard has it.
+    accounting: Option<Arc<Accounting>>,
 }
 
 impl Shard {
@@ -103,6 +108,7 @@ impl Shard {
         number: usize,
         handle: &Handle<Self>,
         journal: Option<&Journal>,
+        accounting: Option<Arc<Accounting>>,
     ) -> Self {
         let mailbox = handle.mailbox(number);
         let written = journal.map(|journal| {
@@ -121,7 +127,7 @@ impl Shard {
         services.reloads[number].store(shared.reloads(), Relaxed);
         let mut engine = Engine::new(clock::now(), shared, number, circumstances(handle));
         (engine.written, engine.found) = (written, found);
-        Self { engine, services, handle: handle.clone(), mailbox }
+        Self { engine, services, handle: handle.clone(), mailbox, accounting }
     }
 
     /// Lets the engine decide, and carries out what it wants.
@@ -163,9 +169,29 @@ impl Shard {
                     self.handle.spawn("the resolver", work);
                 }
                 Effect::WakePings => self.handle.mailbox(0).send(Input::Answer(Answer::Pings)),
+                Effect::Account(row) => account(self.accounting.as_deref(), row),
                 Effect::GiveBack => (self.services.program.give_back)(),
             }
         }
+    }
+}
+
+/// The shard ends: of calls that go on is written what is known.
+impl Drop for Shard {
+    fn drop(&mut self) {
+        self.engine.cut_off_accounts();
+        for effect in self.engine.effects.drain(..) {
+            if let Effect::Account(row) = effect {
+                account(self.accounting.as_deref(), row);
+            }
+        }
+    }
+}
+
+/// Without a writer the configuration wants no rows.
+fn account(accounting: Option<&Accounting>, row: Box<Row>) {
+    if let Some(accounting) = accounting {
+        accounting.submit(row);
     }
 }
 
@@ -264,7 +290,8 @@ impl Service for Shard {
             Unsent::TlsHandshake => "TLS handshake failed",
             Unsent::WebSocketHandshake => "WebSocket handshake failed",
         };
-        self.drive(|engine| engine.unsent(now, token, reason, out));
+        let by_peer = cause != Unsent::Here;
+        self.drive(|engine| engine.unsent(now, token, reason, by_peer, out));
         // What did not leave is no more in it, and goes another way in this round.
         (self.services.program.sends)(out);
     }

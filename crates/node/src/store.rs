@@ -1,8 +1,11 @@
 //! The database of the server, and the file of its secret beside it.
 
+use crate::caches::Caches;
+use crate::directory::Directory;
 use crate::random;
 use anyhow::Context;
 use std::sync::Arc;
+use strowger_accounting::Accounting;
 use strowger_config::Config;
 use strowger_store::access;
 use strowger_store::clock::{Clock, Moment};
@@ -11,23 +14,58 @@ use strowger_store::location::LocationTable;
 use strowger_store::subscriber::Subscribers;
 use strowger_store::{sqlite_bindings, sqlite_subscribers};
 
-type Store = (Option<Journal>, Option<Arc<dyn Subscribers>>);
+/// What a server keeps, and whom it knows.
+#[derive(Default)]
+pub(crate) struct Store {
+    /// Writes bindings; none where they are kept in memory.
+    pub(crate) journal: Option<Journal>,
+    pub(crate) subscribers: Option<Arc<dyn Subscribers>>,
+    /// The same subscribers, where a database server has them.
+    pub(crate) directory: Option<Directory>,
+}
 
-/// Nothing where the configuration has no database.
-pub(crate) fn open(config: &Config, location: &Arc<LocationTable>) -> anyhow::Result<Store> {
-    let Some(settings) = config.sqlite_settings() else { return Ok((None, None)) };
+/// Opens what the configuration names: a database file, a database server for the subscribers, both or none.
+pub(crate) fn open(config: &Config, location: &Arc<LocationTable>, caches: &Caches) -> anyhow::Result<Store> {
     let clock: Clock = Arc::new(|| {
         let now = strowger_net::clock::now();
         Moment { mono: now.mono, wall: now.wall }
     });
+    let mut store = Store::default();
+    let second = caches.second_level(config, &clock);
+    // First the one that may not answer.
+    if let Some(url) = &config.store.subscribers {
+        let directory = Directory::open(config, url, second.as_ref(), clock.clone()).context("`store.subscribers`")?;
+        store.subscribers = Some(directory.subscribers());
+        store.directory = Some(directory);
+    }
+    let Some(settings) = config.sqlite_settings() else { return Ok(store) };
     let (journal, loaded) = sqlite_bindings::keep(&settings, location, config.journal_settings(), clock.clone())
         .map_err(|error| match access::denial(&settings.path, true) {
             Some(reason) => anyhow::anyhow!("{error}; {reason}"),
             None => error.into(),
         })?;
     tracing::info!(database = %settings.path.display(), bindings = loaded, "bindings loaded");
-    let subscribers = sqlite_subscribers::start(&settings, config.read_through_settings(), clock)?;
-    Ok((journal, Some(Arc::new(subscribers))))
+    store.journal = journal;
+    if store.subscribers.is_none() {
+        let cache = config.read_through_settings();
+        let subscribers = match &second {
+            Some(second) => sqlite_subscribers::start_behind(&settings, second, cache, clock),
+            None => sqlite_subscribers::start(&settings, cache, clock),
+        }?;
+        store.subscribers = Some(Arc::new(subscribers));
+    }
+    Ok(store)
+}
+
+/// The writer of accounting; nothing where nothing is accounted.
+pub(crate) fn accounting(config: &Config) -> anyhow::Result<Option<Arc<Accounting>>> {
+    let Some(settings) = config.accounting_settings() else { return Ok(None) };
+    let accounting = Accounting::start(settings, Arc::new(|| strowger_net::clock::now().wall))?;
+    let left = accounting.figures().spool_rows;
+    if left > 0 {
+        tracing::info!(rows = left, "rows of accounting in the spool");
+    }
+    Ok(Some(Arc::new(accounting)))
 }
 
 /// The secret that the server drew itself, kept in a file beside its database: routes of running calls and nonces stay good

@@ -1,6 +1,6 @@
 //! Calls that are counted under the limits of rules, in all shards together.
 //!
-//! A call counts from when it is put into the table of calls of its shard until it leaves that, whatever ended it. A call on its way to another shard
+//! A call counts from when it is put into the table of calls of its shard until it leaves that, however it ended. A call on its way to another shard
 //! counts in neither.
 
 use hashbrown::HashMap;
@@ -34,10 +34,13 @@ impl Claim {
     }
 }
 
+/// What calls count under, by its hash, and their number.
+type Calls = HashMap<u64, (Counted, u32)>;
+
 /// Calls by what they count under. All shards share one.
 #[derive(Debug)]
 pub struct CallLimits {
-    partitions: Box<[Mutex<HashMap<u64, (Counted, u32)>>]>,
+    partitions: Box<[Mutex<Calls>]>,
     hash: foldhash::quality::FixedState,
 }
 
@@ -50,7 +53,7 @@ impl CallLimits {
         Self { partitions, hash: foldhash::quality::FixedState::with_seed(seed) }
     }
 
-    fn with<T>(&self, counted: &Counted, work: impl FnOnce(u64, &mut HashMap<u64, (Counted, u32)>) -> T) -> T {
+    fn with<T>(&self, counted: &Counted, work: impl FnOnce(u64, &mut Calls) -> T) -> T {
         let mut hasher = self.hash.build_hasher();
         hasher.write_usize(counted.name.len());
         hasher.write(counted.name.as_bytes());
@@ -103,7 +106,7 @@ impl CallLimits {
 
     /// What calls count under now, with their number, by name and value.
     pub fn list(&self) -> Vec<(Counted, u32)> {
-        let of = |partition: &Mutex<HashMap<u64, (Counted, u32)>>| {
+        let of = |partition: &Mutex<Calls>| {
             let calls = partition.lock().expect("nothing panics while it holds this");
             calls.values().cloned().collect::<Vec<_>>()
         };

@@ -15,6 +15,7 @@ pub(crate) mod within;
 
 pub use list::{CallPage, CallState, CallView, DialogView};
 
+use crate::accounting::Account;
 use crate::call_limits::{CallLimits, Counted};
 use crate::engine::Engine;
 use dialog::{Dialog, Party};
@@ -24,6 +25,7 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use strowger_config::Config;
@@ -61,6 +63,8 @@ pub struct Call {
     pub(crate) dialogs: SmallVec<[Dialog; 1]>,
     /// Limits that it counts under.
     pub(crate) counted: Box<[Counted]>,
+    /// What is to be written down of it.
+    pub(crate) account: Option<Box<Account>>,
     /// Where it stands among the deadlines; 0: nowhere.
     #[serde(skip)]
     deadline: u64,
@@ -109,6 +113,7 @@ impl Call {
             challenged: false,
             dialogs: SmallVec::new(),
             counted: Box::default(),
+            account: None,
             deadline: 0,
         }
     }
@@ -176,7 +181,8 @@ impl Call {
     }
 
     fn is_over(&self) -> bool {
-        !self.inviting && !self.challenged && self.dialogs.is_empty()
+        let is_open = self.account.as_ref().is_some_and(|account| account.open > 0);
+        !self.inviting && !self.challenged && self.dialogs.is_empty() && !is_open
     }
 
     /// When it is to be looked at again, as [`Now::mono`].
@@ -196,6 +202,7 @@ impl Call {
     fn turn(&mut self, now: Now) {
         let turn = |at: &mut i64| *at = moment(now).saturating_sub(*at);
         turn(&mut self.began);
+        self.account.iter_mut().for_each(|account| turn(&mut account.began));
         for dialog in &mut self.dialogs {
             dialog.answer.iter_mut().for_each(|answer| turn(&mut answer.at));
             dialog.session_end.iter_mut().for_each(turn);
@@ -294,6 +301,11 @@ pub(crate) struct Calls {
     times: CallTimes,
     counts: CallCounts,
     limits: Arc<CallLimits>,
+    /// Of calls that are over: their records are to be written.
+    #[expect(clippy::vec_box, reason = "they leave calls as they are")]
+    pub(crate) ended: Vec<Box<Account>>,
+    /// Where the response came from that the proxy has last looked at.
+    pub(crate) responded: Option<SocketAddr>,
     /// [`Now::mono`] of the last giving back of memory.
     tidied: u64,
     /// Scratch.
@@ -309,7 +321,8 @@ const CHALLENGE: u64 = 32_000;
 impl Calls {
     pub(crate) fn new(times: CallTimes, limits: Arc<CallLimits>) -> Self {
         let (calls, places, deadlines, counts, index) = Default::default();
-        Self { calls, places, deadlines, times, counts, limits, tidied: 0, index }
+        let (ended, responded) = Default::default();
+        Self { calls, places, deadlines, times, counts, limits, ended, responded, tidied: 0, index }
     }
 
     /// How long calls may last, from their next change on.
@@ -368,11 +381,24 @@ impl Calls {
         let (after, is_over) = (CallCounts::of(call), call.is_over());
         self.recount(before, after);
         if is_over {
-            self.take(key);
+            let account = self.take(key).and_then(|call| call.account);
+            self.ended.extend(account);
         } else {
             self.set_deadline(key);
         }
         Some(result)
+    }
+
+    /// What is to be written down of a call, if it is there and accounted.
+    pub(crate) fn account(&mut self, key: u64) -> Option<&mut Account> {
+        self.calls.get_mut(*self.places.get(&key)?)?.account.as_deref_mut()
+    }
+
+    /// All accounts: their calls go on without.
+    #[expect(clippy::vec_box, reason = "they leave calls as they are")]
+    pub(crate) fn take_accounts(&mut self) -> Vec<Box<Account>> {
+        let keys: Vec<Id> = self.places.values().copied().collect();
+        keys.into_iter().filter_map(|id| self.calls.get_mut(id)?.account.take()).collect()
     }
 
     fn recount(&mut self, before: CallCounts, after: CallCounts) {

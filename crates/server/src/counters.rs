@@ -85,6 +85,8 @@ strowger_metrics::metrics! {
     retransmissions: Counter;
     /// Transactions that ended without an answer.
     timeouts: Counter as "transaction_timeouts";
+    /// Times that a next hop was set aside: it was not reached, said nothing, or said 503 with Retry-After.
+    set_aside: Counter as "target_failures";
 }
 
 impl Counts {

@@ -42,6 +42,7 @@ pub(crate) struct Decision {
     pub(crate) remove: Vec<Name>,
     pub(crate) record_route: Option<bool>,
     pub(crate) track: Option<bool>,
+    pub(crate) account: Option<bool>,
     /// Milliseconds.
     pub(crate) ring_timeout: Option<u64>,
     /// Milliseconds.
@@ -113,6 +114,7 @@ impl Decision {
         self.remove.extend_from_slice(&action.remove);
         self.record_route = self.record_route.or(action.record_route);
         self.track = self.track.or(action.track);
+        self.account = self.account.or(action.account);
         self.ring_timeout = self.ring_timeout.or_else(|| milliseconds(action.ring_timeout));
         self.answer_timeout = self.answer_timeout.or_else(|| milliseconds(action.answer_timeout));
     }

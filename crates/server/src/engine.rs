@@ -5,6 +5,7 @@
 //! runtime and no other shard.
 
 mod bans;
+mod failed_targets;
 mod moves;
 mod policy;
 mod reading;
@@ -24,6 +25,7 @@ use crate::suspended::{Held, HoldKey, LookupResult, Suspended, SuspendedRequest}
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use strowger_accounting::Row;
 use strowger_core::entropy::Entropy;
 use strowger_core::proxy::{Notice, Proxy};
 use strowger_core::registrar::Registrar;
@@ -83,6 +85,8 @@ pub enum Effect {
     },
     /// The first shard is to look for bindings that want pings.
     WakePings,
+    /// A row of accounting is to be written.
+    Account(Box<Row>),
     /// Much less is under way than before: memory may go back to the system.
     GiveBack,
 }
@@ -273,10 +277,13 @@ impl Engine {
         self.show_busy();
     }
 
-    /// A message with this token did not leave.
-    pub fn unsent(&mut self, now: Now, token: u64, reason: &str, out: &mut Outbox) {
+    /// A message with this token did not leave. `by_peer`: its peer took no connection; otherwise this machine could not send it.
+    pub fn unsent(&mut self, now: Now, token: u64, reason: &str, by_peer: bool, out: &mut Outbox) {
         self.transactions.failed(now, token, out, &mut self.events);
         self.run_events(now, reason, out);
+        if !by_peer {
+            self.excuse_targets();
+        }
         self.hear_notices(now, out);
         self.show_busy();
     }
@@ -285,6 +292,8 @@ impl Engine {
     pub fn cut_off(&mut self, now: Now, token: u64, out: &mut Outbox) {
         self.transactions.cut_off(now, token, out, &mut self.events);
         self.run_events(now, "connection lost", out);
+        // It took the connection. Perhaps it did not like the request.
+        self.excuse_targets();
         self.hear_notices(now, out);
         self.show_busy();
     }
@@ -309,7 +318,9 @@ impl Engine {
     fn response(&mut self, now: Now, arrival: &Arrival, message: &Message<'_>, out: &mut Outbox) {
         match self.transactions.response(now, message, out) {
             Outgoing::Deliver { id, tu, .. } => {
+                self.hear_target(now, id, message);
                 if let Some(context) = tu.id(Role::Proxy) {
+                    self.calls.responded = Some(arrival.remote);
                     self.proxy.response(
                         &mut Round { now, tx: &mut self.transactions, out },
                         context,

@@ -62,20 +62,29 @@ impl Edits {
 /// Places that rules name, as targets of a request.
 type Places<'a> = SmallVec<[Candidate<'a>; 2]>;
 
-/// A place with a user takes the place of the Request-URI, one without leads there with the Request-URI as it is.
-fn places<'a>(to: &'a [String], targets: &'a [Targets], edits: &'a Edits) -> Places<'a> {
+/// The places with these numbers, in this order. One with a user takes the place of the Request-URI, one without leads there with the
+/// Request-URI as it is.
+fn places<'a>(
+    to: &'a [String],
+    targets: &'a [Targets],
+    order: impl Iterator<Item = usize>,
+    edits: &'a Edits,
+) -> Places<'a> {
     let count = targets.len().min(1000) as u16;
     let has_user =
         |uri: &&String| Uri::parse(uri.as_bytes()).is_ok_and(|uri| uri.sip().is_some_and(|uri| uri.user.is_some()));
-    let place = |(n, (uri, targets)): (usize, (&'a String, &'a Targets))| Candidate {
-        uri: Some(uri).filter(has_user).map(|uri| uri.as_bytes()),
-        targets,
-        q: count - (n as u16).min(count),
-        add: &edits.add,
-        remove: &edits.remove,
-        ..Candidate::default()
+    let place = |(n, place): (usize, usize)| {
+        Some(Candidate {
+            uri: to.get(place).filter(has_user).map(|uri| uri.as_bytes()),
+            targets: targets.get(place)?,
+            q: count - (n as u16).min(count),
+            add: &edits.add,
+            remove: &edits.remove,
+            watched: true,
+            ..Candidate::default()
+        })
     };
-    to.iter().zip(targets).enumerate().map(place).collect()
+    order.enumerate().filter_map(place).collect()
 }
 
 fn plan_for<'a>(failure: &'a FailureDecision, to: &'a [Candidate<'a>]) -> FailurePlan<'a> {
@@ -103,7 +112,10 @@ impl Engine {
         }
         match destination {
             Destination::Contacts(targets) => self.forward_to_contacts(handling, routing, contacts, &targets, &timer),
-            Destination::Places(targets) => self.forward_to_places(handling, routing, &targets, &timer),
+            Destination::Places(mut targets) => {
+                let order = self.order_places(handling, &mut targets);
+                self.forward_to_places(handling, routing, &targets, &order, &timer);
+            }
             Destination::FirstContact(target) => {
                 let Some(first) = contacts.entries.first() else { return };
                 let (uri, path) = (Some(&contacts.text[first.uri.clone()]), &contacts.text[first.path.clone()]);
@@ -119,7 +131,12 @@ impl Engine {
                         *target = self.local_addresses.settle(&*shared.routes, identity, *target, handling.now.mono);
                     }
                 }
-                if handling.request.method == Method::Ack {
+                let is_ack = handling.request.method == Method::Ack;
+                if routing.device.is_none() {
+                    // No answer says what became of an ACK.
+                    self.order_targets(handling, &mut targets, !is_ack);
+                }
+                if is_ack {
                     let candidate = Candidate { targets: &targets, ..Candidate::default() };
                     return self.forward_ack(handling, routing, &candidate);
                 }
@@ -134,6 +151,8 @@ impl Engine {
                     remove: &edits.remove,
                     fixed: routing.device.is_some(),
                     translated: routing.device.is_some(),
+                    // A party of a call that is no next hop of this server's has no other address.
+                    watched: routing.device.is_none(),
                 };
                 self.send(handling, routing, &[candidate], otherwise, timer.session, &edits);
             }
@@ -184,6 +203,7 @@ impl Engine {
                 // What registered by UDP may listen nowhere else (section 18.1.1 is for servers).
                 fixed: contact.path.is_empty(),
                 translated: contact.target.is_some(),
+                watched: false,
             })
             .collect();
         self.send(handling, routing, &candidates, 480, timer.session, &edits);
@@ -194,11 +214,12 @@ impl Engine {
         handling: &mut Handling<'_, '_>,
         routing: &Routing<'_>,
         targets: &[Targets],
+        order: &[usize],
         timer: &SessionTimer,
     ) {
         let edits = Edits::of(handling, timer);
         let to = handling.progress.decision.as_ref().map_or(Vec::new(), |decision| decision.to.clone());
-        let candidates = places(&to, targets, &edits);
+        let candidates = places(&to, targets, order.iter().copied(), &edits);
         self.send(handling, routing, &candidates, 500, timer.session, &edits);
     }
 
@@ -254,7 +275,7 @@ impl Engine {
         let edits: Vec<Edits> = failures.iter().map(|failure| edits.with(&failure.add)).collect();
         let failures = failures.iter().zip(&targets).zip(&edits);
         let failures: Vec<_> =
-            failures.map(|((failure, to), edits)| (failure, places(&failure.to, to, edits))).collect();
+            failures.map(|((failure, to), edits)| (failure, places(&failure.to, to, 0..to.len(), edits))).collect();
         let on_failure: Vec<_> = failures.iter().map(|(failure, to)| plan_for(failure, to)).collect();
         let set = self.policy.config.plan();
         let plan = match &decision {

@@ -94,6 +94,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod accounting;
 mod acknowledgement;
 mod address;
 mod authentication;
@@ -129,6 +130,7 @@ mod reply;
 mod request_facts;
 mod routing;
 mod session_timer;
+pub mod set_aside;
 mod stage;
 mod suspended;
 mod tally;

@@ -6,6 +6,7 @@ use crate::flows::Flows;
 use crate::line_rate::LineRate;
 use crate::local_address::Routes;
 use crate::policy::Policy;
+use crate::set_aside::{AsideTarget, SetAside};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,6 +28,8 @@ pub struct ProcessState {
     /// The bindings of all users.
     pub location: Arc<LocationTable>,
     pub(crate) flows: Flows,
+    /// Next hops that failed.
+    pub(crate) set_aside: SetAside,
     /// None: the server knows no user, and admits or refuses every user of a local domain alike.
     pub subscribers: Option<Arc<dyn Subscribers>>,
     /// Of lines about requests and connections that were refused or failed.
@@ -93,6 +96,7 @@ impl ProcessState {
         Self {
             location,
             flows: Flows::new(config.server.node, process, shards),
+            set_aside: SetAside::new(),
             subscribers,
             log_limiter,
             routes,
@@ -137,6 +141,16 @@ impl ProcessState {
     /// Whether a connection of this process is open, as far as its shards have said.
     pub fn is_open(&self, flow: Flow) -> bool {
         self.flows.is_open(flow)
+    }
+
+    /// How many next hops are set aside: they failed, and have not answered since.
+    pub fn targets_aside(&self) -> usize {
+        self.set_aside.held()
+    }
+
+    /// These next hops, `most` of them at most.
+    pub fn list_aside(&self, now: Now, most: usize) -> Vec<AsideTarget> {
+        self.set_aside.list(now.mono, most)
     }
 
     /// All shards together.

@@ -132,6 +132,7 @@ impl Engine {
         if self.respond(handling, reply.status, reply.why, &lines) {
             self.count(reply.counted);
         }
+        self.account_refusal(handling, reply.status);
         self.reply_lines = lines;
     }
 

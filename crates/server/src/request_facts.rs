@@ -85,7 +85,7 @@ impl RequestFacts<'_, '_> {
 }
 
 /// Whose credentials a request has shown.
-fn username(engine: &Engine, request: &Request<'_>) -> Option<Vec<u8>> {
+pub(crate) fn username(engine: &Engine, request: &Request<'_>) -> Option<Vec<u8>> {
     let message = &request.message;
     let shown = message.headers(Name::ProxyAuthorization).chain(message.headers(Name::Authorization));
     let realms = engine.proxy.settings();

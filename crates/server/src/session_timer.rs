@@ -42,7 +42,7 @@ impl Engine {
     pub(crate) fn tracks(&self, handling: &Handling<'_, '_>) -> bool {
         let (config, decision) = (&self.policy.config, handling.progress.decision.as_ref());
         let tracks = decision.and_then(|decision| decision.track).unwrap_or(config.dialogs.track);
-        tracks && self.stays(handling)
+        (tracks || self.accounts(handling)) && self.stays(handling)
     }
 
     /// Whether later requests of its call come by.

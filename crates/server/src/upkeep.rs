@@ -18,10 +18,11 @@ impl ProcessState {
         self.report_suppressed(now.mono);
     }
 
-    /// Forgets bans that are over and nonces that are too old. To be called every few seconds.
+    /// Forgets bans that are over, nonces that are too old, and next hops that need not be set aside any more. To be called every few seconds.
     pub fn tidy(&self, now: Now) {
         let policy = self.policy();
         policy.bans.tidy(now.mono);
         policy.authenticator.purge(now);
+        self.set_aside.tidy(now.mono);
     }
 }

@@ -65,10 +65,12 @@ struct Choices {
     lines: [Line; 3],
     /// Bob and carol have one name.
     shared: bool,
+    /// Records and events of calls are written.
+    accounting: [bool; 2],
 }
 
 impl Choices {
-    fn of(random: &mut Random) -> Self {
+    fn of(random: &mut Random, accounting: [bool; 2]) -> Self {
         let calm = random.chance(300);
         let two = random.chance(500);
         let beside = random.chance(500);
@@ -99,7 +101,7 @@ impl Choices {
         });
         let (passwords, shared) = (random.chance(500), random.chance(300));
         let reloads = !calm && random.chance(400);
-        Self { calm, two, beside, passwords, record_route, keeping, reloads, lines, shared }
+        Self { calm, two, beside, passwords, record_route, keeping, reloads, lines, shared, accounting }
     }
 
     /// What the file of a server says.
@@ -184,7 +186,8 @@ fn server(
     let fixed = format!(
         "store.cache_lifetime = \"{}s\"\nstore.serve_stale = \"{}s\"\nstore.lookup_connections = {}\n\
          store.breaker_after = {}\nstore.lookup_timeout = \"{}ms\"\nlimits.held_messages_per_call = {}\n\
-         registrar.commit_queue = {}\ndialogs.track = {}\ndialogs.lifetime = \"{}s\"\nlog.longest_call = \"600s\"\n",
+         registrar.commit_queue = {}\ndialogs.track = {}\ndialogs.lifetime = \"{}s\"\nlog.longest_call = \"600s\"\n\
+         accounting.cdr = {}\naccounting.events = {}\n",
         random.pick(&[0, 5, 300]),
         random.pick(&[0, 86_400, 86_400]),
         random.between(1, 4),
@@ -195,6 +198,8 @@ fn server(
         random.chance(600),
         // Longer than any call, and so short that the server ends some.
         random.pick(&[300, 300, 20]),
+        choices.accounting[0],
+        choices.accounting[1],
     );
     let fails = !choices.calm && choices.keeping == Keeping::Written;
     ServerSettings {
@@ -271,6 +276,13 @@ fn script(random: &mut Random, choices: &Choices, is_near: bool, [alice, bob, ca
     if random.chance(500) {
         alice.plan_message(random.between(3_000, 60_000), &format!("sip:bob@{DOMAIN}"));
     }
+    if random.chance(120) {
+        // By a gateway with two hosts, the first of which proves nothing.
+        let count = random.between(2, 6);
+        for at in moments(random, count, 3_000, 90_000) {
+            alice.plan_message(at, &format!("sip:desk@{GATEWAY};transport=tls"));
+        }
+    }
     if random.chance(300) {
         let count = random.between(2, 6) as u32;
         alice.plan_messages(random.between(3_000, 60_000), &format!("sip:bob@{DOMAIN}"), count);
@@ -287,7 +299,9 @@ pub fn world(seed: u64) -> World {
     let random = &mut random;
     let conditions = Conditions::random(random);
     let (edge, home) = (address(1), address(2));
-    let choices = Choices::of(random);
+    // By numbers of their own, so that a world is else what it would be without.
+    let mut of_accounting = Random::new(!seed);
+    let choices = Choices::of(random, [700, 500].map(|chance| of_accounting.chance(chance)));
     let Choices { calm, two, beside, passwords, .. } = choices;
     let mut users = database(random, &choices);
     let change = |n| {

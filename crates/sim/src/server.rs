@@ -2,6 +2,8 @@
 //! does by the clock of the world: buckets move, look-ups and commits take their time and fail, the configuration is read again, the process
 //! ends and starts again.
 
+mod accounts;
+mod aside;
 mod beside;
 mod bindings;
 mod database;
@@ -13,6 +15,7 @@ mod settings;
 pub use self::database::{Database, Outage, OutageKind, password};
 pub use self::settings::{End, Keeping, Name, ServerSettings};
 
+use self::accounts::{Identities, Written};
 use self::bindings::Rows;
 use self::observer::Input;
 use self::process::{Due, Process, listeners};
@@ -66,6 +69,8 @@ pub struct ServerHost {
     /// When bindings that have expired were last removed.
     kept_up: u64,
     problem: Option<String>,
+    /// Of all rows of accounting.
+    identities: Identities,
 }
 
 /// ms between two rounds of upkeep.
@@ -115,6 +120,7 @@ impl ServerHost {
             aliases: Vec::new(),
             kept_up: now.mono,
             problem: None,
+            identities: Identities::default(),
         }
     }
 
@@ -153,6 +159,11 @@ impl ServerHost {
 
     pub const fn address(&self) -> SocketAddr {
         self.settings.address
+    }
+
+    /// Records of calls that it wrote, all its processes together.
+    pub const fn records(&self) -> u64 {
+        self.identities.records
     }
 
     /// Counters of all shards since the process began.
@@ -212,7 +223,11 @@ impl ServerHost {
             subscribers.flush();
         }
         let notices = engine.heard.as_mut().map(std::mem::take).unwrap_or_default();
-        if let Err(problem) = process.observer.watch(now.mono, input, &own, &notices, &log::taken()) {
+        let watched = process.observer.watch(now.mono, input, &own, &notices, &log::taken());
+        let targets =
+            self.settings.names.iter().find(|name| name.proves.is_some()).map_or(&[][..], |name| &name.targets);
+        let tried = process.aside.sends(now.mono, &own, targets, |token| token | (shard as u64) << SHARD);
+        if let Err(problem) = watched.and(tried) {
             self.wrong(problem);
         }
         self.check_registrations(&own);
@@ -259,6 +274,7 @@ impl ServerHost {
     fn move_buckets(&mut self, now: Now, out: &mut Outbox) {
         self.has_moved = true;
         let in_bytes = self.settings.configs.len() == 1 && self.random.chance(500);
+        self.process.aside.is_blind = true;
         for bucket in 0..BUCKETS {
             if self.random.chance(500) {
                 let from = self.process.owners[bucket];
@@ -285,6 +301,11 @@ impl ServerHost {
                 }
                 Effect::Alias { flow, transport, address } => self.aliases.push((flow, transport, address)),
                 Effect::WakePings => self.plan(now.mono, Due::Answer(0, Answer::Pings)),
+                Effect::Account(row) => {
+                    let (process, written) = (&mut self.process, Written::of(&self.settings));
+                    let taken = process.accounts.take(&row, written, &process.observer, &mut self.identities);
+                    taken.unwrap_or_else(|problem| self.wrong(problem));
+                }
                 Effect::Confirm(_) | Effect::GiveBack => (),
             }
         }
@@ -351,15 +372,21 @@ impl Host for ServerHost {
         self.catch_up(now);
         let shard = self.shard_of(bytes);
         let input = Input::Message(arrival, bytes);
+        self.process.aside.came(bytes);
         self.work(now, shard, input, out, |engine, out| engine.receive(now, arrival, bytes, out));
     }
 
     fn failed(&mut self, now: Now, token: u64, out: &mut Outbox) {
-        let (shard, token) = shard_of_token(token);
-        if shard < self.process.engines.len() && token != 0 {
+        let (shard, own) = shard_of_token(token);
+        if shard < self.process.engines.len() && own != 0 {
+            let errors = |server: &Self| server.process.engines[shard].transactions().counts().transport_errors;
+            let before = errors(self);
             self.work(now, shard, Input::Unsent, out, |engine, out| {
-                engine.unsent(now, token, "connection not made", out);
+                engine.unsent(now, own, "connection not made", true, out);
             });
+            if errors(self) > before {
+                self.process.aside.fails(token, now.mono);
+            }
         }
     }
 
@@ -486,7 +513,9 @@ impl Host for ServerHost {
         if let Some((lookups, _)) = &self.process.lookups {
             lookups.leftovers().map_err(|e| format!("{here}: {e}"))?;
         }
-        self.process.observer.leftovers().map_err(|e| format!("{here}: {e}"))
+        let (process, written) = (&self.process, Written::of(&self.settings));
+        process.accounts.leftovers(written, &process.observer).map_err(|e| format!("{here}: {e}"))?;
+        process.observer.leftovers().map_err(|e| format!("{here}: {e}"))
     }
 }
 

@@ -47,6 +47,21 @@ impl CachedSubscribers {
         Ok(Self { cache, removals })
     }
 
+    /// The same for a database that does not tell what changes: an answer is good for its lifetime, and a user who was removed is not
+    /// [noticed](Subscribers::removed).
+    ///
+    /// # Errors
+    /// A thread could not be started.
+    pub fn start_unwatched<E: Engine<Key = Asked>>(
+        first: E,
+        connect: impl Fn() -> Result<E, StoreError> + Send + Sync + 'static,
+        settings: ReadThroughSettings,
+        clock: Clock,
+    ) -> std::io::Result<Self> {
+        let cache = ReadThrough::start(first, connect, None, settings, clock)?;
+        Ok(Self { cache, removals: Arc::default() })
+    }
+
     /// Forgets every answer.
     pub fn forget(&self) {
         self.cache.forget();

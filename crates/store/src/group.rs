@@ -51,8 +51,11 @@ pub trait Commit: Send + 'static {
     /// that it returns; once the writer is closed, one last time.
     fn write(&mut self, group: &mut Vec<Numbered<Self::Row>>, figures: &GroupFigures) -> Duration;
 
-    /// The group is done: the place for work that may take longer.
-    fn settle(&mut self) {}
+    /// The group is done, or none has come: the place for work that may take longer. Called when the thread begins, after each group, and
+    /// after the time that it returns if no group has come by then.
+    fn settle(&mut self) -> Option<Duration> {
+        None
+    }
 }
 
 /// What a writer has done, counted by its [`Commit`].
@@ -223,14 +226,15 @@ impl<C: Commit> GroupSteps<C> {
     pub(crate) fn write(&mut self) {
         if !self.group.is_empty() {
             self.commit.write(&mut self.group, &self.queue.figures);
-            self.commit.settle();
+            let _patience = self.commit.settle();
         }
     }
 }
 
 fn run<C: Commit>(mut left: Left<C::Row, impl Fn(Vec<C::Row>)>, mut commit: C) {
-    while left.queue.take(&mut left.group).is_some() {
-        loop {
+    let mut patience = commit.settle();
+    while left.queue.take(&mut left.group, patience).is_some() {
+        while !left.group.is_empty() {
             let pause = commit.write(&mut left.group, &left.queue.figures);
             if left.group.is_empty() {
                 break;
@@ -241,7 +245,7 @@ fn run<C: Commit>(mut left: Left<C::Row, impl Fn(Vec<C::Row>)>, mut commit: C) {
                 left.give_up();
             }
         }
-        commit.settle();
+        patience = commit.settle();
     }
 }
 

@@ -84,23 +84,30 @@ impl<R: Row> Queue<R> {
         self.lock().last
     }
 
-    /// Waits for a group; `None` once stopped and empty.
-    pub(crate) fn take(&self, group: &mut Vec<Numbered<R>>) -> Option<()> {
+    /// Waits for a group, so long at most: then it may be empty. `None` once stopped and empty.
+    pub(crate) fn take(&self, group: &mut Vec<Numbered<R>>, patience: Option<Duration>) -> Option<()> {
         group.clear();
         let linger = self.settings.linger;
+        let end = patience.map(|patience| Instant::now() + patience);
+        let look = patience.map_or(linger, |patience| linger.min(patience));
         let mut waited = false;
         let mut state = self.lock();
-        if state.pending.is_empty() && !state.stopped && !linger.is_zero() {
+        if state.pending.is_empty() && !state.stopped && !look.is_zero() {
             // It was busy just now, so it will be again: it looks by itself after a linger, and no caller has to wake it.
-            (state, _) = self.wake.wait_timeout(state, linger).unwrap_or_else(PoisonError::into_inner);
+            (state, _) = self.wake.wait_timeout(state, look).unwrap_or_else(PoisonError::into_inner);
             waited = !state.pending.is_empty();
         }
         while state.pending.is_empty() {
             if state.stopped {
                 return None;
             }
-            state.asleep = true;
-            state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            state.asleep = left.is_none_or(|left| !left.is_zero());
+            match left {
+                None => state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(Duration::ZERO) => return Some(()),
+                Some(left) => (state, _) = self.wake.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner),
+            }
         }
         state.asleep = false;
         while !waited && state.pending.len() < self.settings.group && !state.stopped {

@@ -10,6 +10,7 @@ use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::read_through::{Changes, Engine, ReadThroughSettings};
 use crate::schema;
+use crate::second_level::SecondLevel;
 use crate::sqlite::{self, FileNumber, OpenError, SqliteSettings};
 use crate::subscriber::{
     AdminError, Answer, Asked, Credential, Ha1s, Listed, Question, Removed, SubscriberAdmin, SubscriberWatch,
@@ -49,6 +50,25 @@ pub fn start(
     let more = settings.clone();
     let number = sqlite::number_of(&settings.path);
     let connect = move || Opened::again(&more, number).map(SqliteSubscribers);
+    CachedSubscribers::start(first, connect, watch, cache, clock)
+        .map_err(|error| OpenError::Io { path: settings.path.clone(), detail: error.to_string() })
+}
+
+/// The same with a cache between memory and the file.
+///
+/// # Errors
+/// As those of [`start`].
+pub fn start_behind(
+    settings: &SqliteSettings,
+    second: &SecondLevel,
+    cache: ReadThroughSettings,
+    clock: Clock,
+) -> Result<CachedSubscribers, OpenError> {
+    let first = second.before(SqliteSubscribers::open(settings)?);
+    let watch = second.watched_by(SqliteNotices::open(settings)?);
+    let (more, second) = (settings.clone(), second.clone());
+    let number = sqlite::number_of(&settings.path);
+    let connect = move || Opened::again(&more, number).map(|opened| second.before(SqliteSubscribers(opened)));
     CachedSubscribers::start(first, connect, watch, cache, clock)
         .map_err(|error| OpenError::Io { path: settings.path.clone(), detail: error.to_string() })
 }

@@ -41,7 +41,7 @@ impl Ha1s {
     }
 
     /// Sets the digest of a named algorithm; `None` if the name is not known or the length is wrong.
-    pub(crate) fn set(&mut self, algorithm: &str, digest: &[u8]) -> Option<()> {
+    pub fn set(&mut self, algorithm: &str, digest: &[u8]) -> Option<()> {
         match algorithm {
             MD5 => self.md5 = Some(digest.try_into().ok()?),
             SHA_256 => self.sha256 = Some(digest.try_into().ok()?),
@@ -52,9 +52,12 @@ impl Ha1s {
     }
 }
 
-const MD5: &str = "MD5";
-const SHA_256: &str = "SHA-256";
-const SHA_512_256: &str = "SHA-512-256";
+/// `algorithm` parameter of MD5.
+pub const MD5: &str = "MD5";
+/// `algorithm` parameter of SHA-256.
+pub const SHA_256: &str = "SHA-256";
+/// `algorithm` parameter of SHA-512/256.
+pub const SHA_512_256: &str = "SHA-512-256";
 
 /// An HA1 is as good as the password: it never gets into a log.
 impl fmt::Debug for Ha1s {

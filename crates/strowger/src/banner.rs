@@ -50,6 +50,9 @@ pub(crate) fn banner(config: &Config, bound: &[BoundListener]) -> String {
     );
     let database = config.store.database.as_ref().map_or_else(|| "in memory".into(), |path| path.display().to_string());
     line("database", &database);
+    if let Some(url) = &config.store.subscribers {
+        line("subscribers", &format!("{url}, table {}", config.store.subscriber_table));
+    }
     line(
         "registrations",
         match config.registrar.durability {

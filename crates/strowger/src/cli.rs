@@ -47,6 +47,7 @@ pub(crate) enum Command {
     Status(StatusArguments),
     Registrations(RegistrationsArguments),
     Calls(CallsArguments),
+    Sets(SetsArguments),
     Ban(BanArguments),
     Log(LogArguments),
     Reload(ReloadArguments),
@@ -266,9 +267,9 @@ pub(crate) struct CheckArguments {
 #[command(after_long_help = "\
 Examples:
   strowger explain --from alice@example.org --to bob@example.org
-  strowger explain --from alice@example.org --to 0049301234@example.org --user alice
-  strowger explain --from carol@example.net --to bob@example.org --source 192.0.2.7:5060 --method MESSAGE
-  strowger explain --from a@b.example --to c@d.example --header 'User-Agent: scanner' --json
+  strowger explain --from alice@example.org --to 0049@example.org --user alice
+  strowger explain --from a@b.example --to c@d.example --source 192.0.2.7:5060
+  strowger explain --from a@b.example --to c@d.example --json
 
 Exit codes: 0 it was explained, 1 the configuration cannot be used or the request is none, 2 the command line cannot
 be used.")]

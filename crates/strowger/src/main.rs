@@ -50,6 +50,7 @@ fn main() -> ExitCode {
         Command::Status(arguments) => control::status(&arguments),
         Command::Registrations(arguments) => control::registrations(&arguments),
         Command::Calls(arguments) => control::calls(&arguments),
+        Command::Sets(arguments) => control::sets(&arguments),
         Command::Ban(arguments) => control::ban(&arguments),
         Command::Log(arguments) => control::log(&arguments),
         Command::Reload(arguments) => control::reload(&arguments),

@@ -60,6 +60,11 @@ impl Users {
             }
         };
         let file = choice.file().map_or_else(|| "the defaults".into(), |file| file.display().to_string());
+        if let Some(url) = &config.store.subscribers {
+            bail!(
+                "the subscribers are in {url} (store.subscribers), which is read in place and never written: change them there"
+            );
+        }
         let Some(path) = config.store.database.clone() else {
             bail!("store.database is \"memory\", which keeps no users: name a file in the configuration");
         };

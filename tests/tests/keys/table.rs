@@ -96,6 +96,20 @@ const TESTS: &[(&str, &[&str])] = &[
     ("rule.track", &["tests/tests/rules.rs::rules_set_what_the_configuration_sets_for_all"]),
     ("rule.ring_timeout", &["tests/tests/rules.rs::rules_bound_how_long_a_place_rings_and_is_silent"]),
     ("rule.answer_timeout", &["tests/tests/rules.rs::rules_bound_how_long_a_place_rings_and_is_silent"]),
+    ("cache.name", &["tests/tests/keys/caches.rs::what_a_server_learns_is_in_its_cache"]),
+    ("cache.engine", &["tests/tests/keys/caches.rs::what_a_server_learns_is_in_its_cache"]),
+    ("cache.servers", &["tests/tests/keys/caches.rs::what_a_server_learns_is_in_its_cache"]),
+    ("cache.mode", &["tests/tests/keys/caches.rs::a_cache_may_be_a_group_or_a_cluster"]),
+    ("cache.group", &["tests/tests/keys/caches.rs::a_cache_may_be_a_group_or_a_cluster"]),
+    ("cache.database", &["tests/tests/keys/caches.rs::what_a_server_learns_is_in_its_cache"]),
+    ("cache.user", &["tests/tests/keys/caches.rs::a_cache_may_want_a_password_and_tls"]),
+    ("cache.password", &["tests/tests/keys/caches.rs::a_cache_may_want_a_password_and_tls"]),
+    ("cache.tls", &["tests/tests/keys/caches.rs::a_cache_may_want_a_password_and_tls"]),
+    ("cache.connections", &["tests/tests/keys/caches.rs::a_cache_has_so_many_connections"]),
+    ("cache.timeout", &["tests/tests/keys/caches.rs::a_cache_that_is_silent_is_waited_for_so_long"]),
+    ("cache.memory", &["crates/node/src/caches.rs::a_local_cache_keeps_to_its_memory"]),
+    ("cache.folder", &["crates/node/src/caches.rs::a_local_cache_with_a_folder_outlives_the_server"]),
+    ("store.cache", &["tests/tests/keys/caches.rs::what_a_server_learns_is_in_its_cache"]),
     (
         "server.shards",
         &[
@@ -219,6 +233,19 @@ const TESTS: &[(&str, &[&str])] = &[
     (
         "store.database",
         &["tests/tests/durability.rs::no_acknowledged_binding_is_lost_by_kill_9_during_5000_registrations_a_second"],
+    ),
+    ("store.subscribers", &["tests/tests/sql_subscribers.rs::subscribers_of_opensips_and_kamailio_are_read_in_place"]),
+    (
+        "store.subscriber_table",
+        &["tests/tests/sql_subscribers.rs::subscribers_of_opensips_and_kamailio_are_read_in_place"],
+    ),
+    (
+        "store.subscriber_tls",
+        &["tests/tests/sql_subscribers.rs::subscribers_of_opensips_and_kamailio_are_read_in_place"],
+    ),
+    (
+        "store.subscriber_ca",
+        &["tests/tests/sql_subscribers.rs::subscribers_of_opensips_and_kamailio_are_read_in_place"],
     ),
     (
         "store.busy_timeout",
@@ -352,11 +379,69 @@ const TESTS: &[(&str, &[&str])] = &[
     ),
     ("dns.names_per_request", &["tests/tests/keys/names.rs::so_many_names_in_routes_are_looked_up_for_one_request"]),
     ("dns.cache_entries", &["tests/tests/keys/names.rs::answers_are_kept"]),
+    ("dns.ask_ahead", &["tests/tests/next_hops.rs::names_in_use_are_asked_for_before_they_end_where_that_is_wanted"]),
+    ("dns.serve_stale", &["tests/tests/next_hops.rs::what_was_known_is_used_as_long_as_the_settings_say"]),
+    (
+        "dns.set_aside",
+        &[
+            "tests/tests/next_hops.rs::of_two_servers_the_dead_one_costs_one_call_and_is_tried_again",
+            "tests/tests/next_hops.rs::no_more_hosts_are_set_aside_than_may_be_and_none_where_that_is_not_wanted",
+        ],
+    ),
+    ("dns.retry_after", &["tests/tests/next_hops.rs::a_host_that_says_for_how_long_is_left_in_peace"]),
+    (
+        "dns.set_aside_targets",
+        &["tests/tests/next_hops.rs::no_more_hosts_are_set_aside_than_may_be_and_none_where_that_is_not_wanted"],
+    ),
     ("dialogs.track", &["tests/tests/dialogs.rs::calls_are_listed_shown_and_ended"]),
     ("dialogs.lifetime", &["tests/tests/dialogs.rs::a_call_that_lasts_too_long_is_ended_on_both_sides"]),
     ("dialogs.session_expires", &["tests/tests/dialogs.rs::sessions_have_the_timer_that_the_settings_say"]),
     ("dialogs.min_session_expires", &["tests/tests/dialogs.rs::sessions_have_the_timer_that_the_settings_say"]),
     ("dialogs.calls", &["tests/tests/dialogs.rs::calls_beyond_the_bound_are_refused_until_others_end"]),
+    ("rule.account", &["crates/server/tests/suite/accounting.rs::rules_say_what_is_accounted"]),
+    ("accounting.cdr", &["tests/tests/accounting.rs::calls_are_written_in_each_form"]),
+    ("accounting.events", &["tests/tests/accounting.rs::calls_are_written_in_each_form"]),
+    ("accounting.all", &["crates/server/tests/suite/accounting.rs::rules_say_what_is_accounted"]),
+    ("accounting.to", &["tests/tests/accounting.rs::calls_are_written_in_each_form"]),
+    ("accounting.path", &["tests/tests/accounting.rs::calls_are_written_in_each_form"]),
+    ("accounting.spool", &["tests/tests/accounting.rs::a_killed_server_leaves_its_spool_to_the_next"]),
+    (
+        "accounting.spool_size",
+        &[
+            "crates/config/src/settings.rs::what_no_peer_can_see_arrives_at_the_floors_below",
+            "crates/accounting/src/spool.rs::bytes_beyond_the_bound_are_refused_and_files_of_others_not_touched",
+        ],
+    ),
+    (
+        "accounting.queue",
+        &[
+            "crates/accounting/src/writer/tests.rs::where_nothing_can_be_written_rows_wait_and_those_beyond_the_bound_are_counted",
+        ],
+    ),
+    (
+        "accounting.group_interval",
+        &[
+            "crates/config/src/settings.rs::what_no_peer_can_see_arrives_at_the_floors_below",
+            "crates/store/src/journal.rs::a_large_group_does_not_wait_for_its_linger",
+        ],
+    ),
+    (
+        "accounting.retry_interval",
+        &[
+            "crates/config/src/settings.rs::what_no_peer_can_see_arrives_at_the_floors_below",
+            "crates/accounting/src/writer/tests.rs::a_sink_that_fails_is_not_asked_for_each_group",
+        ],
+    ),
+    ("accounting.retention", &["tests/tests/accounting.rs::old_rows_are_removed"]),
+    (
+        "accounting.mask_numbers",
+        &["crates/server/tests/suite/accounting.rs::numbers_and_addresses_are_masked_before_a_row_leaves"],
+    ),
+    (
+        "accounting.mask_addresses",
+        &["crates/server/tests/suite/accounting.rs::numbers_and_addresses_are_masked_before_a_row_leaves"],
+    ),
+    ("accounting.fields", &["tests/tests/accounting.rs::calls_are_written_in_each_form"]),
     ("log.format", &["tests/tests/operation.rs::a_json_log_is_json_and_nothing_else"]),
     ("log.level", &["tests/tests/events.rs::refreshed_registrations_are_logged_at_the_level_debug"]),
     ("log.queue", &["tests/tests/logging.rs::lines_that_find_no_room_are_counted"]),
@@ -376,6 +461,8 @@ const TESTS: &[(&str, &[&str])] = &[
             "tests/tests/control.rs::without_a_control_socket_commands_say_so",
         ],
     ),
+    ("control.listen", &["tests/tests/control_http.rs::orders_are_taken_by_http_as_json"]),
+    ("control.secret", &["tests/tests/control_http.rs::without_the_secret_no_order_is_taken"]),
     ("control.connections", &["tests/tests/control.rs::so_many_commands_are_connected_for_so_long"]),
     ("control.timeout", &["tests/tests/control.rs::so_many_commands_are_connected_for_so_long"]),
     ("metrics.listen", &["tests/tests/metrics.rs::metrics_are_clean_and_count_what_was_done"]),

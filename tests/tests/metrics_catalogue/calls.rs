@@ -200,7 +200,7 @@ fn repetitions() {
 }
 
 fn silent_callee() {
-    let mut stage = Stage::start(Setup::on(&[Udp, Tcp]).relay().with(QUICK));
+    let mut stage = Stage::start(Setup::on(&[Udp, Tcp]).relay().with(QUICK).with("dns.set_aside = \"0s\""));
     let (mut bob, uri) = callee(&stage);
     // To her the failure goes once.
     let mut alice = stage.server.connect(Tcp);

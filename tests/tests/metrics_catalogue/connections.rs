@@ -82,7 +82,9 @@ fn messages() {
 }
 
 fn to_peers() {
-    let setup = Setup::on(&[Udp, Tcp]).relay().with("limits.connections = 2\nlimits.connection_queue = \"8KiB\"");
+    let setup = Setup::on(&[Udp, Tcp])
+        .relay()
+        .with("limits.connections = 2\nlimits.connection_queue = \"8KiB\"\ndns.set_aside = \"0s\"");
     let mut stage = Stage::start(setup);
     let (listener, address) = listen();
     let mut caller = stage.server.connect(Udp);

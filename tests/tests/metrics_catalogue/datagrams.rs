@@ -43,7 +43,9 @@ fn keep_alives() {
 
 /// A port that no program listens on; and a request that is longer than a datagram may be, with what the server adds.
 fn bad_targets() {
-    let setup = Setup::on(&[Udp]).relay().with("timers.t1 = \"4s\"\nproxy.udp_to_tcp_above = \"never\"");
+    let setup = Setup::on(&[Udp])
+        .relay()
+        .with("timers.t1 = \"4s\"\nproxy.udp_to_tcp_above = \"never\"\ndns.set_aside = \"0s\"");
     let mut stage = Stage::start(setup);
     let mut caller = stage.server.connect(Udp);
     let request = Request::new("MESSAGE", &format!("sip:x@{}", port::free_address()), "udp", caller.local());

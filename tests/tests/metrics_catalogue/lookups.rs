@@ -1,6 +1,9 @@
 //! What is asked about subscribers and names, and what becomes of it where nothing answers.
 
 use super::{SOON, Stage, ask, code, send};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
 use rusqlite::Connection;
 use strowger_tests::account::authorized;
 use strowger_tests::frozen_database::FrozenDatabase;
@@ -8,9 +11,9 @@ use strowger_tests::meter;
 use strowger_tests::meter::Shows::{Above, At, By};
 use strowger_tests::name_server::{A, NAPTR, NameServer, Record, SRV};
 use strowger_tests::server::Setup;
-use strowger_tests::text::{Request, status, unique};
-use strowger_tests::wire::Transport::Udp;
-use strowger_tests::wire::Wire;
+use strowger_tests::text::{Request, respond, status, unique};
+use strowger_tests::wire::Transport::{Tcp, Udp};
+use strowger_tests::wire::{Wire, accept, listen};
 
 pub(super) const SCENES: &[(&str, fn())] = &[
     ("changed subscribers", changed_subscribers),
@@ -18,6 +21,8 @@ pub(super) const SCENES: &[(&str, fn())] = &[
     ("a silent database", silent_database),
     ("too many look-ups", too_many),
     ("names", names),
+    ("names in use", names_in_use),
+    ("next hops that fail", next_hops),
 ];
 
 fn start(lines: &str, users: &[&str]) -> Stage {
@@ -288,5 +293,75 @@ fn names() {
         ("requests_total", By(0)),
         ("requests_not_found_total", By(2)),
     ]);
+    stage.end();
+}
+
+/// A name that is used while its answer is about to end, and beyond that: its name server is silent by then.
+fn names_in_use() {
+    let hosts = [("host.test", Record::A(Ipv4Addr::LOCALHOST))];
+    let Some(servers) = NameServer::start(&hosts) else {
+        return meter::leave_out(&["names_asked_ahead_total", "names_stale_total"]);
+    };
+    servers.set_lifetime(1);
+    let lines = "dns.timeout = \"300ms\"\ndns.attempts = 1\ndns.set_aside = \"0s\"";
+    let mut stage = Stage::start(Setup::on(&[Udp]).relay().with(&servers.line()).with(lines));
+    let (mut caller, mut host) = (stage.server.connect(Udp), stage.server.connect(Udp));
+    let uri = format!("sip:x@host.test:{};transport=udp", host.local().port());
+    let mut reaches = || {
+        let request = Request::new("MESSAGE", &uri, "udp", caller.local());
+        send(&mut caller, &request);
+        let got = host.request("MESSAGE", SOON).expect("it comes");
+        host.send(&respond(&got, 200, "h", &[])).expect("loopback takes it");
+        assert_eq!(caller.final_response(SOON).as_deref().and_then(status), Some(200));
+    };
+    reaches();
+    stage.shows(&[
+        ("requests_suspended_total", By(1)),
+        ("name_lookup_seconds_count", By(1)),
+        ("names_asked_ahead_total", By(0)),
+        ("names_stale_total", By(0)),
+    ]);
+    servers.freeze(true);
+    // Longer than its answer is good: one waits, and has it all the same.
+    std::thread::sleep(Duration::from_millis(1_200));
+    reaches();
+    stage.shows(&[
+        ("requests_suspended_total", By(1)),
+        ("name_lookup_seconds_count", By(1)),
+        ("name_lookup_seconds_sum", Above(0.2)),
+        ("names_asked_ahead_total", By(0)),
+        ("names_stale_total", By(1)),
+    ]);
+    servers.freeze(false);
+    // A name server that failed is asked again five seconds later.
+    std::thread::sleep(Duration::from_millis(5_200));
+    reaches();
+    stage.shows(&[
+        ("requests_suspended_total", By(1)),
+        ("name_lookup_seconds_count", By(1)),
+        ("names_asked_ahead_total", By(1)),
+        ("names_stale_total", By(1)),
+    ]);
+    stage.end();
+}
+
+fn next_hops() {
+    // What has no answer ends after 640 ms; by streams nothing is sent again.
+    let lines = "timers.t1 = \"10ms\"\ndns.set_aside = \"1s\"";
+    let mut stage = Stage::start(Setup::on(&[Udp, Tcp]).relay().with(lines));
+    let (mut caller, (listener, at)) = (stage.server.connect(Tcp), listen());
+    let mut ask = || {
+        let request = Request::new("MESSAGE", &format!("sip:x@{at};transport=tcp"), "tcp", caller.local());
+        send(&mut caller, &request);
+    };
+    ask();
+    let mut host = accept(&listener, SOON);
+    assert!(host.request("MESSAGE", SOON).is_some());
+    stage.shows(&[("transaction_timeouts_total", By(1)), ("targets_aside", At(1)), ("target_failures_total", By(1))]);
+    // There is no other.
+    ask();
+    let got = host.request("MESSAGE", SOON).expect("it comes");
+    host.send(&respond(&got, 200, "h", &[])).expect("the server reads");
+    stage.shows(&[("targets_aside", At(0)), ("target_failures_total", By(0)), ("transaction_timeouts_total", By(0))]);
     stage.end();
 }

@@ -45,7 +45,7 @@ impl Proxy {
         }
         let id = self.contexts.insert(ResponseContext {
             server,
-            first: Branch { client: None, status: 0, candidate: 0, timed_out: false },
+            first: Branch { client: None, status: 0, candidate: 0, timed_out: false, watched: false },
             others: None,
             best: None,
             pending: None,
@@ -274,7 +274,7 @@ impl Proxy {
         branch: &OutgoingBranch<'_>,
     ) {
         let unique = self.entropy.u64();
-        let target = branch.target;
+        let (target, watched) = (branch.target, branch.watched);
         let (range, branch) = self.write_request(round.now, request, routing, branch, unique, &mut round.out.bytes);
         let (length, tu) = (range.len(), TransactionUser::new(Role::Proxy, id));
         let client = round.tx.send(
@@ -288,7 +288,7 @@ impl Proxy {
             round.out,
         );
         if let Some(context) = self.contexts.get_mut(id) {
-            context.add(Branch { client: Some(client), status: 0, candidate, timed_out: false });
+            context.add(Branch { client: Some(client), status: 0, candidate, timed_out: false, watched });
             round.tx.bill(context.server, memory_of(length) + BESIDE);
         }
     }
@@ -334,7 +334,7 @@ impl Proxy {
         unique: u64,
         out: &mut Vec<u8>,
     ) -> (Range<usize>, [u8; loop_detection::LEN]) {
-        let OutgoingBranch { uri, path, add, remove, target, share, record_route } = *branch;
+        let OutgoingBranch { uri, path, add, remove, target, share, record_route, watched: _ } = *branch;
         let message = &request.message;
         let index = message.index();
         let top = index.headers_start();
@@ -545,6 +545,7 @@ pub(super) struct OutgoingBranch<'a> {
     pub(super) target: Target,
     pub(super) share: Share,
     pub(super) record_route: bool,
+    pub(super) watched: bool,
 }
 
 /// A request that can make a dialog.

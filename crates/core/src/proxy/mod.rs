@@ -84,6 +84,7 @@
 
 mod best;
 mod contact;
+mod failed_target;
 mod forward;
 mod moves;
 mod notice;
@@ -91,6 +92,7 @@ mod plan;
 mod response;
 mod response_context;
 
+pub use failed_target::{FailedTarget, TargetFailure};
 pub use moves::{ContextRecord, MovedContexts};
 pub use notice::{Notice, NoticeEvent};
 pub use plan::{FailurePlan, Plan, Remedy, TryNext};
@@ -168,6 +170,8 @@ pub struct Proxy {
     tidy_at: Option<u64>,
     /// Since the user took them last.
     notices: Vec<Notice>,
+    /// The same of targets that failed.
+    failed_targets: Vec<FailedTarget>,
     /// The Reason that goes with the CANCEL of a branch that lost (RFC 3326 section 3.1).
     completed_elsewhere: Arc<[u8]>,
     edit: Edit,
@@ -191,6 +195,7 @@ impl Proxy {
             fork_timers: BinaryHeap::new(),
             tidy_at: None,
             notices: Vec::new(),
+            failed_targets: Vec::new(),
             completed_elsewhere: Arc::from(&b"Reason: SIP;cause=200;text=\"Call completed elsewhere\"\r\n"[..]),
             edit: Edit::new(),
             index: Index::new(),

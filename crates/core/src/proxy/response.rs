@@ -2,7 +2,7 @@
 
 use super::contact::{FromDevice, SenderContact};
 use super::notice::NoticeEvent;
-use super::response_context::{BestResponse, ResponseContext};
+use super::response_context::{BestResponse, Branch, ResponseContext};
 use super::{Proxy, best};
 use crate::routing::route_token::{self, Beyond, Named, Party, RouteTokens};
 use crate::routing::{Place, ROUTE_TOKEN, Scope};
@@ -84,10 +84,14 @@ impl Proxy {
             }
             return;
         }
+        let by = round.tx.client_target(client);
+        if status == 503 {
+            self.says_unavailable(id, client, by, response, arrival);
+        }
+        let Some(context) = self.contexts.get_mut(id) else { return };
         if context.answered {
             return;
         }
-        let by = round.tx.client_target(client);
         self.notice(id, refusal(status, by));
         let Some(context) = self.contexts.get_mut(id) else { return };
         if status >= 600 {
@@ -141,10 +145,12 @@ impl Proxy {
         if branch.status >= 200 {
             return;
         }
+        let before = *branch;
         branch.status = status;
         let answered = context.answered;
+        let target = round.tx.lost_target(client).or_else(|| round.tx.client_target(client));
+        self.comes_to_nothing(&before, status, target);
         if !answered {
-            let target = round.tx.lost_target(client).or_else(|| round.tx.client_target(client));
             self.notice(id, refusal(status, target));
         }
         let Some(context) = self.contexts.get(id) else { return };
@@ -161,13 +167,14 @@ impl Proxy {
     /// 16.8), so that the next candidates need not wait for timer B.
     pub(super) fn silent_branches_failed(&mut self, round: &mut Round<'_>, id: Id) {
         let Some(context) = self.contexts.get_mut(id) else { return };
-        let mut silent: SmallVec<[ClientId; 4]> = SmallVec::new();
+        let mut silent: SmallVec<[Branch; 4]> = SmallVec::new();
         for branch in context.branches_mut().filter(|b| b.client.is_some() && b.status == 0) {
+            silent.push(*branch);
             branch.status = 408;
-            silent.extend(branch.client);
         }
-        for client in &silent {
-            let target = round.tx.client_target(*client);
+        for branch in &silent {
+            let target = branch.client.and_then(|client| round.tx.client_target(client));
+            self.comes_to_nothing(branch, 408, target);
             self.notice(id, NoticeEvent::TimedOut { target });
         }
         let Some(context) = self.contexts.get(id) else { return };
@@ -184,13 +191,15 @@ impl Proxy {
     pub(super) fn end_silence(&mut self, round: &mut Round<'_>, id: Id) {
         let Some(context) = self.contexts.get_mut(id) else { return };
         let invite = context.invite;
-        let mut silent: SmallVec<[ClientId; 4]> = SmallVec::new();
+        let mut silent: SmallVec<[Branch; 4]> = SmallVec::new();
         for branch in context.branches_mut().filter(|b| b.client.is_some() && b.status == 0) {
+            silent.push(*branch);
             (branch.status, branch.timed_out) = (408, true);
-            silent.extend(branch.client);
         }
-        for client in silent {
+        for branch in silent {
+            let Some(client) = branch.client else { continue };
             let target = round.tx.client_target(client);
+            self.comes_to_nothing(&branch, 408, target);
             self.notice(id, NoticeEvent::TimedOut { target });
             if invite {
                 round.tx.cancel(round.now, client, None, round.out);

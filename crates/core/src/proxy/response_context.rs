@@ -63,6 +63,9 @@ pub(super) struct Branch {
     pub(super) candidate: u16,
     /// Its time was up, so we cancelled it: a 487 that answers this counts as a time-out.
     pub(super) timed_out: bool,
+    /// See [`Candidate::watched`]. Bytes do not have it: what failed in one process is nothing to another.
+    #[serde(skip)]
+    pub(super) watched: bool,
 }
 
 /// The best final response so far, ready to go upstream: its top Via already taken off.
@@ -138,6 +141,8 @@ pub struct Candidate<'a> {
     pub fixed: bool,
     /// The device is not where its URI says, but where its messages came from: a translator stands between.
     pub translated: bool,
+    /// Those of its targets that fail are told to the user ([`Proxy::failed_targets`](super::Proxy::failed_targets)).
+    pub watched: bool,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -151,6 +156,8 @@ pub(super) struct OwnedCandidate {
     #[serde(with = "header_names")]
     pub(super) remove: Vec<Name>,
     pub(super) fixed: bool,
+    #[serde(skip)]
+    watched: bool,
     /// How many of the targets were tried.
     pub(super) tried: usize,
 }
@@ -171,6 +178,7 @@ impl Candidate<'_> {
             target,
             share,
             record_route,
+            watched: self.watched,
         }
     }
 }
@@ -191,6 +199,7 @@ impl OwnedCandidate {
             add: candidate.add.to_vec(),
             remove: candidate.remove.to_vec(),
             fixed: candidate.fixed,
+            watched: candidate.watched,
             tried: 0,
         }
     }
@@ -205,6 +214,7 @@ impl OwnedCandidate {
             target,
             share,
             record_route,
+            watched: self.watched,
         }
     }
 

@@ -3,6 +3,8 @@
 use super::{Backend, is_root};
 use crate::program::{MEMCACHED, REDIS};
 use crate::{Error, port};
+use rustix::process::Signal;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
@@ -11,11 +13,48 @@ use std::process::Command;
 /// # Errors
 /// It is not installed, or does not start.
 pub fn redis(folder: &Path) -> Result<Backend, Error> {
+    redis_with(folder, &[])
+}
+
+/// The same with further arguments, such as `--requirepass`.
+///
+/// # Errors
+/// It is not installed, or does not start.
+pub fn redis_with(folder: &Path, arguments: &[&str]) -> Result<Backend, Error> {
     let port = port::free();
     let mut command = Command::new(REDIS.find()?);
     // Without a first argument that names a file it reads none.
     command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port", &port.to_string()]);
-    Backend::start("redis", folder, port, &mut command)
+    command.args(arguments);
+    Backend::start("redis", folder, port, command)
+}
+
+/// Starts a Redis of a cluster, which has no slots yet and knows no other. The folder is its own.
+///
+/// # Errors
+/// It is not installed, or does not start.
+pub fn redis_of_cluster(folder: &Path) -> Result<Backend, Error> {
+    // By default the port of the cluster is ten thousand above the other, which may be none.
+    let cluster = port::free().to_string();
+    redis_with(folder, &["--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-port", &cluster])
+}
+
+/// Starts a Sentinel that watches this master as the group `group`, alone: it decides by itself, two seconds after the master fell silent.
+///
+/// # Errors
+/// It is not installed, or does not start.
+pub fn sentinel(folder: &Path, group: &str, master: SocketAddr) -> Result<Backend, Error> {
+    let port = port::free();
+    let file = folder.join("sentinel.conf");
+    let (address, master_port) = (master.ip(), master.port());
+    let lines = format!(
+        "bind 127.0.0.1\nport {port}\nsentinel monitor {group} {address} {master_port} 1\n\
+         sentinel down-after-milliseconds {group} 2000\nsentinel failover-timeout {group} 4000\n"
+    );
+    std::fs::write(&file, lines).map_err(Error::file(&file))?;
+    let mut command = Command::new(REDIS.find()?);
+    command.arg(&file).arg("--sentinel");
+    Backend::start("sentinel", folder, port, command)
 }
 
 /// Starts a Memcached of 256 MB. What it prints goes to this folder.
@@ -23,11 +62,28 @@ pub fn redis(folder: &Path) -> Result<Backend, Error> {
 /// # Errors
 /// It is not installed, or does not start.
 pub fn memcached(folder: &Path) -> Result<Backend, Error> {
+    memcached_with(folder, &[])
+}
+
+/// The same with further arguments, such as `--auth-file=FILE`.
+///
+/// # Errors
+/// It is not installed, or does not start.
+pub fn memcached_with(folder: &Path, arguments: &[&str]) -> Result<Backend, Error> {
     let port = port::free();
     let mut command = Command::new(MEMCACHED.find()?);
     command.args(["--listen=127.0.0.1", "--memory-limit=256", "--udp-port=0", &format!("--port={port}")]);
+    command.args(arguments);
     if is_root() {
         command.arg("--user=root");
     }
-    Backend::start("memcached", folder, port, &mut command)
+    Backend::start("memcached", folder, port, command)
+}
+
+/// Ends it at once; it can be [started again](Backend::start_again).
+///
+/// # Errors
+/// It is still running after twenty seconds.
+pub fn stop(cache: &mut Backend) -> Result<(), Error> {
+    cache.end(Signal::KILL)
 }

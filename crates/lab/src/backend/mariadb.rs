@@ -3,6 +3,7 @@
 use super::{Backend, DATABASE, USER, is_root, run};
 use crate::program::{MARIADB, MARIADB_INSTALL_DB, MARIADBD};
 use crate::{Error, port};
+use rustix::process::Signal;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -20,6 +21,14 @@ impl MariaDb {
     /// # Errors
     /// It is not installed, or does not start.
     pub fn start(folder: &Path) -> Result<Self, Error> {
+        Self::start_with(folder, &[])
+    }
+
+    /// The same with further options of `mariadbd`.
+    ///
+    /// # Errors
+    /// It is not installed, or does not start.
+    pub fn start_with(folder: &Path, options: &[String]) -> Result<Self, Error> {
         let [program, install] = [MARIADBD.find()?, MARIADB_INSTALL_DB.find()?];
         MARIADB.find()?;
         let data = folder.join("mariadb");
@@ -49,11 +58,12 @@ impl MariaDb {
             .arg(format!("--port={port}"))
             .arg(option("--datadir=", &data))
             .arg(option("--socket=", &socket))
-            .arg(option("--pid-file=", &folder.join("mariadb.pid")));
+            .arg(option("--pid-file=", &folder.join("mariadb.pid")))
+            .args(options);
         if is_root() {
             command.arg("--user=root");
         }
-        let server = Backend::start("mariadbd", folder, port, &mut command)?;
+        let server = Backend::start("mariadbd", folder, port, command)?;
         let this = Self { server, socket };
         this.as_root(
             "mysql",
@@ -68,6 +78,19 @@ impl MariaDb {
     /// The server.
     pub const fn server(&self) -> &Backend {
         &self.server
+    }
+
+    /// The server, to be started again.
+    pub const fn server_mut(&mut self) -> &mut Backend {
+        &mut self.server
+    }
+
+    /// Shuts it down.
+    ///
+    /// # Errors
+    /// It is still running after twenty seconds.
+    pub fn stop(&mut self) -> Result<(), Error> {
+        self.server.end(Signal::TERM)
     }
 
     /// As `mysql://USER:PASSWORD@HOST:PORT/DATABASE`.

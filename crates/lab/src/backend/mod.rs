@@ -4,15 +4,16 @@ mod caches;
 mod mariadb;
 mod postgresql;
 
-pub use caches::{memcached, redis};
+pub use caches::{memcached, memcached_with, redis, redis_of_cluster, redis_with, sentinel, stop as stop_cache};
 pub use mariadb::MariaDb;
 pub use postgresql::PostgreSql;
 
 use crate::Error;
 use crate::process::Process;
-use crate::sample::Usage;
+use crate::sample::{Usage, tree};
+use rustix::process::{Pid, Signal, kill_process};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -24,19 +25,63 @@ pub const USER: &str = "strowger";
 /// The database.
 pub const DATABASE: &str = "strowger";
 
+/// How long one may take to end.
+const END: Duration = Duration::from_secs(20);
+
 /// One that runs. When it is dropped it is ended.
 #[derive(Debug)]
 pub struct Backend {
+    name: String,
+    folder: PathBuf,
+    command: Command,
     process: Process,
     port: u16,
 }
 
 impl Backend {
     /// Waits until it listens on this port of 127.0.0.1. What it prints goes to `NAME.log` in the folder.
-    fn start(name: &str, folder: &Path, port: u16, command: &mut Command) -> Result<Self, Error> {
+    fn start(name: &str, folder: &Path, port: u16, mut command: Command) -> Result<Self, Error> {
         let mut process = Process::start(name, folder, command.current_dir(folder))?;
         process.listens(port, START)?;
-        Ok(Self { process, port })
+        Ok(Self { name: name.into(), folder: folder.into(), command, process, port })
+    }
+
+    /// Asks it to end by this signal, and waits until it has.
+    ///
+    /// # Errors
+    /// It is still running after twenty seconds.
+    fn end(&mut self, signal: Signal) -> Result<(), Error> {
+        self.thaw();
+        self.process.signal(signal);
+        self.process.end(END).map(drop)
+    }
+
+    /// Starts it once more, with what it has on disk, on the same port.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn start_again(&mut self) -> Result<(), Error> {
+        self.process = Process::start(&self.name, &self.folder, &mut self.command)?;
+        self.process.listens(self.port, START)
+    }
+
+    /// Stops all its processes (SIGSTOP): the kernel takes connections and bytes for them, and they answer nothing.
+    pub fn freeze(&self) {
+        self.signal_all(Signal::STOP);
+    }
+
+    /// They go on.
+    pub fn thaw(&self) {
+        self.signal_all(Signal::CONT);
+    }
+
+    fn signal_all(&self, signal: Signal) {
+        for id in tree(self.process.id()) {
+            if let Some(pid) = i32::try_from(id).ok().and_then(Pid::from_raw) {
+                // A child may have ended since the tree was seen.
+                let _ended = kill_process(pid, signal);
+            }
+        }
     }
 
     /// Where it listens.
@@ -47,6 +92,15 @@ impl Backend {
     /// Processor time that it used so far.
     pub fn usage(&self) -> Usage {
         Usage::of_tree(self.process.id())
+    }
+}
+
+/// What is stopped ends by no signal but one.
+impl Drop for Backend {
+    fn drop(&mut self) {
+        if self.process.ended().is_none() {
+            self.thaw();
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{Backend, DATABASE, START, USER, is_root, run};
 use crate::program::POSTGRESQL;
 use crate::{Error, port};
+use rustix::process::Signal;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +13,7 @@ const VERSIONS: &str = "/usr/lib/postgresql";
 /// Whom the package runs it as: it refuses to run as root.
 const SYSTEM_USER: &str = "postgres";
 
-/// A PostgreSQL with one empty database and its owner. What is committed is on the disk within 0.6 s (`synchronous_commit = off`).
+/// A PostgreSQL with one empty database and its owner, who has a password. What is committed is on the disk within 0.6 s (`synchronous_commit = off`).
 #[derive(Debug)]
 pub struct PostgreSql {
     server: Backend,
@@ -25,6 +26,14 @@ impl PostgreSql {
     /// # Errors
     /// It is not installed, or does not start.
     pub fn start(folder: &Path) -> Result<Self, Error> {
+        Self::start_with(folder, None)
+    }
+
+    /// The same with TLS, by the files of a certificate and its key.
+    ///
+    /// # Errors
+    /// It is not installed, or does not start.
+    pub fn start_with(folder: &Path, certificate: Option<(&Path, &Path)>) -> Result<Self, Error> {
         let programs =
             newest_version().ok_or(Error::NotInstalled { program: "postgres", package: POSTGRESQL.package })?;
         let home = folder.join("postgresql");
@@ -37,20 +46,12 @@ impl PostgreSql {
             }
             run("chown", Command::new("chown").arg(SYSTEM_USER).arg(&home))?;
         }
-        let data = home.join("data");
+        let (data, password) = (home.join("data"), home.join("password"));
+        std::fs::write(&password, USER).map_err(Error::file(&password))?;
         let mut command = unprivileged(&programs.join("initdb"));
-        command.args([
-            "--username",
-            USER,
-            "--auth",
-            "trust",
-            "--encoding",
-            "UTF8",
-            "--no-locale",
-            "--no-sync",
-            "--pgdata",
-        ]);
-        run("initdb", command.arg(&data).current_dir(&home))?;
+        command.args(["--username", USER, "--auth-host", "scram-sha-256", "--auth-local", "trust"]);
+        command.args(["--encoding", "UTF8", "--no-locale", "--no-sync", "--pwfile"]).arg(&password);
+        run("initdb", command.arg("--pgdata").arg(&data).current_dir(&home))?;
         let port = port::free();
         let mut command = unprivileged(&programs.join("postgres"));
         command.arg("-D").arg(&data).arg("-k").arg(&home).args([
@@ -61,7 +62,20 @@ impl PostgreSql {
             "-c",
             "synchronous_commit=off",
         ]);
-        let server = Backend::start("postgres", folder, port, &mut command)?;
+        if let Some((certificate, key)) = certificate {
+            command.args(["-c", "ssl=on"]);
+            for (name, file) in [("ssl_cert_file", certificate), ("ssl_key_file", key)] {
+                // It takes a key that only its own user can read.
+                let own = home.join(name);
+                std::fs::copy(file, &own).map_err(Error::file(file))?;
+                std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o600)).map_err(Error::file(&own))?;
+                if is_root() {
+                    run("chown", Command::new("chown").arg(SYSTEM_USER).arg(&own))?;
+                }
+                command.arg("-c").arg(format!("{name}={}", own.display()));
+            }
+        }
+        let server = Backend::start("postgres", folder, port, command)?;
         let this = Self { server, programs };
         // It listens before it takes statements.
         let ready = crate::wait::look(START, || this.in_database("postgres", "SELECT 1").ok());
@@ -77,6 +91,24 @@ impl PostgreSql {
         &self.server
     }
 
+    /// The server, to be started again.
+    pub const fn server_mut(&mut self) -> &mut Backend {
+        &mut self.server
+    }
+
+    /// Shuts it down, also while clients are connected.
+    ///
+    /// # Errors
+    /// It is still running after twenty seconds.
+    pub fn stop(&mut self) -> Result<(), Error> {
+        self.server.end(Signal::INT)
+    }
+
+    /// As `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`.
+    pub fn url(&self) -> String {
+        format!("postgresql://{USER}:{USER}@{}/{DATABASE}", self.server.address())
+    }
+
     /// Runs statements in the database; the rows that they return, a line each, with tabs between columns.
     ///
     /// # Errors
@@ -88,6 +120,7 @@ impl PostgreSql {
     fn in_database(&self, database: &str, statements: &str) -> Result<String, Error> {
         let mut command = Command::new(self.programs.join("psql"));
         command
+            .env("PGPASSWORD", USER)
             .args(["--no-psqlrc", "--quiet", "--no-align", "--tuples-only", "--field-separator", "\t"])
             .args(["--host", "127.0.0.1", "--port", &self.server.port.to_string(), "--username", USER])
             .args(["--set", "ON_ERROR_STOP=1", "--dbname", database, "--command", statements]);

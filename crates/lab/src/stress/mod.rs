@@ -27,6 +27,9 @@ pub const DOMAIN: &str = "stress.example";
 /// Where Debian's `kamailio-mysql-modules` keeps the tables of Kamailio.
 pub const KAMAILIO_TABLES: &str = "/usr/share/kamailio/mysql";
 
+/// Where the examples have their subscribers.
+pub const EXAMPLE_DATABASE: &str = "mysql://strowger:strowger@127.0.0.1:3306/strowger";
+
 /// How long rows may take to be in the table when the last call has ended.
 const WRITTEN: Duration = Duration::from_secs(10);
 
@@ -121,17 +124,19 @@ pub fn kamailio(letter: Letter, database: &MariaDb) -> Configuration {
     }
 }
 
-/// What ours is started with for a letter: the shipped example, on another port. None: there is none yet.
+/// What ours is started with for a letter: the shipped example, on another port, with the subscribers of this database. None: there is
+/// none yet.
 ///
 /// # Errors
 /// The file cannot be read.
-pub fn strowger(letter: Letter, examples: &Path) -> Result<Option<Configuration>, Error> {
+pub fn strowger(letter: Letter, examples: &Path, database: &MariaDb) -> Result<Option<Configuration>, Error> {
     let file = examples.join(format!("stress-{}.toml", letter.lower()));
     if !file.is_file() {
         return Ok(None);
     }
     let text = std::fs::read_to_string(&file).map_err(Error::file(&file))?;
-    Ok(Some(Configuration { text: text.replace("127.0.0.1:5060", "127.0.0.1:@PORT@"), ..Configuration::default() }))
+    let text = text.replace("127.0.0.1:5060", "127.0.0.1:@PORT@").replace(EXAMPLE_DATABASE, &database.url());
+    Ok(Some(Configuration { text, ..Configuration::default() }))
 }
 
 /// Starts a system in this folder, registers the users of the letter, makes a second of calls that do not count, then those that do.

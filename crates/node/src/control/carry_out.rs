@@ -1,6 +1,6 @@
 //! How each order is carried out.
 
-use super::{Ban, Controlled, Done, Order, Page, Registration, Reply, Request, ShardStatus, Status};
+use super::{Ban, BanList, Controlled, Done, Order, Page, Registration, Reply, Request, ShardStatus, Status};
 use std::collections::BTreeMap;
 use strowger_core::Transport;
 use strowger_metrics::{Metric, Unit};
@@ -26,6 +26,9 @@ impl Controlled {
             Order::Calls { party, from, most } => self.calls(party, from, most.clamp(1, MOST)).await,
             Order::Call { id } => self.call(&id).await,
             Order::EndCall { id } => self.end_call(id).await,
+            Order::Sets => self.sets(),
+            Order::Set { name, beginning, from, most } => self.set(&name, beginning, from, most.clamp(1, MOST)).await,
+            Order::Search { name, key } => self.search(&name, &key),
             Order::Bans { most } => self.bans(most.clamp(1, MOST)),
             Order::Lift { source } => {
                 let bans = self.shared.policy().bans.lift(source, clock::now().mono);
@@ -148,7 +151,7 @@ impl Controlled {
         let now = clock::now().mono;
         let bans = self.shared.policy().bans.list(now, most).into_iter();
         let ban = |(source, until): (_, u64)| Ban { source, seconds_left: until.saturating_sub(now).div_ceil(1_000) };
-        Reply::Bans { bans: bans.map(ban).collect(), banned: self.shared.policy().bans.banned() }
+        Reply::Bans(BanList { bans: bans.map(ban).collect(), banned: self.shared.policy().bans.banned() })
     }
 }
 

@@ -1,4 +1,4 @@
-//! `[control]`: the socket by which commands reach the running server.
+//! `[control]`: the socket by which commands reach the running server, and the same orders by HTTP (`http.rs`, `ways.rs`).
 //!
 //! A connection carries orders and replies, each one line of JSON ([`Order`], [`Reply`]). It is served beside the shards; what takes long
 //! is done in slices, between which other work of that thread goes on.
@@ -6,8 +6,12 @@
 mod calls;
 mod carry_out;
 mod client;
+pub(crate) mod http;
+mod openapi;
 mod order;
+mod sets;
 mod socket;
+mod ways;
 
 use crate::health::Health;
 use crate::metrics::Metrics;
@@ -22,8 +26,8 @@ use tokio::time::timeout;
 
 pub use client::{Client, Unreachable};
 pub use order::{
-    Ban, Call, CallList, Change, Dialog, Done, Fault, LONGEST_LINE, Order, Page, Registration, Reload, Reply,
-    ShardStatus, Status, Wrong,
+    Ban, BanList, Call, CallList, Change, Dialog, Done, Fault, Found, LONGEST_LINE, Order, Page, Registration, Reload,
+    Reply, SetEntry, SetList, SetPage, SetSummary, ShardStatus, Status, Wrong,
 };
 pub(crate) use socket::Socket;
 

@@ -1,5 +1,6 @@
 //! What is asked and answered over the control socket.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -42,6 +43,26 @@ pub enum Order {
         /// [`Call::id`].
         id: String,
     },
+    /// [`Reply::Sets`]: the data sets of the rules.
+    Sets,
+    /// [`Reply::Set`]: entries of a data set, in the order of their keys, from where the page before ended.
+    Set {
+        /// Its name.
+        name: String,
+        /// Those whose key begins so; all for an empty text.
+        beginning: String,
+        /// [`SetPage::next`] of the page before.
+        from: Option<u64>,
+        /// Entries of the page at most; the server has a bound of its own.
+        most: usize,
+    },
+    /// [`Reply::Found`]: the entries of a data set that hold for a number, a text or an address.
+    Search {
+        /// Its name.
+        name: String,
+        /// What is looked for.
+        key: String,
+    },
     /// [`Reply::Bans`]: the banned sources, `most` of them at most.
     Bans {
         /// Bans of the reply at most; the server has a bound of its own.
@@ -75,13 +96,14 @@ pub enum Reply {
     Calls(CallList),
     /// To [`Order::Call`].
     Call(Box<Call>),
+    /// To [`Order::Sets`].
+    Sets(SetList),
+    /// To [`Order::Set`].
+    Set(SetPage),
+    /// To [`Order::Search`].
+    Found(Found),
     /// To [`Order::Bans`].
-    Bans {
-        /// As many as were asked for.
-        bans: Vec<Ban>,
-        /// How many there are.
-        banned: usize,
-    },
+    Bans(BanList),
     /// It was carried out.
     Done(Done),
     /// Why the order was not carried out.
@@ -91,7 +113,7 @@ pub enum Reply {
 }
 
 /// What was done.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Done {
     /// So many bans ended.
@@ -119,7 +141,7 @@ pub enum Done {
 }
 
 /// What a new configuration came to.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reload {
     /// Name of the file; that of the defaults where there is none.
     pub file: String,
@@ -130,7 +152,7 @@ pub struct Reload {
 }
 
 /// A key that has another value in the file than before. Secrets are masked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
     /// With its table, such as `proxy.fork_timeout`.
     pub key: String,
@@ -143,7 +165,7 @@ pub struct Change {
 }
 
 /// A configuration that a server does not take.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Wrong {
     /// Everything that is wrong, for people: file, line, the words concerned, cure.
     pub text: String,
@@ -152,7 +174,7 @@ pub struct Wrong {
 }
 
 /// One thing that is wrong with a configuration.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Fault {
     /// Name of the file.
     pub file: String,
@@ -201,7 +223,7 @@ impl From<strowger_config::Change> for Change {
 }
 
 /// The server at one moment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     /// Of the program.
     pub version: String,
@@ -220,7 +242,7 @@ pub struct Status {
 }
 
 /// One shard.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ShardStatus {
     /// Its number.
     pub shard: usize,
@@ -235,7 +257,7 @@ pub struct ShardStatus {
 }
 
 /// Some registrations, and where to go on; `None` at the end.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Page {
     /// In no particular order.
     pub registrations: Vec<Registration>,
@@ -244,7 +266,7 @@ pub struct Page {
 }
 
 /// One contact of a user. Text of peers stands as it came, what is no UTF-8 replaced.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Registration {
     /// `name@domain`.
     pub user: String,
@@ -269,7 +291,7 @@ pub struct Registration {
 }
 
 /// Some tracked calls, and where to go on; `None` at the end.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CallList {
     /// In no particular order.
     pub calls: Vec<Call>,
@@ -278,7 +300,7 @@ pub struct CallList {
 }
 
 /// One tracked call. Text of peers stands as it came, what is no UTF-8 replaced.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Call {
     /// By which it is shown and ended, while it lasts.
     pub id: String,
@@ -299,7 +321,7 @@ pub struct Call {
 }
 
 /// One dialog of a call.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Dialog {
     /// The callee's tag.
     pub tag: String,
@@ -309,8 +331,62 @@ pub struct Dialog {
     pub answered_seconds: Option<f64>,
 }
 
+/// The data sets that conditions of rules ask.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SetList {
+    /// In the order of the configuration.
+    pub sets: Vec<SetSummary>,
+}
+
+/// One data set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SetSummary {
+    /// What conditions call it.
+    pub name: String,
+    /// `texts`, `prefixes` or `networks`.
+    pub kind: String,
+    /// How many keys it has.
+    pub entries: usize,
+    /// Bytes that it holds.
+    pub memory_bytes: usize,
+}
+
+/// Some entries of a data set, and where to go on; `None` at the end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SetPage {
+    /// In the order of their keys.
+    pub entries: Vec<SetEntry>,
+    /// [`Order::Set`] takes it. A set that was read again meanwhile may show an entry twice or not at all.
+    pub next: Option<u64>,
+}
+
+/// What a data set has for a number, a text or an address.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Found {
+    /// All entries that hold for it: the one that counts comes first. None: it is not in the set.
+    pub entries: Vec<SetEntry>,
+}
+
+/// One entry of a data set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SetEntry {
+    /// A text, a prefix or a network.
+    pub key: String,
+    /// Its value, if it has one.
+    pub value: Option<String>,
+}
+
+/// Banned sources.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BanList {
+    /// As many as were asked for.
+    pub bans: Vec<Ban>,
+    /// How many there are.
+    pub banned: usize,
+}
+
 /// One banned source; an IPv6 network stands as its first address.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ban {
     /// Where the requests came from.
     pub source: IpAddr,

@@ -5,6 +5,7 @@
 
 use super::dialog::{Dialog, Party};
 use super::{Call, HASHED, moment};
+use crate::accounting::Ender;
 use crate::call_log::log_ended;
 use crate::engine::Engine;
 use crate::handling::{Handling, Progress};
@@ -33,7 +34,7 @@ impl Engine {
             self.calls.change(key, Call::forget_log);
         }
         if self.calls.get(key).is_some_and(|call| call.tracked) {
-            self.end_dialogs(now, key, "lifetime", out, |dialog| {
+            self.end_dialogs(now, key, Ender::Lifetime, out, |dialog| {
                 dialog.answer.is_some_and(|answer| !lasts(answer.at, times.lifetime))
             });
         }
@@ -49,7 +50,12 @@ impl Engine {
         let is_over = |dialog: &Dialog| dialog.session_end.is_some_and(|at| at <= moment(now));
         let Some(call) = self.calls.get(key) else { return };
         for dialog in call.dialogs.iter().filter(|dialog| is_over(dialog) && dialog.logged) {
-            log_ended(now, call, "session timer", dialog.answer, call.call_id());
+            log_ended(now, call, Ender::SessionTimer.text(), dialog.answer, call.call_id());
+        }
+        if call.dialogs.iter().any(is_over)
+            && let Some(account) = self.calls.account(key)
+        {
+            account.dialog_ended(now, Ender::SessionTimer);
         }
         self.calls.change(key, |call| call.dialogs.retain(|dialog| !is_over(dialog)));
     }
@@ -59,7 +65,7 @@ impl Engine {
         &mut self,
         now: Now,
         key: u64,
-        by: &str,
+        by: Ender,
         out: &mut Outbox,
         is_meant: impl Fn(&Dialog) -> bool,
     ) {
@@ -67,7 +73,7 @@ impl Engine {
         let (mut requests, mut text) = (Vec::new(), Vec::new());
         for dialog in call.dialogs.iter().filter(|dialog| is_meant(dialog)) {
             if dialog.logged {
-                log_ended(now, call, by, dialog.answer, call.call_id());
+                log_ended(now, call, by.text(), dialog.answer, call.call_id());
             }
             for from in [Party::Caller, Party::Callee].into_iter().filter(|party| dialog.ending != Some(*party)) {
                 text.clear();
@@ -75,6 +81,11 @@ impl Engine {
                     requests.push(text.clone());
                 }
             }
+        }
+        if call.dialogs.iter().any(&is_meant)
+            && let Some(account) = self.calls.account(key)
+        {
+            account.dialog_ended(now, by);
         }
         // Before they pass: nothing hangs on what becomes of them.
         self.calls.change(key, |call| call.dialogs.retain(|dialog| !is_meant(dialog)));

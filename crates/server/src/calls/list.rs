@@ -1,6 +1,7 @@
 //! Tracked calls as operators see them, and calls that they end.
 
 use super::{Call, Purpose, moment};
+use crate::accounting::Ender;
 use crate::engine::Engine;
 use strowger_core::{Now, Outbox, Round};
 
@@ -137,7 +138,10 @@ impl Engine {
         if self.calls.get(id).is_none_or(|call| !call.tracked) {
             return false;
         }
-        self.end_dialogs(now, id, "operator", out, |dialog| dialog.answer.is_some());
+        if let Some(account) = self.calls.account(id) {
+            account.is_ended_by(Ender::Operator);
+        }
+        self.end_dialogs(now, id, Ender::Operator, out, |dialog| dialog.answer.is_some());
         let context = Purpose::Invite.context(id);
         self.proxy.cancel_all(&mut Round { now, tx: &mut self.transactions, out }, context);
         self.hear_notices(now, out);

@@ -3,8 +3,9 @@
 use super::dialog::{CallAnswer, Dialog, Party};
 use super::within::{contact_of, way};
 use super::{PURPOSES, Purpose, moment};
+use crate::accounting::{Account, cause};
 use crate::call_log::log_outcome;
-use crate::engine::Engine;
+use crate::engine::{Effect, Engine};
 use std::ops::Range;
 use strowger_core::proxy::{Notice, NoticeEvent};
 use strowger_core::{Now, Outbox};
@@ -17,9 +18,16 @@ const MOST_EARLY: usize = 64;
 impl Engine {
     /// Takes what the proxy has told since the last time; the responses that it names stand in the outbox.
     pub(crate) fn hear_notices(&mut self, now: Now, out: &Outbox) {
-        if self.proxy.notices().is_empty() {
-            return;
+        self.set_targets_aside(now);
+        if !self.proxy.notices().is_empty() {
+            self.take_notices(now, out);
         }
+        if !self.calls.ended.is_empty() {
+            self.close_accounts();
+        }
+    }
+
+    fn take_notices(&mut self, now: Now, out: &Outbox) {
         let mut notices = std::mem::take(self.proxy.notices());
         if let Some(heard) = &mut self.heard {
             heard.extend_from_slice(&notices);
@@ -46,18 +54,42 @@ impl Engine {
         }
     }
 
+    /// What an account hears of an INVITE of its call, before the table does.
+    fn tell_account(&mut self, now: Now, key: u64, event: &NoticeEvent) {
+        let Some(account) = self.calls.account(key) else { return };
+        match event {
+            NoticeEvent::Rang { status: 180 | 183, .. } => account.rang(now),
+            NoticeEvent::Refused { by, .. } => account.failed_at(by.map(|by| by.address), true),
+            NoticeEvent::TimedOut { target } => account.failed_at(target.map(|target| target.address), false),
+            NoticeEvent::Cancelled => account.cancelled(),
+            _ => (),
+        }
+    }
+
+    /// An INVITE of a call has its final response.
+    fn conclude_invite(&mut self, key: u64) {
+        self.calls.change(key, |call| {
+            call.account.iter_mut().for_each(|account| account.open = account.open.saturating_sub(1));
+        });
+    }
+
     fn hear_of_invite(&mut self, now: Now, key: u64, event: &NoticeEvent, out: &Outbox) {
+        self.tell_account(now, key, event);
         match event {
             NoticeEvent::Rang { bytes, .. } => {
                 if self.calls.get(key).is_some_and(|call| call.tracked) {
                     self.read_response(bytes, out, |engine, response| engine.rang(key, response));
                 }
             }
-            NoticeEvent::Answered { status, bytes, .. } => {
+            NoticeEvent::Answered { status, first, bytes, .. } => {
                 self.read_response(bytes, out, |engine, response| engine.answered_with(now, key, *status, response));
+                if *first {
+                    self.conclude_invite(key);
+                }
             }
             NoticeEvent::Exhausted { status, bytes } => {
                 self.read_response(bytes, out, |engine, response| engine.failed_with(now, key, *status, response));
+                self.conclude_invite(key);
             }
             NoticeEvent::Cancelled => {
                 self.calls.change(key, |call| call.cancelled = true);
@@ -67,6 +99,7 @@ impl Engine {
                     call.live = call.live.saturating_sub(1);
                     // No other callee answers now; one whose INVITE was not answered at all has ended.
                     if call.live == 0 {
+                        call.account.iter_mut().for_each(|account| account.open = 0);
                         call.inviting = false;
                         call.dialogs.retain(|dialog| dialog.answer.is_some());
                     }
@@ -118,6 +151,11 @@ impl Engine {
         let (session_end, call_is_tracked) = (session_end(now, response), call.tracked);
         // Otherwise its BYE will not come by.
         let stays = call.stays;
+        let by = self.calls.responded;
+        if let Some(account) = self.calls.account(key) {
+            let row = account.answered(now, status, by, response);
+            self.effects.extend(row.map(Effect::Account));
+        }
         self.calls.change(key, |call| {
             call.inviting = false;
             if !stays || !(call.tracked || is_logged) {
@@ -142,6 +180,9 @@ impl Engine {
         let is_challenged = matches!(status, 401 | 407);
         if call.logged && call.inviting && !is_challenged {
             log_outcome(now, call, status, call_id.text);
+        }
+        if let Some(account) = self.calls.account(key) {
+            account.refused(now, status, cause(status, response));
         }
         self.calls.change(key, |call| {
             call.challenged |= is_challenged;
@@ -202,9 +243,17 @@ impl Engine {
     fn hear_of_bye(&mut self, key: u64, event: &NoticeEvent) {
         match event {
             NoticeEvent::Exhausted { status: 401 | 407, .. } => {
+                self.calls.account(key).into_iter().for_each(Account::bye_is_challenged);
                 self.calls.change(key, |call| call.dialogs.iter_mut().for_each(|dialog| dialog.ending = None));
             }
             NoticeEvent::Answered { .. } | NoticeEvent::Exhausted { .. } | NoticeEvent::Ended => {
+                let status = match event {
+                    NoticeEvent::Answered { status, .. } | NoticeEvent::Exhausted { status, .. } => *status,
+                    // None came.
+                    _ => 408,
+                };
+                let row = self.calls.account(key).and_then(|account| account.bye_ended(status));
+                self.effects.extend(row.map(Effect::Account));
                 self.calls.change(key, |call| call.dialogs.retain(|dialog| dialog.ending.is_none()));
             }
             _ => (),

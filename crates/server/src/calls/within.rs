@@ -40,8 +40,8 @@ impl Engine {
         let decision = handling.progress.decision.as_deref();
         let claims = decision.map_or(&[][..], |decision| &decision.claims);
         let (tracks, stays) = (self.tracks(handling) || !claims.is_empty(), self.stays(handling));
-        let logs = self.may_log_calls();
-        if !tracks && !logs {
+        let (logs, accounts) = (self.may_log_calls(), self.accounts(handling));
+        if !tracks && !logs && !accounts {
             return Context::Notices(NO_CALL);
         }
         let key = self.key_of_call(request.call_id, request.from_tag);
@@ -59,6 +59,7 @@ impl Engine {
             let began = super::moment(handling.now);
             self.calls.change(key, |call| {
                 call.live += 1;
+                call.account.iter_mut().for_each(|account| account.open += 1);
                 call.inviting = true;
                 call.cseq = request.cseq;
                 if !std::mem::take(&mut call.challenged) && !comes_again {
@@ -75,12 +76,13 @@ impl Engine {
             return Context::Limited(claim.status);
         }
         let is_logged = logs && self.log_call_begun(handling);
-        if !is_logged && !tracks {
+        if !is_logged && !tracks && !accounts {
             return Context::Notices(NO_CALL);
         }
         let mut call = Call::begun(request, handling.now, tracks, &self.kept_tag(request.from_tag));
         (call.live, call.inviting, call.logged, call.stays) = (1, true, is_logged, stays);
         call.counted = claims.iter().map(|claim| claim.counted.clone()).collect();
+        call.account = accounts.then(|| self.open_account(handling));
         self.calls.put(key, call);
         Context::Notices(context)
     }
@@ -121,6 +123,12 @@ impl Engine {
             log_ended(handling.now, call, party.text(), answer, handling.request.call_id);
         }
         let number = handling.request.cseq;
+        if let Some(account) = self.calls.account(key) {
+            match is_early {
+                true => account.cancelled(),
+                false => account.bye(handling.now, party, &handling.request.message),
+            }
+        }
         let is_tracked = self.calls.change(key, |call| {
             let is_tracked = call.tracked;
             if is_early {
@@ -164,6 +172,7 @@ impl Engine {
         if Purpose::of(context) == Some(Purpose::Invite) {
             self.calls.change(context & !super::PURPOSES, |call| {
                 call.live = call.live.saturating_sub(1);
+                call.account.iter_mut().for_each(|account| account.open = account.open.saturating_sub(1));
                 call.inviting = false;
             });
         }

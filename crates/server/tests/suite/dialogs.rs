@@ -20,26 +20,26 @@ fn with_bob(settings: &str) -> Site {
 }
 
 /// The request of this method among what was sent.
-fn request<'a>(sent: &'a str, method: &str) -> &'a str {
+pub(crate) fn request<'a>(sent: &'a str, method: &str) -> &'a str {
     let start = format!("{method} sip:");
     &sent[sent.find(&start).unwrap_or_else(|| panic!("no {method} in {sent}"))..]
 }
 
 /// A response with the tag and the Contact of a phone of bob.
-fn from_phone(forwarded: &str, status: &str, tag: &str) -> String {
+pub(crate) fn from_phone(forwarded: &str, status: &str, tag: &str) -> String {
     let contact = format!("Contact: <sip:{tag}@{BOB}>\r\nContent-Length");
     response(forwarded, status).replace(";tag=bob", &format!(";tag={tag}")).replace("Content-Length", &contact)
 }
 
 /// A response to a request within a dialog.
-fn within(request: &str, status: &str) -> String {
+pub(crate) fn within(request: &str, status: &str) -> String {
     let text = response(request, status);
     let to = format!("To: {};tag=bob\r\n", line(request, "To"));
     text.replace(&to, &format!("To: {}\r\n", line(request, "To")))
 }
 
 /// A call of alice that bob's phone answers: what was forwarded, and the 200 that alice gets.
-fn answered(site: &mut Site, number: u32) -> (String, String) {
+pub(crate) fn answered(site: &mut Site, number: u32) -> (String, String) {
     let sent = site.receive(ALICE, &invite(number, 1, ""));
     let forwarded = request(&sent, "INVITE").to_owned();
     let ok = site.receive(BOB, &from_phone(&forwarded, "200 OK", "bob"));
@@ -48,7 +48,7 @@ fn answered(site: &mut Site, number: u32) -> (String, String) {
 }
 
 /// A request of alice in the dialog that this 200 made.
-fn of_alice(method: &str, ok: &str, cseq: u32, more: &str) -> String {
+pub(crate) fn of_alice(method: &str, ok: &str, cseq: u32, more: &str) -> String {
     let contact = line(ok, "Contact").trim_matches(['<', '>']);
     format!(
         "{method} {contact} SIP/2.0\r\nVia: SIP/2.0/UDP {ALICE};branch=z9hG4bKa{method}{cseq};rport\r\nMax-Forwards: 70\r\n\
@@ -61,7 +61,7 @@ fn of_alice(method: &str, ok: &str, cseq: u32, more: &str) -> String {
 }
 
 /// A request of bob's phone in the dialog that it made by its answer to this INVITE.
-fn of_bob(method: &str, forwarded: &str, tag: &str, cseq: u32, more: &str) -> String {
+pub(crate) fn of_bob(method: &str, forwarded: &str, tag: &str, cseq: u32, more: &str) -> String {
     let contact = line(forwarded, "Contact").trim_matches(['<', '>']);
     format!(
         "{method} {contact} SIP/2.0\r\nVia: SIP/2.0/UDP {BOB};branch=z9hG4bKb{method}{cseq};rport\r\nMax-Forwards: 70\r\n\

@@ -1,5 +1,6 @@
 //! Behaviours of engines, without a socket, a database or a moment of real time: one program, linked once.
 
+mod accounting;
 mod decisions;
 mod default_scripts;
 mod dialogs;

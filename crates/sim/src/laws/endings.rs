@@ -110,7 +110,8 @@ pub fn judge(world: &World) -> Result<Weather, String> {
     }
     let is_fair = conditions.is_fair() && !befallen.kills && !befallen.drains && !befallen.moves && !befallen.may_fail;
     let fair = if is_fair { whole } else { Tally::default() };
-    Ok(Weather { all: whole, fair, fair_no_acks: if is_fair { no_acks } else { 0 } })
+    let records = world.hosts.iter().filter_map(Node::server).map(ServerHost::records).sum();
+    Ok(Weather { all: whole, fair, fair_no_acks: if is_fair { no_acks } else { 0 }, records })
 }
 
 /// Failures that found no ACK, where the counters of all transactions are as they must be.
@@ -171,6 +172,8 @@ pub struct Weather {
     pub fair: Tally,
     /// Failures that found no ACK.
     pub fair_no_acks: u64,
+    /// Records of calls that servers wrote.
+    pub records: u64,
 }
 
 impl Weather {
@@ -179,7 +182,7 @@ impl Weather {
     /// # Errors
     /// What does not.
     pub fn check(&self) -> Result<(), String> {
-        let Self { all, fair, fair_no_acks } = self;
+        let Self { all, fair, fair_no_acks, records } = self;
         // Callers mostly call who is there; where most calls fail for another reason, the worlds show nothing of calls.
         let shows = all.success * 3 > all.calls
             && all.success > 0
@@ -188,7 +191,8 @@ impl Weather {
             && all.messages > 0
             && all.acknowledged > 0
             && all.timeouts > 0
-            && all.transport_errors > 0;
+            && all.transport_errors > 0
+            && *records * 2 > all.calls;
         if !shows {
             return Err(format!("the worlds do not hold what they are for: {all:?}"));
         }
@@ -207,5 +211,6 @@ impl std::ops::AddAssign for Weather {
         self.all += other.all;
         self.fair += other.fair;
         self.fair_no_acks += other.fair_no_acks;
+        self.records += other.records;
     }
 }

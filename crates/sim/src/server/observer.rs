@@ -75,6 +75,8 @@ pub(super) struct Observer {
     told: HashMap<u64, Told>,
     /// How many INVITEs were forwarded of each Call-ID and caller's tag.
     invites: HashMap<Vec<u8>, u32>,
+    /// The first final response of each of them, by Call-ID.
+    finals: HashMap<Vec<u8>, Vec<u16>>,
     forwarded: Recent<Forwarded>,
     /// Own branches of those.
     branches: Recent<()>,
@@ -225,6 +227,12 @@ impl Observer {
                         self.calls.of(call_id.text.to_vec()).challenged = true;
                     }
                     let Some(invite) = self.forwarded.get_mut(own) else { continue };
+                    if status >= 200
+                        && invite.status == 0
+                        && let Ok(call_id) = message.call_id()
+                    {
+                        self.finals.entry(call_id.text.to_vec()).or_default().push(status);
+                    }
                     match status {
                         101..200 if !is_repeated => said.rang += 1,
                         200..300 if invite.status == 0 => (invite.status, said.answered) = (status, said.answered + 1),
@@ -355,6 +363,26 @@ impl Observer {
             Some((call_id, lines)) => Err(format!("{} in the log: {lines:?}", String::from_utf8_lossy(call_id))),
             None => Ok(()),
         }
+    }
+
+    /// A final response of this status has gone to the caller of this Call-ID, whose INVITE was forwarded.
+    pub(super) fn has_said(&self, call_id: &[u8], status: u16) -> bool {
+        self.finals.get(call_id).is_some_and(|finals| finals.contains(&status))
+    }
+
+    /// Of each Call-ID how many INVITEs were forwarded, and how many of those were to show a password.
+    pub(super) fn invites(&self) -> impl Iterator<Item = (&[u8], u32, u32)> {
+        let mut all: HashMap<&[u8], u32> = HashMap::new();
+        for (caller, invites) in &self.invites {
+            // Behind the last space stands the tag.
+            let call_id = caller.rsplitn(2, |byte| *byte == b' ').last().unwrap_or_default();
+            *all.entry(call_id).or_default() += invites;
+        }
+        all.into_iter().map(|(call_id, invites)| {
+            let finals = self.finals.get(call_id).map_or(&[][..], Vec::as_slice);
+            let challenges = finals.iter().filter(|status| matches!(status, 401 | 407)).count();
+            (call_id, invites, challenges as u32)
+        })
     }
 
     /// Calls that are not logged to their end.

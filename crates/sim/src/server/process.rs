@@ -1,5 +1,7 @@
 //! One life of a server: all of this is gone when it is killed.
 
+use super::accounts::Accounts;
+use super::aside::Aside;
 use super::bindings::Rows;
 use super::lookups::{AskedBatch, Asking, Lookups};
 use super::observer::Observer;
@@ -89,6 +91,9 @@ pub(super) struct Process {
     pub(super) due: BTreeMap<(u64, u64), Due>,
     pub(super) draining: Option<Draining>,
     pub(super) observer: Observer,
+    pub(super) accounts: Accounts,
+    /// Next hops that failed.
+    pub(super) aside: Aside,
     /// The clock of what stands beside the engines.
     pub(super) time: Arc<AtomicU64>,
 }
@@ -135,6 +140,7 @@ impl Process {
             (Arc::new(lookups), asking)
         });
         let number = random.u64() as u16;
+        let set_aside = config.dns.set_aside.as_millis() as u64;
         let surroundings = Surroundings {
             identity: identity(settings.address, &config),
             secret: site.secret.clone(),
@@ -175,6 +181,8 @@ impl Process {
             due: BTreeMap::new(),
             draining: None,
             observer: Observer::default(),
+            accounts: Accounts::default(),
+            aside: Aside::new(set_aside),
             time,
         }
     }

@@ -61,8 +61,9 @@ impl<E: BindingEngine> Commit for Writer<E> {
         Duration::ZERO
     }
 
-    fn settle(&mut self) {
+    fn settle(&mut self) -> Option<Duration> {
         self.engine.settle();
+        None
     }
 }
 

@@ -131,6 +131,83 @@ pub(crate) struct CallArguments {
     pub server: ServerArgument,
 }
 
+/// List, show and search the data sets that the rules of the running server ask.
+///
+/// Its configuration names them, with the files that they are read from; `strowger reload` reads these again. What is shown is what the
+/// server goes by.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  strowger sets list
+  strowger sets show carriers --beginning 49
+  strowger sets search carriers 4930123456
+
+Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
+3 no server reached.")]
+pub(crate) struct SetsArguments {
+    #[command(subcommand)]
+    pub command: SetsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SetsCommand {
+    /// List the sets: how their keys are found, how many entries each has, and its memory.
+    #[command(after_long_help = "\
+Examples:
+  strowger sets list
+  strowger sets list --json
+
+Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
+3 no server reached.")]
+    List(ServerArgument),
+    /// Show the entries of a set, in the order of their keys.
+    #[command(after_long_help = "\
+Examples:
+  strowger sets show carriers
+  strowger sets show carriers --beginning 49 --limit 20
+  strowger sets show carriers --json
+
+Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
+3 no server reached.")]
+    Show(ShowSetArguments),
+    /// Show which entries hold for a number, a text or an address: the one that counts first.
+    #[command(after_long_help = "\
+Examples:
+  strowger sets search carriers 4930123456
+  strowger sets search peers 192.0.2.7 --json
+
+Exit codes: 0 done, 1 refused or failed, or it is not in the set, 2 the command line
+cannot be used, 3 no server reached.")]
+    Search(SearchSetArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowSetArguments {
+    /// Name of the set.
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Those alone whose key begins so.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub beginning: String,
+    /// So many at most [default: all].
+    #[arg(long, value_name = "NUMBER")]
+    pub limit: Option<usize>,
+    #[command(flatten)]
+    pub server: ServerArgument,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SearchSetArguments {
+    /// Name of the set.
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// What is looked for.
+    #[arg(value_name = "KEY")]
+    pub key: String,
+    #[command(flatten)]
+    pub server: ServerArgument,
+}
+
 /// List and lift the bans of the running server.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\

@@ -3,6 +3,7 @@
 pub(crate) mod arguments;
 mod calls;
 mod reload;
+mod sets;
 mod status;
 
 use std::fmt::Write;
@@ -12,10 +13,11 @@ use anyhow::{anyhow, bail};
 use serde_json::json;
 use strowger_config::Config;
 use strowger_core::shown::shown;
-use strowger_node::control::{Client, Done, Order, Page, Registration, Reply, Unreachable};
+use strowger_node::control::{BanList, Client, Done, Order, Page, Registration, Reply, Unreachable};
 
 use self::arguments::*;
 pub(crate) use self::calls::calls;
+pub(crate) use self::sets::sets;
 use crate::output::{self, Outcome};
 
 /// How long the server may take for an answer.
@@ -61,10 +63,8 @@ pub(crate) fn registrations(arguments: &RegistrationsArguments) -> anyhow::Resul
 pub(crate) fn ban(arguments: &BanArguments) -> anyhow::Result<Outcome> {
     match &arguments.command {
         BanCommand::List(server) => reach(server, |client| match ask(client, &Order::Bans { most: PAGE })? {
-            Reply::Bans { bans, banned } if server.json => {
-                output::print(&as_json(&json!({"bans": bans, "banned": banned}))?)
-            }
-            Reply::Bans { bans, banned } => {
+            Reply::Bans(list) if server.json => output::print(&as_json(&list)?),
+            Reply::Bans(BanList { bans, banned }) => {
                 let mut text = String::new();
                 if bans.is_empty() {
                     text.push_str("no source is banned\n");

@@ -7,7 +7,7 @@ use strowger_node::control::Status;
 use super::duration;
 
 /// What is shown of the metrics: a word, and what stands behind it.
-const ROWS: [(&str, &[(&str, &str)]); 8] = [
+const ROWS: [(&str, &[(&str, &str)]); 10] = [
     ("registrations", &[("strowger_bindings", ""), ("strowger_registered_users", "users")]),
     (
         "calls",
@@ -51,6 +51,17 @@ const ROWS: [(&str, &[(&str, &str)]); 8] = [
             ("strowger_failed_lookups_total", "failed or late"),
         ],
     ),
+    (
+        "accounting",
+        &[
+            ("strowger_accounting_written_total", "rows written"),
+            ("strowger_accounting_queued", "wait"),
+            ("strowger_accounting_spool_rows", "in the spool"),
+            ("strowger_accounting_dropped_total", "lost"),
+            ("strowger_accounting_failures_total", "failures"),
+        ],
+    ),
+    ("next hops", &[("strowger_targets_aside", "set aside"), ("strowger_target_failures_total", "failures")]),
     ("banned", &[("strowger_sources_banned", "sources")]),
     ("log", &[("strowger_log_lines_lost_total", "lines lost")]),
 ];

@@ -5,6 +5,7 @@ mod breadth;
 mod cancel;
 mod chaos;
 mod dialog;
+mod failed_targets;
 mod failover;
 mod failure_plans;
 mod forks;

@@ -75,6 +75,7 @@ pub(crate) struct Try {
     pub(crate) add: String,
     pub(crate) remove: Vec<Name>,
     pub(crate) fixed: bool,
+    pub(crate) watched: bool,
 }
 
 pub(crate) struct Rig {
@@ -519,6 +520,7 @@ fn candidates_of<'a>(tries: &'a [Try], uris: &'a Uris<'a>) -> Vec<Candidate<'a>>
         add: t.add.as_bytes(),
         remove: &t.remove,
         fixed: t.fixed,
+        watched: t.watched,
         translated: t.uri.as_deref().is_some_and(|uri| !uri.ends_with(&t.at[0].address.to_string())),
     };
     tries.iter().zip(uris).map(candidate).collect()

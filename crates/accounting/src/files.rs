@@ -1,0 +1,335 @@
+//! Rows in files of text: one a day (UTC) and table, `cdr-2026-11-25.jsonl`, so that old ones can go whole.
+//!
+//! A group stands in its files whole or not at all. A file that another program has moved or removed is made again.
+
+use crate::form::Form;
+use crate::record::{Row, Table};
+use crate::sink::{Sink, SinkError};
+use std::collections::HashSet;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// A folder of such files.
+pub struct Files {
+    folder: PathBuf,
+    form: Form,
+    /// By table.
+    open: [Option<Open>; 2],
+}
+
+/// The file of a day.
+struct Open {
+    day: u64,
+    path: PathBuf,
+    file: File,
+    /// Device and number, by which it is known again.
+    number: (u64, u64),
+    /// Bytes that are whole rows.
+    length: u64,
+    /// Those that it had when it was opened.
+    begun: u64,
+    /// It may have more than those.
+    is_torn: bool,
+}
+
+const DAY: u64 = 86_400_000;
+
+/// Bytes at the end of a file in which the last line end must be. A row is shorter.
+const TAIL: u64 = 1 << 20;
+
+impl Files {
+    /// Nothing is opened yet; the folder is made when it is needed.
+    pub fn new(folder: &Path, form: Form) -> Self {
+        Self { folder: folder.to_owned(), form, open: [None, None] }
+    }
+
+    fn make_folder(&self) -> Result<(), SinkError> {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
+        made.map_err(|error| SinkError::of_file(&self.folder, &error))
+    }
+
+    /// The file of this day.
+    fn file(&mut self, table: Table, day: u64) -> Result<&mut Open, SinkError> {
+        let slot = &mut self.open[table as usize];
+        if slot.as_ref().is_none_or(|open| open.day != day || !open.is_there()) {
+            *slot = None;
+        }
+        if slot.is_none() {
+            self.make_folder()?;
+        }
+        let name = format!("{}-{}.{}", table.name(), date(day), self.form.extension());
+        let slot = &mut self.open[table as usize];
+        match slot {
+            Some(open) => Ok(open),
+            None => {
+                let path = self.folder.join(name);
+                let open = Open::new(day, &path).map_err(|error| SinkError::of_file(&path, &error))?;
+                Ok(slot.insert(open))
+            }
+        }
+    }
+
+    fn try_write(&mut self, rows: &[Box<Row>], day: u64) -> Result<(), SinkError> {
+        let form = self.form;
+        for table in Table::ALL {
+            let mut of_table = rows.iter().filter(|row| row.table() == table).peekable();
+            if of_table.peek().is_none() {
+                continue;
+            }
+            let open = self.file(table, day)?;
+            let mut text = Vec::new();
+            if open.length == 0 {
+                text.extend_from_slice(form.heading(table).as_bytes());
+            }
+            of_table.for_each(|row| form.write(row, &mut text));
+            open.append(&text).map_err(|error| SinkError::of_file(&open.path, &error))?;
+        }
+        Ok(())
+    }
+
+    /// The files of a table with their days, the oldest first.
+    fn all(&self, table: Table) -> io::Result<Vec<(u64, PathBuf)>> {
+        let (start, end) = (format!("{}-", table.name()), format!(".{}", self.form.extension()));
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let day = name.to_str().and_then(|name| name.strip_prefix(&start)?.strip_suffix(&end)).and_then(day_of);
+            found.extend(day.map(|day| (day, entry.path())));
+        }
+        found.sort();
+        Ok(found)
+    }
+}
+
+impl Sink for Files {
+    fn open(&mut self) -> Result<(), SinkError> {
+        self.make_folder()
+    }
+
+    fn write(&mut self, rows: &[Box<Row>], now: u64) -> Result<(), SinkError> {
+        let before = self.open.each_ref().map(|open| open.as_ref().map(|open| (open.number, open.length)));
+        let result = self.try_write(rows, now / DAY);
+        if result.is_err() {
+            // The first of two may be written: all or none.
+            for (open, before) in self.open.iter_mut().zip(before) {
+                let Some(open) = open else { continue };
+                let kept = before.filter(|(number, _)| *number == open.number).map_or(open.begun, |(_, length)| length);
+                open.take_back(kept);
+            }
+        }
+        result
+    }
+
+    fn written(&mut self, identities: &HashSet<String>) -> Result<HashSet<String>, SinkError> {
+        /// What a process wrote last stands in the newest files: it may have worked over midnight.
+        const NEWEST: usize = 2;
+        let mut found = HashSet::new();
+        for table in Table::ALL {
+            let files = self.all(table).map_err(|error| SinkError::of_file(&self.folder, &error))?;
+            for (_, path) in files.iter().rev().take(NEWEST) {
+                let mut read = || -> io::Result<()> {
+                    for line in BufReader::new(File::open(path)?).split(b'\n') {
+                        let line = line?;
+                        let identity = std::str::from_utf8(&line).ok().and_then(|line| self.form.identity(line));
+                        found.extend(identity.and_then(|identity| identities.get(identity)).cloned());
+                    }
+                    Ok(())
+                };
+                read().map_err(|error| SinkError::of_file(path, &error))?;
+            }
+        }
+        Ok(found)
+    }
+
+    fn purge(&mut self, before: u64) -> Result<bool, SinkError> {
+        for table in Table::ALL {
+            let files = self.all(table).map_err(|error| SinkError::of_file(&self.folder, &error))?;
+            // A day is over when its last moment lies before.
+            for (_, path) in files.iter().filter(|(day, _)| (day + 1) * DAY <= before) {
+                fs::remove_file(path).map_err(|error| SinkError::of_file(path, &error))?;
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl Open {
+    fn new(day: u64, path: &Path) -> io::Result<Self> {
+        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        let metadata = file.metadata()?;
+        let length = whole_rows(&mut file, metadata.len())?;
+        let number = (metadata.dev(), metadata.ino());
+        Ok(Self { day, path: path.to_owned(), file, number, length, begun: length, is_torn: true })
+    }
+
+    fn is_there(&self) -> bool {
+        fs::metadata(&self.path).is_ok_and(|file| (file.dev(), file.ino()) == self.number)
+    }
+
+    fn append(&mut self, text: &[u8]) -> io::Result<()> {
+        if self.is_torn {
+            self.file.set_len(self.length)?;
+            self.file.seek(SeekFrom::Start(self.length))?;
+        }
+        self.is_torn = true;
+        self.file.write_all(text)?;
+        self.is_torn = false;
+        self.length += text.len() as u64;
+        Ok(())
+    }
+
+    fn take_back(&mut self, length: u64) {
+        if self.length != length || self.is_torn {
+            (self.length, self.is_torn) = (length.min(self.length), true);
+            // What cannot be cut now is cut before the next row.
+            let _ = self.file.set_len(self.length);
+        }
+    }
+}
+
+/// Bytes up to the last line end: what a kill left of a row is no row.
+fn whole_rows(file: &mut File, length: u64) -> io::Result<u64> {
+    let from = length.saturating_sub(TAIL);
+    let mut tail = Vec::new();
+    file.seek(SeekFrom::Start(from))?;
+    file.take(TAIL).read_to_end(&mut tail)?;
+    let last = tail.iter().rposition(|byte| *byte == b'\n');
+    Ok(last.map_or(0, |last| from + last as u64 + 1))
+}
+
+/// `2026-11-25`: the civil date of a day since 1970.
+fn date(day: u64) -> String {
+    // Days in years that begin in March, of 400 years each (Howard Hinnant, "chrono-compatible low-level date algorithms").
+    let shifted = day + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    format!("{:04}-{month:02}-{day:02}", era * 400 + year + next)
+}
+
+/// The day of such a date.
+fn day_of(date: &str) -> Option<u64> {
+    let mut parts = date.split('-').map(|part| part.parse::<u64>().ok());
+    let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
+    if parts.next().is_some() || !(1..=12).contains(&month) || !(1..=31).contains(&day) || year < 1_970 {
+        return None;
+    }
+    let year_of_march = if month > 2 { year } else { year - 1 };
+    let (era, of_era) = (year_of_march / 400, year_of_march % 400);
+    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    (era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year).checked_sub(719_468)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Cdr, Event};
+    use crate::sink::Trouble;
+
+    /// 2026-11-25.
+    const NOW: u64 = 20_782 * DAY + 5_000;
+
+    fn cdr(identity: &str) -> Box<Row> {
+        Box::new(Row::Cdr(Cdr { identity: identity.into(), ..Cdr::default() }))
+    }
+
+    fn event(identity: &str) -> Box<Row> {
+        Box::new(Row::Event(Event { identity: identity.into(), ..Event::default() }))
+    }
+
+    fn identities(path: &Path, form: Form) -> Vec<String> {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        text.lines().filter_map(|line| form.identity(line)).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (day, text) in
+            [(0, "1970-01-01"), (58, "1970-02-28"), (59, "1970-03-01"), (11_016, "2000-02-29"), (20_782, "2026-11-25")]
+        {
+            assert_eq!((date(day).as_str(), day_of(text)), (text, Some(day)));
+        }
+        for day in (0..40_000).step_by(7) {
+            assert_eq!(day_of(&date(day)), Some(day));
+        }
+        assert_eq!(["2026-13-01", "x", "2026-11-25-1", "1969-12-31"].map(day_of), [None; 4]);
+    }
+
+    #[test]
+    fn rows_stand_in_the_file_of_their_day_and_table() {
+        let folder = tempfile::tempdir().unwrap();
+        for form in [Form::Json, Form::Csv] {
+            let path = |name: &str| folder.path().join(format!("{name}.{}", form.extension()));
+            let mut files = Files::new(folder.path(), form);
+            files.write(&[cdr("1"), event("1-0"), cdr("2")], NOW).unwrap();
+            files.write(&[cdr("3")], NOW).unwrap();
+            files.write(&[cdr("4")], NOW + DAY).unwrap();
+            // Another process goes on behind what is whole.
+            OpenOptions::new().append(true).open(path("cdr-2026-11-26")).unwrap().write_all(b"{\"ident").unwrap();
+            let mut files = Files::new(folder.path(), form);
+            files.write(&[cdr("5")], NOW + DAY).unwrap();
+            assert_eq!(identities(&path("cdr-2026-11-25"), form), ["1", "2", "3"]);
+            assert_eq!(identities(&path("events-2026-11-25"), form), ["1-0"]);
+            assert_eq!(identities(&path("cdr-2026-11-26"), form), ["4", "5"]);
+            let text = fs::read_to_string(path("cdr-2026-11-26")).unwrap();
+            assert_eq!(text.lines().count(), 2 + usize::from(form == Form::Csv), "{text}");
+            assert_eq!(fs::metadata(path("cdr-2026-11-26")).unwrap().mode() & 0o777, 0o600);
+            let asked = ["2", "5", "1-0", "7"].map(str::to_owned).into();
+            let mut written: Vec<String> = files.written(&asked).unwrap().into_iter().collect();
+            written.sort();
+            assert_eq!(written, ["1-0", "2", "5"]);
+            // Of two days the first is over.
+            assert!(!files.purge((NOW / DAY + 1) * DAY).unwrap());
+            assert_eq!((path("cdr-2026-11-25").exists(), path("cdr-2026-11-26").exists()), (false, true));
+            assert!(!path("events-2026-11-25").exists());
+        }
+    }
+
+    #[test]
+    fn a_group_is_written_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let events = folder.path().join("events-2026-11-25.jsonl");
+        let cdrs = folder.path().join("cdr-2026-11-25.jsonl");
+        let mut files = Files::new(folder.path(), Form::Json);
+        files.write(&[cdr("1")], NOW).unwrap();
+        // The file of events is a device that takes nothing.
+        std::os::unix::fs::symlink("/dev/full", &events).unwrap();
+        let error = files.write(&[cdr("2"), event("2-0")], NOW).unwrap_err();
+        assert!(error.detail.contains("events-2026-11-25.jsonl"), "{error}");
+        assert_eq!(identities(&cdrs, Form::Json), ["1"]);
+        fs::remove_file(&events).unwrap();
+        files.write(&[cdr("2"), event("2-0")], NOW).unwrap();
+        assert_eq!(
+            (identities(&cdrs, Form::Json), identities(&events, Form::Json)),
+            (vec!["1".into(), "2".into()], vec!["2-0".into()])
+        );
+    }
+
+    #[test]
+    fn a_file_that_was_moved_away_is_made_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cdr-2026-11-25.csv");
+        let mut files = Files::new(folder.path(), Form::Csv);
+        files.write(&[cdr("1")], NOW).unwrap();
+        fs::rename(&path, folder.path().join("moved")).unwrap();
+        files.write(&[cdr("2")], NOW).unwrap();
+        assert_eq!(identities(&path, Form::Csv), ["2"]);
+        assert!(fs::read_to_string(&path).unwrap().starts_with("identity,"));
+    }
+
+    #[test]
+    fn what_the_system_says_is_named_with_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("file"), "").unwrap();
+        let error = Files::new(&folder.path().join("file/in"), Form::Json).open().unwrap_err();
+        assert!(error.kind == Trouble::Unusable && error.detail.contains("file/in"), "{error}");
+        let full = SinkError::of_file(Path::new("x"), &io::ErrorKind::StorageFull.into());
+        assert_eq!(full.kind, Trouble::Full);
+    }
+}

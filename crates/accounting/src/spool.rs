@@ -1,0 +1,255 @@
+//! Rows that cannot be written now, in a file of [records](strowger_records) in their order, until they can.
+//!
+//! A record holds a row as JSON: an older file can be read by a program whose rows have more columns.
+
+use crate::record::Row;
+use std::collections::HashSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use strowger_records::{Magic, OpenError, Reader, Writer};
+
+const MAGIC: Magic = *b"STRACCT\x01";
+const NAME: [u8; 7] = *b"STRACCT";
+
+/// Kind of a record with a row.
+const ROW: u8 = 1;
+
+/// The file, and how far its rows have been taken.
+pub struct Spool {
+    path: PathBuf,
+    /// Bytes that the file may have.
+    most: u64,
+    /// None while the file cannot be opened.
+    writer: Option<Writer>,
+    reader: Option<Reader>,
+    /// Rows of the file that have been taken out.
+    taken: u64,
+    /// Rows of the file that have not.
+    left: u64,
+    /// Taken out, and not confirmed.
+    #[expect(clippy::vec_box, reason = "rows come and go as they are")]
+    chunk: Vec<Box<Row>>,
+}
+
+impl Spool {
+    /// What an earlier process has left there is taken first. The file is made with the first row.
+    ///
+    /// # Errors
+    /// The file is of another kind or version, or cannot be read.
+    pub fn open(path: &Path, most: u64) -> Result<Self, OpenError> {
+        let mut spool =
+            Self { path: path.to_owned(), most, writer: None, reader: None, taken: 0, left: 0, chunk: Vec::new() };
+        if std::fs::metadata(path).is_ok_and(|file| file.len() > 0) {
+            // What a kill left of a row is cut off.
+            spool.writer = Some(Writer::append(path, MAGIC)?);
+        }
+        if spool.bytes() > 0 {
+            let mut reader = spool.read()?;
+            while reader.next().is_some() {
+                spool.left += 1;
+            }
+            if let Some(damage) = reader.damage() {
+                tracing::error!(spool = %path.display(), "damaged rows of accounting are lost: {damage}");
+            }
+        }
+        Ok(spool)
+    }
+
+    /// Rows that wait here.
+    pub fn rows(&self) -> u64 {
+        self.left + self.chunk.len() as u64
+    }
+
+    /// Bytes of the file.
+    pub fn bytes(&self) -> u64 {
+        self.writer.as_ref().map_or(0, Writer::length)
+    }
+
+    /// No row waits.
+    pub fn is_empty(&self) -> bool {
+        self.rows() == 0
+    }
+
+    /// Appends rows, all or none.
+    ///
+    /// # Errors
+    /// As the system says, or there would be more bytes than may be.
+    pub fn append(&mut self, rows: &[Box<Row>]) -> io::Result<()> {
+        if self.writer.is_none() {
+            let writer = Writer::append(&self.path, MAGIC).map_err(io::Error::other)?;
+            self.writer = Some(writer);
+        }
+        let Some(writer) = &mut self.writer else { return Err(io::ErrorKind::NotFound.into()) };
+        let payloads: Vec<Vec<u8>> = rows.iter().map(|row| payload(row)).collect();
+        let bytes: u64 = payloads.iter().map(|payload| payload.len() as u64 + 9).sum();
+        if writer.length() + bytes > self.most {
+            let full = format!("{}: it has the {} bytes that it may have", self.path.display(), self.most);
+            return Err(io::Error::new(io::ErrorKind::StorageFull, full));
+        }
+        let written = writer.write(|records| {
+            for payload in &payloads {
+                records.push(ROW, |out| out.extend_from_slice(payload));
+            }
+        });
+        if let Err(error) = written {
+            // It may have read what is cut off again.
+            self.reader = None;
+            return Err(error);
+        }
+        self.left += rows.len() as u64;
+        Ok(())
+    }
+
+    /// The oldest rows, so many at most: the same again until they are [confirmed](Self::confirm).
+    pub fn chunk(&mut self, most: usize) -> &[Box<Row>] {
+        if self.chunk.is_empty() && self.left > 0 && self.fill(most).is_err() {
+            // The next call tries again.
+            self.reader = None;
+        }
+        &self.chunk
+    }
+
+    /// The rows of the last [chunk](Self::chunk) are written elsewhere. With the last of all the file becomes empty.
+    pub fn confirm(&mut self) {
+        self.chunk.clear();
+        if self.left == 0 {
+            (self.reader, self.taken) = (None, 0);
+            match Writer::create(&self.path, MAGIC) {
+                Ok(writer) => self.writer = Some(writer),
+                // Its rows are read again after the next start, and known by their identities.
+                Err(error) => tracing::error!(spool = %self.path.display(), %error, "spool of accounting not emptied"),
+            }
+        }
+    }
+
+    /// The identities of all rows that wait.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn identities(&self) -> Result<HashSet<String>, OpenError> {
+        let mut found = HashSet::new();
+        if self.left > 0 {
+            let mut reader = self.read()?;
+            while let Some((_, payload)) = reader.next() {
+                found.extend(row(payload).map(|row| row.identity().to_owned()));
+            }
+        }
+        Ok(found)
+    }
+
+    fn read(&self) -> Result<Reader, OpenError> {
+        Reader::open(&self.path, NAME).map(|(reader, _)| reader)
+    }
+
+    fn fill(&mut self, most: usize) -> Result<(), OpenError> {
+        if self.reader.is_none() {
+            let mut reader = self.read()?;
+            for _ in 0..self.taken {
+                reader.next();
+            }
+            self.reader = Some(reader);
+        }
+        let Some(reader) = &mut self.reader else { return Ok(()) };
+        while self.chunk.len() < most && self.left > 0 {
+            let Some((_, payload)) = reader.next() else {
+                tracing::error!(spool = %self.path.display(), rows = self.left, "rows of accounting cannot be read and are lost");
+                self.left = 0;
+                break;
+            };
+            (self.taken, self.left) = (self.taken + 1, self.left - 1);
+            match row(payload) {
+                Some(row) => self.chunk.push(row),
+                None => tracing::error!(spool = %self.path.display(), "a row of accounting cannot be read and is lost"),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn payload(row: &Row) -> Vec<u8> {
+    serde_json::to_vec(row).expect("a row is texts and numbers")
+}
+
+fn row(payload: &[u8]) -> Option<Box<Row>> {
+    serde_json::from_slice(payload).ok().map(Box::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Cdr, Event};
+
+    #[expect(clippy::vec_box, reason = "a spool gives them so")]
+    fn rows(numbers: std::ops::Range<u32>) -> Vec<Box<Row>> {
+        let row = |n: u32| match n % 2 {
+            0 => Row::Cdr(Cdr { identity: n.to_string(), ring: Some(5), ..Cdr::default() }),
+            _ => Row::Event(Event {
+                identity: n.to_string(),
+                fields: vec![("a".into(), "b".into())],
+                ..Event::default()
+            }),
+        };
+        numbers.map(|n| Box::new(row(n))).collect()
+    }
+
+    #[test]
+    fn rows_come_back_in_order_and_until_they_are_confirmed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("spool");
+        let mut spool = Spool::open(&path, 1 << 20).unwrap();
+        assert!(spool.is_empty() && !path.exists());
+        spool.append(&rows(0..5)).unwrap();
+        assert_eq!(spool.chunk(3), rows(0..3));
+        spool.append(&rows(5..6)).unwrap();
+        assert_eq!(spool.chunk(3), rows(0..3));
+        assert_eq!(spool.rows(), 6);
+        spool.confirm();
+        assert_eq!(spool.rows(), 3);
+        assert_eq!(spool.chunk(9), rows(3..6));
+        // Killed here, another process has them all again: what it has written already it must know.
+        let mut other = Spool::open(&path, 1 << 20).unwrap();
+        assert_eq!((other.rows(), other.identities().unwrap().len()), (6, 6));
+        assert_eq!(other.chunk(9), rows(0..6));
+        drop(other);
+        spool.confirm();
+        assert_eq!((spool.is_empty(), spool.bytes()), (true, 0));
+        assert!(spool.chunk(9).is_empty());
+        spool.append(&rows(6..8)).unwrap();
+        assert_eq!(spool.chunk(9), rows(6..8));
+        assert_eq!(Spool::open(&path, 1 << 20).unwrap().rows(), 2);
+    }
+
+    #[test]
+    fn a_cut_row_is_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("spool");
+        Spool::open(&path, 1 << 20).unwrap().append(&rows(0..3)).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &whole[..whole.len() - 4]).unwrap();
+        let mut spool = Spool::open(&path, 1 << 20).unwrap();
+        spool.append(&rows(7..8)).unwrap();
+        assert_eq!(spool.chunk(9), [rows(0..2), rows(7..8)].concat());
+        std::fs::write(&path, &whole[..3]).unwrap();
+        assert_eq!(Spool::open(&path, 1 << 20).unwrap().rows(), 0);
+    }
+
+    #[test]
+    fn bytes_beyond_the_bound_are_refused_and_files_of_others_not_touched() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("spool");
+        let mut spool = Spool::open(&path, 1_000).unwrap();
+        spool.append(&rows(0..1)).unwrap();
+        let error = spool.append(&rows(1..100)).unwrap_err();
+        assert_eq!((error.kind(), spool.rows()), (io::ErrorKind::StorageFull, 1));
+        std::fs::write(&path, "a file of another program").unwrap();
+        assert!(Spool::open(&path, 1_000).is_err());
+        assert!(Spool::open(&folder.path().join("no/folder"), 1_000).unwrap().append(&rows(0..1)).is_err());
+    }
+
+    #[test]
+    fn an_older_row_has_what_it_has() {
+        let read = row(br#"{"cdr":{"identity":"1","setup":5,"gone":true}}"#).unwrap();
+        assert_eq!(*read, Row::Cdr(Cdr { identity: "1".into(), setup: 5, ..Cdr::default() }));
+        assert!(row(b"{}").is_none());
+    }
+}

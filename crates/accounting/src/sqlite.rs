@@ -1,0 +1,244 @@
+//! Rows in a SQLite file of their own.
+
+use crate::form::object;
+use crate::record::{Row, Table, Value};
+use crate::sink::{Sink, SinkError, Trouble};
+use crate::sql::SQLITE;
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Connection, ErrorCode, ToSql, TransactionBehavior};
+use std::borrow::Cow;
+use std::fs::OpenOptions;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The database: it is opened when it is needed, and again where the file is another one since.
+pub struct Sqlite {
+    path: PathBuf,
+    patience: Duration,
+    open: Option<(Connection, (u64, u64))>,
+}
+
+/// Tells the file from those of other programs: "STRA".
+const APPLICATION: i32 = 0x5354_5241;
+
+/// Of the tables.
+const VERSION: i32 = 1;
+
+/// Rows that go in one step.
+const STEP: usize = 1_000;
+
+impl Sqlite {
+    /// Another process that holds the file is waited for so long.
+    pub fn new(path: &Path, patience: Duration) -> Self {
+        Self { path: path.to_owned(), patience, open: None }
+    }
+
+    fn connection(&mut self) -> Result<&mut Connection, SinkError> {
+        let number = || std::fs::metadata(&self.path).ok().map(|file| (file.dev(), file.ino()));
+        if self.open.as_ref().is_some_and(|(_, open)| Some(*open) != number()) {
+            self.open = None;
+        }
+        if self.open.is_none() {
+            let connection = self.connect()?;
+            let number = std::fs::metadata(&self.path).map_err(|error| SinkError::of_file(&self.path, &error))?;
+            self.open = Some((connection, (number.dev(), number.ino())));
+        }
+        let (connection, _) = self.open.as_mut().expect("it was opened just now");
+        Ok(connection)
+    }
+
+    fn connect(&self) -> Result<Connection, SinkError> {
+        let path = &self.path;
+        // Rows name who called whom.
+        let made = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
+        made.map_err(|error| SinkError::of_file(path, &error))?;
+        self.prepare().map_err(|error| self.explain(&error))?.map_err(|detail| {
+            let detail = format!("{}: {detail}", path.display());
+            SinkError { kind: Trouble::Unusable, detail }
+        })
+    }
+
+    /// Opens the file and makes its tables; or says why it is not ours.
+    fn prepare(&self) -> rusqlite::Result<Result<Connection, &'static str>> {
+        let mut connection = Connection::open(&self.path)?;
+        connection.busy_timeout(self.patience)?;
+        let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
+        let (application, version, schema) =
+            (number("application_id")?, number("user_version")?, number("schema_version")?);
+        match (application, version) {
+            (APPLICATION, VERSION) => (),
+            (APPLICATION, _) => return Ok(Err("the tables are of another version of this program")),
+            (0, 0) if schema == 0 => (),
+            _ => return Ok(Err("this database belongs to another program; name a file of its own")),
+        }
+        connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
+        connection.pragma_update(None, "synchronous", "NORMAL")?;
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        for table in Table::ALL {
+            transaction.execute_batch(&SQLITE.create(table))?;
+            transaction.execute_batch(&SQLITE.index(table))?;
+        }
+        transaction.pragma_update(None, "application_id", APPLICATION)?;
+        transaction.pragma_update(None, "user_version", VERSION)?;
+        transaction.commit()?;
+        Ok(Ok(connection))
+    }
+
+    fn explain(&self, error: &rusqlite::Error) -> SinkError {
+        let kind = match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => {
+                Trouble::Locked
+            }
+            // A file that may not grow is an error of the system to SQLite.
+            Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure) => Trouble::Full,
+            _ => Trouble::Unusable,
+        };
+        SinkError { kind, detail: format!("{}: {error}", self.path.display()) }
+    }
+
+    fn try_on(&mut self, work: impl FnOnce(&mut Connection) -> rusqlite::Result<bool>) -> Result<bool, SinkError> {
+        let result = work(self.connection()?);
+        result.map_err(|error| {
+            let explained = self.explain(&error);
+            if explained.kind != Trouble::Locked {
+                // What is left of a connection that failed is not gone on with.
+                self.open = None;
+            }
+            explained
+        })
+    }
+}
+
+impl Sink for Sqlite {
+    fn open(&mut self) -> Result<(), SinkError> {
+        self.connection().map(|_| ())
+    }
+
+    fn write(&mut self, rows: &[Box<Row>], _now: u64) -> Result<(), SinkError> {
+        let write = |connection: &mut Connection| {
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            for table in Table::ALL {
+                let mut of_table = rows.iter().filter(|row| row.table() == table).peekable();
+                if of_table.peek().is_none() {
+                    continue;
+                }
+                let mut statement = transaction.prepare_cached(&SQLITE.insert(table))?;
+                for row in of_table {
+                    statement.execute(rusqlite::params_from_iter(row.values()))?;
+                }
+            }
+            transaction.commit()?;
+            Ok(false)
+        };
+        self.try_on(write).map(|_| ())
+    }
+
+    fn purge(&mut self, before: u64) -> Result<bool, SinkError> {
+        self.try_on(|connection| {
+            let mut is_any_left = false;
+            for table in Table::ALL {
+                let (name, moment) = (table.name(), table.moment());
+                let old = format!("SELECT rowid FROM {name} WHERE {moment} < ?1 LIMIT {STEP}");
+                let gone = connection
+                    .prepare_cached(&format!("DELETE FROM {name} WHERE rowid IN ({old})"))?
+                    .execute([before.cast_signed()])?;
+                is_any_left |= gone == STEP;
+            }
+            Ok(is_any_left)
+        })
+    }
+}
+
+impl ToSql for Value<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(match self {
+            Self::Null | Self::Fields([]) => ToSqlOutput::Borrowed(ValueRef::Null),
+            Self::Number(number) => ToSqlOutput::from(i64::try_from(*number).unwrap_or(i64::MAX)),
+            Self::Text(Cow::Borrowed(text)) => ToSqlOutput::from(*text),
+            Self::Text(Cow::Owned(text)) => ToSqlOutput::from(text.as_str()),
+            Self::Fields(fields) => ToSqlOutput::from(object(fields)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Cdr, Event};
+
+    fn cdr(identity: &str, setup: u64) -> Box<Row> {
+        let fields = vec![("User-Agent".into(), "phone".into())];
+        Box::new(Row::Cdr(Cdr { identity: identity.into(), setup, end: Some(setup), fields, ..Cdr::default() }))
+    }
+
+    fn count(path: &Path, what: &str) -> i64 {
+        Connection::open(path)
+            .unwrap()
+            .query_row(&format!("SELECT count(*) FROM {what}"), [], |row| row.get(0))
+            .unwrap()
+    }
+
+    #[test]
+    fn an_identity_is_written_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows");
+        let mut sqlite = Sqlite::new(&path, Duration::ZERO);
+        let event = Box::new(Row::Event(Event { identity: "1-0".into(), event: "bye".into(), ..Event::default() }));
+        sqlite.write(&[cdr("1", 5), event, cdr("2", 6), cdr("1", 7)], 0).unwrap();
+        sqlite.write(&[cdr("2", 8), cdr("3", 9)], 0).unwrap();
+        assert_eq!((count(&path, "cdr"), count(&path, "events")), (3, 1));
+        assert_eq!(
+            count(&path, "cdr WHERE setup_at = 5 AND identity = '1' AND ring_at IS NULL AND duration_ms = 0"),
+            1
+        );
+        assert_eq!(count(&path, "cdr WHERE fields = '{\"User-Agent\":\"phone\"}'"), 3);
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_locked_database_is_no_unusable_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows");
+        let mut sqlite = Sqlite::new(&path, Duration::from_millis(1));
+        sqlite.write(&[cdr("1", 5)], 0).unwrap();
+        let other = Connection::open(&path).unwrap();
+        other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+        assert_eq!(sqlite.write(&[cdr("2", 5)], 0).unwrap_err().kind, Trouble::Locked);
+        other.execute_batch("ROLLBACK").unwrap();
+        sqlite.write(&[cdr("2", 5)], 0).unwrap();
+        assert_eq!(count(&path, "cdr"), 2);
+        // Moved away: the rows are written to the file of this name.
+        std::fs::rename(&path, folder.path().join("moved")).unwrap();
+        sqlite.write(&[cdr("3", 5)], 0).unwrap();
+        assert_eq!(count(&path, "cdr"), 1);
+    }
+
+    #[test]
+    fn a_file_that_is_not_ours_stays_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("theirs");
+        Connection::open(&path).unwrap().execute_batch("CREATE TABLE cdr (a)").unwrap();
+        let error = Sqlite::new(&path, Duration::ZERO).open().unwrap_err();
+        assert!(error.kind == Trouble::Unusable && error.detail.contains("belongs to another program"), "{error}");
+        std::fs::write(folder.path().join("text"), "no database, but long enough to look at".repeat(100)).unwrap();
+        assert_eq!(
+            Sqlite::new(&folder.path().join("text"), Duration::ZERO).open().unwrap_err().kind,
+            Trouble::Unusable
+        );
+        let nowhere = Sqlite::new(&folder.path().join("no/folder"), Duration::ZERO).open().unwrap_err();
+        assert!(nowhere.kind == Trouble::Unusable && nowhere.detail.contains("no/folder"), "{nowhere}");
+    }
+
+    #[test]
+    fn old_rows_go_in_steps() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows");
+        let mut sqlite = Sqlite::new(&path, Duration::ZERO);
+        let rows: Vec<Box<Row>> = (0..1_500).map(|n| cdr(&n.to_string(), n)).collect();
+        sqlite.write(&rows, 0).unwrap();
+        assert!(sqlite.purge(1_200).unwrap());
+        assert!(!sqlite.purge(1_200).unwrap());
+        assert_eq!((count(&path, "cdr"), count(&path, "cdr WHERE setup_at >= 1200")), (300, 300));
+    }
+}

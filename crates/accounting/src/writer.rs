@@ -1,0 +1,409 @@
+//! The thread that writes: groups to the sink, and what that does not take to the spool.
+
+use crate::record::Row;
+use crate::sink::{Place, Sink, SinkError, Trouble};
+use crate::spool::Spool;
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use strowger_records::OpenError;
+use strowger_store::group::{self, Commit, GroupFigures, GroupSettings, GroupWriter, Numbered};
+
+/// Where rows go, and the bounds.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where they go.
+    pub place: Place,
+    /// The file of those that cannot be written.
+    pub spool: PathBuf,
+    /// Bytes that it may have.
+    pub spool_bytes: u64,
+    /// How long the first row of a group waits for others, rows of a group and rows that may wait.
+    pub group: GroupSettings,
+    /// After a failure the sink is tried again so much later.
+    pub retry: Duration,
+    /// Rows older than this go; none: they stay.
+    pub retention: Option<Duration>,
+}
+
+impl Settings {
+    /// The defaults for these.
+    pub fn new(place: Place, spool: PathBuf) -> Self {
+        Self {
+            place,
+            spool,
+            spool_bytes: 256 << 20,
+            group: GroupSettings { linger: Duration::from_millis(100), group: 4_096, queue: 100_000 },
+            retry: Duration::from_secs(1),
+            retention: None,
+        }
+    }
+}
+
+/// Milliseconds since 1970, UTC.
+pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// Why accounting does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The rows cannot be written there.
+    #[error("rows of accounting cannot be written: {0}")]
+    Sink(SinkError),
+    /// The spool of an earlier process cannot be used.
+    #[error("the spool of accounting cannot be used: {0}")]
+    Spool(#[from] OpenError),
+    /// The thread could not be started.
+    #[error("the thread of accounting cannot be started: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+/// Takes rows. Dropped, it writes what is queued, and ends its thread.
+pub struct Accounting {
+    writer: GroupWriter<Box<Row>>,
+    counts: Arc<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    written: AtomicU64,
+    spooled: AtomicU64,
+    dropped: AtomicU64,
+    failures: AtomicU64,
+    removal_failures: AtomicU64,
+    spool_rows: AtomicU64,
+    spool_bytes: AtomicU64,
+    is_down: AtomicU64,
+}
+
+/// What became of rows since the start, and how many wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Rows that wait for the thread.
+    pub queued: u64,
+    /// Rows that may wait.
+    pub bound: u64,
+    /// Rows that were written.
+    pub written: u64,
+    /// Rows that went to the spool first.
+    pub spooled: u64,
+    /// Rows that are lost: as many waited as may.
+    pub dropped: u64,
+    /// Times that rows could not be written, or old ones not removed.
+    pub failures: u64,
+    /// Rows in the spool.
+    pub spool_rows: u64,
+    /// Bytes of the spool.
+    pub spool_bytes: u64,
+    /// Rows go to the spool.
+    pub is_down: bool,
+}
+
+impl Accounting {
+    /// Opens the sink and the spool, and starts the thread.
+    ///
+    /// # Errors
+    /// [`StartError`]. A sink that is locked or full is none: its rows go to the spool.
+    pub fn start(settings: Settings, clock: Clock) -> Result<Self, StartError> {
+        let mut sink = settings.place.sink();
+        match sink.open() {
+            Err(error) if error.kind == Trouble::Unusable => return Err(StartError::Sink(error)),
+            Err(_) | Ok(()) => (),
+        }
+        Self::start_on(sink, settings, clock)
+    }
+
+    /// The same on any sink.
+    ///
+    /// # Errors
+    /// As [`Accounting::start`].
+    pub fn start_on(sink: Box<dyn Sink>, settings: Settings, clock: Clock) -> Result<Self, StartError> {
+        let spool = Spool::open(&settings.spool, settings.spool_bytes)?;
+        let counts = Arc::<Counts>::default();
+        counts.show(&spool);
+        let group = settings.group.clone();
+        let is_replay = !spool.is_empty();
+        let work = Work {
+            sink,
+            spool,
+            settings,
+            clock,
+            counts: counts.clone(),
+            is_replay,
+            written: HashSet::new(),
+            next_try: Instant::now(),
+            next_removal: Instant::now(),
+            sink_trouble: Since::default(),
+            spool_trouble: Since::default(),
+        };
+        let of_thread = counts.clone();
+        let abandon = move |rows: Vec<Box<Row>>| {
+            of_thread.dropped.fetch_add(rows.len() as u64, Relaxed);
+            tracing::error!(
+                rows = rows.len(),
+                "rows of accounting lost: neither they nor the spool could be written at the end"
+            );
+        };
+        let writer = GroupWriter::start("accounting", group, work, abandon)?;
+        Ok(Self { writer, counts })
+    }
+
+    /// Takes a row. Neither waits nor does I/O: one that finds no room is counted, and lost.
+    pub fn submit(&self, row: Box<Row>) {
+        if self.writer.submit(row).is_err() {
+            let lost = self.counts.dropped.fetch_add(1, Relaxed) + 1;
+            // The more there are, the rarer the line.
+            if lost.is_power_of_two() {
+                tracing::error!(lost, "rows of accounting are lost: as many wait as may");
+            }
+        }
+    }
+
+    /// For the metrics.
+    pub fn figures(&self) -> Figures {
+        let (gauges, of) = (self.writer.gauges(), |count: &AtomicU64| count.load(Relaxed));
+        let Counts { written, spooled, dropped, failures, removal_failures, spool_rows, spool_bytes, is_down } =
+            &*self.counts;
+        Figures {
+            queued: gauges.queued as u64,
+            bound: gauges.bound as u64,
+            written: of(written),
+            spooled: of(spooled),
+            dropped: of(dropped),
+            failures: of(failures) + of(removal_failures),
+            spool_rows: of(spool_rows),
+            spool_bytes: of(spool_bytes),
+            is_down: of(is_down) != 0,
+        }
+    }
+}
+
+impl Counts {
+    fn show(&self, spool: &Spool) {
+        self.spool_rows.store(spool.rows(), Relaxed);
+        self.spool_bytes.store(spool.bytes(), Relaxed);
+    }
+}
+
+impl group::Row for Box<Row> {}
+
+/// Rows of the spool that are written at a time.
+const CHUNK: usize = 4_096;
+
+/// Between two looks for old rows, while there are none.
+const REMOVAL: Duration = Duration::from_secs(600);
+
+/// While there are some.
+const REMOVAL_STEP: Duration = Duration::from_secs(1);
+
+/// A trouble that lasts is logged so often.
+const REMINDER: Duration = Duration::from_secs(60);
+
+/// Since when something fails, and when that was logged.
+#[derive(Debug, Default)]
+struct Since {
+    began: Option<Instant>,
+    logged: Option<Instant>,
+}
+
+impl Since {
+    /// It fails. Whether that is to be logged now.
+    fn fails(&mut self) -> bool {
+        self.began.get_or_insert_with(Instant::now);
+        let is_due = self.logged.is_none_or(|logged| logged.elapsed() >= REMINDER);
+        if is_due {
+            self.logged = Some(Instant::now());
+        }
+        is_due
+    }
+
+    /// It works. How long it did not.
+    fn works(&mut self) -> Option<Duration> {
+        self.logged = None;
+        self.began.take().map(|began| began.elapsed())
+    }
+}
+
+struct Work {
+    sink: Box<dyn Sink>,
+    spool: Spool,
+    settings: Settings,
+    clock: Clock,
+    counts: Arc<Counts>,
+    /// An earlier process has left rows: what it has written of them is not known yet.
+    is_replay: bool,
+    /// Identities of the spool that an earlier process has written.
+    written: HashSet<String>,
+    next_try: Instant,
+    next_removal: Instant,
+    sink_trouble: Since,
+    spool_trouble: Since,
+}
+
+impl Commit for Work {
+    type Row = Box<Row>;
+
+    fn write(&mut self, group: &mut Vec<Numbered<Box<Row>>>, figures: &GroupFigures) -> Duration {
+        let began = Instant::now();
+        // In order: what waits in the spool is older.
+        if !self.spool.is_empty() {
+            self.replay();
+        }
+        let first = group.first().map_or(0, |numbered| numbered.number);
+        let rows: Vec<Box<Row>> = group.drain(..).map(|numbered| numbered.row).collect();
+        let count = rows.len();
+        let is_written = self.spool.is_empty() && self.is_due() && self.try_sink(&rows);
+        let is_kept = is_written || self.try_spool(&rows);
+        figures.commit(began.elapsed(), is_kept);
+        if is_kept {
+            figures.rows(count, 0);
+            return Duration::ZERO;
+        }
+        group.extend(rows.into_iter().enumerate().map(|(n, row)| Numbered { number: first + n as u64, row }));
+        self.settings.retry
+    }
+
+    fn settle(&mut self) -> Option<Duration> {
+        if !self.spool.is_empty() {
+            self.replay();
+        }
+        let until_try = match (self.spool.is_empty(), self.is_due()) {
+            (true, _) => None,
+            (false, true) => Some(Duration::ZERO),
+            (false, false) => Some(self.next_try.saturating_duration_since(Instant::now())),
+        };
+        let until_removal = self.settings.retention.map(|retention| {
+            if Instant::now() >= self.next_removal {
+                self.remove_old(retention);
+            }
+            self.next_removal.saturating_duration_since(Instant::now())
+        });
+        until_try.into_iter().chain(until_removal).min()
+    }
+}
+
+impl Work {
+    fn is_due(&self) -> bool {
+        Instant::now() >= self.next_try
+    }
+
+    /// Whether these rows are written now.
+    fn try_sink(&mut self, rows: &[Box<Row>]) -> bool {
+        match self.sink.write(rows, (self.clock)()) {
+            Ok(()) => {
+                self.counts.written.fetch_add(rows.len() as u64, Relaxed);
+                self.counts.is_down.store(0, Relaxed);
+                if let Some(after) = self.sink_trouble.works() {
+                    tracing::info!(?after, "rows of accounting are written again");
+                }
+                true
+            }
+            Err(error) => {
+                self.failed(&error);
+                false
+            }
+        }
+    }
+
+    fn failed(&mut self, error: &SinkError) {
+        self.next_try = Instant::now() + self.settings.retry;
+        self.counts.failures.fetch_add(1, Relaxed);
+        self.counts.is_down.store(1, Relaxed);
+        if self.sink_trouble.fails() {
+            let spool = self.settings.spool.display();
+            tracing::error!(%error, %spool, rows = self.spool.rows(), "rows of accounting cannot be written: they go to the spool");
+        }
+    }
+
+    /// Whether these rows are in the spool.
+    fn try_spool(&mut self, rows: &[Box<Row>]) -> bool {
+        let result = self.spool.append(rows);
+        self.counts.show(&self.spool);
+        match result {
+            Ok(()) => {
+                self.counts.spooled.fetch_add(rows.len() as u64, Relaxed);
+                if let Some(after) = self.spool_trouble.works() {
+                    tracing::info!(?after, "the spool of accounting is written again");
+                }
+                true
+            }
+            Err(error) => {
+                self.counts.failures.fetch_add(1, Relaxed);
+                if self.spool_trouble.fails() {
+                    let spool = self.settings.spool.display();
+                    tracing::error!(%error, %spool, rows = rows.len(), "the spool of accounting cannot be written: rows wait in memory");
+                }
+                false
+            }
+        }
+    }
+
+    /// The oldest rows of the spool go where they belong, if it is time to try.
+    fn replay(&mut self) {
+        if !self.is_due() || !self.learns_what_is_written() {
+            return;
+        }
+        let mut rows = self.spool.chunk(CHUNK).to_vec();
+        if rows.is_empty() && !self.spool.is_empty() {
+            // They cannot be read now.
+            self.next_try = Instant::now() + self.settings.retry;
+            return;
+        }
+        rows.retain(|row| !self.written.contains(row.identity()));
+        if rows.is_empty() || self.try_sink(&rows) {
+            self.spool.confirm();
+        }
+        if self.spool.is_empty() {
+            self.written = HashSet::new();
+        }
+        self.counts.show(&self.spool);
+    }
+
+    /// What an earlier process had written of the rows that it left in its spool: it may have been killed between the two.
+    fn learns_what_is_written(&mut self) -> bool {
+        if !self.is_replay {
+            return true;
+        }
+        let identities = match self.spool.identities() {
+            Ok(identities) => identities,
+            Err(error) => {
+                tracing::error!(%error, "the spool of accounting cannot be read");
+                self.next_try = Instant::now() + self.settings.retry;
+                return false;
+            }
+        };
+        match self.sink.written(&identities) {
+            Ok(written) => {
+                tracing::info!(
+                    rows = identities.len(),
+                    written = written.len(),
+                    "rows of accounting that an earlier process left"
+                );
+                (self.written, self.is_replay) = (written, false);
+                true
+            }
+            Err(error) => {
+                self.failed(&error);
+                false
+            }
+        }
+    }
+
+    fn remove_old(&mut self, retention: Duration) {
+        let before = (self.clock)().saturating_sub(retention.as_millis() as u64);
+        let pause = match self.sink.purge(before) {
+            Ok(true) => REMOVAL_STEP,
+            Ok(false) => REMOVAL,
+            Err(error) => {
+                self.counts.removal_failures.fetch_add(1, Relaxed);
+                tracing::warn!(%error, "old rows of accounting cannot be removed");
+                REMOVAL
+            }
+        };
+        self.next_removal = Instant::now() + pause;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+//! Rows are written once each, in order, however often the sink, the spool or the process fails.
+
+use super::*;
+use crate::record::Cdr;
+use std::sync::Mutex;
+
+/// A sink in memory that fails where its test says so.
+#[derive(Clone, Default)]
+struct Memory(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    rows: Vec<String>,
+    fails: Option<Trouble>,
+    attempts: usize,
+    purged: Vec<u64>,
+}
+
+impl Sink for Memory {
+    fn open(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    fn write(&mut self, rows: &[Box<Row>], _now: u64) -> Result<(), SinkError> {
+        let mut state = self.0.lock().unwrap();
+        state.attempts += 1;
+        if let Some(kind) = state.fails {
+            return Err(SinkError { kind, detail: "as the test says".into() });
+        }
+        state.rows.extend(rows.iter().map(|row| row.identity().to_owned()));
+        Ok(())
+    }
+
+    fn written(&mut self, identities: &HashSet<String>) -> Result<HashSet<String>, SinkError> {
+        Ok(self.0.lock().unwrap().rows.iter().filter(|row| identities.contains(*row)).cloned().collect())
+    }
+
+    fn purge(&mut self, before: u64) -> Result<bool, SinkError> {
+        self.0.lock().unwrap().purged.push(before);
+        Ok(false)
+    }
+}
+
+impl Memory {
+    fn fail(&self, kind: Option<Trouble>) {
+        self.0.lock().unwrap().fails = kind;
+    }
+
+    fn rows(&self) -> Vec<String> {
+        self.0.lock().unwrap().rows.clone()
+    }
+}
+
+fn settings(folder: &std::path::Path) -> Settings {
+    let settings = Settings::new(Place::Json(folder.join("unused")), folder.join("spool"));
+    let group = GroupSettings { linger: Duration::from_millis(1), group: 8, queue: 1_000 };
+    Settings { group, retry: Duration::from_millis(5), ..settings }
+}
+
+fn start(memory: &Memory, settings: &Settings) -> Accounting {
+    Accounting::start_on(Box::new(memory.clone()), settings.clone(), Arc::new(|| 1_000_000)).unwrap()
+}
+
+fn submit(accounting: &Accounting, numbers: std::ops::Range<u32>) {
+    for n in numbers {
+        accounting.submit(Box::new(Row::Cdr(Cdr { identity: n.to_string(), ..Cdr::default() })));
+    }
+}
+
+fn numbers(range: std::ops::Range<u32>) -> Vec<String> {
+    range.map(|n| n.to_string()).collect()
+}
+
+fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(Instant::now() < end, "not in twenty seconds: {what}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn what_cannot_be_written_follows_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let (memory, settings) = (Memory::default(), settings(folder.path()));
+    let accounting = start(&memory, &settings);
+    submit(&accounting, 0..10);
+    wait("written", || memory.rows().len() == 10);
+    memory.fail(Some(Trouble::Locked));
+    submit(&accounting, 10..40);
+    wait("in the spool", || accounting.figures().spool_rows == 30);
+    let figures = accounting.figures();
+    assert_eq!((figures.written, figures.spooled, figures.is_down, figures.dropped), (10, 30, true, 0));
+    assert!(figures.failures > 0 && figures.spool_bytes > 0);
+    memory.fail(None);
+    // Without another row.
+    wait("the spool is empty", || accounting.figures().spool_rows == 0);
+    submit(&accounting, 40..50);
+    wait("written", || memory.rows().len() == 50);
+    assert_eq!(memory.rows(), numbers(0..50));
+    wait("counted", || accounting.figures().written == 50);
+    assert!(!accounting.figures().is_down);
+}
+
+#[test]
+fn a_process_that_was_killed_leaves_its_spool_to_the_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let (memory, settings) = (Memory::default(), settings(folder.path()));
+    memory.fail(Some(Trouble::Full));
+    let accounting = start(&memory, &settings);
+    submit(&accounting, 0..20);
+    wait("in the spool", || accounting.figures().spool_rows == 20);
+    // It writes some of them, and is killed before its spool says so.
+    memory.0.lock().unwrap().rows = numbers(0..7);
+    memory.fail(Some(Trouble::Locked));
+    drop(accounting);
+    memory.fail(None);
+    let accounting = start(&memory, &settings);
+    submit(&accounting, 20..25);
+    wait("written", || memory.rows().len() == 25);
+    assert_eq!(memory.rows(), numbers(0..25));
+    drop(accounting);
+    assert_eq!(Spool::open(&settings.spool, 1 << 20).unwrap().rows(), 0);
+}
+
+#[test]
+fn where_nothing_can_be_written_rows_wait_and_those_beyond_the_bound_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let memory = Memory::default();
+    let group = GroupSettings { linger: Duration::from_millis(1), group: 4, queue: 10 };
+    let settings = Settings { group, spool: "/dev/full/spool".into(), ..settings(folder.path()) };
+    memory.fail(Some(Trouble::Full));
+    let accounting = start(&memory, &settings);
+    submit(&accounting, 0..100);
+    let lost = accounting.figures().dropped;
+    assert!((86..=90).contains(&lost), "{lost}");
+    memory.fail(None);
+    wait("the rest is written", || accounting.figures().queued == 0 && memory.rows().len() as u64 == 100 - lost);
+    memory.fail(Some(Trouble::Full));
+    submit(&accounting, 100..103);
+    let counts = accounting.counts.clone();
+    drop(accounting);
+    assert_eq!(counts.dropped.load(Relaxed), lost + 3, "what the end leaves is counted");
+}
+
+#[test]
+fn a_sink_that_fails_is_not_asked_for_each_group() {
+    let folder = tempfile::tempdir().unwrap();
+    let memory = Memory::default();
+    let settings = Settings { retry: Duration::from_secs(60), ..settings(folder.path()) };
+    memory.fail(Some(Trouble::Locked));
+    let accounting = start(&memory, &settings);
+    for n in 0..20 {
+        submit(&accounting, n..n + 1);
+        wait("in the spool", || accounting.figures().spool_rows == u64::from(n) + 1);
+    }
+    assert_eq!(memory.0.lock().unwrap().attempts, 1);
+}
+
+#[test]
+fn old_rows_are_removed_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let memory = Memory::default();
+    let settings = Settings { retention: Some(Duration::from_secs(600)), ..settings(folder.path()) };
+    let _accounting = start(&memory, &settings);
+    wait("a look for old rows", || memory.0.lock().unwrap().purged == [400_000]);
+}

@@ -1,0 +1,106 @@
+//! `[accounting]`: what is written down of calls, and where.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use strowger_message::Name as HeaderName;
+
+use super::key::{Rule, Text, words};
+use super::reader::{ANY, section};
+
+words! {
+    /// Where rows of accounting go.
+    pub enum AccountingTarget {
+        /// Tables of a SQLite file of their own.
+        Sqlite = "sqlite",
+        /// Files with an object of JSON a line.
+        Json = "json",
+        /// Files of CSV (RFC 4180).
+        Csv = "csv",
+    }
+}
+
+section! {
+    /// What is written down of calls, and where: docs/accounting.md has the columns. An accounted call that this server stays on the way of is
+    /// tracked, whatever `dialogs.track` says.
+    pub struct Accounting = "accounting" {
+        /// Write a row for each call when it has ended, also for one that failed: table `cdr`.
+        pub cdr: bool = false, ANY.fixed();
+        /// Write a row for each answered INVITE, each BYE, and each call that was missed or failed: table `events`.
+        pub events: bool = false, ANY.fixed();
+        /// Every call is accounted that no rule exempts (`account = false`); false: those alone of which a rule says `account = true`.
+        pub all: bool = true, ANY;
+        /// Where the rows go.
+        pub to: AccountingTarget = AccountingTarget::Sqlite, ANY.fixed();
+        /// Of "sqlite" the database file, of "json" and "csv" the folder of the files, one a day (UTC) and table, such as
+        /// `cdr-2026-11-25.jsonl`. Made if it is missing; its mode lets this user alone read.
+        pub path: PathBuf = PathBuf::from("accounting"), ANY.fixed();
+        /// File of the rows that cannot be written, until they can: in order, each once. `store.busy_timeout` says how long a locked database
+        /// is waited for before.
+        pub spool: PathBuf = PathBuf::from("accounting.spool"), ANY.fixed();
+        /// Bytes that this file may have. Beyond them rows wait in memory, and beyond `queue` they are lost and counted.
+        pub spool_size: u64 = 256 << 20, Rule::bytes(64 << 10, 1 << 40).fixed();
+        /// Rows that may wait in memory to be written.
+        pub queue: usize = 100_000, Rule::number(1, 100_000_000).fixed();
+        /// How long the first row of a group waits for others: `kill -9` loses the rows of that time.
+        pub group_interval: Duration = Duration::from_millis(100), Rule::time(Duration::from_millis(1), Duration::from_secs(60)).fixed();
+        /// After a failure the rows are tried again so much later.
+        pub retry_interval: Duration = Duration::from_secs(1), Rule::time(Duration::from_millis(10), Duration::from_secs(3_600)).fixed();
+        /// Rows older than this are removed, of "json" and "csv" the files of whole days; "forever": none.
+        pub retention: Option<Duration> = None, Rule::time(Duration::from_secs(60), Duration::from_secs(3_650 * 86_400)).or("forever").fixed();
+        /// Digits at the end of each number that are written as `*`, in URIs, users and `fields`; a number has five digits or more.
+        pub mask_numbers: usize = 0, Rule::number(0, 32);
+        /// Write 0 for the last octet of IPv4 addresses, and for all of IPv6 addresses behind their first 48 bits.
+        pub mask_addresses: bool = false, ANY;
+        /// Names of header fields of the INVITE whose values are written beside, such as "User-Agent".
+        pub fields: Vec<AccountedHeader> = Vec::new(), ANY;
+    }
+}
+
+/// A header field whose value may be written down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountedHeader(String);
+
+impl AccountedHeader {
+    /// Its name, as the file has it.
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Text for AccountedHeader {
+    const EXPECTED: &'static str = "the name of a header field without passwords, such as \"User-Agent\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        let is_token = |c: char| c.is_ascii_alphanumeric() || "-.!%*_+`'~".contains(c);
+        if text.is_empty() || !text.chars().all(is_token) {
+            return Err(format!("is {text:?}, which is no name of a header field (RFC 3261 section 25.1)"));
+        }
+        match HeaderName::of(text.as_bytes()) {
+            HeaderName::Authorization | HeaderName::ProxyAuthorization => {
+                Err(format!("is {text:?}, which proves passwords"))
+            }
+            _ => Ok(Self(text.to_owned())),
+        }
+    }
+
+    fn to_text(&self) -> String {
+        self.0.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Config, Source};
+
+    #[test]
+    fn fields_are_names_that_prove_nothing() {
+        let read = |text: &str| Config::read(Source { text, ..Source::default() });
+        let (config, _) = read("accounting.fields = [\"User-Agent\", \"X-Tenant\"]").expect("right");
+        let names: Vec<&str> = config.accounting.fields.iter().map(super::AccountedHeader::name).collect();
+        assert_eq!(names, ["User-Agent", "X-Tenant"]);
+        for wrong in ["Proxy-Authorization", "authorization", "a b", ""] {
+            assert!(read(&format!("accounting.fields = [{wrong:?}]")).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! `[[cache]]`: caches by name, in this process or in others, for what the server may forget and several servers may share.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use strowger_cache::servers::{Credentials, Endpoint, Service};
+
+use super::Config;
+use super::key::{Rule, Text, words};
+use super::name::Name;
+use super::reader::{ANY, Reader, section};
+use super::report::Fault;
+
+words! {
+    /// Where a cache is.
+    pub enum CacheEngine {
+        /// In the memory of this process.
+        Local = "local",
+        /// In Memcached servers, version 1.6 or later.
+        Memcached = "memcached",
+        /// In Redis or Valkey servers, version 6 or later.
+        Redis = "redis",
+    }
+}
+
+words! {
+    /// How Redis servers belong together.
+    pub enum CacheMode {
+        /// There is one.
+        Single = "single",
+        /// `servers` are Sentinels, which name the master of a group.
+        Sentinel = "sentinel",
+        /// `servers` are some of a Redis Cluster.
+        Cluster = "cluster",
+    }
+}
+
+section! {
+    /// A cache that other tables name, such as `store.cache`; repeat the table for each.
+    pub struct CacheTable = "cache" {
+        /// What other tables call it.
+        pub name: Name = Name::UNSET, ANY.required().fixed();
+        /// Where it is.
+        pub engine: CacheEngine = CacheEngine::Local, ANY.fixed();
+        /// Of "memcached" and "redis": its servers. Of several Memcached servers each has its share of the keys; all servers that share them need the
+        /// same list.
+        pub servers: Vec<Endpoint> = Vec::new(), ANY.fixed();
+        /// Of "redis": how the servers belong together.
+        pub mode: CacheMode = CacheMode::Single, ANY.fixed();
+        /// Of "sentinel": the name of the group that the Sentinels watch.
+        pub group: String = "mymaster".into(), ANY.fixed();
+        /// Of "redis", "single" or "sentinel": number of the database.
+        pub database: u32 = 0, Rule::number(0, 65_535).fixed();
+        /// User that the servers know; "": none, or for Redis the one that has a password alone.
+        pub user: String = String::new(), ANY.fixed();
+        /// Password of that user; "": none. Without TLS it crosses the network as it is.
+        pub password: Option<Password> = None, ANY.or("").fixed();
+        /// Connect by TLS: servers must show a certificate of `tls.outbound_ca` for their host.
+        pub tls: bool = false, ANY.fixed();
+        /// Of "memcached" and "redis": connections to each server.
+        pub connections: usize = 2, Rule::number(1, 64).fixed();
+        /// Of "memcached" and "redis": how long a server has for an answer before the server goes on without it.
+        pub timeout: Duration = Duration::from_millis(200), Rule::time(Duration::from_millis(5), Duration::from_secs(30)).fixed();
+        /// Of "local": most memory.
+        pub memory: usize = 64 << 20, Rule::bytes(64 << 10, 1 << 40).fixed();
+        /// Of "local": folder of files by which its entries outlive the process, made if it is missing; "memory": they do not.
+        pub folder: Option<PathBuf> = None, ANY.or("memory").fixed();
+    }
+}
+
+impl CacheTable {
+    /// How its servers are spoken to; `None`: it is in this process.
+    pub fn service(&self) -> Option<Service> {
+        Some(match (self.engine, self.mode) {
+            (CacheEngine::Local, _) => return None,
+            (CacheEngine::Memcached, _) => Service::Memcached,
+            (CacheEngine::Redis, CacheMode::Single) => Service::Redis { database: self.database },
+            (CacheEngine::Redis, CacheMode::Sentinel) => {
+                Service::Sentinel { group: self.group.clone(), database: self.database, credentials: None }
+            }
+            (CacheEngine::Redis, CacheMode::Cluster) => Service::Cluster,
+        })
+    }
+
+    /// What its servers are shown.
+    pub fn credentials(&self) -> Option<Credentials> {
+        let password = self.password.as_ref()?.0.clone();
+        Some(Credentials { user: self.user.clone(), password })
+    }
+}
+
+/// A password of a server that this one is a client of. Neither `Debug` nor `--effective` shows it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Password(String);
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(super::Secret::MASK)
+    }
+}
+
+impl Text for Password {
+    const EXPECTED: &'static str = "a password in quotes on one line";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        // Memcached is shown it on a line of its own.
+        if text.chars().any(char::is_control) {
+            return Err("contains a control character".into());
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    fn to_text(&self) -> String {
+        super::Secret::MASK.into()
+    }
+}
+
+impl Text for Endpoint {
+    const EXPECTED: &'static str =
+        "a server such as \"127.0.0.1\", \"cache.example.org:6379\", \"[2001:db8::7]:6379\" or the path of its socket";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|reason| format!("is {text:?}, {reason}"))
+    }
+
+    fn to_text(&self) -> String {
+        match self {
+            Self::Tcp(host, 0) => host.clone(),
+            other => other.to_string(),
+        }
+    }
+}
+
+/// Notes settings of caches that contradict one another.
+pub(super) fn check(config: &Config, reader: &mut Reader) {
+    for (index, table) in config.caches.iter().enumerate() {
+        let mut wrong = |key: &str, message: &str, cure: &str| {
+            let path = format!("cache[{index}]");
+            let span = reader.value_of(&format!("{path}.{key}")).or_else(|| reader.key_of(&path));
+            let message = format!("cache '{}' {message}", table.name);
+            reader.push(Fault::error(span, message, cure));
+        };
+        let is_remote = table.engine != CacheEngine::Local;
+        let is_single = table.engine == CacheEngine::Redis && table.mode == CacheMode::Single;
+        if is_remote && table.servers.is_empty() {
+            wrong("servers", "has no servers", "name at least one: servers = [\"127.0.0.1\"]");
+        }
+        if !is_remote && !table.servers.is_empty() {
+            let cure = "set engine = \"memcached\" or \"redis\", or remove `servers`";
+            wrong("servers", "is in this process and has servers", cure);
+        }
+        if is_remote && table.folder.is_some() {
+            let cure = "remove `folder`; what outlives a server of the cache is set there";
+            wrong("folder", "is in other processes and has a folder", cure);
+        }
+        if is_single && table.servers.len() > 1 {
+            let cure = "set mode = \"cluster\" or \"sentinel\", or keep one server";
+            wrong("servers", "has several servers that do not belong together", cure);
+        }
+        if table.mode != CacheMode::Single && table.engine != CacheEngine::Redis {
+            wrong("mode", "is no Redis and has a mode", "set engine = \"redis\", or remove `mode`");
+        }
+        if table.mode == CacheMode::Sentinel && table.group.is_empty() {
+            wrong("group", "has no group", "write the name that the Sentinels watch it by: group = \"mymaster\"");
+        }
+        if table.mode == CacheMode::Cluster && table.database != 0 {
+            wrong("database", "is a cluster, which has one database", "remove `database`");
+        }
+        if !table.user.is_empty() && table.password.is_none() {
+            wrong("user", "has a user without a password", "add `password`, or remove `user`");
+        }
+        if table.engine == CacheEngine::Memcached && table.password.is_some() && table.user.is_empty() {
+            wrong("password", "has a password without a user", "add `user`, as the file of `memcached -Y` has it");
+        }
+        let has_space =
+            table.user.contains(' ') || table.password.as_ref().is_some_and(|password| password.0.contains(' '));
+        if table.engine == CacheEngine::Memcached && has_space {
+            wrong(
+                "password",
+                "is Memcached, which takes no user and no password with a space",
+                "give both without spaces",
+            );
+        }
+        if table.tls && table.servers.iter().any(|server| matches!(server, Endpoint::Unix(_))) {
+            wrong("tls", "has TLS and a socket of this machine", "remove `tls`");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Source;
+    use super::*;
+
+    fn read(text: &str) -> Result<Config, super::super::Report> {
+        Config::read(Source { text, ..Source::default() }).map(|(config, _)| config)
+    }
+
+    const TABLE: &str = "[[cache]]\nname = \"a\"\n";
+
+    #[test]
+    fn tables_say_how_servers_are_spoken_to() {
+        let redis = "engine = \"redis\"\nservers = [\"192.0.2.1\"]\n";
+        let group = "west".to_owned();
+        for (lines, service) in [
+            ("", None),
+            ("engine = \"memcached\"\nservers = [\"192.0.2.1\", \"[::1]:77\"]", Some(Service::Memcached)),
+            (&format!("{redis}database = 4"), Some(Service::Redis { database: 4 })),
+            (&format!("{redis}mode = \"cluster\""), Some(Service::Cluster)),
+            (
+                &format!("{redis}mode = \"sentinel\"\ngroup = \"west\""),
+                Some(Service::Sentinel { group, database: 0, credentials: None }),
+            ),
+        ] {
+            let config = read(&format!("{TABLE}{lines}")).unwrap_or_else(|report| panic!("{report}"));
+            assert_eq!(config.caches[0].service(), service);
+        }
+    }
+
+    #[test]
+    fn a_password_is_shown_nowhere() {
+        let lines = "engine = \"redis\"\nservers = [\"/run/redis.sock\"]\npassword = \"open sesame\"";
+        let config = read(&format!("{TABLE}{lines}")).unwrap_or_else(|report| panic!("{report}"));
+        let credentials = config.caches[0].credentials().expect("a password");
+        assert_eq!((&*credentials.user, &*credentials.password), ("", "open sesame"));
+        let effective = config.effective();
+        assert!(effective.contains("/run/redis.sock") && !effective.contains("sesame"), "{effective}");
+        assert!(!format!("{config:?}").contains("sesame"));
+        // What is not shown is no value when it is read again.
+        assert!(read(&effective).unwrap_or_else(|report| panic!("{report}")).caches[0].password.is_none());
+    }
+
+    #[test]
+    fn contradictions_have_their_place_and_their_cure() {
+        let servers = "servers = [\"192.0.2.1\"]\n";
+        let redis = format!("engine = \"redis\"\n{servers}");
+        let memcached = format!("engine = \"memcached\"\n{servers}");
+        for (lines, line, cure) in [
+            ("engine = \"redis\"".to_owned(), 1, "name at least one"),
+            (servers.to_owned(), 3, "set engine"),
+            (format!("{redis}folder = \"x\""), 5, "remove `folder`"),
+            ("engine = \"redis\"\nservers = [\"192.0.2.1\", \"192.0.2.2\"]".into(), 4, "set mode"),
+            (format!("{memcached}mode = \"cluster\""), 5, "set engine"),
+            (format!("{redis}mode = \"sentinel\"\ngroup = \"\""), 6, "group = \"mymaster\""),
+            (format!("{redis}mode = \"cluster\"\ndatabase = 1"), 6, "remove `database`"),
+            (format!("{redis}user = \"x\""), 5, "add `password`"),
+            (format!("{memcached}password = \"x\""), 5, "add `user`"),
+            (format!("{memcached}user = \"x\"\npassword = \"a b\""), 6, "without spaces"),
+            ("engine = \"redis\"\nservers = [\"/run/redis.sock\"]\ntls = true".into(), 5, "remove `tls`"),
+            ("engine = \"redis\"\nservers = [\"192.0.2.1:0\"]".into(), 4, "a server such as"),
+            ("engine = \"rediss\"".into(), 3, "did you mean \"redis\"?"),
+        ] {
+            let report = read(&format!("{TABLE}{lines}")).expect_err(&lines);
+            let fault = report.faults().iter().find(|fault| fault.cure.contains(cure));
+            let fault = fault.unwrap_or_else(|| panic!("{lines}\n{report}"));
+            assert_eq!(report.position(fault).map(|(line, _)| line), Some(line), "{lines}\n{report}");
+        }
+        let report = read("store.cache = \"b\"\n[[cache]]\nname = \"a\"").expect_err("there is none");
+        assert!(report.to_string().contains("cache 'b' does not exist"), "{report}");
+    }
+
+    #[test]
+    fn a_running_process_keeps_its_caches() {
+        let running = read(TABLE).unwrap_or_else(|report| panic!("{report}"));
+        for text in
+            [format!("{TABLE}memory = \"1MiB\""), format!("{TABLE}{}", TABLE.replace("\"a\"", "\"b\"")), String::new()]
+        {
+            let file = read(&text).unwrap_or_else(|report| panic!("{report}"));
+            let (config, changes) = file.for_running(&running);
+            assert_eq!(config.caches, running.caches, "{text}");
+            assert!(changes.len() == 1 && changes[0].needs_restart, "{changes:?}");
+        }
+    }
+}

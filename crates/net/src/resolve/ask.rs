@@ -1,0 +1,282 @@
+//! What is asked of name servers to find where a name leads (RFC 3263 section 4).
+
+use super::servers::{Server, order, random};
+use super::{Error, Inner, Key, ResolverSettings, Speaks};
+use hickory_resolver::net::{DnsError, NetError};
+use hickory_resolver::proto::rr::rdata::{NAPTR, SRV};
+use hickory_resolver::proto::rr::{RData, RecordType};
+use std::future::poll_fn;
+use std::net::{IpAddr, SocketAddr};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+use strowger_core::Transport;
+
+/// The servers of a name, and until when that is good.
+pub(super) struct Found {
+    pub(super) servers: Vec<Server>,
+    pub(super) until: Instant,
+}
+
+/// The answers to one question, and until when they are good; none: that was not said.
+struct Records {
+    all: Vec<RData>,
+    until: Option<Instant>,
+}
+
+/// The addresses of a host, and until when they are good.
+struct Addresses {
+    all: Vec<IpAddr>,
+    until: Instant,
+}
+
+impl Inner {
+    /// All questions of one step are asked at once. Those whose answers do not come in a while after others have brought
+    /// something are not waited for; those that fail count only if nothing else is found. `past_cache`: the name servers are asked though
+    /// the cache of records knows an answer.
+    pub(super) async fn ask(
+        &self,
+        (host, port, transport, secure): &Key,
+        end: tokio::time::Instant,
+        past_cache: bool,
+    ) -> Result<Found, Error> {
+        let ResolverSettings { speaks, targets: most, failure: soon, .. } = self.settings;
+        let plain = transport.unwrap_or(if *secure { Transport::Tls } else { Transport::Udp });
+        // Section 4.2: a port ends the search for services, and WebSocket has none of its own.
+        if port.is_some() || matches!(plain, Transport::Ws | Transport::Wss) {
+            let port = port.unwrap_or_else(|| plain.default_port());
+            return self.host(host, plain, port, past_cache).await;
+        }
+        // Section 4.1.
+        let all: &[Transport] = match (transport, secure) {
+            (Some(transport), _) => &[*transport],
+            (None, true) => &[Transport::Tls],
+            (None, false) => &[Transport::Udp, Transport::Tcp, Transport::Tls],
+        };
+        let all: Vec<Transport> = all.iter().copied().filter(|t| transport.is_some() || speaks.has(*t)).collect();
+        let mut services: Vec<(Transport, String)> = all.iter().map(|t| (*t, service(*t, host))).collect();
+        // The first question is which services there are; those that there are by default are asked for meanwhile.
+        let mut questions: Vec<(&str, RecordType)> = services.iter().map(|(_, n)| (&**n, RecordType::SRV)).collect();
+        if transport.is_none() {
+            questions.push((host, RecordType::NAPTR));
+        }
+        let mut answers = self.all(&questions, end, past_cache).await;
+        let named = match transport {
+            Some(_) => None,
+            None => answers.pop().flatten(),
+        };
+        let mut until = Until::default();
+        let named = match named {
+            Some(Ok(records)) => {
+                until.hears(&records);
+                offered(&records.all, *secure, speaks)
+            }
+            // Some name servers know no NAPTR and fail, or say nothing.
+            _ => Vec::new(),
+        };
+        if !named.is_empty() {
+            services = named;
+            let questions: Vec<_> = services.iter().map(|(_, name)| (&**name, RecordType::SRV)).collect();
+            answers = self.all(&questions, end, past_cache).await;
+        }
+        let (mut servers, mut refused, mut failure) = (Vec::new(), Vec::new(), None);
+        for ((number, (transport, _)), answer) in (0..).zip(&services).zip(answers) {
+            match answer.unwrap_or(Err(Error::Late)) {
+                Ok(records) => {
+                    until.hears(&records);
+                    let mut of = servers_of(records.all);
+                    // RFC 2782: the service is decidedly not available at this domain.
+                    if !of.is_empty() && of.iter().all(|srv| srv.target.is_root()) {
+                        refused.push(*transport);
+                    }
+                    of.retain(|srv| !srv.target.is_root());
+                    servers.extend(of.into_iter().map(|srv| Candidate::of(number, *transport, &srv)));
+                }
+                Err(Error::NotFound) => (),
+                Err(error) => failure = Some(error),
+            }
+        }
+        // As many as may be, drawn as those are that come first.
+        let mut candidates = order(servers, |candidate| &candidate.server, random);
+        candidates.truncate(most);
+        let lookups = candidates.iter().map(|candidate| self.addresses(&candidate.host, past_cache));
+        // One server of several that has no address does not spoil the others.
+        let found = answers_of(lookups.collect(), self.grace(), end, |found| found.is_ok()).await;
+        let mut servers = Vec::with_capacity(candidates.len());
+        for (Candidate { port, server, .. }, found) in candidates.into_iter().zip(found) {
+            if let Some(Ok(Addresses { all, until: end })) = found {
+                until.ends(end);
+                let addresses = all.into_iter().map(|ip| SocketAddr::new(ip, port)).collect();
+                servers.push(Server { addresses, ..server });
+            }
+        }
+        if servers.is_empty() {
+            // No services: the address itself (section 4.2), by what is not refused.
+            let either: &[Transport] = if transport.is_none() && !secure { &[plain, Transport::Tcp] } else { &[plain] };
+            let by = either.iter().find(|t| (transport.is_some() || speaks.has(**t)) && !refused.contains(t));
+            let Some(by) = by else { return Err(failure.unwrap_or(Error::NotFound)) };
+            let found = self.host(host, *by, by.default_port(), past_cache).await?;
+            until.ends(found.until);
+            servers = found.servers;
+        }
+        Ok(Found { servers, until: until.0.unwrap_or_else(|| Instant::now() + soon) })
+    }
+
+    /// The host itself.
+    async fn host(&self, host: &str, transport: Transport, port: u16, past_cache: bool) -> Result<Found, Error> {
+        let Addresses { all, until } = self.addresses(host, past_cache).await?;
+        let addresses = all.into_iter().map(|ip| SocketAddr::new(ip, port)).collect();
+        Ok(Found { servers: vec![Server::alone(transport, addresses)], until })
+    }
+
+    /// How long the slower ones are waited for when others have answered: a part of what one question may take.
+    fn grace(&self) -> Duration {
+        self.settings.timeout / 4
+    }
+
+    async fn all(
+        &self,
+        questions: &[(&str, RecordType)],
+        end: tokio::time::Instant,
+        past_cache: bool,
+    ) -> Vec<Option<Result<Records, Error>>> {
+        let lookups = questions.iter().map(|(name, kind)| self.records(name, *kind, past_cache)).collect();
+        let brings = |answer: &Result<Records, Error>| answer.as_ref().is_ok_and(|records| !records.all.is_empty());
+        answers_of(lookups, self.grace(), end, brings).await
+    }
+
+    async fn addresses(&self, host: &str, past_cache: bool) -> Result<Addresses, Error> {
+        if past_cache {
+            self.dns.clear_lookup_cache(host, RecordType::A);
+            self.dns.clear_lookup_cache(host, RecordType::AAAA);
+        }
+        let found = self.dns.lookup_ip(host).await.map_err(failed)?;
+        let mut all: Vec<IpAddr> = found.iter().collect();
+        // A host with both is reached by IPv4 from more places.
+        all.sort_by_key(IpAddr::is_ipv6);
+        if all.is_empty() { Err(Error::NotFound) } else { Ok(Addresses { all, until: found.valid_until() }) }
+    }
+
+    /// Nothing if there are none of this type.
+    async fn records(&self, name: &str, of: RecordType, past_cache: bool) -> Result<Records, Error> {
+        if past_cache {
+            self.dns.clear_lookup_cache(name, of);
+        }
+        match self.dns.lookup(name, of).await {
+            Ok(found) => {
+                let all = found.answers().iter().map(|record| record.data.clone()).collect();
+                Ok(Records { all, until: Some(found.valid_until()) })
+            }
+            Err(error) => {
+                // RFC 2308 section 5: only a name server that says for how long is believed for a time of its own.
+                let said = match &error {
+                    NetError::Dns(DnsError::NoRecordsFound(none)) => none.negative_ttl,
+                    _ => None,
+                };
+                match failed(error) {
+                    Error::NotFound => {
+                        let until = said.map(|ttl| Instant::now() + Duration::from_secs(ttl.into()));
+                        Ok(Records { all: Vec::new(), until })
+                    }
+                    error => Err(error),
+                }
+            }
+        }
+    }
+}
+
+/// The first end of what was heard.
+#[derive(Default)]
+struct Until(Option<Instant>);
+
+impl Until {
+    fn ends(&mut self, end: Instant) {
+        self.0 = self.0.into_iter().chain([end]).min();
+    }
+
+    fn hears(&mut self, records: &Records) {
+        if let Some(end) = records.until {
+            self.ends(end);
+        }
+    }
+}
+
+/// A server whose addresses are not known yet.
+struct Candidate {
+    host: String,
+    port: u16,
+    server: Server,
+}
+
+impl Candidate {
+    fn of(service: u16, transport: Transport, srv: &SRV) -> Self {
+        let server =
+            Server { service, priority: srv.priority, weight: srv.weight, ..Server::alone(transport, Vec::new()) };
+        Self { host: srv.target.to_utf8(), port: srv.port, server }
+    }
+}
+
+/// Runs them side by side until all have ended, or `end` is reached, or one has brought something and the others have had
+/// `grace` since. What had not ended then is none.
+async fn answers_of<T>(
+    work: Vec<impl Future<Output = T>>,
+    grace: Duration,
+    end: tokio::time::Instant,
+    brings: impl Fn(&T) -> bool,
+) -> Vec<Option<T>> {
+    let mut work: Vec<_> = work.into_iter().map(|one| (Box::pin(one), None)).collect();
+    let mut over = Box::pin(tokio::time::sleep_until(end));
+    let mut hurries = false;
+    poll_fn(|cx| {
+        for (one, answer) in work.iter_mut().filter(|(_, answer)| answer.is_none()) {
+            if let Poll::Ready(result) = one.as_mut().poll(cx) {
+                if !hurries && brings(&result) {
+                    hurries = true;
+                    over.as_mut().reset((tokio::time::Instant::now() + grace).min(end));
+                }
+                *answer = Some(result);
+            }
+        }
+        let all = work.iter().all(|(_, answer)| answer.is_some());
+        if all { Poll::Ready(()) } else { over.as_mut().poll(cx) }
+    })
+    .await;
+    work.into_iter().map(|(_, answer)| answer).collect()
+}
+
+/// The services that a domain offers, the best first, of those that we speak and may use.
+fn offered(records: &[RData], secure: bool, speaks: Speaks) -> Vec<(Transport, String)> {
+    let mut found: Vec<&NAPTR> = records
+        .iter()
+        .filter_map(|data| if let RData::NAPTR(naptr) = data { Some(naptr) } else { None })
+        .filter(|naptr| naptr.flags.eq_ignore_ascii_case(b"s"))
+        .collect();
+    found.sort_by_key(|naptr| (naptr.order, naptr.preference));
+    let transport = |services: &[u8]| match services.to_ascii_uppercase().as_slice() {
+        b"SIP+D2U" if !secure => Some(Transport::Udp),
+        b"SIP+D2T" if !secure => Some(Transport::Tcp),
+        b"SIPS+D2T" => Some(Transport::Tls),
+        _ => None,
+    };
+    let of = |n: &&NAPTR| Some((transport(&n.services).filter(|t| speaks.has(*t))?, n.replacement.to_utf8()));
+    found.iter().filter_map(of).collect()
+}
+
+fn servers_of(records: Vec<RData>) -> Vec<SRV> {
+    records.into_iter().filter_map(|data| if let RData::SRV(srv) = data { Some(srv) } else { None }).collect()
+}
+
+fn service(transport: Transport, host: &str) -> String {
+    match transport {
+        Transport::Udp => format!("_sip._udp.{host}."),
+        Transport::Tls | Transport::Wss => format!("_sips._tcp.{host}."),
+        Transport::Tcp | Transport::Ws => format!("_sip._tcp.{host}."),
+    }
+}
+
+pub(super) fn failed(error: NetError) -> Error {
+    match error {
+        NetError::Timeout => Error::Late,
+        error if error.is_no_records_found() || error.is_nx_domain() => Error::NotFound,
+        error => Error::Failed(error.to_string()),
+    }
+}

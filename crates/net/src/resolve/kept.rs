@@ -1,0 +1,227 @@
+//! What names led to, and for how long that is good.
+//!
+//! An answer has its time from the name servers. One that is used in the last part of it is asked for again, beside those that use it, so
+//! that a name in use never runs out; one that is used no more is forgotten. While the name servers fail or are silent, an answer is good
+//! beyond its time (RFC 8767), and they are asked again from time to time.
+
+use super::ResolverSettings;
+use super::servers::Server;
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Answers by name. The moments are those of one clock that its owner reads.
+#[derive(Debug)]
+pub(super) struct Kept<K> {
+    answers: HashMap<K, Answer>,
+    /// Answers at most.
+    most: usize,
+    /// Names that are asked for ahead now, and at most.
+    asked: usize,
+    most_asked: usize,
+    /// How long before its end an answer is asked for again, at least: a resolution may take that long.
+    deadline: Duration,
+    /// How long after a failure the name servers are asked again.
+    failure: Duration,
+    stale: Duration,
+}
+
+#[derive(Debug)]
+struct Answer {
+    servers: Arc<[Server]>,
+    until: Instant,
+    /// From then on one who uses it has it asked for again.
+    ahead: Instant,
+    is_asked: bool,
+    /// The name servers gave no answer when they were asked last.
+    has_failed: bool,
+}
+
+/// What is known of a name.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) servers: Arc<[Server]>,
+    /// Its time is over.
+    pub(super) is_stale: bool,
+    /// It is to be asked for now, and [`Kept::is_asked`] when that has been done.
+    pub(super) is_to_be_asked: bool,
+}
+
+/// An answer is good for so long at most, whatever the name servers say (RFC 8767 section 4).
+const LONGEST: Duration = Duration::from_secs(7 * 86_400);
+
+impl<K: Hash + Eq> Kept<K> {
+    pub(super) fn new(settings: &ResolverSettings) -> Self {
+        let ResolverSettings { entries, ahead, deadline, failure, stale, .. } = *settings;
+        Self { answers: HashMap::new(), most: entries, asked: 0, most_asked: ahead, deadline, failure, stale }
+    }
+
+    /// What is known of a name, if that is good.
+    pub(super) fn look(&mut self, key: &K, now: Instant) -> Option<Known> {
+        let answer = self.answers.get_mut(key)?;
+        let is_stale = now >= answer.until;
+        // That it is being asked for has an end soon, and no one waits for it.
+        let may_be_stale = answer.has_failed || answer.is_asked;
+        if is_stale && !(may_be_stale && now < answer.until + self.stale) {
+            return None;
+        }
+        let is_to_be_asked = now >= answer.ahead && !answer.is_asked && self.asked < self.most_asked;
+        if is_to_be_asked {
+            answer.is_asked = true;
+            self.asked += 1;
+        }
+        Some(Known { servers: answer.servers.clone(), is_stale, is_to_be_asked })
+    }
+
+    /// A name that was to be asked for has been, whatever came of that.
+    pub(super) fn is_asked(&mut self, key: &K) {
+        self.asked = self.asked.saturating_sub(1);
+        if let Some(answer) = self.answers.get_mut(key) {
+            answer.is_asked = false;
+        }
+    }
+
+    /// The name servers have answered.
+    pub(super) fn put(&mut self, key: K, servers: Arc<[Server]>, now: Instant, until: Instant) {
+        let until = until.min(now + LONGEST);
+        let time = until.saturating_duration_since(now);
+        if time.is_zero() {
+            self.answers.remove(&key);
+            return;
+        }
+        if self.answers.len() >= self.most && !self.answers.contains_key(&key) {
+            self.answers.retain(|_, answer| now < answer.until);
+            if self.answers.len() >= self.most {
+                return;
+            }
+        }
+        // The last fifth, but so long before its end that the answer is there in time.
+        let ahead = until - (time / 5).max(self.deadline).min(time / 2);
+        let is_asked = self.answers.get(&key).is_some_and(|answer| answer.is_asked);
+        self.answers.insert(key, Answer { servers, until, ahead, is_asked, has_failed: false });
+    }
+
+    /// The name does not exist any more.
+    pub(super) fn forget(&mut self, key: &K) {
+        self.answers.remove(key);
+    }
+
+    /// The name servers gave no answer: what is known is good for a while.
+    pub(super) fn fails(&mut self, key: &K, now: Instant) -> Option<Known> {
+        let answer = self.answers.get_mut(key)?;
+        (answer.has_failed, answer.ahead) = (true, now + self.failure);
+        let known = Known { servers: answer.servers.clone(), is_stale: now >= answer.until, is_to_be_asked: false };
+        (now < answer.until + self.stale).then_some(known)
+    }
+
+    /// Forgets what is good in no case any more, and gives memory back.
+    pub(super) fn tidy(&mut self, now: Instant) {
+        self.answers.retain(|_, answer| now < answer.until + self.stale);
+        let needed = self.answers.len();
+        if self.answers.capacity() > 4 * needed {
+            self.answers.shrink_to(2 * needed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strowger_core::Transport;
+
+    const fn seconds(n: u64) -> Duration {
+        Duration::from_secs(n)
+    }
+
+    fn settings() -> ResolverSettings {
+        ResolverSettings {
+            entries: 2,
+            ahead: 1,
+            deadline: seconds(4),
+            failure: seconds(5),
+            stale: seconds(100),
+            ..Default::default()
+        }
+    }
+
+    fn servers(port: u16) -> Arc<[Server]> {
+        Arc::new([Server::alone(Transport::Udp, vec![([192, 0, 2, 1], port).into()])])
+    }
+
+    /// What is known, as port, and whether it is stale and to be asked for.
+    fn seen(known: Option<Known>) -> Option<(u16, bool, bool)> {
+        known.map(|known| (known.servers[0].addresses[0].port(), known.is_stale, known.is_to_be_asked))
+    }
+
+    #[test]
+    fn a_name_that_is_used_at_the_end_of_its_time_is_asked_for_once() {
+        let (mut kept, start) = (Kept::new(&settings()), Instant::now());
+        let look = |kept: &mut Kept<&str>, at| seen(kept.look(&"a", start + seconds(at)));
+        kept.put("a", servers(1), start, start + seconds(60));
+        assert_eq!(look(&mut kept, 47), Some((1, false, false)));
+        assert_eq!(look(&mut kept, 48), Some((1, false, true)));
+        assert_eq!(look(&mut kept, 49), Some((1, false, false)), "it is being asked for");
+        kept.put("a", servers(2), start + seconds(49), start + seconds(109));
+        kept.is_asked(&"a");
+        assert_eq!(look(&mut kept, 60), Some((2, false, false)));
+        assert_eq!(look(&mut kept, 97), Some((2, false, true)));
+        assert_eq!(look(&mut kept, 109), Some((2, true, false)), "while it is asked for");
+        kept.is_asked(&"a");
+        // Without an answer, and without a failure, it ends.
+        assert_eq!(look(&mut kept, 109), None);
+    }
+
+    #[test]
+    fn a_short_time_is_left_at_half() {
+        let (mut kept, start) = (Kept::new(&settings()), Instant::now());
+        kept.put("a", servers(1), start, start + seconds(2));
+        let at = |millis| start + Duration::from_millis(millis);
+        assert_eq!(seen(kept.look(&"a", at(999))), Some((1, false, false)));
+        assert_eq!(seen(kept.look(&"a", at(1_000))), Some((1, false, true)));
+        kept.put("b", servers(1), start, start);
+        assert_eq!(seen(kept.look(&"b", start)), None);
+    }
+
+    /// RFC 8767.
+    #[test]
+    fn without_name_servers_an_answer_is_good_beyond_its_time() {
+        let (mut kept, start) = (Kept::new(&settings()), Instant::now());
+        let at = |n| start + seconds(n);
+        kept.put("a", servers(1), start, at(60));
+        assert_eq!(seen(kept.look(&"a", at(50))), Some((1, false, true)));
+        assert_eq!(seen(kept.fails(&"a", at(54))), Some((1, false, false)));
+        kept.is_asked(&"a");
+        assert_eq!(seen(kept.look(&"a", at(58))), Some((1, false, false)));
+        assert_eq!(seen(kept.look(&"a", at(61))), Some((1, true, true)));
+        kept.fails(&"a", at(65));
+        kept.is_asked(&"a");
+        assert_eq!(seen(kept.look(&"a", at(69))), Some((1, true, false)));
+        kept.tidy(at(159));
+        assert_eq!(seen(kept.look(&"a", at(159))), Some((1, true, true)));
+        assert_eq!(seen(kept.look(&"a", at(160))), None);
+        assert_eq!(seen(kept.fails(&"a", at(160))), None);
+        kept.tidy(at(160));
+        assert_eq!(kept.answers.capacity(), 0);
+        // One of which no failure is known is asked for first.
+        kept.put("b", servers(2), start, at(60));
+        assert_eq!(seen(kept.look(&"b", at(60))), None);
+        assert_eq!(seen(kept.fails(&"b", at(64))), Some((2, true, false)));
+        kept.forget(&"b");
+        assert_eq!(seen(kept.look(&"b", at(64))), None);
+    }
+
+    #[test]
+    fn answers_and_questions_are_bounded() {
+        let (mut kept, start) = (Kept::new(&settings()), Instant::now());
+        let at = |n| start + seconds(n);
+        kept.put("a", servers(1), start, at(60));
+        kept.put("b", servers(2), start, at(60));
+        kept.put("c", servers(3), start, at(60));
+        let all = ["a", "b", "c"].map(|name| seen(kept.look(&name, at(59))));
+        assert_eq!(all, [Some((1, false, true)), Some((2, false, false)), None]);
+        // What is over makes room.
+        kept.put("c", servers(3), at(60), at(120));
+        assert_eq!((kept.answers.len(), seen(kept.look(&"c", at(60)))), (1, Some((3, false, false))));
+    }
+}

@@ -1,0 +1,180 @@
+//! The caches that the configuration names: those of this process are made, those of others reached for.
+
+use crate::metrics::OfCaches;
+use crate::settings;
+use anyhow::Context;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use strowger_cache::engine::Engine;
+use strowger_cache::local::LocalCache;
+use strowger_cache::log::Moment;
+use strowger_cache::settings::{LocalSettings, LogSettings};
+use strowger_config::{CacheTable, Config, Name};
+use strowger_net::clock;
+use strowger_remote::{RemoteCache, RemoteSettings};
+use strowger_store::clock::Clock;
+use strowger_store::second_level::{SecondLevel, SecondLevelSettings};
+
+/// Bounds of what is stored: names of users are shorter than a message.
+const KEY: usize = 1024;
+const VALUE: usize = 64 << 10;
+/// How long after its own deadline a cache is waited for.
+const GRACE: Duration = Duration::from_millis(100);
+/// How often entries whose life has ended are looked for, and how many looks that takes at most.
+const SWEEP: (Duration, u32) = (Duration::from_millis(250), 5_000);
+
+/// The caches by name.
+#[derive(Default)]
+pub(crate) struct Caches {
+    engines: Vec<(Name, Engine)>,
+}
+
+impl Caches {
+    /// Makes them. A server that is not reached is no error: it is reached for again and again.
+    pub(crate) fn open(config: &Config) -> anyhow::Result<Self> {
+        let open = |table: &CacheTable| -> anyhow::Result<(Name, Engine)> {
+            let engine = match table.service() {
+                None => Engine::Local(Arc::new(local(table)?)),
+                Some(service) => {
+                    let mut settings = RemoteSettings {
+                        name: table.name.to_string(),
+                        timeout: table.timeout,
+                        connections: table.connections,
+                        credentials: table.credentials(),
+                        key: KEY,
+                        value: VALUE,
+                        ..RemoteSettings::new(service, table.servers.clone())
+                    };
+                    if table.tls {
+                        settings.tls = Some(settings::tls_client(config).load()?);
+                    }
+                    Engine::Remote(Arc::new(RemoteCache::start(settings)?))
+                }
+            };
+            Ok((table.name.clone(), engine))
+        };
+        let opened = |table: &CacheTable| open(table).with_context(|| format!("cache '{}'", table.name));
+        Ok(Self { engines: config.caches.iter().map(opened).collect::<anyhow::Result<_>>()? })
+    }
+
+    /// The one between memory and the database of subscribers, if there is one.
+    pub(crate) fn second_level(&self, config: &Config, clock: &Clock) -> Option<SecondLevel> {
+        let name = config.store.cache.as_ref()?.name();
+        let (_, engine) = self.engines.iter().find(|(own, _)| own == name)?;
+        let timeout = config.caches.iter().find(|table| table.name == *name)?.timeout;
+        let settings = SecondLevelSettings {
+            found: config.store.cache_lifetime,
+            absent: config.store.cache_absent_lifetime,
+            wait: timeout + GRACE,
+        };
+        Some(SecondLevel::new(engine.clone(), settings, clock.clone()))
+    }
+
+    /// Whether the configuration names any.
+    pub(crate) fn are_there(&self) -> bool {
+        !self.engines.is_empty()
+    }
+
+    /// What all of them did.
+    pub(crate) fn figures(&self) -> OfCaches {
+        let mut figures = OfCaches::default();
+        for (_, engine) in &self.engines {
+            let (all, remote) = (engine.gauges(), engine.remote_gauges());
+            figures.hits += all.hits;
+            figures.misses += all.misses;
+            figures.stores += all.stores;
+            figures.refused += all.refused;
+            figures.late += remote.late;
+            figures.failed += remote.failed;
+            figures.in_flight += remote.in_flight;
+            figures.bound += remote.bound;
+            figures.connections += remote.connections;
+            figures.lost += remote.lost;
+        }
+        figures
+    }
+
+    /// Drops entries of this process whose life has ended, as long as it is polled. Nothing where there is none.
+    pub(crate) fn upkeep(&self) -> Option<impl Future<Output = ()> + Send + 'static> {
+        let local = |(_, engine): &(Name, Engine)| match engine {
+            Engine::Local(cache) => Some(Arc::downgrade(cache)),
+            Engine::Remote(_) => None,
+        };
+        let caches: Vec<Weak<LocalCache>> = self.engines.iter().filter_map(local).collect();
+        (!caches.is_empty()).then_some(sweep(caches))
+    }
+}
+
+async fn sweep(caches: Vec<Weak<LocalCache>>) {
+    let (interval, looks) = SWEEP;
+    let mut tick = tokio::time::interval(interval);
+    loop {
+        tick.tick().await;
+        for cache in &caches {
+            if let Some(cache) = cache.upgrade() {
+                cache.sweep(clock::now().mono, looks);
+            }
+        }
+    }
+}
+
+fn local(table: &CacheTable) -> anyhow::Result<LocalCache> {
+    let settings = LocalSettings { bytes: table.memory, key: KEY, value: VALUE, ..LocalSettings::default() };
+    let Some(folder) = &table.folder else { return Ok(LocalCache::new(settings)) };
+    let now = clock::now();
+    let at = Moment { now: now.mono, wall: now.wall };
+    let opened = LocalCache::open(settings, LogSettings::new(folder), at);
+    let (cache, report) = opened.with_context(|| format!("its folder {}", folder.display()))?;
+    tracing::info!(cache = %table.name, folder = %folder.display(), entries = report.entries, "cache loaded");
+    Ok(cache)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strowger_cache::request::{Answer, Life, Request};
+    use strowger_cache::waiting::WaitingCache;
+    use strowger_config::Source;
+
+    fn open(text: &str) -> (Caches, WaitingCache) {
+        let (config, _) =
+            Config::read(Source { text, ..Source::default() }).unwrap_or_else(|report| panic!("{report}"));
+        let caches = Caches::open(&config).expect("they can be made");
+        let engine = caches.engines[0].1.clone();
+        (caches, WaitingCache::new(engine))
+    }
+
+    fn ask(cache: &mut WaitingCache, request: Request<'_>) -> Answer {
+        let outcome = cache.ask_one(&request, clock::now().mono, Duration::from_secs(10));
+        outcome.result.expect("it answers")
+    }
+
+    #[test]
+    fn a_local_cache_keeps_to_its_memory() {
+        let text = "[[cache]]\nname = \"a\"\nmemory = \"1MiB\"\n";
+        let (_caches, mut cache) = open(text);
+        for n in 0..20_000_u32 {
+            let key = n.to_be_bytes();
+            ask(&mut cache, Request::Store { key: &key, value: &[0; 100], life: Life::FOREVER });
+        }
+        let gauges = cache.engine().gauges();
+        assert_eq!(gauges.bound, 1 << 20);
+        assert!(gauges.evictions > 0 && gauges.bytes <= gauges.bound && gauges.bytes > 1 << 19, "{gauges:?}");
+    }
+
+    #[test]
+    fn a_local_cache_with_a_folder_outlives_the_server() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("cache");
+        let text = format!("[[cache]]\nname = \"a\"\nfolder = {:?}\n", path.display().to_string());
+        for (is_kept, text) in [(true, &*text), (false, "[[cache]]\nname = \"a\"\n")] {
+            let (caches, mut cache) = open(text);
+            ask(&mut cache, Request::Store { key: b"key", value: b"value", life: Life::ms(60_000) });
+            drop((caches, cache));
+            let (_caches, mut cache) = open(text);
+            let want = if is_kept { Answer::Found } else { Answer::Absent };
+            assert_eq!(ask(&mut cache, Request::Fetch { key: b"key" }), want);
+        }
+        assert!(path.is_dir());
+    }
+}

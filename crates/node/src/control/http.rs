@@ -1,0 +1,172 @@
+//! Orders by HTTP, as JSON: which is which stands in `ways.rs`.
+//!
+//! Who shows `control.secret` may give them. Without one the server listens on loopback alone; then a page in a browser of this machine must
+//! not get there: what bears an Origin is refused, and what was sent to a name that is not this machine's.
+
+use super::openapi;
+use super::ways::{self, Miss, Way};
+use super::{Controlled, Reply};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, ORIGIN, WWW_AUTHENTICATE};
+use hyper::service::service_fn;
+use hyper::{HeaderMap, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use strowger_core::log_limiter::Kind;
+use strowger_net::clock;
+use tokio::net::{TcpListener, TcpStream};
+
+/// The longest head of a request; hyper takes no shorter bound.
+const LONGEST_HEAD: usize = 8_192;
+
+/// Answers each connection; never ends.
+pub(crate) async fn serve(listener: TcpListener, server: Controlled) {
+    // Each connection has one more reference to it.
+    let open = Arc::new(());
+    loop {
+        let Ok((stream, peer)) = listener.accept().await else {
+            // No descriptor is left, as a rule: an attempt at once would fail as this one did.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let settings = server.shared.policy().config.control.clone();
+        // Beyond the bound it is closed unanswered.
+        if Arc::strong_count(&open) > settings.connections {
+            continue;
+        }
+        let (server, place) = (server.clone(), open.clone());
+        tokio::spawn(async move {
+            let _ = tokio::time::timeout(settings.timeout, converse(stream, peer, &server)).await;
+            drop(place);
+        });
+    }
+}
+
+async fn converse(stream: TcpStream, peer: SocketAddr, server: &Controlled) -> hyper::Result<()> {
+    let answer = service_fn(|request| async move { Ok::<_, Infallible>(answer(server, peer, &request).await) });
+    let mut http = hyper::server::conn::http1::Builder::new();
+    http.keep_alive(false).max_buf_size(LONGEST_HEAD).serve_connection(TokioIo::new(stream), answer).await
+}
+
+async fn answer(server: &Controlled, peer: SocketAddr, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    let (uri, method) = (request.uri(), request.method().as_str());
+    if let Err((status, reason)) = admit(server, request.headers()) {
+        if server.shared.log_limiter.allow(Kind::Authentication, peer.ip(), clock::now().mono) {
+            tracing::warn!(%peer, status = status.as_u16(), reason, "order by HTTP refused");
+        }
+        let mut response = refused(status, reason);
+        if status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        return response;
+    }
+    if (method, uri.path()) == ("GET", openapi::PATH) {
+        return response(StatusCode::OK, &openapi::document());
+    }
+    match ways::find(method, uri.path(), uri.query()) {
+        Ok((way, order)) => replied(way, server.carry_out(order).await),
+        Err(Miss::Path) => refused(StatusCode::NOT_FOUND, &format!("no order has this path: see {}", openapi::PATH)),
+        Err(Miss::Parameter(reason)) => refused(StatusCode::BAD_REQUEST, &reason),
+        Err(Miss::Method(methods)) => {
+            let methods = methods.join(", ");
+            let mut response = refused(StatusCode::METHOD_NOT_ALLOWED, &format!("this path takes {methods}"));
+            response.headers_mut().extend(HeaderValue::from_str(&methods).ok().map(|methods| (ALLOW, methods)));
+            response
+        }
+    }
+}
+
+/// Whether who sends this may give orders.
+fn admit(server: &Controlled, headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
+    let policy = server.shared.policy();
+    let Some(secret) = &policy.config.control.secret else {
+        return match headers.contains_key(ORIGIN) || !is_of_this_machine(headers.get(HOST)) {
+            false => Ok(()),
+            true => Err((StatusCode::FORBIDDEN, "a page of the web may give no orders: set control.secret")),
+        };
+    };
+    let shown = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).and_then(|value| {
+        let (scheme, token) = value.split_at_checked(7)?;
+        scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+    });
+    match shown.is_some_and(|shown| is_equal(shown, secret.reveal())) {
+        true => Ok(()),
+        false => Err((StatusCode::UNAUTHORIZED, "control.secret is to be shown: Authorization: Bearer SECRET")),
+    }
+}
+
+/// Host is an address of loopback, or localhost: a name of the web that leads here was not meant for this server.
+fn is_of_this_machine(host: Option<&HeaderValue>) -> bool {
+    let Some(host) = host.and_then(|host| host.to_str().ok()) else { return false };
+    if let Ok(address) = host.parse::<SocketAddr>() {
+        return address.ip().is_loopback();
+    }
+    if let Some(literal) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        return literal.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+    }
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+}
+
+/// Takes as long for each text of this length, wherever it differs.
+fn is_equal(shown: &[u8], secret: &[u8]) -> bool {
+    let difference = shown.iter().zip(secret).fold(0, |difference, (one, other)| difference | (one ^ other));
+    shown.len() == secret.len() && std::hint::black_box(difference) == 0
+}
+
+/// A reply without the name of its kind, which the path says.
+fn replied(way: &Way, reply: Reply) -> Response<Full<Bytes>> {
+    let status = match &reply {
+        Reply::Refused(reason) if way.names_one => return refused(StatusCode::NOT_FOUND, reason),
+        Reply::Refused(reason) => return refused(StatusCode::CONFLICT, reason),
+        Reply::Wrong(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        _ => StatusCode::OK,
+    };
+    match serde_json::to_value(reply) {
+        Ok(Value::Object(kind)) => response(status, kind.values().next().unwrap_or(&Value::Null)),
+        _ => refused(StatusCode::INTERNAL_SERVER_ERROR, "the reply cannot be written"),
+    }
+}
+
+fn refused(status: StatusCode, reason: &str) -> Response<Full<Bytes>> {
+    response(status, &json!({ "error": reason }))
+}
+
+fn response(status: StatusCode, body: &Value) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(format!("{body}\n"))));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_this_machine_are_its_own() {
+        let is_own = |host: &'static str| is_of_this_machine(Some(&HeaderValue::from_static(host)));
+        for own in ["127.0.0.1", "127.0.0.1:9061", "127.8.8.8", "[::1]", "[::1]:9061", "localhost", "LOCALHOST:1"] {
+            assert!(is_own(own), "{own}");
+        }
+        for other in
+            ["", "evil.example", "evil.example:9061", "192.0.2.1:9061", "localhost.evil.example", "127.0.0.1.nip.io"]
+        {
+            assert!(!is_own(other), "{other}");
+        }
+        assert!(!is_of_this_machine(None));
+    }
+
+    #[test]
+    fn secrets_are_compared_whole() {
+        assert!(is_equal(b"0123456789abcdef", b"0123456789abcdef"));
+        for other in [&b""[..], b"0123456789abcde", b"0123456789abcdeg", b"0123456789abcdef0"] {
+            assert!(!is_equal(other, b"0123456789abcdef"));
+        }
+    }
+}

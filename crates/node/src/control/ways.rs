@@ -1,0 +1,380 @@
+//! Which method and path is which order: one table, for what comes by HTTP and for the document that describes it (`openapi.rs`).
+
+use super::{BanList, Call, CallList, Done, Found, Order, Page, SetList, SetPage, Status};
+use schemars::{Schema, SchemaGenerator};
+use std::fmt::Display;
+use std::str::FromStr;
+
+/// A method and a path.
+pub(super) struct Way {
+    pub(super) method: &'static str,
+    /// Parts in braces are parameters.
+    pub(super) path: &'static str,
+    /// What it does, in a sentence.
+    pub(super) summary: &'static str,
+    pub(super) parameters: &'static [Parameter],
+    /// It is about one thing, which may not be there.
+    pub(super) names_one: bool,
+    pub(super) order: fn(&Words) -> Result<Order, String>,
+    /// What is said to it.
+    pub(super) reply: fn(&mut SchemaGenerator) -> Schema,
+}
+
+/// A part of the path, or of what stands behind the question mark.
+#[derive(Debug)]
+pub(super) struct Parameter {
+    pub(super) name: &'static str,
+    pub(super) kind: ParameterKind,
+    pub(super) is_required: bool,
+    pub(super) about: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ParameterKind {
+    Text,
+    /// A whole number, 0 or above.
+    Number,
+}
+
+impl Parameter {
+    const fn text(name: &'static str, about: &'static str) -> Self {
+        Self { name, kind: ParameterKind::Text, is_required: false, about }
+    }
+
+    const fn required(name: &'static str, about: &'static str) -> Self {
+        Self { is_required: true, ..Self::text(name, about) }
+    }
+
+    const fn number(name: &'static str, about: &'static str) -> Self {
+        Self { kind: ParameterKind::Number, ..Self::text(name, about) }
+    }
+
+    pub(super) fn is_of_path(&self, path: &str) -> bool {
+        path.split('/').any(|part| braced(part) == Some(self.name))
+    }
+}
+
+const FROM: Parameter = Parameter::number("from", "Where the page begins: `next` of the page before.");
+const MOST: Parameter = Parameter::number("most", "Rows of the page at most; 1000 without it, and in no case more.");
+const CALL: Parameter = Parameter::required("id", "The id of the call, as the list of calls has it.");
+const SET: Parameter = Parameter::required("name", "The name of the set.");
+
+/// Rows of a page where none are wanted.
+const PAGE: usize = 1_000;
+
+/// All of them.
+pub(super) const WAYS: &[Way] = &[
+    Way {
+        method: "GET",
+        path: "/v1/status",
+        summary: "How the server does: state, listeners, shards, every counter and gauge.",
+        parameters: &[],
+        names_one: false,
+        order: |_| Ok(Order::Status),
+        reply: |schemas| schemas.subschema_for::<Status>(),
+    },
+    Way {
+        method: "GET",
+        path: "/v1/registrations",
+        summary: "Who is registered, and where; page by page.",
+        parameters: &[Parameter::text("user", "Of this user alone, as name@domain."), FROM, MOST],
+        names_one: false,
+        order: |words| {
+            let (user, from, most) = (words.text("user"), words.number("from")?, words.most()?);
+            Ok(Order::Registrations { user, from, most })
+        },
+        reply: |schemas| schemas.subschema_for::<Page>(),
+    },
+    Way {
+        method: "GET",
+        path: "/v1/calls",
+        summary: "The tracked calls; page by page.",
+        parameters: &[Parameter::text("party", "Those alone whose caller or callee has this in its URI."), FROM, MOST],
+        names_one: false,
+        order: |words| {
+            Ok(Order::Calls { party: words.text("party"), from: words.number("from")?, most: words.most()? })
+        },
+        reply: |schemas| schemas.subschema_for::<CallList>(),
+    },
+    Way {
+        method: "GET",
+        path: "/v1/calls/{id}",
+        summary: "All that is known of one tracked call.",
+        parameters: &[CALL],
+        names_one: true,
+        order: |words| Ok(Order::Call { id: words.needed("id")? }),
+        reply: |schemas| schemas.subschema_for::<Call>(),
+    },
+    Way {
+        method: "DELETE",
+        path: "/v1/calls/{id}",
+        summary: "Ends a call: each party that has answered gets a BYE, callees that ring a CANCEL.",
+        parameters: &[CALL],
+        names_one: true,
+        order: |words| Ok(Order::EndCall { id: words.needed("id")? }),
+        reply: |schemas| schemas.subschema_for::<Done>(),
+    },
+    Way {
+        method: "GET",
+        path: "/v1/sets",
+        summary: "The data sets that rules ask.",
+        parameters: &[],
+        names_one: false,
+        order: |_| Ok(Order::Sets),
+        reply: |schemas| schemas.subschema_for::<SetList>(),
+    },
+    Way {
+        method: "GET",
+        path: "/v1/sets/{name}",
+        summary: "The entries of a data set, in the order of their keys; page by page.",
+        parameters: &[SET, Parameter::text("beginning", "Those alone whose key begins so."), FROM, MOST],
+        names_one: true,
+        order: |words| {
+            let (name, beginning) = (words.needed("name")?, words.text("beginning").unwrap_or_default());
+            Ok(Order::Set { name, beginning, from: words.number("from")?, most: words.most()? })
+        },
+        reply: |schemas| schemas.subschema_for::<SetPage>(),
+    },
+    Way {
+        method: "GET",
+        path: "/v1/sets/{name}/search",
+        summary: "What a data set has for a number, a text or an address.",
+        parameters: &[SET, Parameter::required("key", "What is looked for.")],
+        names_one: true,
+        order: |words| Ok(Order::Search { name: words.needed("name")?, key: words.needed("key")? }),
+        reply: |schemas| schemas.subschema_for::<Found>(),
+    },
+    Way {
+        method: "GET",
+        path: "/v1/bans",
+        summary: "The banned sources.",
+        parameters: &[MOST],
+        names_one: false,
+        order: |words| Ok(Order::Bans { most: words.most()? }),
+        reply: |schemas| schemas.subschema_for::<BanList>(),
+    },
+    Way {
+        method: "DELETE",
+        path: "/v1/bans",
+        summary: "Lifts the bans of one source, or of all.",
+        parameters: &[Parameter::text("source", "Any address of the source; without it, all sources.")],
+        names_one: false,
+        order: |words| Ok(Order::Lift { source: words.read("source")? }),
+        reply: |schemas| schemas.subschema_for::<Done>(),
+    },
+    Way {
+        method: "GET",
+        path: "/v1/log-level",
+        summary: "What is logged.",
+        parameters: &[],
+        names_one: false,
+        order: |_| Ok(Order::LogLevel { level: None }),
+        reply: |schemas| schemas.subschema_for::<Done>(),
+    },
+    Way {
+        method: "PUT",
+        path: "/v1/log-level",
+        summary: "Sets what is logged until the next start.",
+        parameters: &[Parameter::required("level", "As STROWGER_LOG has it: info, or info,strowger_net=debug.")],
+        names_one: false,
+        order: |words| Ok(Order::LogLevel { level: Some(words.needed("level")?) }),
+        reply: |schemas| schemas.subschema_for::<Done>(),
+    },
+    Way {
+        method: "POST",
+        path: "/v1/reload",
+        summary: "Reads the configuration, its certificates and data sets again, and goes by them, or says what is wrong.",
+        parameters: &[],
+        names_one: false,
+        order: |_| Ok(Order::Reload),
+        reply: |schemas| schemas.subschema_for::<Done>(),
+    },
+    Way {
+        method: "POST",
+        path: "/v1/drain",
+        summary: "Shuts the server down gracefully: new calls and registrations get 503, calls that are being set up go on.",
+        parameters: &[],
+        names_one: false,
+        order: |_| Ok(Order::Drain),
+        reply: |schemas| schemas.subschema_for::<Done>(),
+    },
+];
+
+/// Why a request is no order.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Miss {
+    /// Nothing has this path.
+    Path,
+    /// It has these methods.
+    Method(Vec<&'static str>),
+    /// A parameter is wrong, missing or not known: the sentence says so.
+    Parameter(String),
+}
+
+/// The way of a request, and its order.
+pub(super) fn find(method: &str, path: &str, query: Option<&str>) -> Result<(&'static Way, Order), Miss> {
+    let mut methods = Vec::new();
+    for way in WAYS {
+        let Some(mut words) = of_path(way.path, path) else { continue };
+        if way.method != method {
+            methods.push(way.method);
+            continue;
+        }
+        words.read_query(way, query.unwrap_or_default()).map_err(Miss::Parameter)?;
+        let order = (way.order)(&words).map_err(Miss::Parameter)?;
+        return Ok((way, order));
+    }
+    Err(if methods.is_empty() { Miss::Path } else { Miss::Method(methods) })
+}
+
+/// The parameters in a path, if it has this form.
+fn of_path(form: &'static str, path: &str) -> Option<Words> {
+    let (mut words, mut parts) = (Words::default(), path.split('/'));
+    for part in form.split('/') {
+        let given = parts.next()?;
+        match braced(part) {
+            Some(name) => words.0.push((name, decoded(given).filter(|text| !text.is_empty())?)),
+            None if part == given => (),
+            None => return None,
+        }
+    }
+    parts.next().is_none().then_some(words)
+}
+
+fn braced(part: &str) -> Option<&str> {
+    part.strip_prefix('{')?.strip_suffix('}')
+}
+
+/// Values by the names of parameters.
+#[derive(Debug, Default)]
+pub(super) struct Words(Vec<(&'static str, String)>);
+
+impl Words {
+    fn read_query(&mut self, way: &Way, query: &str) -> Result<(), String> {
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let known = way.parameters.iter().find(|known| known.name == name && !known.is_of_path(way.path));
+            let Some(known) = known else {
+                let names = way.parameters.iter().filter(|known| !known.is_of_path(way.path)).map(|known| known.name);
+                let names: Vec<&str> = names.collect();
+                let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+                return Err(format!("there is no parameter {name:?} here: those that there are: {names}"));
+            };
+            if self.text(name).is_some() {
+                return Err(format!("the parameter {name} stands twice"));
+            }
+            // In a query a plus is a space.
+            let value = decoded(&value.replace('+', " "));
+            self.0.push((known.name, value.ok_or_else(|| format!("the parameter {name} is not UTF-8 in %XX"))?));
+        }
+        Ok(())
+    }
+
+    fn text(&self, name: &str) -> Option<String> {
+        self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone())
+    }
+
+    fn needed(&self, name: &str) -> Result<String, String> {
+        self.text(name).filter(|value| !value.is_empty()).ok_or_else(|| format!("the parameter {name} is missing"))
+    }
+
+    fn read<T: FromStr<Err: Display>>(&self, name: &str) -> Result<Option<T>, String> {
+        let read = |text: String| text.parse().map_err(|error| format!("the parameter {name} is {text:?}: {error}"));
+        self.text(name).map(read).transpose()
+    }
+
+    fn number(&self, name: &str) -> Result<Option<u64>, String> {
+        self.read(name)
+    }
+
+    fn most(&self) -> Result<usize, String> {
+        Ok(self.read("most")?.unwrap_or(PAGE))
+    }
+}
+
+/// Text with each %XX taken for the octet that it stands for; none if that is no UTF-8, or a % stands alone.
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        rest = after;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let (digits, after) = rest.split_at_checked(2)?;
+        let digit = |octet: u8| char::from(octet).to_digit(16);
+        bytes.push((digit(digits[0])? * 16 + digit(digits[1])?) as u8);
+        rest = after;
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(method: &str, path: &str, query: &str) -> Result<Order, Miss> {
+        find(method, path, Some(query)).map(|(_, order)| order)
+    }
+
+    #[test]
+    fn a_method_and_a_path_are_an_order() {
+        assert_eq!(order("GET", "/v1/status", ""), Ok(Order::Status));
+        let calls = Order::Calls { party: Some("a b@c".into()), from: Some(7), most: 20 };
+        assert_eq!(order("GET", "/v1/calls", "party=a+b%40c&from=7&most=20"), Ok(calls));
+        assert_eq!(order("DELETE", "/v1/calls/8f%32", ""), Ok(Order::EndCall { id: "8f2".into() }));
+        let search = Order::Search { name: "carriers".into(), key: "+49".into() };
+        assert_eq!(order("GET", "/v1/sets/carriers/search", "key=%2B49"), Ok(search));
+        assert_eq!(order("DELETE", "/v1/bans", ""), Ok(Order::Lift { source: None }));
+        let source = Some([192, 0, 2, 7].into());
+        assert_eq!(order("DELETE", "/v1/bans", "source=192.0.2.7"), Ok(Order::Lift { source }));
+    }
+
+    #[test]
+    fn what_is_no_order_is_said_why() {
+        assert_eq!(order("GET", "/v1/nothing", ""), Err(Miss::Path));
+        assert_eq!(order("GET", "/v1/calls/", ""), Err(Miss::Path));
+        assert_eq!(order("GET", "/v1/calls/1/2", ""), Err(Miss::Path));
+        assert_eq!(order("POST", "/v1/bans", ""), Err(Miss::Method(vec!["GET", "DELETE"])));
+        for (query, said) in [
+            ("most=x", "the parameter most is \"x\": invalid digit found in string"),
+            ("most=1&most=2", "the parameter most stands twice"),
+            ("party=%", "the parameter party is not UTF-8 in %XX"),
+            ("id=1", "there is no parameter \"id\" here: those that there are: party, from, most"),
+        ] {
+            assert_eq!(order("GET", "/v1/calls", query), Err(Miss::Parameter(said.into())));
+        }
+        let missing = Miss::Parameter("the parameter key is missing".into());
+        assert_eq!(order("GET", "/v1/sets/a/search", ""), Err(missing));
+    }
+
+    /// Each is described, and has the parameters that its path and its order have.
+    #[test]
+    fn the_table_is_whole() {
+        for way in WAYS {
+            assert!(way.summary.ends_with('.'), "{}", way.path);
+            for part in way.path.split('/').filter_map(braced) {
+                let parameter = way.parameters.iter().find(|parameter| parameter.name == part);
+                assert!(parameter.is_some_and(|parameter| parameter.is_required), "{} of {}", part, way.path);
+            }
+            let path: String = way.path.replace(['{', '}'], "");
+            let query: Vec<String> = way
+                .parameters
+                .iter()
+                .filter(|parameter| !parameter.is_of_path(way.path))
+                .map(|parameter| match parameter.kind {
+                    ParameterKind::Number => format!("{}=7", parameter.name),
+                    ParameterKind::Text => format!("{}=192.0.2.1", parameter.name),
+                })
+                .collect();
+            let found = find(way.method, &path, Some(&query.join("&")));
+            assert!(found.as_ref().is_ok_and(|(found, _)| found.path == way.path), "{} {path}", way.method);
+            let order = found.map(|(_, order)| format!("{order:?}")).unwrap_or_default();
+            for parameter in way.parameters.iter().filter(|parameter| !parameter.is_of_path(way.path)) {
+                let value = if parameter.kind == ParameterKind::Number { "7" } else { "192.0.2.1" };
+                assert!(order.contains(value), "{} has no part in {order}", parameter.name);
+            }
+        }
+    }
+}

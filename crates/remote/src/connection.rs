@@ -1,0 +1,156 @@
+//! The task of a connection: makes it, moves bytes, and makes it again when it is lost.
+
+use std::io;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, WriteHalf};
+
+use super::dial::{Stream, dial};
+use super::link::State;
+use super::world::{Connection, Node, World};
+
+/// Pause after the first attempt that failed; each further one is twice as long, up to the bound of the settings.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// A connection that lasted so long is made again at once, and requests wait for it.
+const STEADY: Duration = Duration::from_secs(1);
+/// Bytes that are read at once.
+const READ: usize = 16 << 10;
+/// More memory is given back after a large reply.
+const KEPT: usize = 1 << 20;
+
+/// Why a connection ended.
+#[derive(Debug, thiserror::Error)]
+enum End {
+    #[error("the server closed it")]
+    Closed,
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("the server sent {0}")]
+    Broken(&'static str),
+    #[error("the server does not answer")]
+    GivenUp,
+    #[error("the server is none of the cluster any more")]
+    Retired,
+}
+
+/// Keeps a connection to a server until the thread ends, or the server is none of the cluster any more.
+pub(super) async fn keep(world: Rc<World>, node: Rc<Node>, connection: Rc<Connection>) {
+    let (name, figures) = (&world.settings.name, &world.shared.figures);
+    let mut pause = FIRST_PAUSE;
+    let mut is_missing = false;
+    while !connection.is_retired.get() {
+        match dial(&world.settings, &node.server).await {
+            Ok(stream) => {
+                if std::mem::take(&mut is_missing) && node.is_first(&connection) {
+                    tracing::info!(cache = name, server = %node.server, "cache server reached again");
+                }
+                let since = Instant::now();
+                connection.is_given_up.set(false);
+                world.opened(&connection);
+                let end = drive(&world, &node, &connection, stream).await;
+                figures.lost.fetch_add(1, Ordering::Relaxed);
+                let is_steady = since.elapsed() >= STEADY;
+                let again = is_steady && !matches!(end, End::GivenUp | End::Retired);
+                world.lose(&connection, if again { State::Opening } else { State::Down });
+                match end {
+                    End::Retired => {}
+                    // A server that restarts, or ends idle connections.
+                    End::Closed => tracing::debug!(cache = name, server = %node.server, "cache connection closed"),
+                    end => tracing::warn!(cache = name, server = %node.server, reason = %end, "cache connection lost"),
+                }
+                if is_steady {
+                    pause = FIRST_PAUSE;
+                }
+                if again {
+                    continue;
+                }
+            }
+            Err(error) => {
+                world.lose(&connection, State::Down);
+                // All connections to a server miss it at once.
+                if !std::mem::replace(&mut is_missing, true) && node.is_first(&connection) {
+                    tracing::warn!(cache = name, server = %node.server, %error, "cache server not reached");
+                }
+            }
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(world.settings.pause.max(FIRST_PAUSE));
+    }
+}
+
+/// Moves bytes until the connection ends.
+async fn drive(world: &Rc<World>, node: &Node, connection: &Connection, stream: Box<dyn Stream>) -> End {
+    let (mut reader, writer) = tokio::io::split(stream);
+    let mut output = Output { writer, bytes: Vec::new(), written: 0, is_flushed: true };
+    let (mut input, mut events) = (Vec::new(), Vec::new());
+    loop {
+        if connection.is_given_up.take() {
+            return End::GivenUp;
+        }
+        if connection.is_retired.get() {
+            return End::Retired;
+        }
+        if output.is_written() {
+            connection.link.borrow_mut().take_output(&mut output.bytes);
+            output.written = 0;
+        }
+        input.reserve(READ);
+        tokio::select! {
+            biased;
+            written = output.write() => if let Err(error) = written {
+                return error.into();
+            },
+            read = reader.read_buf(&mut input) => {
+                match read {
+                    Ok(0) => return End::Closed,
+                    Ok(_) => {}
+                    Err(error) => return error.into(),
+                }
+                let result = connection.link.borrow_mut().received(&mut input, &mut events);
+                world.settle(&mut events, node);
+                world.hand_out();
+                if let Err(reason) = result {
+                    return End::Broken(reason);
+                }
+                if input.is_empty() {
+                    input.shrink_to(KEPT);
+                }
+            }
+            () = connection.wake.notified() => {}
+        }
+    }
+}
+
+/// What is written. A write that was begun goes on where it was, however often it is left for something else.
+struct Output {
+    writer: WriteHalf<Box<dyn Stream>>,
+    bytes: Vec<u8>,
+    written: usize,
+    is_flushed: bool,
+}
+
+impl Output {
+    const fn is_written(&self) -> bool {
+        self.written == self.bytes.len() && self.is_flushed
+    }
+
+    /// Ends when all is written; with nothing to write it does not end.
+    async fn write(&mut self) -> io::Result<()> {
+        if self.is_written() {
+            return std::future::pending().await;
+        }
+        while self.written < self.bytes.len() {
+            let written = self.writer.write(&self.bytes[self.written..]).await?;
+            if written == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            self.written += written;
+            self.is_flushed = false;
+        }
+        self.writer.flush().await?;
+        self.is_flushed = true;
+        Ok(())
+    }
+}

@@ -1,0 +1,177 @@
+//! Engines in other processes: Memcached, and Redis or Valkey as one server, as a group that Sentinels watch, or as a cluster.
+//!
+//! The one rule of use: [`flush`](RemoteCache::flush) at the end of a round. Without it nothing leaves.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//! use strowger_cache::engine::Engine;
+//! use strowger_cache::request::Request;
+//! use strowger_cache::servers::Service;
+//! use strowger_cache::waiting::WaitingCache;
+//! use strowger_remote::{RemoteCache, RemoteSettings};
+//!
+//! // No server is needed to begin with.
+//! let servers = vec!["127.0.0.1:1".parse()?];
+//! let remote = RemoteCache::start(RemoteSettings::new(Service::Memcached, servers))?;
+//! let mut cache = WaitingCache::new(Engine::Remote(Arc::new(remote)));
+//! let outcome = cache.ask_one(&Request::Fetch { key: b"key" }, 0, Duration::from_secs(5));
+//! println!("{:?}", outcome.result);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! *Asking* queues a request, with its bytes, for the one thread of the engine. Requests of a round leave together when it is
+//! [flushed](RemoteCache::flush), many on one connection without waiting for one another; requests for one key keep their order.
+//!
+//! *Answers.* Each request has one answer within its deadline: what the server says, [`TimedOut`](CacheError::TimedOut), or
+//! [`Unavailable`](CacheError::Unavailable) at once where the server is not reached. A change that timed out may have been made.
+//! Replies come in the order of requests, and one that does not fit (another type, another key or token where the protocol repeats them)
+//! ends the connection: no request is answered by the reply to another one.
+//!
+//! *A server that is silent* is waited for by a few requests. Then its connection is given up, and until one that answers can be made, which
+//! is tried again and again after growing pauses, requests fail at once.
+//!
+//! # Why code of our own
+//!
+//! `redis` (redis-rs) multiplexes one connection, and knows clusters and Sentinels. A request there is a future with a channel for its
+//! reply, and brings a parser for each type that Redis has and 20 crates; what its connection does with requests that were given up, and how
+//! often it connects again, is its own affair. Memcached has no client that speaks the meta commands and pipelines. What both need is the
+//! same: a queue, connections with deadlines, replies in order. It stands here once, and the protocols are a file each.
+
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod cluster;
+mod connection;
+mod dial;
+mod flight;
+mod link;
+mod memcached;
+mod queue;
+mod redis;
+mod resp;
+mod settings;
+mod subscription;
+mod wire;
+mod world;
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+pub use self::settings::RemoteSettings;
+
+use self::flight::Op;
+use self::queue::Shared;
+use self::world::World;
+use strowger_cache::engine::{RemoteEngine, Subscriber};
+use strowger_cache::error::CacheError;
+use strowger_cache::gauges::{Gauges, RemoteGauges};
+use strowger_cache::request::Request;
+use strowger_cache::servers::Service;
+use strowger_cache::ticket::{Receiver, ReceiverId, Ticket};
+
+/// Most bytes of keys and values of requests under way.
+const BYTES: usize = 64 << 20;
+
+/// A cache in other processes, with its thread. Dropping it ends the thread; open tickets come back with [`CacheError::Unavailable`].
+pub struct RemoteCache {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    key: usize,
+    value: usize,
+    timeout: Duration,
+    is_memcached: bool,
+}
+
+impl RemoteCache {
+    /// Starts the thread, which reaches for the servers. It is no error that there are none.
+    ///
+    /// # Errors
+    /// No server is named, its servers cannot be shown these credentials, or the thread could not be started.
+    pub fn start(mut settings: RemoteSettings) -> io::Result<Self> {
+        let wrong = |reason| Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+        if settings.servers.is_empty() {
+            return wrong("a cache without a server");
+        }
+        let is_memcached = settings.service == Service::Memcached;
+        if is_memcached && !settings.credentials.as_ref().is_none_or(memcached::can_be_shown) {
+            return wrong("Memcached takes no user and no password that is empty or has a space in it");
+        }
+        let port = settings.service.port();
+        settings.servers = settings.servers.into_iter().map(|server| server.or_port(port)).collect();
+        let shared = Arc::new(Shared::new(settings.queue, BYTES));
+        let (key, value, timeout) = (settings.key, settings.value, settings.timeout);
+        let of_thread = shared.clone();
+        // The kernel keeps 15 bytes of it.
+        let thread = std::thread::Builder::new().name(format!("cache-{}", settings.name));
+        let thread = thread.spawn(move || run(settings, of_thread))?;
+        Ok(Self { shared, thread: Some(thread), key, value, timeout, is_memcached })
+    }
+}
+
+impl RemoteEngine for RemoteCache {
+    fn ask(&self, request: &Request<'_>, ticket: Ticket, _now: u64) -> Result<(), CacheError> {
+        let (op, key, value) = Op::of(request);
+        let is_within = !key.is_empty() && key.len() <= self.key && value.len() <= self.value;
+        if !is_within || (self.is_memcached && memcached::refuses(op)) {
+            return Err(self.shared.refuse());
+        }
+        self.shared.push(request, ticket, Instant::now() + self.timeout)
+    }
+
+    fn flush(&self) {
+        self.shared.flush();
+    }
+
+    fn register(&self, receiver: Arc<dyn Receiver>) -> ReceiverId {
+        self.shared.receivers.register(receiver)
+    }
+
+    fn subscribe(&self, channel: &[u8], subscriber: Arc<dyn Subscriber>) -> Result<(), CacheError> {
+        if self.is_memcached || channel.is_empty() || channel.len() > self.key {
+            return Err(self.shared.refuse());
+        }
+        self.shared.subscriptions.add(channel, subscriber);
+        Ok(())
+    }
+
+    fn gauges(&self) -> Gauges {
+        self.shared.gauges()
+    }
+
+    fn remote_gauges(&self) -> RemoteGauges {
+        self.shared.remote_gauges()
+    }
+}
+
+impl Drop for RemoteCache {
+    fn drop(&mut self) {
+        self.shared.stop();
+        // The last owner may be a receiver of answers, on the thread itself.
+        if let Some(thread) = self.thread.take().filter(|thread| thread.thread().id() != std::thread::current().id()) {
+            // A panic there was logged.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The thread. However it ends, each request that was taken gets its answer.
+fn run(settings: RemoteSettings, shared: Arc<Shared>) {
+    let name = settings.name.clone();
+    let world = World::new(settings, shared.clone());
+    let served = catch_unwind(AssertUnwindSafe(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default())?;
+        runtime.block_on(world.serve());
+        io::Result::Ok(())
+    }));
+    match served {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::error!(cache = name, %error, "the thread of a cache cannot work"),
+        Err(_) => tracing::error!(cache = name, "the thread of a cache ended by a panic: the cache is not available"),
+    }
+    shared.stop();
+    world.end();
+}

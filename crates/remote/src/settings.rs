@@ -1,0 +1,57 @@
+//! Where a cache on another machine is, and for how long it is waited for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ClientConfig;
+use strowger_cache::servers::{Credentials, Endpoint, Service};
+
+/// A cache in other processes.
+#[derive(Clone)]
+pub struct RemoteSettings {
+    /// What the log and the thread call it.
+    pub name: String,
+    /// What is spoken, and how its servers belong together.
+    pub service: Service,
+    /// Its servers; at least one.
+    pub servers: Vec<Endpoint>,
+    /// How long a request may take before its ticket comes back with [`CacheError::TimedOut`](strowger_cache::error::CacheError::TimedOut), kept within
+    /// 50 ms; how long a connection may take until it can be used.
+    pub timeout: Duration,
+    /// Connections to each server. Requests for one key take one connection, in their order.
+    pub connections: usize,
+    /// Most requests that wait or are under way.
+    pub queue: usize,
+    /// Requests in a row that were not answered in time after which a connection is given up, and further requests fail at once.
+    pub misses: u32,
+    /// Longest pause between two attempts to reach a server; the first are shorter.
+    pub pause: Duration,
+    /// Most bytes of a key.
+    pub key: usize,
+    /// Most bytes of a value. Memcached by default takes none of 1 MiB and more.
+    pub value: usize,
+    /// What servers are shown.
+    pub credentials: Option<Credentials>,
+    /// TLS, with the authorities that servers must be signed by.
+    pub tls: Option<Arc<ClientConfig>>,
+}
+
+impl RemoteSettings {
+    /// The defaults, for these servers.
+    pub fn new(service: Service, servers: Vec<Endpoint>) -> Self {
+        Self {
+            name: "cache".into(),
+            service,
+            servers,
+            timeout: Duration::from_millis(500),
+            connections: 2,
+            queue: 10_000,
+            misses: 5,
+            pause: Duration::from_secs(1),
+            key: 1024,
+            value: 1_000_000,
+            credentials: None,
+            tls: None,
+        }
+    }
+}

@@ -1,0 +1,545 @@
+//! Accounting: what is written down of a call, from its INVITE to its end.
+//!
+//! A call that is accounted has an [`Account`] in the table of calls, which hears what becomes of its requests. The call leaves the table when
+//! nothing of it is left; then its account is closed, so each call has one record, however it ended. What a row says is masked before it
+//! leaves the shard.
+
+use crate::calls::dialog::Party;
+use crate::calls::{moment, parties};
+use crate::engine::{Effect, Engine};
+use crate::handling::Handling;
+use crate::request_facts::username;
+use crate::stage::Stage;
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use strowger_accounting::mask::Masks;
+use strowger_accounting::{Cdr, Event, Row};
+use strowger_core::Now;
+use strowger_core::entropy::hex;
+use strowger_message::header::ReasonValue;
+use strowger_message::sdp::{Codec, Sdp};
+use strowger_message::{Message, Method, Name, Uri};
+
+/// What is known of a call that is accounted.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Account {
+    identity: [u64; 2],
+    writes_cdr: bool,
+    writes_events: bool,
+    mask_addresses: bool,
+    /// Of its INVITE, UTC in milliseconds. Later moments are counted from there by a clock that no step of the system's moves: a record
+    /// never ends before it begins.
+    setup: u64,
+    /// The same moment as [`crate::calls::Call::began`] has it.
+    pub(crate) began: i64,
+    /// Milliseconds after it, as for all that follow.
+    ring: Option<u64>,
+    answer: Option<u64>,
+    /// A BYE that is under way.
+    bye: Option<Bye>,
+    /// How it ended last: one of several dialogs, or its INVITE.
+    end: Option<End>,
+    /// INVITEs of it without a final response.
+    pub(crate) open: u16,
+    /// Events that were written.
+    events: u16,
+    attempts: u32,
+    gateway: Option<SocketAddr>,
+    /// The last target that failed has said so itself.
+    is_refused: bool,
+    cancelled: bool,
+    /// The server ends it: for this reason.
+    ends: Option<Ender>,
+    status: u16,
+    cause: u16,
+    codecs: String,
+    call_id: String,
+    caller: String,
+    callee: String,
+    user: String,
+    source: String,
+    transport: String,
+    fields: Vec<(String, String)>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Bye {
+    by: Party,
+    after: u64,
+    cause: u16,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct End {
+    by: Ender,
+    after: u64,
+}
+
+/// What ends a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Ender {
+    Caller,
+    Callee,
+    /// It has lasted too long.
+    Lifetime,
+    SessionTimer,
+    Operator,
+    /// No target answered, or the request could not be forwarded.
+    Server,
+}
+
+impl Ender {
+    /// As the log and the records name it.
+    pub(crate) const fn text(self) -> &'static str {
+        match self {
+            Self::Caller => "caller",
+            Self::Callee => "callee",
+            Self::Lifetime => "lifetime",
+            Self::SessionTimer => "session timer",
+            Self::Operator => "operator",
+            Self::Server => "server",
+        }
+    }
+}
+
+impl From<Party> for Ender {
+    fn from(party: Party) -> Self {
+        match party {
+            Party::Caller => Self::Caller,
+            Party::Callee => Self::Callee,
+        }
+    }
+}
+
+/// Bytes of a text of a peer that are kept.
+const LONGEST: usize = 512;
+
+/// Encodings that are named.
+const MOST_CODECS: usize = 8;
+
+impl Account {
+    /// A ring.
+    pub(crate) fn rang(&mut self, now: Now) {
+        let after = self.after(now);
+        self.ring.get_or_insert(after);
+    }
+
+    /// A next hop came to nothing.
+    pub(crate) fn failed_at(&mut self, target: Option<SocketAddr>, is_refused: bool) {
+        if self.answer.is_none() {
+            self.attempts += 1;
+            self.is_refused = is_refused;
+            self.gateway = target.or(self.gateway);
+        }
+    }
+
+    pub(crate) fn cancelled(&mut self) {
+        self.cancelled = true;
+    }
+
+    /// The server ends it, if nothing has before.
+    pub(crate) fn is_ended_by(&mut self, by: Ender) {
+        self.ends.get_or_insert(by);
+    }
+
+    /// A 2xx of this next hop; the first counts. Returns the row of that event.
+    pub(crate) fn answered(
+        &mut self,
+        now: Now,
+        status: u16,
+        by: Option<SocketAddr>,
+        response: &Message<'_>,
+    ) -> Option<Box<Row>> {
+        if self.answer.is_some() {
+            return None;
+        }
+        let after = self.after(now);
+        self.attempts += 1;
+        (self.answer, self.status, self.cause) = (Some(after), status, 0);
+        self.gateway = by.or(self.gateway);
+        // Another INVITE of this call may have failed here before, on its way to this one.
+        self.end = None;
+        self.codecs = codecs(response);
+        self.event("invite", after, Some(Party::Callee), status, 0)
+    }
+
+    /// The final response of an INVITE that failed. One that asks for a password is the end of no call.
+    pub(crate) fn refused(&mut self, now: Now, status: u16, cause: u16) {
+        if self.answer.is_some() {
+            return;
+        }
+        let by = match (self.ends, self.cancelled) {
+            (Some(by), _) => by,
+            (None, true) => Ender::Caller,
+            (None, false) if self.is_refused => Ender::Callee,
+            (None, false) => Ender::Server,
+        };
+        (self.status, self.cause) = (status, cause);
+        let is_challenge = matches!(status, 401 | 407);
+        self.end = (!is_challenge).then(|| End { by, after: self.after(now) });
+    }
+
+    /// A BYE passes.
+    pub(crate) fn bye(&mut self, now: Now, by: Party, request: &Message<'_>) {
+        self.bye = Some(Bye { by, after: self.after(now), cause: reason(request).unwrap_or(NORMAL) });
+    }
+
+    /// That BYE ends nothing: its sender is to show a password.
+    pub(crate) fn bye_is_challenged(&mut self) {
+        self.bye = None;
+    }
+
+    /// That BYE has its final response; 408: none came. Returns the row of that event.
+    pub(crate) fn bye_ended(&mut self, status: u16) -> Option<Box<Row>> {
+        let Bye { by, after, cause } = self.bye.take()?;
+        self.cause = cause;
+        self.end = Some(End { by: by.into(), after });
+        self.event("bye", after, Some(by), status, cause)
+    }
+
+    /// The server has ended a dialog of it.
+    pub(crate) fn dialog_ended(&mut self, now: Now, by: Ender) {
+        self.cause = if by == Ender::Operator { UNSPECIFIED } else { TIMER };
+        self.end = Some(End { by, after: self.after(now) });
+    }
+
+    /// No dialog of it comes by: its end is not known.
+    fn is_lost_sight_of(&self) -> bool {
+        self.answer.is_some() && self.end.is_none()
+    }
+
+    /// The rows of a call of which nothing is left.
+    pub(crate) fn close(mut self) -> impl Iterator<Item = Box<Row>> {
+        // None where the caller was asked for a password, and has not come back.
+        let end = self.end;
+        let event = match end {
+            Some(End { by, after }) if self.answer.is_none() => {
+                let event = if self.is_missed() { "missed" } else { "failed" };
+                let party = match by {
+                    Ender::Caller => Some(Party::Caller),
+                    Ender::Callee => Some(Party::Callee),
+                    _ => None,
+                };
+                self.event(event, after, party, self.status, self.cause)
+            }
+            _ => None,
+        };
+        let outcome = match (self.answer, self.cancelled) {
+            (Some(_), _) => "answered",
+            (None, true) => "cancelled",
+            (None, false) if self.is_missed() => "missed",
+            (None, false) => "failed",
+        };
+        let is_whole = end.is_some() || self.is_lost_sight_of();
+        let by = end.map_or("", |end| end.by.text());
+        let cdr = (self.writes_cdr && is_whole).then(|| self.cdr(outcome, by, end.map(|end| end.after)));
+        event.into_iter().chain(cdr)
+    }
+
+    /// The rows of a call that goes on when the process ends: what becomes of it is not known.
+    fn cut_off(self) -> Option<Box<Row>> {
+        let outcome = if self.answer.is_some() { "answered" } else { "unfinished" };
+        self.writes_cdr.then(|| self.cdr(outcome, "shutdown", None))
+    }
+
+    /// It rang and was not answered, or the callee could not or would not.
+    fn is_missed(&self) -> bool {
+        self.ring.is_some() || matches!(self.status, 408 | 480 | 486 | 600 | 603)
+    }
+
+    fn after(&self, now: Now) -> u64 {
+        moment(now).saturating_sub(self.began).max(0).cast_unsigned()
+    }
+
+    const fn masks(&self) -> Masks {
+        Masks { digits: 0, addresses: self.mask_addresses }
+    }
+
+    fn identity(&self) -> String {
+        self.identity.iter().flat_map(|half| hex(*half)).map(char::from).collect()
+    }
+
+    fn gateway(&self) -> String {
+        self.gateway.map_or_else(String::new, |gateway| self.masks().socket(gateway))
+    }
+
+    fn cdr(&self, outcome: &str, ended_by: &str, end: Option<u64>) -> Box<Row> {
+        let at = |after: u64| self.setup + after;
+        Box::new(Row::Cdr(Cdr {
+            identity: self.identity(),
+            call_id: self.call_id.clone(),
+            setup: self.setup,
+            ring: self.ring.map(at),
+            answer: self.answer.map(at),
+            end: end.map(at),
+            caller: self.caller.clone(),
+            callee: self.callee.clone(),
+            user: self.user.clone(),
+            source: self.source.clone(),
+            transport: self.transport.clone(),
+            gateway: self.gateway(),
+            attempts: self.attempts,
+            outcome: outcome.into(),
+            status: self.status,
+            cause: self.cause,
+            ended_by: ended_by.into(),
+            codecs: self.codecs.clone(),
+            fields: self.fields.clone(),
+        }))
+    }
+
+    fn event(&mut self, event: &str, after: u64, by: Option<Party>, status: u16, cause: u16) -> Option<Box<Row>> {
+        if !self.writes_events {
+            return None;
+        }
+        let call_identity = self.identity();
+        let identity = format!("{call_identity}-{}", self.events);
+        self.events += 1;
+        Some(Box::new(Row::Event(Event {
+            identity,
+            call_identity,
+            event: event.into(),
+            at: self.setup + after,
+            setup: self.setup,
+            call_id: self.call_id.clone(),
+            caller: self.caller.clone(),
+            callee: self.callee.clone(),
+            user: self.user.clone(),
+            source: self.source.clone(),
+            gateway: self.gateway(),
+            by: by.map_or("", Party::text).into(),
+            status,
+            cause,
+            fields: self.fields.clone(),
+        })))
+    }
+}
+
+impl Engine {
+    /// Whether the call of a request is accounted that begins with it.
+    pub(crate) fn accounts(&self, handling: &Handling<'_, '_>) -> bool {
+        let accounting = &self.policy.config.accounting;
+        let said = || handling.progress.decision.as_ref().and_then(|decision| decision.account);
+        (accounting.cdr || accounting.events) && said().unwrap_or(accounting.all)
+    }
+
+    /// The account of a call that begins with this request.
+    pub(crate) fn open_account(&mut self, handling: &Handling<'_, '_>) -> Box<Account> {
+        let (request, config) = (handling.request, &self.policy.config);
+        let masks = config.accounting_masks();
+        let (caller, callee) = parties(request);
+        let fields = config.accounting.fields.iter().filter_map(|field| {
+            let values: Vec<_> = values(&request.message, field.name()).map(kept).collect();
+            (!values.is_empty()).then(|| (field.name().to_owned(), masks.all(&cut(values.join(", ")))))
+        });
+        let user = handling.progress.proof.authenticated.then(|| username(self, request)).flatten();
+        Box::new(Account {
+            writes_cdr: config.accounting.cdr,
+            writes_events: config.accounting.events,
+            mask_addresses: masks.addresses,
+            setup: handling.now.wall,
+            began: moment(handling.now),
+            ring: None,
+            answer: None,
+            bye: None,
+            end: None,
+            open: 1,
+            events: 0,
+            attempts: 0,
+            gateway: None,
+            is_refused: false,
+            cancelled: false,
+            ends: None,
+            status: 0,
+            cause: 0,
+            codecs: String::new(),
+            call_id: masks.addresses(&kept(request.call_id)),
+            caller: party(caller, masks),
+            callee: party(callee, masks),
+            user: masks.numbers(&kept(&user.unwrap_or_default())),
+            source: masks.socket(request.arrival.remote),
+            transport: request.arrival.transport.text().to_owned(),
+            fields: fields.collect(),
+            identity: [self.entropy.u64(), self.entropy.u64()],
+        })
+    }
+
+    /// An INVITE that its sender may have forwarded is answered by this server, and its call comes to nothing. Of one that has proved
+    /// nothing, and whose source may be forged, no row is written: each copy of it would make one.
+    pub(crate) fn account_refusal(&mut self, handling: &Handling<'_, '_>, status: u16) {
+        let request = handling.request;
+        let is_call = request.method == Method::Invite && request.to_tag.is_empty();
+        let is_admitted = matches!(handling.progress.stage, Stage::Decide | Stage::Route);
+        let is_failure = status >= 300 && !matches!(status, 401 | 407);
+        if !(is_call && is_admitted && is_failure && handling.is_proven() && self.accounts(handling)) {
+            return;
+        }
+        // Here on its way a second time.
+        if self.calls.get(self.key_of_call(request.call_id, request.from_tag)).is_some() {
+            return;
+        }
+        let mut account = self.open_account(handling);
+        account.refused(handling.now, status, cause_of(status));
+        self.effects.extend(account.close().map(Effect::Account));
+    }
+
+    /// The rows of calls that are over leave.
+    pub(crate) fn close_accounts(&mut self) {
+        for account in self.calls.ended.drain(..) {
+            self.effects.extend(account.close().map(Effect::Account));
+        }
+    }
+
+    /// The process ends: of calls that go on a record is written without their end.
+    pub fn cut_off_accounts(&mut self) {
+        let cut_off = self.calls.take_accounts().into_iter().filter_map(|account| account.cut_off());
+        self.effects.extend(cut_off.map(Effect::Account));
+    }
+}
+
+/// Of a normal end, of one by an operator, of one since a time was over.
+const NORMAL: u16 = 16;
+const UNSPECIFIED: u16 = 31;
+const TIMER: u16 = 102;
+
+/// Why a call failed that was answered so: the cause of its Reason (RFC 3326), else that of its status (RFC 3398 section 7.2.4.1 the other
+/// way, as section 8.2.6.1 lists it).
+pub(crate) fn cause(status: u16, response: &Message<'_>) -> u16 {
+    reason(response).unwrap_or_else(|| cause_of(status))
+}
+
+/// The cause of Q.850 that a message names.
+fn reason(message: &Message<'_>) -> Option<u16> {
+    let mut reasons = message.values::<ReasonValue<'_>>(Name::Reason).flatten();
+    let cause = reasons.find(|reason| reason.protocol.eq_ignore_ascii_case(b"Q.850"))?.cause?;
+    u16::try_from(cause).ok().filter(|cause| *cause < 128)
+}
+
+const fn cause_of(status: u16) -> u16 {
+    match status {
+        400 | 481 | 500 | 503 => 41,
+        401 | 402 | 403 | 407 | 603 => 21,
+        404 | 485 | 604 => 1,
+        405 => 63,
+        406 | 415 | 501 => 79,
+        408 | 504 => 102,
+        410 => 22,
+        480 => 18,
+        482 | 483 => 25,
+        484 => 28,
+        486 | 600 => 17,
+        487 => 16,
+        488 | 606 => 31,
+        502 => 38,
+        _ => 127,
+    }
+}
+
+/// A text of a peer, as far as it is kept.
+fn kept(bytes: &[u8]) -> String {
+    cut(String::from_utf8_lossy(&bytes[..bytes.len().min(LONGEST)]).into_owned())
+}
+
+fn cut(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(LONGEST));
+    text
+}
+
+/// A URI without password, parameters and headers.
+fn party(text: &[u8], masks: Masks) -> String {
+    match Uri::parse(text) {
+        Ok(Uri::Sip(uri)) => {
+            let mut host = Vec::new();
+            uri.host.write_lower(&mut host);
+            let user = uri.user.map(|user| masks.numbers(&kept(user)) + "@").unwrap_or_default();
+            let port = uri.port.map(|port| format!(":{port}")).unwrap_or_default();
+            let scheme = kept(text.split(|byte| *byte == b':').next().unwrap_or_default()).to_lowercase();
+            cut(format!("{scheme}:{user}{}{port}", masks.addresses(&kept(&host))))
+        }
+        _ => masks.all(&kept(text.split(|byte| *byte == b';').next().unwrap_or_default())),
+    }
+}
+
+/// The values of a header field.
+fn values<'a>(message: &Message<'a>, name: &str) -> impl Iterator<Item = &'a [u8]> {
+    let known = Name::of(name.as_bytes());
+    let other = (known == Name::Other).then(|| message.header_named(name.as_bytes())).flatten();
+    let of_known = (known != Name::Other).then(|| message.headers(known));
+    of_known.into_iter().flatten().chain(other)
+}
+
+/// The encodings that an answer names, of all its media.
+fn codecs(response: &Message<'_>) -> String {
+    let Ok(sdp) = Sdp::parse(response.body()) else { return String::new() };
+    let mut names: Vec<String> = Vec::new();
+    for section in sdp.all_media() {
+        let Some(media) = section.media().filter(|media| media.port != 0 && media.is_rtp()) else { continue };
+        for payload in media.payloads() {
+            let name = match section.rtpmap(payload) {
+                Some(map) => Some(String::from_utf8_lossy(map.encoding).into_owned()),
+                None => Codec::of_payload(payload).map(|codec| codec.encoding.to_owned()),
+            };
+            let name = name.filter(|name| name.len() <= 32 && !names.contains(name) && names.len() < MOST_CODECS);
+            names.extend(name);
+        }
+    }
+    names.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strowger_message::{Index, Limits};
+
+    fn read<T>(text: &str, look: impl FnOnce(&Message<'_>) -> T) -> T {
+        let mut index = Index::new();
+        index.parse(text.as_bytes(), &Limits::default()).expect("a message");
+        look(&Message::new(text.as_bytes(), &index))
+    }
+
+    fn response(lines: &str, body: &str) -> String {
+        format!(
+            "SIP/2.0 480 Gone\r\nVia: SIP/2.0/UDP 192.0.2.1;branch=z9hG4bK1\r\nCall-ID: 1\r\nFrom: <sip:a@b>;tag=1\r\n\
+             To: <sip:b@c>;tag=2\r\nCSeq: 1 INVITE\r\n{lines}Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    }
+
+    #[test]
+    fn a_reason_says_the_cause_and_else_the_status() {
+        let of = |lines: &str| read(&response(lines, ""), |message| cause(480, message));
+        assert_eq!(of(""), 18);
+        assert_eq!(of("Reason: SIP;cause=200\r\n"), 18);
+        assert_eq!(of("Reason: SIP;cause=200, Q.850;cause=19;text=\"no, answer\"\r\n"), 19);
+        assert_eq!(of("Reason: Q.850;cause=4711\r\n"), 18);
+    }
+
+    #[test]
+    fn parties_are_named_without_what_is_not_theirs() {
+        let masks = Masks { digits: 3, addresses: true };
+        for (uri, plain, masked) in [
+            (
+                "sip:+4930123456:secret@192.0.2.7:5062;user=phone?a=b",
+                "sip:+4930123456@192.0.2.7:5062",
+                "sip:+4930123***@192.0.2.0:5062",
+            ),
+            ("SIPS:Alice@Example.ORG;lr", "sips:Alice@example.org", "sips:Alice@example.org"),
+            ("tel:+4930123456;phone-context=x", "tel:+4930123456", "tel:+4930123***"),
+            ("sip:example.org", "sip:example.org", "sip:example.org"),
+        ] {
+            assert_eq!(
+                (party(uri.as_bytes(), Masks::default()), party(uri.as_bytes(), masks)),
+                (plain.into(), masked.into())
+            );
+        }
+        assert!(party(format!("sip:{}@example.org", "x".repeat(2_000)).as_bytes(), masks).len() <= LONGEST);
+    }
+
+    #[test]
+    fn encodings_are_those_of_the_answer() {
+        let sdp = "v=0\r\no=- 1 1 IN IP4 192.0.2.1\r\ns=-\r\nc=IN IP4 192.0.2.1\r\nt=0 0\r\nm=audio 4000 RTP/AVP 96 0 101\r\n\
+                   a=rtpmap:96 opus/48000/2\r\na=rtpmap:101 telephone-event/8000\r\nm=video 0 RTP/AVP 97\r\na=rtpmap:97 VP8/90000\r\n";
+        assert_eq!(read(&response("", sdp), codecs), "opus,PCMU,telephone-event");
+        assert_eq!(read(&response("", "no description"), codecs), "");
+    }
+}

@@ -1,0 +1,116 @@
+//! Next hops that fail, and what is tried before them then ([`crate::set_aside`]).
+
+use super::Engine;
+use crate::forwarding::Targets;
+use crate::handling::Handling;
+use crate::set_aside::Times;
+use smallvec::SmallVec;
+use std::time::Duration;
+use strowger_core::Now;
+use strowger_core::log_limiter::Kind;
+use strowger_core::proxy::TargetFailure;
+use strowger_core::shown::shown;
+use strowger_core::transaction::ClientId;
+use strowger_message::{Message, Name};
+
+impl Engine {
+    /// Takes what the proxy has told of targets that failed.
+    #[inline]
+    pub(crate) fn set_targets_aside(&mut self, now: Now) {
+        if !self.proxy.failed_targets().is_empty() {
+            self.set_them_aside(now);
+        }
+    }
+
+    #[cold]
+    fn set_them_aside(&mut self, now: Now) {
+        let dns = &self.policy.config.dns;
+        let milliseconds = |duration: Duration| duration.as_millis() as u64;
+        let times = Times {
+            failed: milliseconds(dns.set_aside),
+            said: milliseconds(dns.retry_after),
+            most: dns.set_aside_targets,
+        };
+        let mut failed = std::mem::take(self.proxy.failed_targets());
+        for failed in failed.drain(..) {
+            let target = failed.target;
+            let Some(time) = self.shared.set_aside.fails(&target, failed.failure, now.mono, times) else { continue };
+            self.counters().set_aside.one();
+            if self.shared.log_limiter.allow(Kind::Forwarding, target.address.ip(), now.mono) {
+                let (address, transport, reason) = (target.address, target.transport.text(), reason(failed.failure));
+                tracing::warn!(to = %address, %transport, reason, seconds = time as f64 / 1e3, "next hop set aside");
+            }
+        }
+        *self.proxy.failed_targets() = failed;
+    }
+
+    /// What could not be sent was not their fault.
+    pub(super) fn excuse_targets(&mut self) {
+        self.proxy.failed_targets().retain(|failed| failed.failure != TargetFailure::Unsent);
+    }
+
+    /// The target of this transaction has answered.
+    #[inline]
+    pub(super) fn hear_target(&self, now: Now, id: ClientId, response: &Message<'_>) {
+        if self.shared.set_aside.holds_any() {
+            self.take_back(now, id, response);
+        }
+    }
+
+    #[cold]
+    fn take_back(&self, now: Now, id: ClientId, response: &Message<'_>) {
+        if response.status() == Some(503) && response.has(Name::RetryAfter) {
+            return;
+        }
+        let Some(target) = self.transactions.client_target(id) else { return };
+        if self.shared.set_aside.answers(&target, now.mono)
+            && self.shared.log_limiter.allow(Kind::Forwarding, target.address.ip(), now.mono)
+        {
+            tracing::info!(to = %target.address, transport = %target.transport.text(), "next hop answers again");
+        }
+    }
+
+    /// Puts targets that are set aside behind the others of one candidate. `may_try`: the first of them is tried now, and its answer shows
+    /// whether it lives. Returns whether that one is not set aside.
+    pub(crate) fn order_targets(&self, handling: &Handling<'_, '_>, targets: &mut Targets, may_try: bool) -> bool {
+        let table = &self.shared.set_aside;
+        if !table.holds_any() {
+            return true;
+        }
+        let before = targets.first().copied();
+        let is_free = table.order(targets, handling.now.mono, may_try);
+        if let (Some(before), Some(first)) = (before, targets.first())
+            && before != *first
+        {
+            let (aside, to, call_id) = (before.address, first.address, shown(handling.request.call_id));
+            tracing::debug!(%aside, %to, %call_id, "next hop passed over");
+        }
+        is_free
+    }
+
+    /// The same for places that come one after the other: their order, those last of which nothing is free.
+    pub(crate) fn order_places(&self, handling: &Handling<'_, '_>, places: &mut [Targets]) -> SmallVec<[usize; 4]> {
+        let mut order: SmallVec<[usize; 4]> = (0..places.len()).collect();
+        if self.shared.set_aside.holds_any() {
+            // The first place that is free is tried first.
+            let mut is_found = false;
+            let mut is_aside: SmallVec<[bool; 4]> = SmallVec::new();
+            for targets in places {
+                let is_free = self.order_targets(handling, targets, !is_found);
+                is_found |= is_free && !targets.is_empty();
+                is_aside.push(!is_free);
+            }
+            order.sort_by_key(|place| is_aside[*place]);
+        }
+        order
+    }
+}
+
+/// Why a target is set aside, in words.
+const fn reason(failure: TargetFailure) -> &'static str {
+    match failure {
+        TargetFailure::Silent => "no response",
+        TargetFailure::Unsent => "not reached",
+        TargetFailure::Unavailable { .. } => "503 with Retry-After",
+    }
+}

@@ -1,0 +1,355 @@
+//! Next hops that failed: for a while others are tried before them (RFC 3263 section 4.3).
+//!
+//! A target is a next hop by one transport, and where that is secure by the name that it proves. It is set aside when a request to it was
+//! answered by nothing at all, when no connection to it could be made, or when an ICMP error that quotes such a request says so; and when it
+//! says itself, by 503 with Retry-After, that it is not to be asked. Neither is a response of another host believed, nor what this machine
+//! could not send for a reason of its own. Contacts of users are no such targets: a phone that is silent is away, which its
+//! registration says by expiring and its flow by ending (RFC 5626), and no other address serves in place of it.
+//!
+//! When its time is over, one request may try a target again; for the others it stays aside until an answer came, or the time has passed
+//! once more. Any response takes it off the table, but where it had said itself for how long it would refuse.
+
+use hashbrown::HashMap;
+use std::hash::BuildHasher;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use strowger_core::proxy::TargetFailure;
+use strowger_core::{PeerName, Target, Transport};
+
+/// The targets of the process that failed; a lock is held for one of them alone. Times are milliseconds of [`strowger_core::Now::mono`].
+pub(crate) struct SetAside {
+    parts: Box<[Mutex<Part>]>,
+    hasher: foldhash::quality::RandomState,
+    /// While there are none, a look costs one load.
+    held: AtomicUsize,
+}
+
+type Part = HashMap<Key, Record, foldhash::quality::RandomState>;
+
+/// What tells one target from another: a connection has no part in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    transport: Transport,
+    address: SocketAddr,
+    name: Option<PeerName>,
+}
+
+impl Key {
+    const fn of(target: &Target) -> Self {
+        Self { transport: target.transport, address: target.address, name: target.name }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    failure: TargetFailure,
+    /// For how long it was set aside last.
+    time: u64,
+    /// When that is over.
+    until: u64,
+    /// One request tries it again.
+    is_tried: bool,
+}
+
+/// A target that is set aside, for a look from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AsideTarget {
+    /// What it is reached by.
+    pub transport: Transport,
+    /// Where it is.
+    pub address: SocketAddr,
+    /// Why it is set aside.
+    pub failure: TargetFailure,
+    /// Milliseconds until it may be tried again; 0: the next request may.
+    pub left: u64,
+}
+
+/// For how long targets are set aside, in milliseconds, and how many.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    /// Those that were silent or not reached.
+    pub(crate) failed: u64,
+    /// Those that said so, at most.
+    pub(crate) said: u64,
+    /// Targets, at most.
+    pub(crate) most: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Free,
+    Aside,
+    /// One request may try it.
+    Due,
+}
+
+const PARTS: usize = 64;
+
+/// A target that no request has tried again for so many times its time is forgotten.
+const FORGOTTEN: u64 = 10;
+
+impl SetAside {
+    pub(crate) fn new() -> Self {
+        Self {
+            parts: (0..PARTS).map(|_| Mutex::default()).collect(),
+            hasher: foldhash::quality::RandomState::default(),
+            held: AtomicUsize::new(0),
+        }
+    }
+
+    /// Whether any target is on the table.
+    #[inline]
+    pub(crate) fn holds_any(&self) -> bool {
+        self.held.load(Relaxed) > 0
+    }
+
+    /// How many targets are on the table.
+    pub(crate) fn held(&self) -> usize {
+        self.held.load(Relaxed)
+    }
+
+    /// A target has failed. Returns for how many milliseconds it is set aside by this; none if it is set aside already, or is not to be.
+    pub(crate) fn fails(&self, target: &Target, failure: TargetFailure, now: u64, times: Times) -> Option<u64> {
+        let time = match failure {
+            TargetFailure::Silent | TargetFailure::Unsent => times.failed,
+            TargetFailure::Unavailable { seconds } => (u64::from(seconds) * 1_000).min(times.said),
+        };
+        if time == 0 {
+            return None;
+        }
+        let key = Key::of(target);
+        let mut part = self.part(&key);
+        let record = Record { failure, time, until: now + time, is_tried: false };
+        if let Some(before) = part.get_mut(&key) {
+            // Requests that were under way when it was set aside fail one after the other: its time stays as it began. What it says itself
+            // counts for as long as it says.
+            let goes_on = before.until > now && !before.is_tried;
+            let is_longer = matches!(failure, TargetFailure::Unavailable { .. }) && record.until > before.until;
+            if goes_on && !is_longer {
+                return None;
+            }
+            *before = record;
+            return Some(time);
+        }
+        if self.held() >= times.most {
+            return None;
+        }
+        part.insert(key, record);
+        self.held.fetch_add(1, Relaxed);
+        Some(time)
+    }
+
+    /// A target has answered. Returns whether that took it off the table.
+    #[inline]
+    pub(crate) fn answers(&self, target: &Target, now: u64) -> bool {
+        self.holds_any() && self.take_off(target, now)
+    }
+
+    #[cold]
+    fn take_off(&self, target: &Target, now: u64) -> bool {
+        let key = Key::of(target);
+        let mut part = self.part(&key);
+        // One that refuses new requests for a while still answers those of calls that stand.
+        let stays = |record: &Record| matches!(record.failure, TargetFailure::Unavailable { .. }) && record.until > now;
+        let goes = part.get(&key).is_some_and(|record| !stays(record));
+        if goes {
+            part.remove(&key);
+            self.held.fetch_sub(1, Relaxed);
+        }
+        goes
+    }
+
+    /// Puts the targets of one candidate that are set aside behind the others; otherwise, and where all are, their order stays. `may_try`: the
+    /// first of them is tried now, and by this request if its time is over. Returns whether the first one is not set aside.
+    #[inline]
+    pub(crate) fn order(&self, targets: &mut [Target], now: u64, may_try: bool) -> bool {
+        !self.holds_any() || self.sort(targets, now, may_try)
+    }
+
+    #[cold]
+    fn sort(&self, targets: &mut [Target], now: u64, may_try: bool) -> bool {
+        let mut free = 0;
+        for at in 0..targets.len() {
+            let is_free = match self.state(&targets[at], now) {
+                State::Free => true,
+                State::Aside => false,
+                // Only what is tried first is tried surely.
+                State::Due => free == 0 && may_try && self.try_again(&targets[at], now),
+            };
+            if is_free {
+                targets[free..=at].rotate_right(1);
+                free += 1;
+            }
+        }
+        free > 0
+    }
+
+    fn state(&self, target: &Target, now: u64) -> State {
+        let key = Key::of(target);
+        match self.part(&key).get(&key) {
+            Some(record) if record.until > now => State::Aside,
+            // It said itself until when.
+            Some(Record { failure: TargetFailure::Unavailable { .. }, .. }) | None => State::Free,
+            Some(_) => State::Due,
+        }
+    }
+
+    /// Whether this request is the one that tries it again.
+    fn try_again(&self, target: &Target, now: u64) -> bool {
+        let key = Key::of(target);
+        let mut part = self.part(&key);
+        // Another shard may have been first.
+        let Some(record) = part.get_mut(&key).filter(|record| record.until <= now) else { return false };
+        (record.until, record.is_tried) = (now + record.time, true);
+        true
+    }
+
+    /// Those on the table, `most` of them at most.
+    pub(crate) fn list(&self, now: u64, most: usize) -> Vec<AsideTarget> {
+        let mut list = Vec::new();
+        for part in &self.parts {
+            let part = part.lock().unwrap_or_else(PoisonError::into_inner);
+            let aside = |(key, record): (&Key, &Record)| AsideTarget {
+                transport: key.transport,
+                address: key.address,
+                failure: record.failure,
+                left: record.until.saturating_sub(now),
+            };
+            list.extend(part.iter().map(aside).take(most - list.len()));
+        }
+        list
+    }
+
+    /// Forgets those that are to be asked again by their own word, and those that no request has tried for long.
+    pub(crate) fn tidy(&self, now: u64) {
+        if !self.holds_any() {
+            return;
+        }
+        for part in &self.parts {
+            let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
+            let before = part.len();
+            part.retain(|_, record| {
+                let beyond = match record.failure {
+                    TargetFailure::Unavailable { .. } => 0,
+                    TargetFailure::Silent | TargetFailure::Unsent => FORGOTTEN * record.time,
+                };
+                record.until + beyond > now
+            });
+            self.held.fetch_sub(before - part.len(), Relaxed);
+            if part.is_empty() {
+                part.shrink_to_fit();
+            }
+        }
+    }
+
+    fn part(&self, key: &Key) -> MutexGuard<'_, Part> {
+        let part = &self.parts[self.hasher.hash_one(key) as usize % PARTS];
+        part.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strowger_core::ListenerId;
+
+    const TIMES: Times = Times { failed: 30_000, said: 300_000, most: 6_400 };
+    const SILENT: TargetFailure = TargetFailure::Silent;
+
+    fn at(port: u16) -> Target {
+        Target::new(Transport::Udp, ListenerId(0), SocketAddr::from(([192, 0, 2, 1], port)))
+    }
+
+    /// The ports of three targets in the order in which they are tried.
+    fn ports(table: &SetAside, now: u64, may_try: bool) -> [u16; 3] {
+        let mut targets = [1, 2, 3].map(at);
+        table.order(&mut targets, now, may_try);
+        targets.map(|target| target.address.port())
+    }
+
+    #[test]
+    fn a_target_that_fails_is_tried_last_and_again_by_one_request() {
+        let table = SetAside::new();
+        assert_eq!(ports(&table, 0, true), [1, 2, 3]);
+        assert_eq!(table.fails(&at(1), SILENT, 0, TIMES), Some(30_000));
+        assert_eq!(table.fails(&at(1), SILENT, 20_000, TIMES), None, "of a request that was under way");
+        assert_eq!(ports(&table, 29_999, true), [2, 3, 1]);
+        assert_eq!(ports(&table, 30_000, false), [2, 3, 1], "what needs an answer tries it");
+        assert_eq!(ports(&table, 30_000, true), [1, 2, 3]);
+        assert_eq!(ports(&table, 30_001, true), [2, 3, 1], "one request");
+        assert_eq!(table.fails(&at(1), SILENT, 32_000, TIMES), Some(30_000));
+        assert_eq!(ports(&table, 61_999, true), [2, 3, 1]);
+        assert_eq!(ports(&table, 62_000, true), [1, 2, 3]);
+        assert!(table.answers(&at(1), 62_100) && !table.answers(&at(1), 62_100));
+        assert_eq!((ports(&table, 62_100, true), table.held()), ([1, 2, 3], 0));
+    }
+
+    /// What became of that request was not heard: its caller has cancelled it.
+    #[test]
+    fn a_trial_without_an_end_is_followed_by_another() {
+        let table = SetAside::new();
+        table.fails(&at(1), SILENT, 0, TIMES);
+        assert_eq!(ports(&table, 30_000, true), [1, 2, 3]);
+        assert_eq!([59_999, 60_000].map(|now| ports(&table, now, true)), [[2, 3, 1], [1, 2, 3]]);
+    }
+
+    #[test]
+    fn their_order_stays_where_all_are_set_aside_or_another_is_before() {
+        let table = SetAside::new();
+        for port in [2, 3] {
+            table.fails(&at(port), SILENT, 0, TIMES);
+        }
+        assert_eq!(ports(&table, 1, true), [1, 2, 3]);
+        assert_eq!(ports(&table, 40_000, true), [1, 2, 3]);
+        assert!(table.order(&mut [at(2)], 40_000, true), "nothing was claimed for one that is not tried");
+        for port in [1, 3] {
+            table.fails(&at(port), SILENT, 40_001, TIMES);
+        }
+        assert_eq!(ports(&table, 40_002, true), [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_target_by_another_transport_or_name_is_another() {
+        let table = SetAside::new();
+        let tls = |name: Option<u32>| {
+            let name = name.map(|n| PeerName(std::num::NonZeroU32::new(n).expect("it is not 0")));
+            Target { transport: Transport::Tls, name, ..at(1) }
+        };
+        table.fails(&tls(Some(7)), TargetFailure::Unsent, 0, TIMES);
+        for other in [at(1), tls(None), tls(Some(8))] {
+            assert!(table.order(&mut [other], 1, true) && !table.answers(&other, 1), "{other:?}");
+        }
+        assert!(!table.order(&mut [tls(Some(7))], 1, true));
+    }
+
+    /// RFC 3261 section 21.5.4. It answers the BYEs of its calls meanwhile.
+    #[test]
+    fn one_that_says_for_how_long_is_left_in_peace_so_long_and_no_longer_than_may_be() {
+        let table = SetAside::new();
+        let unavailable = |seconds| TargetFailure::Unavailable { seconds };
+        assert_eq!(table.fails(&at(1), unavailable(120), 0, TIMES), Some(120_000));
+        assert!(!table.answers(&at(1), 1_000));
+        assert_eq!([119_999, 120_000, 120_001].map(|now| ports(&table, now, true)), [[2, 3, 1], [1, 2, 3], [1, 2, 3]]);
+        assert_eq!(table.fails(&at(2), unavailable(u32::MAX), 0, TIMES), Some(300_000));
+        assert_eq!(table.fails(&at(3), unavailable(0), 0, TIMES), None);
+        table.tidy(120_000);
+        assert_eq!(table.held(), 1);
+        let never = Times { failed: 0, said: 0, most: 10 };
+        let none = [SILENT, unavailable(9)].map(|failure| table.fails(&at(4), failure, 0, never));
+        assert_eq!(none, [None, None]);
+    }
+
+    #[test]
+    fn the_table_is_bounded_and_forgets() {
+        let table = SetAside::new();
+        for port in 0..u16::MAX {
+            table.fails(&at(port), SILENT, 0, TIMES);
+        }
+        assert_eq!((table.held(), table.list(0, 10).len()), (6_400, 10));
+        table.tidy(300_000);
+        assert_eq!(table.held(), 6_400);
+        table.tidy(330_000);
+        assert_eq!(table.held(), 0);
+    }
+}

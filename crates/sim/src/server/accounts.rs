@@ -1,0 +1,141 @@
+//! Accounting: what a server writes down of its calls is what it did, once each.
+
+use super::ServerSettings;
+use super::observer::Observer;
+use std::collections::{HashMap, HashSet};
+use strowger_accounting::{Cdr, Event, Row};
+
+/// The rows of one life of a server.
+#[derive(Debug, Default)]
+pub(super) struct Accounts {
+    /// How many records each call has that was forwarded, by Call-ID.
+    records: HashMap<String, u32>,
+    /// Events of each call, by the identity of its record.
+    events: HashMap<String, Vec<String>>,
+}
+
+/// All that a server ever wrote, whichever process did.
+#[derive(Debug, Default)]
+pub(super) struct Identities {
+    seen: HashSet<String>,
+    /// Records among them.
+    pub(super) records: u64,
+}
+
+/// What its file says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Written {
+    pub(super) cdr: bool,
+    pub(super) events: bool,
+    /// It stays on the way of each call.
+    pub(super) stays: bool,
+}
+
+impl Written {
+    pub(super) fn of(settings: &ServerSettings) -> Self {
+        let says = |key: &str| settings.configs.iter().all(|config| config.contains(&format!("{key} = true")));
+        Self { cdr: says("accounting.cdr"), events: says("accounting.events"), stays: says("proxy.record_route") }
+    }
+}
+
+impl Accounts {
+    /// A row leaves the engine.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn take(
+        &mut self,
+        row: &Row,
+        written: Written,
+        observer: &Observer,
+        identities: &mut Identities,
+    ) -> Result<(), String> {
+        let result = match row {
+            _ if !identities.seen.insert(row.identity().to_owned()) => {
+                Err("its identity was written before".to_owned())
+            }
+            Row::Event(event) if written.events => self.take_event(event),
+            Row::Cdr(cdr) if written.cdr => {
+                identities.records += 1;
+                self.take_cdr(cdr, written, observer)
+            }
+            _ => Err("no such row is asked for".to_owned()),
+        };
+        result.map_err(|what| format!("accounting: {what}: {row:?}"))
+    }
+
+    fn take_event(&mut self, event: &Event) -> Result<(), String> {
+        self.events.entry(event.call_identity.clone()).or_default().push(event.event.clone());
+        match event.at >= event.setup {
+            true => Ok(()),
+            false => Err("it happened before its call began".into()),
+        }
+    }
+
+    fn take_cdr(&mut self, cdr: &Cdr, written: Written, observer: &Observer) -> Result<(), String> {
+        let is_answered = cdr.answer.is_some();
+        let moments: Vec<u64> =
+            [Some(cdr.setup), cdr.ring.filter(|_| is_answered), cdr.answer, cdr.end].into_iter().flatten().collect();
+        if !moments.is_sorted()
+            || cdr.ring.is_some_and(|ring| ring < cdr.setup || cdr.end.is_some_and(|end| end < ring))
+        {
+            return Err("its moments are out of order".into());
+        }
+        if cdr.end.is_none() && (written.stays || !is_answered) {
+            return Err("it has no end".into());
+        }
+        if is_answered != (cdr.outcome == "answered") || is_answered != (200..300).contains(&cdr.status) {
+            return Err("status, outcome and answer contradict one another".into());
+        }
+        // Otherwise this server has answered itself.
+        if cdr.attempts > 0 {
+            *self.records.entry(cdr.call_id.clone()).or_default() += 1;
+            if !observer.has_said(cdr.call_id.as_bytes(), cdr.status) {
+                return Err("its caller got no such response".into());
+            }
+        }
+        if written.events {
+            self.check_events(cdr)?;
+        }
+        Ok(())
+    }
+
+    /// The events of a call that is over.
+    fn check_events(&self, cdr: &Cdr) -> Result<(), String> {
+        let events = self.events.get(&cdr.identity).map_or(&[][..], Vec::as_slice);
+        let count = |name: &str| events.iter().filter(|event| *event == name).count();
+        let by_party = matches!(&*cdr.ended_by, "caller" | "callee");
+        let is_right = match cdr.answer {
+            Some(_) => {
+                count("invite") == 1 && count("missed") + count("failed") == 0 && (!by_party || count("bye") > 0)
+            }
+            None => count("invite") + count("bye") == 0 && count("missed") + count("failed") == 1,
+        };
+        match is_right {
+            true => Ok(()),
+            false => Err(format!("its events are {events:?}")),
+        }
+    }
+
+    /// Nothing is under way: each call has its record. Two INVITEs of one call, as where it passes here twice, have one together or one each;
+    /// one that was asked for a password has none.
+    ///
+    /// # Errors
+    /// Which call has not.
+    pub(super) fn leftovers(&self, written: Written, observer: &Observer) -> Result<(), String> {
+        if !written.cdr {
+            return Ok(());
+        }
+        for (call_id, invites, challenges) in observer.invites() {
+            let call_id = String::from_utf8_lossy(call_id).into_owned();
+            let (records, most) =
+                (self.records.get(&call_id).copied().unwrap_or(0), invites.saturating_sub(challenges));
+            if records > most || (most > 0 && records == 0) {
+                return Err(format!(
+                    "accounting: {call_id} has {records} records of {invites} INVITEs, of which {challenges} were to show a password"
+                ));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,163 @@
+//! What the two kinds of server call differently. Everything else is written once.
+
+use std::fmt::Write as _;
+
+use strowger_store::database_url::DatabaseKind;
+
+/// Most names that one statement asks for.
+pub(crate) const LONGEST_LIST: usize = 256;
+
+/// Lengths of lists where each item has a placeholder of its own: few, so that few statements are prepared.
+const LENGTHS: [usize; 5] = [1, 4, 16, 64, LONGEST_LIST];
+
+/// How one kind of server wants it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Dialect(pub(crate) DatabaseKind);
+
+impl Dialect {
+    /// A name of a table or column, which may have any character.
+    pub(crate) fn quoted(self, name: &str) -> String {
+        match self.0 {
+            DatabaseKind::MariaDb => format!("`{}`", name.replace('`', "``")),
+            DatabaseKind::PostgreSql => format!("\"{}\"", name.replace('"', "\"\"")),
+        }
+    }
+
+    /// A column, read as text. Blanks that fill it up are left out.
+    pub(crate) fn as_text(self, column: &str) -> String {
+        match self.0 {
+            DatabaseKind::MariaDb => column.into(),
+            DatabaseKind::PostgreSql => format!("CAST({column} AS text)"),
+        }
+    }
+
+    /// How long a list is to be in which so many items stand: what is missing is filled up with the last one. `None`: as long as it is.
+    pub(crate) fn length(self, items: usize) -> Option<usize> {
+        match self.0 {
+            DatabaseKind::MariaDb => Some(LENGTHS.into_iter().find(|length| *length >= items).unwrap_or(LONGEST_LIST)),
+            DatabaseKind::PostgreSql => None,
+        }
+    }
+
+    /// That a column of this type is one of a list of this [length](Self::length). `number` is that of the parameter, from 1. The column
+    /// stands as it is: else its index would not be used.
+    pub(crate) fn is_one_of(self, column: &str, type_name: &str, number: usize, length: Option<usize>) -> String {
+        match self.0 {
+            DatabaseKind::MariaDb => {
+                let mut condition = format!("{column} IN (?");
+                condition.extend((1..length.unwrap_or(1)).map(|_| ",?"));
+                condition.push(')');
+                condition
+            }
+            DatabaseKind::PostgreSql => {
+                let mut condition = format!("{column} = ANY(CAST(${number} AS text[])");
+                if type_name != "text" && type_name != "varchar" {
+                    // Writing to a String cannot fail.
+                    let _ = write!(condition, "::{}[]", self.quoted(type_name));
+                }
+                condition.push(')');
+                condition
+            }
+        }
+    }
+
+    /// Whether a column of this type holds text.
+    pub(crate) fn is_text(self, type_name: &str) -> bool {
+        match self.0 {
+            DatabaseKind::MariaDb => type_name.ends_with("char") || type_name.ends_with("text"),
+            DatabaseKind::PostgreSql => matches!(type_name, "text" | "varchar" | "bpchar" | "citext"),
+        }
+    }
+
+    /// The statement that lists the columns of a table: name, type, most characters, character set. Its parameters are the table and, twice,
+    /// its schema, or "" for that of the connection.
+    pub(crate) const fn columns_of_table(self) -> &'static str {
+        match self.0 {
+            DatabaseKind::MariaDb => {
+                "SELECT column_name, data_type, CAST(character_maximum_length AS CHAR), character_set_name \
+                 FROM information_schema.columns \
+                 WHERE table_name = ? AND table_schema = IF(? = '', DATABASE(), ?) ORDER BY ordinal_position"
+            }
+            DatabaseKind::PostgreSql => {
+                "SELECT CAST(column_name AS text), CAST(udt_name AS text), CAST(character_maximum_length AS text), \
+                 (SELECT CAST(pg_encoding_to_char(encoding) AS text) FROM pg_database WHERE datname = current_database()) \
+                 FROM information_schema.columns WHERE table_name = CAST($1 AS text) AND \
+                 CASE WHEN CAST($2 AS text) = '' THEN table_schema = ANY(CAST(current_schemas(false) AS text[])) \
+                 ELSE table_schema = CAST($3 AS text) END ORDER BY ordinal_position"
+            }
+        }
+    }
+
+    /// Which texts a column can hold, by its character set. Others must not be asked for: they would be looked for in every row, or the
+    /// server would refuse the statement, also for the sake of others.
+    pub(crate) fn repertoire(self, character_set: &str) -> Repertoire {
+        match character_set.to_ascii_lowercase().as_str() {
+            "utf8mb4" => Repertoire::All,
+            "utf8" if self.0 == DatabaseKind::PostgreSql => Repertoire::All,
+            "utf8" | "utf8mb3" => Repertoire::FirstPlane,
+            _ => Repertoire::Ascii,
+        }
+    }
+}
+
+/// Characters that are certainly among those of a character set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Repertoire {
+    All,
+    /// Up to U+FFFF.
+    FirstPlane,
+    Ascii,
+}
+
+impl Repertoire {
+    /// Whether a text consists of them. No server holds U+0000.
+    pub(crate) fn has(self, text: &str) -> bool {
+        let last = match self {
+            Self::All => char::MAX,
+            Self::FirstPlane => '\u{ffff}',
+            Self::Ascii => '\x7f',
+        };
+        text.chars().all(|c| c != '\0' && c <= last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MARIADB: Dialect = Dialect(DatabaseKind::MariaDb);
+    const POSTGRESQL: Dialect = Dialect(DatabaseKind::PostgreSql);
+
+    #[test]
+    fn names_are_quoted() {
+        assert_eq!(MARIADB.quoted("a`b\"c"), "`a``b\"c`");
+        assert_eq!(POSTGRESQL.quoted("a`b\"c"), "\"a`b\"\"c\"");
+    }
+
+    #[test]
+    fn lists_have_a_few_lengths() {
+        for (items, length) in [(1, 1), (2, 4), (4, 4), (5, 16), (64, 64), (65, 256), (256, 256)] {
+            assert_eq!((MARIADB.length(items), POSTGRESQL.length(items)), (Some(length), None));
+        }
+        assert_eq!(MARIADB.is_one_of("`a`", "varchar", 1, Some(4)), "`a` IN (?,?,?,?)");
+        assert_eq!(POSTGRESQL.is_one_of("\"a\"", "varchar", 2, None), "\"a\" = ANY(CAST($2 AS text[]))");
+        assert_eq!(POSTGRESQL.is_one_of("\"a\"", "bpchar", 1, None), "\"a\" = ANY(CAST($1 AS text[])::\"bpchar\"[])");
+    }
+
+    #[test]
+    fn a_column_holds_what_its_character_set_has() {
+        for (dialect, set, ascii, latin, beyond) in [
+            (MARIADB, "utf8mb4", true, true, true),
+            (MARIADB, "utf8mb3", true, true, false),
+            (MARIADB, "latin1", true, false, false),
+            (POSTGRESQL, "UTF8", true, true, true),
+            (POSTGRESQL, "LATIN1", true, false, false),
+            (POSTGRESQL, "", true, false, false),
+        ] {
+            let repertoire = dialect.repertoire(set);
+            let has = ["alice", "ålice", "\u{1f600}"].map(|text| repertoire.has(text));
+            assert_eq!(has, [ascii, latin, beyond], "{set}");
+            assert!(!repertoire.has("a\0b"));
+        }
+    }
+}

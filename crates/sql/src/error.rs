@@ -1,0 +1,138 @@
+//! What can go wrong with a database server.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use strowger_store::error::StoreError;
+
+/// Why the subscribers of a database server cannot be read from the start. To be shown as it is; it names the server without its password.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// There is no connection.
+    #[error("{server} cannot be reached: {reason}")]
+    Unreachable {
+        /// Which one.
+        server: String,
+        /// In the words of the system.
+        reason: String,
+    },
+    /// It answers, and does not let us in or does not do what it is asked.
+    #[error("{server} refused: {reason}")]
+    Refused {
+        /// Which one.
+        server: String,
+        /// In its own words.
+        reason: String,
+    },
+    /// It does not answer in time.
+    #[error("{server} did not answer within {limit:?}")]
+    TimedOut {
+        /// Which one.
+        server: String,
+        /// How long it was waited for.
+        limit: Duration,
+    },
+    /// The table is not there, or not for this user.
+    #[error("{server} has no table {table:?} that {user:?} may read (store.subscriber_table)")]
+    NoTable {
+        /// Which one.
+        server: String,
+        /// The table.
+        table: String,
+        /// Who we are there.
+        user: String,
+    },
+    /// The table is no table of subscribers.
+    #[error("the table {table:?} of {server} lacks {missing}; it has {present}")]
+    NoColumn {
+        /// Which one.
+        server: String,
+        /// The table.
+        table: String,
+        /// Which columns it would have to have.
+        missing: String,
+        /// Which it has.
+        present: String,
+    },
+    /// A column that names are looked for in is of a type that is no text.
+    #[error("the column {column:?} of the table {table:?} of {server} is of the type {type_name:?}, which is no text")]
+    NoText {
+        /// Which one.
+        server: String,
+        /// The table.
+        table: String,
+        /// The column.
+        column: String,
+        /// Its type.
+        type_name: String,
+    },
+    /// The certificates of the authorities that are trusted cannot be used.
+    #[error("{path}: {reason}")]
+    Authorities {
+        /// Their file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A thread could not be started.
+    #[error("a thread for look-ups cannot be started: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+/// Why a statement has no rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// There is no connection, or it is not good any more.
+    Lost(String),
+    /// The server answers, and does not do what it is asked.
+    Refused(String),
+    /// The deadline has passed.
+    TimedOut,
+    /// The last attempt to connect failed a moment ago.
+    NotTried,
+}
+
+impl Failure {
+    pub(crate) const fn kind(&self) -> StoreError {
+        match self {
+            Self::Lost(_) | Self::NotTried => StoreError::Unavailable,
+            Self::Refused(_) => StoreError::Refused,
+            Self::TimedOut => StoreError::TimedOut,
+        }
+    }
+
+    /// The same as an error of the start.
+    pub(crate) fn at_start(self, server: String, limit: Duration) -> OpenError {
+        match self {
+            Self::Lost(reason) => OpenError::Unreachable { server, reason },
+            Self::Refused(reason) => OpenError::Refused { server, reason },
+            Self::TimedOut => OpenError::TimedOut { server, limit },
+            Self::NotTried => OpenError::Unreachable { server, reason: "the last attempt failed a moment ago".into() },
+        }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Lost(reason) | Self::Refused(reason) => f.write_str(reason),
+            Self::TimedOut => f.write_str("it did not answer in time"),
+            Self::NotTried => f.write_str("it could not be reached a moment ago"),
+        }
+    }
+}
+
+/// An error with those that caused it, each once.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,274 @@
+//! Where a database server is, as one text: `mysql://USER:PASSWORD@HOST:PORT/DATABASE`. Nothing that this prints has the password.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// A kind of database server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DatabaseKind {
+    /// MariaDB or MySQL: `mysql://`, `mariadb://`.
+    MariaDb,
+    /// PostgreSQL: `postgresql://`, `postgres://`.
+    PostgreSql,
+}
+
+impl DatabaseKind {
+    /// How its URLs begin.
+    pub const fn scheme(self) -> &'static str {
+        match self {
+            Self::MariaDb => "mysql",
+            Self::PostgreSql => "postgresql",
+        }
+    }
+
+    const fn default_port(self) -> u16 {
+        match self {
+            Self::MariaDb => 3306,
+            Self::PostgreSql => 5432,
+        }
+    }
+
+    fn of_scheme(scheme: &str) -> Option<Self> {
+        match scheme {
+            "mysql" | "mariadb" => Some(Self::MariaDb),
+            "postgresql" | "postgres" => Some(Self::PostgreSql),
+            _ => None,
+        }
+    }
+}
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DatabaseAddress {
+    /// By TCP.
+    Host {
+        /// A name or an address, that of IPv6 without brackets.
+        host: String,
+        /// Its port.
+        port: u16,
+    },
+    /// On this machine: MariaDB's socket, or the folder in which PostgreSQL's is.
+    Socket(PathBuf),
+}
+
+/// Where a database is, and who reads it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DatabaseUrl {
+    /// What kind of server it is.
+    pub kind: DatabaseKind,
+    /// Where it listens.
+    pub address: DatabaseAddress,
+    /// Whom the server knows.
+    pub user: String,
+    /// Their password.
+    pub password: Option<String>,
+    /// Name of the database.
+    pub database: String,
+}
+
+impl DatabaseUrl {
+    /// What is shown of a password.
+    pub const MASK: &'static str = "********";
+
+    /// Whether what is sent to it does not leave this machine, as far as its address says.
+    pub fn is_local(&self) -> bool {
+        match &self.address {
+            DatabaseAddress::Socket(_) => true,
+            DatabaseAddress::Host { host, .. } => {
+                host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+            }
+        }
+    }
+}
+
+/// Without the password.
+impl fmt::Display for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}", self.kind.scheme(), encoded(&self.user))?;
+        if self.password.is_some() {
+            write!(f, ":{}", Self::MASK)?;
+        }
+        match &self.address {
+            DatabaseAddress::Host { host, port } if host.contains(':') => write!(f, "@[{host}]:{port}")?,
+            DatabaseAddress::Host { host, port } => write!(f, "@{host}:{port}")?,
+            DatabaseAddress::Socket(_) => write!(f, "@")?,
+        }
+        write!(f, "/{}", encoded(&self.database))?;
+        match &self.address {
+            DatabaseAddress::Socket(path) => write!(f, "?socket={}", encoded(&path.to_string_lossy())),
+            DatabaseAddress::Host { .. } => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The error follows the name of what was to be a URL, and has nothing of the password in it.
+impl FromStr for DatabaseUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.chars().any(char::is_control) {
+            return Err("contains a control character".into());
+        }
+        let (scheme, rest) = text.split_once("://").ok_or("is no URL of a database server")?;
+        let kind = DatabaseKind::of_scheme(scheme).ok_or("begins with the name of no database server that is known")?;
+        let (rest, socket) = match rest.split_once('?') {
+            None => (rest, None),
+            Some((rest, option)) => match option.split_once('=') {
+                Some(("socket", path)) if !path.contains('&') && !path.is_empty() => (rest, Some(decoded(path)?)),
+                // A password with a question mark in it must not be shown.
+                _ => return Err("has something behind \"?\" that is not socket=PATH".into()),
+            },
+        };
+        // Passwords may have any character; hosts and databases have no `@`.
+        let (login, place) = rest.rsplit_once('@').ok_or("names no user")?;
+        let (user, password) = match login.split_once(':') {
+            None => (login, None),
+            Some((user, password)) => (user, Some(decoded(password)?)),
+        };
+        let (authority, database) = place.split_once('/').ok_or("names no database")?;
+        let (user, database) = (decoded(user)?, decoded(database)?);
+        if user.is_empty() {
+            return Err("names no user".into());
+        }
+        if database.is_empty() || database.contains('/') {
+            return Err("names no database".into());
+        }
+        let address = match socket {
+            Some(path) if authority.is_empty() => DatabaseAddress::Socket(path.into()),
+            Some(_) => return Err("names both a host and a socket".into()),
+            None => {
+                let (host, port) = host_and_port(authority)?;
+                DatabaseAddress::Host { host, port: port.unwrap_or_else(|| kind.default_port()) }
+            }
+        };
+        Ok(Self { kind, address, user, password, database })
+    }
+}
+
+fn host_and_port(authority: &str) -> Result<(String, Option<u16>), String> {
+    let number = |port: &str| match port.parse() {
+        Ok(0) | Err(_) => Err(format!("names the port {port:?}, which is not a number from 1 to 65535")),
+        Ok(port) => Ok(Some(port)),
+    };
+    if let Some(rest) = authority.strip_prefix('[') {
+        let (host, rest) = rest.split_once(']').ok_or("names no host")?;
+        if host.parse::<std::net::Ipv6Addr>().is_err() {
+            return Err(format!("names the host [{host}], which is not an IPv6 address"));
+        }
+        return match rest.strip_prefix(':') {
+            None if rest.is_empty() => Ok((host.into(), None)),
+            Some(port) => Ok((host.into(), number(port)?)),
+            None => Err("has something behind its host that is not a port".into()),
+        };
+    }
+    let (host, port) = match authority.split_once(':') {
+        None => (authority, None),
+        Some((host, port)) => (host, number(port)?),
+    };
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    match host {
+        "" => Err("names no host".into()),
+        host if host.chars().all(is_name) => Ok((host.into(), port)),
+        host => Err(format!("names the host {host:?}, which is no host")),
+    }
+}
+
+/// With `%40` and its like as what they stand for.
+fn decoded(text: &str) -> Result<String, String> {
+    const WRONG: &str =
+        "has a % without two hexadecimal digits behind it that stand for text: write %25 for the character itself";
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        let byte = match byte {
+            b'%' => {
+                let mut digit = || char::from(rest.next()?).to_digit(16);
+                let (high, low) = digit().zip(digit()).ok_or(WRONG)?;
+                // Two digits are below 256.
+                (high * 16 + low) as u8
+            }
+            byte => byte,
+        };
+        bytes.push(byte);
+    }
+    String::from_utf8(bytes).map_err(|_| WRONG.into())
+}
+
+fn encoded(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut encoded, byte| {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => encoded.push(byte.into()),
+            byte => encoded.push_str(&format!("%{byte:02X}")),
+        }
+        encoded
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<DatabaseUrl, String> {
+        text.parse()
+    }
+
+    #[test]
+    fn urls_are_read_and_shown_without_their_password() {
+        for (text, host, port, shown) in [
+            ("mysql://u:p@db.example:3307/d", "db.example", 3307, "mysql://u:********@db.example:3307/d"),
+            ("mariadb://u@127.0.0.1/d", "127.0.0.1", 3306, "mysql://u@127.0.0.1:3306/d"),
+            ("postgres://u:p@[::1]/d", "::1", 5432, "postgresql://u:********@[::1]:5432/d"),
+            (
+                "postgresql://a%40b:@[2001:db8::1]:5433/d",
+                "2001:db8::1",
+                5433,
+                "postgresql://a%40b:********@[2001:db8::1]:5433/d",
+            ),
+        ] {
+            let url = read(text).unwrap_or_else(|error| panic!("{text} {error}"));
+            assert_eq!(url.address, DatabaseAddress::Host { host: host.into(), port }, "{text}");
+            assert_eq!((url.to_string(), format!("{url:?}")), (shown.into(), shown.into()));
+        }
+        let odd = read("mysql://u:p@ss/w:o%3Frd%25@h/d").expect("passwords have any character");
+        assert_eq!((odd.password.as_deref(), odd.database.as_str()), (Some("p@ss/w:o?rd%"), "d"));
+        let socket = read("mysql://u:p@/d?socket=/run/mysqld/mysqld.sock").expect("a socket");
+        assert_eq!(socket.address, DatabaseAddress::Socket("/run/mysqld/mysqld.sock".into()));
+        assert_eq!(socket.to_string(), "mysql://u:********@/d?socket=/run/mysqld/mysqld.sock");
+        assert!(socket.is_local() && read("mysql://u@[::1]/d").is_ok_and(|url| url.is_local()));
+        assert!(!odd.is_local());
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_without_the_password() {
+        for (text, part) in [
+            ("hunter2", "no URL"),
+            ("sqlite://u:hunter2@h/d", "no database server that is known"),
+            ("mysql://h/d", "names no user"),
+            ("mysql://:hunter2@h/d", "names no user"),
+            ("mysql://u:hunter2@h", "names no database"),
+            ("mysql://u:hunter2@h/", "names no database"),
+            ("mysql://u:hunter2@/d", "names no host"),
+            ("mysql://u:hunter2@h:0/d", "the port \"0\""),
+            ("mysql://u:hunter2@h:99999/d", "the port \"99999\""),
+            ("mysql://u:hunter2@h h/d", "which is no host"),
+            ("mysql://u:hunter2@[h]/d", "not an IPv6 address"),
+            ("mysql://u:hunter2@[::1]x/d", "is not a port"),
+            ("mysql://u:hunter2@h/d?ssl=hunter2", "is not socket=PATH"),
+            ("mysql://u:hunter2@h/d?socket=/s", "both a host and a socket"),
+            ("mysql://u:hunter2%zz@h/d", "hexadecimal"),
+            ("mysql://u:hunter2%ff@h/d", "hexadecimal"),
+            ("mysql://u:hunter2\n@h/d", "control character"),
+        ] {
+            let error = read(text).expect_err(text);
+            assert!(error.contains(part) && !error.contains("hunter2"), "{text}: {error}");
+        }
+    }
+}

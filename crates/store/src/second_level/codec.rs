@@ -1,0 +1,162 @@
+//! Keys and values of the second level, as bytes that other versions of the server may read.
+
+use std::sync::Arc;
+
+use crate::subscriber::{Answer, Asked, Credential, Ha1s, Question};
+
+/// The form of values. What has another one is no answer.
+const VERSION: u8 = 1;
+
+const ABSENT: u8 = 0;
+const EXISTS: u8 = 1;
+const CREDENTIAL: u8 = 2;
+
+/// The key of a question. Lengths make it certain where a text ends: no two questions have one key.
+pub(super) fn key_of(asked: &Asked) -> Vec<u8> {
+    let (kind, place, username) = match asked.question() {
+        Question::Credential { username, realm } => ("credential", realm, username),
+        Question::User { username, domain } => ("user", domain, username),
+    };
+    let mut key = format!("strowger:{kind}:{}:", place.len()).into_bytes();
+    key.extend_from_slice(place);
+    key.push(b':');
+    key.extend_from_slice(username);
+    key
+}
+
+/// The value of an answer that the database gave at this moment, in milliseconds since 1970.
+pub(super) fn encode(answer: &Answer, key: &[u8], read_at: u64) -> Vec<u8> {
+    let kind = match answer {
+        Answer::Absent => ABSENT,
+        Answer::Exists => EXISTS,
+        Answer::Credential(_) => CREDENTIAL,
+    };
+    let mut value = vec![VERSION, kind];
+    value.extend_from_slice(&read_at.to_be_bytes());
+    text(key, &mut value);
+    if let Answer::Credential(credential) = answer {
+        text(credential.domain.as_bytes(), &mut value);
+        let Ha1s { md5, sha256, sha512_256 } = &credential.ha1;
+        value.push(u8::from(md5.is_some()) | u8::from(sha256.is_some()) << 1 | u8::from(sha512_256.is_some()) << 2);
+        value.extend(md5.iter().flatten());
+        value.extend(sha256.iter().chain(sha512_256).flatten());
+    }
+    value
+}
+
+fn text(text: &[u8], value: &mut Vec<u8>) {
+    // Names are shorter than a message.
+    value.extend_from_slice(&(text.len() as u32).to_be_bytes());
+    value.extend_from_slice(text);
+}
+
+/// The answer of a value to this question, unless it is older than `not_before`.
+pub(super) fn decode(value: &[u8], asked: &Asked, key: &[u8], not_before: u64) -> Option<Answer> {
+    let mut rest = Rest(value);
+    let [version, kind] = *rest.take()?;
+    let read_at = u64::from_be_bytes(*rest.take()?);
+    let is_own = rest.text()? == key;
+    if version != VERSION || !is_own || read_at < not_before {
+        return None;
+    }
+    let answer = match (kind, asked.question()) {
+        (ABSENT, _) => Answer::Absent,
+        (EXISTS, Question::User { .. }) => Answer::Exists,
+        (CREDENTIAL, Question::Credential { username, realm }) => {
+            let text = |bytes| std::str::from_utf8(bytes).ok().map(Box::from);
+            let domain = text(rest.text()?)?;
+            let [which] = *rest.take()?;
+            if which > 7 {
+                return None;
+            }
+            let ha1 = Ha1s {
+                md5: if which & 1 != 0 { Some(*rest.take()?) } else { None },
+                sha256: if which & 2 != 0 { Some(*rest.take()?) } else { None },
+                sha512_256: if which & 4 != 0 { Some(*rest.take()?) } else { None },
+            };
+            let (username, realm) = (text(username)?, text(realm)?);
+            Answer::Credential(Arc::new(Credential { username, realm, domain, ha1 }))
+        }
+        _ => return None,
+    };
+    rest.0.is_empty().then_some(answer)
+}
+
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    fn take<const N: usize>(&mut self) -> Option<&'a [u8; N]> {
+        let (front, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(front)
+    }
+
+    fn text(&mut self) -> Option<&'a [u8]> {
+        let length = usize::try_from(u32::from_be_bytes(*self.take()?)).ok()?;
+        let (text, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_question() -> impl Strategy<Value = Asked> {
+        let text = || proptest::sample::select(vec![&b""[..], b"a", b"a:", b":a", b"1:a", b"a:1:a", b"alice", b"\xff"]);
+        (any::<bool>(), text(), text()).prop_map(|(is_user, username, place)| {
+            Asked::from(if is_user {
+                Question::User { username, domain: place }
+            } else {
+                Question::Credential { username, realm: place }
+            })
+        })
+    }
+
+    fn any_answer() -> impl Strategy<Value = Answer> {
+        let credential =
+            (any::<Option<[u8; 16]>>(), any::<Option<[u8; 32]>>(), any::<Option<[u8; 32]>>(), "[a-zé.]{0,9}").prop_map(
+                |(md5, sha256, sha512_256, domain)| {
+                    let ha1 = Ha1s { md5, sha256, sha512_256 };
+                    let (username, realm) = ("alice".into(), "r".into());
+                    Answer::Credential(Arc::new(Credential { username, realm, domain: domain.into(), ha1 }))
+                },
+            );
+        prop_oneof![Just(Answer::Absent), Just(Answer::Exists), credential]
+    }
+
+    proptest! {
+        #[test]
+        fn no_two_questions_have_one_key(a in any_question(), b in any_question()) {
+            prop_assert_eq!(a == b, key_of(&a) == key_of(&b));
+        }
+
+        #[test]
+        fn an_answer_comes_back_to_its_own_question_alone(answer in any_answer(), other in any_question(), cut in any::<prop::sample::Index>()) {
+            let asked = Asked::from(match answer {
+                Answer::Exists => Question::User { username: b"alice", domain: b"r" },
+                _ => Question::Credential { username: b"alice", realm: b"r" },
+            });
+            let key = key_of(&asked);
+            let value = encode(&answer, &key, 5);
+            prop_assert_eq!(decode(&value, &asked, &key, 5), Some(answer));
+            prop_assert_eq!(decode(&value, &asked, &key, 6), None);
+            if other != asked {
+                prop_assert_eq!(decode(&value, &other, &key_of(&other), 0), None);
+            }
+            prop_assert_eq!(decode(&value[..cut.index(value.len())], &asked, &key, 0), None);
+            let longer = [&value[..], b"x"].concat();
+            prop_assert_eq!(decode(&longer, &asked, &key, 0), None);
+            let other_version = [&[VERSION + 1], &value[1..]].concat();
+            prop_assert_eq!(decode(&other_version, &asked, &key, 0), None);
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+            let asked = Asked::from(Question::Credential { username: b"alice", realm: b"r" });
+            decode(&bytes, &asked, &key_of(&asked), 0);
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! A relay of TCP connections that may be slow: what comes back through it waits first.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// It listens on loopback until this process ends.
+#[derive(Debug)]
+pub struct SlowRelay {
+    address: SocketAddr,
+    /// Milliseconds.
+    delay: Arc<AtomicU64>,
+}
+
+impl SlowRelay {
+    /// One to this server, as fast as the machine.
+    ///
+    /// # Panics
+    /// No port is free.
+    pub fn to(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = listener.local_addr().expect("it is bound");
+        let delay = Arc::<AtomicU64>::default();
+        let shared = delay.clone();
+        std::thread::spawn(move || {
+            for near in listener.incoming().flatten() {
+                let Ok(far) = TcpStream::connect(server) else { continue };
+                let (Ok(near_again), Ok(far_again)) = (near.try_clone(), far.try_clone()) else { continue };
+                let delay = shared.clone();
+                std::thread::spawn(move || pass(near, far, None));
+                std::thread::spawn(move || pass(far_again, near_again, Some(delay)));
+            }
+        });
+        Self { address, delay }
+    }
+
+    /// Where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What comes back waits for so long from now on.
+    pub fn slow_down(&self, delay: Duration) {
+        let milliseconds = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+        self.delay.store(milliseconds, Ordering::Relaxed);
+    }
+}
+
+/// Passes bytes on until one end closes.
+fn pass(mut from: TcpStream, mut to: TcpStream, delay: Option<Arc<AtomicU64>>) {
+    let mut bytes = [0; 65_536];
+    while let Ok(length @ 1..) = from.read(&mut bytes) {
+        if let Some(delay) = &delay {
+            // It is slow.
+            std::thread::sleep(Duration::from_millis(delay.load(Ordering::Relaxed)));
+        }
+        if to.write_all(&bytes[..length]).is_err() {
+            break;
+        }
+    }
+    let _closed = to.shutdown(Shutdown::Both);
+}

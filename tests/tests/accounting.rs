@@ -1,0 +1,382 @@
+//! Accounting: what is written down of calls, in each form, and that each row is written once, whatever is in the way.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use strowger_tests::call::{exchange, register};
+use strowger_tests::control::{done, metric};
+use strowger_tests::dialog::{arrives, contact, invite, set_up};
+use strowger_tests::server::{Server, Setup};
+use strowger_tests::text::{respond, status, unique};
+use strowger_tests::wait;
+use strowger_tests::wire::Transport::{Tcp, Udp};
+use strowger_tests::wire::Wire;
+
+const LIMIT: Duration = Duration::from_secs(10);
+/// How long rows may take to be written.
+const WRITTEN: Duration = Duration::from_secs(20);
+
+fn setup(to: &str, more: &str) -> Setup {
+    let lines = format!(
+        "accounting.cdr = true\naccounting.events = true\naccounting.to = \"{to}\"\naccounting.path = \"rows\"\n\
+         accounting.spool = \"rows.spool\"\naccounting.group_interval = \"10ms\"\naccounting.retry_interval = \"100ms\"\n{more}"
+    );
+    Setup::on(&[Udp, Tcp]).open_registrar().with(&lines)
+}
+
+/// A row by the names of its columns; what is nothing is empty.
+type Row = BTreeMap<String, String>;
+
+/// The rows of a table, in the order in which they were written.
+fn rows(server: &Server, table: &str) -> Vec<Row> {
+    let path = server.folder().join("rows");
+    if path.is_file() {
+        return of_database(&path, table);
+    }
+    let mut files: Vec<PathBuf> = std::fs::read_dir(&path)
+        .map(|entries| entries.map(|entry| entry.expect("an entry").path()).collect())
+        .unwrap_or_default();
+    files.retain(|file| file.file_name().is_some_and(|name| name.to_string_lossy().starts_with(table)));
+    files.sort();
+    let read = |file: &PathBuf| {
+        let text = std::fs::read_to_string(file).expect("it can be read");
+        if file.extension().is_some_and(|form| form == "csv") { of_csv(&text) } else { of_json(&text) }
+    };
+    files.iter().flat_map(read).collect()
+}
+
+fn of_database(path: &Path, table: &str) -> Vec<Row> {
+    use rusqlite::types::Value;
+    let database = rusqlite::Connection::open(path).expect("it can be opened");
+    database.busy_timeout(LIMIT).expect("a time");
+    let mut all = database.prepare(&format!("SELECT * FROM {table} ORDER BY rowid")).expect("the table is there");
+    let names: Vec<String> = all.column_names().map(str::to_owned).collect();
+    let row = |row: &rusqlite::Row<'_>| {
+        let text = |n: usize| -> rusqlite::Result<String> {
+            Ok(match row.get::<_, Value>(n)? {
+                Value::Null => String::new(),
+                Value::Integer(number) => number.to_string(),
+                Value::Text(text) => text,
+                other => format!("{other:?}"),
+            })
+        };
+        names.iter().enumerate().map(|(n, name)| Ok((name.clone(), text(n)?))).collect()
+    };
+    all.query_map([], row).expect("it can be read").map(|row| row.expect("a row")).collect()
+}
+
+fn of_json(text: &str) -> Vec<Row> {
+    let row = |line: &str| {
+        let value: BTreeMap<String, serde_json::Value> = serde_json::from_str(line).expect("a line is an object");
+        let text = |value: serde_json::Value| match value {
+            serde_json::Value::Null => String::new(),
+            serde_json::Value::String(text) => text,
+            serde_json::Value::Object(fields) if fields.is_empty() => String::new(),
+            other => other.to_string(),
+        };
+        value.into_iter().map(|(name, value)| (name, text(value))).collect()
+    };
+    text.lines().map(row).collect()
+}
+
+/// RFC 4180.
+fn of_csv(text: &str) -> Vec<Row> {
+    let mut records: Vec<Vec<String>> = vec![vec![String::new()]];
+    let mut is_quoted = false;
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let record = records.last_mut().expect("there is one");
+        match c {
+            '"' if is_quoted && chars.peek() == Some(&'"') => {
+                chars.next();
+                record.last_mut().expect("a value").push('"');
+            }
+            '"' => is_quoted = !is_quoted,
+            ',' if !is_quoted => record.push(String::new()),
+            '\r' if !is_quoted => assert_eq!(chars.next(), Some('\n'), "a line ends with CRLF"),
+            c => record.last_mut().expect("a value").push(c),
+        }
+        if c == '\r' && !is_quoted {
+            records.push(vec![String::new()]);
+        }
+    }
+    assert_eq!(records.pop(), Some(vec![String::new()]), "the last line ends");
+    let names = records.remove(0);
+    let row = |values: Vec<String>| {
+        assert_eq!(values.len(), names.len());
+        names.iter().cloned().zip(values).collect()
+    };
+    records.into_iter().map(row).collect()
+}
+
+/// The rows, once there are so many.
+#[track_caller]
+fn comes_to(server: &Server, table: &str, count: usize) -> Vec<Row> {
+    let mut all = Vec::new();
+    let is_so = wait::until(WRITTEN, || {
+        all = rows(server, table);
+        all.len() >= count
+    });
+    assert!(is_so && all.len() == count, "{} rows of {count}: {all:#?}\n{}", all.len(), server.log());
+    all
+}
+
+fn number(row: &Row, name: &str) -> u64 {
+    row[name].parse().unwrap_or_else(|_| panic!("{name} in {row:?}"))
+}
+
+/// The callee answers the INVITE with this failure.
+fn fails(caller: &mut Wire, callee: &mut Wire, code: u16) -> String {
+    let call = invite("sip:bob@example.org", caller).with("User-Agent: a \"phone\", of a test");
+    caller.send(&call.bytes()).expect("the server takes messages");
+    let got = callee.request("INVITE", LIMIT).expect("the INVITE arrives");
+    callee.send(&respond(&got, code, &unique("tag"), &[])).expect("the server takes messages");
+    let answer = caller.final_response(LIMIT).expect("it is answered");
+    assert_eq!(status(&answer), Some(code));
+    caller.send(&call.ack(&answer).bytes()).expect("the server takes messages");
+    callee.request("ACK", LIMIT).expect("the ACK arrives");
+    call.call_id
+}
+
+/// A call that is answered, and that the caller ends.
+fn completes(caller: &mut Wire, callee: &mut Wire) -> String {
+    let call = invite("sip:bob@example.org", caller);
+    let (mut end, _) = set_up(caller, callee, &call, true);
+    arrives(caller, callee, &end.request("BYE"), &[]);
+    call.call_id
+}
+
+fn is_cancelled(caller: &mut Wire, callee: &mut Wire) -> String {
+    let call = invite("sip:bob@example.org", caller);
+    caller.send(&call.bytes()).expect("the server takes messages");
+    let got = callee.request("INVITE", LIMIT).expect("the INVITE arrives");
+    callee.send(&respond(&got, 180, "callee", &[])).expect("the server takes messages");
+    assert_eq!(caller.answer(LIMIT).as_deref().and_then(status), Some(180));
+    caller.send(&call.cancel().bytes()).expect("the server takes messages");
+    let cancel = callee.request("CANCEL", LIMIT).expect("the CANCEL arrives");
+    callee.send(&respond(&cancel, 200, "callee", &[])).expect("the server takes messages");
+    callee.send(&respond(&got, 487, "callee", &[])).expect("the server takes messages");
+    let answer = wait::look(LIMIT, || caller.final_response(LIMIT).filter(|answer| status(answer) == Some(487)));
+    caller.send(&call.ack(&answer.expect("it is answered")).bytes()).expect("the server takes messages");
+    call.call_id
+}
+
+#[test]
+fn calls_are_written_in_each_form() {
+    for to in ["sqlite", "json", "csv"] {
+        let mut server = setup(to, "accounting.fields = [\"User-Agent\"]").start();
+        let [mut caller, mut callee] = [(); 2].map(|()| server.connect(Udp));
+        register(&mut callee, "bob");
+        let bob = callee.local();
+        let answered = completes(&mut caller, &mut callee);
+        let busy = fails(&mut caller, &mut callee, 486);
+        let failed = fails(&mut caller, &mut callee, 404);
+        let cancelled = is_cancelled(&mut caller, &mut callee);
+        // Nothing is forwarded, and the caller is there: it has a connection.
+        let mut by_tcp = server.connect(Tcp);
+        let call = invite("sip:carol@example.org", &by_tcp);
+        let away = call.call_id.clone();
+        let code = status(&exchange(&mut by_tcp, &call)).expect("a response");
+        let cdrs = comes_to(&server, "cdr", 5);
+        let events = comes_to(&server, "events", 6);
+        // Another process goes on in the same place, and knows bob still.
+        server.stop();
+        server.start();
+        fails(&mut caller, &mut callee, 603);
+        assert_eq!(comes_to(&server, "cdr", 6)[..5], cdrs[..], "{to}");
+
+        let code = code.to_string();
+        for (row, (call_id, outcome, status, ended_by, attempts)) in cdrs.iter().zip([
+            (&answered, "answered", "200", "caller", "1"),
+            (&busy, "missed", "486", "callee", "1"),
+            (&failed, "failed", "404", "callee", "1"),
+            (&cancelled, "cancelled", "487", "caller", "1"),
+            (&away, if code == "480" { "missed" } else { "failed" }, &*code, "server", "0"),
+        ]) {
+            let told = ["call_id", "outcome", "status", "ended_by", "attempts"].map(|name| row[name].as_str());
+            assert_eq!(told, [call_id, outcome, status, ended_by, attempts], "{to}: {row:?}");
+            assert!(number(row, "setup_at") <= number(row, "end_at"), "{to}: {row:?}");
+            assert_eq!(number(row, "total_ms"), number(row, "end_at") - number(row, "setup_at"));
+            assert_eq!(row["answer_at"].is_empty(), outcome != "answered", "{to}: {row:?}");
+        }
+        let [first, second, ..] = &cdrs[..] else { panic!("{cdrs:?}") };
+        let duration = number(first, "end_at") - number(first, "answer_at");
+        assert_eq!((number(first, "duration_ms"), second["duration_ms"].as_str()), (duration, "0"));
+        assert!(number(first, "ring_at") <= number(first, "answer_at"));
+        assert_eq!((first["caller"].contains('@'), first["callee"].as_str()), (true, "sip:bob@example.org"));
+        let gateway = first["gateway"].parse::<std::net::SocketAddr>();
+        assert!(gateway.is_ok_and(|gateway| gateway == bob), "{first:?}");
+        let fields: serde_json::Value = serde_json::from_str(&second["fields"]).expect("an object");
+        assert_eq!((&fields["User-Agent"], first["fields"].as_str()), (&"a \"phone\", of a test".into(), ""));
+        let told: Vec<_> = events.iter().map(|row| (row["event"].as_str(), row["call_id"].as_str())).collect();
+        let expected =
+            [("invite", &answered), ("bye", &answered), ("missed", &busy), ("failed", &failed), ("missed", &cancelled)];
+        assert_eq!(told[..5], expected.map(|(event, call_id)| (event, call_id.as_str())), "{to}");
+        let mut identities: Vec<&str> = cdrs.iter().chain(&events).map(|row| row["identity"].as_str()).collect();
+        identities.sort_unstable();
+        identities.dedup();
+        assert_eq!(identities.len(), cdrs.len() + events.len(), "{to}: an identity stands twice");
+        let text = done(&server, &["status"]);
+        assert!(text.lines().any(|line| line.contains("accounting") && line.contains("2 rows written")), "{text}");
+    }
+}
+
+/// Nothing is written by default, and no file made.
+#[test]
+fn accounting_is_off_unless_it_is_asked_for() {
+    let server = Setup::on(&[Udp]).open_registrar().start();
+    let [mut caller, mut callee] = [(); 2].map(|()| server.connect(Udp));
+    register(&mut callee, "bob");
+    completes(&mut caller, &mut callee);
+    let names = std::fs::read_dir(server.folder()).expect("its folder");
+    let names: Vec<_> = names.map(|entry| entry.expect("an entry").file_name()).collect();
+    assert!(!names.iter().any(|name| name.to_string_lossy().contains("accounting")), "{names:?}");
+    assert_eq!(metric(&server, "strowger_accounting_written_total"), 0.0);
+}
+
+/// The database of the rows, which no other process can write.
+fn hold(server: &Server) -> rusqlite::Connection {
+    let database = rusqlite::Connection::open(server.folder().join("rows")).expect("it is there");
+    database.busy_timeout(LIMIT).expect("a time");
+    database.execute_batch("BEGIN IMMEDIATE").expect("the lock is free for a moment");
+    database
+}
+
+#[track_caller]
+fn in_the_spool(server: &Server, least: f64) {
+    let is_so = wait::until(WRITTEN, || metric(server, "strowger_accounting_spool_rows") >= least);
+    assert!(is_so, "{}", server.log());
+}
+
+/// The calls of these rows, which stand there once each, and in order.
+#[track_caller]
+fn are_of(rows: &[Row], calls: &[String]) {
+    let told: Vec<&str> = rows.iter().map(|row| row["call_id"].as_str()).collect();
+    assert_eq!(told, calls.iter().map(String::as_str).collect::<Vec<_>>());
+}
+
+#[test]
+fn rows_of_a_locked_database_follow_once_each_in_their_order() {
+    let server = setup("sqlite", "store.busy_timeout = \"10ms\"").start();
+    let [mut caller, mut callee] = [(); 2].map(|()| server.connect(Udp));
+    register(&mut callee, "bob");
+    let mut calls: Vec<String> = (0..5).map(|_| fails(&mut caller, &mut callee, 486)).collect();
+    comes_to(&server, "cdr", 5);
+    let other = hold(&server);
+    calls.extend((0..20).map(|_| fails(&mut caller, &mut callee, 486)));
+    in_the_spool(&server, 40.0);
+    assert_eq!(metric(&server, "strowger_accounting_down"), 1.0);
+    server.log_with("rows of accounting cannot be written: they go to the spool");
+    other.execute_batch("ROLLBACK").expect("it was begun");
+    calls.extend((0..5).map(|_| fails(&mut caller, &mut callee, 486)));
+    are_of(&comes_to(&server, "cdr", 30), &calls);
+    are_of(&comes_to(&server, "events", 30), &calls);
+    server.log_with("rows of accounting are written again");
+    assert_eq!(metric(&server, "strowger_accounting_spool_rows"), 0.0);
+}
+
+#[test]
+fn a_killed_server_leaves_its_spool_to_the_next() {
+    let mut server = setup("sqlite", "store.busy_timeout = \"10ms\"").start();
+    let [mut caller, mut callee] = [(); 2].map(|()| server.connect(Udp));
+    register(&mut callee, "bob");
+    let mut calls = vec![fails(&mut caller, &mut callee, 486)];
+    comes_to(&server, "cdr", 1);
+    let other = hold(&server);
+    calls.extend((0..10).map(|_| fails(&mut caller, &mut callee, 486)));
+    in_the_spool(&server, 20.0);
+    server.kill();
+    other.execute_batch("ROLLBACK").expect("it was begun");
+    server.start();
+    are_of(&comes_to(&server, "cdr", 11), &calls);
+    server.log_with("rows of accounting that an earlier process left");
+}
+
+/// A server that ends in order writes what it has, and of calls that go on what it knows.
+#[test]
+fn a_server_that_ends_writes_all() {
+    let mut server = setup("json", "").start();
+    let [mut caller, mut callee] = [(); 2].map(|()| server.connect(Udp));
+    register(&mut callee, "bob");
+    let ended = completes(&mut caller, &mut callee);
+    let call = invite("sip:bob@example.org", &caller);
+    set_up(&mut caller, &mut callee, &call, true);
+    server.stop();
+    let cdrs = rows(&server, "cdr");
+    are_of(&cdrs, &[ended, call.call_id]);
+    let open = ["outcome", "ended_by", "end_at", "duration_ms"].map(|name| cdrs[1][name].as_str());
+    assert_eq!(open, ["answered", "shutdown", "", ""]);
+}
+
+/// No file of the process may grow beyond so many bytes: as on a disk without room.
+fn limit_files(server: &mut Server, bytes: u64) {
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
+    let id = server.process().id().cast_signed();
+    // SAFETY: the process was started here and not yet waited for; the struct lives for the call.
+    let result = unsafe { libc::prlimit(id, libc::RLIMIT_FSIZE, &raw const limit, std::ptr::null_mut()) };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+}
+
+#[test]
+fn a_full_disk_is_reported_and_calls_go_on() {
+    // The signal of a file at its limit would end the process.
+    let ignores = ["sh", "-c", "trap '' XFSZ; exec \"$0\" \"$@\""];
+    let quiet = "log.calls_per_minute = 0\nlog.registrations_per_minute = 0";
+    let mut server = setup("json", quiet).under(&ignores).start();
+    let [mut caller, mut callee] = [(); 2].map(|()| server.connect(Udp));
+    register(&mut callee, "bob");
+    limit_files(&mut server, 16 << 10);
+    // Two rows a call: the files of both tables are full, and then the spool.
+    let mut calls: Vec<String> = (0..60).map(|_| fails(&mut caller, &mut callee, 486)).collect();
+    assert_eq!(metric(&server, "strowger_accounting_down"), 1.0);
+    server.log_with("rows of accounting cannot be written");
+    server.log_with("the spool of accounting cannot be written: rows wait in memory");
+    limit_files(&mut server, libc::RLIM_INFINITY);
+    calls.extend((0..3).map(|_| fails(&mut caller, &mut callee, 486)));
+    are_of(&comes_to(&server, "cdr", 63), &calls);
+    are_of(&comes_to(&server, "events", 63), &calls);
+    assert_eq!(metric(&server, "strowger_accounting_dropped_total"), 0.0);
+}
+
+#[test]
+fn old_rows_are_removed() {
+    let mut server = setup("csv", "accounting.retention = \"30d\"").prepare();
+    let folder = server.folder().join("rows");
+    std::fs::create_dir(&folder).expect("the folder can be made");
+    let old = folder.join("cdr-2020-01-01.csv");
+    let other = folder.join("notes-2020-01-01.csv");
+    for file in [&old, &other] {
+        std::fs::write(file, "identity\r\n").expect("the folder can be written");
+    }
+    server.start();
+    assert!(wait::until(WRITTEN, || !old.exists()), "{}", server.log());
+    assert!(other.exists(), "it is none of ours");
+}
+
+/// A place that cannot be used is an error of the start, with the file.
+#[test]
+fn a_database_of_another_program_is_refused_at_the_start() {
+    let mut server = setup("sqlite", "").prepare();
+    let theirs = rusqlite::Connection::open(server.folder().join("rows")).expect("it can be made");
+    theirs.execute_batch("CREATE TABLE cdr (a)").expect("a table");
+    assert_eq!(server.try_start().end(LIMIT).code(), Some(1));
+    server.log_with("belongs to another program");
+}
+
+/// The other party of a call does not answer its BYE: that is an event too.
+#[test]
+fn a_bye_that_fails_is_written() {
+    let server = setup("json", "").start();
+    let [mut caller, mut callee] = [(); 2].map(|()| server.connect(Udp));
+    register(&mut callee, "bob");
+    let call = invite("sip:bob@example.org", &caller);
+    let (mut end, _) = set_up(&mut caller, &mut callee, &call, true);
+    caller.send(&end.request("BYE").bytes()).expect("the server takes messages");
+    let got = callee.request("BYE", LIMIT).expect("the BYE arrives");
+    callee.send(&respond(&got, 481, "callee", &[contact("callee", &callee)])).expect("the server takes messages");
+    let events = comes_to(&server, "events", 2);
+    let told = ["event", "done_by", "status"].map(|name| events[1][name].as_str());
+    assert_eq!(told, ["bye", "caller", "481"]);
+    assert_eq!(comes_to(&server, "cdr", 1)[0]["ended_by"], "caller");
+}

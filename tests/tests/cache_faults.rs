@@ -1,0 +1,188 @@
+//! Memcached and Redis that are stopped, frozen, slow and started again: each request has its stated answer in time, none that of another, and
+//! what was lost is found again without help.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use strowger_cache::engine::{Engine, RemoteEngine as _};
+use strowger_cache::error::CacheError;
+use strowger_cache::request::{Answer, Life, Promise, Request};
+use strowger_cache::servers::{Endpoint, Service};
+use strowger_cache::waiting::WaitingCache;
+use strowger_lab::backend::{self, Backend};
+use strowger_remote::{RemoteCache, RemoteSettings};
+use strowger_tests::program::{MEMCACHED, REDIS, have};
+use strowger_tests::slow_relay::SlowRelay;
+use strowger_tests::undisturbed;
+
+const TIMEOUT: Duration = Duration::from_millis(200);
+/// How much later than its deadline an answer may come.
+const LATE: Duration = Duration::from_millis(100);
+/// An answer at once, on a machine that does other things too.
+const AT_ONCE: Duration = Duration::from_millis(50);
+/// Requests of a round.
+const ROUND: u64 = 20;
+
+struct Traffic {
+    cache: WaitingCache,
+    remote: Arc<RemoteCache>,
+    round: u64,
+}
+
+/// What came of the requests of some rounds.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Tally {
+    found: u64,
+    absent: u64,
+    late: u64,
+    unavailable: u64,
+    longest: Duration,
+}
+
+impl Traffic {
+    fn on(service: Service, server: SocketAddr) -> Self {
+        let endpoint = Endpoint::Tcp(server.ip().to_string(), server.port());
+        let settings = RemoteSettings { timeout: TIMEOUT, ..RemoteSettings::new(service, vec![endpoint]) };
+        let remote = Arc::new(RemoteCache::start(settings).expect("a thread can be started"));
+        Self { cache: WaitingCache::new(Engine::Remote(remote.clone())), remote, round: 0 }
+    }
+
+    /// Stores and fetches for so long, each key with a value of its own.
+    fn run(&mut self, time: Duration) -> Tally {
+        let (start, mut tally) = (Instant::now(), Tally::default());
+        while start.elapsed() < time {
+            self.round(&mut tally);
+            // Some hundred rounds a second at most.
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        tally
+    }
+
+    /// The same until a whole round is answered as it should be; how long that took.
+    fn until_well(&mut self, limit: Duration) -> Duration {
+        let start = Instant::now();
+        loop {
+            let mut tally = Tally::default();
+            self.round(&mut tally);
+            if tally.found == ROUND {
+                return start.elapsed();
+            }
+            assert!(start.elapsed() < limit, "{tally:?} {:?}", self.remote.remote_gauges());
+            // Not in a circle.
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn round(&mut self, tally: &mut Tally) {
+        self.round += 1;
+        let keys: Vec<Vec<u8>> = (0..ROUND).map(|n| format!("key {n} of {}", self.round).into_bytes()).collect();
+        let mut requests = Vec::new();
+        for key in &keys {
+            requests.push(Request::Store { key, value: key, life: Life::ms(60_000) });
+            requests.push(Request::Fetch { key });
+        }
+        let start = Instant::now();
+        let outcomes = self.cache.ask(&requests, Promise::Held, 0, TIMEOUT * 10);
+        tally.longest = tally.longest.max(start.elapsed());
+        for (key, outcomes) in keys.iter().zip(outcomes.chunks(2)) {
+            match outcomes[1].result {
+                Ok(Answer::Found) => {
+                    assert_eq!(outcomes[1].value.as_ref(), key, "the answer to another request");
+                    tally.found += 1;
+                }
+                Ok(Answer::Absent) => tally.absent += 1,
+                Err(CacheError::TimedOut) => tally.late += 1,
+                Err(CacheError::Unavailable) => tally.unavailable += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+fn each(test: impl Fn(Service, Backend) + std::panic::RefUnwindSafe) {
+    if !have(&[REDIS, MEMCACHED]) {
+        return;
+    }
+    undisturbed(|| {
+        for service in [Service::Memcached, Service::Redis { database: 0 }] {
+            let folder = tempfile::tempdir().expect("a temporary folder");
+            let server = match service {
+                Service::Memcached => backend::memcached(folder.path()),
+                _ => backend::redis(folder.path()),
+            };
+            test(service, server.expect("it starts"));
+        }
+    });
+}
+
+#[test]
+fn a_cache_server_that_is_stopped_is_not_waited_for_and_found_again() {
+    each(|service, mut server| {
+        let mut traffic = Traffic::on(service, server.address());
+        traffic.until_well(Duration::from_secs(10));
+        for _ in 0..2 {
+            backend::stop_cache(&mut server).expect("it ends");
+            let tally = traffic.run(Duration::from_millis(700));
+            assert!(tally.unavailable > 0 && tally.found == 0, "{tally:?}");
+            assert!(tally.longest < AT_ONCE, "{tally:?}");
+            server.start_again().expect("it starts");
+            let after = traffic.until_well(Duration::from_secs(10));
+            assert!(after < Duration::from_millis(1_500), "{after:?}");
+            let tally = traffic.run(Duration::from_millis(300));
+            assert_eq!((tally.late, tally.unavailable, tally.absent), (0, 0, 0), "{tally:?}");
+        }
+    });
+}
+
+#[test]
+fn a_cache_server_that_is_frozen_is_waited_for_once_and_found_again() {
+    each(|service, server| {
+        let mut traffic = Traffic::on(service, server.address());
+        traffic.until_well(Duration::from_secs(10));
+        server.freeze();
+        let mut first = Tally::default();
+        traffic.round(&mut first);
+        assert!(first.longest < TIMEOUT + LATE && first.late + first.unavailable == ROUND, "{first:?}");
+        let tally = traffic.run(Duration::from_secs(1));
+        assert!(tally.unavailable > 0 && tally.found == 0, "{tally:?}");
+        assert!(tally.longest < TIMEOUT + LATE, "{tally:?}");
+        // By now it is not waited for any more.
+        let tally = traffic.run(Duration::from_millis(300));
+        assert!(tally.longest < AT_ONCE && tally.late == 0, "{tally:?}");
+        server.thaw();
+        let after = traffic.until_well(Duration::from_secs(10));
+        assert!(after < Duration::from_millis(1_500), "{after:?}");
+        let tally = traffic.run(Duration::from_millis(300));
+        assert_eq!((tally.late, tally.unavailable, tally.absent), (0, 0, 0), "{tally:?}");
+    });
+}
+
+#[test]
+fn a_cache_server_that_is_slow_is_given_up_until_it_is_fast() {
+    each(|service, server| {
+        let relay = SlowRelay::to(server.address());
+        let mut traffic = Traffic::on(service, relay.address());
+        traffic.until_well(Duration::from_secs(10));
+        relay.slow_down(Duration::from_millis(500));
+        let tally = traffic.run(Duration::from_secs(2));
+        assert!(tally.late > 0 && tally.unavailable > 0 && tally.found == 0, "{tally:?}");
+        assert!(tally.longest < TIMEOUT + LATE, "{tally:?}");
+        relay.slow_down(Duration::ZERO);
+        let after = traffic.until_well(Duration::from_secs(10));
+        assert!(after < Duration::from_millis(2_500), "{after:?}");
+    });
+}
+
+/// One that is slower than usual, and in time.
+#[test]
+fn a_cache_server_within_its_time_is_used_however_slow() {
+    each(|service, server| {
+        let relay = SlowRelay::to(server.address());
+        let mut traffic = Traffic::on(service, relay.address());
+        traffic.until_well(Duration::from_secs(10));
+        relay.slow_down(Duration::from_millis(50));
+        let tally = traffic.run(Duration::from_millis(700));
+        assert!(tally.found >= ROUND && tally.late + tally.unavailable + tally.absent == 0, "{tally:?}");
+    });
+}

@@ -1,0 +1,88 @@
+//! Rows of accounting: written, kept back, lost.
+
+use std::time::Duration;
+
+use super::{SOON, Stage, send};
+use strowger_tests::dialog::invite;
+use strowger_tests::meter::Shows::{Above, At, By};
+use strowger_tests::server::Setup;
+use strowger_tests::text::{respond, status};
+use strowger_tests::wire::Transport::Udp;
+
+pub(super) const SCENES: &[(&str, fn())] = &[
+    ("rows of accounting", rows),
+    ("rows of accounting in the spool", spool),
+    ("more rows of accounting than may wait", full_queue),
+];
+
+/// A relay that writes two rows for a call that fails; nothing is sent again in this test.
+fn relay(lines: &str) -> Stage {
+    let both = "timers.t1 = \"4s\"\naccounting.cdr = true\naccounting.events = true\naccounting.path = \"rows\"";
+    Stage::start(Setup::on(&[Udp]).relay().with(both).with(lines))
+}
+
+/// A callee is busy.
+fn fails(stage: &Stage) {
+    let [mut alice, mut bob] = [(); 2].map(|()| stage.server.connect(Udp));
+    let call = invite(&format!("sip:bob@{}", bob.local()), &alice);
+    send(&mut alice, &call);
+    let got = bob.request("INVITE", SOON).expect("the INVITE arrives");
+    bob.send(&respond(&got, 486, "bob", &[])).expect("loopback takes it");
+    let answer = alice.final_response(SOON).expect("it is answered");
+    assert_eq!(status(&answer), Some(486));
+    send(&mut alice, &call.ack(&answer));
+    bob.request("ACK", SOON).expect("the ACK arrives");
+}
+
+fn rows() {
+    // So long that the queue is seen with them.
+    let mut stage = relay("accounting.group_interval = \"5s\"");
+    fails(&stage);
+    stage.shows(&[
+        ("accounting_queued", At(2)),
+        ("accounting_bound", At(100_000)),
+        ("accounting_written_total", By(0)),
+    ]);
+    stage.shows(&[
+        ("accounting_queued", At(0)),
+        ("accounting_written_total", By(2)),
+        ("accounting_spooled_total", By(0)),
+    ]);
+    stage.end();
+}
+
+fn spool() {
+    // It is tried again when all has been looked at.
+    let mut stage = relay("store.busy_timeout = \"10ms\"\naccounting.retry_interval = \"8s\"");
+    let other = rusqlite::Connection::open(stage.server.folder().join("rows")).expect("the database is there");
+    other.busy_timeout(Duration::from_secs(5)).expect("a time");
+    other.execute_batch("BEGIN IMMEDIATE").expect("the lock is free for a moment");
+    fails(&stage);
+    stage.shows(&[
+        ("accounting_down", At(1)),
+        ("accounting_failures_total", By(1)),
+        ("accounting_spooled_total", By(2)),
+        ("accounting_spool_rows", At(2)),
+        ("accounting_spool_bytes", Above(500.0)),
+        ("accounting_written_total", By(0)),
+    ]);
+    other.execute_batch("ROLLBACK").expect("it was begun");
+    stage.shows(&[
+        ("accounting_down", At(0)),
+        ("accounting_written_total", By(2)),
+        ("accounting_spool_rows", At(0)),
+        ("accounting_spool_bytes", At(0)),
+    ]);
+    stage.end();
+}
+
+fn full_queue() {
+    let mut stage = relay("accounting.group_interval = \"2s\"\naccounting.queue = 1");
+    fails(&stage);
+    stage.shows(&[
+        ("accounting_dropped_total", By(1)),
+        ("accounting_queued", At(0)),
+        ("accounting_written_total", By(1)),
+    ]);
+    stage.end();
+}

@@ -1,0 +1,113 @@
+//! What a cache between memory and database does, and what becomes of its requests when its server is silent or gone.
+
+use super::{SOON, Stage, ask, code, send};
+use strowger_lab::backend;
+use strowger_tests::account::authorized;
+use strowger_tests::meter;
+use strowger_tests::meter::Shows::{self, At, By};
+use strowger_tests::program::REDIS;
+use strowger_tests::server::Setup;
+use strowger_tests::text::{Request, status};
+use strowger_tests::wire::Transport::Udp;
+use strowger_tests::wire::Wire;
+
+pub(super) const SCENES: &[(&str, fn())] = &[("a shared cache", shared_cache)];
+
+/// All that the scene moves.
+const METRICS: &[&str] = &[
+    "cache_hits_total",
+    "cache_misses_total",
+    "cache_stores_total",
+    "cache_requests_refused_total",
+    "cache_requests_late_total",
+    "cache_requests_failed_total",
+    "cache_requests_in_flight",
+    "cache_requests_bound",
+    "cache_connections",
+    "cache_connections_lost_total",
+];
+
+/// A user's name is the password.
+fn register(wire: &mut Wire, user: &str) -> Request {
+    let contact = format!("sip:x@{}", wire.local());
+    let request = Request::register(user, "example.org", &contact, "udp", wire.local());
+    let challenge = ask(wire, &request);
+    authorized(&request, &challenge, user, user)
+}
+
+fn registers(wire: &mut Wire, user: &str) -> u16 {
+    let request = register(wire, user);
+    code(wire, &request)
+}
+
+/// What a look-up of an unknown user moves besides.
+fn unknown<'a>(more: &[(&'a str, Shows)]) -> Vec<(&'a str, Shows)> {
+    let always = [
+        ("requests_suspended_total", By(1)),
+        ("subscriber_lookup_seconds_count", By(1)),
+        ("failed_authentications_total", By(1)),
+        ("challenges_total", By(2)),
+    ];
+    [more, &always].concat()
+}
+
+fn shared_cache() {
+    if REDIS.path().is_none() {
+        return meter::leave_out(METRICS);
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut redis = backend::redis(folder.path()).expect("it starts");
+    let cache = format!("{{ name = \"shared\", engine = \"redis\", servers = [\"{}\"]", redis.address());
+    let lines = format!(
+        "domains = [\"example.org\"]\nban.enabled = false\nstore.lookup_timeout = \"20s\"\nstore.stale_wait = \"20s\"\n\
+         store.cache = \"shared\"\ncache = [{cache}, connections = 1, timeout = \"3s\" }}]"
+    );
+    let mut stage = Stage::start(Setup::on(&[Udp]).with(&lines));
+    let mut phone = stage.server.connect(Udp);
+    stage.shows(&[
+        ("cache_connections", At(1)),
+        ("cache_requests_bound", At(10_000)),
+        ("cache_requests_in_flight", At(0)),
+    ]);
+    // Another server, which begins later, has Alice in its database, and the first learns from it.
+    let other = Stage::with_users(Setup::on(&[Udp]).with(&lines), &["alice"]);
+    assert_eq!(registers(&mut other.server.connect(Udp), "alice"), 200);
+    drop(other);
+    assert_eq!(registers(&mut phone, "alice"), 200);
+    stage.shows(&[
+        ("cache_hits_total", By(1)),
+        ("requests_suspended_total", By(1)),
+        ("subscriber_lookup_seconds_count", By(1)),
+        ("challenges_total", By(1)),
+    ]);
+    assert_eq!(registers(&mut phone, "bob"), 401);
+    stage.shows(&unknown(&[("cache_misses_total", By(1)), ("cache_stores_total", By(1))]));
+    // A name that no key has room for.
+    assert_eq!(registers(&mut phone, &"c".repeat(1_100)), 401);
+    stage.shows(&unknown(&[("cache_requests_refused_total", By(2))]));
+    let request = register(&mut phone, "dave");
+    redis.freeze();
+    send(&mut phone, &request);
+    stage.shows(&[
+        ("cache_requests_in_flight", At(1)),
+        ("requests_suspended_total", By(1)),
+        ("challenges_total", By(1)),
+    ]);
+    assert_eq!(phone.final_response(SOON).as_deref().and_then(status), Some(401));
+    redis.thaw();
+    stage.shows(&[
+        ("cache_requests_late_total", By(1)),
+        ("cache_stores_total", By(1)),
+        ("cache_requests_in_flight", At(0)),
+        ("subscriber_lookup_seconds_count", By(1)),
+        ("failed_authentications_total", By(1)),
+        ("challenges_total", By(1)),
+    ]);
+    backend::stop_cache(&mut redis).expect("it ends");
+    stage.shows(&[("cache_connections", At(0)), ("cache_connections_lost_total", By(1))]);
+    assert_eq!(registers(&mut phone, "erin"), 401);
+    stage.shows(&unknown(&[("cache_requests_failed_total", By(2))]));
+    redis.start_again().expect("it starts");
+    stage.shows(&[("cache_connections", At(1))]);
+    stage.end();
+}
