@@ -30,7 +30,7 @@ static FIXED: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     fixed
 });
 
-/// What a server needs to start: addresses, certificates, and the keys that need a restart.
+/// What a server needs to start: addresses, certificates, caches, and the keys that need a restart.
 ///
 /// # Panics
 /// The text is no TOML.
@@ -46,7 +46,7 @@ pub fn first(text: &str) -> String {
             Value::Array(tables) if name == "listener" => {
                 Value::Array(tables.into_iter().map(|table| listener(&table)).collect())
             }
-            value if name == "listen" || name == "certificate" => value,
+            value if ["listen", "certificate", "cache"].contains(&&*name) => value,
             _ => continue,
         };
         first.insert(name, kept);

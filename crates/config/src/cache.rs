@@ -56,7 +56,7 @@ section! {
         pub user: String = String::new(), ANY.fixed();
         /// Password of that user; "": none. Without TLS it crosses the network as it is.
         pub password: Option<Password> = None, ANY.or("").fixed();
-        /// Connect by TLS: servers must show a certificate of `tls.outbound_ca` for their host.
+        /// Connect by TLS: servers must show a certificate of `tls.outbound_ca`, as that is at the start, for their host.
         pub tls: bool = false, ANY.fixed();
         /// Of "memcached" and "redis": connections to each server.
         pub connections: usize = 2, Rule::number(1, 64).fixed();

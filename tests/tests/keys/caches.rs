@@ -147,6 +147,10 @@ fn a_cache_may_want_a_password_and_tls() {
         (format!("{tls}, password = \"sesame\""), &*authorities, true),
         (format!("{tls}, password = \"sesame\""), "", false),
     ] {
+        // Caches have the authorities of the start.
+        if strowger_tests::reload::is_wanted() && !lines.is_empty() {
+            continue;
+        }
         say(cache.address(), &["AUTH sesame", "FLUSHALL"]);
         learns(&start(&cache_lines, lines), cache.address(), &["AUTH sesame"], comes);
     }
