@@ -41,7 +41,9 @@ impl MariaDb {
                 "--skip-test-db",
                 "--skip-name-resolve",
             ])
-            .arg(option("--datadir=", &data));
+            .arg(option("--datadir=", &data))
+            // In a folder that it shared, a server that starts would remove the temporary tables of others.
+            .arg(option("--tmpdir=", folder));
         if is_root() {
             command.arg("--user=root");
         }
@@ -57,6 +59,7 @@ impl MariaDb {
             ])
             .arg(format!("--port={port}"))
             .arg(option("--datadir=", &data))
+            .arg(option("--tmpdir=", folder))
             .arg(option("--socket=", &socket))
             .arg(option("--pid-file=", &folder.join("mariadb.pid")))
             .args(options);
