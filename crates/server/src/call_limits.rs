@@ -9,9 +9,9 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Mutex;
 use strowger_config::CallLimitTable;
 
-/// What a call counts under.
+/// A limit, and of which of the things that it is for: what a call counts under.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counted {
+pub struct LimitScope {
     /// Name of the limit.
     pub name: Box<str>,
     /// The user, group or URI that it is for; empty: all calls.
@@ -21,7 +21,7 @@ pub struct Counted {
 /// A call is to be counted, if there are not too many.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Claim {
-    pub(crate) counted: Counted,
+    pub(crate) counted: LimitScope,
     most: u32,
     /// Of the answer to one that is too many.
     pub(crate) status: u16,
@@ -29,13 +29,13 @@ pub(crate) struct Claim {
 
 impl Claim {
     pub(crate) fn of(limit: &CallLimitTable, value: &[u8]) -> Self {
-        let counted = Counted { name: limit.name.as_str().into(), value: value.into() };
+        let counted = LimitScope { name: limit.name.as_str().into(), value: value.into() };
         Self { counted, most: limit.most, status: limit.status }
     }
 }
 
 /// What calls count under, by its hash, and their number.
-type Calls = HashMap<u64, (Counted, u32)>;
+type Calls = HashMap<u64, (LimitScope, u32)>;
 
 /// Calls by what they count under. All shards share one.
 #[derive(Debug)]
@@ -45,6 +45,8 @@ pub struct CallLimits {
 }
 
 const PARTITIONS: usize = 16;
+/// Entries of a partition for which memory stays.
+const RESERVE: usize = 64;
 
 impl CallLimits {
     /// `seed`: known to no peer.
@@ -53,7 +55,7 @@ impl CallLimits {
         Self { partitions, hash: foldhash::quality::FixedState::with_seed(seed) }
     }
 
-    fn with<T>(&self, counted: &Counted, work: impl FnOnce(u64, &mut Calls) -> T) -> T {
+    fn with<T>(&self, counted: &LimitScope, work: impl FnOnce(u64, &mut Calls) -> T) -> T {
         let mut hasher = self.hash.build_hasher();
         hasher.write_usize(counted.name.len());
         hasher.write(counted.name.as_bytes());
@@ -86,26 +88,27 @@ impl CallLimits {
     }
 
     /// Counts a call that counted elsewhere before, however many there are.
-    pub(crate) fn take_over(&self, counted: &Counted) {
+    pub(crate) fn take_over(&self, counted: &LimitScope) {
         self.with(counted, |key, calls| calls.entry(key).or_insert_with(|| (counted.clone(), 0)).1 += 1);
     }
 
     /// A call has ended.
-    pub(crate) fn give_back(&self, counted: &Counted) {
+    pub(crate) fn give_back(&self, counted: &LimitScope) {
         self.with(counted, |key, calls| {
             let Some((_, count)) = calls.get_mut(&key) else { return };
             *count -= 1;
             if *count == 0 {
                 calls.remove(&key);
-                if calls.is_empty() {
-                    calls.shrink_to_fit();
+                // Not where calls come one by one.
+                if calls.is_empty() && calls.capacity() > RESERVE {
+                    calls.shrink_to(RESERVE);
                 }
             }
         });
     }
 
     /// What calls count under now, with their number, by name and value.
-    pub fn list(&self) -> Vec<(Counted, u32)> {
+    pub fn list(&self) -> Vec<(LimitScope, u32)> {
         let of = |partition: &Mutex<Calls>| {
             let calls = partition.lock().expect("nothing panics while it holds this");
             calls.values().cloned().collect::<Vec<_>>()

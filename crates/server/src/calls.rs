@@ -16,7 +16,7 @@ pub(crate) mod within;
 pub use list::{CallPage, CallState, CallView, DialogView};
 
 use crate::accounting::Account;
-use crate::call_limits::{CallLimits, Counted};
+use crate::call_limits::{CallLimits, LimitScope};
 use crate::engine::Engine;
 use dialog::{Dialog, Party};
 use hashbrown::HashMap;
@@ -62,7 +62,7 @@ pub struct Call {
     pub(crate) challenged: bool,
     pub(crate) dialogs: SmallVec<[Dialog; 1]>,
     /// Limits that it counts under.
-    pub(crate) counted: Box<[Counted]>,
+    pub(crate) counted: Box<[LimitScope]>,
     /// What is to be written down of it.
     pub(crate) account: Option<Box<Account>>,
     /// Where it stands among the deadlines; 0: nowhere.

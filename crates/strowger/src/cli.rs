@@ -292,7 +292,7 @@ pub(crate) struct ExplainArguments {
     /// Transport by which it comes: udp, tcp, tls, ws or wss.
     #[arg(long, default_value = "udp", value_parser = transport)]
     pub transport: Transport,
-    /// Its sender has shown the password of this user.
+    /// Its sender has shown the password of this user, where the server asks for one.
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
     /// A further header line; may be given several times.
