@@ -3,6 +3,7 @@
 
 mod cache_faults;
 mod durability;
+mod fault_matrix;
 mod load_golden;
 mod load_health;
 mod load_times;

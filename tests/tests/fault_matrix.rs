@@ -1,0 +1,501 @@
+//! Each database and cache server stopped, frozen, slow and started again, under traffic of two kinds: calls of a trunk, which need nothing of
+//! it, and users who show passwords. The trunk's calls take as long as before; each user has the stated answer in time.
+
+use std::fmt::Write as _;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use strowger_lab::backend::{self, Backend, MariaDb, PostgreSql};
+use strowger_store::sqlite::SqliteSettings;
+use strowger_store::sqlite_subscribers::SqliteAdmin;
+use strowger_tests::account::{add, authorized};
+use strowger_tests::call::exchange;
+use strowger_tests::program::{MARIADB, MARIADBD, MEMCACHED, POSTGRESQL, REDIS, STRACE, have};
+use strowger_tests::redis::say;
+use strowger_tests::server::{Server, Setup};
+use strowger_tests::slow_relay::SlowRelay;
+use strowger_tests::text::{Request, method, respond, status};
+use strowger_tests::trace::Trace;
+use strowger_tests::wire::Transport::{Tcp, Udp};
+use strowger_tests::wire::Wire;
+use strowger_tests::{alone, port, undisturbed};
+use tempfile::TempDir;
+
+/// Users of a database, none of whom comes twice; each has its name as password.
+const USERS: usize = 20_000;
+/// Those who come at once.
+const AT_ONCE: usize = 4;
+/// Length of a phase, in which the server beside is well, or is not.
+const PHASE: Duration = Duration::from_secs(3);
+/// Between two calls of the trunk.
+const PAUSE: Duration = Duration::from_millis(4);
+/// What a slow server takes for each answer.
+const SLOW: Duration = Duration::from_millis(500);
+/// `store.lookup_timeout` and a cache's `timeout`, as they are by default.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
+const CACHE_TIMEOUT: Duration = Duration::from_millis(200);
+/// What may be added to them, and what a busy machine adds.
+const LATE: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_millis(150);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    Stopped,
+    Frozen,
+    Slow,
+    StartedAgain,
+}
+
+/// A server beside ours.
+enum Beside {
+    MariaDb(MariaDb),
+    PostgreSql(PostgreSql),
+    Redis(Backend),
+    Memcached(Backend),
+}
+
+impl Beside {
+    fn start(name: &str, folder: &TempDir) -> Self {
+        let path = folder.path();
+        match name {
+            "mariadb" => {
+                let database = MariaDb::start(path).expect("it starts");
+                database
+                    .execute(
+                        "CREATE TABLE subscriber (username VARCHAR(64), domain VARCHAR(64), ha1 VARCHAR(64), UNIQUE (username, domain))",
+                    )
+                    .expect("a table");
+                let users = format!(
+                    "INSERT INTO subscriber SELECT CONCAT('user', seq), 'example.org', \
+                     MD5(CONCAT('user', seq, ':example.org:user', seq)) FROM seq_0_to_{USERS}"
+                );
+                database.execute(&users).expect("its rows");
+                Self::MariaDb(database)
+            }
+            "postgresql" => {
+                let database = PostgreSql::start(path).expect("it starts");
+                database
+                    .execute(
+                        "CREATE TABLE subscriber (username VARCHAR(64), domain VARCHAR(64), ha1 VARCHAR(64), UNIQUE (username, domain))",
+                    )
+                    .expect("a table");
+                let users = format!(
+                    "INSERT INTO subscriber SELECT 'user' || n, 'example.org', \
+                     md5('user' || n || ':example.org:user' || n) FROM generate_series(0, {USERS}) n"
+                );
+                database.execute(&users).expect("its rows");
+                Self::PostgreSql(database)
+            }
+            "redis" => Self::Redis(backend::redis(path).expect("it starts")),
+            _ => Self::Memcached(backend::memcached(path).expect("it starts")),
+        }
+    }
+
+    fn server(&self) -> &Backend {
+        match self {
+            Self::MariaDb(database) => database.server(),
+            Self::PostgreSql(database) => database.server(),
+            Self::Redis(cache) | Self::Memcached(cache) => cache,
+        }
+    }
+
+    fn is_cache(&self) -> bool {
+        matches!(self, Self::Redis(_) | Self::Memcached(_))
+    }
+
+    fn stop(&mut self) {
+        match self {
+            Self::MariaDb(database) => database.stop(),
+            Self::PostgreSql(database) => database.stop(),
+            Self::Redis(cache) | Self::Memcached(cache) => backend::stop_cache(cache),
+        }
+        .expect("it ends");
+    }
+
+    fn start_again(&mut self) {
+        match self {
+            Self::MariaDb(database) => database.server_mut().start_again(),
+            Self::PostgreSql(database) => database.server_mut().start_again(),
+            Self::Redis(cache) | Self::Memcached(cache) => cache.start_again(),
+        }
+        .expect("it starts");
+    }
+
+    /// Questions that it has answered; of PostgreSQL it is known only later.
+    fn asked(&self) -> Option<u64> {
+        let number = |text: &str| text.trim().parse::<u64>().ok();
+        match self {
+            Self::MariaDb(database) => {
+                let row = database.execute("SHOW GLOBAL STATUS LIKE 'Com_stmt_execute'").expect("it answers");
+                row.split_whitespace().nth(1).and_then(number)
+            }
+            Self::PostgreSql(_) | Self::Memcached(_) => None,
+            Self::Redis(cache) => {
+                let said = say(cache.address(), &["INFO commandstats"]).concat();
+                let of = |command: &str| {
+                    let rest = said.split_once(&format!("cmdstat_{command}:calls="))?.1;
+                    number(rest.split(',').next()?)
+                };
+                Some(of("get").unwrap_or(0) + of("mget").unwrap_or(0))
+            }
+        }
+    }
+
+    /// A server of ours that asks this one by way of the relay for each user.
+    fn prepare(&self, relay: &SlowRelay, callee: SocketAddr) -> Setup {
+        let (own, by_relay) = (self.server().address().to_string(), relay.address().to_string());
+        let mut lines =
+            String::from("domains = [\"example.org\"]\nban.enabled = false\nlog.refusals_per_minute = 100\n");
+        lines.push_str("log.calls_per_minute = 0\nlog.registrations_per_minute = 0\n");
+        lines.push_str("store.cache_lifetime = \"0s\"\nserver.scheduling = \"normal\"\n");
+        let url = match self {
+            Self::MariaDb(database) => Some(database.url()),
+            Self::PostgreSql(database) => Some(database.url()),
+            _ => None,
+        };
+        let engine = if matches!(self, Self::Redis(_)) { "redis" } else { "memcached" };
+        // Writing to a String cannot fail.
+        let _ = match url {
+            Some(url) => writeln!(lines, "store.subscribers = \"{}\"", url.replace(&own, &by_relay)),
+            None => writeln!(
+                lines,
+                "store.cache = \"shared\"\ncache = [{{ name = \"shared\", engine = \"{engine}\", servers = [\"{by_relay}\"] }}]"
+            ),
+        };
+        let _ = writeln!(
+            lines,
+            "[[source]]\nname = \"trunk\"\nnetworks = [\"127.0.0.8/32\"]\ntrusted = true\n\
+             [[rule]]\nname = \"trunk\"\nwhen = \"source.group == 'trunk'\"\nto = [\"sip:{callee}\"]"
+        );
+        Setup::on(&[Udp, Tcp]).with(&lines)
+    }
+}
+
+/// Puts the users into the database of a server whose cache is tested, and starts it.
+fn start(setup: Setup, is_cache: bool) -> Server {
+    let mut server = setup.prepare();
+    if is_cache {
+        let path = server.folder().join("test.sqlite");
+        let mut users = SqliteAdmin::open(&SqliteSettings::new(path)).expect("it opens");
+        add(&mut users, (0..USERS).map(|n| format!("user{n}")));
+    }
+    server.start();
+    server
+}
+
+/// When something began, and how long it took.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    began: Instant,
+    took: Duration,
+    status: Option<u16>,
+}
+
+/// A call of the trunk, whose callee is busy.
+fn trunk_call(trunk: &mut Wire, callee: &mut Wire) -> Sample {
+    let invite = Request::new("INVITE", "sip:100@example.org", "udp", trunk.local())
+        .with(format!("Contact: <sip:{}>", trunk.local()));
+    let began = Instant::now();
+    trunk.send(&invite.bytes()).expect("loopback takes it");
+    let got = loop {
+        let got = callee.receive(Duration::from_secs(5)).expect("the call arrives");
+        if method(&got).as_deref() == Some("INVITE") {
+            break got;
+        }
+    };
+    callee.send(&respond(&got, 486, "busy", &[])).expect("loopback takes it");
+    let answer = trunk.final_response(Duration::from_secs(5)).expect("the call is answered");
+    let took = began.elapsed();
+    trunk.send(&invite.ack(&answer).bytes()).expect("loopback takes it");
+    Sample { began, took, status: status(&answer) }
+}
+
+/// A REGISTER of the next user, by a password: how long that took after the challenge.
+fn user_registers(wire: &mut Wire, next: &AtomicUsize) -> Sample {
+    let user = format!("user{}", next.fetch_add(1, Relaxed) % USERS);
+    let contact = format!("sip:{user}@{};transport=tcp", wire.local());
+    let request = Request::register(&user, "example.org", &contact, "tcp", wire.local());
+    let challenge = exchange(wire, &request);
+    let began = Instant::now();
+    let answer = exchange(wire, &authorized(&request, &challenge, &user, &user));
+    Sample { began, took: began.elapsed(), status: status(&answer) }
+}
+
+/// Both kinds of traffic until `work` has come to its end.
+fn under_traffic<T>(server: &Server, callee: &mut Wire, next: &AtomicUsize, work: impl FnOnce() -> T) -> (T, Traffic) {
+    let over = AtomicBool::new(false);
+    let trunk = SocketAddr::new(Ipv4Addr::new(127, 0, 0, 8).into(), 0);
+    let mut trunk = Wire::connect_from(Udp, trunk, server.address(Udp), None).expect("loopback");
+    thread::scope(|scope| {
+        let calls = scope.spawn(|| {
+            let mut samples = Vec::new();
+            while !over.load(Relaxed) {
+                samples.push(trunk_call(&mut trunk, callee));
+                // Until the next call.
+                thread::sleep(PAUSE);
+            }
+            samples
+        });
+        let users: Vec<_> = (0..AT_ONCE)
+            .map(|_| {
+                scope.spawn(|| {
+                    let (mut wire, mut samples) = (server.connect(Tcp), Vec::new());
+                    while !over.load(Relaxed) {
+                        samples.push(user_registers(&mut wire, next));
+                        // Users come at their own rate, not as fast as they are answered.
+                        thread::sleep(PAUSE * 5);
+                    }
+                    samples
+                })
+            })
+            .collect();
+        let result = work();
+        over.store(true, Relaxed);
+        let calls = calls.join().expect("each call is answered");
+        let users = users.into_iter().flat_map(|user| user.join().expect("each user is answered")).collect();
+        (result, Traffic { calls, users })
+    })
+}
+
+struct Traffic {
+    calls: Vec<Sample>,
+    users: Vec<Sample>,
+}
+
+/// From when to when something was so.
+type Span = (Instant, Instant);
+
+fn within(samples: &[Sample], spans: &[Span]) -> Vec<Duration> {
+    let is_in = |sample: &&Sample| spans.iter().any(|(from, to)| (*from..*to).contains(&sample.began));
+    let mut took: Vec<_> = samples.iter().filter(is_in).map(|sample| sample.took).collect();
+    took.sort_unstable();
+    took
+}
+
+fn percentile(sorted: &[Duration], percent: usize) -> Duration {
+    sorted[(sorted.len() - 1) * percent / 100]
+}
+
+/// One engine in one fault: well and not well in turn.
+fn fault(name: &str, fault: Fault) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut beside = Beside::start(name, &folder);
+    let relay = SlowRelay::to(beside.server().address());
+    let at = port::free_address();
+    let setup = beside.prepare(&relay, at);
+    let server = start(setup, beside.is_cache());
+    let mut callee = Wire::connect_from(Udp, at, server.address(Udp), None).expect("the port is free");
+    let next = AtomicUsize::new(0);
+    let is_cache = beside.is_cache();
+    let (([before, after], ill, asked), traffic) = under_traffic(&server, &mut callee, &next, || {
+        // Until what is loaded once is loaded.
+        thread::sleep(PHASE / 3);
+        let well = |beside: &Beside| {
+            let (asked, began) = (beside.asked(), Instant::now());
+            // A phase in which it is well.
+            thread::sleep(PHASE);
+            (asked.zip(beside.asked()).map(|(before, after)| after - before), (began, Instant::now()))
+        };
+        let (usual, before) = well(&beside);
+        let began = Instant::now();
+        match fault {
+            Fault::Stopped | Fault::StartedAgain => beside.stop(),
+            Fault::Frozen => beside.server().freeze(),
+            Fault::Slow => relay.slow_down(SLOW),
+        }
+        // Work of a server that starts or ends is of the machine, and only a restart counts it.
+        let from = if fault == Fault::StartedAgain { began } else { Instant::now() };
+        if fault == Fault::StartedAgain {
+            beside.start_again();
+        }
+        // A phase in which it is not.
+        thread::sleep(PHASE.saturating_sub(from.elapsed()));
+        let ill = (from, Instant::now());
+        match fault {
+            Fault::Stopped => beside.start_again(),
+            Fault::Frozen => beside.server().thaw(),
+            Fault::Slow => relay.slow_down(Duration::ZERO),
+            Fault::StartedAgain => (),
+        }
+        let (recovering, _) = well(&beside);
+        let (_, after) = well(&beside);
+        ([before, after], ill, usual.zip(recovering))
+    });
+    let well = [before, after];
+    assert!(traffic.calls.iter().all(|call| call.status == Some(486)), "a call of the trunk has another answer");
+    let (before, meanwhile) = (within(&traffic.calls, &well), within(&traffic.calls, &[ill]));
+    let [p50, p99] = [50, 99].map(|percent| (percentile(&before, percent), percentile(&meanwhile, percent)));
+    let users = within(&traffic.users, &[ill]);
+    let statuses = strowger_tests::server::count(traffic.users.iter().map(|user| user.status));
+    eprintln!(
+        "{name} {fault:?}: trunk p50 {:?} -> {:?}, p99 {:?} -> {:?} ({} calls); users up to {:?}, {statuses:?}; asked {asked:?}",
+        p50.0,
+        p50.1,
+        p99.0,
+        p99.1,
+        traffic.calls.len(),
+        users.last()
+    );
+    let allowed = if fault == Fault::StartedAgain { Duration::from_millis(20) } else { Duration::from_millis(2) };
+    assert!(p99.1 < p99.0 + allowed, "{name} {fault:?}: the slowest calls of the trunk wait");
+    if fault != Fault::StartedAgain {
+        assert!(p50.1 < p50.0.mul_f64(1.1), "{name} {fault:?}: calls of the trunk wait");
+    }
+    // A cache that is away is not waited for longer than it has, and the database knows the user; without the database none is known.
+    let (deadline, stated) = if is_cache { (CACHE_TIMEOUT, 200) } else { (LOOKUP_TIMEOUT, 500) };
+    let slowest = traffic.users.iter().map(|user| user.took).max().expect("users came");
+    assert!(slowest < deadline + LATE + PATIENCE, "{name} {fault:?}: a user waited for {slowest:?}");
+    let is_stated = |user: &&Sample| matches!(user.status, Some(200)) || user.status == Some(stated);
+    assert_eq!(traffic.users.iter().filter(is_stated).count(), traffic.users.len(), "{name} {fault:?}: {statuses:?}");
+    let is_well = |user: &&Sample| well.iter().any(|(from, to)| (*from..*to).contains(&user.began));
+    assert!(
+        traffic.users.iter().filter(is_well).all(|user| user.status == Some(200)),
+        "{name} {fault:?}: a user is refused while the server beside is well"
+    );
+    if let Some((usual, recovering)) = asked {
+        assert!(recovering <= usual * 2, "{name} {fault:?}: {recovering} questions after it, {usual} before");
+    }
+}
+
+fn each_fault(name: &'static str) {
+    let faults = [Fault::Stopped, Fault::Frozen, Fault::Slow, Fault::StartedAgain];
+    for one in faults {
+        undisturbed(move || fault(name, one));
+    }
+}
+
+#[test]
+#[ignore = "a minute: make test-matrix"]
+fn mariadb_in_trouble_is_no_trouble_of_trunks() {
+    if have(&[MARIADBD, MARIADB]) {
+        each_fault("mariadb");
+    }
+}
+
+#[test]
+#[ignore = "a minute: make test-matrix"]
+fn postgresql_in_trouble_is_no_trouble_of_trunks() {
+    if have(&[POSTGRESQL]) {
+        each_fault("postgresql");
+    }
+}
+
+#[test]
+#[ignore = "a minute: make test-matrix"]
+fn redis_in_trouble_is_no_trouble_of_trunks() {
+    if have(&[REDIS]) {
+        each_fault("redis");
+    }
+}
+
+#[test]
+#[ignore = "a minute: make test-matrix"]
+fn memcached_in_trouble_is_no_trouble_of_trunks() {
+    if have(&[MEMCACHED]) {
+        each_fault("memcached");
+    }
+}
+
+/// What a shard may ask of the kernel: nothing of it waits, but for the call that waits for everything.
+const OF_SHARDS: [&str; 39] = [
+    "epoll_wait",
+    "epoll_pwait",
+    "epoll_pwait2",
+    "epoll_ctl",
+    "recvmmsg",
+    "sendmmsg",
+    "recvmsg",
+    "sendmsg",
+    "recvfrom",
+    "sendto",
+    "writev",
+    "readv",
+    "write",
+    "read",
+    "futex",
+    "timerfd_settime",
+    "timerfd_gettime",
+    "accept4",
+    "socket",
+    "connect",
+    "bind",
+    "shutdown",
+    "close",
+    "getsockopt",
+    "setsockopt",
+    "getsockname",
+    "getpeername",
+    "ioctl",
+    "mmap",
+    "munmap",
+    "madvise",
+    "mprotect",
+    "sched_yield",
+    "getrandom",
+    "fcntl",
+    "exit",
+    "rt_sigprocmask",
+    "rt_sigreturn",
+    "sigaltstack",
+];
+
+/// The system calls of threads with this name, from the moment on when they first wait.
+fn calls_of_threads(trace: &str, name: &str) -> Vec<String> {
+    let mut threads: Vec<(&str, bool)> = Vec::new();
+    let mut calls = Vec::new();
+    for line in trace.lines() {
+        let Some((thread, rest)) = line.split_once(' ') else { continue };
+        let rest = rest.trim_start();
+        if rest.starts_with("prctl(PR_SET_NAME") && rest.contains(name) {
+            threads.push((thread, false));
+        }
+        let Some(known) = threads.iter_mut().find(|(known, _)| *known == thread) else { continue };
+        let Some((call, _)) = rest.split_once('(') else { continue };
+        known.1 |= call.starts_with("epoll_wait") || call.starts_with("epoll_pwait");
+        if known.1 && call.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+            calls.push(call.to_owned());
+        }
+    }
+    calls
+}
+
+fn shards_of(name: &str) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let beside = Beside::start(name, &folder);
+    let relay = SlowRelay::to(beside.server().address());
+    let (at, trace) = (port::free_address(), Trace::default());
+    let setup = beside.prepare(&relay, at).under(&trace.words("all", 32));
+    let mut server = start(setup, beside.is_cache());
+    let mut callee = Wire::connect_from(Udp, at, server.address(Udp), None).expect("the port is free");
+    let next = AtomicUsize::new(0);
+    let step = Duration::from_millis(1500);
+    let ((), traffic) = under_traffic(&server, &mut callee, &next, || {
+        // Well, frozen, and well again.
+        thread::sleep(step);
+        beside.server().freeze();
+        thread::sleep(step);
+        beside.server().thaw();
+        thread::sleep(step);
+    });
+    assert!(traffic.calls.len() > 50 && traffic.users.len() > 50);
+    let id = server.process().id();
+    server.stop();
+    let calls = calls_of_threads(&trace.whole(id), "shard-");
+    // What a thread does at its end is of no call.
+    let used = strowger_tests::server::count(calls.iter().map(String::as_str));
+    assert!(used.get("recvmmsg").is_some_and(|count| *count > 50), "{used:?}");
+    let others: Vec<_> = used.keys().filter(|call| !OF_SHARDS.contains(call)).collect();
+    assert!(others.is_empty(), "{name}: a shard calls {others:?} of {used:?}");
+}
+
+#[test]
+#[ignore = "a minute: make test-matrix"]
+fn no_shard_makes_a_system_call_that_waits() {
+    if !have(&[STRACE, MARIADBD, MARIADB, POSTGRESQL, REDIS, MEMCACHED]) {
+        return;
+    }
+    let _alone = alone();
+    ["mariadb", "postgresql", "redis", "memcached"].into_iter().for_each(shards_of);
+}
