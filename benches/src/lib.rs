@@ -1,5 +1,6 @@
 //! What the benches share.
 
+pub mod bar;
 pub mod bare_timer;
 pub mod command_line;
 pub mod floor;

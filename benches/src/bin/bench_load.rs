@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use strowger_benches::bar::Bar;
 use strowger_benches::bare_timer::keep_time;
 use strowger_benches::command_line::{Options, run};
 use strowger_benches::{median, processor_time};
@@ -69,12 +70,12 @@ impl Part {
         }
     }
 
-    fn measure(self, options: &Options, lines: &mut Vec<Line>) -> Result<Value, String> {
+    fn measure(self, options: &Options, bars: &mut Vec<Bar>) -> Result<Value, String> {
         match self {
-            Self::Cost => cost(options, lines),
-            Self::Best => best(options, lines),
-            Self::Paced => paced(options, lines),
-            Self::Held => held(options, lines),
+            Self::Cost => cost(options, bars),
+            Self::Best => best(options, bars),
+            Self::Paced => paced(options, bars),
+            Self::Held => held(options, bars),
         }
     }
 }
@@ -240,30 +241,7 @@ fn record(socket: &UdpSocket, over: &AtomicBool) -> Vec<Duration> {
     arrivals
 }
 
-/// A demand and what was seen.
-struct Line {
-    what: String,
-    seen: f64,
-    demanded: f64,
-    /// The more the better.
-    upward: bool,
-}
-
-impl Line {
-    fn most(what: &str, seen: f64, demanded: f64) -> Self {
-        Self { what: what.into(), seen, demanded, upward: false }
-    }
-
-    fn least(what: &str, seen: f64, demanded: f64) -> Self {
-        Self { what: what.into(), seen, demanded, upward: true }
-    }
-
-    fn is_met(&self) -> bool {
-        if self.upward { self.seen >= self.demanded } else { self.seen <= self.demanded }
-    }
-}
-
-fn cost(options: &Options, lines: &mut Vec<Line>) -> Result<Value, String> {
+fn cost(options: &Options, bars: &mut Vec<Bar>) -> Result<Value, String> {
     let (rate, seconds) = COST;
     options.say(&format!("cost: uac to uas, {rate} calls/s for {seconds} s, {} rounds", options.rounds));
     let (mut caller, mut called) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
@@ -289,9 +267,9 @@ fn cost(options: &Options, lines: &mut Vec<Line>) -> Result<Value, String> {
     }
     let [sipp_caller, own_caller] = caller.map(median);
     let [sipp_called, own_called] = called.map(median);
-    lines.push(Line::most("UAC, of SIPp's cost", own_caller / sipp_caller, 0.6));
-    lines.push(Line::most("UAS, of SIPp's cost", own_called / sipp_called, 0.45));
-    lines.push(Line::most("calls in a millisecond, of SIPp's", bunched[1].mean / bunched[0].mean, 1.0));
+    bars.push(Bar::most("UAC, of SIPp's cost", own_caller / sipp_caller, 0.6));
+    bars.push(Bar::most("UAS, of SIPp's cost", own_called / sipp_called, 0.45));
+    bars.push(Bar::most("calls in a millisecond, of SIPp's", bunched[1].mean / bunched[0].mean, 1.0));
     Ok(json!({
         "rate": rate, "uac_us": {"sipp": sipp_caller, "strowger": own_caller},
         "uas_us": {"sipp": sipp_called, "strowger": own_called},
@@ -327,12 +305,12 @@ fn highest(generator: Generator, options: &Options, rates: &[u64]) -> Result<(u6
     best.ok_or_else(|| format!("{} loses calls at {}/s", generator.name(), rates[0]))
 }
 
-fn best(options: &Options, lines: &mut Vec<Line>) -> Result<Value, String> {
+fn best(options: &Options, bars: &mut Vec<Bar>) -> Result<Value, String> {
     options.say("best: the highest rate without loss, one core a side");
     let (sipp_rate, sipp_cost) = highest(Generator::Sipp, options, &SIPP_RATES)?;
     let (own_rate, own_cost) = highest(Generator::Strowger, options, &OWN_RATES)?;
-    lines.push(Line::least("calls/s without loss, of SIPp's", own_rate as f64 / sipp_rate as f64, 6.0));
-    lines.push(Line::most("UAC and UAS at their best rate, of SIPp's", own_cost / sipp_cost, 0.35));
+    bars.push(Bar::least("calls/s without loss, of SIPp's", own_rate as f64 / sipp_rate as f64, 6.0));
+    bars.push(Bar::most("UAC and UAS at their best rate, of SIPp's", own_cost / sipp_cost, 0.35));
     Ok(json!({"rate": {"sipp": sipp_rate, "strowger": own_rate}, "us": {"sipp": sipp_cost, "strowger": own_cost}}))
 }
 
@@ -366,7 +344,7 @@ fn load(
     serde_json::from_str(&text).map_err(|error| error.to_string())
 }
 
-fn paced(options: &Options, lines: &mut Vec<Line>) -> Result<Value, String> {
+fn paced(options: &Options, bars: &mut Vec<Bar>) -> Result<Value, String> {
     let (rate, seconds, rounds) = PACED;
     options.say(&format!("paced: {rate} calls/s for {seconds} s, {rounds} rounds, each behind a bare timer"));
     let words =
@@ -388,13 +366,13 @@ fn paced(options: &Options, lines: &mut Vec<Line>) -> Result<Value, String> {
         lags.push(lag / bare.lag_p99);
         seen.push(json!({"achieved": achieved, "lag_p99_us": lag, "timer": {"achieved": bare.rate, "lag_p99_us": bare.lag_p99}}));
     }
-    lines.push(Line::least("successful calls, of those wanted", successful / (rate * seconds * rounds) as f64, 1.0));
-    lines.push(Line::least("rate, of a bare timer's", median(rates), 0.995));
-    lines.push(Line::most("lag p99, of a bare timer's", median(lags), 2.0));
+    bars.push(Bar::least("successful calls, of those wanted", successful / (rate * seconds * rounds) as f64, 1.0));
+    bars.push(Bar::least("rate, of a bare timer's", median(rates), 0.995));
+    bars.push(Bar::most("lag p99, of a bare timer's", median(lags), 2.0));
     Ok(json!({"rate": rate, "successful": successful, "rounds": seen}))
 }
 
-fn held(options: &Options, lines: &mut Vec<Line>) -> Result<Value, String> {
+fn held(options: &Options, bars: &mut Vec<Bar>) -> Result<Value, String> {
     let (most, rate) = HELD;
     options.say(&format!("held: {most} calls at once"));
     let ramp = most / rate;
@@ -417,27 +395,24 @@ fn held(options: &Options, lines: &mut Vec<Line>) -> Result<Value, String> {
     let each = |full: u64, empty: u64| full.saturating_sub(empty) as f64 / most as f64;
     let (caller, called) = (each(uac_full, uac_empty), each(uas_full, uas_empty));
     options.say(&format!("  {open} open, {successful} successful; UAC {caller:.0} bytes a call, UAS {called:.0}"));
-    lines.push(Line::least("calls held at once", open, most as f64));
-    lines.push(Line::most("bytes a held call, UAC", caller, 2_048.0));
-    lines.push(Line::most("bytes a held call, UAS", called, 2_048.0));
+    bars.push(Bar::least("calls held at once", open, most as f64));
+    bars.push(Bar::most("bytes a held call, UAC", caller, 2_048.0));
+    bars.push(Bar::most("bytes a held call, UAS", called, 2_048.0));
     Ok(json!({"open": open, "successful": successful, "bytes": {"uac": caller, "uas": called}}))
 }
 
 fn measure(arguments: &Arguments) -> Result<bool, String> {
     let options = &arguments.options;
     options.have(&[SIPP])?;
-    let mut lines = Vec::new();
+    let mut bars = Vec::new();
     let mut all = serde_json::Map::new();
     for part in Part::ALL {
         if arguments.only.is_empty() || arguments.only.contains(&part) {
-            all.insert(part.name().into(), part.measure(options, &mut lines)?);
+            all.insert(part.name().into(), part.measure(options, &mut bars)?);
         }
     }
-    for line in &lines {
-        let (mark, way) = (if line.is_met() { "✓" } else { "✗" }, if line.upward { "at least" } else { "at most" });
-        options.say(&format!("{mark} {:<44} {:>10.3}  {way} {}", line.what, line.seen, line.demanded));
-    }
-    let met = lines.iter().all(Line::is_met);
+    bars.iter().for_each(|bar| options.say(&bar.to_string()));
+    let met = bars.iter().all(Bar::is_met);
     if options.json {
         all.insert("met".into(), met.into());
         println!("{}", Value::Object(all));

@@ -3,14 +3,16 @@
 //! Each letter is measured in rounds: Kamailio at its best of 2, 4 and 8 processes, ours where a configuration of the letter is there
 //! (`examples/stress-a.toml` and so on), and the floor, a relay that passes datagrams on unread. Which of them begins alternates. A table
 //! of each system is in the form of the seed's: load of the machine at the measured rate, scaled to 13,000 calls a second, and the penalty.
-//! Needs the Debian packages kamailio, kamailio-mysql-modules and mariadb-server. Exit code 1 when a call was lost, the generator did not
-//! keep up, rows are missing, or a program is missing.
+//! What each letter may cost is judged by its ratio to Kamailio's in the same run, and to that of the letter that it
+//! builds on. Needs the Debian packages kamailio, kamailio-mysql-modules and mariadb-server. Exit code 1 when a call was lost, the generator
+//! did not keep up, rows are missing, a ratio is worse than its bar, or a program is missing.
 
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use strowger_benches::bar::Bar;
 use strowger_benches::command_line::{Options, run};
-use strowger_benches::{floor, median};
+use strowger_benches::floor;
 use strowger_lab::Error;
 use strowger_lab::backend::MariaDb;
 use strowger_lab::driver::{Configuration, Driver};
@@ -25,6 +27,32 @@ const TRIAL: u32 = 3;
 
 /// Datagrams that the floor passes on for a call: all but the 100.
 const FLOOR_DATAGRAMS: f64 = 12.0;
+
+/// The most that a call of each letter may cost the server, of what it costs Kamailio, and what is aimed at.
+const OF_KAMAILIO: [(f64, f64); 11] = [
+    (0.22, 0.18),
+    (0.17, 0.12),
+    (0.18, 0.13),
+    (0.18, 0.13),
+    (0.18, 0.13),
+    (0.28, 0.18),
+    (0.28, 0.18),
+    (0.18, 0.13),
+    (0.30, 0.20),
+    (0.30, 0.20),
+    (0.18, 0.13),
+];
+
+/// Letters of which server and database together may cost half of what they cost Kamailio.
+const WITH_DATABASE: [Letter; 4] = [Letter::F, Letter::G, Letter::I, Letter::J];
+
+/// What a letter may cost the server, of what another one costs it. Each call of H is challenged.
+const OF_BASE: [(Letter, Letter, f64); 4] = [
+    (Letter::C, Letter::B, 1.12),
+    (Letter::G, Letter::F, 1.05),
+    (Letter::H, Letter::E, 1.28),
+    (Letter::K, Letter::H, 1.15),
+];
 
 /// The stress tests A to K.
 #[derive(clap::Parser)]
@@ -167,23 +195,56 @@ fn measure(arguments: &Arguments) -> Result<bool, String> {
         rows.extend(letter(arguments, *wanted, &database).map_err(text)?);
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let bars = bars(&arguments.letters, &rows);
     if options.json {
-        println!("{}", json!({"cores": cores, "rows": rows}));
+        println!("{}", json!({"cores": cores, "rows": rows, "bars": bars}));
     } else {
-        let of = |system: &str, letter: Letter| rows.iter().find(|row| row.system == system && row.letter == letter);
         for system in ["kamailio", "strowger"] {
             println!("\n{}", stress::table(system, &rows, cores));
         }
         for letter in &arguments.letters {
-            let cost = |row: &Row| median(row.rounds.iter().map(Round::server_cost).collect());
-            let Some(own) = of("strowger", *letter).map(cost) else { continue };
-            let (kamailio, floor) = (of("kamailio", *letter).map(cost), of("floor", *letter).map(cost));
-            let floor = floor.map(|cost| cost * f64::from(letter.datagrams()) / FLOOR_DATAGRAMS);
-            let ratio = |other: Option<f64>| other.map_or_else(|| "-".into(), |other| format!("{:.2}", own / other));
-            println!("{letter}: strowger / kamailio {}, / floor {}", ratio(kamailio), ratio(floor));
+            let Some((own, floor)) = cost(&rows, "strowger", *letter).zip(cost(&rows, "floor", *letter)) else {
+                continue;
+            };
+            println!("  {letter}: {:.2} of its floor", own / (floor * f64::from(letter.datagrams()) / FLOOR_DATAGRAMS));
+        }
+        bars.iter().for_each(|bar| println!("{bar}"));
+    }
+    Ok(rows.iter().flat_map(|row| &row.rounds).all(Round::is_whole) && bars.iter().all(Bar::is_met))
+}
+
+/// Microseconds of the server a call, the median of the rounds of a letter.
+fn cost(rows: &[Row], system: &str, letter: Letter) -> Option<f64> {
+    rows.iter().find(|row| row.system == system && row.letter == letter)?.server().map(|server| server.median)
+}
+
+/// The same of server and database together.
+fn cost_with_database(rows: &[Row], system: &str, letter: Letter) -> Option<f64> {
+    let row = rows.iter().find(|row| row.system == system && row.letter == letter)?;
+    Some(row.server()?.median + row.database())
+}
+
+/// What the letters that were measured may cost.
+fn bars(letters: &[Letter], rows: &[Row]) -> Vec<Bar> {
+    let own = |letter| cost(rows, "strowger", letter);
+    let mut bars = Vec::new();
+    for &letter in letters {
+        let Some((cost, of_kamailio)) = own(letter).zip(cost(rows, "kamailio", letter)) else { continue };
+        let (most, aim) = OF_KAMAILIO[letter as usize];
+        bars.push(Bar::most(&format!("{letter}: server, of Kamailio's"), cost / of_kamailio, most).aiming_at(aim));
+        let with_database = |system| cost_with_database(rows, system, letter);
+        if WITH_DATABASE.contains(&letter)
+            && let Some((cost, of_kamailio)) = with_database("strowger").zip(with_database("kamailio"))
+        {
+            bars.push(Bar::most(&format!("{letter}: server and database, of Kamailio's"), cost / of_kamailio, 0.5));
         }
     }
-    Ok(rows.iter().flat_map(|row| &row.rounds).all(Round::is_whole))
+    for (letter, base, most) in OF_BASE {
+        if let Some((cost, of_base)) = own(letter).zip(own(base)) {
+            bars.push(Bar::most(&format!("{letter}: server, of {base}'s"), cost / of_base, most));
+        }
+    }
+    bars
 }
 
 fn main() -> ExitCode {
