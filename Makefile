@@ -32,7 +32,7 @@ BY_RELOAD ?= keys:: algorithms:: answers:: bans:: calls:: gone:: pings:: registr
 TEST_THREADS ?= $(shell expr 2 \* `nproc`)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build packages lint test test-all test-reload faults loom test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-load bench-abuse bench-control bench-rules bench-stress
+.PHONY: help demo build packages lint test test-all test-reload test-matrix faults loom test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-load bench-abuse bench-control bench-rules bench-engine bench-stress
 
 help:
 	@echo 'make demo          build, then see it work: a server, two users, a call, ten seconds of load'
@@ -40,6 +40,7 @@ help:
 	@echo 'make test          the tests; about 15 minutes on two cores from an empty target, half of them the build'
 	@echo 'make test-all      the tests, those of keys by a reload, planted faults (the simulation must find each, eight minutes) and loom; another quarter of an hour'
 	@echo 'make test-reload   the tests of keys and policy, each server given its configuration by a reload'
+	@echo 'make test-matrix   each database and cache server in each trouble, beside calls that do not need it; five minutes'
 	@echo 'make loom          ring and bell between threads, in every order of their steps; seconds'
 	@echo 'make lint          formatting and lints'
 	@echo 'make test-sipp-corpus  the verdict on 975 SIPp documents against that of SIPp 3.6.1 itself'
@@ -57,6 +58,7 @@ help:
 	@echo 'make bench-memory  bytes a contact and a call, allocations a relayed message'
 	@echo 'make bench-control  what status and a list of 1,000,000 registrations cost the calls beside them (2 minutes)'
 	@echo 'make bench-rules   what a decision among 1,000 rules and 100,000 prefixes costs'
+	@echo 'make bench-engine  what a call of the stress tests A to E costs the engine alone, without sockets (LETTERS= ROUNDS=)'
 	@echo 'make bench-stress  the stress tests A to K beside Kamailio with MariaDB: server and database, CPU a call (LETTERS= ROUNDS=; an hour for all)'
 	@echo 'make bench-abuse   processor time and bytes that one message, one source, one /64 can cost, each with its bound'
 
@@ -82,13 +84,19 @@ test: packages
 		$(CARGO) test --locked --workspace --no-fail-fast -- $(TESTS)
 	@echo 'make test: everything passed'
 
-test-all: test test-reload faults loom
+test-all: test test-reload test-matrix faults loom
 
 # Each server starts with the keys that need a restart alone, and is given the others while it runs: they must mean the same then.
 test-reload: packages
 	$(CARGO) build --locked --workspace --all-targets
 	STROWGER_BY_RELOAD=1 STROWGER_BIN=$(TESTED) STROWGER_EXAMPLES=$(dir $(TESTED)) RUST_TEST_THREADS=$(TEST_THREADS) \
 		$(CARGO) test --locked --workspace --no-fail-fast --test policy --test beside -- $(or $(TESTS),$(BY_RELOAD))
+
+# Each database and cache server stopped, frozen, slow and started again, beside calls that do not need it.
+test-matrix: packages
+	$(CARGO) build --locked --package strowger
+	STROWGER_BIN=$(TESTED) $(CARGO) test --locked --package strowger-tests --test alone -- \
+		--ignored --nocapture --test-threads=1 fault_matrix::
 
 # Each fault of tests/faults.toml is planted alone in a copy of the tree.
 faults:
@@ -174,6 +182,9 @@ bench-control: packages build
 
 bench-rules:
 	$(CARGO) run --locked --release --quiet --package strowger-rules --example decide
+
+bench-engine:
+	$(CARGO) run --locked --release --quiet --package strowger-benches --bin bench_engine -- --rounds $(ROUNDS)
 
 bench-stress: packages build
 	$(CARGO) build --locked --release --package strowger-benches --bin bench_stress

@@ -1,0 +1,312 @@
+//! What a call of the stress tests A to E costs the engine alone: `bench_engine [--rounds N] [--letters A,B]`.
+//!
+//! Each letter's engine gets the configuration that is measured with sockets (`examples/stress-a.toml` and so on), and the messages of its
+//! calls by UDP: INVITE, 180, 200, ACK, BYE and 200, at 1,000 calls a second of simulated time. What this server sends reaches the parties,
+//! which answer it; their work is not timed. Rounds of the letters alternate, and begin when as much is under way as ever will be (32 s).
+//! Printed are microseconds and allocations a call, and each letter beside the one that it builds on. There is no kernel in these
+//! figures: `bench_stress` has it. Exit code 1 when a message of a call is not passed on.
+
+use serde_json::json;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use strowger_allocations::{Counting, of_thread};
+use strowger_benches::command_line::run;
+use strowger_benches::median;
+use strowger_config::{Config, Source};
+use strowger_core::log_limiter::LogLimiter;
+use strowger_core::routing::{Identity, ListenerAddress};
+use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};
+use strowger_lab::stress::Letter;
+use strowger_server::engine::{Circumstances, Engine};
+use strowger_server::local_address::Routes;
+use strowger_server::process_state::{ProcessState, Surroundings};
+use strowger_store::location::LocationTable;
+
+#[global_allocator]
+static ALLOCATOR: Counting<mimalloc::MiMalloc> = Counting(mimalloc::MiMalloc);
+
+/// The engine's part of a call in the stress tests A to E
+#[derive(clap::Parser)]
+struct Arguments {
+    /// Which of them
+    #[arg(long, value_delimiter = ',', default_value = "A,B,C,D,E")]
+    letters: Vec<Letter>,
+    /// Rounds of each letter; the median counts
+    #[arg(long, value_name = "N", default_value = "7", value_parser = clap::value_parser!(u64).range(1..))]
+    rounds: u64,
+    /// Seconds of simulated time in each round
+    #[arg(long, default_value = "10", value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: u64,
+    /// Where stress-a.toml and so on are
+    #[arg(long, value_name = "FOLDER", default_value_os_t = examples())]
+    examples: PathBuf,
+    /// One JSON object in place of the lines
+    #[arg(long)]
+    json: bool,
+}
+
+fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples")
+}
+
+const SERVER: &str = "127.0.0.1:5060";
+const CALLER: &str = "127.0.0.1:5070";
+const CALLEE: &str = "127.0.0.1:5080";
+
+/// Calls that begin in one step of simulated time; each of their messages comes in one round of the server.
+const STEP: u64 = 16;
+
+/// Milliseconds of simulated time in a step.
+const STEP_TIME: u64 = 16;
+
+/// Steps after which nothing becomes more: the longest timer of a call has 32 s.
+const WARM: u64 = 40_000 / STEP_TIME;
+
+const SESSION: &str = "v=0\r\no=call 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio 6000 RTP/AVP 0\r\na=rtpmap:0 PCMU/8000\r\n";
+
+/// One listener is always the right one.
+struct OneWay;
+
+impl Routes for OneWay {
+    fn source(&self, _to: IpAddr) -> Option<IpAddr> {
+        None
+    }
+
+    fn interface(&self, _own: IpAddr) -> Option<u32> {
+        None
+    }
+}
+
+/// What was measured in some steps.
+#[derive(Clone, Copy, Debug, Default)]
+struct Figures {
+    calls: u64,
+    time: Duration,
+    allocations: u64,
+}
+
+/// The engine of a letter, and the parties of its calls.
+struct Server {
+    letter: Letter,
+    engine: Engine,
+    now: Now,
+    out: Outbox,
+    /// The URI that calls go to.
+    uri: String,
+    calls: u64,
+    figures: Figures,
+}
+
+impl Server {
+    fn start(letter: Letter, examples: &Path) -> Result<Self, String> {
+        let file = examples.join(format!("stress-{}.toml", letter.lower()));
+        let text = std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let source = Source { text: &text, folder: examples, ..Source::default() };
+        let (config, _) = Config::read(source).map_err(|report| report.to_string())?;
+        let bound = address(SERVER);
+        let sent_by = SERVER.as_bytes().into();
+        let listener = ListenerAddress { transport: Transport::Udp, bound, sent_by, network: 0 };
+        let surroundings = Surroundings {
+            identity: Identity::new(vec![listener], config.domains.iter().map(|domain| domain.name.as_str()), &[]),
+            secret: vec![7; 32],
+            seed: [7; 32],
+            call_secret: 7,
+            process: 1,
+            shards: 1,
+            location: Arc::new(LocationTable::new(config.location_settings())),
+            subscribers: None,
+            log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
+            routes: Box::new(OneWay),
+        };
+        let now = Now { mono: 10_000, wall: 1_700_000_000_000 };
+        let shared = Arc::new(ProcessState::new(now, config, surroundings));
+        let engine = Engine::new(now, shared, 0, Circumstances { draining: false, shards: 1 });
+        let uri = if letter.users() == 0 { format!("sip:service@{CALLEE}") } else { "sip:user1@stress.example".into() };
+        let (out, figures) = (Outbox::new(), Figures::default());
+        let mut server = Self { letter, engine, now, out, uri, calls: 0, figures };
+        if letter.users() > 0 {
+            let register = format!(
+                "REGISTER sip:stress.example SIP/2.0\r\nVia: SIP/2.0/UDP {CALLEE};branch=z9hG4bKregister\r\nMax-Forwards: 70\r\n\
+                 From: <sip:user1@stress.example>;tag=r\r\nTo: <sip:user1@stress.example>\r\nCall-ID: register\r\nCSeq: 1 REGISTER\r\n\
+                 Contact: <sip:user1@{CALLEE}>\r\nExpires: 3600\r\nContent-Length: 0\r\n\r\n"
+            );
+            let sent = server.receive(CALLEE, &[register]);
+            if !sent.first().is_some_and(|(_, text)| text.starts_with("SIP/2.0 200 ")) {
+                return Err(format!("{letter}: the user could not register: {sent:?}"));
+            }
+        }
+        Ok(server)
+    }
+
+    /// Gives the engine these messages of one party in one round, timed. What it sends, but for 100s.
+    fn receive(&mut self, from: &str, messages: &[String]) -> Vec<(SocketAddr, String)> {
+        let arrival = Arrival { transport: Transport::Udp, listener: ListenerId(0), remote: address(from), flow: None };
+        self.out.clear();
+        let (allocated, began) = (of_thread(), Instant::now());
+        for message in messages {
+            self.engine.receive(self.now, &arrival, message.as_bytes(), &mut self.out);
+        }
+        self.figures.time += began.elapsed();
+        self.figures.allocations += of_thread() - allocated;
+        self.engine.effects.clear();
+        let text = |range| String::from_utf8_lossy(&self.out.bytes[range]).into_owned();
+        let all = self.out.sends().iter().map(|send| (send.target.address, text(send.range())));
+        all.filter(|(_, text)| !text.starts_with("SIP/2.0 100 ")).collect()
+    }
+
+    /// The timers that are due, timed.
+    fn poll(&mut self) {
+        self.out.clear();
+        let (allocated, began) = (of_thread(), Instant::now());
+        if self.engine.deadline().is_some_and(|at| at <= self.now.mono) {
+            self.engine.poll(self.now, &mut self.out);
+        }
+        self.figures.time += began.elapsed();
+        self.figures.allocations += of_thread() - allocated;
+    }
+
+    /// So many calls, from their INVITE to the answer of their BYE.
+    fn step(&mut self) -> Result<(), String> {
+        let numbers = self.calls..self.calls + STEP;
+        self.calls += STEP;
+        (self.now.mono, self.now.wall) = (self.now.mono + STEP_TIME, self.now.wall + STEP_TIME);
+        self.poll();
+        let invites: Vec<String> = numbers.clone().map(|number| self.invite(number)).collect();
+        let arrived = self.pass(CALLER, &invites, CALLEE)?;
+        let ringing: Vec<String> = arrived.iter().map(|invite| answer(invite, "180 Ringing", "")).collect();
+        self.pass(CALLEE, &ringing, CALLER)?;
+        let answers: Vec<String> = arrived.iter().map(|invite| answer(invite, "200 OK", SESSION)).collect();
+        let answered = self.pass(CALLEE, &answers, CALLER)?;
+        let mut ends = Ends::default();
+        for response in &answered {
+            ends.add(response, &self.uri);
+        }
+        let of_calls = |method: &str, cseq: u32| -> Vec<String> {
+            numbers.clone().map(|number| ends.request(number, method, cseq)).collect()
+        };
+        let (acks, byes) = (of_calls("ACK", 1), of_calls("BYE", 3));
+        self.pass(CALLER, &acks, CALLEE)?;
+        let arrived = self.pass(CALLER, &byes, CALLEE)?;
+        let answers: Vec<String> = arrived.iter().map(|bye| answer(bye, "200 OK", "")).collect();
+        self.pass(CALLEE, &answers, CALLER)?;
+        self.figures.calls += STEP;
+        Ok(())
+    }
+
+    /// Each of these messages leads to one to the other party.
+    fn pass(&mut self, from: &str, messages: &[String], to: &str) -> Result<Vec<String>, String> {
+        let sent = self.receive(from, messages);
+        let whole = sent.len() == messages.len() && sent.iter().all(|(at, _)| *at == address(to));
+        if !whole {
+            let (letter, first) = (self.letter, messages.first());
+            return Err(format!("{letter}: {} of {} were passed on: {first:?}: {sent:?}", sent.len(), messages.len()));
+        }
+        Ok(sent.into_iter().map(|(_, text)| text).collect())
+    }
+
+    fn invite(&self, number: u64) -> String {
+        let uri = &self.uri;
+        format!(
+            "INVITE {uri} SIP/2.0\r\nVia: SIP/2.0/UDP {CALLER};branch=z9hG4bKi{number}\r\nMax-Forwards: 70\r\n\
+             From: <sip:user1@stress.example>;tag=c{number}\r\nTo: <{uri}>\r\nCall-ID: {number}@127.0.0.1\r\nCSeq: 1 INVITE\r\n\
+             Contact: <sip:user1@{CALLER}>\r\nContent-Type: application/sdp\r\nContent-Length: {}\r\n\r\n{SESSION}",
+            SESSION.len()
+        )
+    }
+}
+
+/// What the caller knows of its calls by their 200s.
+#[derive(Default)]
+struct Ends {
+    /// By Call-ID: Request-URI, Route, and To.
+    calls: HashMap<String, (String, String, String)>,
+}
+
+impl Ends {
+    fn add(&mut self, response: &str, uri: &str) {
+        let value = |name: &str| response.split("\r\n").find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+        let routes: Vec<&str> = response.split("\r\n").filter_map(|line| line.strip_prefix("Record-Route: ")).collect();
+        let route: String = routes.iter().rev().map(|route| format!("Route: {route}\r\n")).collect();
+        let target = value("Contact: ").trim_start_matches('<').split('>').next().unwrap_or(uri).to_owned();
+        self.calls.insert(value("Call-ID: ").to_owned(), (target, route, value("To: ").to_owned()));
+    }
+
+    fn request(&self, number: u64, method: &str, cseq: u32) -> String {
+        let call_id = format!("{number}@127.0.0.1");
+        let (target, route, to) = self.calls.get(&call_id).cloned().unwrap_or_default();
+        format!(
+            "{method} {target} SIP/2.0\r\nVia: SIP/2.0/UDP {CALLER};branch=z9hG4bK{method}{number}\r\n{route}Max-Forwards: 70\r\n\
+             From: <sip:user1@stress.example>;tag=c{number}\r\nTo: {to}\r\nCall-ID: {call_id}\r\nCSeq: {cseq} {method}\r\n\
+             Content-Length: 0\r\n\r\n"
+        )
+    }
+}
+
+/// The answer of the callee to a request that reached it.
+fn answer(request: &str, status: &str, body: &str) -> String {
+    let is_copied =
+        |line: &&str| ["Via:", "From:", "Call-ID:", "CSeq:", "Record-Route:"].iter().any(|name| line.starts_with(name));
+    let copied: String = request.split("\r\n").filter(is_copied).map(|line| format!("{line}\r\n")).collect();
+    let to = request.split("\r\n").find(|line| line.starts_with("To:")).unwrap_or_default();
+    let tag = if to.contains(";tag=") { "" } else { ";tag=called" };
+    let kind = if body.is_empty() { "" } else { "Content-Type: application/sdp\r\n" };
+    format!(
+        "SIP/2.0 {status}\r\n{copied}{to}{tag}\r\nContact: <sip:service@{CALLEE}>\r\n{kind}Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+fn address(text: &str) -> SocketAddr {
+    text.parse().expect("those of this file are addresses")
+}
+
+fn measure(arguments: &Arguments) -> Result<bool, String> {
+    let start = |letter: &Letter| Server::start(*letter, &arguments.examples);
+    let mut servers: Vec<Server> = arguments.letters.iter().map(start).collect::<Result<_, _>>()?;
+    let mut rounds: Vec<Vec<Figures>> = vec![Vec::new(); servers.len()];
+    for server in &mut servers {
+        (0..WARM).try_for_each(|_| server.step())?;
+    }
+    let steps = arguments.seconds * 1_000 / STEP_TIME;
+    for number in 0..arguments.rounds {
+        let mut order: Vec<usize> = (0..servers.len()).collect();
+        if number % 2 == 1 {
+            order.reverse();
+        }
+        for n in order {
+            servers[n].figures = Figures::default();
+            (0..steps).try_for_each(|_| servers[n].step())?;
+            rounds[n].push(servers[n].figures);
+        }
+    }
+    let time = |figures: &Figures| figures.time.as_secs_f64() * 1e6 / figures.calls as f64;
+    let allocations = |figures: &Figures| figures.allocations as f64 / figures.calls as f64;
+    let costs: HashMap<Letter, f64> = servers
+        .iter()
+        .zip(&rounds)
+        .map(|(server, rounds)| (server.letter, median(rounds.iter().map(time).collect())))
+        .collect();
+    let mut lines = Vec::new();
+    for (server, rounds) in servers.iter().zip(&rounds) {
+        let (letter, cost) = (server.letter, costs[&server.letter]);
+        let allocations = median(rounds.iter().map(allocations).collect());
+        let base = letter.base().and_then(|base| Some((base, cost / costs.get(&base)?)));
+        lines.push(json!({"letter": letter, "microseconds": cost, "allocations": allocations, "over": base}));
+        if !arguments.json {
+            let beside = base.map_or_else(String::new, |(base, ratio)| format!(", {ratio:.2} of {base}"));
+            println!("{letter}: {cost:.2} µs, {allocations:.1} allocations a call{beside}   ({})", letter.title());
+        }
+    }
+    if arguments.json {
+        println!("{}", json!({"letters": lines}));
+    }
+    Ok(true)
+}
+
+fn main() -> ExitCode {
+    run(measure)
+}
