@@ -9,7 +9,7 @@ pub(crate) type Index = HashMap<u64, Place>;
 ///
 /// Segments of which anything is left are fewer than the numbers that twenty bits tell apart: with eight megabytes each they would be eight
 /// terabytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place(u64);
 
 /// Most bytes of a record.
@@ -28,7 +28,12 @@ impl Place {
     }
 
     pub(crate) const fn is_in(self, segment: u64) -> bool {
-        self.0 >> 44 == segment % SEGMENTS
+        self.segment() == segment % SEGMENTS
+    }
+
+    /// The bits that are known of it.
+    pub(crate) const fn segment(self) -> u64 {
+        self.0 >> 44
     }
 
     pub(crate) const fn offset(self) -> u64 {

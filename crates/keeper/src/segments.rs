@@ -183,12 +183,9 @@ fn hand_over(
     take: &mut impl FnMut(u64, Left<'_>),
 ) {
     let mut places: Vec<(u64, Place)> = index.iter().map(|(number, place)| (*number, *place)).collect();
-    places.sort_unstable_by_key(|(_, place)| place.offset());
-    for segment in segments {
-        let mut of_segment = places.iter().filter(|(_, place)| place.is_in(segment.number)).peekable();
-        if of_segment.peek().is_none() {
-            continue;
-        }
+    places.sort_unstable_by_key(|(_, place)| *place);
+    for of_segment in places.chunk_by(|(_, one), (_, other)| one.segment() == other.segment()) {
+        let Some(segment) = segments.iter().find(|segment| of_segment[0].1.is_in(segment.number)) else { continue };
         let path = path(folder, segment.number);
         let bytes = match std::fs::read(&path) {
             Ok(bytes) => bytes,
