@@ -139,7 +139,7 @@ impl Call {
     }
 
     /// Empty if it is not tracked, or says too much of itself.
-    pub(crate) fn call_id(&self) -> &[u8] {
+    pub fn call_id(&self) -> &[u8] {
         self.texts.get(CALL_ID)
     }
 

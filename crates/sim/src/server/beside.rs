@@ -202,14 +202,14 @@ impl ServerHost {
             self.wrong(problem);
             Vec::new()
         });
+        let written = Written::of(&self.settings);
+        self.kept.iter_mut().for_each(|kept| kept.restored(&calls, written.cdr));
         for call in calls {
             let shard = self.process.owners[usize::from(call.bucket())];
             if self.process.engines[shard].take_over(vec![call]) > 0 {
                 self.wrong("kept calls: one is found under other keys".into());
             }
         }
-        let (calls, written) = (self.tracked(now), Written::of(&self.settings));
-        self.kept.iter_mut().for_each(|kept| kept.restored(calls.clone(), written.cdr));
     }
 
     /// A process that ends in order writes what is queued.

@@ -79,9 +79,9 @@ impl Kept {
     }
 
     /// A process went on with these.
-    pub(super) fn restored(&mut self, calls: Vec<CallView>, writes_cdr: bool) {
-        let call_id = |call: CallView| String::from_utf8_lossy(&call.call_id).into_owned();
-        self.restored = calls.into_iter().map(call_id).collect();
+    pub(super) fn restored(&mut self, calls: &[Call], writes_cdr: bool) {
+        let call_id = |call: &Call| String::from_utf8_lossy(call.call_id()).into_owned();
+        self.restored = calls.iter().map(call_id).collect();
         if writes_cdr {
             self.owed.extend(self.restored.iter().cloned());
         }
