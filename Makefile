@@ -24,6 +24,7 @@ ROUNDS ?= 3
 BASELINE_ROUNDS ?= 25
 BASELINE_SECONDS ?= 3
 BASELINE_TREE = $(abspath $(TARGET))/baseline/$(BASELINE)
+DIALOGS ?= 100000
 # Names of tests, where not all are wanted.
 TESTS ?=
 # Those whose servers may be started by a reload.
@@ -32,15 +33,16 @@ BY_RELOAD ?= keys:: algorithms:: answers:: bans:: calls:: gone:: pings:: registr
 TEST_THREADS ?= $(shell expr 2 \* `nproc`)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build packages lint test test-all test-reload test-matrix faults loom test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-load bench-abuse bench-control bench-rules bench-engine bench-stress
+.PHONY: help demo build packages lint test test-all test-reload test-matrix test-dialogs faults loom test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-load bench-abuse bench-control bench-rules bench-engine bench-stress
 
 help:
 	@echo 'make demo          build, then see it work: a server, two users, a call, ten seconds of load'
 	@echo 'make build         the program, optimised: $(TARGET)/release/strowger'
 	@echo 'make test          the tests; about 15 minutes on two cores from an empty target, half of them the build'
-	@echo 'make test-all      the tests, those of keys by a reload, planted faults (the simulation must find each, eight minutes) and loom; another quarter of an hour'
+	@echo 'make test-all      the tests, those of keys by a reload, servers beside in trouble, calls over a kill, planted faults (the simulation must find each, eight minutes) and loom; another quarter of an hour'
 	@echo 'make test-reload   the tests of keys and policy, each server given its configuration by a reload'
 	@echo 'make test-matrix   each database and cache server in each trouble, beside calls that do not need it; five minutes'
+	@echo 'make test-dialogs  $(DIALOGS) calls over a kill of their server: memory, disk, time of the restart (DIALOGS=); two minutes'
 	@echo 'make loom          ring and bell between threads, in every order of their steps; seconds'
 	@echo 'make lint          formatting and lints'
 	@echo 'make test-sipp-corpus  the verdict on 975 SIPp documents against that of SIPp 3.6.1 itself'
@@ -84,7 +86,13 @@ test: packages
 		$(CARGO) test --locked --workspace --no-fail-fast -- $(TESTS)
 	@echo 'make test: everything passed'
 
-test-all: test test-reload test-matrix faults loom
+test-all: test test-reload test-matrix test-dialogs faults loom
+
+# As many calls as a server of one machine has, over a kill (DIALOGS=); two minutes.
+test-dialogs:
+	$(CARGO) build --locked --workspace --all-targets
+	STROWGER_DIALOGS=$(DIALOGS) STROWGER_BIN=$(TESTED) $(CARGO) test --locked --package strowger-tests --test beside -- \
+		--ignored --exact kept_dialogs::a_hundred_thousand_calls_outlive_a_kill --nocapture
 
 # Each server starts with the keys that need a restart alone, and is given the others while it runs: they must mean the same then.
 test-reload: packages

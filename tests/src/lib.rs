@@ -15,6 +15,7 @@ pub mod frozen_database;
 pub mod fuzz_calls;
 pub mod generator;
 pub mod kamailio;
+pub mod limits;
 pub mod linphone;
 pub mod meter;
 pub mod mutation;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use strowger_tests::call::{exchange, register};
 use strowger_tests::control::{done, metric};
 use strowger_tests::dialog::{arrives, contact, invite, set_up};
+use strowger_tests::limits::limit_files;
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::text::{respond, status, unique};
 use strowger_tests::wait;
@@ -307,15 +308,6 @@ fn a_server_that_ends_writes_all() {
     are_of(&cdrs, &[ended, call.call_id]);
     let open = ["outcome", "ended_by", "end_at", "duration_ms"].map(|name| cdrs[1][name].as_str());
     assert_eq!(open, ["answered", "shutdown", "", ""]);
-}
-
-/// No file of the process may grow beyond so many bytes: as on a disk without room.
-fn limit_files(server: &mut Server, bytes: u64) {
-    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
-    let id = server.process().id().cast_signed();
-    // SAFETY: the process was started here and not yet waited for; the struct lives for the call.
-    let result = unsafe { libc::prlimit(id, libc::RLIMIT_FSIZE, &raw const limit, std::ptr::null_mut()) };
-    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
 }
 
 #[test]

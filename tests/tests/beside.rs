@@ -35,6 +35,7 @@ mod forwarding;
 mod fuzz;
 mod in_dialog;
 mod interop;
+mod kept_dialogs;
 mod keys;
 mod library_examples;
 mod load;

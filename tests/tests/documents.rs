@@ -97,8 +97,20 @@ const WITHOUT_ACTOR: [&str; 11] = [
 ];
 
 /// The crates whose comments and tests are plain in these too.
-const PLAIN: [&str; 11] =
-    ["message", "core", "store", "records", "metrics", "server", "rules", "cache", "accounting", "sql", "remote"];
+const PLAIN: [&str; 12] = [
+    "message",
+    "core",
+    "store",
+    "records",
+    "metrics",
+    "server",
+    "rules",
+    "cache",
+    "accounting",
+    "sql",
+    "remote",
+    "keeper",
+];
 const NOT_PLAIN: [&str; 4] = ["whatever", "anyone", "no one", "was told"];
 
 /// Those of [`WITHOUT_ACTOR`] in this line. Names of tests and values of settings stand between backticks.

@@ -7,6 +7,7 @@ mod caches;
 mod calls;
 mod connections;
 mod datagrams;
+mod kept;
 mod lookups;
 mod passwords;
 mod process;
@@ -95,6 +96,7 @@ fn every_metric_moves_by_as_much_as_it_should() {
         passwords::SCENES,
         lookups::SCENES,
         calls::SCENES,
+        kept::SCENES,
         refusals::SCENES,
         connections::SCENES,
         datagrams::SCENES,

@@ -13,6 +13,18 @@ pub enum Row {
     Event(Event),
 }
 
+impl Row {
+    /// Rows in bytes, for [`Row::read_all`].
+    pub fn write_all(rows: &[Box<Self>]) -> Vec<u8> {
+        serde_json::to_vec(rows).expect("a row is texts and numbers")
+    }
+
+    /// None: the bytes are no rows.
+    pub fn read_all(bytes: &[u8]) -> Option<Vec<Box<Self>>> {
+        serde_json::from_slice(bytes).ok()
+    }
+}
+
 /// A call that has ended, or came to nothing: the columns are the same. Moments are milliseconds since 1970, UTC. Texts of peers may be empty.
 ///
 /// `setup <= ring <= answer <= end`, as far as they are there.

@@ -17,7 +17,7 @@ use super::reader::Reader;
 use super::registrar::Durability;
 use super::report::Fault;
 use super::store::DatabaseTls;
-use super::{Config, Source, cache, check_tls};
+use super::{Config, Source, cache, check_tls, dialogs};
 
 pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
     check_domains(config, reader);
@@ -32,6 +32,7 @@ pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
     check_relay(config, reader);
     check_dialogs(config, reader);
     check_accounting(config, reader);
+    dialogs::check(config, reader);
     cache::check(config, reader);
     check_control(config, reader);
     reader.check_unused();

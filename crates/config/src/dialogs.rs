@@ -1,9 +1,12 @@
 //! `[dialogs]`: calls that the server keeps track of.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
+use super::Config;
 use super::key::Rule;
-use super::reader::{ANY, section};
+use super::reader::{ANY, Reader, section};
+use super::report::Fault;
 
 /// RFC 4028 section 4: no shorter one.
 const SHORTEST: Duration = Duration::from_secs(90);
@@ -25,7 +28,73 @@ section! {
         /// Shortest session timer that the server accepts in a tracked call: an INVITE or UPDATE with a shorter one is answered 422, or if its
         /// sender knows no session timers goes on with this one (RFC 4028 section 8.1).
         pub min_session_expires: Duration = SHORTEST, Rule::time(SHORTEST, LONGEST);
+        /// Folder in which answered calls are kept, made if it is missing: a process that starts with it goes on with the calls of the one before,
+        /// however that ended. They are still counted, limited, accounted and ended when their time is over. docs/running.md says what that
+        /// takes. "": calls are kept in memory alone. One process at a time has it.
+        pub folder: Option<PathBuf> = None, ANY.or("").fixed();
+        /// How long the first change of a group waits for others before they are written there: `kill -9` loses the changes of that time.
+        pub group_interval: Duration = Duration::from_millis(100), Rule::time(Duration::from_millis(1), Duration::from_secs(60)).fixed();
         /// Tracked calls that have not ended, of all shards together; a call beyond them is answered 503.
         pub calls: usize = 1_000_000, Rule::number(1, 100_000_000);
+    }
+}
+
+pub(super) fn check(config: &Config, reader: &mut Reader) {
+    let Some(folder) = &config.dialogs.folder else { return };
+    let mut wrong = |message: String, cure: &str| {
+        reader.push(Fault::error(reader.value_of("dialogs.folder"), message, cure));
+    };
+    if folder.exists() && !folder.is_dir() {
+        let message = format!("dialogs.folder {} is a file", folder.display());
+        wrong(message, "name a folder, which the server makes if it is missing");
+    }
+    if let Some(above) = folder.parent().filter(|above| !above.as_os_str().is_empty() && !above.is_dir()) {
+        let message = format!("the folder of dialogs.folder, {}, does not exist", above.display());
+        wrong(message, "make it, or name another");
+    }
+    if config.auth.secret.is_none() && config.store.database.is_none() {
+        let message = "calls are kept over a restart and the secret that lets their BYE through is not";
+        wrong(
+            message.into(),
+            "set auth.secret, or store.database, beside which the server keeps the one that it draws",
+        );
+    }
+    let is_any = config.dialogs.track || config.accounting.cdr || config.accounting.events;
+    let by_rule = || config.rules.iter().any(|rule| rule.track == Some(true) || !rule.call_limits.is_empty());
+    if !is_any && !by_rule() {
+        let message = "dialogs.folder is set, and no call is tracked or accounted: none is kept";
+        let cure = "set dialogs.track = true or accounting.cdr = true";
+        reader.push(Fault::warning(reader.value_of("dialogs.folder"), message, cure));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Source;
+    use super::*;
+
+    #[test]
+    fn what_keeps_no_call_has_its_place_and_its_cure() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("file"), "text").expect("it can be written");
+        let report = |text: &str| {
+            let source = Source { text, folder: folder.path(), ..Source::default() };
+            Config::read(source).map_or_else(|report| report, |(_, report)| report)
+        };
+        for (value, more, cure) in [
+            ("file", "", "name a folder"),
+            ("no/calls", "", "make it"),
+            ("calls", "store.database = \"memory\"\n", "set auth.secret"),
+            ("calls", "dialogs.track = false\n", "dialogs.track = true"),
+        ] {
+            let report = report(&format!("{more}dialogs.folder = \"{value}\""));
+            let line = more.lines().count() + 1;
+            let fault = report.faults().iter().find(|fault| fault.cure.contains(cure));
+            let fault = fault.unwrap_or_else(|| panic!("{value}, {more}: {report}"));
+            assert_eq!(report.position(fault).map(|(line, _)| line), Some(line), "{report}");
+        }
+        let right = report("dialogs.track = true\ndialogs.folder = \"calls\"");
+        assert!(right.faults().iter().all(|fault| !fault.message.contains("dialogs")), "{right}");
+        assert!(Config::default().keeper_settings().is_none());
     }
 }

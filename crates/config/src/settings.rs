@@ -11,6 +11,7 @@ use strowger_core::digest::{
 use strowger_core::proxy::Plan;
 use strowger_core::registrar::{PathRule as CorePathRule, RegistrarSettings};
 use strowger_core::timer::TimerSettings;
+use strowger_keeper::Settings as KeeperSettings;
 use strowger_store::journal::{Durability as StoreDurability, JournalSettings};
 use strowger_store::location::LocationSettings;
 use strowger_store::read_through::ReadThroughSettings;
@@ -173,6 +174,15 @@ impl Config {
         (settings.group.linger, settings.group.queue) = (accounting.group_interval, accounting.queue);
         (settings.retry, settings.retention) = (accounting.retry_interval, accounting.retention);
         (accounting.cdr || accounting.events).then_some(settings)
+    }
+
+    /// Those of what is kept of calls; `None`: nothing is.
+    pub fn keeper_settings(&self) -> Option<KeeperSettings> {
+        let (dialogs, accounting, busy) = (&self.dialogs, &self.accounting, self.store.busy_timeout);
+        let settings = KeeperSettings::new(dialogs.folder.clone()?);
+        // So long a row of accounting may take to its place, or to its spool.
+        let grace = accounting.group_interval * 2 + accounting.retry_interval + busy + Duration::from_secs(1);
+        Some(KeeperSettings { interval: dialogs.group_interval, grace, wait: busy, ..settings })
     }
 
     /// What is masked in rows of accounting.

@@ -1,5 +1,6 @@
 //! Which shard owns a call: a keyed hash of its Call-ID that the kernel's packet filter can compute too.
 
+use crate::hmac::Hmac;
 use serde::{Deserialize, Serialize};
 
 /// Bytes of a Call-ID that the filter reads: its program is unrolled over them. What is longer it takes for another, and the
@@ -26,6 +27,24 @@ pub fn hash(secret: u32, call_id: &[u8]) -> u32 {
 #[inline]
 pub const fn bucket(hash: u32) -> u8 {
     (hash >> 24) as u8
+}
+
+/// The keys by which calls are found, where they are to be the same in the next process: which has calls of this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallKeys {
+    /// Of [`hash`].
+    pub buckets: u32,
+    /// Of tables of calls.
+    pub tables: u64,
+}
+
+impl CallKeys {
+    /// Those that follow from the secret of a server.
+    pub fn derive(secret: &[u8]) -> Self {
+        let [a, b, c, d, bytes @ ..] = Hmac::derive(secret, b"strowger calls 1").mac(&[b"keys"]);
+        let tables = u64::from_le_bytes(*bytes.first_chunk().expect("eight of twenty-eight bytes"));
+        Self { buckets: u32::from_le_bytes([a, b, c, d]), tables }
+    }
 }
 
 /// Some of the buckets.

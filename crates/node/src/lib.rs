@@ -47,6 +47,7 @@ mod directory;
 mod health;
 mod http;
 mod identity;
+mod kept;
 pub mod metrics;
 pub mod offline;
 mod reload;

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use strowger_accounting::{Accounting, Figures};
+use strowger_keeper::Keeper;
 use strowger_metrics::{Exposition, Metric, Observed};
 use strowger_net::{Handle, Snapshot, clock};
 use strowger_server::counters::{Counts, Durations};
@@ -128,6 +129,25 @@ strowger_metrics::metrics! {
 }
 
 strowger_metrics::metrics! {
+    values of = "kept calls";
+    /// What is kept of calls over a restart.
+    pub struct OfKept;
+
+    /// Calls that are kept over a restart, those that have just ended among them.
+    kept: Gauge as "kept_calls";
+    /// Size of the files in which calls are kept.
+    bytes: Gauge in Bytes as "kept_calls_bytes";
+    /// Calls whose last change is still to be written there.
+    pending: Gauge as "kept_calls_pending";
+    /// Records that were written there, those that were copied within the files among them.
+    written: Counter as "kept_calls_written";
+    /// Attempts to write there that failed.
+    failures: Counter as "kept_calls_failures";
+    /// 1 while kept calls cannot be written.
+    is_down: Gauge as "kept_calls_down";
+}
+
+strowger_metrics::metrics! {
     values of = "caches";
     /// What the `[[cache]]`s do, all of them together.
     pub struct OfCaches;
@@ -186,6 +206,7 @@ pub fn table() -> impl Iterator<Item = &'static Metric> {
         Process::TABLE,
         Lookups::TABLE,
         OfAccounting::TABLE,
+        OfKept::TABLE,
         OfCaches::TABLE,
         OfShard::TABLE,
         Counts::TABLE,
@@ -203,6 +224,9 @@ fn is_of_server(metric: &Metric) -> bool {
     !metric.family.starts_with("dedicated")
 }
 
+/// Those who write, where there is something to write.
+pub(crate) type Writers<'a> = (Option<&'a Arc<Journal>>, Option<&'a Arc<Accounting>>, Option<&'a Arc<Keeper>>);
+
 /// Those who count.
 #[derive(Clone)]
 pub struct Metrics {
@@ -214,6 +238,8 @@ pub struct Metrics {
     journal: Option<Weak<Journal>>,
     /// The same.
     accounting: Option<Weak<Accounting>>,
+    /// The same.
+    keeper: Option<Weak<Keeper>>,
     /// When the process began, in milliseconds since 1970.
     started: u64,
 }
@@ -224,10 +250,11 @@ impl Metrics {
         services: Arc<Services>,
         handle: Handle<Shard>,
         caches: Arc<Caches>,
-        (journal, accounting): (Option<&Arc<Journal>>, Option<&Arc<Accounting>>),
+        (journal, accounting, keeper): Writers<'_>,
     ) -> Self {
         let (journal, accounting) = (journal.map(Arc::downgrade), accounting.map(Arc::downgrade));
-        Self { shared, services, handle, caches, journal, accounting, started: clock::now().wall }
+        let (keeper, started) = (keeper.map(Arc::downgrade), clock::now().wall);
+        Self { shared, services, handle, caches, journal, accounting, keeper, started }
     }
 
     pub(crate) fn handle(&self) -> &Handle<Shard> {
@@ -246,6 +273,7 @@ impl Metrics {
             .each()
             .chain(self.lookups().each())
             .chain(self.of_accounting().each())
+            .chain(self.of_kept().each())
             .chain(self.caches.figures().each())
             .chain(self.shared.counts().each())
             .chain(self.handle.total().each());
@@ -316,6 +344,14 @@ impl Metrics {
         OfAccounting { queued, bound, written, spooled, spool_rows, spool_bytes, dropped, failures, is_down }
     }
 
+    /// What is kept of calls.
+    pub fn of_kept(&self) -> OfKept {
+        let keeper = self.keeper.as_ref().and_then(Weak::upgrade);
+        let strowger_keeper::Figures { kept, bytes, pending, written, failures, is_down } =
+            keeper.map(|keeper| keeper.figures()).unwrap_or_default();
+        OfKept { kept, bytes, pending, written, failures, is_down: u64::from(is_down) }
+    }
+
     /// The shards that have ever worked, by their numbers.
     pub fn started_shards(&self) -> impl Iterator<Item = usize> + use<'_> {
         (0..self.handle.most()).filter(|shard| self.handle.busy(*shard).is_some())
@@ -347,6 +383,9 @@ impl Metrics {
         if self.accounting.is_some() {
             self.of_accounting().log(event);
         }
+        if self.keeper.is_some() {
+            self.of_kept().log(event);
+        }
         if self.caches.are_there() {
             self.caches.figures().log(event);
         }
@@ -356,8 +395,8 @@ impl Metrics {
     pub fn exposition(&self) -> String {
         let mut text = Exposition::default();
         let of_process = self.process().each().chain(self.lookups().each());
-        let (of_accounting, of_caches) = (self.of_accounting(), self.caches.figures());
-        for (metric, value) in of_process.chain(of_accounting.each()).chain(of_caches.each()) {
+        let beside = self.of_accounting().each().chain(self.of_kept().each()).chain(self.caches.figures().each());
+        for (metric, value) in of_process.chain(beside) {
             text.metric(metric, &[], value);
         }
         let of_shards = self.of_shards().into_iter().map(|(shard, values)| (shard, values.each().collect()));

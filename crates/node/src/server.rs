@@ -6,11 +6,12 @@ use crate::directory::Directory;
 use crate::health::Health;
 use crate::http::{self, Pages};
 use crate::identity::identity;
+use crate::kept::Kept;
 use crate::metrics::Metrics;
 use crate::removal::Removals;
 use crate::routes::KernelRoutes;
 use crate::shard::{Services, Shard};
-use crate::store::{self, Store};
+use crate::store::{self, Secret, Store};
 use crate::{random, settings, supervisor, upkeep};
 use anyhow::Context;
 use std::net::{SocketAddr, TcpListener};
@@ -19,11 +20,13 @@ use std::time::{Duration, Instant};
 use strowger_accounting::Accounting;
 use strowger_config::{Config, ControlSocket};
 use strowger_core::Outbox;
+use strowger_core::call::CallKeys;
+use strowger_keeper::Keeper;
 use strowger_net::resolve::Resolver;
 use strowger_net::{Handle, ListenSocket, Net, Node, clock};
 use strowger_server::counters::Counts;
 use strowger_server::policy::Policy;
-use strowger_server::process_state::{ProcessState, Surroundings};
+use strowger_server::process_state::{CALL_SEED, ProcessState, Surroundings};
 use strowger_store::journal::Journal;
 use strowger_store::location::LocationTable;
 use tokio::sync::mpsc;
@@ -73,6 +76,8 @@ pub struct Server {
     journal: Option<Arc<Journal>>,
     /// The same.
     accounting: Option<Arc<Accounting>>,
+    /// Ends after accounting: what is no longer kept is written there.
+    keeper: Option<Arc<Keeper>>,
     /// Where a database server has the subscribers.
     pub(crate) directory: Option<Directory>,
 }
@@ -99,8 +104,8 @@ impl Server {
     /// # Errors
     /// As [`Server::start`]; and a socket that is no listener's.
     pub fn start_with(program: Program, mut config: Config, sockets: Vec<ListenSocket>) -> anyhow::Result<Self> {
-        let seed: [u8; 32] = random()?;
-        let call_secret = u32::from_le_bytes(random()?);
+        let secret = Secret::of(&config)?;
+        let (seed, call_secret) = keys(&config, &secret.bytes)?;
         // A flow of an earlier life of this server must not be taken for one of this.
         let process = u16::from_le_bytes(random()?);
         let settings = strowger_net::NetSettings { process, ..settings::net(&config, call_secret) };
@@ -115,14 +120,15 @@ impl Server {
         let caches = Arc::new(Caches::open(&config)?);
         let Store { journal, subscribers, directory } = store::open(&config, &location, &caches)?;
         let journal = journal.map(Arc::new);
+        let mut kept = Kept::open(&config)?;
+        kept.spool_rows(&config);
         let accounting = store::accounting(&config)?;
+        kept.submit_rows(accounting.as_deref());
+        let Kept { keeper, calls, .. } = kept;
         if let Some(directory) = &directory {
             directory.fit(&mut config)?;
         }
-        let secret = match &config.auth.secret {
-            Some(secret) => secret.reveal().to_vec(),
-            None => store::kept_secret(&config)?,
-        };
+        let secret = secret.keep()?;
         let identity = identity(&config, net.addresses());
         let routes = Box::new(KernelRoutes::new());
         let surroundings = Surroundings {
@@ -138,14 +144,14 @@ impl Server {
             routes,
         };
         let shared = Arc::new(ProcessState::new(clock::now(), config, surroundings));
-        let services = Arc::new(Services::new(resolver(&shared.policy().config)?, most, program));
+        let services = Arc::new(Services::new(resolver(&shared.policy().config)?, most, program, calls));
         let (for_shards, services_for_shards, with_journal) = (shared.clone(), services.clone(), journal.clone());
-        let with_accounting = accounting.clone();
+        let with_writers = (accounting.clone(), keeper.clone());
         let node = net.spawn(move |number, handle: Handle<Shard>| {
             let (shared, services) = (for_shards.clone(), services_for_shards.clone());
-            Shard::new(shared, services, number, &handle, with_journal.as_deref(), with_accounting.clone())
+            Shard::new(shared, services, number, &handle, with_journal.as_deref(), with_writers.clone())
         })?;
-        let beside = (journal.as_ref(), accounting.as_ref());
+        let beside = (journal.as_ref(), accounting.as_ref(), keeper.as_ref());
         let metrics = Metrics::new(shared.clone(), services.clone(), node.handle().clone(), caches.clone(), beside);
         let health = Arc::new(Health::new(node.handle().clone(), shared.clone()));
         let watched = health.clone();
@@ -174,6 +180,10 @@ impl Server {
             .transpose()?;
         let control = serve_control(controlled, node.handle())?;
         node.handle().spawn("upkeep", upkeep::keep_up(shared.clone(), services.clone()));
+        if let Some(keeper) = &keeper {
+            let work = upkeep::keep_up_keeper(node.handle().clone(), Arc::downgrade(keeper));
+            node.handle().spawn("upkeep of kept calls", work);
+        }
         if let Some(subscribers) = shared.subscribers.clone() {
             let removals = Removals::new(journal.as_deref());
             let (handle, journal) = (node.handle().clone(), journal.as_ref().map(Arc::downgrade));
@@ -184,7 +194,20 @@ impl Server {
             node.handle().spawn("upkeep of the caches", work);
         }
         node.handle().spawn("the log of statistics", upkeep::log_statistics(shared.clone(), metrics.clone()));
-        Ok(Self { shared, services, metrics, health, served, ordered, control, node, journal, accounting, directory })
+        Ok(Self {
+            shared,
+            services,
+            metrics,
+            health,
+            served,
+            ordered,
+            control,
+            node,
+            journal,
+            accounting,
+            keeper,
+            directory,
+        })
     }
 
     /// The addresses on which the listeners of the configuration really listen.
@@ -258,16 +281,29 @@ impl Server {
     pub fn stop(self) {
         self.shared.report_suppressed(u64::MAX);
         let open = self.counts().calls_logged;
-        if open > 0 {
+        if open > 0 && self.keeper.is_none() {
             tracing::info!(count = open, "calls left open: their ends will not be logged");
         }
         self.metrics.log("statistics at the end");
-        let Self { shared, metrics, control, node, journal, accounting, .. } = self;
+        let Self { shared, metrics, control, node, journal, accounting, keeper, .. } = self;
         drop(control);
         drop(node);
         drop((shared, metrics));
         drop((journal, accounting));
+        drop(keeper);
     }
+}
+
+/// The seed of the process, and the key of the hash that gives calls to shards. Where calls are kept, the keys by which they are found are
+/// those of the process before.
+fn keys(config: &Config, secret: &[u8]) -> anyhow::Result<([u8; 32], u32)> {
+    let (mut seed, call_secret) = (random::<32>()?, u32::from_le_bytes(random()?));
+    if config.dialogs.folder.is_none() {
+        return Ok((seed, call_secret));
+    }
+    let keys = CallKeys::derive(secret);
+    seed[CALL_SEED].copy_from_slice(&keys.tables.to_le_bytes());
+    Ok((seed, keys.buckets))
 }
 
 /// Before the database is opened: a server that cannot have its ports leaves no file behind.

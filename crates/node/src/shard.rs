@@ -1,5 +1,6 @@
 //! One shard of a server: its engine among sockets, other shards and what is slow.
 
+use crate::kept;
 use crate::server::Program;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,9 +10,10 @@ use strowger_accounting::{Accounting, Row};
 use strowger_core::log_limiter::{Kind, LogLimiter};
 use strowger_core::shown::{brief, shown};
 use strowger_core::{Arrival, Flow, Now, Outbox};
+use strowger_keeper::Keeper;
 use strowger_net::resolve::Resolver;
 use strowger_net::{Handle, Mailbox, Service, Unsent, clock};
-use strowger_server::calls::{CallPage, CallView};
+use strowger_server::calls::{Call, CallPage, CallView};
 use strowger_server::engine::{Answer, Circumstances, Effect, Engine, EngineRecord};
 use strowger_server::process_state::ProcessState;
 use strowger_server::question::{HostKey, Resolved};
@@ -26,13 +28,16 @@ pub(crate) struct Services {
     /// Of each shard, [`ProcessState::reloads`] of the policy that its engine has.
     reloads: Box<[AtomicU64]>,
     pub(crate) program: Program,
+    /// Calls of an earlier process, for the first shard: it has all buckets when it begins.
+    left: Mutex<Vec<Call>>,
 }
 
 impl Services {
-    /// For so many shards at most.
-    pub(crate) fn new(resolver: Resolver, shards: usize, program: Program) -> Self {
+    /// For so many shards at most. `left`: calls of an earlier process.
+    pub(crate) fn new(resolver: Resolver, shards: usize, program: Program, left: Vec<Call>) -> Self {
         let reloads = (0..shards).map(|_| AtomicU64::new(0)).collect();
-        Self { resolver: Mutex::new(Arc::new(resolver)), reloads_refused: AtomicU64::new(0), reloads, program }
+        let (resolver, left) = (Mutex::new(Arc::new(resolver)), Mutex::new(left));
+        Self { resolver, reloads_refused: AtomicU64::new(0), reloads, program, left }
     }
 
     /// How many policies have taken the place of the first in this shard.
@@ -42,6 +47,10 @@ impl Services {
 
     pub(crate) fn resolver(&self) -> Arc<Resolver> {
         self.resolver.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn take_left(&self) -> Vec<Call> {
+        std::mem::take(&mut *self.left.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Look-ups that are under way end by the one that they began with.
@@ -99,6 +108,8 @@ pub struct Shard {
     mailbox: Mailbox<Self>,
     /// Ends when no shard has it.
     accounting: Option<Arc<Accounting>>,
+    /// The same.
+    keeper: Option<Arc<Keeper>>,
 }
 
 impl Shard {
@@ -108,7 +119,7 @@ impl Shard {
         number: usize,
         handle: &Handle<Self>,
         journal: Option<&Journal>,
-        accounting: Option<Arc<Accounting>>,
+        (accounting, keeper): (Option<Arc<Accounting>>, Option<Arc<Keeper>>),
     ) -> Self {
         let mailbox = handle.mailbox(number);
         let written = journal.map(|journal| {
@@ -127,7 +138,24 @@ impl Shard {
         services.reloads[number].store(shared.reloads(), Relaxed);
         let mut engine = Engine::new(clock::now(), shared, number, circumstances(handle));
         (engine.written, engine.found) = (written, found);
-        Self { engine, services, handle: handle.clone(), mailbox, accounting }
+        let left = if number == 0 { services.take_left() } else { Vec::new() };
+        let mut shard = Self { engine, services, handle: handle.clone(), mailbox, accounting, keeper };
+        if !left.is_empty() {
+            shard.take_over(left);
+        }
+        shard
+    }
+
+    fn take_over(&mut self, left: Vec<Call>) {
+        let calls = left.len();
+        let strange = self.drive(|engine| engine.take_over(left));
+        if strange > 0 {
+            tracing::error!(
+                calls = strange,
+                of = calls,
+                "kept calls are of another secret: their parties cannot end them here"
+            );
+        }
     }
 
     /// Lets the engine decide, and carries out what it wants.
@@ -156,6 +184,7 @@ impl Shard {
 
     fn carry_out(&mut self) {
         for effect in self.engine.effects.drain(..) {
+            let Some(effect) = kept::carry_out(self.keeper.as_deref(), effect) else { continue };
             match effect {
                 Effect::Alias { flow, transport, address } => self.handle.alias(flow, transport, address),
                 Effect::Confirm(peer) => self.handle.confirm(peer),
@@ -171,6 +200,7 @@ impl Shard {
                 Effect::WakePings => self.handle.mailbox(0).send(Input::Answer(Answer::Pings)),
                 Effect::Account(row) => account(self.accounting.as_deref(), row),
                 Effect::GiveBack => (self.services.program.give_back)(),
+                Effect::Keep { .. } | Effect::Close { .. } | Effect::Forget { .. } => (),
             }
         }
     }
@@ -179,9 +209,9 @@ impl Shard {
 /// The shard ends: of calls that go on is written what is known.
 impl Drop for Shard {
     fn drop(&mut self) {
-        self.engine.cut_off_accounts();
+        self.engine.cut_off_accounts(clock::now());
         for effect in self.engine.effects.drain(..) {
-            if let Effect::Account(row) = effect {
+            if let Some(Effect::Account(row)) = kept::carry_out(self.keeper.as_deref(), effect) {
                 account(self.accounting.as_deref(), row);
             }
         }
@@ -263,6 +293,10 @@ impl Service for Shard {
             && let Some(subscribers) = &self.engine.shared.subscribers
         {
             subscribers.flush();
+        }
+        self.engine.keep_changed(now);
+        if !self.engine.effects.is_empty() {
+            self.carry_out();
         }
         self.engine.show_gauges();
         (self.services.program.sends)(out);

@@ -4,6 +4,7 @@ use crate::caches::Caches;
 use crate::directory::Directory;
 use crate::random;
 use anyhow::Context;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use strowger_accounting::Accounting;
 use strowger_config::Config;
@@ -68,24 +69,60 @@ pub(crate) fn accounting(config: &Config) -> anyhow::Result<Option<Arc<Accountin
     Ok(Some(Arc::new(accounting)))
 }
 
-/// The secret that the server drew itself, kept in a file beside its database: routes of running calls and nonces stay good
-/// over a restart. Without a database the server draws another at each start.
-pub(crate) fn kept_secret(config: &Config) -> anyhow::Result<Vec<u8>> {
-    use std::io::Write;
-    use std::os::unix::fs::OpenOptionsExt;
-    let Some(database) = &config.store.database else { return Ok(random::<32>()?.to_vec()) };
+/// The secret of the server: that of the configuration, or one that the server drew itself and keeps in a file beside its database, so that
+/// routes of running calls and nonces stay good over a restart. Without a database the server draws another at each start.
+pub(crate) struct Secret {
+    pub(crate) bytes: Vec<u8>,
+    /// It was drawn just now, and is to be kept beside this database.
+    unkept: Option<PathBuf>,
+}
+
+impl Secret {
+    /// Leaves no file behind.
+    pub(crate) fn of(config: &Config) -> anyhow::Result<Self> {
+        let known = match &config.auth.secret {
+            Some(secret) => Some(secret.reveal().to_vec()),
+            None => config.store.database.as_deref().map(read_secret).transpose()?.flatten(),
+        };
+        Ok(match known {
+            Some(bytes) => Self { bytes, unkept: None },
+            None => Self { bytes: random::<32>()?.to_vec(), unkept: config.store.database.clone() },
+        })
+    }
+
+    /// Writes its file, if it is to have one and has none.
+    pub(crate) fn keep(self) -> anyhow::Result<Vec<u8>> {
+        if let Some(database) = &self.unkept {
+            write_secret(database, &self.bytes)?;
+        }
+        Ok(self.bytes)
+    }
+}
+
+fn secret_path(database: &Path) -> (PathBuf, String) {
     let path = database.with_extension("secret");
-    let what = || format!("{}: the secret of this server", path.display());
+    let what = format!("{}: the secret of this server", path.display());
+    (path, what)
+}
+
+fn read_secret(database: &Path) -> anyhow::Result<Option<Vec<u8>>> {
+    let (path, what) = secret_path(database);
     match std::fs::read(&path) {
-        Ok(secret) if secret.len() >= 16 => return Ok(secret),
-        Ok(_) => anyhow::bail!("{} is shorter than 16 bytes: remove the file, the server draws another", what()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => (),
+        Ok(secret) if secret.len() >= 16 => Ok(Some(secret)),
+        Ok(_) => anyhow::bail!("{what} is shorter than 16 bytes: remove the file, the server draws another"),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => {
             let reason = access::denial(&path, false).map(|reason| format!(": {reason}")).unwrap_or_default();
-            return Err(error).with_context(|| format!("{} cannot be read{reason}", what()));
+            Err(error).with_context(|| format!("{what} cannot be read{reason}"))
         }
     }
-    let secret = random::<32>()?;
+}
+
+fn write_secret(database: &Path, secret: &[u8]) -> anyhow::Result<()> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let (path, what) = secret_path(database);
+    let fails = || format!("{what} cannot be written");
     // Whole or not at all: another start must not find half of it.
     let draft = database.with_extension("secret.new");
     let mut file = std::fs::OpenOptions::new()
@@ -94,8 +131,7 @@ pub(crate) fn kept_secret(config: &Config) -> anyhow::Result<Vec<u8>> {
         .truncate(true)
         .mode(0o600)
         .open(&draft)
-        .with_context(|| format!("{} cannot be written", what()))?;
-    file.write_all(&secret).and_then(|()| file.sync_all()).with_context(|| format!("{} cannot be written", what()))?;
-    std::fs::rename(&draft, &path).with_context(|| format!("{} cannot be written", what()))?;
-    Ok(secret.to_vec())
+        .with_context(fails)?;
+    file.write_all(secret).and_then(|()| file.sync_all()).with_context(fails)?;
+    std::fs::rename(&draft, &path).with_context(fails)
 }

@@ -5,6 +5,7 @@ use crate::removal::Removals;
 use crate::shard::{Services, Shard};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use strowger_keeper::Keeper;
 use strowger_net::{Handle, clock};
 use strowger_server::process_state::ProcessState;
 use strowger_store::journal::Journal;
@@ -43,6 +44,17 @@ pub(crate) async fn log_statistics(shared: Arc<ProcessState>, metrics: Metrics) 
         if shared.policy().config.log.statistics.is_some_and(|interval| logged.elapsed() >= interval) {
             logged = Instant::now();
             metrics.log("statistics");
+        }
+    }
+}
+
+/// Looks after the thread that keeps calls.
+pub(crate) async fn keep_up_keeper(handle: Handle<Shard>, keeper: Weak<Keeper>) {
+    let mut tick = tokio::time::interval(UPKEEP);
+    loop {
+        tick.tick().await;
+        if keeper.upgrade().is_some_and(|keeper| keeper.has_ended()) {
+            handle.fail("the thread that keeps calls ended");
         }
     }
 }

@@ -91,6 +91,11 @@ impl Reader {
         None
     }
 
+    /// The payload of the record that [`Reader::next`] gave last; empty before the first.
+    pub fn last(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// Records that are left.
     pub fn count(mut self) -> usize {
         let mut count = 0;

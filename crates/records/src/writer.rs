@@ -115,6 +115,11 @@ impl Writer {
         self.medium.sync()
     }
 
+    /// Where the first record of the next call begins.
+    pub fn start(&self) -> u64 {
+        self.length + self.magic.map_or(0, |magic| magic.len() as u64)
+    }
+
     /// Bytes of the file that are whole records, with its beginning.
     pub const fn length(&self) -> u64 {
         self.length

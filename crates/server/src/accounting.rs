@@ -197,10 +197,15 @@ impl Account {
         self.event("bye", after, Some(by), status, cause)
     }
 
-    /// The server has ended a dialog of it.
-    pub(crate) fn dialog_ended(&mut self, now: Now, by: Ender) {
+    /// A dialog of it ended at this moment, but for a party.
+    pub(crate) fn dialog_ended(&mut self, at: i64, by: Ender) {
         self.cause = if by == Ender::Operator { UNSPECIFIED } else { TIMER };
-        self.end = Some(End { by, after: self.after(now) });
+        self.end = Some(End { by, after: self.after_moment(at) });
+    }
+
+    /// Its call goes on in another process: what was under way has come to nothing, as far as is known.
+    pub(crate) fn goes_on(&mut self) {
+        (self.open, self.bye) = (0, None);
     }
 
     /// No dialog of it comes by: its end is not known.
@@ -248,7 +253,11 @@ impl Account {
     }
 
     fn after(&self, now: Now) -> u64 {
-        moment(now).saturating_sub(self.began).max(0).cast_unsigned()
+        self.after_moment(moment(now))
+    }
+
+    fn after_moment(&self, at: i64) -> u64 {
+        at.saturating_sub(self.began).max(0).cast_unsigned()
     }
 
     const fn masks(&self) -> Masks {
@@ -383,15 +392,9 @@ impl Engine {
         self.effects.extend(account.close().map(Effect::Account));
     }
 
-    /// The rows of calls that are over leave.
-    pub(crate) fn close_accounts(&mut self) {
-        for account in self.calls.ended.drain(..) {
-            self.effects.extend(account.close().map(Effect::Account));
-        }
-    }
-
-    /// The process ends: of calls that go on a record is written without their end.
-    pub fn cut_off_accounts(&mut self) {
+    /// The process ends: of calls that go on a record is written without their end. Those that are kept go on in the next process.
+    pub fn cut_off_accounts(&mut self, now: Now) {
+        self.keep_changed(now);
         let cut_off = self.calls.take_accounts().into_iter().filter_map(|account| account.cut_off());
         self.effects.extend(cut_off.map(Effect::Account));
     }

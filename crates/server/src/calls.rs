@@ -8,16 +8,19 @@
 
 pub(crate) mod dialog;
 mod end;
+mod kept;
 mod list;
 mod notices;
 mod texts;
 pub(crate) mod within;
 
+pub use kept::read_kept;
 pub use list::{CallPage, CallState, CallView, DialogView};
 
 use crate::accounting::Account;
 use crate::call_limits::{CallLimits, LimitScope};
 use crate::engine::Engine;
+use crate::process_state::CALL_SEED;
 use dialog::{Dialog, Party};
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
@@ -65,6 +68,11 @@ pub struct Call {
     pub(crate) counted: Box<[LimitScope]>,
     /// What is to be written down of it.
     pub(crate) account: Option<Box<Account>>,
+    /// Its state was given out, or is in a moment: the next process is to go on with it.
+    kept: bool,
+    /// What is kept of it is out of date.
+    #[serde(skip)]
+    changed: bool,
     /// Where it stands among the deadlines; 0: nowhere.
     #[serde(skip)]
     deadline: u64,
@@ -114,6 +122,8 @@ impl Call {
             dialogs: SmallVec::new(),
             counted: Box::default(),
             account: None,
+            kept: false,
+            changed: false,
             deadline: 0,
         }
     }
@@ -129,7 +139,7 @@ impl Call {
     }
 
     /// Empty if it is not tracked, or says too much of itself.
-    pub(crate) fn call_id(&self) -> &[u8] {
+    pub fn call_id(&self) -> &[u8] {
         self.texts.get(CALL_ID)
     }
 
@@ -198,9 +208,9 @@ impl Call {
         [logged, challenged, lifetime, session].into_iter().flatten().min()
     }
 
-    /// Makes ages of its moments, and moments of its ages.
-    fn turn(&mut self, now: Now) {
-        let turn = |at: &mut i64| *at = moment(now).saturating_sub(*at);
+    /// Makes ages at this moment of its moments, and moments of its ages.
+    fn turn(&mut self, now: i64) {
+        let turn = |at: &mut i64| *at = now.saturating_sub(*at);
         turn(&mut self.began);
         self.account.iter_mut().for_each(|account| turn(&mut account.began));
         for dialog in &mut self.dialogs {
@@ -290,6 +300,14 @@ impl CallCounts {
     }
 }
 
+/// A call that has left the table.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    key: u64,
+    is_kept: bool,
+    account: Option<Box<Account>>,
+}
+
 /// The calls of one shard.
 #[derive(Debug)]
 pub(crate) struct Calls {
@@ -301,9 +319,12 @@ pub(crate) struct Calls {
     times: CallTimes,
     counts: CallCounts,
     limits: Arc<CallLimits>,
-    /// Of calls that are over: their records are to be written.
-    #[expect(clippy::vec_box, reason = "they leave calls as they are")]
-    pub(crate) ended: Vec<Box<Account>>,
+    /// Calls that are over, of which something is to be written or no longer to be kept.
+    pub(crate) ended: Vec<Ended>,
+    /// Calls are kept over a restart.
+    keeps: bool,
+    /// Calls of which what is kept is out of date.
+    changed: Vec<u64>,
     /// Where the response came from that the proxy has last looked at.
     pub(crate) responded: Option<SocketAddr>,
     /// [`Now::mono`] of the last giving back of memory.
@@ -319,10 +340,11 @@ const STEP: u64 = 100;
 const CHALLENGE: u64 = 32_000;
 
 impl Calls {
-    pub(crate) fn new(times: CallTimes, limits: Arc<CallLimits>) -> Self {
+    /// `keeps`: calls are kept over a restart.
+    pub(crate) fn new(times: CallTimes, limits: Arc<CallLimits>, keeps: bool) -> Self {
         let (calls, places, deadlines, counts, index) = Default::default();
-        let (ended, responded) = Default::default();
-        Self { calls, places, deadlines, times, counts, limits, ended, responded, tidied: 0, index }
+        let (ended, changed, responded) = Default::default();
+        Self { calls, places, deadlines, times, counts, limits, ended, keeps, changed, responded, tidied: 0, index }
     }
 
     /// How long calls may last, from their next change on.
@@ -354,9 +376,11 @@ impl Calls {
 
     /// Puts a call in, which counts under its limits already. What was there under its key goes.
     pub(crate) fn put(&mut self, key: u64, call: Call) {
-        self.take(key);
+        if let Some(before) = self.take(key).filter(|before| before.kept) {
+            self.ended.push(Ended { key, is_kept: before.kept, account: None });
+        }
         self.recount(CallCounts::default(), CallCounts::of(&call));
-        let id = self.calls.insert(Call { key, ..call });
+        let id = self.calls.insert(Call { key, changed: false, ..call });
         self.places.insert(key, id);
         self.set_deadline(key);
     }
@@ -381,8 +405,8 @@ impl Calls {
         let (after, is_over) = (CallCounts::of(call), call.is_over());
         self.recount(before, after);
         if is_over {
-            let account = self.take(key).and_then(|call| call.account);
-            self.ended.extend(account);
+            let call = self.take(key).filter(|call| call.kept || call.account.is_some());
+            self.ended.extend(call.map(|call| Ended { key, is_kept: call.kept, account: call.account }));
         } else {
             self.set_deadline(key);
         }
@@ -394,11 +418,12 @@ impl Calls {
         self.calls.get_mut(*self.places.get(&key)?)?.account.as_deref_mut()
     }
 
-    /// All accounts: their calls go on without.
+    /// All accounts of calls that are not kept: those go on without.
     #[expect(clippy::vec_box, reason = "they leave calls as they are")]
     pub(crate) fn take_accounts(&mut self) -> Vec<Box<Account>> {
         let keys: Vec<Id> = self.places.values().copied().collect();
-        keys.into_iter().filter_map(|id| self.calls.get_mut(id)?.account.take()).collect()
+        let mut take = |id| self.calls.get_mut(id).filter(|call| !call.kept)?.account.take();
+        keys.into_iter().filter_map(&mut take).collect()
     }
 
     fn recount(&mut self, before: CallCounts, after: CallCounts) {
@@ -431,14 +456,14 @@ impl Calls {
         let of_bucket = |call: &Call| call::bucket(call.call_hash) == bucket;
         let keys: Vec<u64> = self.calls.iter().filter(|(_, call)| of_bucket(call)).map(|(_, call)| call.key).collect();
         let mut taken: Vec<_> = keys.into_iter().filter_map(|key| self.take(key)).collect();
-        taken.iter_mut().for_each(|call| call.turn(now));
+        taken.iter_mut().for_each(|call| call.turn(moment(now)));
         taken
     }
 
     /// Takes in what another shard exported.
     pub(crate) fn import(&mut self, now: Now, calls: Vec<Call>) {
         for mut call in calls {
-            call.turn(now);
+            call.turn(moment(now));
             call.counted.iter().for_each(|counted| self.limits.take_over(counted));
             self.put(call.key, call);
         }
@@ -469,7 +494,7 @@ impl Engine {
 
     /// The same in all shards, and known to no peer.
     pub(crate) fn key_of_call(&self, call_id: &[u8], caller_tag: &[u8]) -> u64 {
-        let seed = u64::from_le_bytes(self.shared.seed[16..24].try_into().expect("eight of thirty-two bytes"));
+        let seed = u64::from_le_bytes(self.shared.seed[CALL_SEED].try_into().expect("eight of thirty-two bytes"));
         let mut hasher = foldhash::quality::FixedState::with_seed(seed).build_hasher();
         for part in [call_id, caller_tag] {
             hasher.write_usize(part.len());

@@ -87,6 +87,25 @@ pub enum Effect {
     WakePings,
     /// A row of accounting is to be written.
     Account(Box<Row>),
+    /// This is what the next process needs to go on with a call ([`Engine::take_over`]), in place of what was said of it before.
+    Keep {
+        /// The call, by a number that means the same in all shards.
+        call: u64,
+        /// Read by [`read_kept`](crate::calls::read_kept).
+        state: Box<[u8]>,
+    },
+    /// A call that may have been kept is over, and its rows are on their way.
+    Close {
+        /// The call.
+        call: u64,
+        /// The rows, should they be lost on their way: read by [`Row::read_all`].
+        rows: Box<[u8]>,
+    },
+    /// A call that was kept is over.
+    Forget {
+        /// The call.
+        call: u64,
+    },
     /// Much less is under way than before: memory may go back to the system.
     GiveBack,
 }
@@ -388,7 +407,7 @@ impl Engine {
             concealed: Default::default(),
             events: Vec::new(),
             pings: Pings::every(config.nat.ping_interval),
-            calls: Calls::new(CallTimes::of(config), shared.call_limits.clone()),
+            calls: Calls::new(CallTimes::of(config), shared.call_limits.clone(), config.dialogs.folder.is_some()),
             contacts: Default::default(),
             local_addresses: LocalAddresses::new(config.dns.cache_entries),
             aor: Vec::new(),

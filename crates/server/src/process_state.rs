@@ -7,6 +7,7 @@ use crate::line_rate::LineRate;
 use crate::local_address::Routes;
 use crate::policy::Policy;
 use crate::set_aside::{AsideTarget, SetAside};
+use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -52,6 +53,10 @@ pub struct ProcessState {
     /// How long things took, of each shard.
     pub durations: Vec<Durations>,
 }
+
+/// The part of [`Surroundings::seed`] that is the key of the tables of calls. Where calls are kept over a restart it follows from the
+/// secret, and so does `call_secret` ([`CallKeys::derive`](strowger_core::call::CallKeys::derive)).
+pub const CALL_SEED: Range<usize> = 16..24;
 
 /// What a server has that its configuration does not tell.
 pub struct Surroundings {

@@ -67,10 +67,12 @@ struct Choices {
     shared: bool,
     /// Records and events of calls are written.
     accounting: [bool; 2],
+    /// Calls outlive a process.
+    keeps: bool,
 }
 
 impl Choices {
-    fn of(random: &mut Random, accounting: [bool; 2]) -> Self {
+    fn of(random: &mut Random, accounting: [bool; 2], keeps: bool) -> Self {
         let calm = random.chance(300);
         let two = random.chance(500);
         let beside = random.chance(500);
@@ -101,7 +103,7 @@ impl Choices {
         });
         let (passwords, shared) = (random.chance(500), random.chance(300));
         let reloads = !calm && random.chance(400);
-        Self { calm, two, beside, passwords, record_route, keeping, reloads, lines, shared, accounting }
+        Self { calm, two, beside, passwords, record_route, keeping, reloads, lines, shared, accounting, keeps }
     }
 
     /// What the file of a server says.
@@ -122,13 +124,15 @@ impl Choices {
             // More than there are: what counts is that each is given back. Only calls whose end comes by can be counted.
             let is_counted = record_route && fixed.contains("dialogs.track = true\n");
             let rules = if is_counted { COUNTED } else { "" };
+            // The log has the end of a kept call, and not its beginning, which a process before it logged.
+            let lines = if self.keeps { 0 } else { 1_000_000 };
             format!(
                 "domains = [\"{domain}\"]\nrealm = \"{realm}\"\nserver.node = {node}\n{fixed}\
                  registrar.authenticate = {passwords}\nregistrar.durability = \"{durability}\"\n\
                  auth.calls = {passwords}\nauth.algorithms = [{algorithms}]\n\
                  proxy.relay_for = \"everyone\"\nproxy.record_route = {record_route}\n\
                  proxy.fork = \"{fork}\"\nproxy.fork_timeout = \"{seconds}s\"\n\
-                 nat.ping_interval = \"never\"\nlog.calls_per_minute = 1000000\nstore.database = \"{database}\"\n{rules}"
+                 nat.ping_interval = \"never\"\nlog.calls_per_minute = {lines}\nstore.database = \"{database}\"\n{rules}"
             )
         };
         (0..versions).map(config).collect()
@@ -187,7 +191,7 @@ fn server(
         "store.cache_lifetime = \"{}s\"\nstore.serve_stale = \"{}s\"\nstore.lookup_connections = {}\n\
          store.breaker_after = {}\nstore.lookup_timeout = \"{}ms\"\nlimits.held_messages_per_call = {}\n\
          registrar.commit_queue = {}\ndialogs.track = {}\ndialogs.lifetime = \"{}s\"\nlog.longest_call = \"600s\"\n\
-         accounting.cdr = {}\naccounting.events = {}\n",
+         accounting.cdr = {}\naccounting.events = {}\n{}",
         random.pick(&[0, 5, 300]),
         random.pick(&[0, 86_400, 86_400]),
         random.between(1, 4),
@@ -200,6 +204,11 @@ fn server(
         random.pick(&[300, 300, 20]),
         choices.accounting[0],
         choices.accounting[1],
+        if choices.keeps {
+            "dialogs.folder = \"calls-of-the-world\"\nauth.secret = \"the secret of a site\"\n"
+        } else {
+            ""
+        },
     );
     let fails = !choices.calm && choices.keeping == Keeping::Written;
     ServerSettings {
@@ -301,7 +310,8 @@ pub fn world(seed: u64) -> World {
     let (edge, home) = (address(1), address(2));
     // By numbers of their own, so that a world is else what it would be without.
     let mut of_accounting = Random::new(!seed);
-    let choices = Choices::of(random, [700, 500].map(|chance| of_accounting.chance(chance)));
+    let accounting = [700, 500].map(|chance| of_accounting.chance(chance));
+    let choices = Choices::of(random, accounting, of_accounting.chance(400));
     let Choices { calm, two, beside, passwords, .. } = choices;
     let mut users = database(random, &choices);
     let change = |n| {

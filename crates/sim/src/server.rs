@@ -7,6 +7,7 @@ mod aside;
 mod beside;
 mod bindings;
 mod database;
+mod kept;
 mod lookups;
 mod observer;
 mod process;
@@ -17,6 +18,7 @@ pub use self::settings::{End, Keeping, Name, ServerSettings};
 
 use self::accounts::{Identities, Written};
 use self::bindings::Rows;
+use self::kept::{INTERVAL, Kept};
 use self::observer::Input;
 use self::process::{Due, Process, listeners};
 pub(crate) use self::settings::software;
@@ -71,6 +73,8 @@ pub struct ServerHost {
     problem: Option<String>,
     /// Of all rows of accounting.
     identities: Identities,
+    /// Calls that outlive a process, if its file names a folder for them.
+    kept: Option<Kept>,
 }
 
 /// ms between two rounds of upkeep.
@@ -107,6 +111,7 @@ impl ServerHost {
             process: Process::start(now, &settings, 0, &site, &mut random),
             policy: 0,
             first_kill,
+            kept: settings.keeps_calls().then(Kept::default),
             settings,
             site,
             has_restarted: false,
@@ -216,6 +221,7 @@ impl ServerHost {
         let engine = &mut process.engines[shard];
         engine.circumstances = Circumstances { draining: process.draining.is_some(), shards: self.settings.shards };
         work(engine, &mut own);
+        engine.keep_changed(now);
         engine.show_gauges();
         if std::mem::take(&mut engine.has_asked)
             && let Some(subscribers) = &process.shared.subscribers
@@ -231,6 +237,9 @@ impl ServerHost {
             self.wrong(problem);
         }
         self.check_registrations(&own);
+        if let Some(kept) = &mut self.kept {
+            kept.watch(now, &own);
+        }
         for send in own.sends() {
             let from = out.start();
             out.bytes.extend_from_slice(&own.bytes[send.range()]);
@@ -303,10 +312,16 @@ impl ServerHost {
                 Effect::WakePings => self.plan(now.mono, Due::Answer(0, Answer::Pings)),
                 Effect::Account(row) => {
                     let (process, written) = (&mut self.process, Written::of(&self.settings));
-                    let taken = process.accounts.take(&row, written, &process.observer, &mut self.identities);
+                    let (observer, kept) = (&process.observer, self.kept.as_mut());
+                    let taken = process.accounts.take(&row, written, observer, &mut self.identities, kept);
                     taken.unwrap_or_else(|problem| self.wrong(problem));
                 }
                 Effect::Confirm(_) | Effect::GiveBack => (),
+                effect @ (Effect::Keep { .. } | Effect::Close { .. } | Effect::Forget { .. }) => {
+                    if self.kept.as_mut().is_some_and(|kept| kept.take(effect)) {
+                        self.plan(now.mono + INTERVAL, Due::Keep);
+                    }
+                }
             }
         }
         self.ask_users(now);
@@ -512,6 +527,9 @@ impl Host for ServerHost {
         }
         if let Some((lookups, _)) = &self.process.lookups {
             lookups.leftovers().map_err(|e| format!("{here}: {e}"))?;
+        }
+        if let Some(kept) = &self.kept {
+            kept.leftovers().map_err(|e| format!("{here}: {e}"))?;
         }
         let (process, written) = (&self.process, Written::of(&self.settings));
         process.accounts.leftovers(written, &process.observer).map_err(|e| format!("{here}: {e}"))?;

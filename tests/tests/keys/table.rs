@@ -399,6 +399,8 @@ const TESTS: &[(&str, &[&str])] = &[
     ("dialogs.min_session_expires", &["tests/tests/dialogs.rs::sessions_have_the_timer_that_the_settings_say"]),
     ("dialogs.calls", &["tests/tests/dialogs.rs::calls_beyond_the_bound_are_refused_until_others_end"]),
     ("rule.account", &["crates/server/tests/suite/accounting.rs::rules_say_what_is_accounted"]),
+    ("dialogs.folder", &["tests/tests/kept_dialogs.rs::calls_that_a_kill_interrupts_end_in_the_next_process"]),
+    ("dialogs.group_interval", &["tests/tests/metrics_catalogue/kept.rs::kept"]),
     ("accounting.cdr", &["tests/tests/accounting.rs::calls_are_written_in_each_form"]),
     ("accounting.events", &["tests/tests/accounting.rs::calls_are_written_in_each_form"]),
     ("accounting.all", &["crates/server/tests/suite/accounting.rs::rules_say_what_is_accounted"]),

@@ -82,10 +82,17 @@ impl Dialog {
         }
     }
 
-    /// A request of this party has this CSeq.
-    pub(crate) fn hear(&mut self, party: Party, cseq: u32) {
+    /// A request of this party has this CSeq. Whether none so high has been before.
+    pub(crate) fn hear(&mut self, party: Party, cseq: u32) -> bool {
         let last = &mut self.cseqs[party as usize];
+        let is_new = cseq > *last;
         *last = cseq.max(*last);
+        is_new
+    }
+
+    /// It goes on in another process: what was under way has come to nothing, as far as is known.
+    pub(crate) fn goes_on(&mut self) {
+        (self.ending, self.renewal) = (None, None);
     }
 
     /// The CSeq of one more request of this party.

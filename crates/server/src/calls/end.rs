@@ -52,12 +52,17 @@ impl Engine {
         for dialog in call.dialogs.iter().filter(|dialog| is_over(dialog) && dialog.logged) {
             log_ended(now, call, Ender::SessionTimer.text(), dialog.answer, call.call_id());
         }
-        if call.dialogs.iter().any(is_over)
-            && let Some(account) = self.calls.account(key)
-        {
-            account.dialog_ended(now, Ender::SessionTimer);
+        let Some(at) =
+            call.dialogs.iter().filter(|dialog| is_over(dialog)).filter_map(|dialog| dialog.session_end).max()
+        else {
+            return;
+        };
+        if let Some(account) = self.calls.account(key) {
+            // It may have been before this process began.
+            account.dialog_ended(at, Ender::SessionTimer);
         }
         self.calls.change(key, |call| call.dialogs.retain(|dialog| !is_over(dialog)));
+        self.calls.has_changed(key);
     }
 
     /// Ends the dialogs of a call that are meant.
@@ -85,10 +90,11 @@ impl Engine {
         if call.dialogs.iter().any(&is_meant)
             && let Some(account) = self.calls.account(key)
         {
-            account.dialog_ended(now, by);
+            account.dialog_ended(moment(now), by);
         }
         // Before they pass: nothing hangs on what becomes of them.
         self.calls.change(key, |call| call.dialogs.retain(|dialog| !is_meant(dialog)));
+        self.calls.has_changed(key);
         for request in requests {
             self.counters().byes.one();
             self.send_own(now, &request, out);

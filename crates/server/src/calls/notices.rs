@@ -172,6 +172,7 @@ impl Engine {
             }
             dialog.session_end = session_end.filter(|_| call_is_tracked);
         });
+        self.calls.has_changed(key);
     }
 
     fn failed_with(&mut self, now: Now, key: u64, status: u16, response: &Message<'_>) {
@@ -225,6 +226,7 @@ impl Engine {
         if let Some(contact) = of_caller {
             self.calls.change(key, |call| call.set_caller_contact(&contact));
         }
+        self.calls.has_changed(key);
     }
 
     /// Changes the dialog of this response to a request of the party that it names.
@@ -255,6 +257,7 @@ impl Engine {
                 let row = self.calls.account(key).and_then(|account| account.bye_ended(status));
                 self.effects.extend(row.map(Effect::Account));
                 self.calls.change(key, |call| call.dialogs.retain(|dialog| dialog.ending.is_none()));
+                self.calls.has_changed(key);
             }
             _ => (),
         }

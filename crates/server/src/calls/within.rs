@@ -103,7 +103,10 @@ impl Engine {
                 continue;
             }
             let number = request.cseq;
-            self.calls.change(key, |call| call.dialog(other).map(|dialog| dialog.hear(party, number)));
+            let hear = |call: &mut Call| call.dialog(other).is_some_and(|dialog| dialog.hear(party, number));
+            if self.calls.change(key, hear) == Some(true) {
+                self.calls.has_changed(key);
+            }
             let renews = matches!(request.method, Method::Invite | Method::Update);
             return if renews { Purpose::Renewal.context(key) } else { 0 };
         }

@@ -62,6 +62,7 @@ impl Engine {
     /// Takes out what belongs to the calls of this bucket, 0 to 255, in the order in which its new owner is to have it.
     pub fn export(&mut self, now: Now, bucket: u8) -> Vec<EngineRecord> {
         let moves = |b: u8| b == bucket;
+        self.keep_changed(now);
         // Before the transactions: those of requests that wait are forgotten, not moved.
         let waiting = self.take_waiting(now, bucket);
         let contexts = self.proxy.export(now, moves);

@@ -394,11 +394,11 @@ fn a_process_that_ends_writes_what_it_knows_of_calls_that_go_on() {
     answered(&mut site, 1);
     site.receive(ALICE, &invite(2, 1, ""));
     rows(&mut site);
-    site.work(|engine, _, _| engine.cut_off_accounts());
+    site.work(|engine, now, _| engine.cut_off_accounts(now));
     let (mut cdrs, _) = rows(&mut site);
     cdrs.sort_by(|a, b| a.call_id.cmp(&b.call_id));
     let all: Vec<_> = cdrs.iter().map(|cdr| (&*cdr.outcome, cdr.answer.is_some(), cdr.end, &*cdr.ended_by)).collect();
     assert_eq!(all, [("answered", true, None, "shutdown"), ("unfinished", false, None, "shutdown")]);
-    site.work(|engine, _, _| engine.cut_off_accounts());
+    site.work(|engine, now, _| engine.cut_off_accounts(now));
     none(&mut site);
 }

@@ -4,6 +4,7 @@ mod accounting;
 mod decisions;
 mod default_scripts;
 mod dialogs;
+mod kept;
 mod moves;
 mod peer;
 mod policy;

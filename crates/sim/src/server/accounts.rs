@@ -1,6 +1,7 @@
 //! Accounting: what a server writes down of its calls is what it did, once each.
 
 use super::ServerSettings;
+use super::kept::Kept;
 use super::observer::Observer;
 use std::collections::{HashMap, HashSet};
 use strowger_accounting::{Cdr, Event, Row};
@@ -20,6 +21,13 @@ pub(super) struct Identities {
     seen: HashSet<String>,
     /// Records among them.
     pub(super) records: u64,
+}
+
+fn call_id(row: &Row) -> &str {
+    match row {
+        Row::Cdr(cdr) => &cdr.call_id,
+        Row::Event(event) => &event.call_id,
+    }
 }
 
 /// What its file says.
@@ -49,7 +57,19 @@ impl Accounts {
         written: Written,
         observer: &Observer,
         identities: &mut Identities,
+        kept: Option<&mut Kept>,
     ) -> Result<(), String> {
+        let is_restored = kept.as_ref().is_some_and(|kept| kept.is_restored(call_id(row)));
+        if let (Some(kept), Row::Cdr(cdr)) = (kept, row) {
+            let is_known = is_restored && identities.seen.contains(&cdr.identity);
+            match kept.check_cdr(cdr) {
+                // What was kept of its end was lost with the process before, which had written it: the table refuses it.
+                _ if is_known => return Ok(()),
+                checked => checked.map_err(|what| format!("accounting: {what}: {row:?}"))?,
+            }
+        } else if is_restored && identities.seen.contains(row.identity()) {
+            return Ok(());
+        }
         let result = match row {
             _ if !identities.seen.insert(row.identity().to_owned()) => {
                 Err("its identity was written before".to_owned())
@@ -57,7 +77,7 @@ impl Accounts {
             Row::Event(event) if written.events => self.take_event(event),
             Row::Cdr(cdr) if written.cdr => {
                 identities.records += 1;
-                self.take_cdr(cdr, written, observer)
+                if is_restored { Self::check_moments(cdr, written) } else { self.take_cdr(cdr, written, observer) }
             }
             _ => Err("no such row is asked for".to_owned()),
         };
@@ -72,7 +92,7 @@ impl Accounts {
         }
     }
 
-    fn take_cdr(&mut self, cdr: &Cdr, written: Written, observer: &Observer) -> Result<(), String> {
+    fn check_moments(cdr: &Cdr, written: Written) -> Result<(), String> {
         let is_answered = cdr.answer.is_some();
         let moments: Vec<u64> =
             [Some(cdr.setup), cdr.ring.filter(|_| is_answered), cdr.answer, cdr.end].into_iter().flatten().collect();
@@ -87,6 +107,11 @@ impl Accounts {
         if is_answered != (cdr.outcome == "answered") || is_answered != (200..300).contains(&cdr.status) {
             return Err("status, outcome and answer contradict one another".into());
         }
+        Ok(())
+    }
+
+    fn take_cdr(&mut self, cdr: &Cdr, written: Written, observer: &Observer) -> Result<(), String> {
+        Self::check_moments(cdr, written)?;
         // Otherwise this server has answered itself.
         if cdr.attempts > 0 {
             *self.records.entry(cdr.call_id.clone()).or_default() += 1;

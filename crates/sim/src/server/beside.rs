@@ -1,12 +1,15 @@
 //! What goes on beside the engines of a server, by the clock of the world: look-ups, commits, reloads, the end of the process.
 
+use super::accounts::Written;
 use super::database::{Outage, OutageKind, error, outage};
+use super::kept::Kept;
 use super::lookups::STEP;
 use super::observer::Input;
 use super::process::{Draining, Due, Process};
 use super::{End, ServerHost, identity};
 use std::sync::Arc;
 use strowger_core::{Now, Outbox};
+use strowger_server::calls::CallView;
 use strowger_server::engine::Answer;
 use strowger_store::error::StoreError;
 
@@ -55,6 +58,7 @@ impl ServerHost {
 
     pub(super) fn run(&mut self, now: Now, what: Due, out: &mut Outbox) {
         match what {
+            Due::Keep => self.kept.iter_mut().for_each(Kept::commit),
             Due::Answer(shard, answer) => {
                 self.work(now, shard, Input::Other, out, |engine, out| engine.answered(now, answer, out));
             }
@@ -147,6 +151,9 @@ impl ServerHost {
                 {
                     keeper.steps.write();
                 }
+                if self.kept.is_some() {
+                    self.kill_kept(now);
+                }
                 self.start(now);
             }
             End::Drained(most) if self.process.draining.is_none() => {
@@ -169,7 +176,40 @@ impl ServerHost {
             return self.plan(now.mono + DRAIN_STEP, Due::Drain);
         }
         self.write_all();
+        self.kept.iter_mut().for_each(Kept::commit);
         self.start(now);
+    }
+
+    /// What was being written of kept calls is on disk, or not.
+    fn kill_kept(&mut self, now: Now) {
+        let (calls, is_written) = (self.tracked(now), self.random.chance(500));
+        let Some(kept) = &mut self.kept else { return };
+        kept.is_killed(is_written);
+        if let Err(problem) = kept.check(&calls) {
+            self.wrong(problem);
+        }
+    }
+
+    fn tracked(&self, now: Now) -> Vec<CallView> {
+        let engines = self.process.engines.iter();
+        engines.flat_map(|engine| engine.list_calls(now, 0, usize::MAX, None).calls).collect()
+    }
+
+    /// The next process goes on with the calls that are on disk.
+    fn take_over(&mut self, now: Now) {
+        let Some(calls) = self.kept.as_ref().map(|kept| kept.calls(now)) else { return };
+        let calls = calls.unwrap_or_else(|problem| {
+            self.wrong(problem);
+            Vec::new()
+        });
+        let written = Written::of(&self.settings);
+        self.kept.iter_mut().for_each(|kept| kept.restored(&calls, written.cdr));
+        for call in calls {
+            let shard = self.process.owners[usize::from(call.bucket())];
+            if self.process.engines[shard].take_over(vec![call]) > 0 {
+                self.wrong("kept calls: one is found under other keys".into());
+            }
+        }
     }
 
     /// A process that ends in order writes what is queued.
@@ -187,5 +227,6 @@ impl ServerHost {
         self.process = Process::start(now, &self.settings, self.policy, &self.site, &mut self.random);
         (self.has_restarted, self.has_ended) = (true, true);
         self.aliases.clear();
+        self.take_over(now);
     }
 }

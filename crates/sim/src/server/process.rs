@@ -14,12 +14,12 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use strowger_core::Now;
-use strowger_core::call::BUCKETS;
+use strowger_core::call::{BUCKETS, CallKeys};
 use strowger_core::log_limiter::LogLimiter;
 use strowger_server::engine::{Answer, Circumstances, Engine};
 use strowger_server::local_address::Routes;
 use strowger_server::policy::Policy;
-use strowger_server::process_state::{ProcessState, Surroundings};
+use strowger_server::process_state::{CALL_SEED, ProcessState, Surroundings};
 use strowger_store::clock::{Clock, Moment};
 use strowger_store::error::StoreError;
 use strowger_store::journal::{Journal, JournalSteps};
@@ -38,6 +38,8 @@ pub(super) enum Due {
     KeepTime,
     /// What was queued for the disk is written from now on.
     Commit,
+    /// What has changed of kept calls is written.
+    Keep,
     /// It is written, or not.
     Committed(Option<StoreError>),
     /// Whether anything is left to wait for.
@@ -140,12 +142,18 @@ impl Process {
             (Arc::new(lookups), asking)
         });
         let number = random.u64() as u16;
+        let mut call_secret = random.u64() as u32;
+        if settings.keeps_calls() {
+            let keys = CallKeys::derive(&site.secret);
+            seed[CALL_SEED].copy_from_slice(&keys.tables.to_le_bytes());
+            call_secret = keys.buckets;
+        }
         let set_aside = config.dns.set_aside.as_millis() as u64;
         let surroundings = Surroundings {
             identity: identity(settings.address, &config),
             secret: site.secret.clone(),
             seed,
-            call_secret: random.u64() as u32,
+            call_secret,
             process: number,
             shards: settings.shards,
             location,

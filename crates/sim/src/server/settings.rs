@@ -67,6 +67,11 @@ pub struct ServerSettings {
 }
 
 impl ServerSettings {
+    /// Calls outlive a process.
+    pub(super) fn keeps_calls(&self) -> bool {
+        self.configs.iter().all(|config| config.contains("dialogs.folder = "))
+    }
+
     /// One of its configurations, whose number its answers bear.
     ///
     /// # Panics

@@ -7,7 +7,7 @@ use strowger_node::control::Status;
 use super::duration;
 
 /// What is shown of the metrics: a word, and what stands behind it.
-const ROWS: [(&str, &[(&str, &str)]); 10] = [
+const ROWS: [(&str, &[(&str, &str)]); 11] = [
     ("registrations", &[("strowger_bindings", ""), ("strowger_registered_users", "users")]),
     (
         "calls",
@@ -59,6 +59,14 @@ const ROWS: [(&str, &[(&str, &str)]); 10] = [
             ("strowger_accounting_spool_rows", "in the spool"),
             ("strowger_accounting_dropped_total", "lost"),
             ("strowger_accounting_failures_total", "failures"),
+        ],
+    ),
+    (
+        "kept calls",
+        &[
+            ("strowger_kept_calls", "kept"),
+            ("strowger_kept_calls_pending", "to be written"),
+            ("strowger_kept_calls_failures_total", "failures"),
         ],
     ),
     ("next hops", &[("strowger_targets_aside", "set aside"), ("strowger_target_failures_total", "failures")]),

@@ -1,0 +1,62 @@
+//! Where the state of a number stands: segment, offset and length in eight bytes.
+
+use std::collections::HashMap;
+
+/// By number. Sixteen bytes and one for each slot, of which at least seven in sixteen are used.
+pub(crate) type Index = HashMap<u64, Place>;
+
+/// Twenty bits of the number of the segment, twenty-four of the offset, twenty of the length of the record.
+///
+/// Segments of which anything is left are fewer than the numbers that twenty bits tell apart: with eight megabytes each they would be eight
+/// terabytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place(u64);
+
+/// Most bytes of a record.
+pub(crate) const LONGEST: u64 = (1 << 20) - 1;
+
+/// Offsets are below.
+pub(crate) const FARTHEST: u64 = 1 << 24;
+
+const SEGMENTS: u64 = 1 << 20;
+
+impl Place {
+    /// `length`: of the whole record, at most [`LONGEST`]; `offset`: of its first byte, below [`FARTHEST`].
+    pub(crate) fn new(segment: u64, offset: u64, length: u64) -> Self {
+        debug_assert!(offset < FARTHEST && length <= LONGEST);
+        Self((segment % SEGMENTS) << 44 | offset << 20 | length)
+    }
+
+    pub(crate) const fn is_in(self, segment: u64) -> bool {
+        self.segment() == segment % SEGMENTS
+    }
+
+    /// The bits that are known of it.
+    pub(crate) const fn segment(self) -> u64 {
+        self.0 >> 44
+    }
+
+    pub(crate) const fn offset(self) -> u64 {
+        self.0 >> 20 & (FARTHEST - 1)
+    }
+
+    pub(crate) const fn length(self) -> u64 {
+        self.0 & LONGEST
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_has_what_it_was_made_of() {
+        for (segment, offset, length) in
+            [(0, 0, 0), (1, 8, 30), (SEGMENTS + 5, FARTHEST - 1, LONGEST), (u64::MAX, 1, 2)]
+        {
+            let place = Place::new(segment, offset, length);
+            assert_eq!((place.offset(), place.length()), (offset, length));
+            assert!(place.is_in(segment) && !place.is_in(segment.wrapping_add(1)));
+        }
+    }
+}

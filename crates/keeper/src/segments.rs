@@ -1,0 +1,213 @@
+//! Segments: numbered files in a folder, read in their order.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use strowger_records::{Magic, OpenError as Unread, Reader};
+
+use crate::place::{FARTHEST, Index, LONGEST, Place};
+use crate::{Left, LoadReport, OpenError};
+
+const NAME: [u8; 7] = *b"SW-KEEP";
+pub(crate) const MAGIC: Magic = *b"SW-KEEP\x01";
+const ENDING: &str = "segment";
+
+/// Kinds of records; each payload begins with the number (u64, little-endian).
+pub(crate) const STATE: u8 = 1;
+pub(crate) const CLOSED: u8 = 2;
+pub(crate) const REMOVED: u8 = 3;
+
+/// Bytes of a record beside its state: the head of a record, the number.
+pub(crate) const BESIDE: u64 = 9 + 8;
+
+/// Holds the folder for this process until it is dropped.
+pub(crate) struct Lock(File);
+
+/// How often one looks whether a process that is ending has ended.
+const LOOK: Duration = Duration::from_millis(10);
+
+impl Lock {
+    /// Makes the folder, and waits at most `most` for a process that has it.
+    pub(crate) fn take(folder: &Path, most: Duration) -> Result<Self, OpenError> {
+        let unusable = |error| OpenError::Unusable { path: folder.to_owned(), error };
+        // What is kept of calls is for this user alone.
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(unusable)?;
+        let path = folder.join("lock");
+        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let file = file.map_err(|error| OpenError::Unusable { path, error })?;
+        let end = Instant::now() + most;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Self(file)),
+                Err(TryLockError::WouldBlock) if Instant::now() < end => std::thread::sleep(LOOK),
+                Err(TryLockError::WouldBlock) => return Err(OpenError::InUse(folder.to_owned())),
+                Err(TryLockError::Error(error)) => return Err(unusable(error)),
+            }
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing alone leaves it to a child that was forked meanwhile and has not begun its own program.
+        let _ = self.0.unlock();
+    }
+}
+
+/// A segment and its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Segment {
+    pub(crate) number: u64,
+    pub(crate) bytes: u64,
+}
+
+pub(crate) fn path(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("{number:012}.{ENDING}"))
+}
+
+/// Makes the file of a segment.
+pub(crate) fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+}
+
+/// A record as it stands in a segment: its number, and what is said of that.
+fn read(kind: u8, payload: &[u8]) -> Option<(u64, &[u8])> {
+    let (number, rest) = payload.split_first_chunk()?;
+    matches!(kind, STATE | CLOSED | REMOVED).then_some((u64::from_le_bytes(*number), rest))
+}
+
+/// The records of a segment, with their places, while they can be read.
+pub(crate) struct Records {
+    reader: Reader,
+    number: u64,
+    unknown: u64,
+}
+
+impl Records {
+    /// None: it was killed before its first group was whole.
+    pub(crate) fn open(folder: &Path, number: u64) -> Result<Option<Self>, String> {
+        match Reader::open(&path(folder, number), NAME) {
+            Ok((reader, version)) if version == MAGIC[7] => Ok(Some(Self { reader, number, unknown: 0 })),
+            Ok((_, version)) => Err(format!("it is of version {version}, which is not known")),
+            Err(Unread::NoRecords { path, .. })
+                if std::fs::metadata(&path).is_ok_and(|file| file.len() < MAGIC.len() as u64) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// The next record: kind, number, place, and what is said. One that is none of a keeper is passed over.
+    pub(crate) fn next(&mut self) -> Option<(u8, u64, Place, &[u8])> {
+        let (kind, number, place) = loop {
+            let (kind, payload) = self.reader.next()?;
+            let length = payload.len() as u64 + 9;
+            let known = read(kind, payload).map(|(number, _)| number);
+            let offset = self.reader.position() - length;
+            match known.filter(|_| offset < FARTHEST && length <= LONGEST) {
+                Some(number) => break (kind, number, Place::new(self.number, offset, length)),
+                None => self.unknown += 1,
+            }
+        };
+        let said = read(kind, self.reader.last()).map_or(&[][..], |(_, said)| said);
+        Some((kind, number, place, said))
+    }
+
+    pub(crate) fn damage(&self) -> Option<String> {
+        let unknown = || (self.unknown > 0).then(|| format!("{} records are not known", self.unknown));
+        self.reader.damage().or_else(unknown)
+    }
+
+    /// Bytes up to the end of the last whole record.
+    pub(crate) fn position(&self) -> u64 {
+        self.reader.position()
+    }
+}
+
+/// Gives what is left of each number to `take`; returns the segments, and where each state stands.
+///
+/// # Errors
+/// The folder cannot be read. What is wrong with a file is in the report.
+pub(crate) fn load(
+    folder: &Path,
+    mut take: impl FnMut(u64, Left<'_>),
+) -> io::Result<(Vec<Segment>, Index, LoadReport)> {
+    let mut numbers = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|ending| ending == ENDING) {
+            numbers.extend(path.file_stem().and_then(|stem| stem.to_str()?.parse::<u64>().ok()));
+        }
+    }
+    numbers.sort_unstable();
+    let (mut report, mut index, mut segments) = (LoadReport::default(), Index::new(), Vec::new());
+    for number in numbers.iter().copied() {
+        let path = path(folder, number);
+        let bytes = std::fs::metadata(&path).map_or(0, |file| file.len());
+        segments.push(Segment { number, bytes });
+        report.bytes += bytes;
+        match Records::open(folder, number) {
+            Ok(None) => {}
+            Ok(Some(mut records)) => {
+                while let Some((kind, number, place, _)) = records.next() {
+                    match kind {
+                        REMOVED => index.remove(&number),
+                        _ => index.insert(number, place),
+                    };
+                }
+                report.damage.extend(records.damage().map(|damage| (path.clone(), damage)));
+                if numbers.last() == Some(&number) && records.position() < bytes {
+                    // What a kill left of a group: cut off, so that it is reported once. A file that cannot be cut is read as well.
+                    let whole = records.position();
+                    let _ = File::options().write(true).open(&path).and_then(|file| file.set_len(whole));
+                }
+            }
+            Err(damage) => report.damage.push((path, damage)),
+        }
+    }
+    hand_over(folder, &segments, &index, &mut report, &mut take);
+    index.shrink_to_fit();
+    Ok((segments, index, report))
+}
+
+/// A second pass: what still counts is known now, and no state was kept in memory for that.
+fn hand_over(
+    folder: &Path,
+    segments: &[Segment],
+    index: &Index,
+    report: &mut LoadReport,
+    take: &mut impl FnMut(u64, Left<'_>),
+) {
+    let mut places: Vec<(u64, Place)> = index.iter().map(|(number, place)| (*number, *place)).collect();
+    places.sort_unstable_by_key(|(_, place)| *place);
+    for of_segment in places.chunk_by(|(_, one), (_, other)| one.segment() == other.segment()) {
+        let Some(segment) = segments.iter().find(|segment| of_segment[0].1.is_in(segment.number)) else { continue };
+        let path = path(folder, segment.number);
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                report.damage.push((path, error.to_string()));
+                continue;
+            }
+        };
+        for (number, place) in of_segment {
+            let record = bytes.get(place.offset() as usize..(place.offset() + place.length()) as usize);
+            // Its checksum was right a moment ago.
+            let Some((kind, said)) = record.and_then(|record| Some((*record.get(4)?, record.get(BESIDE as usize..)?)))
+            else {
+                continue;
+            };
+            if kind == CLOSED {
+                report.closed += 1;
+                take(*number, Left::LastWords(said));
+            } else {
+                report.states += 1;
+                take(*number, Left::State(said));
+            }
+        }
+    }
+}

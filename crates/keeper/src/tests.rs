@@ -1,0 +1,241 @@
+//! Folders that are left by a kill, and disks that are full.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::atomic::AtomicUsize;
+
+use strowger_records::Medium;
+
+use super::*;
+
+type Found = BTreeMap<u64, (bool, Vec<u8>)>;
+
+fn settings(folder: &Path) -> Settings {
+    let ms = Duration::from_millis;
+    Settings { interval: ms(1), segment: 4_000, retry: ms(5), grace: ms(0), wait: ms(0), ..Settings::new(folder) }
+}
+
+/// What an earlier process left: whether it was closed, and its bytes.
+fn open(settings: Settings) -> (Keeper, Found, LoadReport) {
+    let mut found = Found::new();
+    let (keeper, report) = Keeper::open(settings, |number, left| {
+        let of = match left {
+            Left::State(bytes) => (false, bytes.to_vec()),
+            Left::LastWords(bytes) => (true, bytes.to_vec()),
+        };
+        assert!(found.insert(number, of).is_none(), "{number} twice");
+    })
+    .expect("the folder is free");
+    (keeper, found, report)
+}
+
+/// The folder as a kill would leave it now.
+fn copy(folder: &Path) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().expect("a folder");
+    for file in std::fs::read_dir(folder).expect("it is there") {
+        let file = file.expect("an entry");
+        // One may be removed meanwhile, as it may be before a kill.
+        let _ = std::fs::copy(file.path(), copy.path().join(file.file_name()));
+    }
+    copy
+}
+
+#[track_caller]
+fn comes(what: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !what() {
+        assert!(Instant::now() < end, "it does not come");
+        // The thread of the keeper has the processor meanwhile.
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn state(number: u64, version: u64) -> Box<[u8]> {
+    let mut bytes = format!("{number} {version} ").into_bytes();
+    bytes.resize(40 + (number % 7) as usize * 30, b'x');
+    bytes.into()
+}
+
+#[test]
+fn the_last_state_of_each_number_is_found() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (keeper, found, report) = open(settings(folder.path()));
+    assert!(found.is_empty() && report.damage.is_empty());
+    (0..300).for_each(|n| keeper.put(n, state(n, 1)));
+    (0..300).step_by(3).for_each(|n| keeper.put(n, state(n, 2)));
+    (0..300).step_by(5).for_each(|n| keeper.remove(n));
+    comes(|| keeper.figures().pending == 0);
+    assert_eq!(keeper.figures().kept, 240);
+    let expected: Found = (0..300)
+        .filter(|n| n % 5 != 0)
+        .map(|n| (n, (false, state(n, if n % 3 == 0 { 2 } else { 1 }).into())))
+        .collect();
+    let killed = copy(folder.path());
+    assert_eq!(open(settings(killed.path())).1, expected);
+    // Beside the first, a second process is refused.
+    let refused = Keeper::open(settings(folder.path()), |_, _| ()).err().expect("it is in use").to_string();
+    assert!(refused.contains("another process"), "{refused}");
+    // What waits is written at the end.
+    keeper.put(1_000, state(1_000, 1));
+    drop(keeper);
+    let (_, found, report) = open(settings(folder.path()));
+    assert_eq!((found.len(), report.states, report.damage), (241, 241, vec![]));
+}
+
+#[test]
+fn last_words_stay_for_their_time() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (keeper, ..) = open(Settings { grace: Duration::from_secs(600), ..settings(folder.path()) });
+    keeper.put(1, state(1, 1));
+    keeper.put(2, state(2, 1));
+    keeper.close(1, b"words"[..].into());
+    keeper.close(3, b"other words"[..].into());
+    comes(|| keeper.figures().pending == 0);
+    let killed = copy(folder.path());
+    let (keeper, found, report) = open(settings(killed.path()));
+    let expected =
+        [(1, (true, b"words".to_vec())), (2, (false, state(2, 1).into())), (3, (true, b"other words".to_vec()))];
+    assert_eq!((found, report.closed), (expected.into(), 2));
+    // Then they go, but for one that begins again.
+    keeper.put(3, state(3, 1));
+    comes(|| keeper.figures().kept == 2 && keeper.figures().pending == 0);
+    drop(keeper);
+    assert_eq!(open(settings(killed.path())).1.into_keys().collect::<Vec<_>>(), [2, 3]);
+}
+
+#[test]
+fn a_folder_stays_small_and_whole_while_states_change() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let settings = settings(folder.path());
+    let (keeper, ..) = open(settings.clone());
+    let numbers = 100;
+    let mut versions = vec![0; numbers as usize];
+    let mut turns = 0_u64;
+    // Some are put once and stay: they are copied on again and again.
+    for round in 0..400 {
+        for n in (0..numbers).filter(|n| round == 0 || n % 4 == round % 3 + 1) {
+            versions[n as usize] = round + 1;
+            keeper.put(n, state(n, round + 1));
+        }
+        comes(|| keeper.figures().pending == 0);
+        if round % 50 == 49 {
+            let killed = copy(folder.path());
+            let (_, found, report) = open(settings.clone_for(killed.path()));
+            assert_eq!(report.damage, [], "{round}");
+            let expected: Found = (0..numbers).map(|n| (n, (false, state(n, versions[n as usize]).into()))).collect();
+            // What the last round wrote may have been written before the copy was made, or is there twice.
+            assert_eq!(found, expected, "{round}");
+            turns += 1;
+        }
+    }
+    let live: u64 = (0..numbers).map(|n| state(n, 400).len() as u64 + segments::BESIDE).sum();
+    comes(|| keeper.figures().bytes <= 2 * live + 3 * settings.segment);
+    assert_eq!((turns, keeper.figures().kept, keeper.figures().failures), (8, numbers, 0));
+}
+
+impl Settings {
+    fn clone_for(&self, folder: &Path) -> Self {
+        Self { folder: folder.into(), ..self.clone() }
+    }
+}
+
+/// A file on a disk with room for some more bytes, which takes what it can of each write.
+struct Disk {
+    file: File,
+    room: Arc<AtomicUsize>,
+}
+
+impl Write for Disk {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let takes = bytes.len().min(self.room.load(Relaxed));
+        if takes == 0 {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.room.fetch_sub(takes, Relaxed);
+        self.file.write(&bytes[..takes])
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Medium for Disk {
+    fn cut(&mut self, length: u64) -> io::Result<()> {
+        self.file.cut(length)
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_anywhere_costs_memory_and_loses_nothing() {
+    for room in (8..6_000).step_by(431) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let disk = Arc::new(AtomicUsize::new(room));
+        let room_left = disk.clone();
+        let create = move |path: &Path| {
+            let file = segments::create(path)?;
+            Ok(Writer::on(Disk { file, room: room_left.clone() }, MAGIC))
+        };
+        let (keeper, _) =
+            Keeper::open_on(settings(folder.path()), |_, _| (), Box::new(create)).expect("there is room to begin");
+        (0..100).for_each(|n| keeper.put(n, state(n, 1)));
+        comes(|| keeper.figures().is_down && keeper.figures().failures > 3);
+        // Each number waits once, however often it changes.
+        (2..6).for_each(|version| (0..100).for_each(|n| keeper.put(n, state(n, version))));
+        keeper.remove(7);
+        assert!(keeper.figures().pending <= 200, "{:?}", keeper.figures());
+        let killed = copy(folder.path());
+        assert_eq!(open(settings(killed.path())).2.damage.len() / 2, 0, "at most the end of the last group is cut");
+        disk.store(1 << 30, Relaxed);
+        comes(|| !keeper.figures().is_down && keeper.figures().pending == 0);
+        drop(keeper);
+        let (_, found, report) = open(settings(folder.path()));
+        let expected: Found = (0..100).filter(|n| *n != 7).map(|n| (n, (false, state(n, 5).into()))).collect();
+        assert_eq!((found, report.damage), (expected, vec![]), "room for {room}");
+    }
+}
+
+#[test]
+fn damaged_and_cut_records_are_left_out_and_reported() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (keeper, ..) = open(Settings { segment: 1 << 20, ..settings(folder.path()) });
+    (0..10).for_each(|n| keeper.put(n, state(n, 1)));
+    drop(keeper);
+    let path = segments::path(folder.path(), 1);
+    let whole = std::fs::read(&path).expect("it is there");
+    for at in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x55;
+        std::fs::write(&path, &bytes).expect("it can be written");
+        let mut found = 0;
+        let (_, _, report) = segments::load(folder.path(), |number, left| {
+            assert_eq!(left, Left::State(&state(number, 1)), "damage at {at}");
+            found += 1;
+        })
+        .expect("the folder can be read");
+        assert!(found < 10 && report.damage.len() == 1, "damage at {at}: {found}, {report:?}");
+        std::fs::write(&path, &whole[..at]).expect("it can be written");
+        let (.., report) = segments::load(folder.path(), |_, _| ()).expect("the folder can be read");
+        assert!(report.states < 10 && report.damage.len() <= 1, "cut at {at}: {report:?}");
+        // A second start hears of no cut.
+        let (.., again) = segments::load(folder.path(), |_, _| ()).expect("the folder can be read");
+        assert_eq!((again.states, again.damage.len()), (report.states, 0), "cut at {at}");
+    }
+    // The next process writes on, in another segment.
+    let (keeper, ..) = open(settings(folder.path()));
+    keeper.put(70, state(70, 1));
+    drop(keeper);
+    assert!(open(settings(folder.path())).1.contains_key(&70));
+}
+
+#[test]
+fn folders_that_cannot_be_used_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("file");
+    std::fs::write(&file, "text").expect("it can be written");
+    let refused = |path: &Path| Keeper::open(settings(path), |_, _| ()).err().expect("it is refused").to_string();
+    assert!(refused(&file).contains("file"));
+    assert!(refused(Path::new("/proc/there/is/none")).contains("/proc"));
+}

@@ -1,0 +1,82 @@
+//! Calls that are kept over a restart: what an earlier process left of them, and the thread that keeps those of this one.
+
+use anyhow::Context;
+use std::sync::Arc;
+use strowger_accounting::spool::Spool;
+use strowger_accounting::{Accounting, Row};
+use strowger_config::Config;
+use strowger_keeper::{Keeper, Left};
+use strowger_net::clock;
+use strowger_server::calls::{Call, read_kept};
+use strowger_server::engine::Effect;
+
+/// What an earlier process left, and who keeps what this one is to leave.
+#[derive(Default)]
+pub(crate) struct Kept {
+    /// None: nothing is kept.
+    pub(crate) keeper: Option<Arc<Keeper>>,
+    /// Calls that go on.
+    pub(crate) calls: Vec<Call>,
+    /// Of calls that had just ended: they may have been written, or be lost.
+    #[expect(clippy::vec_box, reason = "rows come and go as they are")]
+    rows: Vec<Box<Row>>,
+}
+
+impl Kept {
+    /// Opens the folder that the configuration names, if it names one.
+    pub(crate) fn open(config: &Config) -> anyhow::Result<Self> {
+        let Some(settings) = config.keeper_settings() else { return Ok(Self::default()) };
+        let (mut calls, mut rows, mut unreadable, now) = (Vec::new(), Vec::new(), Vec::new(), clock::now());
+        let folder = settings.folder.clone();
+        let (keeper, report) = Keeper::open(settings, |number, left| match left {
+            Left::State(bytes) => match read_kept(now, bytes) {
+                Ok(call) => calls.push(call),
+                Err(error) => unreadable.push((number, error)),
+            },
+            Left::LastWords(bytes) => rows.extend(Row::read_all(bytes).unwrap_or_default()),
+        })
+        .context("`dialogs.folder`")?;
+        for (segment, damage) in &report.damage {
+            tracing::error!(segment = %segment.display(), %damage, "kept calls damaged");
+        }
+        if let Some((_, error)) = unreadable.first() {
+            tracing::error!(%error, calls = unreadable.len(), "kept calls not readable");
+        }
+        unreadable.iter().for_each(|(number, _)| keeper.remove(*number));
+        tracing::info!(folder = %folder.display(), calls = calls.len(), bytes = report.bytes, "calls of the process before");
+        Ok(Self { keeper: Some(Arc::new(keeper)), calls, rows })
+    }
+
+    /// Rows that an earlier process may not have written stand in the spool before accounting begins: there each is written once.
+    pub(crate) fn spool_rows(&mut self, config: &Config) {
+        let Some(settings) = config.accounting_settings() else { return };
+        if self.rows.is_empty() {
+            return;
+        }
+        let spooled = Spool::open(&settings.spool, settings.spool_bytes)
+            .map_err(std::io::Error::other)
+            .and_then(|mut spool| spool.append(&self.rows));
+        match spooled {
+            Ok(()) => self.rows.clear(),
+            Err(error) => tracing::error!(%error, rows = self.rows.len(), "rows of calls that had ended not spooled"),
+        }
+    }
+
+    /// Those that the spool could not take. A table refuses the rows that it has.
+    pub(crate) fn submit_rows(&mut self, accounting: Option<&Accounting>) {
+        let Some(accounting) = accounting else { return };
+        self.rows.drain(..).for_each(|row| accounting.submit(row));
+    }
+}
+
+/// Carries out what an engine wants to be kept; the other effects come back.
+pub(crate) fn carry_out(keeper: Option<&Keeper>, effect: Effect) -> Option<Effect> {
+    match (effect, keeper) {
+        (Effect::Keep { call, state }, Some(keeper)) => keeper.put(call, state),
+        (Effect::Close { call, rows }, Some(keeper)) => keeper.close(call, rows),
+        (Effect::Forget { call }, Some(keeper)) => keeper.remove(call),
+        (Effect::Keep { .. } | Effect::Close { .. } | Effect::Forget { .. }, None) => (),
+        (other, _) => return Some(other),
+    }
+    None
+}

@@ -1,0 +1,160 @@
+//! Calls that go on in the next process: what is kept of them, and when.
+//!
+//! A tracked call is kept from its first answer on. When what is kept of it has changed, its state leaves as an effect at the end of the round,
+//! once however often it changed; when the call is over, that leaves too. What is under way in it then (a BYE without an answer, a renewal, a
+//! fork that rings) is not kept: the transactions end with the process, and their requests come again or do not.
+//!
+//! The state is the [`Call`] in bytes behind a version and the moment of writing, since no other process has this one's clock: moments are
+//! ages there.
+
+use super::{Call, Calls, Ended, HASHED, moment};
+use crate::engine::{Effect, Engine};
+use strowger_accounting::Row;
+use strowger_core::record::Unreadable;
+use strowger_core::{Now, call};
+
+/// Of the form of what is kept. Another form wants another number.
+const VERSION: u8 = 1;
+
+/// Bytes before the call: the version, and the milliseconds since 1970 at which its moments were ages.
+const HEAD: usize = 1 + 8;
+
+/// A call as an earlier process kept it.
+///
+/// # Errors
+/// The bytes are none, or of another version of this program.
+pub fn read_kept(now: Now, bytes: &[u8]) -> Result<Call, Unreadable> {
+    let (&version, rest) = bytes.split_first().ok_or(Unreadable::Malformed)?;
+    if version != VERSION {
+        return Err(Unreadable::Version(version));
+    }
+    let (wall, rest) = rest.split_first_chunk().ok_or(Unreadable::Malformed)?;
+    let mut call: Call = postcard::from_bytes(rest).map_err(|_| Unreadable::Malformed)?;
+    // A clock that was set back since would make calls younger than they are.
+    let since = now.wall.saturating_sub(u64::from_le_bytes(*wall));
+    call.turn(moment(now).saturating_sub_unsigned(since));
+    Ok(call)
+}
+
+impl Call {
+    /// The bucket of its Call-ID, 0 to 255.
+    pub const fn bucket(&self) -> u8 {
+        call::bucket(self.call_hash)
+    }
+
+    fn is_answered(&self) -> bool {
+        self.tracked && self.dialogs.iter().any(|dialog| dialog.answer.is_some())
+    }
+
+    /// Its transactions have ended with another process.
+    fn goes_on(&mut self) {
+        (self.live, self.inviting, self.cancelled, self.challenged) = (0, false, false, false);
+        self.dialogs.retain(|dialog| dialog.answer.is_some());
+        self.dialogs.iter_mut().for_each(super::Dialog::goes_on);
+        self.account.iter_mut().for_each(|account| account.goes_on());
+    }
+
+    fn write(&mut self, now: Now) -> Box<[u8]> {
+        let mut bytes = Vec::with_capacity(HEAD + 1_024);
+        bytes.push(VERSION);
+        bytes.extend_from_slice(&now.wall.to_le_bytes());
+        self.turn(moment(now));
+        let bytes = postcard::to_extend(self, bytes).expect("a vector takes all, and every sequence knows its length");
+        self.turn(moment(now));
+        bytes.into()
+    }
+}
+
+impl Calls {
+    /// What is kept of this call may be out of date, if anything is or is to be.
+    pub(crate) fn has_changed(&mut self, key: u64) {
+        if !self.keeps {
+            return;
+        }
+        let Some(call) = self.places.get(&key).and_then(|id| self.calls.get_mut(*id)) else { return };
+        call.kept |= call.is_answered();
+        if call.kept && !std::mem::replace(&mut call.changed, true) {
+            self.changed.push(key);
+        }
+    }
+}
+
+impl Engine {
+    /// The state of kept calls that have changed leaves; to be called when a round ends.
+    #[inline]
+    pub fn keep_changed(&mut self, now: Now) {
+        if !self.calls.changed.is_empty() {
+            self.keep_all_changed(now);
+        }
+    }
+
+    #[cold]
+    fn keep_all_changed(&mut self, now: Now) {
+        let calls = &mut self.calls;
+        for key in calls.changed.drain(..) {
+            let call = calls.places.get(&key).and_then(|id| calls.calls.get_mut(*id));
+            // One that has ended meanwhile has left by itself.
+            let Some(call) = call.filter(|call| call.changed) else { continue };
+            call.changed = false;
+            self.effects.push(Effect::Keep { call: key, state: call.write(now) });
+        }
+    }
+
+    /// The rows of calls that are over leave, and what is kept of those is to be no more.
+    pub(crate) fn close_accounts(&mut self) {
+        for Ended { key, is_kept, account } in self.calls.ended.drain(..) {
+            let rows: Vec<Box<Row>> = account.into_iter().flat_map(|account| account.close()).collect();
+            match (is_kept, rows.is_empty()) {
+                (true, true) => self.effects.push(Effect::Forget { call: key }),
+                (true, false) => {
+                    self.effects.push(Effect::Close { call: key, rows: Row::write_all(&rows).into() });
+                }
+                (false, _) => (),
+            }
+            self.effects.extend(rows.into_iter().map(Effect::Account));
+        }
+    }
+
+    /// Goes on with the calls of an earlier process. Returns how many of them are of one with another secret: no request of their parties is
+    /// let through as one within a dialog, so how they end is not seen.
+    pub fn take_over(&mut self, calls: Vec<Call>) -> usize {
+        let mut strange = 0;
+        for mut call in calls {
+            call.goes_on();
+            strange += usize::from(self.is_strange(&call));
+            if call.is_over() {
+                self.calls.ended.push(Ended { key: call.key, is_kept: true, account: call.account });
+                continue;
+            }
+            call.counted.iter().for_each(|counted| self.calls.limits.take_over(counted));
+            self.calls.put(call.key, call);
+        }
+        self.close_accounts();
+        self.show_busy();
+        strange
+    }
+
+    /// Whether it would be found under other keys here, as far as they can be made again.
+    fn is_strange(&self, call: &Call) -> bool {
+        let (call_id, tag) = (call.call_id(), call.caller_tag());
+        let is_known = !call_id.is_empty() && tag.first() != Some(&HASHED);
+        let hash = call::hash(self.shared.call_secret, call_id);
+        is_known && (self.key_of_call(call_id, tag), hash) != (call.key, call.call_hash)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_are_no_call_are_refused() {
+        let now = Now { mono: 5, wall: 1_000 };
+        assert_eq!(read_kept(now, b"").err(), Some(Unreadable::Malformed));
+        assert_eq!(read_kept(now, &[VERSION + 1; 40]).err(), Some(Unreadable::Version(VERSION + 1)));
+        for length in 0..60 {
+            let bytes = [&[VERSION][..], &[255; 60][..length]].concat();
+            assert_eq!(read_kept(now, &bytes).err(), Some(Unreadable::Malformed));
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! Calls that go on over a restart, however the process before ended: they are ended by their parties, counted, and written down once.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use strowger_tests::call::register;
+use strowger_tests::control::{done, metric};
+use strowger_tests::dialog::{End, arrives, invite, set_up};
+use strowger_tests::limits::limit_files;
+use strowger_tests::server::{Server, Setup};
+use strowger_tests::text::status;
+use strowger_tests::wait;
+use strowger_tests::wire::Transport::{Tcp, Udp};
+use strowger_tests::wire::Wire;
+
+const LIMIT: Duration = Duration::from_secs(10);
+/// How long writing may take.
+const WRITTEN: Duration = Duration::from_secs(20);
+
+const KEPT: &str = "dialogs.folder = \"calls\"\ndialogs.group_interval = \"10ms\"\naccounting.cdr = true\n\
+                    accounting.path = \"rows\"\naccounting.spool = \"rows.spool\"\naccounting.group_interval = \"10ms\"\n";
+
+fn setup(more: &str) -> Setup {
+    Setup::on(&[Udp, Tcp]).open_registrar().with(KEPT).with(more)
+}
+
+/// Milliseconds since 1970.
+fn wall() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64)
+}
+
+/// Two phones, and calls between them that have been answered.
+struct Pair {
+    caller: Wire,
+    callee: Wire,
+    user: String,
+    /// Whose BYE ends it, and when it was answered.
+    calls: Vec<(End, bool, u64)>,
+}
+
+/// When a call was answered, and ended.
+type Times = HashMap<String, (u64, u64)>;
+
+impl Pair {
+    fn new(server: &Server, user: &str) -> Self {
+        let [caller, mut callee] = [(); 2].map(|()| server.connect(Udp));
+        register(&mut callee, user);
+        Self { caller, callee, user: user.into(), calls: Vec::new() }
+    }
+
+    fn call(&mut self, count: usize) {
+        for _ in 0..count {
+            let call = invite(&format!("sip:{}@example.org", self.user), &self.caller);
+            let (of_caller, of_callee) = set_up(&mut self.caller, &mut self.callee, &call, true);
+            let by_caller = self.calls.len().is_multiple_of(2);
+            self.calls.push((if by_caller { of_caller } else { of_callee }, by_caller, wall()));
+        }
+    }
+
+    /// Ends calls by the BYE of one party, which the other answers 200.
+    fn end(&mut self, count: usize) -> Times {
+        let mut times = Times::new();
+        for (mut end, by_caller, answered) in self.calls.drain(..count) {
+            let (from, to) = match by_caller {
+                true => (&mut self.caller, &mut self.callee),
+                false => (&mut self.callee, &mut self.caller),
+            };
+            arrives(from, to, &end.request("BYE"), &[]);
+            times.insert(end.call_id, (answered, wall()));
+        }
+        times
+    }
+}
+
+/// All that is kept of so many calls is written.
+#[track_caller]
+fn keeps(server: &Server, calls: usize) {
+    let is_so = wait::until(WRITTEN, || {
+        metric(server, "strowger_kept_calls") == calls as f64 && metric(server, "strowger_kept_calls_pending") == 0.0
+    });
+    assert!(is_so, "{}", server.log());
+}
+
+/// No call is known any more.
+#[track_caller]
+fn is_empty(server: &Server) {
+    let names = ["strowger_calls_tracked", "strowger_dialogs_confirmed", "strowger_kept_calls"];
+    let is_so = wait::until(WRITTEN, || names.iter().all(|name| metric(server, name) == 0.0));
+    assert!(is_so, "{:?}\n{}", names.map(|name| metric(server, name)), server.log());
+}
+
+/// Call-ID, milliseconds of answer and end, and who ended it, of each row.
+fn rows(server: &Server) -> Vec<(String, u64, u64, String)> {
+    let database = rusqlite::Connection::open(server.folder().join("rows")).expect("it can be opened");
+    database.busy_timeout(LIMIT).expect("a time");
+    let mut all = database
+        .prepare("SELECT call_id, coalesce(answer_at, 0), coalesce(end_at, 0), ended_by FROM cdr ORDER BY rowid")
+        .expect("the table is there");
+    let number = |row: &rusqlite::Row<'_>, n| row.get::<_, i64>(n).map(i64::cast_unsigned);
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, number(row, 1)?, number(row, 2)?, row.get(3)?));
+    all.query_map([], read).expect("it can be read").map(|row| row.expect("a row")).collect()
+}
+
+/// Each of these calls has one row, with its moments.
+#[track_caller]
+fn are_written(server: &Server, calls: &Times) {
+    let mut all = Vec::new();
+    let is_so = wait::until(WRITTEN, || {
+        all = rows(server);
+        all.len() >= calls.len()
+    });
+    assert!(is_so && all.len() == calls.len(), "{} rows of {}\n{}", all.len(), calls.len(), server.log());
+    let mut seen = HashMap::new();
+    for (call_id, answer, end, by) in all {
+        assert_eq!(seen.insert(call_id.clone(), ()), None, "{call_id} twice");
+        let (answered, ended) = calls[&call_id];
+        let is_true = |written: u64, was: u64| written.abs_diff(was) <= 1_000;
+        assert!(
+            is_true(answer, answered) && is_true(end, ended) && is_true(end - answer, ended - answered),
+            "{call_id}: {answer} to {end}, not {answered} to {ended}"
+        );
+        assert!(by == "caller" || by == "callee", "{by}");
+    }
+}
+
+#[test]
+fn calls_that_a_kill_interrupts_end_in_the_next_process() {
+    const CALLS: usize = 500;
+    let limited = format!(
+        "server.shards = 2\n[[call_limit]]\nname = \"all\"\nmost = {CALLS}\nstatus = 486\n\
+         [[rule]]\nname = \"all\"\ncall_limits = [\"all\"]\n"
+    );
+    let mut server = setup(&limited).start();
+    let mut pair = Pair::new(&server, "bob");
+    pair.call(CALLS);
+    keeps(&server, CALLS);
+    server.kill();
+    let began = Instant::now();
+    server.start();
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    server.log_with(&format!("calls={CALLS}"));
+    assert_eq!(metric(&server, "strowger_dialogs_confirmed"), CALLS as f64);
+    // The limit counts them still.
+    let more = invite("sip:bob@example.org", &pair.caller);
+    pair.caller.send(&more.bytes()).expect("the server takes messages");
+    let refused = pair.caller.final_response(LIMIT).expect("it is answered");
+    assert_eq!(status(&refused), Some(486));
+    pair.caller.send(&more.ack(&refused).bytes()).expect("the server takes messages");
+    let listed = done(&server, &["calls", "list"]);
+    assert!(listed.lines().count() >= CALLS, "{listed}");
+
+    let mut times = pair.end(CALLS);
+    is_empty(&server);
+    let shown = done(&server, &["status"]);
+    assert!(shown.lines().any(|line| line.contains("kept calls") && line.contains("0 kept")), "{shown}");
+    // There is room under the limit again, and the next kill finds nothing.
+    pair.call(1);
+    times.extend(pair.end(1));
+    // The refused one proved nothing, and has no row.
+    are_written(&server, &times);
+    keeps(&server, 0);
+    server.kill();
+    server.start();
+    assert_eq!(metric(&server, "strowger_calls_tracked"), 0.0);
+}
+
+#[test]
+fn a_shutdown_leaves_calls_to_the_next_process() {
+    let mut server = setup("").start();
+    let mut pair = Pair::new(&server, "bob");
+    pair.call(20);
+    let mut times = pair.end(4);
+    server.stop();
+    assert_eq!(rows(&server).len(), 4, "none is cut off");
+    server.start();
+    assert_eq!(metric(&server, "strowger_calls_tracked"), 16.0);
+    times.extend(pair.end(16));
+    are_written(&server, &times);
+    is_empty(&server);
+}
+
+/// Rows wait for their group, and a kill would lose them.
+#[test]
+fn calls_that_end_just_before_a_kill_have_their_rows_once() {
+    for interval in ["60s", "1ms"] {
+        // The second has written them, and must not do so again.
+        let lines =
+            KEPT.replace("accounting.group_interval = \"10ms\"", &format!("accounting.group_interval = {interval:?}"));
+        for to in ["sqlite", "json"] {
+            let mut server =
+                Setup::on(&[Udp]).open_registrar().with(&lines).with(&format!("accounting.to = \"{to}\"")).start();
+            let mut pair = Pair::new(&server, "bob");
+            pair.call(10);
+            let times = pair.end(10);
+            let count = || match to {
+                "sqlite" => rows(&server).len(),
+                _ => lines_of(&server.folder().join("rows")).len(),
+            };
+            assert!(wait::until(WRITTEN, || metric(&server, "strowger_kept_calls_pending") == 0.0));
+            assert!(interval == "60s" || wait::until(WRITTEN, || count() == 10));
+            server.kill();
+            server.rewrite("group_interval = \"60s\"", "group_interval = \"10ms\"");
+            server.start();
+            let count = || match to {
+                "sqlite" => rows(&server).len(),
+                _ => lines_of(&server.folder().join("rows")).len(),
+            };
+            assert!(wait::until(WRITTEN, || count() >= 10), "{to} {interval}: {}\n{}", count(), server.log());
+            assert!(wait::until(WRITTEN, || metric(&server, "strowger_accounting_spool_rows") == 0.0));
+            assert_eq!(count(), 10, "{to} {interval}");
+            if to == "sqlite" {
+                are_written(&server, &times);
+            }
+        }
+    }
+}
+
+/// The lines of all files of a folder.
+fn lines_of(folder: &Path) -> Vec<String> {
+    let files = std::fs::read_dir(folder).map(|entries| entries.map(|entry| entry.expect("an entry").path()).collect());
+    let files: Vec<PathBuf> = files.unwrap_or_default();
+    let read = |path: &PathBuf| std::fs::read_to_string(path).expect("it can be read");
+    files.iter().flat_map(|path| read(path).lines().map(str::to_owned).collect::<Vec<_>>()).collect()
+}
+
+#[test]
+fn a_full_disk_is_reported_and_what_could_not_be_written_follows() {
+    // The signal of a file at its limit would end the process.
+    let ignores = ["sh", "-c", "trap '' XFSZ; exec \"$0\" \"$@\""];
+    let quiet = "log.calls_per_minute = 0\nlog.registrations_per_minute = 0\ndialogs.track = true";
+    let lines = KEPT.replace("accounting.cdr = true", "accounting.cdr = false");
+    let mut server = Setup::on(&[Udp]).open_registrar().with(&lines).with(quiet).under(&ignores).start();
+    let mut pair = Pair::new(&server, "bob");
+    limit_files(&mut server, 16 << 10);
+    pair.call(100);
+    assert!(wait::until(WRITTEN, || metric(&server, "strowger_kept_calls_down") == 1.0), "{}", server.log());
+    server.log_with("state not kept: it waits in memory");
+    assert!(metric(&server, "strowger_kept_calls_pending") > 0.0);
+    pair.end(20);
+    pair.call(10);
+    limit_files(&mut server, libc::RLIM_INFINITY);
+    keeps(&server, 90);
+    server.log_with("state is kept again");
+    assert_eq!(metric(&server, "strowger_kept_calls_down"), 0.0);
+    server.kill();
+    server.start();
+    assert_eq!(metric(&server, "strowger_calls_tracked"), 90.0);
+    pair.end(90);
+    is_empty(&server);
+}
+
+fn segments(server: &Server) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(server.folder().join("calls")).expect("the folder is there");
+    let mut files: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    files.retain(|file| file.extension().is_some_and(|ending| ending == "segment"));
+    files.sort();
+    files
+}
+
+#[test]
+fn a_damaged_record_is_reported_and_the_other_calls_go_on() {
+    let mut server = setup("").start();
+    let mut pair = Pair::new(&server, "bob");
+    pair.call(20);
+    keeps(&server, 20);
+    server.kill();
+    let segment = segments(&server).pop().expect("there is one");
+    let mut bytes = std::fs::read(&segment).expect("it can be read");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0xff;
+    std::fs::write(&segment, bytes).expect("it can be written");
+    server.start();
+    server.log_with("kept calls damaged");
+    let tracked = metric(&server, "strowger_calls_tracked");
+    assert!((1.0..20.0).contains(&tracked), "{tracked}\n{}", server.log());
+}
+
+#[test]
+fn two_processes_do_not_share_a_folder() {
+    let server = setup("").start();
+    let calls = server.folder().join("calls");
+    let lines = format!("dialogs.folder = {calls:?}\ndialogs.track = true\nstore.busy_timeout = \"100ms\"");
+    let mut other = Setup::on(&[Udp]).open_registrar().with(&lines).prepare();
+    assert_eq!(other.try_start().end(LIMIT).code(), Some(1));
+    other.log_with("another process keeps its state in this folder");
+}
+
+/// What was written for one secret means nothing for another: that is said.
+#[test]
+fn calls_of_another_secret_are_reported() {
+    let mut server = setup("auth.secret = \"one secret of many letters\"").start();
+    let mut pair = Pair::new(&server, "bob");
+    pair.call(3);
+    keeps(&server, 3);
+    server.kill();
+    server.rewrite("one secret", "another secret");
+    server.start();
+    server.log_with("kept calls are of another secret");
+    assert_eq!(metric(&server, "strowger_calls_tracked"), 3.0);
+}
+
+/// Acceptance at its full size, with the figures that it asks for.
+#[test]
+#[ignore = "takes minutes; make test-dialogs"]
+fn a_hundred_thousand_calls_outlive_a_kill() {
+    const PAIRS: usize = 4;
+    let calls: usize =
+        std::env::var("STROWGER_DIALOGS").map_or(100_000, |text| text.parse().expect("STROWGER_DIALOGS is a number"));
+    let quiet = "log.calls_per_minute = 0\nlog.registrations_per_minute = 0\nlog.statistics = \"never\"";
+    let mut server = setup(quiet).start();
+    let mut pairs: Vec<Pair> = (0..PAIRS).map(|n| Pair::new(&server, &format!("bob{n}"))).collect();
+    let each = |pairs: &mut [Pair], work: &(dyn Fn(&mut Pair) -> Times + Sync)| {
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = pairs.iter_mut().map(|pair| scope.spawn(|| work(pair))).collect();
+            threads.into_iter().flat_map(|thread| thread.join().expect("it ends")).collect::<Times>()
+        })
+    };
+    let call = |count: usize| {
+        move |pair: &mut Pair| {
+            pair.call(count);
+            Times::new()
+        }
+    };
+    // Warm: what the first calls need for ever.
+    each(&mut pairs, &call(50));
+    let mut times = each(&mut pairs, &|pair| pair.end(50));
+    let rest = |server: &mut Server| {
+        let limit = Duration::from_secs(120);
+        let names = ["strowger_server_transactions", "strowger_client_transactions"];
+        assert!(wait::until(limit, || names.iter().all(|name| metric(server, name) == 0.0)));
+        server.process().pss()
+    };
+    let before = rest(&mut server);
+    each(&mut pairs, &call(calls / PAIRS));
+    keeps(&server, calls);
+    let after = rest(&mut server);
+    let memory = (after - before) as f64 / calls as f64;
+    let disk = metric(&server, "strowger_kept_calls_bytes") / calls as f64;
+    println!("{calls} dialogs: {memory:.0} bytes each in memory, {disk:.0} on disk");
+
+    server.kill();
+    let began = Instant::now();
+    server.start();
+    let took = began.elapsed();
+    println!("restart after a kill with them: {took:.2?}; memory then {} KiB", server.process().pss() >> 10);
+    assert_eq!(metric(&server, "strowger_dialogs_confirmed"), calls as f64);
+    times.extend(each(&mut pairs, &|pair| pair.end(calls / PAIRS)));
+    assert!(wait::until(LIMIT, || rows(&server).len() == times.len()), "{} rows", rows(&server).len());
+    are_written(&server, &times);
+    is_empty(&server);
+    assert!(took <= Duration::from_secs(2), "{took:?}");
+    assert!(memory <= 1_000.0, "{memory:.0} bytes");
+}
