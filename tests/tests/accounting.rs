@@ -128,7 +128,7 @@ fn number(row: &Row, name: &str) -> u64 {
 }
 
 /// The callee answers the INVITE with this failure.
-fn fails(caller: &mut Wire, callee: &mut Wire, code: u16) -> String {
+pub(crate) fn fails(caller: &mut Wire, callee: &mut Wire, code: u16) -> String {
     let call = invite("sip:bob@example.org", caller).with("User-Agent: a \"phone\", of a test");
     caller.send(&call.bytes()).expect("the server takes messages");
     let got = callee.request("INVITE", LIMIT).expect("the INVITE arrives");
@@ -245,7 +245,7 @@ fn hold(server: &Server) -> rusqlite::Connection {
 }
 
 #[track_caller]
-fn in_the_spool(server: &Server, least: f64) {
+pub(crate) fn in_the_spool(server: &Server, least: f64) {
     let is_so = wait::until(WRITTEN, || metric(server, "strowger_accounting_spool_rows") >= least);
     assert!(is_so, "{}", server.log());
 }

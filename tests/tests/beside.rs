@@ -65,6 +65,8 @@ mod sipp_connections;
 mod sipp_face;
 mod sipp_terminal;
 mod sipp_tls;
+mod sql_bindings;
+mod sql_rows;
 mod sql_subscribers;
 mod strict_reader;
 mod supervisor;

@@ -98,12 +98,22 @@ fn a_server_starts_with_every_example() {
             line.replace("\"0.0.0.0\"", "\"127.0.0.1\"") + "\n"
         });
         let mut text = lines.collect::<String>();
-        if let Some(given) = text.lines().find(|line| line.starts_with("subscribers = ")).map(str::to_owned) {
+        if text.lines().any(|line| line.starts_with("subscribers = ")) {
             database = database.or_else(subscribers);
             let Some((database, _)) = &database else { continue };
-            text = text.replace(&given, &format!("subscribers = \"{}\"", database.url()));
+            // In another place than the examples have it, on a port that was taken for one of the server's.
+            let urls = |line: &str| match line.split_once(" = \"mysql://") {
+                Some((key, _)) => format!("{key} = \"{}\"\n", database.url()),
+                None => format!("{line}\n"),
+            };
+            text = text.lines().map(urls).collect();
         }
         let (folder, at) = laid_out(&file, &text);
+        if text.contains("to = \"sql\"") {
+            let made =
+                Command::new(strowger()).args(["db", "init", "--config"]).arg(&at).output().expect("the program runs");
+            assert!(made.status.success(), "{}: {}", file.display(), String::from_utf8_lossy(&made.stderr));
+        }
         let mut command = Command::new(strowger());
         command.args(["serve", "--config"]).arg(&at).current_dir(folder.path());
         let mut server = Process::start("strowger", folder.path(), &mut command);

@@ -20,6 +20,7 @@ use strowger_tests::account::authorized;
 use strowger_tests::binary::strowger;
 use strowger_tests::call::exchange;
 use strowger_tests::certificate::Certificate;
+use strowger_tests::database::Database;
 use strowger_tests::program::{MARIADB, MARIADBD, POSTGRESQL, have, lacking};
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::slow_relay::SlowRelay;
@@ -68,11 +69,6 @@ const OPENSIPS_ON_POSTGRESQL: &str = "CREATE TABLE opensips (
 );
 CREATE INDEX opensips_username_idx ON opensips (username);";
 
-enum Database {
-    MariaDb(MariaDb),
-    PostgreSql(PostgreSql),
-}
-
 /// A database with the tables of both programs.
 struct Bed {
     database: Database,
@@ -118,42 +114,24 @@ impl Bed {
     }
 
     fn url(&self) -> String {
-        match &self.database {
-            Database::MariaDb(database) => database.url(),
-            Database::PostgreSql(database) => database.url(),
-        }
+        self.database.url()
     }
 
     #[track_caller]
     fn execute(&self, statements: &str) -> String {
-        match &self.database {
-            Database::MariaDb(database) => database.execute(statements),
-            Database::PostgreSql(database) => database.execute(statements),
-        }
-        .expect("the database takes it")
+        self.database.execute(statements)
     }
 
     fn server(&self) -> &Backend {
-        match &self.database {
-            Database::MariaDb(database) => database.server(),
-            Database::PostgreSql(database) => database.server(),
-        }
+        self.database.server()
     }
 
     fn stop(&mut self) {
-        match &mut self.database {
-            Database::MariaDb(database) => database.stop(),
-            Database::PostgreSql(database) => database.stop(),
-        }
-        .expect("it ends");
+        self.database.stop();
     }
 
     fn start_again(&mut self) {
-        match &mut self.database {
-            Database::MariaDb(database) => database.server_mut().start_again(),
-            Database::PostgreSql(database) => database.server_mut().start_again(),
-        }
-        .expect("it starts");
+        self.database.start_again();
     }
 
     /// A row of a table: its columns and their values.

@@ -8,7 +8,7 @@
 //! * [`record`]: the rows and their columns, the same for every form.
 //! * [`form`]: JSON lines and CSV; [`sql`]: tables and statements.
 //! * [`mask`]: numbers and addresses that are not to be read.
-//! * [`sink`]: where rows are written; [`files`] and [`sqlite`] are two of them.
+//! * [`sink`]: where rows are written; [`files`] and [`sqlite`] are two of them, and database servers are written by `strowger-sql`.
 //! * [`writer`]: the thread.
 //!
 //! ```
@@ -18,9 +18,10 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let folder = tempfile::tempdir()?;
-//! let settings = Settings::new(Place::Json(folder.path().join("rows")), folder.path().join("spool"));
+//! let place = Place::Json(folder.path().join("rows"));
+//! let settings = Settings::new(folder.path().join("spool"));
 //! // The time is fixed here, so that the name of the file is.
-//! let accounting = Accounting::start(settings, std::sync::Arc::new(|| 1_700_000_000_000))?;
+//! let accounting = Accounting::start(&place, settings, std::sync::Arc::new(|| 1_700_000_000_000))?;
 //! let cdr = Cdr { identity: "1f".into(), setup: 1_700_000_000_000, outcome: "missed".into(), status: 486, ..Cdr::default() };
 //! accounting.submit(Box::new(Row::Cdr(cdr)));
 //! // Writes what is queued.

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Writes rows; may block. Another database is another implementation.
+/// Writes rows; may block, and gives up after a deadline of its own. Another database is another implementation.
 pub trait Sink: Send {
     /// Makes ready what [`Sink::write`] would make ready by itself, so that what is wrong is known at the start.
     ///
@@ -20,7 +20,7 @@ pub trait Sink: Send {
     /// 1970, UTC.
     ///
     /// # Errors
-    /// None of them is written.
+    /// None of them is written; or, where a table passes over those that it has, some may be.
     fn write(&mut self, rows: &[Box<Row>], now: u64) -> Result<(), SinkError>;
 
     /// Those of these identities that were written last before this process began, and that [`Sink::write`] would write again: a process
@@ -55,6 +55,8 @@ pub struct SinkError {
 pub enum Trouble {
     /// Another process holds the database.
     Locked,
+    /// It cannot be reached, or does not answer in time.
+    Unreachable,
     /// There is no room.
     Full,
     /// It cannot be written: it is another program's, or damaged, or the rights are missing. At the start this is an error of the settings.

@@ -11,6 +11,7 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use strowger_store::sqlite::stamp;
 
 /// The database: it is opened when it is needed, and again where the file is another one since.
 pub struct Sqlite {
@@ -23,7 +24,9 @@ pub struct Sqlite {
 const APPLICATION: i32 = 0x5354_5241;
 
 /// Of the tables.
-const VERSION: i32 = 1;
+pub const VERSION: i32 = 1;
+
+const FOREIGN: &str = "this database belongs to another program; name a file of its own";
 
 /// Rows that go in one step.
 const STEP: usize = 1_000;
@@ -32,6 +35,24 @@ impl Sqlite {
     /// Another process that holds the file is waited for so long.
     pub fn new(path: &Path, patience: Duration) -> Self {
         Self { path: path.to_owned(), patience, open: None }
+    }
+
+    /// The version of the tables that a file has; 0: none, or there is no file.
+    ///
+    /// # Errors
+    /// It is another program's, or cannot be read.
+    pub fn version(path: &Path) -> Result<u32, SinkError> {
+        let unusable = |detail| SinkError { kind: Trouble::Unusable, detail };
+        match stamp(path).map_err(|error| unusable(error.to_string()))? {
+            None | Some((0, 0)) => Ok(0),
+            Some((APPLICATION, version)) => Ok(version.unsigned_abs()),
+            Some(_) => Err(unusable(format!("{}: {FOREIGN}", path.display()))),
+        }
+    }
+
+    /// The statements that make the tables.
+    pub fn statements() -> Vec<String> {
+        Table::ALL.iter().flat_map(|table| [SQLITE.create(*table), SQLITE.index(*table)]).collect()
     }
 
     fn connection(&mut self) -> Result<&mut Connection, SinkError> {
@@ -70,14 +91,13 @@ impl Sqlite {
             (APPLICATION, VERSION) => (),
             (APPLICATION, _) => return Ok(Err("the tables are of another version of this program")),
             (0, 0) if schema == 0 => (),
-            _ => return Ok(Err("this database belongs to another program; name a file of its own")),
+            _ => return Ok(Err(FOREIGN)),
         }
         connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        for table in Table::ALL {
-            transaction.execute_batch(&SQLITE.create(table))?;
-            transaction.execute_batch(&SQLITE.index(table))?;
+        for statement in Self::statements() {
+            transaction.execute_batch(&statement)?;
         }
         transaction.pragma_update(None, "application_id", APPLICATION)?;
         transaction.pragma_update(None, "user_version", VERSION)?;

@@ -11,11 +11,9 @@ use std::time::{Duration, Instant};
 use strowger_records::OpenError;
 use strowger_store::group::{self, Commit, GroupFigures, GroupSettings, GroupWriter, Numbered};
 
-/// Where rows go, and the bounds.
+/// The bounds.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where they go.
-    pub place: Place,
     /// The file of those that cannot be written.
     pub spool: PathBuf,
     /// Bytes that it may have.
@@ -29,10 +27,9 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The defaults for these.
-    pub fn new(place: Place, spool: PathBuf) -> Self {
+    /// The defaults.
+    pub fn new(spool: PathBuf) -> Self {
         Self {
-            place,
             spool,
             spool_bytes: 256 << 20,
             group: GroupSettings { linger: Duration::from_millis(100), group: 4_096, queue: 100_000 },
@@ -101,24 +98,26 @@ pub struct Figures {
 }
 
 impl Accounting {
-    /// Opens the sink and the spool, and starts the thread.
+    /// Opens the sink of this place and the spool, and starts the thread.
     ///
     /// # Errors
-    /// [`StartError`]. A sink that is locked or full is none: its rows go to the spool.
-    pub fn start(settings: Settings, clock: Clock) -> Result<Self, StartError> {
-        let mut sink = settings.place.sink();
-        match sink.open() {
-            Err(error) if error.kind == Trouble::Unusable => return Err(StartError::Sink(error)),
-            Err(_) | Ok(()) => (),
-        }
-        Self::start_on(sink, settings, clock)
+    /// [`StartError`]. A sink that is locked, full or out of reach is none: its rows go to the spool.
+    pub fn start(place: &Place, settings: Settings, clock: Clock) -> Result<Self, StartError> {
+        Self::start_on(place.sink(), settings, clock)
     }
 
     /// The same on any sink.
     ///
     /// # Errors
     /// As [`Accounting::start`].
-    pub fn start_on(sink: Box<dyn Sink>, settings: Settings, clock: Clock) -> Result<Self, StartError> {
+    pub fn start_on(mut sink: Box<dyn Sink>, settings: Settings, clock: Clock) -> Result<Self, StartError> {
+        match sink.open() {
+            Err(error) if error.kind == Trouble::Unusable => return Err(StartError::Sink(error)),
+            Err(error) => {
+                tracing::error!(%error, "rows of accounting cannot be written: they go to the spool until they can");
+            }
+            Ok(()) => (),
+        }
         let spool = Spool::open(&settings.spool, settings.spool_bytes)?;
         let counts = Arc::<Counts>::default();
         counts.show(&spool);

@@ -4,9 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use strowger_message::Name as HeaderName;
+use strowger_store::database_url::DatabaseUrl;
 
 use super::key::{Rule, Text, words};
 use super::reader::{ANY, section};
+use super::store::{DatabaseServer, DatabaseTls};
 
 words! {
     /// Where rows of accounting go.
@@ -17,6 +19,8 @@ words! {
         Json = "json",
         /// Files of CSV (RFC 4180).
         Csv = "csv",
+        /// Tables of a MariaDB, MySQL or PostgreSQL server.
+        Sql = "sql",
     }
 }
 
@@ -32,11 +36,18 @@ section! {
         pub all: bool = true, ANY;
         /// Where the rows go.
         pub to: AccountingTarget = AccountingTarget::Sqlite, ANY.fixed();
+        /// Of "sql" the database, as a URL (see `store.subscribers`). `strowger db init` makes the tables there, `strowger_cdr` and
+        /// `strowger_events`.
+        pub database: Option<DatabaseUrl> = None, ANY.or("none").fixed();
+        /// Protection of what such a server is sent.
+        pub database_tls: DatabaseTls = DatabaseTls::Off, ANY.fixed();
+        /// PEM file of the authorities one of which signed the certificate of such a server; "system": those of the system.
+        pub database_ca: Option<PathBuf> = None, ANY.or("system").fixed();
         /// Of "sqlite" the database file, of "json" and "csv" the folder of the files, one a day (UTC) and table, such as
         /// `cdr-2026-11-25.jsonl`. Made if it is missing; its mode lets this user alone read.
         pub path: PathBuf = PathBuf::from("accounting"), ANY.fixed();
-        /// File of the rows that cannot be written, until they can: in order, each once. `store.busy_timeout` says how long a locked database
-        /// is waited for before.
+        /// File of the rows that cannot be written, until they can: in order, each once. `store.busy_timeout` says how long a locked database,
+        /// or a server that does not answer, is waited for before.
         pub spool: PathBuf = PathBuf::from("accounting.spool"), ANY.fixed();
         /// Bytes that this file may have. Beyond them rows wait in memory, and beyond `queue` they are lost and counted.
         pub spool_size: u64 = 256 << 20, Rule::bytes(64 << 10, 1 << 40).fixed();
@@ -54,6 +65,14 @@ section! {
         pub mask_addresses: bool = false, ANY;
         /// Names of header fields of the INVITE whose values are written beside, such as "User-Agent".
         pub fields: Vec<AccountedHeader> = Vec::new(), ANY;
+    }
+}
+
+impl Accounting {
+    /// The database server that has the rows, if one is to have them.
+    pub fn server(&self) -> Option<DatabaseServer<'_>> {
+        let url = self.database.as_ref().filter(|_| self.to == AccountingTarget::Sql)?;
+        Some(DatabaseServer { url, tls: self.database_tls, authorities: self.database_ca.as_deref() })
     }
 }
 

@@ -6,18 +6,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use strowger_store::sqlite::{self, OpenError};
-
-use super::accounting::AccountingTarget;
 use super::certificate::Span;
 use super::key::duration_text;
 use super::listen::Listener;
 use super::proxy::RelayFor;
 use super::reader::Reader;
-use super::registrar::Durability;
 use super::report::Fault;
-use super::store::DatabaseTls;
-use super::{Config, Source, cache, check_tls, dialogs};
+use super::{Config, Source, cache, check_database, check_tls, dialogs};
 
 pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
     check_domains(config, reader);
@@ -27,11 +22,9 @@ pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
     check_timers(config, reader);
     check_limits(config, reader);
     check_auth(config, source, reader);
-    check_database(config, reader);
-    check_subscribers(config, source, reader);
+    check_database::check(config, source, reader);
     check_relay(config, reader);
     check_dialogs(config, reader);
-    check_accounting(config, reader);
     dialogs::check(config, reader);
     cache::check(config, reader);
     check_control(config, reader);
@@ -195,75 +188,6 @@ fn check_dialogs(config: &Config, reader: &mut Reader) {
     }
 }
 
-fn check_accounting(config: &Config, reader: &mut Reader) {
-    let accounting = &config.accounting;
-    let is_on = accounting.cdr || accounting.events;
-    let rule = |account| config.rules.iter().position(|rule| rule.account == Some(account));
-    if let (false, Some(place)) = (is_on, rule(true)) {
-        let span = reader.value_of(&format!("rule[{place}].account"));
-        let message = "a rule accounts calls, but nothing is written: accounting.cdr and accounting.events are false";
-        reader.push(Fault::warning(span, message, "set accounting.cdr = true or accounting.events = true"));
-    }
-    if !is_on {
-        return;
-    }
-    if !accounting.all && rule(true).is_none() {
-        let span = reader.value_of("accounting.all");
-        let message = "accounting.all is false and no rule has account = true: no call is accounted";
-        reader.push(Fault::warning(span, message, "leave accounting.all out, or give a rule account = true"));
-    }
-    if !config.proxy.record_route && config.rules.iter().all(|rule| rule.record_route != Some(true)) {
-        let span = reader.first_of(&["proxy.record_route", "accounting.cdr", "accounting.events"]);
-        let message = "without proxy.record_route no BYE comes by: rows of accounting tell no end and no duration";
-        reader.push(Fault::warning(span, message, "set proxy.record_route = true"));
-    }
-    if config.dialogs.lifetime > config.proxy.route_lifetime {
-        let span =
-            reader.first_of(&["dialogs.lifetime", "proxy.route_lifetime", "accounting.cdr", "accounting.events"]);
-        let message = format!(
-            "dialogs.lifetime ({}) is longer than proxy.route_lifetime ({}): a BYE of the server would reach no party",
-            duration_text(config.dialogs.lifetime),
-            duration_text(config.proxy.route_lifetime)
-        );
-        reader.push(Fault::error(span, message, "make route_lifetime at least as long"));
-    }
-    check_accounting_files(config, reader);
-}
-
-fn check_accounting_files(config: &Config, reader: &mut Reader) {
-    let accounting = &config.accounting;
-    let used = [("accounting.path", &accounting.path), ("accounting.spool", &accounting.spool)];
-    for (key, path) in used {
-        if config.store.database.as_ref() == Some(path) {
-            let message = format!("{key} is the database of the server, store.database");
-            reader.push(Fault::error(reader.first_of(&[key, "store.database"]), message, "name a file of its own"));
-        }
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
-            let message = format!("the folder of {key}, {}, does not exist", folder.display());
-            let cure = format!("make it (mkdir -p {}), or name another", folder.display());
-            reader.push(Fault::error(reader.value_of(key), message, cure));
-        }
-    }
-    if accounting.path == accounting.spool {
-        let span = reader.first_of(&["accounting.spool", "accounting.path"]);
-        reader.push(Fault::error(span, "accounting.path and accounting.spool are one file", "name two"));
-    }
-    let is_folder = accounting.path.is_dir();
-    if accounting.to == AccountingTarget::Sqlite && is_folder {
-        let message = format!("accounting.path {} is a folder", accounting.path.display());
-        reader.push(Fault::error(
-            reader.value_of("accounting.path"),
-            message,
-            "name a file, such as \"accounting.sqlite\"",
-        ));
-    }
-    if accounting.to != AccountingTarget::Sqlite && accounting.path.exists() && !is_folder {
-        let message = format!("accounting.path {} is a file", accounting.path.display());
-        let cure = "name a folder, which the server makes if it is missing";
-        reader.push(Fault::error(reader.value_of("accounting.path"), message, cure));
-    }
-}
-
 fn check_timers(config: &Config, reader: &mut Reader) {
     if config.timers.t1 > config.timers.t2 {
         let span = reader.first_of(&["timers.t1", "timers.t2"]);
@@ -365,94 +289,6 @@ fn check_phones(name: &str, offered: &[super::Algorithm], reader: &mut Reader) {
         let message = format!("{name} shuts out phones that register with MD5 alone: {}", phones.join(", "));
         let cure = "write [\"MD5\"], or keep this list where every phone is known to answer it (docs/phones.md)";
         reader.push(Fault::warning(reader.value_of(name), message, cure));
-    }
-}
-
-fn check_database(config: &Config, reader: &mut Reader) {
-    let Some(path) = &config.store.database else {
-        if config.registrar.durability != Durability::None && !config.domains.is_empty() {
-            let span = reader.first_of(&["registrar.durability", "store.database"]);
-            let message = format!(
-                "registrar.durability = \"{}\" promises what a database in memory cannot keep",
-                config.registrar.durability
-            );
-            let cure = "set registrar.durability = \"none\", or name a file in store.database";
-            reader.push(Fault::error(span, message, cure));
-        }
-        return;
-    };
-    let span = reader.value_of("store.database");
-    // It has the HA1s, which are as good as passwords; the file beside it has the key of routes and nonces.
-    for file in [path.clone(), path.with_extension("secret")].iter().filter(|file| !file.is_dir()) {
-        warn_if_others_read(file, &span, reader);
-    }
-    if path.is_dir() {
-        let cure = "name a file in it, such as \"strowger.sqlite\"";
-        reader.push(Fault::error(span, format!("store.database {} is a folder", path.display()), cure));
-    } else if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
-        let message = format!("the folder of store.database, {}, does not exist", folder.display());
-        reader.push(Fault::error(span, message, format!("make it (mkdir -p {}), or name another", folder.display())));
-    } else {
-        let (what, cure) = match sqlite::look(path) {
-            Err(OpenError::Corrupt { detail, .. }) => (
-                format!("is no sound SQLite database ({detail})"),
-                "name another file; or restore this one from a backup, or move it away",
-            ),
-            Err(OpenError::Foreign { .. }) => ("belongs to another program".into(), "name a file of its own"),
-            Err(OpenError::Newer { found, known, .. }) => (
-                format!("was written by a newer version: its schema is {found}, this program knows {known}"),
-                "use the version that wrote it, or name another file",
-            ),
-            // What else there is may be of the moment, or of the user who asks.
-            Err(_) | Ok(()) => return,
-        };
-        reader.push(Fault::error(span, format!("store.database {} {what}", path.display()), cure));
-    }
-}
-
-/// The database server that has the subscribers, as far as this file says it; whether it is there is seen at the start.
-fn check_subscribers(config: &Config, source: Source<'_>, reader: &mut Reader) {
-    let store = &config.store;
-    let Some(url) = &store.subscribers else {
-        for key in ["store.subscriber_table", "store.subscriber_tls", "store.subscriber_ca"] {
-            if reader.has(key) {
-                let message = format!("{key} has no effect: the subscribers are in store.database");
-                let cure = "name the server in store.subscribers, or remove this";
-                reader.push(Fault::warning(reader.value_of(key), message, cure));
-            }
-        }
-        return;
-    };
-    if url.password.is_some() {
-        // Without its place, as that of any secret.
-        warn_if_others_read(Path::new(source.file), &None, reader);
-    }
-    if store.subscriber_table.is_empty() || store.subscriber_table.split('.').any(str::is_empty) {
-        let span = reader.value_of("store.subscriber_table");
-        let message = format!("store.subscriber_table is {:?}, which names no table", store.subscriber_table);
-        reader.push(Fault::error(span, message, "write TABLE or SCHEMA.TABLE, such as \"subscriber\""));
-    }
-    match store.subscriber_tls {
-        DatabaseTls::Off if !url.is_local() => {
-            let span = reader.value_of("store.subscribers");
-            let message = "what the server of store.subscribers says crosses the network for all to read, and an HA1 is as good as a password";
-            let cure = "set store.subscriber_tls = \"required\", unless all who reach this network may know it";
-            reader.push(Fault::warning(span, message, cure));
-        }
-        DatabaseTls::Required => match store.subscriber_authorities() {
-            Some(path) if path.is_file() => {}
-            path => {
-                let span = reader.first_of(&["store.subscriber_ca", "store.subscriber_tls"]);
-                let path = path.unwrap_or_default();
-                let message = match path.as_os_str().is_empty() {
-                    true => "this system keeps no authorities where they are looked for".to_owned(),
-                    false => format!("store.subscriber_ca {} is no file", path.display()),
-                };
-                let cure = "name the PEM file of the authority that signed the certificate of the server in store.subscriber_ca";
-                reader.push(Fault::error(span, message, cure));
-            }
-        },
-        DatabaseTls::Off => {}
     }
 }
 

@@ -23,6 +23,7 @@ mod cache;
 mod call_limit;
 mod certificate;
 mod check;
+mod check_database;
 mod check_tls;
 mod control;
 mod dialogs;
@@ -91,7 +92,7 @@ pub use self::rules::{
 };
 pub use self::secret::Secret;
 pub use self::server::{Scheduling, Server};
-pub use self::store::{DatabaseTls, Store};
+pub use self::store::{DatabaseServer, DatabaseTls, Store};
 pub use self::timers::Timers;
 pub use self::tls::Tls;
 

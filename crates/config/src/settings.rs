@@ -163,13 +163,7 @@ impl Config {
     /// Those of the writer of accounting; `None`: nothing is written.
     pub fn accounting_settings(&self) -> Option<AccountingSettings> {
         let accounting = &self.accounting;
-        let path = accounting.path.clone();
-        let place = match accounting.to {
-            AccountingTarget::Sqlite => Place::Sqlite(path, self.store.busy_timeout),
-            AccountingTarget::Json => Place::Json(path),
-            AccountingTarget::Csv => Place::Csv(path),
-        };
-        let mut settings = AccountingSettings::new(place, accounting.spool.clone());
+        let mut settings = AccountingSettings::new(accounting.spool.clone());
         settings.spool_bytes = accounting.spool_size;
         (settings.group.linger, settings.group.queue) = (accounting.group_interval, accounting.queue);
         (settings.retry, settings.retention) = (accounting.retry_interval, accounting.retention);
@@ -183,6 +177,17 @@ impl Config {
         // So long a row of accounting may take to its place, or to its spool.
         let grace = accounting.group_interval * 2 + accounting.retry_interval + busy + Duration::from_secs(1);
         Some(KeeperSettings { interval: dialogs.group_interval, grace, wait: busy, ..settings })
+    }
+
+    /// Where rows of accounting go; `None`: to a database server, which [`Accounting::server`](super::Accounting::server) names.
+    pub fn accounting_place(&self) -> Option<Place> {
+        let path = self.accounting.path.clone();
+        Some(match self.accounting.to {
+            AccountingTarget::Sqlite => Place::Sqlite(path, self.store.busy_timeout),
+            AccountingTarget::Json => Place::Json(path),
+            AccountingTarget::Csv => Place::Csv(path),
+            AccountingTarget::Sql => return None,
+        })
     }
 
     /// What is masked in rows of accounting.
@@ -270,7 +275,7 @@ mod tests {
         let (config, _) =
             Config::read(Source { text: "accounting.events = true", ..Source::default() }).expect("right");
         let ours = config.accounting_settings().expect("it is on");
-        let theirs = AccountingSettings::new(ours.place.clone(), ours.spool.clone());
+        let theirs = AccountingSettings::new(ours.spool.clone());
         assert_eq!(
             (ours.spool_bytes, ours.retry, ours.retention),
             (theirs.spool_bytes, theirs.retry, theirs.retention)

@@ -1,6 +1,6 @@
-//! `[store]`: the embedded database of bindings and subscribers, and the database server that may have the subscribers.
+//! `[store]`: the embedded database of bindings and subscribers, and the database servers that may have them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use strowger_store::database_url::DatabaseUrl;
@@ -35,13 +35,13 @@ impl Text for DatabaseUrl {
 }
 
 section! {
-    /// The embedded SQLite database of bindings and subscribers. Subscribers may be in a database server instead; bindings stay here.
+    /// The embedded SQLite database of bindings and subscribers. Either may be in a database server instead.
     pub struct Store = "store" {
         /// Database file, made if it is missing; "memory" keeps everything in memory and forgets it at the end.
         pub database: Option<PathBuf> = Some(PathBuf::from("strowger.sqlite")), ANY.or("memory").fixed();
         /// Where the subscribers are. "database": in `database`, where `strowger user` keeps them. A URL: in the table of a MariaDB, MySQL or
         /// PostgreSQL server, read in place as OpenSIPS 3 and Kamailio 5 have it, by `username` and `domain`, with `ha1`, `ha1_sha256`,
-        /// `ha1_sha512t256`, `ha1b` and `password` as far as they are there; nothing is written to it. Bindings stay in `database`. What no
+        /// `ha1_sha512t256`, `ha1b` and `password` as far as they are there; nothing is written to it. What no
         /// user has an HA1 for is not offered, though `auth.algorithms` names it. In a password write %40 for "@" and %3F for "?";
         /// `mysql://USER:PASSWORD@/DATABASE?socket=/run/mysqld/mysqld.sock` is a server on this machine.
         pub subscribers: Option<DatabaseUrl> = None, ANY.or("database").fixed();
@@ -51,7 +51,16 @@ section! {
         pub subscriber_tls: DatabaseTls = DatabaseTls::Off, ANY.fixed();
         /// PEM file of the authorities one of which signed the certificate of such a server; "system": those of the system.
         pub subscriber_ca: Option<PathBuf> = None, ANY.or("system").fixed();
-        /// How long to wait for another process that holds the database before a request fails with 500.
+        /// Where the bindings are kept. "database": in `database`. A URL: in the table `strowger_binding` of a MariaDB, MySQL or PostgreSQL server,
+        /// which `strowger db init` makes; one server keeps its bindings in a database. They are read once, at the start: while that server
+        /// is away, known phones are called, and a REGISTER that changes something fails with 500.
+        pub bindings: Option<DatabaseUrl> = None, ANY.or("database").fixed();
+        /// Protection of what such a server is sent and says.
+        pub binding_tls: DatabaseTls = DatabaseTls::Off, ANY.fixed();
+        /// PEM file of the authorities one of which signed the certificate of such a server; "system": those of the system.
+        pub binding_ca: Option<PathBuf> = None, ANY.or("system").fixed();
+        /// How long to wait for another process that holds the database, or for a database server to keep bindings, before a request fails with
+        /// 500. A server has 100 ms at least, and with rows of accounting a millisecond more for each.
         pub busy_timeout: Duration = Duration::from_secs(1), Rule::time(Duration::ZERO, Duration::from_secs(60)).fixed();
         /// How long a look-up may take before its request fails with 500. A connection to a database server that takes longer is made again.
         pub lookup_timeout: Duration = Duration::from_secs(2), Rule::time(Duration::from_millis(10), Duration::from_secs(60)).fixed();
@@ -86,11 +95,37 @@ section! {
 }
 
 impl Store {
-    /// PEM file of the authorities by which a database server is verified, if it is to be; those of the system where no file is named.
-    pub fn subscriber_authorities(&self) -> Option<PathBuf> {
-        match self.subscriber_tls {
+    /// The database server that has the subscribers, if one has them.
+    pub fn subscriber_server(&self) -> Option<DatabaseServer<'_>> {
+        let (tls, authorities) = (self.subscriber_tls, self.subscriber_ca.as_deref());
+        self.subscribers.as_ref().map(|url| DatabaseServer { url, tls, authorities })
+    }
+
+    /// The database server that has the bindings, if one has them.
+    pub fn binding_server(&self) -> Option<DatabaseServer<'_>> {
+        let (tls, authorities) = (self.binding_tls, self.binding_ca.as_deref());
+        self.bindings.as_ref().map(|url| DatabaseServer { url, tls, authorities })
+    }
+}
+
+/// A database server that the file names.
+#[derive(Debug, Clone, Copy)]
+pub struct DatabaseServer<'a> {
+    /// Where it is.
+    pub url: &'a DatabaseUrl,
+    /// Whether what it is sent and says is protected.
+    pub tls: DatabaseTls,
+    pub(super) authorities: Option<&'a Path>,
+}
+
+impl DatabaseServer<'_> {
+    /// PEM file of the authorities by which it is verified, if it is to be; those of the system where no file is named.
+    pub fn authorities(&self) -> Option<PathBuf> {
+        match self.tls {
             DatabaseTls::Off => None,
-            DatabaseTls::Required => Some(self.subscriber_ca.clone().or_else(system_authorities).unwrap_or_default()),
+            DatabaseTls::Required => {
+                Some(self.authorities.map(Path::to_path_buf).or_else(system_authorities).unwrap_or_default())
+            }
         }
     }
 }

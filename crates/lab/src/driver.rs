@@ -1,5 +1,6 @@
 //! How a system under test is started, and what it costs.
 
+use crate::backend::run;
 use crate::process::Process;
 use crate::program::KAMAILIO;
 use crate::sample::{Usage, pss_of_tree};
@@ -42,6 +43,8 @@ pub struct Configuration {
     pub defines: Vec<&'static str>,
     /// What stands in the text in place of further marks: name and value.
     pub values: Vec<(&'static str, String)>,
+    /// What our program does first with this configuration, as words of its command line; nothing where there are none.
+    pub first: &'static [&'static str],
 }
 
 /// A server that runs. When it is dropped it is ended.
@@ -80,6 +83,10 @@ impl Driver {
         std::fs::write(&file, fill(&configuration.text, &values)?).map_err(Error::file(&file))?;
         let mut command = match self {
             Self::Strowger { program } => {
+                if !configuration.first.is_empty() {
+                    let mut command = Command::new(program);
+                    run(self.name(), command.args(configuration.first).arg("--config").arg(&file).current_dir(folder))?;
+                }
                 let mut command = Command::new(program);
                 command.args(["serve", "--config"]).arg(&file);
                 command

@@ -2,13 +2,12 @@
 
 use anyhow::bail;
 use std::sync::Arc;
-use strowger_config::{Algorithm, Config};
+use strowger_config::{Algorithm, Config, DatabaseServer};
 use strowger_core::digest::{Ha1Set, Hash};
 use strowger_sql::subscribers::{self, CurrentRealms, SqlSettings};
 use strowger_sql::{Realms, ServerSettings};
 use strowger_store::cached_subscribers::CachedSubscribers;
 use strowger_store::clock::Clock;
-use strowger_store::database_url::DatabaseUrl;
 use strowger_store::second_level::SecondLevel;
 use strowger_store::subscriber::{Ha1s, Subscribers};
 
@@ -24,19 +23,19 @@ impl Directory {
     /// Connects and looks at the table.
     pub(crate) fn open(
         config: &Config,
-        url: &DatabaseUrl,
+        server: DatabaseServer<'_>,
         second: Option<&SecondLevel>,
         clock: Clock,
     ) -> anyhow::Result<Self> {
         let settings = SqlSettings {
-            server: ServerSettings { url: url.clone(), authorities: config.store.subscriber_authorities() },
+            server: server_settings(server),
             table: config.store.subscriber_table.clone(),
             realms: realms(config),
             hash,
         };
         let started = subscribers::start(&settings, second, config.read_through_settings(), clock)?;
         let (table, algorithms) = (&config.store.subscriber_table, started.algorithms.join(", "));
-        tracing::info!(database = %url, table, algorithms, "subscribers are read in place");
+        tracing::info!(database = %server.url, table, algorithms, "subscribers are read in place");
         Ok(Self { subscribers: Arc::new(started.subscribers), realms: started.realms, algorithms: started.algorithms })
     }
 
@@ -75,6 +74,11 @@ impl Directory {
         self.subscribers.forget();
         Ok(())
     }
+}
+
+/// How a server of the configuration is reached.
+pub fn server_settings(server: DatabaseServer<'_>) -> ServerSettings {
+    ServerSettings { url: server.url.clone(), authorities: server.authorities() }
 }
 
 /// Whose passwords phones are asked for.

@@ -63,6 +63,7 @@ mod upkeep;
 use anyhow::Context;
 use std::sync::OnceLock;
 
+pub use directory::server_settings;
 pub use health::Health;
 pub use reload::Refusal;
 pub use server::{Program, Server};

@@ -1,13 +1,15 @@
 //! The database of the server, and the file of its secret beside it.
 
 use crate::caches::Caches;
-use crate::directory::Directory;
+use crate::directory::{Directory, server_settings};
 use crate::random;
 use anyhow::Context;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use strowger_accounting::Accounting;
-use strowger_config::Config;
+use strowger_config::{Config, DatabaseServer};
+use strowger_sql::accounting::ServerSink;
+use strowger_sql::bindings;
 use strowger_store::access;
 use strowger_store::clock::{Clock, Moment};
 use strowger_store::journal::Journal;
@@ -34,19 +36,25 @@ pub(crate) fn open(config: &Config, location: &Arc<LocationTable>, caches: &Cach
     let mut store = Store::default();
     let second = caches.second_level(config, &clock);
     // First the one that may not answer.
-    if let Some(url) = &config.store.subscribers {
-        let directory = Directory::open(config, url, second.as_ref(), clock.clone()).context("`store.subscribers`")?;
+    if let Some(server) = config.store.subscriber_server() {
+        let directory =
+            Directory::open(config, server, second.as_ref(), clock.clone()).context("`store.subscribers`")?;
         store.subscribers = Some(directory.subscribers());
         store.directory = Some(directory);
     }
+    if let Some(server) = config.store.binding_server() {
+        store.journal = Some(bindings_of(config, server, location, clock.clone()).context("`store.bindings`")?);
+    }
     let Some(settings) = config.sqlite_settings() else { return Ok(store) };
-    let (journal, loaded) = sqlite_bindings::keep(&settings, location, config.journal_settings(), clock.clone())
-        .map_err(|error| match access::denial(&settings.path, true) {
-            Some(reason) => anyhow::anyhow!("{error}; {reason}"),
-            None => error.into(),
-        })?;
-    tracing::info!(database = %settings.path.display(), bindings = loaded, "bindings loaded");
-    store.journal = journal;
+    if store.journal.is_none() {
+        let (journal, loaded) = sqlite_bindings::keep(&settings, location, config.journal_settings(), clock.clone())
+            .map_err(|error| match access::denial(&settings.path, true) {
+                Some(reason) => anyhow::anyhow!("{error}; {reason}"),
+                None => error.into(),
+            })?;
+        tracing::info!(database = %settings.path.display(), bindings = loaded, "bindings loaded");
+        store.journal = journal;
+    }
     if store.subscribers.is_none() {
         let cache = config.read_through_settings();
         let subscribers = match &second {
@@ -58,10 +66,33 @@ pub(crate) fn open(config: &Config, location: &Arc<LocationTable>, caches: &Cach
     Ok(store)
 }
 
+/// The writer of bindings to a database server.
+fn bindings_of(
+    config: &Config,
+    server: DatabaseServer<'_>,
+    location: &Arc<LocationTable>,
+    clock: Clock,
+) -> anyhow::Result<Journal> {
+    let (durability, patience) = (config.store_durability(), config.store.busy_timeout);
+    let (settings, journal) = (server_settings(server), config.journal_settings());
+    let (journal, loaded) = bindings::keep(&settings, durability, patience, location, journal, clock)?;
+    tracing::info!(database = %server.url, bindings = loaded, "bindings loaded");
+    Ok(journal)
+}
+
 /// The writer of accounting; nothing where nothing is accounted.
 pub(crate) fn accounting(config: &Config) -> anyhow::Result<Option<Arc<Accounting>>> {
     let Some(settings) = config.accounting_settings() else { return Ok(None) };
-    let accounting = Accounting::start(settings, Arc::new(|| strowger_net::clock::now().wall))?;
+    let sink = match (config.accounting_place(), config.accounting.server()) {
+        (Some(place), _) => place.sink(),
+        (None, Some(server)) => {
+            let sink = ServerSink::new(&server_settings(server), config.store.busy_timeout);
+            Box::new(sink.context("`accounting.database`")?)
+        }
+        // The configuration is not read so.
+        (None, None) => anyhow::bail!("`accounting.to` = \"sql\" without `accounting.database`"),
+    };
+    let accounting = Accounting::start_on(sink, settings, Arc::new(|| strowger_net::clock::now().wall))?;
     let left = accounting.figures().spool_rows;
     if left > 0 {
         tracing::info!(rows = left, "rows of accounting in the spool");

@@ -2,6 +2,7 @@
 
 use strowger_store::database_url::DatabaseKind;
 
+use crate::cell::{Cell, Change};
 use crate::error::Failure;
 use crate::mariadb::MariaDb;
 use crate::postgresql::PostgreSql;
@@ -14,6 +15,8 @@ pub(crate) enum Parameter<'a> {
     Text(&'a str),
     /// Those of a list; see [`Dialect::is_one_of`](crate::dialect::Dialect::is_one_of).
     Texts(&'a [&'a str]),
+    /// A number.
+    Number(i64),
 }
 
 /// A row: its columns as text, an empty one for NULL.
@@ -37,6 +40,35 @@ impl Connection {
         match self {
             Self::MariaDb(connection) => connection.rows(statement, parameters).await,
             Self::PostgreSql(connection) => connection.rows(statement, parameters).await,
+        }
+    }
+
+    /// The same, with columns of text, bytes and numbers of 64 bits; texts come as bytes.
+    pub(crate) async fn cells(
+        &mut self,
+        statement: &str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<Vec<Vec<Cell<'static>>>, Failure> {
+        match self {
+            Self::MariaDb(connection) => connection.cells(statement, parameters).await,
+            Self::PostgreSql(connection) => connection.cells(statement, parameters).await,
+        }
+    }
+
+    /// Runs a statement that has no parameters and returns no rows; how many rows it changed.
+    pub(crate) async fn run(&mut self, statement: &str) -> Result<u64, Failure> {
+        match self {
+            Self::MariaDb(connection) => connection.run(statement).await,
+            Self::PostgreSql(connection) => connection.run(statement).await,
+        }
+    }
+
+    /// Makes all of these changes or none, in one transaction; what it takes is sent at once. After a failure the connection is no good: a
+    /// transaction may be open.
+    pub(crate) async fn change(&mut self, changes: &[Change<'_>]) -> Result<(), Failure> {
+        match self {
+            Self::MariaDb(connection) => connection.change(changes).await,
+            Self::PostgreSql(connection) => connection.change(changes).await,
         }
     }
 

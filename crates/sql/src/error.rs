@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use strowger_store::error::StoreError;
 
-/// Why the subscribers of a database server cannot be read from the start. To be shown as it is; it names the server without its password.
+/// Why a database server cannot be used from the start. To be shown as it is; it names the server without its password.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// There is no connection.
@@ -66,6 +66,67 @@ pub enum OpenError {
         /// Its type.
         type_name: String,
     },
+    /// A table that `strowger db init` makes is not there, or not for this user.
+    #[error("{server} has no table {table:?} that {user:?} may use: `strowger db init` makes it")]
+    NotMade {
+        /// Which one.
+        server: String,
+        /// The table.
+        table: String,
+        /// Who we are there.
+        user: String,
+    },
+    /// A table that is to be written lacks columns.
+    #[error(
+        "the table {table:?} of {server} lacks {missing}: it is another program's, or was changed; give it another name, and `strowger db init` \
+         makes one that has them"
+    )]
+    Lacks {
+        /// Which one.
+        server: String,
+        /// The table.
+        table: String,
+        /// Its missing columns.
+        missing: String,
+    },
+    /// The tables were made by an older version of this program.
+    #[error(
+        "the tables for {part} in {server} are of version {found}, this program needs {known}: `strowger db migrate` makes it so"
+    )]
+    Older {
+        /// Which one.
+        server: String,
+        /// What they are for.
+        part: &'static str,
+        /// Their version.
+        found: u32,
+        /// That of this program.
+        known: u32,
+    },
+    /// The tables were made by a newer version of this program.
+    #[error(
+        "the tables for {part} in {server} are of version {found}, this program knows {known}: use the program that made them"
+    )]
+    Newer {
+        /// Which one.
+        server: String,
+        /// What they are for.
+        part: &'static str,
+        /// Their version.
+        found: u32,
+        /// That of this program.
+        known: u32,
+    },
+    /// What is committed there may be lost by a power cut.
+    #[error(
+        "{server} may lose by a power cut what it has committed: {setting}; set it there, or registrar.durability = \"crash\" here"
+    )]
+    NotDurable {
+        /// Which one.
+        server: String,
+        /// The setting, and what is right.
+        setting: String,
+    },
     /// The certificates of the authorities that are trusted cannot be used.
     #[error("{path}: {reason}")]
     Authorities {
@@ -75,7 +136,7 @@ pub enum OpenError {
         reason: String,
     },
     /// A thread could not be started.
-    #[error("a thread for look-ups cannot be started: {0}")]
+    #[error("a thread for a database server cannot be started: {0}")]
     Thread(#[from] std::io::Error),
 }
 
@@ -86,6 +147,8 @@ pub(crate) enum Failure {
     Lost(String),
     /// The server answers, and does not do what it is asked.
     Refused(String),
+    /// It answers, and has no room.
+    Full(String),
     /// The deadline has passed.
     TimedOut,
     /// The last attempt to connect failed a moment ago.
@@ -97,6 +160,7 @@ impl Failure {
         match self {
             Self::Lost(_) | Self::NotTried => StoreError::Unavailable,
             Self::Refused(_) => StoreError::Refused,
+            Self::Full(_) => StoreError::Full,
             Self::TimedOut => StoreError::TimedOut,
         }
     }
@@ -105,7 +169,7 @@ impl Failure {
     pub(crate) fn at_start(self, server: String, limit: Duration) -> OpenError {
         match self {
             Self::Lost(reason) => OpenError::Unreachable { server, reason },
-            Self::Refused(reason) => OpenError::Refused { server, reason },
+            Self::Refused(reason) | Self::Full(reason) => OpenError::Refused { server, reason },
             Self::TimedOut => OpenError::TimedOut { server, limit },
             Self::NotTried => OpenError::Unreachable { server, reason: "the last attempt failed a moment ago".into() },
         }
@@ -115,7 +179,7 @@ impl Failure {
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Lost(reason) | Self::Refused(reason) => f.write_str(reason),
+            Self::Lost(reason) | Self::Refused(reason) | Self::Full(reason) => f.write_str(reason),
             Self::TimedOut => f.write_str("it did not answer in time"),
             Self::NotTried => f.write_str("it could not be reached a moment ago"),
         }

@@ -1,22 +1,34 @@
 //! Database servers behind the traits of `strowger-store`: MariaDB, MySQL and PostgreSQL.
 //!
-//! [`subscribers`] reads the tables of subscribers that OpenSIPS 3 and Kamailio 5 have, in place. What differs between the servers is in
-//! `dialect.rs` and in the two drivers; all else is written once.
+//! * [`subscribers`] reads the tables of subscribers that OpenSIPS 3 and Kamailio 5 have, in place.
+//! * [`accounting`] writes the rows of calls.
+//! * [`bindings`] keeps registrations.
+//! * [`schema`] makes the tables of this program, and knows their versions.
 //!
-//! Every statement is prepared, once a connection. Each has a deadline, kept also where the server is frozen or its packets vanish: a
+//! What differs between the servers is in `dialect.rs`, `own_table.rs` and the two drivers; all else is written once.
+//!
+//! What is asked for each request is prepared, once a connection. Each statement has a deadline, kept also where the server is frozen or its packets vanish: a
 //! connection that misses it is dropped, and another is made, with pauses that grow while the server cannot be reached.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod accounting;
 mod back_off;
+pub mod bindings;
+mod cell;
 mod connection;
 mod credential;
 mod dialect;
 mod error;
+mod keeper;
+mod lock;
 mod mariadb;
+mod own_table;
 mod postgresql;
 mod realms;
+mod runtime;
+pub mod schema;
 mod server;
 pub mod subscribers;
 mod table;

@@ -4,6 +4,7 @@ use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error, Opts, OptsBuilder, Params, SslOpts, Value};
 use strowger_store::database_url::DatabaseAddress;
 
+use crate::cell::{Cell, Change};
 use crate::connection::{Parameter, Row};
 use crate::error::{Failure, with_causes};
 use crate::server::Server;
@@ -11,11 +12,19 @@ use crate::server::Server;
 /// Errors of a server that ends the connection or takes none: too many connections, shutdown, killed, idle for too long.
 const GONE: [u16; 5] = [1040, 1053, 1203, 1927, 4031];
 
+/// Errors of a server that has no room: the file system's, a table's, and a write that failed for it.
+const FULL: [u16; 4] = [3, 1021, 1026, 1114];
+
 /// Prepared statements of a connection; there are a few for each size of list.
 const STATEMENTS: usize = 64;
 
 /// What a server takes by default. Said here, so that the driver need not ask for it.
 const PACKET: usize = 16 << 20;
+
+/// Bytes of a statement that puts rows, and of what is sent at a time, after which another one begins. A server that takes the least by default
+/// (MySQL 5.7, 4 MB) has room for a row more.
+const STATEMENT: usize = 1 << 20;
+const SENT: usize = 3 << 20;
 
 pub(crate) struct MariaDb(Conn);
 
@@ -25,17 +34,52 @@ impl MariaDb {
     }
 
     pub(crate) async fn rows(&mut self, statement: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Failure> {
+        let rows = self.values(statement, parameters).await?;
+        Ok(rows.into_iter().map(|row| row.unwrap().into_iter().map(text).collect()).collect())
+    }
+
+    pub(crate) async fn cells(
+        &mut self,
+        statement: &str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<Vec<Vec<Cell<'static>>>, Failure> {
+        let rows = self.values(statement, parameters).await?;
+        Ok(rows.into_iter().map(|row| row.unwrap().into_iter().map(cell).collect()).collect())
+    }
+
+    async fn values(
+        &mut self,
+        statement: &str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<Vec<mysql_async::Row>, Failure> {
         let mut values = Vec::new();
         let value = |text: &str| Value::Bytes(text.as_bytes().to_vec());
         for parameter in parameters {
             match parameter {
                 Parameter::Text(text) => values.push(value(text)),
                 Parameter::Texts(texts) => values.extend(texts.iter().map(|text| value(text))),
+                Parameter::Number(number) => values.push(Value::Int(*number)),
             }
         }
         let parameters = if values.is_empty() { Params::Empty } else { Params::Positional(values) };
-        let rows: Vec<mysql_async::Row> = self.0.exec(statement, parameters).await.map_err(|error| failure(&error))?;
-        Ok(rows.into_iter().map(|row| row.unwrap().into_iter().map(text).collect()).collect())
+        self.0.exec(statement, parameters).await.map_err(|error| failure(&error))
+    }
+
+    pub(crate) async fn run(&mut self, statement: &str) -> Result<u64, Failure> {
+        let ran = async {
+            let result = self.0.query_iter(statement).await?;
+            let changed = result.affected_rows();
+            result.drop_result().await?;
+            Ok(changed)
+        };
+        ran.await.map_err(|error: Error| failure(&error))
+    }
+
+    pub(crate) async fn change(&mut self, changes: &[Change<'_>]) -> Result<(), Failure> {
+        for sent in packets(statements(changes)) {
+            self.0.query_drop(sent).await.map_err(|error| failure(&error))?;
+        }
+        Ok(())
     }
 
     pub(crate) async fn close(self) {
@@ -66,6 +110,44 @@ fn options(server: &Server) -> Opts {
     options.ssl_opts(tls).into()
 }
 
+/// Values stand in their statements: one with placeholders would have to be prepared for each number of rows.
+fn statements(changes: &[Change<'_>]) -> Vec<String> {
+    let of = |change: &Change<'_>| match change {
+        Change::Put(table, rows) => table.literal_insertions(rows, STATEMENT),
+        Change::Delete(table, keys) => table.literal_deletions(keys),
+    };
+    changes.iter().flat_map(of).collect()
+}
+
+/// What is sent at a time: statements with semicolons between them. One that is alone is a transaction by itself.
+fn packets(statements: Vec<String>) -> Vec<String> {
+    if statements.len() < 2 {
+        return statements;
+    }
+    let mut packets = vec!["START TRANSACTION".to_owned()];
+    for statement in statements.iter().map(String::as_str).chain(["COMMIT"]) {
+        match packets.last_mut() {
+            Some(packet) if packet.len() + statement.len() < SENT => {
+                packet.push(';');
+                packet.push_str(statement);
+            }
+            _ => packets.push(statement.to_owned()),
+        }
+    }
+    packets
+}
+
+fn cell(value: Value) -> Cell<'static> {
+    match value {
+        Value::NULL => Cell::Null,
+        Value::Int(number) => Cell::Number(number),
+        Value::UInt(number) => Cell::number(number),
+        Value::Bytes(bytes) => Cell::Bytes(bytes.into()),
+        // Of the columns that are read so none is of another type.
+        value => Cell::Bytes(value.as_sql(true).into_bytes().into()),
+    }
+}
+
 fn text(value: Value) -> Vec<u8> {
     match value {
         Value::NULL => Vec::new(),
@@ -79,8 +161,29 @@ fn failure(error: &Error) -> Failure {
     match error {
         Error::Server(error) => {
             let text = format!("{} ({})", error.message, error.code);
-            if GONE.contains(&error.code) { Failure::Lost(text) } else { Failure::Refused(text) }
+            match error.code {
+                code if GONE.contains(&code) => Failure::Lost(text),
+                code if FULL.contains(&code) => Failure::Full(text),
+                _ => Failure::Refused(text),
+            }
         }
         error => Failure::Lost(with_causes(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_statements_are_one_transaction_and_few_packets() {
+        let text = |statements: &[&str]| statements.iter().map(|&statement| statement.to_owned()).collect::<Vec<_>>();
+        assert_eq!(packets(Vec::new()), Vec::<String>::new());
+        assert_eq!(packets(text(&["a"])), ["a"]);
+        assert_eq!(packets(text(&["a", "b"])), ["START TRANSACTION;a;b;COMMIT"]);
+        let long = "x".repeat(SENT - 10);
+        let sent = packets(text(&[&long, "b"]));
+        let lengths: Vec<usize> = sent.iter().map(String::len).collect();
+        assert_eq!(lengths, ["START TRANSACTION".len(), long.len() + ";b;COMMIT".len()]);
     }
 }

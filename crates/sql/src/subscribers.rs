@@ -22,6 +22,7 @@ use crate::credential::Record;
 use crate::dialect::{Dialect, LONGEST_LIST};
 use crate::error::{Failure, OpenError};
 use crate::realms::{Realm, Realms};
+use crate::runtime::{CONNECT, FAREWELL, runtime, within};
 use crate::server::{Server, ServerSettings};
 use crate::table::{Named, SubscriberTable};
 
@@ -127,12 +128,6 @@ const SAY_AGAIN: Duration = Duration::from_secs(10);
 
 /// The keeper of deadlines is to be the first who sees that one was missed: it tells a server that is silent from one that fails.
 const AFTER_DEADLINE: Duration = Duration::from_millis(100);
-
-/// How long a connection may take to be made: several times as long as a statement, where a server is slow. No request waits for so long.
-const CONNECT: Duration = Duration::from_secs(5);
-
-/// How long a server may take to hear that a connection ends.
-const FAREWELL: Duration = Duration::from_millis(200);
 
 impl Shared {
     fn say(&self, failure: &Failure) {
@@ -400,15 +395,6 @@ impl Drop for SqlSubscribers {
         // It may have looked up a name, which is not waited for.
         runtime.shutdown_background();
     }
-}
-
-fn runtime() -> std::io::Result<Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()
-}
-
-/// What comes of this, if it comes in time. To be called within a runtime.
-async fn within<T>(limit: Duration, future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    tokio::time::timeout(limit, future).await.unwrap_or(Err(Failure::TimedOut))
 }
 
 /// A list of this length, filled up with its last item.

@@ -207,6 +207,55 @@ pub fn look(path: &Path) -> Result<(), OpenError> {
     admit(path, judge().map_err(|error| explain(path, Duration::ZERO, &error))?)
 }
 
+/// How far a file is behind this program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pending {
+    /// Its version: migrations that it has seen; 0: it has no tables, or is not there.
+    pub found: usize,
+    /// That of this program.
+    pub known: usize,
+    /// The migrations that bring it there.
+    pub statements: &'static [&'static str],
+}
+
+/// What [`make`] would do to a file. It is only read.
+///
+/// # Errors
+/// As [`look`].
+pub fn pending(path: &Path) -> Result<Pending, OpenError> {
+    look(path)?;
+    let found = match stamp(path)? {
+        Some((_, version)) => usize::try_from(version).unwrap_or(0),
+        None => 0,
+    };
+    let statements = schema::MIGRATIONS.get(found..).unwrap_or_default();
+    Ok(Pending { found, known: schema::MIGRATIONS.len(), statements })
+}
+
+/// Makes the file with its tables, or brings it up to the version of this program, as a server does at its start.
+///
+/// # Errors
+/// [`OpenError`], to be shown as it is.
+pub fn make(settings: &SqliteSettings) -> Result<(), OpenError> {
+    open(settings).map(drop)
+}
+
+/// The numbers by which a database file says whose it is, and of which version; `None` of one that is not there or is empty. It is only read.
+///
+/// # Errors
+/// [`OpenError`], to be shown as it is.
+pub fn stamp(path: &Path) -> Result<Option<(i32, i32)>, OpenError> {
+    if std::fs::metadata(path).map_or(0, |file| file.len()) == 0 {
+        return Ok(None);
+    }
+    let read = || {
+        let connection = open_to_look(path, Duration::ZERO)?;
+        let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
+        Ok((number("application_id")?, number("user_version")?))
+    };
+    read().map(Some).map_err(|error| explain(path, Duration::ZERO, &error))
+}
+
 /// Opens a file that is there, for reading alone.
 ///
 /// SQLite makes the companions of its write-ahead log even for a process that only reads, and leaves them. Where there is no log no process

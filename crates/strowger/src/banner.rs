@@ -53,6 +53,9 @@ pub(crate) fn banner(config: &Config, bound: &[BoundListener]) -> String {
     if let Some(url) = &config.store.subscribers {
         line("subscribers", &format!("{url}, table {}", config.store.subscriber_table));
     }
+    if let Some(url) = &config.store.bindings {
+        line("bindings", &url.to_string());
+    }
     line(
         "registrations",
         match config.registrar.durability {

@@ -23,6 +23,7 @@ Examples:
   strowger serve                                 run the server
   strowger status                                how the running server does
   strowger load 192.0.2.1                        make calls and measure them
+  strowger db init                               make the tables of a database server
   strowger check                                 find what is wrong in a configuration
 
 Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used, 3 no server
@@ -37,6 +38,7 @@ pub(crate) enum Command {
     Serve(ServeArguments),
     Init(InitArguments),
     User(UserArguments),
+    Db(DbArguments),
     Check(CheckArguments),
     Explain(ExplainArguments),
     Parse(ParseArguments),
@@ -220,6 +222,58 @@ pub(crate) struct UserName {
 
 #[derive(Debug, Args)]
 pub(crate) struct UserList {
+    /// One JSON array instead of a table.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub config: ConfigArgument,
+}
+
+/// Make the tables that the configuration needs, and bring older ones up to date.
+///
+/// It goes to the databases that the configuration names: `store.database`, `store.bindings`, `store.subscribers`, and those of
+/// `[accounting]`. In a database server its tables are `strowger_cdr`, `strowger_events`, `strowger_binding` and `strowger_schema`, and
+/// the table of subscribers as OpenSIPS 3 has it; tables that another program made are left as they are. A server makes and updates its
+/// SQLite files by itself when it starts.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  strowger db init
+  strowger db init --config /etc/strowger/strowger.toml
+  strowger db init --dry-run             the SQL, for a person who may run it
+  strowger db migrate --json
+
+Exit codes: 0 a server can use the tables, 1 it cannot or something failed, 2 the command line cannot be used.")]
+pub(crate) struct DbArguments {
+    #[command(subcommand)]
+    pub command: DbCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DbCommand {
+    /// Make the tables that are not there.
+    #[command(after_long_help = "\
+Examples:
+  strowger db init
+  strowger db init --dry-run
+
+Exit codes: 0 a server can use the tables, 1 it cannot or something failed, 2 the command line cannot be used.")]
+    Init(DbOrder),
+    /// Bring tables of an older version of this program up to date; what they hold stays.
+    #[command(after_long_help = "\
+Examples:
+  strowger db migrate
+  strowger db migrate --dry-run
+
+Exit codes: 0 a server can use the tables, 1 it cannot or something failed, 2 the command line cannot be used.")]
+    Migrate(DbOrder),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DbOrder {
+    /// Print the SQL that would be run, and run none.
+    #[arg(long)]
+    pub dry_run: bool,
     /// One JSON array instead of a table.
     #[arg(long)]
     pub json: bool,

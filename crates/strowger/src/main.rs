@@ -8,6 +8,7 @@ mod cli;
 mod completion;
 mod configuration;
 mod control;
+mod db;
 mod demo;
 mod explain;
 mod init;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Init(arguments) => init::run(arguments),
         Command::User(arguments) => user::run(&arguments),
+        Command::Db(arguments) => db::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Parse(arguments) => parse::run(&arguments),

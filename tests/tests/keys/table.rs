@@ -247,6 +247,9 @@ const TESTS: &[(&str, &[&str])] = &[
         "store.subscriber_ca",
         &["tests/tests/sql_subscribers.rs::subscribers_of_opensips_and_kamailio_are_read_in_place"],
     ),
+    ("store.bindings", &["tests/tests/sql_bindings.rs::bindings_in_mariadb_follow_the_rules"]),
+    ("store.binding_tls", &["tests/tests/sql_rows.rs::rows_in_postgresql_are_written_once_each_in_their_order"]),
+    ("store.binding_ca", &["tests/tests/sql_rows.rs::rows_in_postgresql_are_written_once_each_in_their_order"]),
     (
         "store.busy_timeout",
         &["tests/tests/durability.rs::a_database_that_another_process_holds_answers_500_until_it_lets_go"],
@@ -405,6 +408,9 @@ const TESTS: &[(&str, &[&str])] = &[
     ("accounting.events", &["tests/tests/accounting.rs::calls_are_written_in_each_form"]),
     ("accounting.all", &["crates/server/tests/suite/accounting.rs::rules_say_what_is_accounted"]),
     ("accounting.to", &["tests/tests/accounting.rs::calls_are_written_in_each_form"]),
+    ("accounting.database", &["tests/tests/sql_rows.rs::rows_in_mariadb_are_written_once_each_in_their_order"]),
+    ("accounting.database_tls", &["tests/tests/sql_rows.rs::rows_in_postgresql_are_written_once_each_in_their_order"]),
+    ("accounting.database_ca", &["tests/tests/sql_rows.rs::rows_in_postgresql_are_written_once_each_in_their_order"]),
     ("accounting.path", &["tests/tests/accounting.rs::calls_are_written_in_each_form"]),
     ("accounting.spool", &["tests/tests/accounting.rs::a_killed_server_leaves_its_spool_to_the_next"]),
     (

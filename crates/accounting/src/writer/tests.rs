@@ -52,7 +52,7 @@ impl Memory {
 }
 
 fn settings(folder: &std::path::Path) -> Settings {
-    let settings = Settings::new(Place::Json(folder.join("unused")), folder.join("spool"));
+    let settings = Settings::new(folder.join("spool"));
     let group = GroupSettings { linger: Duration::from_millis(1), group: 8, queue: 1_000 };
     Settings { group, retry: Duration::from_millis(5), ..settings }
 }

@@ -105,7 +105,7 @@ impl Drop for Backend {
 }
 
 /// Runs a program to its end and returns what it wrote to standard output.
-fn run(name: &str, command: &mut Command) -> Result<String, Error> {
+pub(crate) fn run(name: &str, command: &mut Command) -> Result<String, Error> {
     let output =
         command.stdin(Stdio::null()).output().map_err(|source| Error::NotStarted { name: name.into(), source })?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -121,11 +121,11 @@ pub fn kamailio(letter: Letter, database: &MariaDb) -> Configuration {
         text: include_str!("kamailio.cfg").into(),
         defines: parts.into_iter().filter(|(is_wanted, _)| *is_wanted).map(|(_, define)| define).collect(),
         values: vec![("DOMAIN", DOMAIN.into()), ("DATABASE", database.url())],
+        first: &[],
     }
 }
 
-/// What ours is started with for a letter: the shipped example, on another port, with the subscribers of this database. None: there is
-/// none yet.
+/// What ours is started with for a letter: the shipped example, on another port, with this database. None: there is none yet.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -136,7 +136,8 @@ pub fn strowger(letter: Letter, examples: &Path, database: &MariaDb) -> Result<O
     }
     let text = std::fs::read_to_string(&file).map_err(Error::file(&file))?;
     let text = text.replace("127.0.0.1:5060", "127.0.0.1:@PORT@").replace(EXAMPLE_DATABASE, &database.url());
-    Ok(Some(Configuration { text, ..Configuration::default() }))
+    let first: &[&str] = if letter.accounting().is_some() { &["db", "init"] } else { &[] };
+    Ok(Some(Configuration { text, first, ..Configuration::default() }))
 }
 
 /// Starts a system in this folder, registers the users of the letter, makes a second of calls that do not count, then those that do.
@@ -152,14 +153,17 @@ pub fn round(
     database: &MariaDb,
     folder: &Path,
 ) -> Result<Round, Error> {
-    let table = letter.accounting().map(|accounting| match accounting {
-        Accounting::Events => "acc",
-        Accounting::Cdr => "acc_cdrs",
+    let table = letter.accounting().map(|accounting| match (accounting, driver) {
+        (Accounting::Events, Driver::Strowger { .. }) => "strowger_events",
+        (Accounting::Cdr, Driver::Strowger { .. }) => "strowger_cdr",
+        (Accounting::Events, _) => "acc",
+        (Accounting::Cdr, _) => "acc_cdrs",
     });
+    let server = driver.start(folder, configuration)?;
+    // It may have made the table just now.
     if let Some(table) = table {
         database.execute(&format!("TRUNCATE TABLE {table}"))?;
     }
-    let server = driver.start(folder, configuration)?;
     let traffic = Traffic::start(load.generator, folder, server.port(), ends, letter)?;
     if let Some(registered) = traffic.register()?.filter(|outcome| outcome.failed > 0) {
         let reason = format!("{registered:?}\n{}", server.tail());

@@ -47,9 +47,15 @@ pub trait BindingEngine: Send + 'static {
     /// the time to the 200.
     ///
     /// # Errors
-    /// Nothing of the group is kept then. An engine that lost its connection in the middle of a commit finds out what became
-    /// of it before it returns.
+    /// Nothing of the group is kept then; or [`Self::is_in_doubt`] says that it may be.
     fn commit(&mut self, writes: &mut dyn Iterator<Item = Write<'_>>) -> Result<(), StoreError>;
+
+    /// Whether the commit that failed last may be made all the same, now or later: the connection was lost, or the database was silent, while it
+    /// was under way. Its rows come again then, as they were before it, with the next group, and the engine sees to it that the commit in doubt
+    /// has come to its end before that one begins.
+    fn is_in_doubt(&self) -> bool {
+        false
+    }
 
     /// Called after the tickets of a group went out: the place for work that may take longer (checkpoints).
     fn settle(&mut self) {}

@@ -26,6 +26,8 @@ pub(super) struct Writer<E> {
     doomed: HashMap<Box<[u8]>, u64>,
     /// Bindings that are back in memory: those that expired up to that number did so by a change that failed.
     back: HashMap<BindingId, u64>,
+    /// Rows that may be others than memory has, by address-of-record: a commit in doubt was theirs.
+    repairs: HashMap<Box<[u8]>, Repair>,
     /// Expired rows that a failed group could not delete.
     unpurged: Vec<BindingId>,
     /// How many those are.
@@ -33,6 +35,12 @@ pub(super) struct Writer<E> {
     listeners: Arc<[Box<str>]>,
     clock: Clock,
     results: Vec<(Ticket, Result<(), StoreError>)>,
+}
+
+/// What makes the rows of an address-of-record as they were before a commit in doubt.
+struct Repair {
+    rows: Vec<PackedBinding>,
+    gone: Vec<BindingId>,
 }
 
 impl<E: BindingEngine> Commit for Writer<E> {
@@ -77,6 +85,7 @@ impl<E: BindingEngine> Writer<E> {
             sinks: Arc::default(),
             doomed: HashMap::new(),
             back: HashMap::new(),
+            repairs: HashMap::new(),
             unpurged: Vec::new(),
             still_there: Arc::default(),
             listeners: listeners.into(),
@@ -114,12 +123,16 @@ impl<E: BindingEngine> Writer<E> {
         if writes.peek().is_none() {
             return Ok(());
         }
-        // Before all others: a row that is written again later must stay.
+        // Before all others: a row that is written again later must stay. What expired since a commit in doubt goes behind its repair.
         let old = self.unpurged.iter().map(|id| Write::Delete(*id));
+        let repairs = self.repairs.values().flat_map(|repair| {
+            let gone = repair.gone.iter().map(|id| Write::Delete(*id));
+            gone.chain(repair.rows.iter().map(move |record| put(record, agents, listeners, now)))
+        });
         let start = Instant::now();
         let engine = &mut self.engine;
         // A panic in an engine fails its group like any other failure: the tickets come back, memory goes back.
-        let outcome = catch_unwind(AssertUnwindSafe(|| engine.commit(&mut old.chain(writes))));
+        let outcome = catch_unwind(AssertUnwindSafe(|| engine.commit(&mut repairs.chain(old).chain(writes))));
         let outcome = outcome.unwrap_or_else(|_| {
             tracing::error!("writing bindings panicked; the group is given up");
             Err(StoreError::Refused)
@@ -127,15 +140,21 @@ impl<E: BindingEngine> Writer<E> {
         figures.commit(start.elapsed(), outcome.is_ok());
         if outcome.is_ok() {
             self.unpurged.clear();
+            self.repairs.clear();
         }
         outcome
     }
 
     /// Memory goes back to before the first change that failed, one address-of-record after the other.
     fn roll_back(&mut self, group: &mut [Numbered<Change>], is_late: &dyn Fn(usize) -> bool) {
+        let is_in_doubt = self.engine.is_in_doubt();
         for (n, pending) in group.iter_mut().enumerate() {
             match &mut pending.row {
                 Change::Update { aor, puts, deletes, before, .. } => {
+                    if is_in_doubt && !is_late(n) && !(puts.is_empty() && deletes.is_empty()) {
+                        let repair = || Repair { rows: before.clone(), gone: Vec::new() };
+                        self.repairs.entry(aor.clone()).or_insert_with(repair).note(puts);
+                    }
                     let fenced = self.doomed.get(aor).is_some_and(|fence| pending.number <= *fence);
                     if is_late(n) || fenced || (puts.is_empty() && deletes.is_empty()) {
                         continue;
@@ -184,6 +203,14 @@ impl<E: BindingEngine> Writer<E> {
     }
 }
 
+impl Repair {
+    /// These were to be written.
+    fn note(&mut self, puts: &[PackedBinding]) {
+        let (rows, gone) = (&self.rows, &mut self.gone);
+        gone.extend(puts.iter().map(PackedBinding::id).filter(|id| !rows.iter().any(|row| row.id() == *id)));
+    }
+}
+
 /// The rows of a change, in the order in which they must be written.
 fn rows<'a>(
     pending: &'a Numbered<Change>,
@@ -197,12 +224,14 @@ fn rows<'a>(
         Change::Purge { ids } => (&[], &[], ids),
     };
     let expired = expired.iter().filter(move |id| !is_back(back, **id, pending.number));
-    let put = move |record: &'a PackedBinding| {
-        let binding = BindingView::new(record, agents).binding();
-        let listener = listeners.get(usize::from(binding.listener)).map_or("", |name| &**name);
-        Write::Put(record.id(), Binding { expires_at: now.to_wall(binding.expires_at), ..binding }, listener)
-    };
+    let put = move |record: &'a PackedBinding| put(record, agents, listeners, now);
     deletes.iter().chain(expired).map(|id| Write::Delete(*id)).chain(puts.iter().map(put))
+}
+
+fn put<'a>(record: &'a PackedBinding, agents: &'a UserAgentTexts, listeners: &'a [Box<str>], now: Moment) -> Write<'a> {
+    let binding = BindingView::new(record, agents).binding();
+    let listener = listeners.get(usize::from(binding.listener)).map_or("", |name| &**name);
+    Write::Put(record.id(), Binding { expires_at: now.to_wall(binding.expires_at), ..binding }, listener)
 }
 
 /// It is in memory again, although it expired by the change of this number.

@@ -1,0 +1,298 @@
+//! Places of what is kept: database files, database servers, files of accounting.
+
+use std::path::Path;
+
+use strowger_store::sqlite::{self, OpenError};
+
+use super::accounting::AccountingTarget;
+use super::check::warn_if_others_read;
+use super::key::duration_text;
+use super::reader::Reader;
+use super::registrar::Durability;
+use super::report::Fault;
+use super::store::{DatabaseServer, DatabaseTls};
+use super::{Config, Source};
+
+pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
+    check_database(config, reader);
+    check_subscribers(config, source, reader);
+    check_bindings(config, source, reader);
+    check_accounting(config, source, reader);
+}
+
+fn check_database(config: &Config, reader: &mut Reader) {
+    let Some(path) = &config.store.database else {
+        if config.store.bindings.is_none()
+            && config.registrar.durability != Durability::None
+            && !config.domains.is_empty()
+        {
+            let span = reader.first_of(&["registrar.durability", "store.database"]);
+            let message = format!(
+                "registrar.durability = \"{}\" promises what a database in memory cannot keep",
+                config.registrar.durability
+            );
+            let cure =
+                "set registrar.durability = \"none\", or name a file in store.database, or a server in store.bindings";
+            reader.push(Fault::error(span, message, cure));
+        }
+        return;
+    };
+    let span = reader.value_of("store.database");
+    // It has the HA1s, which are as good as passwords; the file beside it has the key of routes and nonces.
+    for file in [path.clone(), path.with_extension("secret")].iter().filter(|file| !file.is_dir()) {
+        warn_if_others_read(file, &span, reader);
+    }
+    if path.is_dir() {
+        let cure = "name a file in it, such as \"strowger.sqlite\"";
+        reader.push(Fault::error(span, format!("store.database {} is a folder", path.display()), cure));
+    } else if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+        let message = format!("the folder of store.database, {}, does not exist", folder.display());
+        reader.push(Fault::error(span, message, format!("make it (mkdir -p {}), or name another", folder.display())));
+    } else {
+        let (what, cure) = match sqlite::look(path) {
+            Err(OpenError::Corrupt { detail, .. }) => (
+                format!("is no sound SQLite database ({detail})"),
+                "name another file; or restore this one from a backup, or move it away",
+            ),
+            Err(OpenError::Foreign { .. }) => ("belongs to another program".into(), "name a file of its own"),
+            Err(OpenError::Newer { found, known, .. }) => (
+                format!("was written by a newer version: its schema is {found}, this program knows {known}"),
+                "use the version that wrote it, or name another file",
+            ),
+            // What else there is may be of the moment, or of the user who asks.
+            Err(_) | Ok(()) => return,
+        };
+        reader.push(Fault::error(span, format!("store.database {} {what}", path.display()), cure));
+    }
+}
+
+/// The database server that has the subscribers, as far as this file says it; whether it is there is seen at the start.
+fn check_subscribers(config: &Config, source: Source<'_>, reader: &mut Reader) {
+    const KEYS: ServerKeys = ServerKeys {
+        url: "store.subscribers",
+        tls: "store.subscriber_tls",
+        ca: "store.subscriber_ca",
+        harm: "what the server of store.subscribers says crosses the network for all to read, and an HA1 is as good as a password",
+    };
+    let store = &config.store;
+    let Some(server) = store.subscriber_server() else {
+        for key in ["store.subscriber_table", KEYS.tls, KEYS.ca] {
+            if reader.has(key) {
+                let message = format!("{key} has no effect: the subscribers are in store.database");
+                let cure = "name the server in store.subscribers, or remove this";
+                reader.push(Fault::warning(reader.value_of(key), message, cure));
+            }
+        }
+        return;
+    };
+    if store.subscriber_table.is_empty() || store.subscriber_table.split('.').any(str::is_empty) {
+        let span = reader.value_of("store.subscriber_table");
+        let message = format!("store.subscriber_table is {:?}, which names no table", store.subscriber_table);
+        reader.push(Fault::error(span, message, "write TABLE or SCHEMA.TABLE, such as \"subscriber\""));
+    }
+    check_server(server, &KEYS, source, reader);
+}
+
+/// The database server that has the bindings.
+fn check_bindings(config: &Config, source: Source<'_>, reader: &mut Reader) {
+    const KEYS: ServerKeys = ServerKeys {
+        url: "store.bindings",
+        tls: "store.binding_tls",
+        ca: "store.binding_ca",
+        harm: "where phones are crosses the network to the server of store.bindings, and who changes it there takes their calls",
+    };
+    let Some(server) = config.store.binding_server() else {
+        for key in [KEYS.tls, KEYS.ca] {
+            if reader.has(key) {
+                let message = format!("{key} has no effect: the bindings are in store.database");
+                let cure = "name the server in store.bindings, or remove this";
+                reader.push(Fault::warning(reader.value_of(key), message, cure));
+            }
+        }
+        return;
+    };
+    if config.registrar.durability == Durability::None {
+        let span = reader.first_of(&["registrar.durability", "store.bindings"]);
+        let message = "registrar.durability = \"none\" keeps no bindings: store.bindings has no effect";
+        reader.push(Fault::error(span, message, "remove one of the two"));
+    }
+    check_server(server, &KEYS, source, reader);
+}
+
+/// By which keys a database server is named.
+struct ServerKeys {
+    url: &'static str,
+    tls: &'static str,
+    ca: &'static str,
+    /// What is wrong with doing without TLS.
+    harm: &'static str,
+}
+
+fn check_server(server: DatabaseServer<'_>, keys: &ServerKeys, source: Source<'_>, reader: &mut Reader) {
+    if server.url.password.is_some() {
+        // Without its place, as that of any secret.
+        warn_if_others_read(Path::new(source.file), &None, reader);
+    }
+    match server.tls {
+        DatabaseTls::Off if !server.url.is_local() => {
+            let span = reader.value_of(keys.url);
+            let cure = format!("set {} = \"required\", unless all who reach this network may know it", keys.tls);
+            reader.push(Fault::warning(span, keys.harm, cure));
+        }
+        DatabaseTls::Required => match server.authorities() {
+            Some(path) if path.is_file() => {}
+            path => {
+                let span = reader.first_of(&[keys.ca, keys.tls]);
+                let path = path.unwrap_or_default();
+                let message = match path.as_os_str().is_empty() {
+                    true => "this system keeps no authorities where they are looked for".to_owned(),
+                    false => format!("{} {} is no file", keys.ca, path.display()),
+                };
+                let cure = format!(
+                    "name the PEM file of the authority that signed the certificate of the server in {}",
+                    keys.ca
+                );
+                reader.push(Fault::error(span, message, cure));
+            }
+        },
+        DatabaseTls::Off => {}
+    }
+}
+
+fn check_accounting(config: &Config, source: Source<'_>, reader: &mut Reader) {
+    let accounting = &config.accounting;
+    let is_on = accounting.cdr || accounting.events;
+    let rule = |account| config.rules.iter().position(|rule| rule.account == Some(account));
+    if let (false, Some(place)) = (is_on, rule(true)) {
+        let span = reader.value_of(&format!("rule[{place}].account"));
+        let message = "a rule accounts calls, but nothing is written: accounting.cdr and accounting.events are false";
+        reader.push(Fault::warning(span, message, "set accounting.cdr = true or accounting.events = true"));
+    }
+    if !is_on {
+        return;
+    }
+    if !accounting.all && rule(true).is_none() {
+        let span = reader.value_of("accounting.all");
+        let message = "accounting.all is false and no rule has account = true: no call is accounted";
+        reader.push(Fault::warning(span, message, "leave accounting.all out, or give a rule account = true"));
+    }
+    if !config.proxy.record_route && config.rules.iter().all(|rule| rule.record_route != Some(true)) {
+        let span = reader.first_of(&["proxy.record_route", "accounting.cdr", "accounting.events"]);
+        let message = "without proxy.record_route no BYE comes by: rows of accounting tell no end and no duration";
+        reader.push(Fault::warning(span, message, "set proxy.record_route = true"));
+    }
+    if config.dialogs.lifetime > config.proxy.route_lifetime {
+        let span =
+            reader.first_of(&["dialogs.lifetime", "proxy.route_lifetime", "accounting.cdr", "accounting.events"]);
+        let message = format!(
+            "dialogs.lifetime ({}) is longer than proxy.route_lifetime ({}): a BYE of the server would reach no party",
+            duration_text(config.dialogs.lifetime),
+            duration_text(config.proxy.route_lifetime)
+        );
+        reader.push(Fault::error(span, message, "make route_lifetime at least as long"));
+    }
+    check_accounting_server(config, source, reader);
+    check_accounting_files(config, reader);
+}
+
+/// The database server that has the rows.
+fn check_accounting_server(config: &Config, source: Source<'_>, reader: &mut Reader) {
+    const KEYS: ServerKeys = ServerKeys {
+        url: "accounting.database",
+        tls: "accounting.database_tls",
+        ca: "accounting.database_ca",
+        harm: "who called whom crosses the network to the server of accounting.database for all to read",
+    };
+    let accounting = &config.accounting;
+    match accounting.server() {
+        Some(server) => check_server(server, &KEYS, source, reader),
+        None if accounting.to == AccountingTarget::Sql => {
+            let message = "accounting.to = \"sql\" names no database";
+            let cure = "set accounting.database = \"mysql://USER:PASSWORD@HOST:3306/DATABASE\" or \
+                        \"postgresql://USER:PASSWORD@HOST:5432/DATABASE\"";
+            reader.push(Fault::error(reader.value_of("accounting.to"), message, cure));
+        }
+        None => {
+            for key in [KEYS.url, KEYS.tls, KEYS.ca].into_iter().filter(|key| reader.has(key)).collect::<Vec<_>>() {
+                let message = format!("{key} has no effect: accounting.to is \"{}\"", accounting.to);
+                let cure = "set accounting.to = \"sql\", or remove this";
+                reader.push(Fault::warning(reader.value_of(key), message, cure));
+            }
+        }
+    }
+}
+
+fn check_accounting_files(config: &Config, reader: &mut Reader) {
+    let accounting = &config.accounting;
+    let is_sql = accounting.to == AccountingTarget::Sql;
+    let place = (!is_sql).then_some(("accounting.path", &accounting.path));
+    for (key, path) in place.into_iter().chain([("accounting.spool", &accounting.spool)]) {
+        if config.store.database.as_ref() == Some(path) {
+            let message = format!("{key} is the database of the server, store.database");
+            reader.push(Fault::error(reader.first_of(&[key, "store.database"]), message, "name a file of its own"));
+        }
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+            let message = format!("the folder of {key}, {}, does not exist", folder.display());
+            let cure = format!("make it (mkdir -p {}), or name another", folder.display());
+            reader.push(Fault::error(reader.value_of(key), message, cure));
+        }
+    }
+    if is_sql {
+        return;
+    }
+    if accounting.path == accounting.spool {
+        let span = reader.first_of(&["accounting.spool", "accounting.path"]);
+        reader.push(Fault::error(span, "accounting.path and accounting.spool are one file", "name two"));
+    }
+    let is_folder = accounting.path.is_dir();
+    if accounting.to == AccountingTarget::Sqlite && is_folder {
+        let message = format!("accounting.path {} is a folder", accounting.path.display());
+        reader.push(Fault::error(
+            reader.value_of("accounting.path"),
+            message,
+            "name a file, such as \"accounting.sqlite\"",
+        ));
+    }
+    if accounting.to != AccountingTarget::Sqlite && accounting.path.exists() && !is_folder {
+        let message = format!("accounting.path {} is a file", accounting.path.display());
+        let cure = "name a folder, which the server makes if it is missing";
+        reader.push(Fault::error(reader.value_of("accounting.path"), message, cure));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_named_whole_and_for_something() {
+        let read = |text: &str| Config::read(Source { text, ..Source::default() });
+        for (text, part) in [
+            ("accounting.cdr = true\naccounting.to = \"sql\"", "names no database"),
+            ("accounting.database = \"mysql://u:hunter2@h\"", "names no database"),
+            ("store.bindings = \"redis://u:hunter2@h/d\"", "no database server that is known"),
+            ("store.bindings = \"mysql://u@localhost/d\"\nregistrar.durability = \"none\"", "keeps no bindings"),
+            (
+                "store.bindings = \"mysql://u@localhost/d\"\nstore.binding_tls = \"required\"\nstore.binding_ca = \"no.pem\"",
+                "store.binding_ca",
+            ),
+            ("store.database = \"memory\"", "cannot keep"),
+        ] {
+            let report = read(text).expect_err(text).to_string();
+            assert!(report.contains(part) && !report.contains("hunter2"), "{text}: {report}");
+        }
+        let rows = "accounting.cdr = true\naccounting.to = \"sql\"\naccounting.database";
+        for (text, part) in [
+            (&*format!("{rows} = \"mysql://u@db.example/d\""), "who called whom crosses the network"),
+            (&format!("{rows} = \"mysql://u@127.0.0.1/d\""), ""),
+            ("accounting.cdr = true\naccounting.database = \"mysql://u@127.0.0.1/d\"", "has no effect"),
+            ("store.bindings = \"mysql://u@db.example/d\"", "takes their calls"),
+            ("store.bindings = \"mysql://u@127.0.0.1/d\"\nstore.database = \"memory\"", ""),
+            ("store.binding_tls = \"required\"", "has no effect"),
+        ] {
+            let (_, report) = read(text).unwrap_or_else(|report| panic!("{text}: {report}"));
+            let said: String = report.faults().iter().map(|fault| fault.message.clone()).collect();
+            assert!(if part.is_empty() { said.is_empty() } else { said.contains(part) }, "{text}: {said}");
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! Bindings in the table `strowger_binding` of a database server, which `strowger db init` makes: as the SQLite file has them, behind the same
+//! writer.
+//!
+//! A group is one transaction, and what it takes is sent at once: rows that go by one statement, rows that are put by another. Texts of peers are
+//! bytes: they need not be UTF-8.
+//!
+//! One server keeps its bindings in a database, and no commit of a connection that was given up comes after one of the next: a lock of the
+//! database belongs to the connection that writes, until that has come to its end. A server whose own connection is left over there, since it was
+//! silent or its network was gone, ends that first.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use strowger_store::binding::{Binding, BindingId, NO_LISTENER, Received};
+use strowger_store::clock::Clock;
+use strowger_store::database_url::DatabaseKind;
+use strowger_store::error::StoreError;
+use strowger_store::journal::{BindingEngine, Durability, Journal, JournalSettings, Write};
+use strowger_store::location::LocationTable;
+
+use crate::cell::{Cell, Change};
+use crate::connection::{Connection, Parameter};
+use crate::dialect::Dialect;
+use crate::error::{Failure, OpenError};
+use crate::keeper::{Broken, Keeper};
+use crate::own_table::{Clash, Column, Kind, OwnTable};
+use crate::runtime::{CONNECT, apart};
+use crate::schema::{self, Part};
+use crate::server::ServerSettings;
+
+/// Rows that are read at a time.
+const PAGE: usize = 5_000;
+
+/// Expired rows that are removed at a time.
+const STEP: usize = 10_000;
+
+/// How long one of these steps may take at the start.
+const LOAD: Duration = Duration::from_secs(30);
+
+/// The least that a commit may take: a time-out of nothing would refuse every registration.
+const LEAST: Duration = Duration::from_millis(100);
+
+/// A failure that lasts is said so often.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// Fills `table` from a server and keeps it there from now on. A commit may take `patience`. Returns the writer and the number of bindings that
+/// came back.
+///
+/// # Errors
+/// [`OpenError`], to be shown as it is.
+pub fn keep(
+    settings: &ServerSettings,
+    durability: Durability,
+    patience: Duration,
+    table: &Arc<LocationTable>,
+    journal: JournalSettings,
+    clock: Clock,
+) -> Result<(Journal, usize), OpenError> {
+    // By a thread that has no runtime: the caller's may have one.
+    apart(|| {
+        let engine = ServerBindings::open(settings, durability, patience)?;
+        let server = engine.keeper.server().url.to_string();
+        Journal::start(engine, table, journal, clock)
+            .map_err(|error| OpenError::Refused { server, reason: format!("bindings cannot be loaded: {error}") })
+    })
+}
+
+/// Bindings of a server, for [`Journal::start`].
+pub struct ServerBindings {
+    keeper: Keeper,
+    table: OwnTable,
+    patience: Duration,
+    is_in_doubt: bool,
+    trouble: Trouble,
+}
+
+impl ServerBindings {
+    /// Connects, looks whether the table is there, and keeps other servers off it until it is dropped. A commit may take `patience`. Not to be
+    /// called within a runtime.
+    ///
+    /// # Errors
+    /// [`OpenError`], to be shown as it is.
+    pub fn open(settings: &ServerSettings, durability: Durability, patience: Duration) -> Result<Self, OpenError> {
+        let mut greeting = Vec::new();
+        match settings.url.kind {
+            // A value that does not fit is refused, not cut.
+            DatabaseKind::MariaDb => {
+                greeting.push("SET SESSION sql_mode = 'STRICT_ALL_TABLES', SESSION autocommit = 1".to_owned());
+            }
+            DatabaseKind::PostgreSql if durability == Durability::PowerLoss => {
+                greeting.push("SET synchronous_commit = on".to_owned());
+            }
+            DatabaseKind::PostgreSql => {}
+        }
+        let keeper = Keeper::locking(settings, greeting)?;
+        let mut this = Self {
+            keeper,
+            table: table(),
+            patience: patience.max(LEAST),
+            is_in_doubt: false,
+            trouble: Trouble::default(),
+        };
+        let server = this.keeper.server().clone();
+        let own = &this.table;
+        let looked = this.keeper.run(CONNECT, async |connection| {
+            if let Err(error) = schema::expect(connection, &server, Part::Bindings, &[own]).await? {
+                return Ok(Err(error));
+            }
+            Ok(match durability {
+                Durability::PowerLoss => unkept(connection, server.url.kind)
+                    .await?
+                    .map_or(Ok(()), |setting| Err(OpenError::NotDurable { server: server.url.to_string(), setting })),
+                Durability::Crash | Durability::None => Ok(()),
+            })
+        });
+        looked.map_err(|Broken { failure, .. }| failure.at_start(server.url.to_string(), CONNECT))??;
+        Ok(this)
+    }
+
+    fn all(
+        &mut self,
+        wall_ms: u64,
+        ids: RangeInclusive<u64>,
+        each: &mut dyn FnMut(BindingId, &Binding<'_>, &str),
+    ) -> Result<u64, Failure> {
+        let dialect = Dialect(self.keeper.server().url.kind);
+        let server = self.keeper.server().url.clone();
+        let place = |number: usize| match dialect.0 {
+            DatabaseKind::MariaDb => "?".to_owned(),
+            DatabaseKind::PostgreSql => format!("CAST(${number} AS bigint)"),
+        };
+        let (name, id) = (dialect.quoted(self.table.name), dialect.quoted("id"));
+        let (first, last) = ids.into_inner();
+        let highest = format!("SELECT MAX({id}) FROM {name} WHERE {id} BETWEEN {} AND {}", place(1), place(2));
+        let of_node = [number(first), number(last)].map(Parameter::Number);
+        let rows = self.keeper.run(LOAD, async |connection| connection.cells(&highest, &of_node).await);
+        let highest = rows.map_err(|broken| broken.failure)?.first().and_then(|row| row.first()).and_then(as_number);
+        // Not yet expired is what ends later than now.
+        let removal = self.table.removal(dialect, "expires_at", number(wall_ms).saturating_add(1), STEP);
+        let mut removed = STEP as u64;
+        while removed >= STEP as u64 {
+            let step = self.keeper.run(LOAD, async |connection| connection.run(&removal).await);
+            removed = step.map_err(|broken| broken.failure)?;
+        }
+        let names: Vec<String> = self.table.columns.iter().map(|column| dialect.quoted(column.name)).collect();
+        let page =
+            format!("SELECT {} FROM {name} WHERE {id} > {} ORDER BY {id} LIMIT {PAGE}", names.join(", "), place(1));
+        let mut seen = i64::MIN;
+        loop {
+            let from = [Parameter::Number(seen)];
+            let rows = self.keeper.run(LOAD, async |connection| connection.cells(&page, &from).await);
+            let rows = rows.map_err(|broken| broken.failure)?;
+            for row in &rows {
+                seen = row.first().and_then(as_number).unwrap_or(i64::MAX);
+                match read(row) {
+                    Some((id, binding, listener)) => each(id, &binding, listener),
+                    None => tracing::warn!(database = %server, id = seen, "a binding on disk cannot be read"),
+                }
+            }
+            if rows.len() < PAGE {
+                return Ok(highest.and_then(|id| u64::try_from(id).ok()).unwrap_or(first));
+            }
+        }
+    }
+}
+
+impl BindingEngine for ServerBindings {
+    fn load(
+        &mut self,
+        wall_ms: u64,
+        ids: RangeInclusive<u64>,
+        each: &mut dyn FnMut(BindingId, &Binding<'_>, &str),
+    ) -> Result<u64, StoreError> {
+        self.all(wall_ms, ids, each).map_err(|failure| {
+            tracing::error!(database = %self.keeper.server().url, error = %failure, "bindings cannot be loaded");
+            failure.kind()
+        })
+    }
+
+    fn commit(&mut self, writes: &mut dyn Iterator<Item = Write<'_>>) -> Result<(), StoreError> {
+        // What stands last counts: a row is put whole.
+        let mut last = BTreeMap::new();
+        for write in writes {
+            match write {
+                Write::Put(id, binding, listener) => last.insert(id, Some(cells(id, &binding, listener))),
+                Write::Delete(id) => last.insert(id, None),
+            };
+        }
+        let gone: Vec<i64> = last.iter().filter(|(_, row)| row.is_none()).map(|(id, _)| number(id.0)).collect();
+        let rows: Vec<Vec<Cell<'_>>> = last.into_values().flatten().collect();
+        let changes = [Change::Delete(&self.table, &gone), Change::Put(&self.table, &rows)];
+        // Also where this panics.
+        self.is_in_doubt = true;
+        let done = self.keeper.run(self.patience, async |connection| connection.change(&changes).await);
+        let server = &self.keeper.server().url;
+        match done {
+            Ok(()) => {
+                self.trouble.works(server);
+                Ok(())
+            }
+            Err(Broken { failure, is_in_doubt }) => {
+                self.is_in_doubt = is_in_doubt;
+                self.trouble.fails(server, &failure);
+                Err(failure.kind())
+            }
+        }
+    }
+
+    fn is_in_doubt(&self) -> bool {
+        self.is_in_doubt
+    }
+}
+
+/// Says a failure when it begins, then now and then, and that it is over.
+#[derive(Default)]
+struct Trouble {
+    since: Option<Instant>,
+    said: Option<Instant>,
+    groups: u64,
+}
+
+impl Trouble {
+    fn fails(&mut self, server: &impl std::fmt::Display, failure: &Failure) {
+        self.groups += 1;
+        let now = Instant::now();
+        self.since.get_or_insert(now);
+        if *failure != Failure::NotTried && self.said.is_none_or(|said| now - said >= AGAIN) {
+            self.said = Some(now);
+            tracing::error!(database = %server, groups = self.groups, error = %failure, "bindings cannot be written");
+        }
+    }
+
+    fn works(&mut self, server: &impl std::fmt::Display) {
+        if let Some(since) = self.since.take() {
+            let (groups, after) = (self.groups, since.elapsed());
+            tracing::info!(database = %server, groups, ?after, "bindings are written again");
+            *self = Self::default();
+        }
+    }
+}
+
+/// The setting of the server by which a commit does not survive a power cut.
+async fn unkept(connection: &mut Connection, kind: DatabaseKind) -> Result<Option<String>, Failure> {
+    let (name, right, select) = match kind {
+        DatabaseKind::MariaDb => {
+            ("innodb_flush_log_at_trx_commit", "1", "SELECT CAST(@@GLOBAL.innodb_flush_log_at_trx_commit AS CHAR)")
+        }
+        DatabaseKind::PostgreSql => ("fsync", "on", "SELECT CAST(current_setting('fsync') AS text)"),
+    };
+    let rows = connection.rows(select, &[]).await?;
+    let found = rows.first().and_then(|row| row.first()).map(|value| String::from_utf8_lossy(value).into_owned());
+    let found = found.unwrap_or_default();
+    Ok((found != right).then(|| format!("{name} = {found}, and it has to be {right}")))
+}
+
+/// Of bindings. The names are those of the SQLite file.
+pub(crate) fn table() -> OwnTable {
+    let column = |(name, kind, is_optional)| Column { name, kind, is_optional };
+    let columns = [
+        ("id", Kind::Number, false),
+        ("aor", Kind::Bytes, false),
+        ("uri", Kind::Bytes, false),
+        ("call_id", Kind::Bytes, false),
+        ("cseq", Kind::Number, false),
+        ("q", Kind::Number, true),
+        ("expires_at", Kind::Number, false),
+        ("updated_at", Kind::Number, false),
+        ("received_transport", Kind::Number, true),
+        ("received_address", Kind::Text, true),
+        ("path", Kind::Bytes, true),
+        ("instance", Kind::Bytes, true),
+        ("reg_id", Kind::Number, true),
+        ("user_agent", Kind::Bytes, true),
+        ("flow", Kind::Bytes, true),
+        ("listener", Kind::Text, false),
+        ("node", Kind::Number, false),
+        ("flags", Kind::Number, false),
+    ];
+    let columns = columns.map(column).into();
+    OwnTable { name: "strowger_binding", columns, is_numbered: false, index: None, clash: Clash::Replace }
+}
+
+/// Ids and times stay below 2^63: ids have 63 bits, times 48.
+fn number(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// The values of the columns.
+fn cells<'a>(id: BindingId, b: &Binding<'a>, listener: &'a str) -> Vec<Cell<'a>> {
+    let optional = |bytes: &'a [u8]| if bytes.is_empty() { Cell::Null } else { Cell::bytes(bytes) };
+    let maybe = |number: Option<u32>| number.map_or(Cell::Null, Cell::number);
+    vec![
+        Cell::number(id.0),
+        Cell::bytes(b.aor),
+        Cell::bytes(b.uri),
+        Cell::bytes(b.call_id),
+        Cell::number(b.cseq),
+        maybe(b.q.map(u32::from)),
+        Cell::number(b.expires_at),
+        Cell::number(b.updated_at),
+        maybe(b.received.map(|received| received.transport.into())),
+        b.received.map_or(Cell::Null, |received| Cell::text(received.address.to_string())),
+        optional(b.path),
+        optional(b.instance),
+        maybe((b.reg_id != 0).then_some(b.reg_id)),
+        optional(b.user_agent),
+        b.flow.map_or(Cell::Null, |flow| Cell::Bytes(flow.to_vec().into())),
+        Cell::text(listener),
+        Cell::number(b.node),
+        Cell::number(b.flags),
+    ]
+}
+
+fn as_number(cell: &Cell<'_>) -> Option<i64> {
+    if let Cell::Number(number) = cell { Some(*number) } else { None }
+}
+
+/// The binding of these values; none where one is of another kind than its column.
+fn read<'a>(row: &'a [Cell<'_>]) -> Option<(BindingId, Binding<'a>, &'a str)> {
+    let bytes = |n: usize| match row.get(n) {
+        Some(Cell::Bytes(bytes)) => Some(&**bytes),
+        Some(Cell::Null) => Some(&[][..]),
+        _ => None,
+    };
+    let whole = |n: usize| row.get(n).and_then(as_number);
+    let time = |n: usize| whole(n).and_then(|time| u64::try_from(time).ok());
+    let transport = whole(8).and_then(|transport| u8::try_from(transport).ok());
+    let address = std::str::from_utf8(bytes(9)?).ok().and_then(|address| address.parse::<SocketAddr>().ok());
+    let binding = Binding {
+        aor: bytes(1)?,
+        uri: bytes(2)?,
+        call_id: bytes(3)?,
+        cseq: whole(4)?.try_into().ok()?,
+        q: whole(5).and_then(|q| q.try_into().ok()),
+        expires_at: time(6)?,
+        updated_at: time(7)?,
+        received: transport.zip(address).map(|(transport, address)| Received { transport, address }),
+        path: bytes(10)?,
+        instance: bytes(11)?,
+        reg_id: whole(12).and_then(|id| id.try_into().ok()).unwrap_or(0),
+        user_agent: bytes(13)?,
+        flow: bytes(14)?.try_into().ok(),
+        listener: NO_LISTENER,
+        node: whole(16)?.try_into().ok()?,
+        flags: whole(17)?.try_into().ok()?,
+    };
+    Some((BindingId(time(0)?), binding, std::str::from_utf8(bytes(15)?).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_binding_comes_back_from_its_row() {
+        let full = Binding {
+            aor: b"sip:b\xff\x00@x",
+            uri: b"sip:alice@192.0.2.1:5070;ob",
+            call_id: b"a84b4c76e66710@pc33",
+            path: b"<sip:p1@192.0.2.7;lr>",
+            instance: b"<urn:uuid:f81d4fae-7dec-11d0-a765-00a0c91e6bf6>",
+            user_agent: b"Phone 1.0",
+            cseq: u32::MAX,
+            q: Some(700),
+            expires_at: 1 << 47,
+            updated_at: 77,
+            received: Some(Received { transport: 3, address: "[2001:db8::9]:49152".parse().expect("an address") }),
+            flow: Some([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 255]),
+            listener: NO_LISTENER,
+            node: 1,
+            reg_id: 1,
+            flags: 0x8000_0001,
+        };
+        for binding in [full, Binding { listener: NO_LISTENER, ..Binding::EMPTY }] {
+            let cells = cells(BindingId(5), &binding, "udp:192.0.2.1:5060");
+            assert_eq!(cells.len(), table().columns.len());
+            for (cell, column) in cells.iter().zip(&table().columns) {
+                let fits = match column.kind {
+                    Kind::Number => matches!(cell, Cell::Number(_)),
+                    Kind::Word | Kind::Text => matches!(cell, Cell::Text(_)),
+                    Kind::Bytes => matches!(cell, Cell::Bytes(_)),
+                };
+                assert!(fits || column.is_optional && *cell == Cell::Null, "{column:?}: {cell:?}");
+            }
+            // Servers give texts as bytes.
+            let row: Vec<Cell<'_>> = cells
+                .into_iter()
+                .map(|cell| {
+                    if let Cell::Text(text) = cell { Cell::Bytes(text.into_owned().into_bytes().into()) } else { cell }
+                })
+                .collect();
+            assert_eq!(read(&row), Some((BindingId(5), binding, "udp:192.0.2.1:5060")));
+        }
+        assert_eq!(read(&[]), None);
+    }
+}

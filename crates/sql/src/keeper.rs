@@ -1,0 +1,154 @@
+//! The connection of a thread that writes: made when it is needed, and again when it is lost.
+
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+
+use crate::back_off::BackOff;
+use crate::connection::Connection;
+use crate::error::{Failure, OpenError};
+use crate::lock::{Holder, take_lock};
+use crate::runtime::{CONNECT, FAREWELL, runtime, within};
+use crate::server::{Server, ServerSettings};
+
+/// Why something was not done.
+#[derive(Debug)]
+pub(crate) struct Broken {
+    pub(crate) failure: Failure,
+    /// It was sent, and the server may have done it all the same.
+    pub(crate) is_in_doubt: bool,
+}
+
+/// Keeps a connection.
+pub(crate) struct Keeper {
+    server: Server,
+    /// What each connection is greeted with.
+    greeting: Vec<String>,
+    /// The connection that has the lock of the database, if it is to be had.
+    holder: Option<Holder>,
+    /// `None` once it is dropped.
+    runtime: Option<Runtime>,
+    connection: Option<Connection>,
+    /// One that is being made.
+    pending: Option<JoinHandle<Result<Connection, Failure>>>,
+    back_off: BackOff,
+}
+
+impl Keeper {
+    /// Nothing is connected yet. Each connection begins with these statements, which have no rows.
+    pub(crate) fn new(settings: &ServerSettings, greeting: Vec<String>) -> Result<Self, OpenError> {
+        let (server, runtime) = (Server::new(settings)?, Some(runtime()?));
+        let back_off = BackOff::default();
+        Ok(Self { server, greeting, holder: None, runtime, connection: None, pending: None, back_off })
+    }
+
+    /// The same, and each connection has the lock of the database: no other keeper has one at that time, and no earlier one of this keeper does
+    /// anything any more.
+    pub(crate) fn locking(settings: &ServerSettings, greeting: Vec<String>) -> Result<Self, OpenError> {
+        let mut keeper = Self::new(settings, greeting)?;
+        keeper.holder = Some(Holder::default());
+        Ok(keeper)
+    }
+
+    pub(crate) const fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// Does something by the connection, within this time in all. Where one that was there has ended it is tried once more by another one, so
+    /// it must be the same to do it twice. Not to be called within a runtime.
+    pub(crate) fn run<T>(
+        &mut self,
+        limit: Duration,
+        work: impl AsyncFnMut(&mut Connection) -> Result<T, Failure>,
+    ) -> Result<T, Broken> {
+        let lost = |error: std::io::Error| Broken { failure: Failure::Lost(error.to_string()), is_in_doubt: false };
+        // It is gone where the last work panicked.
+        let runtime = self.runtime.take().map_or_else(runtime, Ok).map_err(lost)?;
+        let done = runtime.block_on(self.attempt(Instant::now() + limit, work));
+        self.runtime = Some(runtime);
+        done
+    }
+
+    async fn attempt<T>(
+        &mut self,
+        end: Instant,
+        mut work: impl AsyncFnMut(&mut Connection) -> Result<T, Failure>,
+    ) -> Result<T, Broken> {
+        let mut is_in_doubt = false;
+        loop {
+            let is_old = self.connection.is_some();
+            let connection = self.connected(end).await;
+            let mut connection = connection.map_err(|failure| Broken { failure, is_in_doubt })?;
+            match within(end.saturating_duration_since(Instant::now()), work(&mut connection)).await {
+                Ok(value) => {
+                    self.connection = Some(connection);
+                    return Ok(value);
+                }
+                // It may have ended while there was nothing to do, as where the server was restarted.
+                Err(Failure::Lost(_)) if is_old => is_in_doubt = true,
+                // The connection is dropped: an answer may still come by it, or a transaction be open.
+                Err(failure) => {
+                    let is_gone = matches!(failure, Failure::Lost(_) | Failure::TimedOut);
+                    if is_gone {
+                        self.back_off.failed(Instant::now());
+                    }
+                    return Err(Broken { failure, is_in_doubt: is_in_doubt || is_gone });
+                }
+            }
+        }
+    }
+
+    /// The connection that is there, or a new one. One that takes longer goes on to be made: the next call may find it ready.
+    async fn connected(&mut self, end: Instant) -> Result<Connection, Failure> {
+        if let Some(connection) = self.connection.take() {
+            return Ok(connection);
+        }
+        if !self.back_off.may_try(Instant::now()) {
+            return Err(Failure::NotTried);
+        }
+        let (server, greeting, holder) = (&self.server, &self.greeting, &self.holder);
+        let pending = self.pending.get_or_insert_with(|| {
+            let (server, greeting, holder) = (server.clone(), greeting.clone(), holder.clone());
+            tokio::spawn(within(CONNECT, async move { greeted(&server, &greeting, holder.as_ref()).await }))
+        });
+        let left = end.saturating_duration_since(Instant::now());
+        let Ok(joined) = tokio::time::timeout(left, pending).await else {
+            self.back_off.failed(Instant::now());
+            return Err(Failure::TimedOut);
+        };
+        self.pending = None;
+        let connection = joined.unwrap_or_else(|panic| Err(Failure::Lost(panic.to_string())));
+        match &connection {
+            Ok(_) => drop(self.back_off.succeeded()),
+            Err(_) => self.back_off.failed(Instant::now()),
+        }
+        connection
+    }
+}
+
+async fn greeted(server: &Server, greeting: &[String], holder: Option<&Holder>) -> Result<Connection, Failure> {
+    let mut connection = Connection::open(server).await?;
+    for statement in greeting {
+        connection.run(statement).await?;
+    }
+    if let Some(holder) = holder {
+        take_lock(&mut connection, server.url.kind, holder).await?;
+    }
+    Ok(connection)
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        let Some(runtime) = self.runtime.take() else { return };
+        // Not where a runtime is under way: this would have to wait for another one.
+        if let Some(connection) = self.connection.take()
+            && tokio::runtime::Handle::try_current().is_err()
+            && !std::thread::panicking()
+        {
+            let _late = runtime.block_on(async { tokio::time::timeout(FAREWELL, connection.close()).await });
+        }
+        // It may have looked up a name, which is not waited for.
+        runtime.shutdown_background();
+    }
+}

@@ -1,0 +1,219 @@
+//! `strowger db`: the tables that the configuration needs.
+
+use std::fmt::Write;
+use std::time::SystemTime;
+
+use serde_json::json;
+use strowger_accounting::sink::Place;
+use strowger_accounting::sqlite;
+use strowger_config::{Config, DatabaseServer};
+use strowger_node::server_settings;
+use strowger_sql::schema::{self, Found, Order, Part};
+use strowger_store::sqlite::{OpenError, SqliteSettings, make, pending};
+
+use crate::access::denied;
+use crate::cli::{DbArguments, DbCommand, DbOrder};
+use crate::output::{self, Outcome};
+use crate::user::milliseconds;
+
+pub(crate) fn run(arguments: &DbArguments) -> anyhow::Result<Outcome> {
+    let (order, options) = match &arguments.command {
+        DbCommand::Init(options) => (Order::Init, options),
+        DbCommand::Migrate(options) => (Order::Migrate, options),
+    };
+    let choice = options.config.choose();
+    choice.announce();
+    let config = match Config::load(choice.file(), &[]) {
+        Ok((config, _)) => config,
+        Err(report) => {
+            output::report(&report);
+            return Ok(Outcome::Failed);
+        }
+    };
+    let mut lines = Vec::new();
+    let done = carry_out(&config, order, options.dry_run, &mut lines);
+    // Also where one of them failed: what was done before it is done.
+    output::print(&shown(&lines, options)?)?;
+    done?;
+    let unusable: Vec<&Line> = lines.iter().filter(|line| !line.is_usable).collect();
+    for line in &unusable {
+        output::complain(&line.complaint());
+    }
+    Ok(if unusable.is_empty() { Outcome::Done } else { Outcome::Failed })
+}
+
+/// The tables of a part of a database, and what is done about them.
+struct Line {
+    database: String,
+    part: &'static str,
+    found: Found,
+    /// What a server needs.
+    version: u32,
+    statements: Vec<String>,
+    is_usable: bool,
+}
+
+impl Line {
+    fn found(&self) -> String {
+        match self.found {
+            Found::Nothing => "nothing".into(),
+            Found::Others => "tables of another program".into(),
+            Found::Version(version) => format!("version {version}"),
+        }
+    }
+
+    /// What is there when the statements are done.
+    fn becomes(&self) -> String {
+        if self.statements.is_empty() { self.found() } else { format!("version {}", self.version) }
+    }
+
+    fn complaint(&self) -> String {
+        let Self { database, part, version, .. } = self;
+        match self.found {
+            Found::Nothing => format!("{database} has no tables for {part}: strowger db init makes them"),
+            Found::Others => format!(
+                "{database} has a table for {part} that this program did not make: give it another name, then run strowger db init"
+            ),
+            Found::Version(found) if found > *version => format!(
+                "{database} has tables for {part} of version {found}, this program knows {version}: use the program that made them"
+            ),
+            Found::Version(0) => {
+                format!("{database} has half of the tables for {part}: strowger db init makes the rest")
+            }
+            Found::Version(found) => format!(
+                "{database} has tables for {part} of version {found}, a server needs {version}: strowger db migrate makes it so"
+            ),
+        }
+    }
+}
+
+fn carry_out(config: &Config, order: Order, is_dry: bool, lines: &mut Vec<Line>) -> anyhow::Result<()> {
+    if let Some(settings) = config.sqlite_settings() {
+        lines.push(of_file(&settings, order, is_dry)?);
+    }
+    let accounting = config.accounting_settings().and_then(|_| config.accounting_place());
+    if let Some(place @ Place::Sqlite(..)) = &accounting {
+        lines.extend(of_accounting(place, order, is_dry)?);
+    }
+    let subscribers = Part::Subscribers(config.store.subscriber_table.clone());
+    let servers: [(Option<DatabaseServer<'_>>, Part); 3] = [
+        (config.store.subscriber_server(), subscribers),
+        (config.store.binding_server(), Part::Bindings),
+        (config.accounting.server(), Part::Accounting),
+    ];
+    for (server, part) in servers {
+        let Some(server) = server else { continue };
+        let now = milliseconds(SystemTime::now());
+        let steps = schema::carry_out(&server_settings(server), &[part], order, is_dry, now)?;
+        lines.extend(steps.into_iter().map(|step| Line {
+            database: server.url.to_string(),
+            part: step.part.name(),
+            found: step.found,
+            version: step.part.version(),
+            is_usable: step.is_usable(),
+            statements: step.statements,
+        }));
+    }
+    Ok(())
+}
+
+/// The file of the server. It has migrated by itself at each start: what is there is one whole.
+fn of_file(settings: &SqliteSettings, order: Order, is_dry: bool) -> anyhow::Result<Line> {
+    let path = &settings.path;
+    let wrong = |error: OpenError| denied(error, path);
+    let pending = pending(path).map_err(wrong)?;
+    // A handful of migrations.
+    let (found, version) = (pending.found as u32, pending.known as u32);
+    let is_wanted = (order == Order::Init) == (found == 0);
+    let statements: Vec<String> = match is_wanted {
+        true => {
+            pending.statements.iter().map(|statement| (*statement).trim().trim_end_matches(';').to_owned()).collect()
+        }
+        false => Vec::new(),
+    };
+    if !is_dry && !statements.is_empty() {
+        make(settings).map_err(wrong)?;
+    }
+    Ok(Line {
+        database: path.display().to_string(),
+        part: "subscribers and bindings",
+        found: if found == 0 { Found::Nothing } else { Found::Version(found) },
+        version,
+        is_usable: !statements.is_empty() || found == version,
+        statements,
+    })
+}
+
+/// The file with rows of accounting.
+fn of_accounting(place: &Place, order: Order, is_dry: bool) -> anyhow::Result<Option<Line>> {
+    let Place::Sqlite(path, _) = place else { return Ok(None) };
+    let found = sqlite::Sqlite::version(path)?;
+    let version = sqlite::VERSION.unsigned_abs();
+    let statements = if found == 0 && order == Order::Init { sqlite::Sqlite::statements() } else { Vec::new() };
+    if !is_dry && !statements.is_empty() {
+        place.sink().open().map_err(|error| denied(error, path))?;
+    }
+    Ok(Some(Line {
+        database: path.display().to_string(),
+        part: "accounting",
+        found: if found == 0 { Found::Nothing } else { Found::Version(found) },
+        version,
+        is_usable: !statements.is_empty() || found == version,
+        statements,
+    }))
+}
+
+fn shown(lines: &[Line], options: &DbOrder) -> anyhow::Result<String> {
+    if options.json {
+        let array: Vec<serde_json::Value> = lines
+            .iter()
+            .map(|line| {
+                json!({
+                    "database": line.database,
+                    "part": line.part,
+                    "found": line.found(),
+                    "now": if options.dry_run { line.found() } else { line.becomes() },
+                    "needed": line.version,
+                    "statements": line.statements,
+                    "usable": line.is_usable,
+                })
+            })
+            .collect();
+        return Ok(serde_json::to_string_pretty(&array)? + "\n");
+    }
+    if options.dry_run {
+        return Ok(script(lines));
+    }
+    if lines.is_empty() {
+        return Ok("the configuration names no database\n".into());
+    }
+    let width = |of: &dyn Fn(&Line) -> usize, title: &str| lines.iter().map(of).max().unwrap_or(0).max(title.len());
+    let database = width(&|line| line.database.chars().count(), "database");
+    let part = width(&|line| line.part.len(), "for");
+    let found = width(&|line| line.found().len(), "found");
+    let mut out = format!("{:<database$}  {:<part$}  {:<found$}  now\n", "database", "for", "found");
+    for line in lines {
+        let _ = writeln!(
+            out,
+            "{:<database$}  {:<part$}  {:<found$}  {}",
+            line.database,
+            line.part,
+            line.found(),
+            line.becomes()
+        );
+    }
+    Ok(out)
+}
+
+/// What would be run, as a program of the database reads it.
+fn script(lines: &[Line]) -> String {
+    let mut out = String::new();
+    for line in lines {
+        let what = if line.statements.is_empty() { ": nothing to do" } else { "" };
+        let _ = writeln!(out, "-- {} ({}){what}", line.database, line.part);
+        for statement in &line.statements {
+            let _ = writeln!(out, "{statement};");
+        }
+    }
+    out
+}

@@ -1,0 +1,98 @@
+//! A database server of either kind.
+
+use strowger_lab::backend::{Backend, MariaDb, PostgreSql};
+use tempfile::TempDir;
+
+use crate::certificate::Certificate;
+use crate::program::{MARIADB, MARIADBD, POSTGRESQL, have};
+
+/// One that runs.
+#[derive(Debug)]
+pub enum Database {
+    /// MariaDB.
+    MariaDb(MariaDb),
+    /// PostgreSQL.
+    PostgreSql(PostgreSql),
+}
+
+impl Database {
+    /// A MariaDB, and the folder that it is in; none where the program is missing.
+    ///
+    /// # Panics
+    /// It does not start.
+    pub fn mariadb() -> Option<(Self, TempDir)> {
+        if !have(&[MARIADBD, MARIADB]) {
+            return None;
+        }
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        Some((Self::MariaDb(MariaDb::start(folder.path()).expect("it starts")), folder))
+    }
+
+    /// A PostgreSQL that takes TLS too, the certificate that it shows, and the folder that it is in; none where the program is missing.
+    ///
+    /// # Panics
+    /// It does not start.
+    pub fn postgresql() -> Option<(Self, Certificate, TempDir)> {
+        if !have(&[POSTGRESQL]) {
+            return None;
+        }
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let certificate = Certificate::in_folder(folder.path(), &["db.example"]);
+        let files = (certificate.chain.as_path(), certificate.key.as_path());
+        let database = PostgreSql::start_with(folder.path(), Some(files)).expect("it starts");
+        Some((Self::PostgreSql(database), certificate, folder))
+    }
+
+    /// Where it is.
+    pub fn url(&self) -> String {
+        match self {
+            Self::MariaDb(database) => database.url(),
+            Self::PostgreSql(database) => database.url(),
+        }
+    }
+
+    /// Runs statements; the rows that they return, a line each.
+    ///
+    /// # Panics
+    /// It refuses one.
+    #[track_caller]
+    pub fn execute(&self, statements: &str) -> String {
+        match self {
+            Self::MariaDb(database) => database.execute(statements),
+            Self::PostgreSql(database) => database.execute(statements),
+        }
+        .expect("the database takes it")
+    }
+
+    /// Its process.
+    pub const fn server(&self) -> &Backend {
+        match self {
+            Self::MariaDb(database) => database.server(),
+            Self::PostgreSql(database) => database.server(),
+        }
+    }
+
+    /// Shuts it down.
+    ///
+    /// # Panics
+    /// It goes on.
+    pub fn stop(&mut self) {
+        match self {
+            Self::MariaDb(database) => database.stop(),
+            Self::PostgreSql(database) => database.stop(),
+        }
+        .expect("it ends");
+    }
+
+    /// Starts it once more.
+    ///
+    /// # Panics
+    /// It does not start.
+    pub fn start_again(&mut self) {
+        match self {
+            Self::MariaDb(database) => database.server_mut().start_again(),
+            Self::PostgreSql(database) => database.server_mut().start_again(),
+        }
+        .expect("it starts");
+    }
+}
