@@ -28,18 +28,21 @@ BASELINE_TREE = $(abspath $(TARGET))/baseline/$(BASELINE)
 TESTS ?=
 # Those whose servers may be started by a reload.
 BY_RELOAD ?= keys:: algorithms:: answers:: bans:: calls:: gone:: pings:: registrations:: relaying:: removal:: unreachable:: waiting::
+# Those of which a short form is among the tests, and the whole takes minutes.
+LONG ?= reload_under_load::
 # How many tests run at once: most of them wait.
 TEST_THREADS ?= $(shell expr 2 \* `nproc`)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build packages lint test test-all test-reload faults loom test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-load bench-abuse bench-control bench-rules bench-stress
+.PHONY: help demo build packages lint test test-all test-reload test-long faults loom test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-load bench-abuse bench-control bench-rules bench-stress
 
 help:
 	@echo 'make demo          build, then see it work: a server, two users, a call, ten seconds of load'
 	@echo 'make build         the program, optimised: $(TARGET)/release/strowger'
 	@echo 'make test          the tests; about 15 minutes on two cores from an empty target, half of them the build'
-	@echo 'make test-all      the tests, those of keys by a reload, planted faults (the simulation must find each, eight minutes) and loom; another quarter of an hour'
+	@echo 'make test-all      the tests, those of keys by a reload, the long ones, planted faults (the simulation must find each, eight minutes) and loom; another quarter of an hour'
 	@echo 'make test-reload   the tests of keys and policy, each server given its configuration by a reload'
+	@echo 'make test-long     what measures for minutes: a hundred reloads with 100,000 prefixes under load; three minutes'
 	@echo 'make loom          ring and bell between threads, in every order of their steps; seconds'
 	@echo 'make lint          formatting and lints'
 	@echo 'make test-sipp-corpus  the verdict on 975 SIPp documents against that of SIPp 3.6.1 itself'
@@ -82,7 +85,13 @@ test: packages
 		$(CARGO) test --locked --workspace --no-fail-fast -- $(TESTS)
 	@echo 'make test: everything passed'
 
-test-all: test test-reload faults loom
+test-all: test test-reload test-long faults loom
+
+# What measures for minutes, one after the other on the whole machine.
+test-long: packages
+	$(CARGO) build --locked --workspace --all-targets
+	STROWGER_BIN=$(TESTED) STROWGER_EXAMPLES=$(dir $(TESTED)) $(CARGO) test --locked --package strowger-tests --test alone -- \
+		--ignored --nocapture --test-threads=1 $(or $(TESTS),$(LONG))
 
 # Each server starts with the keys that need a restart alone, and is given the others while it runs: they must mean the same then.
 test-reload: packages

@@ -2,6 +2,7 @@
 
 use crate::caches::Caches;
 use crate::control::{self, Controlled, Request, Socket};
+use crate::data_sets;
 use crate::directory::Directory;
 use crate::health::Health;
 use crate::http::{self, Pages};
@@ -111,9 +112,11 @@ impl Server {
         let net = Net::with_sockets(settings, listeners, sockets).context("a listener cannot be opened")?;
         let pages = config.metrics.listen.map(|address| bind("metrics.listen", address)).transpose()?;
         let orders = config.control.listen.map(|address| bind("control.listen", address)).transpose()?;
+        data_sets::read(&mut config, None)
+            .map_err(|fault| anyhow::anyhow!("a set of the rules cannot be read: {fault}"))?;
         let location = Arc::new(LocationTable::new(config.location_settings()));
         let caches = Arc::new(Caches::open(&config)?);
-        let Store { journal, subscribers, directory } = store::open(&config, &location, &caches)?;
+        let Store { journal, subscribers, directory, second } = store::open(&config, &location, &caches)?;
         let journal = journal.map(Arc::new);
         let accounting = store::accounting(&config)?;
         if let Some(directory) = &directory {
@@ -139,6 +142,7 @@ impl Server {
         };
         let shared = Arc::new(ProcessState::new(clock::now(), config, surroundings));
         let services = Arc::new(Services::new(resolver(&shared.policy().config)?, most, program));
+        services.sets.change().are_those_of(&shared.policy().config, &[]);
         let (for_shards, services_for_shards, with_journal) = (shared.clone(), services.clone(), journal.clone());
         let with_accounting = accounting.clone();
         let node = net.spawn(move |number, handle: Handle<Shard>| {
@@ -164,6 +168,9 @@ impl Server {
             metrics: metrics.clone(),
             health: health.clone(),
             program: services.program.clone(),
+            caches: caches.clone(),
+            second,
+            services: services.clone(),
         };
         let ordered = orders
             .map(|listener| {
@@ -174,6 +181,8 @@ impl Server {
             .transpose()?;
         let control = serve_control(controlled, node.handle())?;
         node.handle().spawn("upkeep", upkeep::keep_up(shared.clone(), services.clone()));
+        let refresh = data_sets::refresh(shared.clone(), services.clone(), node.handle().clone());
+        node.handle().spawn("data sets that are read again", refresh);
         if let Some(subscribers) = shared.subscribers.clone() {
             let removals = Removals::new(journal.as_deref());
             let (handle, journal) = (node.handle().clone(), journal.as_ref().map(Arc::downgrade));

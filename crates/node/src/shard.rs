@@ -1,5 +1,6 @@
 //! One shard of a server: its engine among sockets, other shards and what is slow.
 
+use crate::data_sets::DataSets;
 use crate::server::Program;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -23,6 +24,8 @@ pub(crate) struct Services {
     /// Another configuration may put another in its place.
     resolver: Mutex<Arc<Resolver>>,
     pub(crate) reloads_refused: AtomicU64,
+    /// What is known of the data sets of the rules; held while another policy is made, so that none is made of one that is no more.
+    pub(crate) sets: DataSets,
     /// Of each shard, [`ProcessState::reloads`] of the policy that its engine has.
     reloads: Box<[AtomicU64]>,
     pub(crate) program: Program,
@@ -32,7 +35,13 @@ impl Services {
     /// For so many shards at most.
     pub(crate) fn new(resolver: Resolver, shards: usize, program: Program) -> Self {
         let reloads = (0..shards).map(|_| AtomicU64::new(0)).collect();
-        Self { resolver: Mutex::new(Arc::new(resolver)), reloads_refused: AtomicU64::new(0), reloads, program }
+        Self {
+            resolver: Mutex::new(Arc::new(resolver)),
+            reloads_refused: AtomicU64::new(0),
+            sets: DataSets::default(),
+            reloads,
+            program,
+        }
     }
 
     /// How many policies have taken the place of the first in this shard.

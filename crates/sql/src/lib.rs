@@ -1,6 +1,6 @@
 //! Database servers behind the traits of `strowger-store`: MariaDB, MySQL and PostgreSQL.
 //!
-//! [`subscribers`] reads the tables of subscribers that OpenSIPS 3 and Kamailio 5 have, in place. What differs between the servers is in
+//! [`subscribers`] reads the tables of subscribers that OpenSIPS 3 and Kamailio 5 have, in place; [`rows`] all rows of a query. What differs between the servers is in
 //! `dialect.rs` and in the two drivers; all else is written once.
 //!
 //! Every statement is prepared, once a connection. Each has a deadline, kept also where the server is frozen or its packets vanish: a
@@ -17,6 +17,7 @@ mod error;
 mod mariadb;
 mod postgresql;
 mod realms;
+pub mod rows;
 mod server;
 pub mod subscribers;
 mod table;

@@ -7,7 +7,7 @@ use strowger_node::control::Status;
 use super::duration;
 
 /// What is shown of the metrics: a word, and what stands behind it.
-const ROWS: [(&str, &[(&str, &str)]); 10] = [
+const ROWS: [(&str, &[(&str, &str)]); 11] = [
     ("registrations", &[("strowger_bindings", ""), ("strowger_registered_users", "users")]),
     (
         "calls",
@@ -61,6 +61,7 @@ const ROWS: [(&str, &[(&str, &str)]); 10] = [
             ("strowger_accounting_failures_total", "failures"),
         ],
     ),
+    ("data sets", &[("strowger_sets_read_total", "read again"), ("strowger_sets_old", "not read when that was last tried")]),
     ("next hops", &[("strowger_targets_aside", "set aside"), ("strowger_target_failures_total", "failures")]),
     ("banned", &[("strowger_sources_banned", "sources")]),
     ("log", &[("strowger_log_lines_lost_total", "lines lost")]),
