@@ -95,7 +95,10 @@ fn orders_are_taken_by_http_as_json() {
         assert!(send(address, "DELETE", path, &[]).body["dropped"]["answers"].is_u64(), "{path}");
     }
     let accounting = send(address, "POST", "/v1/accounting/flush", &[]);
-    assert!(accounting.status == 409 && accounting.body["error"].as_str().is_some_and(|text| text.contains("accounting.cdr")));
+    assert!(
+        accounting.status == 409
+            && accounting.body["error"].as_str().is_some_and(|text| text.contains("accounting.cdr"))
+    );
     assert_eq!(send(address, "POST", "/v1/sets/reload", &[]).body, json!({ "sets_reloaded": { "sets": [] } }));
     assert_eq!(send(address, "POST", "/v1/sets/carriers/reload", &[]).status, 404);
 

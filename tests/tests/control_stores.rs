@@ -196,7 +196,7 @@ fn the_spool_of_accounting_is_shown_and_written_now() {
     assert_eq!(state()["spool"]["rows"], 3);
     assert_eq!(order(&server, &["accounting", "flush"]).0, Some(0));
     assert_eq!((&state()["works"], &state()["spool"]["rows"]), (&json!(true), &json!(0)));
-    let rows: u64 = database.query_row("SELECT count(*) FROM cdr", [], |row| row.get(0)).expect("the table is there");
+    let rows: i64 = database.query_row("SELECT count(*) FROM cdr", [], |row| row.get(0)).expect("the table is there");
     assert_eq!(rows, 3);
 
     let server = Setup::on(&[Udp]).open_registrar().start();

@@ -7,6 +7,7 @@ use strowger_sql::{ServerSettings, rows};
 use strowger_store::sqlite_rows;
 
 /// Why a set was not read.
+#[derive(Debug)]
 pub(crate) enum Unread {
     /// It may be read later: its database is not reached, or does not answer in time.
     Now(SetFault),
@@ -106,7 +107,7 @@ mod tests {
         let rows = |rows: &[[&str; 2]]| rows.iter().map(|row| row.map(String::from).to_vec()).collect::<Vec<_>>();
         let set = of_rows(&table, &rows(&[["49", "west"], ["43", ""]])).unwrap_or_else(|why| panic!("{}", why.fault()));
         assert_eq!((set.len(), set.find("43")[0].value.clone()), (2, None));
-        let wrong = of_rows(&table, &rows(&[["49", "west"], ["49", "east"]])).err().expect("it stands twice").fault();
+        let wrong = of_rows(&table, &rows(&[["49", "west"], ["49", "east"]])).expect_err("it stands twice").fault();
         assert!(wrong.message.starts_with("row 2 of what configuration gives: 49 has another value"), "{wrong}");
     }
 
