@@ -17,7 +17,7 @@ use super::filter::{self, FilterAction, FilterTable};
 use super::key::{Rule, Text};
 use super::name::{Name, Reference};
 use super::proxy::SipUri;
-use super::reader::{ANY, Reader, section};
+use super::reader::{ANY, Reader, Section, section};
 use super::report::Fault;
 use super::set::{SetKind, SetTable, load};
 
@@ -370,7 +370,13 @@ pub(super) fn condition(
     reader: &mut Reader,
 ) -> Option<Condition> {
     match Condition::compile(text, names) {
-        Ok(condition) => Some(condition),
+        Ok(condition) => {
+            let span = reader.value_of(&format!("{path}.when"));
+            for (name, _) in condition.sets().into_iter().filter_map(|set| names.of(set)) {
+                reader.note_reference(SetTable::NAME, name, span.clone().unwrap_or_default());
+            }
+            Some(condition)
+        }
         Err(fault) => {
             let span = reader.value_of(&format!("{path}.when")).map(|value| within(&value, &fault.span));
             reader.push(Fault::error(span, format!("{shown}: {}", fault.message), fault.cure));

@@ -311,13 +311,13 @@ mod tests {
 
     fn read(lines: &str) -> Result<Config, Report> {
         let text = format!("{TABLE}{lines}");
-        Config::read(Source { text: &text, folder: Path::new("/etc/x"), ..Source::default() }).map(|(config, _)| config)
+        Config::read(Source { text: &text, folder: Path::new("/tmp"), ..Source::default() }).map(|(config, _)| config)
     }
 
     #[test]
     fn a_set_may_be_in_a_database() {
         for (database, shown) in [
-            ("sqlite:a.sqlite", "sqlite:/etc/x/a.sqlite"),
+            ("sqlite:a.sqlite", "sqlite:/tmp/a.sqlite"),
             ("sqlite:/var/a.sqlite", "sqlite:/var/a.sqlite"),
             ("mysql://u:open%20sesame@h/d", "mysql://u:********@h:3306/d"),
             ("postgres://u@[::1]/d", "postgresql://u@[::1]:5432/d"),
@@ -351,6 +351,20 @@ mod tests {
             let fault = fault.unwrap_or_else(|| panic!("{lines}\n{report}"));
             assert_eq!(report.position(fault).map(|(line, _)| line), Some(line), "{lines}\n{report}");
             assert!(!report.to_string().contains("hunter2"), "{report}");
+        }
+    }
+
+    #[test]
+    fn a_set_that_a_condition_asks_is_used() {
+        let warnings = |lines: &str| {
+            let text = format!("{TABLE}entries = [\"x\"]\n{lines}");
+            let (_, report) = Config::read(Source { text: &text, ..Source::default() }).expect("right");
+            report.to_string()
+        };
+        assert!(warnings("").contains("set 'a' is used nowhere"));
+        for table in ["rule", "filter"] {
+            let said = warnings(&format!("[[{table}]]\nname = \"r\"\nwhen = \"from.user in a\"\nanswer = 403\n"));
+            assert_eq!(said, "", "{table}");
         }
     }
 

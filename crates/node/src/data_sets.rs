@@ -22,16 +22,11 @@ use strowger_server::process_state::ProcessState;
 /// What is known of the sets that have their data elsewhere.
 #[derive(Default)]
 pub(crate) struct DataSets {
-    changing: Mutex<Changing>,
+    /// Held by who makes another policy, so that none is made of one that is no more: also while shards take it.
+    changing: Mutex<()>,
+    states: Mutex<BTreeMap<String, SetState>>,
     reads: AtomicU64,
     failures: AtomicU64,
-    old: AtomicU64,
-}
-
-/// The same while it may change: who holds it may put another policy in the place of the one in force.
-#[derive(Default)]
-pub(crate) struct Changing {
-    states: BTreeMap<String, SetState>,
 }
 
 /// A set as it was read last.
@@ -61,25 +56,49 @@ pub(crate) struct Reread {
 
 impl DataSets {
     /// For another policy.
-    pub(crate) fn change(&self) -> MutexGuard<'_, Changing> {
+    pub(crate) fn change(&self) -> MutexGuard<'_, ()> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn states(&self) -> MutexGuard<'_, BTreeMap<String, SetState>> {
+        self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The set of this name as it was read last.
     pub(crate) fn state(&self, name: &str) -> Option<SetState> {
-        self.change().states.get(name).cloned()
+        self.states().get(name).cloned()
     }
 
+    /// Sets that were read again by themselves or by command.
     pub(crate) fn reads(&self) -> u64 {
         self.reads.load(Relaxed)
     }
 
+    /// Attempts at that which failed.
     pub(crate) fn failures(&self) -> u64 {
         self.failures.load(Relaxed)
     }
 
+    /// Sets that could not be read when that was last tried.
     pub(crate) fn old(&self) -> u64 {
-        self.old.load(Relaxed)
+        self.states().values().filter(|state| state.fault.is_some()).count() as u64
+    }
+
+    /// The sets of this configuration were read just now, but those.
+    pub(crate) fn are_those_of(&self, config: &Config, old: &[OldData]) {
+        let states = &mut *self.states();
+        let before = std::mem::take(states);
+        for table in config.sets.iter().filter(|table| table.is_elsewhere()) {
+            let name = table.name.as_str();
+            let state = match old.iter().find(|old| old.name == name) {
+                Some(old) => {
+                    let read_at = before.get(name).map_or(0, |state| state.read_at);
+                    SetState { read_at, fault: Some(old.fault.clone()) }
+                }
+                None => SetState::now(),
+            };
+            states.insert(name.into(), state);
+        }
     }
 
     /// Reads these sets again and has the server go by all of them at once. Sets that have their entries in the configuration are passed over.
@@ -104,15 +123,14 @@ impl DataSets {
                 Err(unread) => faults.push((table, unread.fault())),
             }
         }
-        let mut changing = self.change();
         if !faults.is_empty() {
             self.failures.fetch_add(faults.len() as u64, Relaxed);
             for (table, fault) in &faults {
-                changing.fails(table.name.as_str(), fault.clone());
+                self.states().entry(table.name.to_string()).or_default().fault = Some(fault.clone());
             }
-            self.old.store(changing.old(), Relaxed);
             return Err(faults.into_iter().map(|(_, fault)| fault).collect());
         }
+        let changing = self.change();
         // The configuration may have changed meanwhile: what was read for another table is no data of this one.
         let current = shared.policy();
         let has_table = |table: &SetTable| current.config.sets.iter().any(|other| other.has_the_entries_of(table));
@@ -126,11 +144,10 @@ impl DataSets {
             if is_other {
                 decisions = decisions.with_set(name, set.clone());
             }
-            changing.is_read(name);
+            self.states().insert(name.into(), SetState::now());
             reread.push(Reread { name: name.into(), set, before, is_other });
         }
         self.reads.fetch_add(reread.len() as u64, Relaxed);
-        self.old.store(changing.old(), Relaxed);
         if reread.iter().any(|reread| reread.is_other) {
             shared.set_decisions(Arc::new(decisions));
             wait_for_shards(handle, shared, services);
@@ -142,32 +159,9 @@ impl DataSets {
     }
 }
 
-impl Changing {
-    /// The sets of this configuration were read just now, but those.
-    pub(crate) fn are_those_of(&mut self, config: &Config, old: &[OldData]) {
-        let before = std::mem::take(&mut self.states);
-        for table in config.sets.iter().filter(|table| table.is_elsewhere()) {
-            let name = table.name.as_str();
-            match old.iter().find(|old| old.name == name) {
-                Some(old) => {
-                    let read_at = before.get(name).map_or(0, |state| state.read_at);
-                    self.states.insert(name.into(), SetState { read_at, fault: Some(old.fault.clone()) });
-                }
-                None => self.is_read(name),
-            }
-        }
-    }
-
-    fn is_read(&mut self, name: &str) {
-        self.states.insert(name.into(), SetState { read_at: clock::now().wall, fault: None });
-    }
-
-    fn fails(&mut self, name: &str, fault: SetFault) {
-        self.states.entry(name.into()).or_default().fault = Some(fault);
-    }
-
-    fn old(&self) -> u64 {
-        self.states.values().filter(|state| state.fault.is_some()).count() as u64
+impl SetState {
+    fn now() -> Self {
+        Self { read_at: clock::now().wall, fault: None }
     }
 }
 

@@ -59,9 +59,9 @@ strowger_metrics::metrics! {
     reloads: Counter;
     /// Configurations that were refused while the server ran.
     reloads_refused: Counter;
-    /// Data sets of rules that were read again, alone or with a configuration, and are used as they are now.
+    /// Data sets of rules that were read again without the rest of the configuration.
     sets_read: Counter;
-    /// Attempts to read a data set of rules again that failed: its data stayed as they were.
+    /// Attempts at that which failed: the data stayed as they were.
     sets_failed: Counter as "set_reads_failed";
     /// Data sets of rules that could not be read when that was last tried: their data may be old.
     sets_old: Gauge;

@@ -48,7 +48,7 @@ impl Server {
     }
 
     fn take(&self, mut config: Config, old_data: &[OldData]) -> Result<Vec<Change>, Refusal> {
-        let mut sets = self.services.sets.change();
+        let _changing = self.services.sets.change();
         let running = self.policy();
         data_sets::share(&mut config, &running.config);
         if let Some(directory) = &self.directory {
@@ -71,7 +71,7 @@ impl Server {
         }
         self.handle().set_identities(identities);
         self.handle().set_bounds(bounds);
-        sets.are_those_of(&config, old_data);
+        self.services.sets.are_those_of(&config, old_data);
         self.shared.set_config(config, identity);
         wait_for_shards(self.handle(), &self.shared, &self.services);
         Ok(changes)

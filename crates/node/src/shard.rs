@@ -24,7 +24,7 @@ pub(crate) struct Services {
     /// Another configuration may put another in its place.
     resolver: Mutex<Arc<Resolver>>,
     pub(crate) reloads_refused: AtomicU64,
-    /// What is known of the data sets of the rules; held while another policy is made, so that none is made of one that is no more.
+    /// The data sets of the rules.
     pub(crate) sets: DataSets,
     /// Of each shard, [`ProcessState::reloads`] of the policy that its engine has.
     reloads: Box<[AtomicU64]>,

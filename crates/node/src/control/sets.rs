@@ -75,7 +75,7 @@ impl Controlled {
         };
         let reloaded = |Reread { name, set, before, is_other }: Reread| {
             let entries = set.len();
-            tracing::info!(set = name, entries, before, "data set read again by command");
+            tracing::info!(set = %name, entries, before, "data set read again by command");
             SetReload { origin: origin(&name), name, before, entries, changed: is_other }
         };
         Reply::Done(Done::SetsReloaded { sets: reread.into_iter().map(reloaded).collect() })

@@ -104,7 +104,7 @@ fn look(table: &SetTable, known: &Seen, shared: &ProcessState, services: &Servic
     let read = match services.sets.read_again(|other| other == name, shared, services, handle) {
         Ok(reread) => {
             for set in reread.iter().filter(|set| set.is_other) {
-                tracing::info!(set = set.name, entries = set.set.len(), before = set.before, "data set read again");
+                tracing::info!(set = %set.name, entries = set.set.len(), before = set.before, "data set read again");
             }
             Ok(())
         }
@@ -122,13 +122,13 @@ fn note(seen: &mut HashMap<String, Seen>, looked: Looked) {
         Some(Ok(())) => {
             known.read = looked.mark;
             if known.logged.take().is_some() {
-                tracing::info!(set = looked.name, "data set can be read again");
+                tracing::info!(set = %looked.name, "data set can be read again");
             }
         }
         Some(Err(error)) => {
             let is_known = known.logged.as_ref().is_some_and(|(said, at)| *said == error && at.elapsed() < REMINDER);
             if !is_known {
-                tracing::warn!(set = looked.name, %error, "data set not read: it stays as it was");
+                tracing::warn!(set = %looked.name, %error, "data set not read: it stays as it was");
                 known.logged = Some((error, Instant::now()));
             }
             // A wrong file is not read again before it changes.
