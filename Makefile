@@ -29,20 +29,22 @@ DIALOGS ?= 100000
 TESTS ?=
 # Those whose servers may be started by a reload.
 BY_RELOAD ?= keys:: algorithms:: answers:: bans:: calls:: gone:: pings:: registrations:: relaying:: removal:: unreachable:: waiting::
+# Those of which a short form is among the tests, and the whole takes minutes.
+LONG ?= fault_matrix:: reload_under_load::
 # How many tests run at once: most of them wait.
 TEST_THREADS ?= $(shell expr 2 \* `nproc`)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build packages lint test test-all test-reload test-matrix test-dialogs faults loom test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-load bench-abuse bench-control bench-rules bench-engine bench-stress
+.PHONY: help demo build packages lint test test-all test-reload test-long test-dialogs faults loom test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-load bench-abuse bench-control bench-rules bench-engine bench-stress
 
 help:
 	@echo 'make demo          build, then see it work: a server, two users, a call, ten seconds of load'
 	@echo 'make build         the program, optimised: $(TARGET)/release/strowger'
 	@echo 'make test          the tests; about 15 minutes on two cores from an empty target, half of them the build'
-	@echo 'make test-all      the tests, those of keys by a reload, servers beside in trouble, calls over a kill, planted faults (the simulation must find each, eight minutes) and loom; another quarter of an hour'
+	@echo 'make test-all      the tests, those of keys by a reload, the long ones, calls over a kill, planted faults (the simulation must find each, eight minutes) and loom; another half hour'
 	@echo 'make test-reload   the tests of keys and policy, each server given its configuration by a reload'
-	@echo 'make test-matrix   each database and cache server in each trouble, beside calls that do not need it; five minutes'
 	@echo 'make test-dialogs  $(DIALOGS) calls over a kill of their server: memory, disk, time of the restart (DIALOGS=); two minutes'
+	@echo 'make test-long     what measures for minutes: a hundred reloads with 100,000 prefixes under load, each database and cache server in each trouble; eight minutes'
 	@echo 'make loom          ring and bell between threads, in every order of their steps; seconds'
 	@echo 'make lint          formatting and lints'
 	@echo 'make test-sipp-corpus  the verdict on 975 SIPp documents against that of SIPp 3.6.1 itself'
@@ -86,7 +88,7 @@ test: packages
 		$(CARGO) test --locked --workspace --no-fail-fast -- $(TESTS)
 	@echo 'make test: everything passed'
 
-test-all: test test-reload test-matrix test-dialogs faults loom
+test-all: test test-reload test-long test-dialogs faults loom
 
 # As many calls as a server of one machine has, over a kill (DIALOGS=); two minutes.
 test-dialogs:
@@ -94,17 +96,17 @@ test-dialogs:
 	STROWGER_DIALOGS=$(DIALOGS) STROWGER_BIN=$(TESTED) $(CARGO) test --locked --package strowger-tests --test beside -- \
 		--ignored --exact kept_dialogs::a_hundred_thousand_calls_outlive_a_kill --nocapture
 
+# What measures for minutes, one after the other on the whole machine.
+test-long: packages
+	$(CARGO) build --locked --workspace --all-targets
+	STROWGER_BIN=$(TESTED) STROWGER_EXAMPLES=$(dir $(TESTED)) $(CARGO) test --locked --package strowger-tests --test alone -- \
+		--ignored --nocapture --test-threads=1 $(or $(TESTS),$(LONG))
+
 # Each server starts with the keys that need a restart alone, and is given the others while it runs: they must mean the same then.
 test-reload: packages
 	$(CARGO) build --locked --workspace --all-targets
 	STROWGER_BY_RELOAD=1 STROWGER_BIN=$(TESTED) STROWGER_EXAMPLES=$(dir $(TESTED)) RUST_TEST_THREADS=$(TEST_THREADS) \
 		$(CARGO) test --locked --workspace --no-fail-fast --test policy --test beside -- $(or $(TESTS),$(BY_RELOAD))
-
-# Each database and cache server stopped, frozen, slow and started again, beside calls that do not need it.
-test-matrix: packages
-	$(CARGO) build --locked --package strowger
-	STROWGER_BIN=$(TESTED) $(CARGO) test --locked --package strowger-tests --test alone -- \
-		--ignored --nocapture --test-threads=1 fault_matrix::
 
 # Each fault of tests/faults.toml is planted alone in a copy of the tree.
 faults:

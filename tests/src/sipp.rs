@@ -128,7 +128,15 @@ impl Sipp {
     /// # Panics
     /// As [`Sipp::start`].
     pub fn answer(folder: &Path, scenario: Scenario, port: u16, transport: &str) -> Self {
-        let mut this = Self::start("uas", folder, scenario, port, transport, &[]);
+        Self::answer_as("uas", folder, scenario, port, transport)
+    }
+
+    /// The same under this name: two of one name would write the same files.
+    ///
+    /// # Panics
+    /// As [`Sipp::start`].
+    pub fn answer_as(name: &str, folder: &Path, scenario: Scenario, port: u16, transport: &str) -> Self {
+        let mut this = Self::start(name, folder, scenario, port, transport, &[]);
         this.process.listens(port);
         this
     }
@@ -222,7 +230,8 @@ pub struct Calls {
 pub struct CallsUnderWay {
     wanted: Option<u32>,
     caller: Sipp,
-    answering: Sipp,
+    /// Each with a share of the calls.
+    answering: Vec<Sipp>,
     _folder: TempDir,
 }
 
@@ -240,9 +249,21 @@ impl Calls {
     /// # Panics
     /// SIPp does not run.
     pub fn start(&self, proxy: SocketAddr, target: Option<SocketAddr>, answer_port: u16) -> CallsUnderWay {
+        self.start_at(proxy, target, &[answer_port])
+    }
+
+    /// The same with an answering SIPp at each of these ports, among which the proxy divides the calls; the first is called where no target is
+    /// given.
+    ///
+    /// # Panics
+    /// SIPp does not run, or no port is given.
+    pub fn start_at(&self, proxy: SocketAddr, target: Option<SocketAddr>, answer_ports: &[u16]) -> CallsUnderWay {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
-        let answering = Sipp::answer(folder.path(), self.scenarios.1, answer_port, self.transports.1);
-        let target = target.unwrap_or_else(|| loopback(answer_port));
+        let answer = |(n, port): (usize, &u16)| {
+            Sipp::answer_as(&format!("uas{n}"), folder.path(), self.scenarios.1, *port, self.transports.1)
+        };
+        let answering = answer_ports.iter().enumerate().map(answer).collect();
+        let target = target.unwrap_or_else(|| loopback(answer_ports[0]));
         let (scenario, transport) = (self.scenarios.0, self.transports.0);
         let (calls, rate) = (self.calls, self.rate);
         let own = port::free();
@@ -261,6 +282,11 @@ impl CallsUnderWay {
         assert!(are_so_many, "{:?}\n{}", self.caller.counts(), self.caller.errors());
     }
 
+    /// How many calls each answering SIPp has had.
+    pub fn shares(&self) -> Vec<u64> {
+        self.answering.iter().map(|answering| answering.counts().created).collect()
+    }
+
     /// Waits until all have ended; where no number was given, no more begin. Each was successful.
     ///
     /// # Panics
@@ -272,12 +298,24 @@ impl CallsUnderWay {
         }
         let called = self.caller.end(Duration::from_secs(90));
         let calls = self.wanted.map_or(called.created, u64::from);
-        let answered = self.answering.settle(calls, Duration::from_secs(8));
-        let dropped = (self.caller.dropped(), self.answering.dropped());
+        let sum = || {
+            let each = self.answering.iter().map(Sipp::counts);
+            each.fold(Counts::default(), |sum, counts| Counts {
+                created: sum.created + counts.created,
+                successful: sum.successful + counts.successful,
+                failed: sum.failed + counts.failed,
+                retransmissions: sum.retransmissions + counts.retransmissions,
+                unexpected: sum.unexpected + counts.unexpected,
+            })
+        };
+        wait::until(Duration::from_secs(8), || sum().successful + sum().failed >= calls);
+        let answered = sum();
+        let dropped = (self.caller.dropped(), self.answering.iter().map(Sipp::dropped).sum::<u64>());
+        let errors: Vec<String> = self.answering.iter().map(Sipp::errors).collect();
         let story = format!(
             "caller {called:?}\n{}\nanswering {answered:?}\n{}\ndatagrams dropped at SIPp's sockets (caller, answering): {dropped:?}",
             self.caller.errors(),
-            self.answering.errors()
+            errors.join("\n")
         );
         assert_eq!((called.successful, called.failed), (calls, 0), "{story}");
         // SIPp fails a call whose ACK it did not read in time: that is no loss of the server's.

@@ -21,6 +21,8 @@ pub(crate) mod config;
 mod connections;
 mod control;
 mod control_http;
+mod control_stores;
+mod data_sets;
 mod demo;
 mod devices;
 mod dialogs;

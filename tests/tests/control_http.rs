@@ -84,6 +84,24 @@ fn orders_are_taken_by_http_as_json() {
     assert_eq!(send(address, "PUT", "/v1/log-level?level=debug", &[]).body["level"]["level"], "debug");
     assert_eq!(send(address, "PUT", "/v1/log-level?level=loud", &[]).status, 409);
 
+    assert_eq!(get(address, "/v1/limits?most=5"), json!({ "limits": [] }));
+    assert_eq!(send(address, "GET", "/v1/limits/west", &[]).status, 404);
+    let caches = get(address, "/v1/caches");
+    assert_eq!((&caches["subscribers"]["state"], &caches["caches"]), (&json!("works"), &json!([])));
+    assert_eq!(send(address, "DELETE", "/v1/caches/shared/entry?key=x", &[]).status, 404);
+    assert_eq!(get(address, "/v1/subscribers/zoe%40example.org")["kept"], json!([]));
+    assert_eq!(send(address, "GET", "/v1/subscribers/zoe", &[]).status, 404);
+    for path in ["/v1/subscribers/zoe%40example.org", "/v1/subscribers"] {
+        assert!(send(address, "DELETE", path, &[]).body["dropped"]["answers"].is_u64(), "{path}");
+    }
+    let accounting = send(address, "POST", "/v1/accounting/flush", &[]);
+    assert!(
+        accounting.status == 409
+            && accounting.body["error"].as_str().is_some_and(|text| text.contains("accounting.cdr"))
+    );
+    assert_eq!(send(address, "POST", "/v1/sets/reload", &[]).body, json!({ "sets_reloaded": { "sets": [] } }));
+    assert_eq!(send(address, "POST", "/v1/sets/carriers/reload", &[]).status, 404);
+
     let reloaded = send(address, "POST", "/v1/reload", &[]);
     assert_eq!((reloaded.status, &reloaded.body["reloaded"]["changes"]), (200, &json!([])));
     server.rewrite("dialogs.track = true", "dialogs.track = 7");
@@ -205,7 +223,12 @@ fn data_sets_are_listed_shown_and_searched() {
     assert_eq!(send(address, "GET", "/v1/sets/nothing", &[]).status, 404);
     assert_eq!(run(&server, &["sets", "show", "nothing"]).status.code(), Some(1));
     // Read again they are others.
+    std::fs::write(&file, "prefix,carrier\n44,north\n44,south\n").expect("it can be written");
+    let refused = send(address, "POST", "/v1/sets/carriers/reload", &[]);
+    assert_eq!((refused.status, &refused.body["faults"][0]["line"]), (422, &json!(3)), "{}", refused.body);
     std::fs::write(&file, "prefix,carrier\n44,north\n").expect("it can be written");
+    let reloaded = send(address, "POST", "/v1/sets/carriers/reload", &[]);
+    assert_eq!((reloaded.status, &reloaded.body["sets_reloaded"]["sets"][0]["entries"]), (200, &json!(1)));
     assert_eq!(send(address, "POST", "/v1/reload", &[]).status, 200);
     assert_eq!(get(address, "/v1/sets/carriers/search?key=4912")["entries"], json!([]));
     assert_eq!(get(address, "/v1/sets/carriers")["entries"], json!([{ "key": "44", "value": "north" }]));

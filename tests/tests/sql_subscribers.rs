@@ -398,6 +398,8 @@ fn in_place(bed: &Bed) {
     changed_password(bed);
     tls(bed);
     wrong_settings(bed);
+    let execute = |statements: &str| drop(bed.execute(statements));
+    crate::data_sets::of_server(&bed.url(), &bed.certificate, bed.server(), &execute);
 }
 
 #[test]

@@ -116,6 +116,14 @@ impl Row {
         }
     }
 
+    /// When it was made, in milliseconds since 1970, UTC: of a call its end, as far as that is known.
+    pub fn at(&self) -> u64 {
+        match self {
+            Self::Cdr(cdr) => cdr.end.unwrap_or(cdr.setup),
+            Self::Event(event) => event.at,
+        }
+    }
+
     /// The table that it belongs to.
     pub const fn table(&self) -> Table {
         match self {

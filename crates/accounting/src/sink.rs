@@ -5,6 +5,7 @@ use crate::form::Form;
 use crate::record::Row;
 use crate::sqlite::Sqlite;
 use std::collections::HashSet;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -84,6 +85,18 @@ pub enum Place {
     Json(PathBuf),
     /// The same with CSV.
     Csv(PathBuf),
+}
+
+/// As people name it: no password of it.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (form, path) = match self {
+            Self::Sqlite(path, _) => ("sqlite", path),
+            Self::Json(folder) => ("json", folder),
+            Self::Csv(folder) => ("csv", folder),
+        };
+        write!(f, "{form} {}", path.display())
+    }
 }
 
 impl Place {

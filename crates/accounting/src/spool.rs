@@ -26,6 +26,8 @@ pub struct Spool {
     taken: u64,
     /// Rows of the file that have not.
     left: u64,
+    /// When the oldest row that waits was made; none: no row waits, or that one has not been read yet.
+    oldest: Option<u64>,
     /// Taken out, and not confirmed.
     #[expect(clippy::vec_box, reason = "rows come and go as they are")]
     chunk: Vec<Box<Row>>,
@@ -37,15 +39,26 @@ impl Spool {
     /// # Errors
     /// The file is of another kind or version, or cannot be read.
     pub fn open(path: &Path, most: u64) -> Result<Self, OpenError> {
-        let mut spool =
-            Self { path: path.to_owned(), most, writer: None, reader: None, taken: 0, left: 0, chunk: Vec::new() };
+        let mut spool = Self {
+            path: path.to_owned(),
+            most,
+            writer: None,
+            reader: None,
+            taken: 0,
+            left: 0,
+            oldest: None,
+            chunk: Vec::new(),
+        };
         if std::fs::metadata(path).is_ok_and(|file| file.len() > 0) {
             // What a kill left of a row is cut off.
             spool.writer = Some(Writer::append(path, MAGIC)?);
         }
         if spool.bytes() > 0 {
             let mut reader = spool.read()?;
-            while reader.next().is_some() {
+            while let Some((_, payload)) = reader.next() {
+                if spool.left == 0 {
+                    spool.oldest = row(payload).map(|row| row.at());
+                }
                 spool.left += 1;
             }
             if let Some(damage) = reader.damage() {
@@ -63,6 +76,11 @@ impl Spool {
     /// Bytes of the file.
     pub fn bytes(&self) -> u64 {
         self.writer.as_ref().map_or(0, Writer::length)
+    }
+
+    /// When the oldest row that waits here was made, in milliseconds since 1970; none: no row waits, or it cannot be read.
+    pub const fn oldest(&self) -> Option<u64> {
+        self.oldest
     }
 
     /// No row waits.
@@ -96,6 +114,9 @@ impl Spool {
             self.reader = None;
             return Err(error);
         }
+        if self.is_empty() {
+            self.oldest = rows.first().map(|row| row.at());
+        }
         self.left += rows.len() as u64;
         Ok(())
     }
@@ -106,12 +127,16 @@ impl Spool {
             // The next call tries again.
             self.reader = None;
         }
+        if let Some(first) = self.chunk.first() {
+            self.oldest = Some(first.at());
+        }
         &self.chunk
     }
 
     /// The rows of the last [chunk](Self::chunk) are written elsewhere. With the last of all the file becomes empty.
     pub fn confirm(&mut self) {
         self.chunk.clear();
+        self.oldest = None;
         if self.left == 0 {
             (self.reader, self.taken) = (None, 0);
             match Writer::create(&self.path, MAGIC) {
@@ -182,9 +207,15 @@ mod tests {
     #[expect(clippy::vec_box, reason = "a spool gives them so")]
     fn rows(numbers: std::ops::Range<u32>) -> Vec<Box<Row>> {
         let row = |n: u32| match n % 2 {
-            0 => Row::Cdr(Cdr { identity: n.to_string(), ring: Some(5), ..Cdr::default() }),
+            0 => Row::Cdr(Cdr {
+                identity: n.to_string(),
+                ring: Some(5),
+                end: Some(u64::from(n) + 1_000),
+                ..Cdr::default()
+            }),
             _ => Row::Event(Event {
                 identity: n.to_string(),
+                at: u64::from(n) + 1_000,
                 fields: vec![("a".into(), "b".into())],
                 ..Event::default()
             }),
@@ -202,17 +233,18 @@ mod tests {
         assert_eq!(spool.chunk(3), rows(0..3));
         spool.append(&rows(5..6)).unwrap();
         assert_eq!(spool.chunk(3), rows(0..3));
-        assert_eq!(spool.rows(), 6);
+        assert_eq!((spool.rows(), spool.oldest()), (6, Some(1_000)));
         spool.confirm();
         assert_eq!(spool.rows(), 3);
         assert_eq!(spool.chunk(9), rows(3..6));
+        assert_eq!(spool.oldest(), Some(1_003));
         // Killed here, another process has them all again: what it has written already it must know.
         let mut other = Spool::open(&path, 1 << 20).unwrap();
-        assert_eq!((other.rows(), other.identities().unwrap().len()), (6, 6));
+        assert_eq!((other.rows(), other.identities().unwrap().len(), other.oldest()), (6, 6, Some(1_000)));
         assert_eq!(other.chunk(9), rows(0..6));
         drop(other);
         spool.confirm();
-        assert_eq!((spool.is_empty(), spool.bytes()), (true, 0));
+        assert_eq!((spool.is_empty(), spool.bytes(), spool.oldest()), (true, 0, None));
         assert!(spool.chunk(9).is_empty());
         spool.append(&rows(6..8)).unwrap();
         assert_eq!(spool.chunk(9), rows(6..8));

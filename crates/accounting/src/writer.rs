@@ -5,8 +5,8 @@ use crate::sink::{Place, Sink, SinkError, Trouble};
 use crate::spool::Spool;
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use strowger_records::OpenError;
 use strowger_store::group::{self, Commit, GroupFigures, GroupSettings, GroupWriter, Numbered};
@@ -60,6 +60,7 @@ pub enum StartError {
 pub struct Accounting {
     writer: GroupWriter<Box<Row>>,
     counts: Arc<Counts>,
+    settings: Settings,
 }
 
 #[derive(Debug, Default)]
@@ -71,7 +72,28 @@ struct Counts {
     removal_failures: AtomicU64,
     spool_rows: AtomicU64,
     spool_bytes: AtomicU64,
+    /// As [`Spool::oldest`], 0 for none.
+    spool_oldest: AtomicU64,
     is_down: AtomicU64,
+    last_error: Mutex<Option<LastError>>,
+    tries: Mutex<Tries>,
+    tried: Condvar,
+}
+
+/// Attempts to write what waits that were asked for, and how many of them were made.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tries {
+    asked: u64,
+    made: u64,
+}
+
+/// What failed last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastError {
+    /// When, in milliseconds since 1970, UTC.
+    pub at: u64,
+    /// In words, with the file or the server.
+    pub detail: String,
 }
 
 /// What became of rows since the start, and how many wait.
@@ -121,7 +143,7 @@ impl Accounting {
         let spool = Spool::open(&settings.spool, settings.spool_bytes)?;
         let counts = Arc::<Counts>::default();
         counts.show(&spool);
-        let group = settings.group.clone();
+        let (group, own) = (settings.group.clone(), settings.clone());
         let is_replay = !spool.is_empty();
         let work = Work {
             sink,
@@ -132,6 +154,7 @@ impl Accounting {
             is_replay,
             written: HashSet::new(),
             next_try: Instant::now(),
+            try_begun: 0,
             next_removal: Instant::now(),
             sink_trouble: Since::default(),
             spool_trouble: Since::default(),
@@ -145,7 +168,7 @@ impl Accounting {
             );
         };
         let writer = GroupWriter::start("accounting", group, work, abandon)?;
-        Ok(Self { writer, counts })
+        Ok(Self { writer, counts, settings: own })
     }
 
     /// Takes a row. Neither waits nor does I/O: one that finds no room is counted, and lost.
@@ -159,10 +182,39 @@ impl Accounting {
         }
     }
 
+    /// Has what waits in the spool written now, whether or not it is time to try again, and waits for the outcome so long at most. Whether the
+    /// attempt was made: [`figures`](Self::figures) say what is left.
+    pub fn flush(&self, most: Duration) -> bool {
+        let asked = {
+            let mut tries = self.counts.tries();
+            tries.asked += 1;
+            tries.asked
+        };
+        self.writer.poke();
+        let is_open = |tries: &mut Tries| tries.made < asked;
+        let waited = self.counts.tried.wait_timeout_while(self.counts.tries(), most, is_open);
+        waited.unwrap_or_else(PoisonError::into_inner).0.made >= asked
+    }
+
+    /// Where rows go, and the bounds.
+    pub const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// When the oldest row of the spool was made, in milliseconds since 1970; none: it is empty, or that row has not been read yet.
+    pub fn oldest(&self) -> Option<u64> {
+        Some(self.counts.spool_oldest.load(Relaxed)).filter(|oldest| *oldest > 0)
+    }
+
+    /// What failed last since the start, also where it works again.
+    pub fn last_error(&self) -> Option<LastError> {
+        self.counts.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// For the metrics.
     pub fn figures(&self) -> Figures {
         let (gauges, of) = (self.writer.gauges(), |count: &AtomicU64| count.load(Relaxed));
-        let Counts { written, spooled, dropped, failures, removal_failures, spool_rows, spool_bytes, is_down } =
+        let Counts { written, spooled, dropped, failures, removal_failures, spool_rows, spool_bytes, is_down, .. } =
             &*self.counts;
         Figures {
             queued: gauges.queued as u64,
@@ -182,6 +234,15 @@ impl Counts {
     fn show(&self, spool: &Spool) {
         self.spool_rows.store(spool.rows(), Relaxed);
         self.spool_bytes.store(spool.bytes(), Relaxed);
+        self.spool_oldest.store(spool.oldest().unwrap_or(0), Relaxed);
+    }
+
+    fn fail(&self, at: u64, detail: String) {
+        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(LastError { at, detail });
+    }
+
+    fn tries(&self) -> MutexGuard<'_, Tries> {
+        self.tries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -235,6 +296,8 @@ struct Work {
     /// Identities of the spool that an earlier process has written.
     written: HashSet<String>,
     next_try: Instant,
+    /// Number of the last attempt that was asked for and has begun.
+    try_begun: u64,
     next_removal: Instant,
     sink_trouble: Since,
     spool_trouble: Since,
@@ -245,6 +308,7 @@ impl Commit for Work {
 
     fn write(&mut self, group: &mut Vec<Numbered<Box<Row>>>, figures: &GroupFigures) -> Duration {
         let began = Instant::now();
+        let asked = self.begin_try();
         // In order: what waits in the spool is older.
         if !self.spool.is_empty() {
             self.replay();
@@ -259,13 +323,18 @@ impl Commit for Work {
             figures.rows(count, 0);
             return Duration::ZERO;
         }
+        self.end_try(asked);
         group.extend(rows.into_iter().enumerate().map(|(n, row)| Numbered { number: first + n as u64, row }));
         self.settings.retry
     }
 
     fn settle(&mut self) -> Option<Duration> {
+        let asked = self.begin_try();
         if !self.spool.is_empty() {
             self.replay();
+        }
+        if self.spool.is_empty() || !self.is_due() {
+            self.end_try(asked);
         }
         let until_try = match (self.spool.is_empty(), self.is_due()) {
             (true, _) => None,
@@ -285,6 +354,25 @@ impl Commit for Work {
 impl Work {
     fn is_due(&self) -> bool {
         Instant::now() >= self.next_try
+    }
+
+    /// Where an attempt is wanted now, it is time for one. Returns the number of the last that is wanted.
+    fn begin_try(&mut self) -> u64 {
+        let Tries { asked, made } = *self.counts.tries();
+        // Not again where this one goes on, chunk by chunk.
+        if asked > made.max(self.try_begun) {
+            (self.next_try, self.try_begun) = (Instant::now(), asked);
+        }
+        asked
+    }
+
+    /// The attempts up to this one were made.
+    fn end_try(&self, asked: u64) {
+        let mut tries = self.counts.tries();
+        if tries.made < asked {
+            tries.made = asked;
+            self.counts.tried.notify_all();
+        }
     }
 
     /// Whether these rows are written now.
@@ -309,6 +397,7 @@ impl Work {
         self.next_try = Instant::now() + self.settings.retry;
         self.counts.failures.fetch_add(1, Relaxed);
         self.counts.is_down.store(1, Relaxed);
+        self.counts.fail((self.clock)(), error.to_string());
         if self.sink_trouble.fails() {
             let spool = self.settings.spool.display();
             tracing::error!(%error, %spool, rows = self.spool.rows(), "rows of accounting cannot be written: they go to the spool");
@@ -329,6 +418,7 @@ impl Work {
             }
             Err(error) => {
                 self.counts.failures.fetch_add(1, Relaxed);
+                self.counts.fail((self.clock)(), format!("spool: {error}"));
                 if self.spool_trouble.fails() {
                     let spool = self.settings.spool.display();
                     tracing::error!(%error, %spool, rows = rows.len(), "the spool of accounting cannot be written: rows wait in memory");
@@ -396,6 +486,7 @@ impl Work {
             Ok(false) => REMOVAL,
             Err(error) => {
                 self.counts.removal_failures.fetch_add(1, Relaxed);
+                self.counts.fail((self.clock)(), error.to_string());
                 tracing::warn!(%error, "old rows of accounting cannot be removed");
                 REMOVAL
             }

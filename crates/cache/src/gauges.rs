@@ -65,4 +65,6 @@ pub struct RemoteGauges {
     pub in_flight: u64,
     /// The bound of `in_flight`.
     pub bound: u64,
+    /// No server is reached now: requests fail at once, until one is.
+    pub is_down: bool,
 }

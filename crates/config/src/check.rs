@@ -23,6 +23,9 @@ pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
     check_limits(config, reader);
     check_auth(config, source, reader);
     check_database::check(config, source, reader);
+    if config.sets.iter().any(super::SetTable::has_password) {
+        warn_if_others_read(Path::new(source.file), &None, reader);
+    }
     check_relay(config, reader);
     check_dialogs(config, reader);
     dialogs::check(config, reader);

@@ -49,6 +49,7 @@ mod report;
 mod rules;
 mod secret;
 mod server;
+mod set;
 mod settings;
 mod store;
 mod syntax;
@@ -87,11 +88,11 @@ pub use self::registrar::{Durability, PathRule, Registrar};
 pub use self::reload::Change;
 pub use self::report::{Fault, Report, Severity};
 pub use self::rules::{
-    Action, Decisions, HeaderLine, RemovableHeader, RuleTable, SetKind, SetTable, SourceTable, UserEdit, UserText,
-    is_user_text,
+    Action, Decisions, HeaderLine, RemovableHeader, RuleTable, SourceTable, UserEdit, UserText, is_user_text,
 };
 pub use self::secret::Secret;
 pub use self::server::{Scheduling, Server};
+pub use self::set::{SetDatabase, SetFault, SetKind, SetTable};
 pub use self::store::{DatabaseServer, DatabaseTls, Store};
 pub use self::timers::Timers;
 pub use self::tls::Tls;

@@ -210,6 +210,11 @@ impl Reader {
         }
     }
 
+    /// A text of another language than that of the file, such as a condition, names a table of this list.
+    pub(super) fn note_reference(&mut self, list: &'static str, name: &str, span: Range<usize>) {
+        self.names.refer(list, &Name(name.to_owned()), span);
+    }
+
     /// Warns of each named table that nothing refers to, though keys of other tables can.
     pub(super) fn check_unused(&mut self) {
         let names = &self.names;

@@ -33,6 +33,11 @@ impl Fault {
         Self { severity: Severity::Error, span, message: message.into(), cure: cure.into() }
     }
 
+    /// Where it begins; what has no place comes last.
+    fn start(&self) -> usize {
+        self.span.as_ref().map_or(usize::MAX, |span| span.start)
+    }
+
     /// A fault that the server can live with.
     pub fn warning(span: Option<Range<usize>>, message: impl Into<String>, cure: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, span, message: message.into(), cure: cure.into() }
@@ -55,10 +60,18 @@ pub struct Report {
 impl Report {
     /// A report about `text`, which came from `file` (a name for people). Faults are put in the order of the file.
     pub fn new(file: impl Into<String>, text: impl Into<String>, mut faults: Vec<Fault>) -> Self {
-        faults.sort_by_key(|fault| fault.span.as_ref().map_or(usize::MAX, |span| span.start));
+        faults.sort_by_key(Fault::start);
         let text = text.into();
         let secrets = mask::secrets(&text);
         Self { file: file.into(), text, faults, secrets }
+    }
+
+    /// With more faults.
+    #[must_use]
+    pub fn with(mut self, faults: Vec<Fault>) -> Self {
+        self.faults.extend(faults);
+        self.faults.sort_by_key(Fault::start);
+        self
     }
 
     /// Name of the file the faults are in.

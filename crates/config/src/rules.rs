@@ -1,68 +1,25 @@
-//! `[[rule]]`, `[[set]]` and `[[source]]`: what becomes of requests, by conditions on them; the data that conditions ask; groups of peers by
-//! address.
+//! `[[rule]]` and `[[source]]`: what becomes of requests, by conditions on them; groups of peers by address.
 //!
-//! The language of conditions and the sets are those of [`strowger_rules`]; here stands what the file says, where it is wrong, and what a rule
-//! does.
+//! The language of conditions is that of [`strowger_rules`]; here stands what the file says, where it is wrong, and what a rule does. The data
+//! that conditions ask are in `set.rs`.
 
-use std::fs;
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use strowger_core::proxy::may_be_removed;
 use strowger_message::Name as HeaderName;
-use strowger_rules::{Columns, Condition, Kind, Rule as CompiledRule, Rules, Set, SetId, SetNames, Sets};
+use strowger_rules::{Condition, Kind, Rule as CompiledRule, Rules, Set, SetId, SetNames, Sets};
 
 use super::call_limit::CallLimitTable;
 use super::failure::{self, FailureAction, FailureTable};
 use super::filter::{self, FilterAction, FilterTable};
-use super::key::{Rule, Text, words};
+use super::key::{Rule, Text};
 use super::name::{Name, Reference};
 use super::proxy::SipUri;
-use super::reader::{ANY, Reader, section};
+use super::reader::{ANY, Reader, Section, section};
 use super::report::Fault;
-use super::with_reason;
-
-words! {
-    /// How the keys of a set are found.
-    pub enum SetKind {
-        /// Whole texts: numbers, users, domains.
-        Texts = "texts",
-        /// The longest prefix of a number or another text.
-        Prefixes = "prefixes",
-        /// The smallest network that an address is in.
-        Networks = "networks",
-    }
-}
-
-impl SetKind {
-    const fn kind(self) -> Kind {
-        match self {
-            Self::Texts => Kind::Texts,
-            Self::Prefixes => Kind::Prefixes,
-            Self::Networks => Kind::Networks,
-        }
-    }
-}
-
-section! {
-    /// A set of data that conditions of rules ask: `number in NAME`, or with values `NAME[number] == 'west'`; repeat the table for each.
-    pub struct SetTable = "set" {
-        /// What conditions call it.
-        pub name: Name = Name::UNSET, ANY.required();
-        /// How its keys are found.
-        pub kind: SetKind = SetKind::Texts, ANY;
-        /// Its keys, without values.
-        pub entries: Vec<String> = Vec::new(), ANY;
-        /// A CSV file (RFC 4180) with further entries; its first line names the columns. `strowger reload` reads it again.
-        pub file: Option<PathBuf> = None, ANY.or("");
-        /// Name of the column of keys in the file.
-        pub key: String = "key".into(), ANY;
-        /// Name of the column of values in the file; "": its entries have no values.
-        pub value: Option<String> = None, ANY.or("");
-    }
-}
+use super::set::{SetKind, SetTable, load};
 
 section! {
     /// A group of peers by their addresses, such as the gateways of a carrier: conditions know it as `source.group`; repeat the table for each.
@@ -304,19 +261,19 @@ impl Action {
     }
 }
 
-/// The rules, sets and sources of a configuration, compiled.
-#[derive(Debug)]
+/// The rules, sets and sources of a configuration, compiled. A copy shares them.
+#[derive(Clone, Debug)]
 pub struct Decisions {
     /// What is refused before it is looked at, in the order of the file.
-    pub filters: Rules<FilterAction>,
+    pub filters: Arc<Rules<FilterAction>>,
     /// In the order of the file.
-    pub rules: Rules<Action>,
+    pub rules: Arc<Rules<Action>>,
     /// What their conditions ask.
     pub sets: Sets,
     /// What the sets are called.
     pub names: SetNames,
     /// The networks of all sources, each with the name of its own.
-    sources: Option<Set>,
+    sources: Option<Arc<Set>>,
     trusted: Vec<String>,
 }
 
@@ -324,8 +281,8 @@ impl Default for Decisions {
     fn default() -> Self {
         let names = SetNames::default();
         Self {
-            filters: Rules::new([]),
-            rules: Rules::new([]),
+            filters: Arc::new(Rules::new([])),
+            rules: Arc::new(Rules::new([])),
             sets: Sets::empty(&names),
             names,
             sources: None,
@@ -345,6 +302,13 @@ impl Decisions {
     /// The set of this name.
     pub fn set(&self, name: &str) -> Option<&Arc<Set>> {
         self.sets.set(self.names.id(name)?)
+    }
+
+    /// The same with other data in a set; nothing changes where no set has this name and kind.
+    #[must_use]
+    pub fn with_set(&self, name: &str, set: Arc<Set>) -> Self {
+        let sets = self.names.id(name).and_then(|id| self.sets.with(id, set).ok());
+        Self { sets: sets.unwrap_or_else(|| self.sets.clone()), ..self.clone() }
     }
 
     /// The group that this address belongs to.
@@ -392,8 +356,9 @@ pub(super) fn compile(lists: Lists<'_>, record_route: bool, reader: &mut Reader)
         }
     }
     let trusted = sources.iter().filter(|source| source.trusted).map(|source| source.name.to_string()).collect();
-    let sources = of_sources(sources, reader);
-    Arc::new(Decisions { filters, rules: Rules::new(compiled), sets: filled, names, sources, trusted })
+    let sources = of_sources(sources, reader).map(Arc::new);
+    let (filters, rules) = (Arc::new(filters), Arc::new(Rules::new(compiled)));
+    Arc::new(Decisions { filters, rules, sets: filled, names, sources, trusted })
 }
 
 /// The condition of the table at this path. Where it is wrong that is noted.
@@ -405,7 +370,13 @@ pub(super) fn condition(
     reader: &mut Reader,
 ) -> Option<Condition> {
     match Condition::compile(text, names) {
-        Ok(condition) => Some(condition),
+        Ok(condition) => {
+            let span = reader.value_of(&format!("{path}.when"));
+            for (name, _) in condition.sets().into_iter().filter_map(|set| names.of(set)) {
+                reader.note_reference(SetTable::NAME, name, span.clone().unwrap_or_default());
+            }
+            Some(condition)
+        }
         Err(fault) => {
             let span = reader.value_of(&format!("{path}.when")).map(|value| within(&value, &fault.span));
             reader.push(Fault::error(span, format!("{shown}: {}", fault.message), fault.cure));
@@ -467,59 +438,7 @@ fn check_action(table: &RuleTable, path: &str, sets: &[SetTable], record_route: 
     }
 }
 
-/// The sets by name, and what is in them.
-fn load(tables: &[SetTable], reader: &mut Reader) -> (SetNames, Vec<(SetId, Arc<Set>)>) {
-    let (mut names, mut loaded) = (SetNames::default(), Vec::new());
-    for (index, table) in tables.iter().enumerate() {
-        let path = format!("set[{index}]");
-        let id = match names.add(table.name.as_str(), table.kind.kind()) {
-            Ok(id) => id,
-            // A name that stands twice was noted where it was read.
-            Err(_) if names.id(table.name.as_str()).is_some() => continue,
-            Err(refusal) => {
-                let span = reader.value_of(&format!("{path}.name"));
-                reader.push(Fault::error(span, refusal.message, refusal.cure));
-                continue;
-            }
-        };
-        if let Some(set) = read(table, &path, reader) {
-            loaded.push((id, Arc::new(set)));
-        }
-    }
-    (names, loaded)
-}
-
-fn read(table: &SetTable, path: &str, reader: &mut Reader) -> Option<Set> {
-    let kind = table.kind.kind();
-    let Some(file) = &table.file else {
-        return of_entries(kind, table.entries.iter().map(|key| (key.as_str(), None)), path, "entries", reader);
-    };
-    let span = reader.value_of(&format!("{path}.file"));
-    if !table.entries.is_empty() {
-        let message = format!("set '{}' has entries and a file", table.name);
-        reader.push(Fault::error(span, message, "put the entries into the file, or make two sets"));
-        return None;
-    }
-    let text = match fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(error) => {
-            let message = format!("cannot read {}: {}", file.display(), with_reason(&error, file));
-            reader.push(Fault::error(span, message, "name a CSV file in UTF-8 that this user may read"));
-            return None;
-        }
-    };
-    let columns = Columns { key: &table.key, value: table.value.as_deref() };
-    match Set::read_csv(kind, &file.display().to_string(), &text, columns) {
-        Ok(set) => Some(set),
-        Err(fault) => {
-            let message = format!("{}:{}: {}", fault.file, fault.line, fault.message);
-            reader.push(Fault::error(span, message, fault.cure));
-            None
-        }
-    }
-}
-
-fn of_entries<'a>(
+pub(super) fn of_entries<'a>(
     kind: Kind,
     entries: impl Iterator<Item = (&'a str, Option<&'a str>)>,
     path: &str,

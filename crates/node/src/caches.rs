@@ -70,6 +70,11 @@ impl Caches {
         Some(SecondLevel::new(engine.clone(), settings, clock.clone()))
     }
 
+    /// Each with its name, in the order of the configuration.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (&Name, &Engine)> {
+        self.engines.iter().map(|(name, engine)| (name, engine))
+    }
+
     /// Whether the configuration names any.
     pub(crate) fn are_there(&self) -> bool {
         !self.engines.is_empty()

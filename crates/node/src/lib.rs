@@ -43,6 +43,7 @@
 
 mod caches;
 pub mod control;
+mod data_sets;
 mod directory;
 mod health;
 mod http;

@@ -60,6 +60,12 @@ strowger_metrics::metrics! {
     reloads: Counter;
     /// Configurations that were refused while the server ran.
     reloads_refused: Counter;
+    /// Data sets of rules that were read again without the rest of the configuration.
+    sets_read: Counter;
+    /// Attempts at that which failed: the data stayed as they were.
+    sets_failed: Counter as "set_reads_failed";
+    /// Data sets of rules that could not be read when that was last tried: their data may be old.
+    sets_old: Gauge;
     /// Memory of the process.
     resident: Gauge in Bytes as "resident_memory_bytes";
     /// When the process began, since 1970.
@@ -306,8 +312,11 @@ impl Metrics {
             journal_refused: journal.refused,
             journal_longest_commit: journal.commit_max_us,
             journal_unpurged: journal.unpurged,
-            reloads: self.shared.reloads(),
+            reloads: self.shared.configurations(),
             reloads_refused: self.services.reloads_refused.load(Relaxed),
+            sets_read: self.services.sets.reads(),
+            sets_failed: self.services.sets.failures(),
+            sets_old: self.services.sets.old(),
             resident: resident().unwrap_or(0),
             started: self.started.saturating_mul(1_000),
         }
@@ -350,6 +359,11 @@ impl Metrics {
         let strowger_keeper::Figures { kept, bytes, pending, written, failures, is_down } =
             keeper.map(|keeper| keeper.figures()).unwrap_or_default();
         OfKept { kept, bytes, pending, written, failures, is_down: u64::from(is_down) }
+    }
+
+    /// The writer of accounting, where there is one and the server does not end.
+    pub(crate) fn accounting(&self) -> Option<Arc<Accounting>> {
+        self.accounting.as_ref()?.upgrade()
     }
 
     /// The shards that have ever worked, by their numbers.

@@ -1,5 +1,6 @@
 //! What a server with a configuration would do, while none runs: its engine, without sockets, database and registrations.
 
+use crate::data_sets;
 use crate::identity::identity;
 use crate::routes::KernelRoutes;
 use std::net::SocketAddr;
@@ -19,7 +20,7 @@ use strowger_store::location::LocationTable;
 /// # Errors
 /// No listener has this transport, or the bytes are no request that begins something; the text says which.
 pub fn explain(
-    config: Config,
+    mut config: Config,
     transport: Transport,
     source: SocketAddr,
     bytes: &[u8],
@@ -29,6 +30,7 @@ pub fn explain(
         let listeners: Vec<String> = config.listeners.iter().map(ToString::to_string).collect();
         return Err(format!("no listener takes {}; they are {}", transport.text(), listeners.join(", ")));
     };
+    data_sets::read(&mut config, None).map_err(|fault| fault.to_string())?;
     let arrival = Arrival { transport, listener: ListenerId(listener as u16), remote: source, flow: None };
     let bound: Vec<SocketAddr> = config.listeners.iter().map(|listener| listener.address).collect();
     let surroundings = Surroundings {

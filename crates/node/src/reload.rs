@@ -1,12 +1,16 @@
 //! Another configuration for a running server.
 
+use crate::data_sets::{self, OldData};
 use crate::identity::identity;
 use crate::server::{Server, resolver};
 use crate::settings;
+use crate::shard::{Services, Shard};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use strowger_config::{Change, Config, Report};
+use strowger_net::Handle;
 use strowger_net::tls::Identities;
+use strowger_server::process_state::ProcessState;
 
 /// Why a server does not take a configuration.
 #[derive(Debug)]
@@ -28,7 +32,13 @@ impl Server {
     /// # Errors
     /// Why not; the server goes on by the configuration that it has.
     pub fn reload(&self, read: Result<(Config, Report), Report>) -> Result<(Vec<Change>, Report), Refusal> {
-        let took = read.map_err(Refusal::Wrong).and_then(|(config, report)| Ok((self.take(config)?, report)));
+        let took = read.map_err(Refusal::Wrong).and_then(|(mut config, report)| {
+            let old_data = data_sets::read(&mut config, Some(&self.policy().config))
+                .map_err(|fault| Refusal::Wrong(Report::new(report.file(), "", vec![data_sets::error(&fault)])))?;
+            let warnings = old_data.iter().map(|old| data_sets::warning(&old.fault)).collect();
+            let changes = self.take(config, &old_data)?;
+            Ok((changes, report.with(warnings)))
+        });
         // What it took to read the files, above all the one with a hundred authorities.
         (self.services.program.give_back)();
         if took.is_err() {
@@ -37,8 +47,10 @@ impl Server {
         took
     }
 
-    fn take(&self, mut config: Config) -> Result<Vec<Change>, Refusal> {
+    fn take(&self, mut config: Config, old_data: &[OldData]) -> Result<Vec<Change>, Refusal> {
+        let _changing = self.services.sets.change();
         let running = self.policy();
+        data_sets::share(&mut config, &running.config);
         if let Some(directory) = &self.directory {
             directory.fit(&mut config).map_err(Refusal::Unusable)?;
         }
@@ -59,18 +71,19 @@ impl Server {
         }
         self.handle().set_identities(identities);
         self.handle().set_bounds(bounds);
+        self.services.sets.are_those_of(&config, old_data);
         self.shared.set_config(config, identity);
-        self.wait_for_shards();
+        wait_for_shards(self.handle(), &self.shared, &self.services);
         Ok(changes)
     }
+}
 
-    /// Each shard takes the policy at the end of a round, also one that has nothing to do: what comes after this goes by it.
-    fn wait_for_shards(&self) {
-        let (handle, reloads, end) = (self.handle(), self.shared.reloads(), Instant::now() + LONGEST_WAIT);
-        handle.wake_all();
-        let has_it = |shard| handle.busy(shard).is_none() || self.services.reloads(shard) >= reloads;
-        while !(0..handle.most()).all(has_it) && Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+/// Each shard takes the policy at the end of a round, also one that has nothing to do: what comes after this goes by it. Blocks.
+pub(crate) fn wait_for_shards(handle: &Handle<Shard>, shared: &ProcessState, services: &Services) {
+    let (reloads, end) = (shared.reloads(), Instant::now() + LONGEST_WAIT);
+    handle.wake_all();
+    let has_it = |shard| handle.busy(shard).is_none() || services.reloads(shard) >= reloads;
+    while !(0..handle.most()).all(has_it) && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::caches::Caches;
 use crate::control::{self, Controlled, Request, Socket};
+use crate::data_sets;
 use crate::directory::Directory;
 use crate::health::Health;
 use crate::http::{self, Pages};
@@ -116,9 +117,11 @@ impl Server {
         let net = Net::with_sockets(settings, listeners, sockets).context("a listener cannot be opened")?;
         let pages = config.metrics.listen.map(|address| bind("metrics.listen", address)).transpose()?;
         let orders = config.control.listen.map(|address| bind("control.listen", address)).transpose()?;
+        data_sets::read(&mut config, None)
+            .map_err(|fault| anyhow::anyhow!("a set of the rules cannot be read: {fault}"))?;
         let location = Arc::new(LocationTable::new(config.location_settings()));
         let caches = Arc::new(Caches::open(&config)?);
-        let Store { journal, subscribers, directory } = store::open(&config, &location, &caches)?;
+        let Store { journal, subscribers, directory, second } = store::open(&config, &location, &caches)?;
         let journal = journal.map(Arc::new);
         let mut kept = Kept::open(&config)?;
         kept.spool_rows(&config);
@@ -145,6 +148,7 @@ impl Server {
         };
         let shared = Arc::new(ProcessState::new(clock::now(), config, surroundings));
         let services = Arc::new(Services::new(resolver(&shared.policy().config)?, most, program, calls));
+        services.sets.are_those_of(&shared.policy().config, &[]);
         let (for_shards, services_for_shards, with_journal) = (shared.clone(), services.clone(), journal.clone());
         let with_writers = (accounting.clone(), keeper.clone());
         let node = net.spawn(move |number, handle: Handle<Shard>| {
@@ -170,6 +174,9 @@ impl Server {
             metrics: metrics.clone(),
             health: health.clone(),
             program: services.program.clone(),
+            caches: caches.clone(),
+            second,
+            services: services.clone(),
         };
         let ordered = orders
             .map(|listener| {
@@ -184,6 +191,8 @@ impl Server {
             let work = upkeep::keep_up_keeper(node.handle().clone(), Arc::downgrade(keeper));
             node.handle().spawn("upkeep of kept calls", work);
         }
+        let refresh = data_sets::refresh(shared.clone(), services.clone(), node.handle().clone());
+        node.handle().spawn("data sets that are read again", refresh);
         if let Some(subscribers) = shared.subscribers.clone() {
             let removals = Removals::new(journal.as_deref());
             let (handle, journal) = (node.handle().clone(), journal.as_ref().map(Arc::downgrade));

@@ -1,5 +1,6 @@
 //! One shard of a server: its engine among sockets, other shards and what is slow.
 
+use crate::data_sets::DataSets;
 use crate::kept;
 use crate::server::Program;
 use std::net::{IpAddr, SocketAddr};
@@ -25,6 +26,8 @@ pub(crate) struct Services {
     /// Another configuration may put another in its place.
     resolver: Mutex<Arc<Resolver>>,
     pub(crate) reloads_refused: AtomicU64,
+    /// The data sets of the rules.
+    pub(crate) sets: DataSets,
     /// Of each shard, [`ProcessState::reloads`] of the policy that its engine has.
     reloads: Box<[AtomicU64]>,
     pub(crate) program: Program,
@@ -36,8 +39,14 @@ impl Services {
     /// For so many shards at most. `left`: calls of an earlier process.
     pub(crate) fn new(resolver: Resolver, shards: usize, program: Program, left: Vec<Call>) -> Self {
         let reloads = (0..shards).map(|_| AtomicU64::new(0)).collect();
-        let (resolver, left) = (Mutex::new(Arc::new(resolver)), Mutex::new(left));
-        Self { resolver, reloads_refused: AtomicU64::new(0), reloads, program, left }
+        Self {
+            resolver: Mutex::new(Arc::new(resolver)),
+            reloads_refused: AtomicU64::new(0),
+            sets: DataSets::default(),
+            reloads,
+            program,
+            left: Mutex::new(left),
+        }
     }
 
     /// How many policies have taken the place of the first in this shard.

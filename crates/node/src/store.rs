@@ -14,6 +14,7 @@ use strowger_store::access;
 use strowger_store::clock::{Clock, Moment};
 use strowger_store::journal::Journal;
 use strowger_store::location::LocationTable;
+use strowger_store::second_level::SecondLevel;
 use strowger_store::subscriber::Subscribers;
 use strowger_store::{sqlite_bindings, sqlite_subscribers};
 
@@ -25,6 +26,8 @@ pub(crate) struct Store {
     pub(crate) subscribers: Option<Arc<dyn Subscribers>>,
     /// The same subscribers, where a database server has them.
     pub(crate) directory: Option<Directory>,
+    /// The cache between memory and their database.
+    pub(crate) second: Option<SecondLevel>,
 }
 
 /// Opens what the configuration names: a database file, a database server for the subscribers, both or none.
@@ -33,8 +36,8 @@ pub(crate) fn open(config: &Config, location: &Arc<LocationTable>, caches: &Cach
         let now = strowger_net::clock::now();
         Moment { mono: now.mono, wall: now.wall }
     });
-    let mut store = Store::default();
     let second = caches.second_level(config, &clock);
+    let mut store = Store { second: second.clone(), ..Store::default() };
     // First the one that may not answer.
     if let Some(server) = config.store.subscriber_server() {
         let directory =

@@ -199,6 +199,7 @@ impl Shared {
             connections: now(&f.connections),
             in_flight: now(&self.in_flight),
             bound: self.most.0 as u64,
+            is_down: self.usable.load(Ordering::Relaxed) == 0,
         }
     }
 }

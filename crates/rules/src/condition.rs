@@ -4,7 +4,7 @@ use crate::expression::{Expression, Node};
 use crate::field::Facts;
 use crate::parser::Parser;
 use crate::value::World;
-use crate::{Fault, SetNames, Sets};
+use crate::{Fault, SetId, SetNames, Sets};
 
 /// The longest text of a condition, in bytes.
 pub const MAX_LENGTH: usize = 16 << 10;
@@ -48,8 +48,40 @@ impl Condition {
         self.expression.holds(&World { facts, sets })
     }
 
+    /// The sets that it asks, each once.
+    pub fn sets(&self) -> Vec<SetId> {
+        let mut sets = Vec::new();
+        self.expression.each_set(&mut |set| {
+            if !sets.contains(&set) {
+                sets.push(set);
+            }
+        });
+        sets
+    }
+
     /// The text of a part.
     pub(crate) fn text_of(&self, part: &Expression) -> &str {
         &self.text[part.span.start as usize..part.span.end as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Kind;
+
+    #[test]
+    fn a_condition_names_the_sets_that_it_asks() {
+        let mut names = SetNames::default();
+        let kinds = [("a", Kind::Texts), ("b", Kind::Prefixes), ("c", Kind::Networks), ("d", Kind::Texts)];
+        let [a, b, c, d] = kinds.map(|(name, kind)| names.add(name, kind).expect("a name"));
+        for (text, sets) in [
+            ("method == 'INVITE' and size > 3", &[][..]),
+            ("user in a or not (source.address not in c)", &[a, c]),
+            ("a[b[number]] == 'x' and number in b", &[a, b]),
+            ("exists d[user] and from.user != c[source.address]", &[d, c]),
+        ] {
+            assert_eq!(Condition::compile(text, &names).expect(text).sets(), sets, "{text}");
+        }
     }
 }

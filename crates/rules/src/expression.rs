@@ -62,6 +62,27 @@ pub(crate) enum AddressTest {
 }
 
 impl Expression {
+    /// Shows the sets that it asks, as often as it does.
+    pub(crate) fn each_set(&self, visit: &mut dyn FnMut(SetId)) {
+        match &self.node {
+            Node::Constant(_) | Node::Flag(_) | Node::Number(..) => {}
+            Node::Exists(Value::Text(text)) => text.each_set(visit),
+            Node::Exists(Value::Number(_) | Value::Address(_)) => {}
+            Node::Text(text, _, test) => {
+                text.each_set(visit);
+                match test {
+                    TextTest::In(set) => visit(*set),
+                    TextTest::Same(other) => other.each_set(visit),
+                    _ => {}
+                }
+            }
+            Node::Address(_, AddressTest::In(set)) => visit(*set),
+            Node::Address(_, AddressTest::Within(_)) => {}
+            Node::Not(part) | Node::Opposite(part) => part.each_set(visit),
+            Node::And(parts) | Node::Or(parts) => parts.iter().for_each(|part| part.each_set(visit)),
+        }
+    }
+
     /// Whether it holds. A test of an absent value does not.
     pub(crate) fn holds<F: Facts + ?Sized>(&self, world: &World<'_, F>) -> bool {
         match &self.node {

@@ -8,13 +8,13 @@ use std::net::IpAddr;
 const NONE: u32 = u32::MAX;
 
 /// Networks, each with a number.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Networks {
     v4: Box<[Row]>,
     v6: Box<[Row]>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Row {
     start: u128,
     value: u32,

@@ -9,13 +9,13 @@ const NO_PREFIX: u32 = u32::MAX;
 ///
 /// A text is read as symbols: if the prefixes have at most 16 different octets, a symbol is one of these; else it is half an octet, the
 /// upper one first. A node has a child for each symbol that goes on.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Prefixes {
     nodes: Box<[Node]>,
     narrow: Option<Box<Alphabet>>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Node {
     /// The first of its children, which stand together in the order of their symbols.
     children: u32,
@@ -32,7 +32,7 @@ impl Node {
 
 /// Up to three symbols between the one that leads to a node and the node: nothing ends among them, and nothing else goes on. The upper
 /// half octet is their number, the first symbol is the lowest.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Skipped(u16);
 
 impl Skipped {
@@ -53,7 +53,7 @@ impl Skipped {
 }
 
 /// The octets of a narrow trie.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct Alphabet {
     /// The symbol of each octet, upper and lower case alike; [`Self::NONE`] if no prefix has it.
     symbols: [u8; 256],

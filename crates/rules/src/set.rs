@@ -88,8 +88,8 @@ impl fmt::Display for FileFault {
 
 impl std::error::Error for FileFault {}
 
-/// An immutable data set.
-#[derive(Debug)]
+/// An immutable data set. Two are equal that have the same entries from texts in the same order.
+#[derive(Debug, PartialEq, Eq)]
 pub struct Set {
     keys: Keys,
     /// The number of the value of each key, by the number of the key.
@@ -97,7 +97,7 @@ pub struct Set {
     values: Arena,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 enum Keys {
     Texts(Texts),
     Prefixes(Prefixes),
@@ -385,6 +385,18 @@ mod tests {
         assert!(set.has_text(b"Alice", Case::Ignored));
         assert_eq!(set.list("").collect::<Vec<_>>(), [entry("alice", "gold"), entry("bob", "gold")]);
         assert_eq!(set.values.len(), 1);
+    }
+
+    #[test]
+    fn sets_of_the_same_entries_are_equal() {
+        for kind in [Kind::Texts, Kind::Prefixes, Kind::Networks] {
+            let set = |last: &str, value: &str| {
+                Set::new(kind, [("192.0.2.1", Some("a")), (last, Some(value))]).expect("each can be a key")
+            };
+            assert_eq!(set("192.0.2.2", "b"), set("192.0.2.2", "b"));
+            assert_ne!(set("192.0.2.2", "b"), set("192.0.2.3", "b"));
+            assert_ne!(set("192.0.2.2", "b"), set("192.0.2.2", "c"));
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use hashbrown::HashTable;
 use std::hash::{BuildHasher, Hasher};
 
 /// Texts one behind the other, each with a number.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Arena {
     text: String,
     /// Where each ends.
@@ -50,6 +50,15 @@ pub(crate) struct Texts {
     keys: Arena,
     places: HashTable<u32>,
 }
+
+/// Their places follow from the keys.
+impl PartialEq for Texts {
+    fn eq(&self, other: &Self) -> bool {
+        self.keys == other.keys
+    }
+}
+
+impl Eq for Texts {}
 
 impl Texts {
     /// Of texts in their order, each once.

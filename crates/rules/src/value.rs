@@ -51,6 +51,16 @@ impl Text {
         }
     }
 
+    /// Shows the sets that are asked for it.
+    pub(crate) fn each_set(&self, visit: &mut dyn FnMut(SetId)) {
+        if let Self::Of(set, _, key) = self {
+            visit(*set);
+            if let Key::Text(text) = &**key {
+                text.each_set(visit);
+            }
+        }
+    }
+
     pub(crate) fn case(&self) -> Case {
         match self {
             Self::Field(field) => field.case(),

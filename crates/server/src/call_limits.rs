@@ -44,9 +44,10 @@ pub struct CallLimits {
     hash: foldhash::quality::FixedState,
 }
 
-const PARTITIONS: usize = 16;
+/// So many that one is looked through in no time: each is, under its lock, for who asks what calls count under.
+const PARTITIONS: usize = 256;
 /// Entries of a partition for which memory stays.
-const RESERVE: usize = 64;
+const RESERVE: usize = 7;
 
 impl CallLimits {
     /// `seed`: known to no peer.
@@ -107,13 +108,29 @@ impl CallLimits {
         });
     }
 
+    /// The calls that count under this now.
+    pub fn calls(&self, counted: &LimitScope) -> u32 {
+        self.with(counted, |key, calls| calls.get(&key).map_or(0, |(_, count)| *count))
+    }
+
+    /// Into how many parts what calls count under is cut.
+    pub const fn parts(&self) -> usize {
+        self.partitions.len()
+    }
+
+    /// Shows what calls count under now in a part, with their number. Calls that begin and end meanwhile wait for `visit`: it is to be short.
+    pub fn each(&self, part: usize, visit: &mut dyn FnMut(&LimitScope, u32)) {
+        let Some(partition) = self.partitions.get(part) else { return };
+        let calls = partition.lock().expect("nothing panics while it holds this");
+        calls.values().for_each(|(counted, count)| visit(counted, *count));
+    }
+
     /// What calls count under now, with their number, by name and value.
     pub fn list(&self) -> Vec<(LimitScope, u32)> {
-        let of = |partition: &Mutex<Calls>| {
-            let calls = partition.lock().expect("nothing panics while it holds this");
-            calls.values().cloned().collect::<Vec<_>>()
-        };
-        let mut all: Vec<_> = self.partitions.iter().flat_map(of).collect();
+        let mut all = Vec::new();
+        for part in 0..self.parts() {
+            self.each(part, &mut |counted, count| all.push((counted.clone(), count)));
+        }
         all.sort_by(|(a, _), (b, _)| (&a.name, &a.value).cmp(&(&b.name, &b.value)));
         all
     }

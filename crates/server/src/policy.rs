@@ -8,7 +8,7 @@ use crate::realm::Realms;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
-use strowger_config::Config;
+use strowger_config::{Config, Decisions};
 use strowger_core::digest::{Algorithm, Authenticator};
 use strowger_core::routing::{Identity, Router};
 use strowger_core::{ListenerId, Now, proxy, registrar};
@@ -48,6 +48,21 @@ impl Policy {
         let authenticator = self.authenticator.with_settings(config.digest_settings());
         let bans = self.bans.with_settings(config.ban.clone());
         Self::of(config, identity.after(self.router.identity()), secret, authenticator, bans)
+    }
+
+    /// The same with other rules and data sets: what was compiled of the other tables is shared.
+    pub(crate) fn with_decisions(&self, decisions: Arc<Decisions>) -> Self {
+        Self {
+            config: Config { decisions, ..self.config.clone() },
+            router: self.router.clone(),
+            limits: self.limits,
+            authenticator: self.authenticator.with_settings(self.config.digest_settings()),
+            algorithms: self.algorithms.clone(),
+            bans: self.bans.with_settings(self.config.ban.clone()),
+            realms: Realms::of(&self.config),
+            registrar: self.registrar.clone(),
+            server_line: self.server_line.clone(),
+        }
     }
 
     fn of(config: Config, identity: Identity, secret: &[u8], authenticator: Authenticator, bans: Bans) -> Self {

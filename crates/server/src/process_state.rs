@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex, PoisonError};
-use strowger_config::Config;
+use strowger_config::{Config, Decisions};
 use strowger_core::log_limiter::LogLimiter;
 use strowger_core::routing::Identity;
 use strowger_core::{Flow, Now};
@@ -24,6 +24,10 @@ pub struct ProcessState {
     policy: Mutex<Arc<Policy>>,
     /// How many there have been since the first.
     reloads: AtomicU64,
+    /// How many of them brought another configuration.
+    configurations: AtomicU64,
+    /// Those of before, each as long as a request goes by it. Who makes another one holds this: there is one at a time.
+    retired: Mutex<Vec<Arc<Policy>>>,
     /// What the server writes is known again by this key.
     secret: Vec<u8>,
     /// The bindings of all users.
@@ -114,6 +118,8 @@ impl ProcessState {
             counters: (0..shards).map(|_| Counters::default()).collect(),
             durations: (0..shards).map(|_| Durations::default()).collect(),
             reloads: AtomicU64::new(0),
+            configurations: AtomicU64::new(0),
+            retired: Mutex::default(),
             policy: Mutex::new(Arc::new(Policy::first(now, config, identity, &secret, u64::from_le_bytes(nonces)))),
             secret,
         }
@@ -133,14 +139,45 @@ impl ProcessState {
     /// Makes the policy of another configuration that of this process: see [`Config::for_running`] for what must be as it was. The
     /// caller hands it to each engine between two rounds ([`Answer::Policy`](crate::engine::Answer)).
     pub fn set_config(&self, config: Config, identity: Identity) -> Arc<Policy> {
-        let mut policy = self.policy.lock().unwrap_or_else(PoisonError::into_inner);
         let log = &config.log;
         self.call_lines.set(log.calls_per_minute);
         self.registration_lines.set(log.registrations_per_minute);
         self.log_limiter.set(log.refusals_per_minute);
-        *policy = Arc::new(policy.next(config, identity, &self.secret));
+        self.configurations.fetch_add(1, Release);
+        self.replace(|policy| policy.next(config, identity, &self.secret))
+    }
+
+    /// Has new requests go by other rules and data sets, and by the configuration of now in all else. The caller hands the policy on, as in
+    /// [`set_config`](Self::set_config).
+    pub fn set_decisions(&self, decisions: Arc<Decisions>) -> Arc<Policy> {
+        self.replace(|policy| policy.with_decisions(decisions))
+    }
+
+    /// How many configurations have taken the place of the first. Other data sets are none.
+    pub fn configurations(&self) -> u64 {
+        self.configurations.load(Acquire)
+    }
+
+    fn replace(&self, next: impl FnOnce(&Policy) -> Policy) -> Arc<Policy> {
+        // To make a policy takes its time, in which shards still look at the one of now.
+        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.policy();
+        let next = Arc::new(next(&before));
+        *self.policy.lock().unwrap_or_else(PoisonError::into_inner) = next.clone();
+        retired.push(before);
         self.reloads.fetch_add(1, Release);
-        policy.clone()
+        next
+    }
+
+    /// Frees the policies by which no request goes any more: rules and data sets are large, and no shard is to spend its time on that. To be
+    /// called by a thread that carries no messages.
+    pub fn drop_retired(&self) {
+        let unused = |policy: &mut Arc<Policy>| Arc::strong_count(policy) == 1;
+        let unused: Vec<_> = {
+            let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+            retired.extract_if(.., unused).collect()
+        };
+        drop(unused);
     }
 
     /// Whether a connection of this process is open, as far as its shards have said.

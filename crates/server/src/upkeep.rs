@@ -15,6 +15,7 @@ impl ProcessState {
             expired.extend(Expired::of(&binding, self, now.mono));
         });
         expired.iter().for_each(Expired::log);
+        self.drop_retired();
         self.report_suppressed(now.mono);
     }
 

@@ -31,6 +31,14 @@ impl Dialect {
         }
     }
 
+    /// A column of any type, read as text.
+    pub(crate) fn cast_to_text(self, column: &str) -> String {
+        match self.0 {
+            DatabaseKind::MariaDb => format!("CAST({column} AS CHAR)"),
+            DatabaseKind::PostgreSql => format!("CAST({column} AS text)"),
+        }
+    }
+
     /// How long a list is to be in which so many items stand: what is missing is filled up with the last one. `None`: as long as it is.
     pub(crate) fn length(self, items: usize) -> Option<usize> {
         match self.0 {

@@ -3,6 +3,7 @@
 //! * [`subscribers`] reads the tables of subscribers that OpenSIPS 3 and Kamailio 5 have, in place.
 //! * [`accounting`] writes the rows of calls.
 //! * [`bindings`] keeps registrations.
+//! * [`rows`] reads all rows of a query.
 //! * [`schema`] makes the tables of this program, and knows their versions.
 //!
 //! What differs between the servers is in `dialect.rs`, `own_table.rs` and the two drivers; all else is written once.
@@ -27,6 +28,7 @@ mod mariadb;
 mod own_table;
 mod postgresql;
 mod realms;
+pub mod rows;
 mod runtime;
 pub mod schema;
 mod server;

@@ -61,11 +61,6 @@ impl CachedSubscribers {
         let cache = ReadThrough::start(first, connect, None, settings, clock)?;
         Ok(Self { cache, removals: Arc::default() })
     }
-
-    /// Forgets every answer.
-    pub fn forget(&self) {
-        self.cache.forget();
-    }
 }
 
 impl Subscribers for CachedSubscribers {
@@ -84,6 +79,18 @@ impl Subscribers for CachedSubscribers {
 
     fn flush(&self) {
         self.cache.flush();
+    }
+
+    fn kept(&self, question: Question<'_>, now_ms: u64) -> Option<(Answer, bool)> {
+        self.cache.kept(question, now_ms)
+    }
+
+    fn void(&self, questions: &[Asked]) -> usize {
+        self.cache.void(questions)
+    }
+
+    fn forget(&self) {
+        self.cache.forget();
     }
 
     fn gauges(&self) -> ReadThroughGauges {

@@ -160,6 +160,11 @@ impl<R: Row> GroupWriter<R> {
         self.queue.submit(row)
     }
 
+    /// Has the thread do what it waits with, now: write again what it could not, and [settle](Commit::settle).
+    pub fn poke(&self) {
+        self.queue.poke();
+    }
+
     /// Figures for the log and the metrics.
     pub fn gauges(&self) -> GroupGauges {
         let f = &self.queue.figures;

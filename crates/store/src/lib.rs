@@ -12,7 +12,8 @@
 //! * [`group`]: the writer under it, for any kind of row; [`spool`], rows that must not be lost, in a file.
 //! * [`subscriber`]: users and their HA1s; [`cached_subscribers`], the users of any database; [`read_through`], the cache before it, for
 //!   any kind of question; [`second_level`], one more that several servers may share.
-//! * [`sqlite`], [`sqlite_bindings`], [`sqlite_subscribers`]: both in one SQLite file. Other engines implement
+//! * [`sqlite`], [`sqlite_bindings`], [`sqlite_subscribers`]: both in one SQLite file; [`sqlite_rows`]: queries to
+//!   files of other programs. Other engines implement
 //!   [`journal::BindingEngine`], [`read_through::Engine`] and [`subscriber::SubscriberWatch`]; those for the subscribers of database
 //!   servers are in `strowger-sql`, and [`database_url`] says where such a server is.
 //!
@@ -58,6 +59,7 @@ pub mod second_level;
 pub mod spool;
 pub mod sqlite;
 pub mod sqlite_bindings;
+pub mod sqlite_rows;
 pub mod sqlite_subscribers;
 pub mod subscriber;
 pub mod ticket;

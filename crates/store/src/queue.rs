@@ -17,6 +17,8 @@ struct State<R> {
     last: u64,
     /// The writer sleeps until something comes.
     asleep: bool,
+    /// The writer is to look at what it has to do, also where nothing has come.
+    poked: bool,
     stopped: bool,
 }
 
@@ -37,6 +39,7 @@ impl<R: Row> Queue<R> {
                 since: Instant::now(),
                 last: 0,
                 asleep: false,
+                poked: false,
                 stopped: false,
             }),
             wake: Condvar::new(),
@@ -84,7 +87,13 @@ impl<R: Row> Queue<R> {
         self.lock().last
     }
 
-    /// Waits for a group, so long at most: then it may be empty. `None` once stopped and empty.
+    /// Ends the wait of the writer, for a group or after a failure.
+    pub(crate) fn poke(&self) {
+        self.lock().poked = true;
+        self.wake.notify_one();
+    }
+
+    /// Waits for a group, so long at most, or until it is [poked](Self::poke): then it may be empty. `None` once stopped and empty.
     pub(crate) fn take(&self, group: &mut Vec<Numbered<R>>, patience: Option<Duration>) -> Option<()> {
         group.clear();
         let linger = self.settings.linger;
@@ -92,7 +101,7 @@ impl<R: Row> Queue<R> {
         let look = patience.map_or(linger, |patience| linger.min(patience));
         let mut waited = false;
         let mut state = self.lock();
-        if state.pending.is_empty() && !state.stopped && !look.is_zero() {
+        if state.pending.is_empty() && !state.stopped && !state.poked && !look.is_zero() {
             // It was busy just now, so it will be again: it looks by itself after a linger, and no caller has to wake it.
             (state, _) = self.wake.wait_timeout(state, look).unwrap_or_else(PoisonError::into_inner);
             waited = !state.pending.is_empty();
@@ -100,6 +109,9 @@ impl<R: Row> Queue<R> {
         while state.pending.is_empty() {
             if state.stopped {
                 return None;
+            }
+            if std::mem::take(&mut state.poked) {
+                return Some(());
             }
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
             state.asleep = left.is_none_or(|left| !left.is_zero());
@@ -138,17 +150,17 @@ impl<R: Row> Queue<R> {
         state.weight -= group.iter().map(|pending| pending.row.weight()).sum::<usize>();
     }
 
-    /// Sleeps; `false` once stopped, at once.
+    /// Sleeps, until it is [poked](Self::poke) at most; `false` once stopped, at once.
     pub(crate) fn pause(&self, most: Duration) -> bool {
         let end = Instant::now() + most;
         let mut state = self.lock();
-        while !state.stopped {
+        while !state.stopped && !std::mem::take(&mut state.poked) {
             let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) else {
                 return true;
             };
             (state, _) = self.wake.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
         }
-        false
+        !state.stopped
     }
 
     /// What rows count for that are queued now.

@@ -355,6 +355,20 @@ impl<K: Key> ReadThrough<K> {
         self.shared.flights.flush();
     }
 
+    /// What is kept of a question, and whether it is good at `now_ms` without asking the engine. It answers no request, and is
+    /// no hit.
+    pub fn kept<Q>(&self, question: Q, now_ms: u64) -> Option<(K::Answer, bool)>
+    where
+        Q: Copy + Hash + Equivalent<K>,
+    {
+        self.shared.cache.find(self.shared.cache.hash(&question), &question, now_ms)
+    }
+
+    /// Forgets the answers to these questions, as if the engine had said that they changed; how many were kept.
+    pub fn void(&self, keys: &[K]) -> usize {
+        self.shared.void(keys)
+    }
+
     /// Forgets every answer.
     pub fn forget(&self) {
         self.shared.flights.void_all();

@@ -89,6 +89,45 @@ impl Shared {
     fn doubts(&self) -> MutexGuard<'_, Doubts> {
         self.doubts.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// The answers to these questions changed just now.
+    fn doubt(&self, changed: &[Asked]) {
+        // What was read in this same millisecond may be from before the change.
+        let not_before = (self.clock)().wall + 1;
+        let doubts = &mut *self.doubts();
+        doubts.changes += 1;
+        for key in changed.iter().map(key_of) {
+            doubts.changed.insert(key.clone(), not_before);
+            doubts.removals.insert(key);
+        }
+        if doubts.changed.len() > CHANGED {
+            doubts.doubt_all(not_before);
+        }
+    }
+
+    /// All answers may have changed just now.
+    fn doubt_all(&self) {
+        let not_before = (self.clock)().wall + 1;
+        let doubts = &mut *self.doubts();
+        doubts.changes += 1;
+        doubts.doubt_all(not_before);
+    }
+
+    /// Removes what is to be removed. What the cache does not do is tried again.
+    fn remove(&self, cache: &mut WaitingCache) {
+        let keys: Vec<Vec<u8>> = self.doubts().removals.iter().cloned().collect();
+        let removals: Vec<Request<'_>> = keys.iter().map(|key| Request::Remove { key }).collect();
+        let now = (self.clock)().mono;
+        let outcomes = cache.ask(&removals, Promise::Held, now, self.settings.wait);
+        let doubts = &mut *self.doubts();
+        for (key, outcome) in keys.iter().zip(outcomes) {
+            match outcome.result {
+                // A key beyond its bound is never there.
+                Ok(_) | Err(CacheError::Refused) => doubts.removals.remove(key),
+                Err(_) => false,
+            };
+        }
+    }
 }
 
 impl SecondLevel {
@@ -106,6 +145,35 @@ impl SecondLevel {
     pub fn watched_by<W: SubscriberWatch>(&self, watch: W) -> Watching<W> {
         self.shared.doubts().not_before = (self.shared.clock)().wall;
         Watching { cache: WaitingCache::new(self.shared.cache.clone()), watch, shared: self.shared.clone() }
+    }
+
+    /// What the cache holds of a question, and when the database said so, in milliseconds since 1970. Waits for the cache.
+    ///
+    /// # Errors
+    /// The cache does not answer.
+    pub fn held(&self, asked: &Asked) -> Result<Option<(Answer, u64)>, CacheError> {
+        let (shared, key) = (&self.shared, key_of(asked));
+        let not_before = shared.doubts().not_before(&key);
+        let mut cache = WaitingCache::new(shared.cache.clone());
+        let outcome = cache.ask_one(&Request::Fetch { key: &key }, (shared.clock)().mono, shared.settings.wait);
+        Ok(match outcome.result? {
+            CacheAnswer::Found => decode(&outcome.value, asked, &key, not_before)
+                .and_then(|answer| Some((answer, codec::read_at(&outcome.value)?))),
+            _ => None,
+        })
+    }
+
+    /// What the cache holds of these questions counts no more, as if the database had said that it changed, and is removed. Waits for the cache:
+    /// what it does not do now is done later where the database is watched.
+    pub fn void(&self, asked: &[Asked]) {
+        self.shared.doubt(asked);
+        self.shared.remove(&mut WaitingCache::new(self.shared.cache.clone()));
+    }
+
+    /// Nothing that the cache holds now counts any more for this process. It stays there until other answers take its place, for servers that
+    /// share the cache.
+    pub fn forget(&self) {
+        self.shared.doubt_all();
     }
 }
 
@@ -192,46 +260,13 @@ pub struct Watching<W> {
 
 impl<W> Watching<W> {
     fn hear(&mut self, changes: &Changes<Asked>) {
-        // What was read in this same millisecond may be from before the change.
-        let not_before = (self.shared.clock)().wall + 1;
-        {
-            let doubts = &mut *self.shared.doubts();
-            match changes {
-                Changes::None if doubts.removals.is_empty() => return,
-                Changes::None => {}
-                Changes::Of(changed) => {
-                    doubts.changes += 1;
-                    for key in changed.iter().map(key_of) {
-                        doubts.changed.insert(key.clone(), not_before);
-                        doubts.removals.insert(key);
-                    }
-                }
-                Changes::All => {
-                    doubts.changes += 1;
-                    doubts.doubt_all(not_before);
-                }
-            }
-            if doubts.changed.len() > CHANGED {
-                doubts.doubt_all(not_before);
-            }
+        match changes {
+            Changes::None if self.shared.doubts().removals.is_empty() => return,
+            Changes::None => {}
+            Changes::Of(changed) => self.shared.doubt(changed),
+            Changes::All => self.shared.doubt_all(),
         }
-        self.remove();
-    }
-
-    /// Removes what is to be removed. What the cache does not do is tried again.
-    fn remove(&mut self) {
-        let keys: Vec<Vec<u8>> = self.shared.doubts().removals.iter().cloned().collect();
-        let removals: Vec<Request<'_>> = keys.iter().map(|key| Request::Remove { key }).collect();
-        let now = (self.shared.clock)().mono;
-        let outcomes = self.cache.ask(&removals, Promise::Held, now, self.shared.settings.wait);
-        let doubts = &mut *self.shared.doubts();
-        for (key, outcome) in keys.iter().zip(outcomes) {
-            match outcome.result {
-                // A key beyond its bound is never there.
-                Ok(_) | Err(CacheError::Refused) => doubts.removals.remove(key),
-                Err(_) => false,
-            };
-        }
+        self.shared.remove(&mut self.cache);
     }
 }
 

@@ -210,6 +210,19 @@ pub trait Subscribers: Send + Sync {
     /// A round of a shard has ended: what it requested leaves together.
     fn flush(&self) {}
 
+    /// What is kept of a question, and whether it is good at `now_ms` without asking the database; for people, no request is answered by it.
+    fn kept(&self, _question: Question<'_>, _now_ms: u64) -> Option<(Answer, bool)> {
+        None
+    }
+
+    /// Forgets what is kept of these questions; how many answers that were.
+    fn void(&self, _questions: &[Asked]) -> usize {
+        0
+    }
+
+    /// Forgets everything that is kept.
+    fn forget(&self) {}
+
     /// Figures for the log and the metrics.
     fn gauges(&self) -> ReadThroughGauges {
         ReadThroughGauges::default()

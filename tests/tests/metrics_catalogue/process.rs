@@ -9,8 +9,12 @@ use strowger_tests::server::Setup;
 use strowger_tests::text::Request;
 use strowger_tests::wire::Transport::Udp;
 
-pub(super) const SCENES: &[(&str, fn())] =
-    &[("a new server", new_server), ("reloads", reloads), ("a log that cannot be written", failing_log)];
+pub(super) const SCENES: &[(&str, fn())] = &[
+    ("a new server", new_server),
+    ("reloads", reloads),
+    ("data sets", sets),
+    ("a log that cannot be written", failing_log),
+];
 
 fn new_server() {
     let since_1970 = || SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later").as_secs_f64();
@@ -45,6 +49,27 @@ fn reloads() {
     stage.server.rewrite("\"second\"", "second");
     assert_eq!(control::run(&stage.server, &["reload"]).status.code(), Some(1));
     stage.shows(&[("reloads_total", By(0)), ("reloads_refused_total", By(1)), ("reload_seconds_count", By(0))]);
+    stage.end();
+}
+
+/// Sets that are read again are no configurations.
+fn sets() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("set.csv");
+    let write = |text: &str| std::fs::write(&file, text).expect("it can be written");
+    write("key\na\n");
+    let set = format!("[[set]]\nname = \"a\"\nfile = {:?}", file.display().to_string());
+    let mut stage = Stage::start(Setup::on(&[Udp]).open_registrar().with(&set));
+    write("key\na\nb\n");
+    control::done(&stage.server, &["sets", "reload"]);
+    stage.shows(&[("sets_read_total", By(1)), ("reload_seconds_count", By(1)), ("reload_seconds_sum", More)]);
+    write("");
+    assert_eq!(control::run(&stage.server, &["sets", "reload"]).status.code(), Some(1));
+    stage.shows(&[("set_reads_failed_total", By(1)), ("sets_old", At(1))]);
+    // With the same entries no shard is given anything.
+    write("key\na\nb\n");
+    control::done(&stage.server, &["sets", "reload"]);
+    stage.shows(&[("sets_read_total", By(1)), ("sets_old", At(0))]);
     stage.end();
 }
 

@@ -102,6 +102,33 @@ fn what_cannot_be_written_follows_in_order() {
     assert!(!accounting.figures().is_down);
 }
 
+/// The time between two attempts is an hour here: what comes earlier was asked for.
+#[test]
+fn an_attempt_that_is_asked_for_is_made_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (memory, settings) = (Memory::default(), settings(folder.path()));
+    let settings = Settings { retry: Duration::from_secs(3_600), ..settings };
+    let accounting = start(&memory, &settings);
+    let limit = Duration::from_secs(20);
+    assert!(accounting.flush(limit) && accounting.last_error().is_none() && accounting.oldest().is_none());
+    memory.fail(Some(Trouble::Locked));
+    submit(&accounting, 0..3);
+    wait("in the spool", || accounting.figures().spool_rows == 3);
+    let attempts = memory.0.lock().unwrap().attempts;
+    assert!(accounting.flush(limit));
+    assert_eq!((memory.0.lock().unwrap().attempts, accounting.figures().spool_rows), (attempts + 1, 3));
+    let error = accounting.last_error().unwrap();
+    assert_eq!((error.at, &*error.detail), (1_000_000, "as the test says"));
+    memory.fail(None);
+    // It is not yet time, and no attempt is asked for.
+    submit(&accounting, 3..4);
+    wait("in the spool", || accounting.figures().spool_rows == 4);
+    assert!(accounting.flush(limit));
+    assert_eq!((accounting.figures().spool_rows, memory.rows()), (0, numbers(0..4)));
+    // What failed last is still said.
+    assert!(accounting.last_error().is_some() && !accounting.figures().is_down);
+}
+
 #[test]
 fn a_process_that_was_killed_leaves_its_spool_to_the_next() {
     let folder = tempfile::tempdir().unwrap();

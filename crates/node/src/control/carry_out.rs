@@ -29,6 +29,15 @@ impl Controlled {
             Order::Sets => self.sets(),
             Order::Set { name, beginning, from, most } => self.set(&name, beginning, from, most.clamp(1, MOST)).await,
             Order::Search { name, key } => self.search(&name, &key),
+            Order::ReloadSets { name } => self.reload_sets(name).await,
+            Order::Limits { name, key, most } => self.limits(name, key, most.min(MOST)).await,
+            Order::Caches => self.list_caches(),
+            Order::CachedUser { user } => self.cached_user(user).await,
+            Order::DropSubscribers { user } => self.drop_subscribers(user).await,
+            Order::CacheEntry { cache, key } => self.cache_entry(cache, key).await,
+            Order::DropEntry { cache, key } => self.drop_entry(cache, key).await,
+            Order::Accounting => self.accounting(),
+            Order::FlushAccounting => self.flush_accounting().await,
             Order::Bans { most } => self.bans(most.clamp(1, MOST)),
             Order::Lift { source } => {
                 let bans = self.shared.policy().bans.lift(source, clock::now().mono);

@@ -49,6 +49,14 @@ impl Client {
         Ok(Self { stream: BufReader::new(stream), socket: socket.to_owned() })
     }
 
+    /// From now on a server is one that says something within this time.
+    ///
+    /// # Errors
+    /// As the system says.
+    pub fn wait_for(&mut self, patience: Duration) -> io::Result<()> {
+        self.stream.get_ref().set_read_timeout(Some(patience))
+    }
+
     /// Gives an order.
     ///
     /// # Errors

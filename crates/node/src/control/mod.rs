@@ -3,31 +3,40 @@
 //! A connection carries orders and replies, each one line of JSON ([`Order`], [`Reply`]). It is served beside the shards; what takes long
 //! is done in slices, between which other work of that thread goes on.
 
+mod accounting;
+mod caches;
 mod calls;
 mod carry_out;
 mod client;
 pub(crate) mod http;
+mod limits;
 mod openapi;
 mod order;
 mod sets;
 mod socket;
 mod ways;
 
+use crate::caches::Caches;
 use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::server::Program;
+use crate::shard::Services;
 use std::sync::Arc;
 use std::time::Duration;
 use strowger_server::process_state::ProcessState;
+use strowger_store::second_level::SecondLevel;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+pub use accounting::{AccountingError, AccountingState, SpoolState};
+pub use caches::{CacheEntry, CacheList, CacheSummary, CachedUser, KeptAnswer, SubscriberCache};
 pub use client::{Client, Unreachable};
+pub use limits::{Limit, LimitKey, LimitList};
 pub use order::{
     Ban, BanList, Call, CallList, Change, Dialog, Done, Fault, Found, LONGEST_LINE, Order, Page, Registration, Reload,
-    Reply, SetEntry, SetList, SetPage, SetSummary, ShardStatus, Status, Wrong,
+    Reply, SetEntry, SetList, SetPage, SetReload, SetSummary, ShardStatus, Status, Wrong,
 };
 pub(crate) use socket::Socket;
 
@@ -38,6 +47,10 @@ pub(crate) struct Controlled {
     pub(crate) metrics: Metrics,
     pub(crate) health: Arc<Health>,
     pub(crate) program: Program,
+    pub(crate) caches: Arc<Caches>,
+    /// The cache between memory and the database of subscribers.
+    pub(crate) second: Option<SecondLevel>,
+    pub(crate) services: Arc<Services>,
 }
 
 /// What commands want of the program around the server; it goes to [`Program::requests`].

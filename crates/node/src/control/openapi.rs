@@ -57,9 +57,9 @@ fn operation(way: &Way, schemas: &mut SchemaGenerator) -> Value {
         true => responses.insert("404".into(), error("There is no such thing.")),
         false => responses.insert("409".into(), error("The server refuses.")),
     };
-    if way.path == "/v1/reload" {
+    if way.path.ends_with("/reload") {
         let wrong = schemas.subschema_for::<Wrong>();
-        let description = "The configuration is wrong; the server goes on by the one that it has.";
+        let description = "What was to be read is wrong; the server goes on by what it has.";
         responses.insert("422".into(), answer(description, wrong.to_value()));
     }
     let parameters: Vec<Value> = way.parameters.iter().map(|parameter| described(way, parameter)).collect();

@@ -1,10 +1,11 @@
 //! What is asked and answered over the control socket.
 
+use super::{AccountingState, CacheEntry, CacheList, CachedUser, LimitList};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use strowger_config::{Report, Severity};
+use strowger_config::{Report, SetFault, Severity};
 
 /// Bytes of an order at most.
 pub const LONGEST_LINE: usize = 4_096;
@@ -63,6 +64,51 @@ pub enum Order {
         /// What is looked for.
         key: String,
     },
+    /// [`Reply::Done`]: data sets are read again from their files and databases, and the server goes by them; [`Reply::Wrong`]: all stay as they
+    /// were.
+    ReloadSets {
+        /// This one alone; none: all that have their entries outside of the configuration.
+        name: Option<String>,
+    },
+    /// [`Reply::Limits`]: what counts under the limits of calls.
+    Limits {
+        /// Of this limit alone.
+        name: Option<String>,
+        /// The calls of this key alone: a user, group, address or URI.
+        key: Option<String>,
+        /// Keys of a limit that are shown at most: those with the most calls; the server has a bound of its own.
+        most: usize,
+    },
+    /// [`Reply::Caches`]: what is kept of subscribers, and the `[[cache]]`s.
+    Caches,
+    /// [`Reply::CachedUser`]: what the caches hold of a user, without what proves a password.
+    CachedUser {
+        /// `name@domain`.
+        user: String,
+    },
+    /// [`Reply::Done`]: what the caches hold of subscribers counts no more: the database is asked again.
+    DropSubscribers {
+        /// Of this one alone, `name@domain`.
+        user: Option<String>,
+    },
+    /// [`Reply::CacheEntry`]: whether a `[[cache]]` has an entry, and how large it is. No value is shown.
+    CacheEntry {
+        /// Name of the cache.
+        cache: String,
+        /// Its key.
+        key: String,
+    },
+    /// [`Reply::Done`]: an entry of a `[[cache]]` is removed.
+    DropEntry {
+        /// Name of the cache.
+        cache: String,
+        /// Its key.
+        key: String,
+    },
+    /// [`Reply::Accounting`]: what became of its rows, and what waits.
+    Accounting,
+    /// [`Reply::Accounting`]: the same, after an attempt to write what waits in the spool.
+    FlushAccounting,
     /// [`Reply::Bans`]: the banned sources, `most` of them at most.
     Bans {
         /// Bans of the reply at most; the server has a bound of its own.
@@ -102,13 +148,23 @@ pub enum Reply {
     Set(SetPage),
     /// To [`Order::Search`].
     Found(Found),
+    /// To [`Order::Limits`].
+    Limits(LimitList),
+    /// To [`Order::Caches`].
+    Caches(CacheList),
+    /// To [`Order::CachedUser`].
+    CachedUser(CachedUser),
+    /// To [`Order::CacheEntry`].
+    CacheEntry(CacheEntry),
+    /// To [`Order::Accounting`] and [`Order::FlushAccounting`].
+    Accounting(AccountingState),
     /// To [`Order::Bans`].
     Bans(BanList),
     /// It was carried out.
     Done(Done),
     /// Why the order was not carried out.
     Refused(String),
-    /// To [`Order::Reload`]: what is wrong with the configuration.
+    /// To [`Order::Reload`] and [`Order::ReloadSets`]: what is wrong with the configuration, or with the sets.
     Wrong(Wrong),
 }
 
@@ -120,6 +176,16 @@ pub enum Done {
     Lifted {
         /// The bans that ended.
         bans: usize,
+    },
+    /// So many answers about subscribers that were in memory are kept no more.
+    Dropped {
+        /// The answers.
+        answers: usize,
+    },
+    /// An entry of a cache is there no more.
+    Removed {
+        /// Whether it was there before.
+        was_there: bool,
     },
     /// The call ends.
     Ended {
@@ -133,11 +199,31 @@ pub enum Done {
     },
     /// The server goes by its configuration as the file has it now.
     Reloaded(Reload),
+    /// The server goes by these data sets as they are now.
+    SetsReloaded {
+        /// In the order of the configuration.
+        sets: Vec<SetReload>,
+    },
     /// The shutdown has begun; calls that are set up have so many seconds.
     Draining {
         /// `server.drain_timeout`.
         seconds: u64,
     },
+}
+
+/// A data set that was read again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SetReload {
+    /// What conditions call it.
+    pub name: String,
+    /// Where it was read.
+    pub origin: String,
+    /// Entries that it had.
+    pub before: usize,
+    /// Entries that it has.
+    pub entries: usize,
+    /// Its entries are others than before.
+    pub changed: bool,
 }
 
 /// What a new configuration came to.
@@ -194,6 +280,24 @@ impl Wrong {
     /// Everything that this report says.
     pub fn of(report: &Report) -> Self {
         Self { text: report.to_string(), faults: Fault::all(report) }
+    }
+}
+
+impl From<&SetFault> for Fault {
+    fn from(fault: &SetFault) -> Self {
+        let SetFault { place, line, message, cure } = fault.clone();
+        Self { file: place, line, column: None, warning: false, message, cure }
+    }
+}
+
+impl Wrong {
+    /// What is wrong with data sets.
+    pub(super) fn of_sets(faults: &[SetFault]) -> Self {
+        let line = |SetFault { place, line, message, cure }: &SetFault| {
+            let line = line.map_or_else(String::new, |line| format!(":{line}"));
+            format!("{place}{line}: error: {message}\n  = {cure}\n")
+        };
+        Self { text: faults.iter().map(line).collect(), faults: faults.iter().map(Fault::from).collect() }
     }
 }
 
@@ -349,6 +453,12 @@ pub struct SetSummary {
     pub entries: usize,
     /// Bytes that it holds.
     pub memory_bytes: usize,
+    /// Where its entries stand: `configuration`, a file, or a database without its password.
+    pub origin: String,
+    /// When it was read there, in milliseconds since 1970; none of one that stands in the configuration.
+    pub read_at: Option<u64>,
+    /// Why it could not be read since: its entries are those of before.
+    pub error: Option<String>,
 }
 
 /// Some entries of a data set, and where to go on; `None` at the end.

@@ -1,15 +1,25 @@
 //! Orders about the data sets that rules ask.
 
-use super::{Controlled, Found, Reply, SetEntry, SetList, SetPage, SetSummary};
+use super::{Controlled, Done, Found, Reply, SetEntry, SetList, SetPage, SetReload, SetSummary, Wrong};
+use crate::data_sets::Reread;
 
 impl Controlled {
     pub(super) fn sets(&self) -> Reply {
         let policy = self.shared.policy();
-        let decisions = &policy.config.decisions;
+        let (decisions, tables) = (&policy.config.decisions, &policy.config.sets);
         let summary = |(id, name, kind): (_, &str, strowger_rules::Kind)| {
             let set = decisions.sets.set(id)?;
-            let (name, kind) = (name.to_owned(), kind.word().to_owned());
-            Some(SetSummary { name, kind, entries: set.len(), memory_bytes: set.memory() })
+            let table = tables.iter().find(|table| table.name.as_str() == name)?;
+            let state = self.services.sets.state(name);
+            Some(SetSummary {
+                name: name.to_owned(),
+                kind: kind.word().to_owned(),
+                entries: set.len(),
+                memory_bytes: set.memory(),
+                origin: table.origin(),
+                read_at: state.as_ref().map(|state| state.read_at),
+                error: state.and_then(|state| state.fault).map(|fault| fault.to_string()),
+            })
         };
         Reply::Sets(SetList { sets: decisions.names.iter().filter_map(summary).collect() })
     }
@@ -30,6 +40,45 @@ impl Controlled {
             Ok(page) => Reply::Set(page),
             Err(_) => Reply::Refused("the server is shutting down".into()),
         }
+    }
+
+    /// All of them at once, or none.
+    pub(super) async fn reload_sets(&self, name: Option<String>) -> Reply {
+        let policy = self.shared.policy();
+        let tables = &policy.config.sets;
+        if let Some(name) = &name {
+            match tables.iter().find(|table| table.name.as_str() == name) {
+                None => return unknown(name),
+                Some(table) if !table.is_elsewhere() => {
+                    let message = format!("the entries of set {name} stand in the configuration: strowger reload");
+                    return Reply::Refused(message);
+                }
+                Some(_) => (),
+            }
+        }
+        let (shared, services, handle) = (self.shared.clone(), self.services.clone(), self.metrics.handle().clone());
+        let is_meant = move |other: &str| name.as_deref().is_none_or(|name| name == other);
+        let work = move || services.sets.read_again(is_meant, &shared, &services, &handle);
+        let reread = match tokio::task::spawn_blocking(work).await {
+            Ok(Ok(reread)) => reread,
+            Ok(Err(faults)) => {
+                for fault in &faults {
+                    tracing::error!(error = %fault, "data set refused by command: all stay as they were");
+                }
+                return Reply::Wrong(Wrong::of_sets(&faults));
+            }
+            Err(_) => return Reply::Refused("the server is shutting down".into()),
+        };
+        let origin = |name: &str| {
+            let table = tables.iter().find(|table| table.name.as_str() == name);
+            table.map_or_else(String::new, strowger_config::SetTable::origin)
+        };
+        let reloaded = |Reread { name, set, before, is_other }: Reread| {
+            let entries = set.len();
+            tracing::info!(set = %name, entries, before, "data set read again by command");
+            SetReload { origin: origin(&name), name, before, entries, changed: is_other }
+        };
+        Reply::Done(Done::SetsReloaded { sets: reread.into_iter().map(reloaded).collect() })
     }
 
     pub(super) fn search(&self, name: &str, key: &str) -> Reply {

@@ -1,6 +1,9 @@
 //! Which method and path is which order: one table, for what comes by HTTP and for the document that describes it (`openapi.rs`).
 
-use super::{BanList, Call, CallList, Done, Found, Order, Page, SetList, SetPage, Status};
+use super::{
+    AccountingState, BanList, CacheEntry, CacheList, CachedUser, Call, CallList, Done, Found, LimitList, Order, Page,
+    SetList, SetPage, Status,
+};
 use schemars::{Schema, SchemaGenerator};
 use std::fmt::Display;
 use std::str::FromStr;
@@ -58,9 +61,17 @@ const FROM: Parameter = Parameter::number("from", "Where the page begins: `next`
 const MOST: Parameter = Parameter::number("most", "Rows of the page at most; 1000 without it, and in no case more.");
 const CALL: Parameter = Parameter::required("id", "The id of the call, as the list of calls has it.");
 const SET: Parameter = Parameter::required("name", "The name of the set.");
+const KEYS: Parameter =
+    Parameter::number("most", "Keys of a limit that are shown at most; 10 without it, and never more than 1000.");
+const CACHE: Parameter = Parameter::required("cache", "The name of the cache.");
+const KEY: Parameter = Parameter::required("key", "The key of the entry.");
+const USER: Parameter = Parameter::required("user", "The user, as name@domain.");
 
 /// Rows of a page where none are wanted.
 const PAGE: usize = 1_000;
+
+/// The same of keys of a limit.
+const HIGHEST: usize = 10;
 
 /// All of them.
 pub(super) const WAYS: &[Way] = &[
@@ -143,6 +154,121 @@ pub(super) const WAYS: &[Way] = &[
         names_one: true,
         order: |words| Ok(Order::Search { name: words.needed("name")?, key: words.needed("key")? }),
         reply: |schemas| schemas.subschema_for::<Found>(),
+    },
+    Way {
+        method: "POST",
+        path: "/v1/sets/{name}/reload",
+        summary: "Reads a data set again from its file or database, and goes by it, or says what is wrong.",
+        parameters: &[SET],
+        names_one: true,
+        order: |words| Ok(Order::ReloadSets { name: Some(words.needed("name")?) }),
+        reply: |schemas| schemas.subschema_for::<Done>(),
+    },
+    Way {
+        method: "POST",
+        path: "/v1/sets/reload",
+        summary: "The same of all data sets that have their entries outside of the configuration: all, or none.",
+        parameters: &[],
+        names_one: false,
+        order: |_| Ok(Order::ReloadSets { name: None }),
+        reply: |schemas| schemas.subschema_for::<Done>(),
+    },
+    Way {
+        method: "GET",
+        path: "/v1/limits",
+        summary: "What counts under each limit of calls, and the keys with the most calls.",
+        parameters: &[KEYS],
+        names_one: false,
+        order: |words| Ok(Order::Limits { name: None, key: None, most: words.keys()? }),
+        reply: |schemas| schemas.subschema_for::<LimitList>(),
+    },
+    Way {
+        method: "GET",
+        path: "/v1/limits/{name}",
+        summary: "What counts under a limit of calls, or the calls of one key of it.",
+        parameters: &[
+            Parameter::required("name", "The name of the limit."),
+            Parameter::text("key", "The calls of this key alone: a user, group, address or URI."),
+            KEYS,
+        ],
+        names_one: true,
+        order: |words| {
+            let (name, key) = (Some(words.needed("name")?), words.text("key"));
+            Ok(Order::Limits { name, key, most: words.keys()? })
+        },
+        reply: |schemas| schemas.subschema_for::<LimitList>(),
+    },
+    Way {
+        method: "GET",
+        path: "/v1/caches",
+        summary: "What is kept of subscribers, and the caches of the configuration: entries, hits, errors, whether they are reached.",
+        parameters: &[],
+        names_one: false,
+        order: |_| Ok(Order::Caches),
+        reply: |schemas| schemas.subschema_for::<CacheList>(),
+    },
+    Way {
+        method: "GET",
+        path: "/v1/caches/{cache}/entry",
+        summary: "Whether a cache has an entry, and how large its value is.",
+        parameters: &[CACHE, KEY],
+        names_one: true,
+        order: |words| Ok(Order::CacheEntry { cache: words.needed("cache")?, key: words.needed("key")? }),
+        reply: |schemas| schemas.subschema_for::<CacheEntry>(),
+    },
+    Way {
+        method: "DELETE",
+        path: "/v1/caches/{cache}/entry",
+        summary: "Removes an entry of a cache.",
+        parameters: &[CACHE, KEY],
+        names_one: true,
+        order: |words| Ok(Order::DropEntry { cache: words.needed("cache")?, key: words.needed("key")? }),
+        reply: |schemas| schemas.subschema_for::<Done>(),
+    },
+    Way {
+        method: "GET",
+        path: "/v1/subscribers/{user}",
+        summary: "What the caches hold of a user, without what proves the password.",
+        parameters: &[USER],
+        names_one: true,
+        order: |words| Ok(Order::CachedUser { user: words.needed("user")? }),
+        reply: |schemas| schemas.subschema_for::<CachedUser>(),
+    },
+    Way {
+        method: "DELETE",
+        path: "/v1/subscribers/{user}",
+        summary: "Drops what the caches hold of a user: the database is asked again.",
+        parameters: &[USER],
+        names_one: true,
+        order: |words| Ok(Order::DropSubscribers { user: Some(words.needed("user")?) }),
+        reply: |schemas| schemas.subschema_for::<Done>(),
+    },
+    Way {
+        method: "DELETE",
+        path: "/v1/subscribers",
+        summary: "Drops everything that the caches hold of subscribers: the database is asked again.",
+        parameters: &[],
+        names_one: false,
+        order: |_| Ok(Order::DropSubscribers { user: None }),
+        reply: |schemas| schemas.subschema_for::<Done>(),
+    },
+    Way {
+        method: "GET",
+        path: "/v1/accounting",
+        summary: "What became of the rows of accounting, and what waits in the spool.",
+        parameters: &[],
+        names_one: false,
+        order: |_| Ok(Order::Accounting),
+        reply: |schemas| schemas.subschema_for::<AccountingState>(),
+    },
+    Way {
+        method: "POST",
+        path: "/v1/accounting/flush",
+        summary: "Tries now to write what waits in the spool of accounting, and says what is left.",
+        parameters: &[],
+        names_one: false,
+        order: |_| Ok(Order::FlushAccounting),
+        reply: |schemas| schemas.subschema_for::<AccountingState>(),
     },
     Way {
         method: "GET",
@@ -285,6 +411,10 @@ impl Words {
 
     fn number(&self, name: &str) -> Result<Option<u64>, String> {
         self.read(name)
+    }
+
+    fn keys(&self) -> Result<usize, String> {
+        Ok(self.read("most")?.unwrap_or(HIGHEST))
     }
 
     fn most(&self) -> Result<usize, String> {

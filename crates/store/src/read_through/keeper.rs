@@ -48,18 +48,23 @@ impl<K: Key> Shared<K> {
         due
     }
 
+    /// Voids the answers to these questions, those on their way among them; how many were kept.
+    pub(super) fn void(&self, keys: &[K]) -> usize {
+        let void = |key: &&K| {
+            self.flights.void(self.cache.hash(*key), key);
+            self.cache.void(key)
+        };
+        keys.iter().filter(void).count()
+    }
+
     /// Voids what has changed; where that is not known, the engine is silent.
     pub(super) fn hear(&self, changes: Result<Changes<K>, StoreError>) {
         match changes {
             Err(_) => return self.is_silent.store(true, Ordering::Relaxed),
             Ok(Changes::None) => {}
             Ok(Changes::Of(keys)) => {
-                let mut voided = 0;
-                for key in &keys {
-                    self.flights.void(self.cache.hash(key), key);
-                    voided += u64::from(self.cache.void(key));
-                }
-                self.figures.voided.fetch_add(voided, Ordering::Relaxed);
+                let voided = self.void(&keys);
+                self.figures.voided.fetch_add(voided as u64, Ordering::Relaxed);
             }
             Ok(Changes::All) => {
                 self.flights.void_all();

@@ -82,6 +82,13 @@ pub(super) fn decode(value: &[u8], asked: &Asked, key: &[u8], not_before: u64) -
     rest.0.is_empty().then_some(answer)
 }
 
+/// When the database gave the answer of a value, in milliseconds since 1970.
+pub(super) fn read_at(value: &[u8]) -> Option<u64> {
+    let mut rest = Rest(value);
+    let [_version, _kind] = *rest.take()?;
+    rest.take().map(|bytes| u64::from_be_bytes(*bytes))
+}
+
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {

@@ -179,6 +179,28 @@ Examples:
 Exit codes: 0 done, 1 refused or failed, or it is not in the set, 2 the command line
 cannot be used, 3 no server reached.")]
     Search(SearchSetArguments),
+    /// Read sets again from their files and databases, without the rest of the configuration.
+    #[command(after_long_help = "\
+What cannot be read or is wrong is named with its place and cure, and all sets stay as they
+were. Calls go on; a request that is under way ends by the data with which it came.
+
+Examples:
+  strowger sets reload
+  strowger sets reload carriers
+  strowger sets reload --json
+
+Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
+3 no server reached.")]
+    Reload(ReloadSetsArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReloadSetsArguments {
+    /// Name of the set [default: all that have their entries outside of the configuration].
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    #[command(flatten)]
+    pub server: ServerArgument,
 }
 
 #[derive(Debug, Args)]
@@ -206,6 +228,170 @@ pub(crate) struct SearchSetArguments {
     pub key: String,
     #[command(flatten)]
     pub server: ServerArgument,
+}
+
+/// Show what counts under the limits of calls of the running server, and which users, groups or URIs have the most calls.
+///
+/// Its configuration has the limits ([[call_limit]]). The list is read part by part while calls go on.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  strowger limits
+  strowger limits west
+  strowger limits per-user --key alice
+  strowger limits --most 100 --json
+
+Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
+3 no server reached.")]
+pub(crate) struct LimitsArguments {
+    /// This limit alone.
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// The calls of this key alone: a user, a group, an address or a URI, as the limit counts them.
+    #[arg(long, value_name = "KEY", requires = "name")]
+    pub key: Option<String>,
+    /// So many keys of each limit, those with the most calls.
+    #[arg(long, value_name = "NUMBER", default_value_t = 10)]
+    pub most: usize,
+    #[command(flatten)]
+    pub server: ServerArgument,
+}
+
+/// Show what the running server keeps: of its subscribers in memory, and in the caches of its configuration.
+///
+/// What is kept of a user can be dropped, so that the database is asked again. No value is shown: it may prove a password.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  strowger caches list
+  strowger caches user alice@example.org
+  strowger caches drop alice@example.org
+  strowger caches drop --all
+  strowger caches get shared --key counter:west
+
+Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
+3 no server reached.")]
+pub(crate) struct CachesArguments {
+    #[command(subcommand)]
+    pub command: CachesCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CachesCommand {
+    /// List what is kept of subscribers and the caches: entries, hits, misses, errors, and whether servers are reached.
+    #[command(after_long_help = "\
+Examples:
+  strowger caches list
+  strowger caches list --json
+
+Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
+3 no server reached.")]
+    List(ServerArgument),
+    /// Show what the caches hold of a user: that there is one, and for which algorithms; nothing that proves the password.
+    #[command(after_long_help = "\
+Examples:
+  strowger caches user alice@example.org
+  strowger caches user alice@example.org --json
+
+Exit codes: 0 done, 1 refused or failed, or nothing is kept of this user, 2 the command
+line cannot be used, 3 no server reached.")]
+    User(CachedUserArguments),
+    /// Drop what the caches hold of a user, or of all subscribers: the database is asked again at the next request.
+    #[command(after_long_help = "\
+Of all subscribers, what a [[cache]] holds that servers share stays there for the others;
+this server does not use it any more.
+
+Examples:
+  strowger caches drop alice@example.org
+  strowger caches drop --all
+
+Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
+3 no server reached.")]
+    Drop(DropSubscribersArguments),
+    /// Show whether a cache has an entry, and how large its value is.
+    #[command(after_long_help = "\
+Examples:
+  strowger caches get shared --key counter:west
+
+Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
+3 no server reached.")]
+    Get(CacheEntryArguments),
+    /// Remove an entry of a cache.
+    #[command(after_long_help = "\
+Examples:
+  strowger caches remove shared --key counter:west
+
+Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
+3 no server reached.")]
+    Remove(CacheEntryArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CachedUserArguments {
+    /// The user, as in its SIP address.
+    #[arg(value_name = "NAME@DOMAIN", value_parser = address_of_record)]
+    pub user: AddressOfRecord,
+    #[command(flatten)]
+    pub server: ServerArgument,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DropSubscribersArguments {
+    /// The user, as in its SIP address.
+    #[arg(
+        value_name = "NAME@DOMAIN",
+        value_parser = address_of_record,
+        required_unless_present = "all",
+        conflicts_with = "all"
+    )]
+    pub user: Option<AddressOfRecord>,
+    /// All subscribers.
+    #[arg(long)]
+    pub all: bool,
+    #[command(flatten)]
+    pub server: ServerArgument,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CacheEntryArguments {
+    /// Name of the cache.
+    #[arg(value_name = "CACHE")]
+    pub cache: String,
+    /// Key of the entry.
+    #[arg(long, value_name = "KEY")]
+    pub key: String,
+    #[command(flatten)]
+    pub server: ServerArgument,
+}
+
+/// Show what became of the rows of accounting, and what waits in its spool; or have that written now.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+#[command(after_long_help = "\
+Examples:
+  strowger accounting
+  strowger accounting --json | jq .spool.rows
+  strowger accounting flush
+
+Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
+3 no server reached.")]
+pub(crate) struct AccountingArguments {
+    #[command(subcommand)]
+    pub command: Option<AccountingCommand>,
+    #[command(flatten)]
+    pub server: ServerArgument,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AccountingCommand {
+    /// Try now to write what waits in the spool, before accounting.retry_interval has passed.
+    #[command(after_long_help = "\
+Examples:
+  strowger accounting flush
+
+Exit codes: 0 the spool is empty, 1 rows are left in it, or refused, 2 the command line
+cannot be used, 3 no server reached.")]
+    Flush(ServerArgument),
 }
 
 /// List and lift the bans of the running server.

@@ -1,7 +1,10 @@
 //! Commands that reach a running server by its control socket.
 
+mod accounting;
 pub(crate) mod arguments;
+mod caches;
 mod calls;
+mod limits;
 mod reload;
 mod sets;
 mod status;
@@ -15,13 +18,19 @@ use strowger_config::Config;
 use strowger_core::shown::shown;
 use strowger_node::control::{BanList, Client, Done, Order, Page, Registration, Reply, Unreachable};
 
+pub(crate) use self::accounting::accounting;
 use self::arguments::*;
+pub(crate) use self::caches::caches;
 pub(crate) use self::calls::calls;
+pub(crate) use self::limits::limits;
 pub(crate) use self::sets::sets;
 use crate::output::{self, Outcome};
 
 /// How long the server may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The same for what databases are asked for: each of a set has `timeout`.
+const LONGEST_RELOAD: Duration = Duration::from_secs(75);
 
 /// Beyond what the server gives calls that are set up.
 const AFTER_DRAIN: Duration = Duration::from_secs(10);
@@ -128,19 +137,22 @@ pub(crate) fn drain(arguments: &DrainArguments) -> anyhow::Result<Outcome> {
 pub(crate) fn reload(arguments: &ReloadArguments) -> anyhow::Result<Outcome> {
     let json = arguments.server.json;
     let mut outcome = Outcome::Done;
-    let reached = reach(&arguments.server, |client| match ask(client, &Order::Reload)? {
-        Reply::Done(Done::Reloaded(reload)) if json => output::print(&as_json(&reload)?),
-        Reply::Done(Done::Reloaded(reload)) => reload::print(&reload),
-        Reply::Wrong(wrong) => {
-            outcome = Outcome::Failed;
-            match json {
-                true => output::print(&as_json(&json!({"refused": wrong.faults}))?),
-                false => reload::refused(&wrong),
+    let reached = reach(&arguments.server, |client| {
+        client.wait_for(LONGEST_RELOAD)?;
+        match ask(client, &Order::Reload)? {
+            Reply::Done(Done::Reloaded(reload)) if json => output::print(&as_json(&reload)?),
+            Reply::Done(Done::Reloaded(reload)) => reload::print(&reload),
+            Reply::Wrong(wrong) => {
+                outcome = Outcome::Failed;
+                match json {
+                    true => output::print(&as_json(&json!({"refused": wrong.faults}))?),
+                    false => reload::refused(&wrong),
+                }
             }
+            other => unexpected(&other),
         }
-        other => unexpected(&other),
     })?;
-    Ok(if reached == Outcome::Done { outcome } else { reached })
+    Ok(self::outcome(reached, outcome))
 }
 
 /// Connects to the server that is meant and speaks with it.
@@ -202,6 +214,18 @@ fn duration(seconds: u64) -> String {
         7_200..172_800 => format!("{} h {} min", seconds / 3_600, seconds / 60 % 60),
         _ => format!("{} d {} h", seconds / 86_400, seconds / 3_600 % 24),
     }
+}
+
+/// How long ago that was, in milliseconds since 1970.
+fn ago(at: u64) -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+    format!("{} ago", duration(now.saturating_sub(at) / 1_000))
+}
+
+/// A command that was carried out, and what came of it.
+fn outcome(reached: Outcome, outcome: Outcome) -> Outcome {
+    if reached == Outcome::Done { outcome } else { reached }
 }
 
 /// What is printed page by page: a table for people, or one array of JSON.

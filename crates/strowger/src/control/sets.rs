@@ -2,10 +2,13 @@
 
 use std::fmt::Write;
 
-use strowger_node::control::{Found, Order, Reply, SetEntry, SetList, SetPage, SetSummary};
+use serde_json::json;
+use strowger_node::control::{Done, Found, Order, Reply, SetEntry, SetList, SetPage, SetReload, SetSummary};
 
-use super::arguments::{SearchSetArguments, ServerArgument, SetsArguments, SetsCommand, ShowSetArguments};
-use super::{List, PAGE, as_json, ask, printable, reach, unexpected};
+use super::arguments::{
+    ReloadSetsArguments, SearchSetArguments, ServerArgument, SetsArguments, SetsCommand, ShowSetArguments,
+};
+use super::{LONGEST_RELOAD, List, PAGE, ago, as_json, ask, printable, reach, unexpected};
 use crate::output::{self, Outcome};
 
 pub(crate) fn sets(arguments: &SetsArguments) -> anyhow::Result<Outcome> {
@@ -13,6 +16,7 @@ pub(crate) fn sets(arguments: &SetsArguments) -> anyhow::Result<Outcome> {
         SetsCommand::List(server) => list(server),
         SetsCommand::Show(arguments) => show(arguments),
         SetsCommand::Search(arguments) => search(arguments),
+        SetsCommand::Reload(arguments) => reload(arguments),
     }
 }
 
@@ -22,10 +26,15 @@ fn list(server: &ServerArgument) -> anyhow::Result<Outcome> {
             Reply::Sets(list) => list,
             other => return unexpected(&other),
         };
-        let heading = format!("{:<28} {:<9} {:>10} {:>12}", "set", "kind", "entries", "bytes");
+        let heading = format!("{:<28} {:<9} {:>10} {:>12}  {:<14} from", "set", "kind", "entries", "bytes", "read");
         let mut list = List::new(server.json, "sets", heading);
         let line = |set: &SetSummary| {
-            format!("{:<28} {:<9} {:>10} {:>12}", printable(&set.name), set.kind, set.entries, set.memory_bytes)
+            let SetSummary { name, kind, entries, memory_bytes, origin, read_at, error } = set;
+            let read = read_at.map_or_else(String::new, ago);
+            let error =
+                error.as_ref().map_or_else(String::new, |error| format!("\n  not read since: {}", printable(error)));
+            let (name, origin) = (printable(name), printable(origin));
+            format!("{name:<28} {kind:<9} {entries:>10} {memory_bytes:>12}  {read:<14} {origin}{error}")
         };
         list.print(&sets, line)?;
         list.end()
@@ -59,6 +68,39 @@ fn show(arguments: &ShowSetArguments) -> anyhow::Result<Outcome> {
     })
 }
 
+fn reload(arguments: &ReloadSetsArguments) -> anyhow::Result<Outcome> {
+    let ReloadSetsArguments { name, server } = arguments;
+    let mut outcome = Outcome::Done;
+    let reached = reach(server, |client| {
+        client.wait_for(LONGEST_RELOAD)?;
+        match ask(client, &Order::ReloadSets { name: name.clone() })? {
+            Reply::Done(Done::SetsReloaded { sets }) if server.json => output::print(&as_json(&sets)?),
+            Reply::Done(Done::SetsReloaded { sets }) if sets.is_empty() => {
+                output::print("no set has its entries outside of the configuration\n")
+            }
+            Reply::Done(Done::SetsReloaded { sets }) => {
+                let line = |SetReload { name, origin, before, entries, changed }: &SetReload| {
+                    let what =
+                        if *changed { format!("{entries} entries, before {before}") } else { "as before".into() };
+                    format!("{}: {what}, from {}\n", printable(name), printable(origin))
+                };
+                output::print(&sets.iter().map(line).collect::<String>())
+            }
+            Reply::Wrong(wrong) => {
+                outcome = Outcome::Failed;
+                if server.json {
+                    return output::print(&as_json(&json!({"refused": wrong.faults}))?);
+                }
+                output::report_text(&wrong.text);
+                output::complain("the server keeps the sets that it has");
+                Ok(())
+            }
+            other => unexpected(&other),
+        }
+    })?;
+    Ok(super::outcome(reached, outcome))
+}
+
 fn search(arguments: &SearchSetArguments) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::Done;
     let reached = reach(&arguments.server, |client| {
@@ -83,5 +125,5 @@ fn search(arguments: &SearchSetArguments) -> anyhow::Result<Outcome> {
         }
         output::print(&text)
     })?;
-    Ok(if reached == Outcome::Done { outcome } else { reached })
+    Ok(super::outcome(reached, outcome))
 }

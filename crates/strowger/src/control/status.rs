@@ -69,6 +69,10 @@ const ROWS: [(&str, &[(&str, &str)]); 11] = [
             ("strowger_kept_calls_failures_total", "failures"),
         ],
     ),
+    (
+        "data sets",
+        &[("strowger_sets_read_total", "read again"), ("strowger_sets_old", "not read when that was last tried")],
+    ),
     ("next hops", &[("strowger_targets_aside", "set aside"), ("strowger_target_failures_total", "failures")]),
     ("banned", &[("strowger_sources_banned", "sources")]),
     ("log", &[("strowger_log_lines_lost_total", "lines lost")]),

@@ -1,0 +1,380 @@
+//! `[[set]]`: the data that conditions of rules ask, from the configuration itself, a file or a database.
+//!
+//! What a file has is read with the configuration. What a database has is not: the set is empty until the process that runs by the configuration
+//! has asked for it, and gives it by [`Decisions::with_set`](super::Decisions::with_set).
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use strowger_rules::{Columns, Kind, Set, SetId, SetNames};
+use strowger_store::database_url::DatabaseUrl;
+
+use super::key::{Rule, Text, words};
+use super::name::Name;
+use super::reader::{ANY, Reader, section};
+use super::report::Fault;
+use super::rules::of_entries;
+use super::store::DatabaseTls;
+use super::tls::system_authorities;
+use super::with_reason;
+
+words! {
+    /// How the keys of a set are found.
+    pub enum SetKind {
+        /// Whole texts: numbers, users, domains.
+        Texts = "texts",
+        /// The longest prefix of a number or another text.
+        Prefixes = "prefixes",
+        /// The smallest network that an address is in.
+        Networks = "networks",
+    }
+}
+
+impl SetKind {
+    /// As the sets have it.
+    pub const fn kind(self) -> Kind {
+        match self {
+            Self::Texts => Kind::Texts,
+            Self::Prefixes => Kind::Prefixes,
+            Self::Networks => Kind::Networks,
+        }
+    }
+}
+
+section! {
+    /// A set of data that conditions of rules ask: `number in NAME`, or with values `NAME[number] == 'west'`; repeat the table for each. Its
+    /// entries stand here, in a file or in a database.
+    pub struct SetTable = "set" {
+        /// What conditions call it.
+        pub name: Name = Name::UNSET, ANY.required();
+        /// How its keys are found.
+        pub kind: SetKind = SetKind::Texts, ANY;
+        /// Its keys, without values.
+        pub entries: Vec<String> = Vec::new(), ANY;
+        /// A CSV file (RFC 4180) with its entries; its first line names the columns. `strowger reload` and `strowger sets reload` read it again.
+        pub file: Option<PathBuf> = None, ANY.or("");
+        /// A database that has its entries: "sqlite:FILE", or the URL of a MariaDB, MySQL or PostgreSQL server as in `store.subscribers`. It is asked
+        /// at the start, which fails without an answer, and where a file would be read again; without an answer then the entries stay.
+        pub database: Option<SetDatabase> = None, ANY.or("");
+        /// What `database` is asked, such as "SELECT prefix, carrier FROM carriers": nothing is written.
+        pub query: String = String::new(), ANY;
+        /// Name of the column of keys in the file, or of what the query gives.
+        pub key: String = "key".into(), ANY;
+        /// Name of the column of values in the file, or of what the query gives; "": the entries have no values.
+        pub value: Option<String> = None, ANY.or("");
+        /// Protection of what a database server is asked and says.
+        pub tls: DatabaseTls = DatabaseTls::Off, ANY;
+        /// PEM file of the authorities one of which signed the certificate of such a server; "system": those of the system.
+        pub ca: Option<PathBuf> = None, ANY.or("system");
+        /// How long the database has for all of its answer.
+        pub timeout: Duration = Duration::from_secs(5), Rule::time(Duration::from_millis(100), Duration::from_secs(60));
+        /// How often the file is looked at, and read again once it has changed and stands still, or the database is asked again; "off": not by
+        /// itself.
+        pub refresh: Option<Duration> = None, Rule::time(Duration::from_secs(1), Duration::from_secs(86_400)).or("off");
+    }
+}
+
+/// A database that has the entries of a set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SetDatabase {
+    /// A server.
+    Server(DatabaseUrl),
+    /// A file of SQLite.
+    Sqlite(PathBuf),
+}
+
+/// Without the password.
+impl fmt::Display for SetDatabase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Server(url) => url.fmt(f),
+            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+        }
+    }
+}
+
+impl Text for SetDatabase {
+    const EXPECTED: &'static str = "a database such as \"sqlite:carriers.sqlite\", \"mysql://USER:PASSWORD@HOST:3306/DATABASE\" or \
+                                    \"postgresql://USER:PASSWORD@HOST:5432/DATABASE\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        match text.strip_prefix("sqlite:") {
+            Some("") => Err("names no file".into()),
+            Some(path) if !path.starts_with("//") => Ok(Self::Sqlite(PathBuf::from_text(path)?)),
+            _ => text.parse().map(Self::Server),
+        }
+    }
+
+    fn to_text(&self) -> String {
+        self.to_string()
+    }
+
+    fn resolve(&mut self, folder: &Path) {
+        if let Self::Sqlite(path) = self {
+            Text::resolve(path, folder);
+        }
+    }
+}
+
+/// Why a set cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetFault {
+    /// The file, or the database without its password.
+    pub place: String,
+    /// Line of the file, from 1.
+    pub line: Option<usize>,
+    /// What is wrong, in one sentence without a full stop.
+    pub message: String,
+    /// What would be right.
+    pub cure: String,
+}
+
+impl fmt::Display for SetFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let line = self.line.map_or_else(String::new, |line| format!(":{line}"));
+        write!(f, "{}{line}: {}: {}", self.place, self.message, self.cure)
+    }
+}
+
+impl SetTable {
+    /// The columns that make it.
+    pub fn columns(&self) -> Columns<'_> {
+        Columns { key: &self.key, value: self.value.as_deref() }
+    }
+
+    /// Whether its entries stand outside of the configuration.
+    pub const fn is_elsewhere(&self) -> bool {
+        self.file.is_some() || self.database.is_some()
+    }
+
+    /// Whether it names a database with a password.
+    pub(super) fn has_password(&self) -> bool {
+        matches!(&self.database, Some(SetDatabase::Server(url)) if url.password.is_some())
+    }
+
+    /// Where its entries stand, as people name it: no password of it.
+    pub fn origin(&self) -> String {
+        match (&self.file, &self.database) {
+            (Some(file), _) => file.display().to_string(),
+            (None, Some(database)) => database.to_string(),
+            (None, None) => "configuration".into(),
+        }
+    }
+
+    /// Whether `other` asks for the same entries from the same place: what was read for one is good for the other.
+    pub fn has_the_entries_of(&self, other: &Self) -> bool {
+        (&self.name, self.kind, &self.entries, &self.file) == (&other.name, other.kind, &other.entries, &other.file)
+            && (&self.database, &self.query, &self.key, &self.value)
+                == (&other.database, &other.query, &other.key, &other.value)
+    }
+
+    /// PEM file of the authorities by which a database server is verified, if it is to be; those of the system where no file is named.
+    pub fn authorities(&self) -> Option<PathBuf> {
+        match self.tls {
+            DatabaseTls::Off => None,
+            DatabaseTls::Required => Some(self.ca.clone().or_else(system_authorities).unwrap_or_default()),
+        }
+    }
+
+    /// What a file has that has its entries.
+    ///
+    /// # Errors
+    /// The file cannot be read, or its first line with something wrong.
+    pub fn read_file(&self, file: &Path) -> Result<Set, SetFault> {
+        let place = file.display().to_string();
+        let text = match fs::read_to_string(file) {
+            Ok(text) => text,
+            Err(error) => {
+                let message = format!("cannot be read: {}", with_reason(&error, file));
+                let cure = "name a CSV file in UTF-8 that this user may read".into();
+                return Err(SetFault { place, line: None, message, cure });
+            }
+        };
+        Set::read_csv(self.kind.kind(), &place, &text, self.columns()).map_err(|fault| SetFault {
+            place,
+            line: Some(fault.line),
+            message: fault.message,
+            cure: fault.cure,
+        })
+    }
+}
+
+/// The sets by name, and what is in them; one that a database has is left out.
+pub(super) fn load(tables: &[SetTable], reader: &mut Reader) -> (SetNames, Vec<(SetId, Arc<Set>)>) {
+    let (mut names, mut loaded) = (SetNames::default(), Vec::new());
+    for (index, table) in tables.iter().enumerate() {
+        let path = format!("set[{index}]");
+        let id = match names.add(table.name.as_str(), table.kind.kind()) {
+            Ok(id) => id,
+            // A name that stands twice was noted where it was read.
+            Err(_) if names.id(table.name.as_str()).is_some() => continue,
+            Err(refusal) => {
+                let span = reader.value_of(&format!("{path}.name"));
+                reader.push(Fault::error(span, refusal.message, refusal.cure));
+                continue;
+            }
+        };
+        if check(table, &path, reader)
+            && let Some(set) = read(table, &path, reader)
+        {
+            loaded.push((id, Arc::new(set)));
+        }
+    }
+    (names, loaded)
+}
+
+fn read(table: &SetTable, path: &str, reader: &mut Reader) -> Option<Set> {
+    if table.database.is_some() {
+        return None;
+    }
+    let Some(file) = &table.file else {
+        let entries = table.entries.iter().map(|key| (key.as_str(), None));
+        return of_entries(table.kind.kind(), entries, path, "entries", reader);
+    };
+    match table.read_file(file) {
+        Ok(set) => Some(set),
+        Err(SetFault { place, line, message, cure }) => {
+            let message = match line {
+                Some(line) => format!("{place}:{line}: {message}"),
+                None => format!("{place} {message}"),
+            };
+            reader.push(Fault::error(reader.value_of(&format!("{path}.file")), message, cure));
+            None
+        }
+    }
+}
+
+/// Notes what a table says that does not fit together. Whether it can be read.
+fn check(table: &SetTable, path: &str, reader: &mut Reader) -> bool {
+    let before = reader.fault_count();
+    let mut note = |key: &str, what: &str, cure: &str| {
+        let span = reader.value_of(&format!("{path}.{key}")).or_else(|| reader.key_of(path));
+        reader.push(Fault::error(span, format!("set '{}' {what}", table.name), cure));
+    };
+    let (has_file, has_database) = (table.file.is_some(), table.database.is_some());
+    if has_file && has_database {
+        note("database", "has a file and a database", "keep one of the two, or make two sets");
+    }
+    if !table.entries.is_empty() && has_file {
+        note("file", "has entries and a file", "put the entries into the file, or make two sets");
+    }
+    if !table.entries.is_empty() && has_database {
+        note("database", "has entries and a database", "put the entries into the database, or make two sets");
+    }
+    if has_database && table.query.trim().is_empty() {
+        note(
+            "database",
+            "has a database and no query",
+            "add one such as query = \"SELECT prefix AS key FROM prefixes\"",
+        );
+    }
+    if !has_database && !table.query.is_empty() {
+        note("query", "has a query and no database", "add `database`, or remove `query`");
+    }
+    if table.refresh.is_some() && !has_file && !has_database {
+        note("refresh", "has its entries here, which only a reload reads again", "remove `refresh`, or name a file");
+    }
+    check_tls(table, path, reader);
+    reader.fault_count() == before
+}
+
+/// Notes what does not protect what a server says, or cannot.
+fn check_tls(table: &SetTable, path: &str, reader: &mut Reader) {
+    let Some(SetDatabase::Server(_)) = &table.database else {
+        if table.tls != DatabaseTls::Off {
+            let message = format!("set '{}' has `tls` and no database server", table.name);
+            let span = reader.value_of(&format!("{path}.tls"));
+            reader.push(Fault::error(span, message, "remove `tls`, or name a server in `database`"));
+        }
+        return;
+    };
+    if let Some(file) = table.authorities().filter(|file| !file.is_file()) {
+        let message = match file.as_os_str().is_empty() {
+            true => format!("set '{}': this system keeps no authorities where they are looked for", table.name),
+            false => format!("set '{}': {} is no file", table.name, file.display()),
+        };
+        let span = reader.value_of(&format!("{path}.ca")).or_else(|| reader.value_of(&format!("{path}.tls")));
+        let cure = "name the PEM file of the authority that signed the certificate of the server in `ca`";
+        reader.push(Fault::error(span, message, cure));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Config, Report, Source};
+    use super::*;
+
+    const TABLE: &str = "[[set]]\nname = \"a\"\n";
+
+    fn read(lines: &str) -> Result<Config, Report> {
+        let text = format!("{TABLE}{lines}");
+        Config::read(Source { text: &text, folder: Path::new("/tmp"), ..Source::default() }).map(|(config, _)| config)
+    }
+
+    #[test]
+    fn a_set_may_be_in_a_database() {
+        for (database, shown) in [
+            ("sqlite:a.sqlite", "sqlite:/tmp/a.sqlite"),
+            ("sqlite:/var/a.sqlite", "sqlite:/var/a.sqlite"),
+            ("mysql://u:open%20sesame@h/d", "mysql://u:********@h:3306/d"),
+            ("postgres://u@[::1]/d", "postgresql://u@[::1]:5432/d"),
+        ] {
+            let lines = format!("database = \"{database}\"\nquery = \"SELECT 1 AS key\"\nrefresh = \"1m\"");
+            let config = read(&lines).unwrap_or_else(|report| panic!("{report}"));
+            assert_eq!(config.sets[0].origin(), shown);
+            assert!(config.sets[0].is_elsewhere() && config.decisions.set("a").is_some_and(|set| set.is_empty()));
+            let effective = config.effective();
+            assert!(effective.contains(shown) && !effective.contains("sesame"), "{effective}");
+        }
+    }
+
+    #[test]
+    fn contradictions_have_their_place_and_their_cure() {
+        let (database, query) = ("database = \"mysql://u:hunter2@h/d\"\n", "query = \"SELECT 1 AS key\"\n");
+        for (lines, line, cure) in [
+            (database.to_owned(), 3, "add one such as query"),
+            (query.to_owned(), 3, "add `database`"),
+            (format!("{database}{query}entries = [\"x\"]"), 3, "make two sets"),
+            (format!("{database}{query}file = \"x.csv\""), 3, "keep one of the two"),
+            ("entries = [\"x\"]\nrefresh = \"1m\"".into(), 4, "remove `refresh`"),
+            (format!("database = \"sqlite:x\"\n{query}tls = \"required\""), 5, "remove `tls`"),
+            (format!("{database}{query}tls = \"required\"\nca = \"no.pem\""), 6, "in `ca`"),
+            ("database = \"sqlite:\"".into(), 3, "a database such as"),
+            ("database = \"oracle://u@h/d\"".into(), 3, "a database such as"),
+            (format!("{database}{query}refresh = \"10ms\""), 5, "from \"1s\""),
+        ] {
+            let report = read(&lines).expect_err(&lines);
+            let fault = report.faults().iter().find(|fault| fault.cure.contains(cure));
+            let fault = fault.unwrap_or_else(|| panic!("{lines}\n{report}"));
+            assert_eq!(report.position(fault).map(|(line, _)| line), Some(line), "{lines}\n{report}");
+            assert!(!report.to_string().contains("hunter2"), "{report}");
+        }
+    }
+
+    #[test]
+    fn a_set_that_a_condition_asks_is_used() {
+        let warnings = |lines: &str| {
+            let text = format!("{TABLE}entries = [\"x\"]\n{lines}");
+            let (_, report) = Config::read(Source { text: &text, ..Source::default() }).expect("right");
+            report.to_string()
+        };
+        assert!(warnings("").contains("set 'a' is used nowhere"));
+        for table in ["rule", "filter"] {
+            let said = warnings(&format!("[[{table}]]\nname = \"r\"\nwhen = \"from.user in a\"\nanswer = 403\n"));
+            assert_eq!(said, "", "{table}");
+        }
+    }
+
+    #[test]
+    fn other_data_take_the_place_of_those_of_one_set() {
+        let config = read("entries = [\"x\"]\n[[set]]\nname = \"b\"\n").unwrap_or_else(|report| panic!("{report}"));
+        let other = Arc::new(Set::new(Kind::Texts, [("y", None::<&str>), ("z", None)]).expect("a set"));
+        let changed = config.decisions.with_set("b", other.clone());
+        let lengths = |name: &str| [&*config.decisions, &changed].map(|it| it.set(name).map(|set| set.len()));
+        assert_eq!((lengths("a"), lengths("b")), ([Some(1); 2], [Some(0), Some(2)]));
+        assert!(changed.with_set("c", other).set("c").is_none());
+    }
+}

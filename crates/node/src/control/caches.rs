@@ -1,0 +1,340 @@
+//! Orders about what is kept: of subscribers, in memory and in the cache before their database, and in the `[[cache]]`s. No value of an entry
+//! is shown: it may prove a password.
+
+use super::{Controlled, Done, Reply};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use strowger_cache::engine::Engine;
+use strowger_cache::error::CacheError;
+use strowger_cache::gauges::{Gauges, RemoteGauges};
+use strowger_cache::request::{Answer as CacheAnswer, Request};
+use strowger_cache::waiting::WaitingCache;
+use strowger_config::CacheTable;
+use strowger_net::clock;
+use strowger_store::subscriber::{Answer, Asked, Question};
+
+/// How long after its own deadline a cache is waited for.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// What is kept, by whom.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CacheList {
+    /// What this process keeps of its subscribers; none without a database of them.
+    pub subscribers: Option<SubscriberCache>,
+    /// The `[[cache]]`s, in the order of the configuration.
+    pub caches: Vec<CacheSummary>,
+}
+
+/// What this process keeps of its subscribers in memory, since the start and now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SubscriberCache {
+    /// `works`, or that the database does not answer and what is not known fails at once.
+    pub state: String,
+    /// Answers that are kept.
+    pub entries: u64,
+    /// Questions that were answered from memory.
+    pub hits: u64,
+    /// Questions for which the database was asked, or the cache before it.
+    pub misses: u64,
+    /// Answers past their lifetime that were used because the database was silent.
+    pub stale: u64,
+    /// Questions that had no answer in time.
+    pub late: u64,
+    /// Questions that failed at once, and batches that the database failed.
+    pub failed: u64,
+    /// Connections to the database.
+    pub connections: u64,
+    /// Questions that the database is being asked.
+    pub in_flight: u64,
+    /// Name of the `[[cache]]` that is asked before the database.
+    pub second: Option<String>,
+}
+
+/// A `[[cache]]`, since the start and now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CacheSummary {
+    /// What other tables call it.
+    pub name: String,
+    /// `local`, `memcached` or `redis`.
+    pub engine: String,
+    /// `works`, or what does not.
+    pub state: String,
+    /// Its servers; none of a local one.
+    pub servers: Vec<String>,
+    /// Entries; none where servers have them.
+    pub entries: Option<u64>,
+    /// Bytes of memory in use, all that belongs to the entries counted; none where servers have them.
+    pub memory_bytes: Option<u64>,
+    /// The bound of these bytes.
+    pub most_bytes: Option<u64>,
+    /// Fetches that found a value.
+    pub hits: u64,
+    /// Fetches that found none.
+    pub misses: u64,
+    /// Values that were stored.
+    pub stores: u64,
+    /// Entries that gave way to others; 0 where servers have them.
+    pub evictions: u64,
+    /// Requests that failed, came too late or were refused.
+    pub errors: u64,
+    /// Connections to its servers.
+    pub connections: u64,
+    /// Requests that its servers have still to answer.
+    pub in_flight: u64,
+}
+
+/// What the caches hold of a user.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CachedUser {
+    /// `name@domain`.
+    pub user: String,
+    /// Each answer that is kept. None: the database is asked at the next request.
+    pub kept: Vec<KeptAnswer>,
+    /// Why nothing is said of the cache before the database, where it does not answer.
+    pub error: Option<String>,
+}
+
+/// An answer about a user that is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct KeptAnswer {
+    /// `memory`, or the name of the `[[cache]]`.
+    pub place: String,
+    /// `credential`: what proves the password; `user`: whether there is such a user.
+    pub question: String,
+    /// The name that was asked for.
+    pub name: String,
+    /// The realm or the domain in which it was asked for.
+    pub within: String,
+    /// There is one; false: it is kept that there is none.
+    pub exists: bool,
+    /// Algorithms for which there is an HA1.
+    pub algorithms: Vec<String>,
+    /// It is good without asking the database; in memory, past its lifetime, it is good while the database is silent.
+    pub fresh: bool,
+    /// When the database said so, in milliseconds since 1970; none: not known.
+    pub read_at: Option<u64>,
+}
+
+/// An entry of a `[[cache]]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CacheEntry {
+    /// Name of the cache.
+    pub cache: String,
+    /// The key.
+    pub key: String,
+    /// Bytes of its value.
+    pub value_bytes: usize,
+}
+
+impl Controlled {
+    pub(super) fn list_caches(&self) -> Reply {
+        let policy = self.shared.policy();
+        let tables = &policy.config.caches;
+        let caches = self
+            .caches
+            .each()
+            .filter_map(|(name, engine)| Some(summary(tables.iter().find(|table| table.name == *name)?, engine)));
+        let subscribers = self.shared.subscribers.as_ref().map(|subscribers| {
+            let gauges = subscribers.gauges();
+            let state = match gauges.is_broken {
+                false => "works",
+                true => "the database does not answer: what is not known fails at once",
+            };
+            SubscriberCache {
+                state: state.into(),
+                entries: gauges.entries as u64,
+                hits: gauges.hits,
+                misses: gauges.misses,
+                stale: gauges.stale,
+                late: gauges.late,
+                failed: gauges.failed + gauges.broken,
+                connections: gauges.connections as u64,
+                in_flight: gauges.in_flight as u64,
+                second: self.second_name(),
+            }
+        });
+        Reply::Caches(CacheList { subscribers, caches: caches.collect() })
+    }
+
+    fn second_name(&self) -> Option<String> {
+        self.shared.policy().config.store.cache.as_ref().map(|cache| cache.name().to_string())
+    }
+
+    pub(super) async fn cached_user(&self, user: String) -> Reply {
+        let Some(subscribers) = &self.shared.subscribers else { return no_subscribers() };
+        let Some(questions) = self.questions(&user) else { return no_user(&user) };
+        let now = clock::now().mono;
+        let in_memory = questions.iter().filter_map(|asked| {
+            let (answer, fresh) = subscribers.kept(asked.question(), now)?;
+            Some(kept("memory", asked, &answer, fresh, None))
+        });
+        let mut found = CachedUser { kept: in_memory.collect(), user, error: None };
+        if let (Some(second), Some(name)) = (self.second.clone(), self.second_name()) {
+            let held = move || -> Result<Vec<KeptAnswer>, CacheError> {
+                let mut all = Vec::new();
+                for asked in &questions {
+                    all.extend(second.held(asked)?.map(|(answer, at)| kept(&name, asked, &answer, true, Some(at))));
+                }
+                Ok(all)
+            };
+            match tokio::task::spawn_blocking(held).await {
+                Ok(Ok(held)) => found.kept.extend(held),
+                Ok(Err(error)) => found.error = Some(error.to_string()),
+                Err(_) => return shutting_down(),
+            }
+        }
+        Reply::CachedUser(found)
+    }
+
+    pub(super) async fn drop_subscribers(&self, user: Option<String>) -> Reply {
+        let Some(subscribers) = self.shared.subscribers.clone() else { return no_subscribers() };
+        let questions = match &user {
+            None => None,
+            Some(user) => match self.questions(user) {
+                Some(questions) => Some(questions),
+                None => return no_user(user),
+            },
+        };
+        let second = self.second.clone();
+        // First the further one: what it holds must not come back into memory.
+        let drop = move || match questions {
+            Some(questions) => {
+                if let Some(second) = second {
+                    second.void(&questions);
+                }
+                subscribers.void(&questions)
+            }
+            None => {
+                if let Some(second) = second {
+                    second.forget();
+                }
+                let answers = subscribers.gauges().entries;
+                subscribers.forget();
+                answers
+            }
+        };
+        match tokio::task::spawn_blocking(drop).await {
+            Ok(answers) => {
+                let user = user.unwrap_or_else(|| "all".into());
+                tracing::info!(user, answers, "what caches hold of subscribers dropped by command");
+                Reply::Done(Done::Dropped { answers })
+            }
+            Err(_) => shutting_down(),
+        }
+    }
+
+    pub(super) async fn cache_entry(&self, cache: String, key: String) -> Reply {
+        match self.ask_cache(&cache, &key, |key| Request::Fetch { key }).await {
+            Ok((CacheAnswer::Found, value_bytes)) => Reply::CacheEntry(CacheEntry { cache, key, value_bytes }),
+            Ok(_) => Reply::Refused(format!("the cache {cache} has no entry with the key {key:?}")),
+            Err(refusal) => refusal,
+        }
+    }
+
+    pub(super) async fn drop_entry(&self, cache: String, key: String) -> Reply {
+        match self.ask_cache(&cache, &key, |key| Request::Remove { key }).await {
+            Ok((answer, _)) => {
+                let was_there = answer == CacheAnswer::Removed;
+                tracing::info!(cache, key, was_there, "entry of a cache dropped by command");
+                Reply::Done(Done::Removed { was_there })
+            }
+            Err(refusal) => refusal,
+        }
+    }
+
+    /// What a cache answers, and the bytes of the value that it gives.
+    async fn ask_cache(
+        &self,
+        name: &str,
+        key: &str,
+        request: impl Fn(&[u8]) -> Request<'_> + Send + 'static,
+    ) -> Result<(CacheAnswer, usize), Reply> {
+        let policy = self.shared.policy();
+        let table = policy.config.caches.iter().find(|table| table.name.as_str() == name);
+        let engine = self.caches.each().find(|(own, _)| own.as_str() == name).map(|(_, engine)| engine.clone());
+        let (Some(engine), Some(table)) = (engine, table) else {
+            return Err(Reply::Refused(format!("no [[cache]] of the configuration has the name {name}")));
+        };
+        let (wait, key) = (table.timeout + GRACE, key.as_bytes().to_vec());
+        let ask = move || {
+            let mut cache = WaitingCache::new(engine);
+            let outcome = cache.ask_one(&request(&key), clock::now().mono, wait);
+            outcome.result.map(|answer| (answer, outcome.value.len()))
+        };
+        match tokio::task::spawn_blocking(ask).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => Err(Reply::Refused(format!("the cache {name} does not answer: {error}"))),
+            Err(_) => Err(shutting_down()),
+        }
+    }
+
+    /// What may be asked about a user: of phones whose user name for authentication is the whole address, too.
+    fn questions(&self, user: &str) -> Option<Vec<Asked>> {
+        let (name, domain) = user.rsplit_once('@').filter(|(name, domain)| !name.is_empty() && !domain.is_empty())?;
+        let domain = domain.to_ascii_lowercase();
+        let policy = self.shared.policy();
+        let realm = policy.config.realm_of(&domain).as_bytes();
+        let address = format!("{name}@{domain}");
+        let [by_name, by_address] =
+            [name, &address].map(|username| Asked::from(Question::Credential { username: username.as_bytes(), realm }));
+        let exists = Question::User { username: name.as_bytes(), domain: domain.as_bytes() };
+        Some(vec![by_name, by_address, exists.into()])
+    }
+}
+
+fn shutting_down() -> Reply {
+    Reply::Refused("the server is shutting down".into())
+}
+
+fn no_subscribers() -> Reply {
+    Reply::Refused("this server knows no subscribers: store.database is \"memory\"".into())
+}
+
+fn no_user(user: &str) -> Reply {
+    Reply::Refused(format!("{user:?} is no user such as alice@example.org"))
+}
+
+fn kept(place: &str, asked: &Asked, answer: &Answer, fresh: bool, read_at: Option<u64>) -> KeptAnswer {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (question, name, within) = match asked.question() {
+        Question::Credential { username, realm } => ("credential", text(username), text(realm)),
+        Question::User { username, domain } => ("user", text(username), text(domain)),
+    };
+    let algorithms = match answer {
+        Answer::Credential(credential) => credential.ha1.iter().map(|(algorithm, _)| algorithm.into()).collect(),
+        Answer::Exists | Answer::Absent => Vec::new(),
+    };
+    let exists = *answer != Answer::Absent;
+    KeptAnswer { place: place.into(), question: question.into(), name, within, exists, algorithms, fresh, read_at }
+}
+
+fn summary(table: &CacheTable, engine: &Engine) -> CacheSummary {
+    let (all, remote) = (engine.gauges(), engine.remote_gauges());
+    let Gauges { hits, misses, stores, evictions, refused, .. } = all;
+    let RemoteGauges { late, failed, connections, in_flight, is_down, .. } = remote;
+    let local = matches!(engine, Engine::Local(_)).then_some(all);
+    CacheSummary {
+        name: table.name.to_string(),
+        engine: table.engine.word().into(),
+        state: match engine {
+            Engine::Local(cache) if cache.log_gauges().is_some_and(|log| log.failing > 0) => {
+                "its folder is not written: entries do not outlive the process"
+            }
+            Engine::Remote(_) if is_down => "no server is reached: requests fail at once",
+            _ => "works",
+        }
+        .into(),
+        servers: table.servers.iter().map(ToString::to_string).collect(),
+        entries: local.map(|gauges| gauges.entries),
+        memory_bytes: local.map(|gauges| gauges.bytes),
+        most_bytes: local.map(|gauges| gauges.bound),
+        hits,
+        misses,
+        stores,
+        evictions,
+        errors: refused + late + failed,
+        connections,
+        in_flight,
+    }
+}

@@ -1,0 +1,163 @@
+//! Orders about the limits of calls: what counts under each.
+
+use super::{Controlled, Reply};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use strowger_config::CallLimitTable;
+use strowger_server::call_limits::LimitScope;
+
+/// The limits of calls, and what counts under each now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LimitList {
+    /// In the order of the configuration; behind them those that a reload has removed and under which calls still count.
+    pub limits: Vec<Limit>,
+}
+
+/// A `[[call_limit]]`, and what counts under it now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Limit {
+    /// What rules call it.
+    pub name: String,
+    /// Of what the calls are counted: `all`, `user`, `source.group`, `source.address`, `from.uri` or `request.uri`; empty where the
+    /// configuration has the limit no more.
+    pub per: String,
+    /// Calls at a time of each key; none where the configuration has the limit no more.
+    pub most: Option<u32>,
+    /// Calls that count under it now, of all keys.
+    pub calls: u64,
+    /// Keys under which a call counts now: users, groups, addresses or URIs.
+    pub keys: u64,
+    /// Keys that have as many calls as they may.
+    pub full: u64,
+    /// The keys with the most calls, the highest first; of an order about one key, this one.
+    pub highest: Vec<LimitKey>,
+}
+
+/// The calls of one key of a limit.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct LimitKey {
+    /// How many count now.
+    pub calls: u32,
+    /// A user, a group, an address or a URI; empty for `all`. What is no UTF-8 is replaced.
+    pub key: String,
+}
+
+impl Controlled {
+    /// Of all limits or one. Part by part: a call that begins meanwhile waits for one part at most.
+    pub(super) async fn limits(&self, name: Option<String>, key: Option<String>, most: usize) -> Reply {
+        let policy = self.shared.policy();
+        let tables = &policy.config.call_limits;
+        let counted = &self.shared.call_limits;
+        if let Some(name) = name.as_deref().filter(|name| !tables.iter().any(|table| *table.name.as_str() == **name)) {
+            return Reply::Refused(format!("no [[call_limit]] of the configuration has the name {name}"));
+        }
+        let mut tallies: BTreeMap<Box<str>, Tally> = BTreeMap::new();
+        for part in 0..counted.parts() {
+            counted.each(part, &mut |scope, calls| {
+                if name.as_deref().is_some_and(|name| name != &*scope.name) {
+                    return;
+                }
+                // No name is copied but the first time.
+                if !tallies.contains_key(&scope.name) {
+                    let table = tables.iter().find(|table| *table.name.as_str() == *scope.name);
+                    tallies.insert(scope.name.clone(), Tally::new(table));
+                }
+                if let Some(tally) = tallies.get_mut(&scope.name) {
+                    tally.add(scope, calls, if key.is_some() { 0 } else { most });
+                }
+            });
+            tokio::task::yield_now().await;
+        }
+        let of_key = |name: &str| {
+            let key = key.as_ref()?;
+            let scope = LimitScope { name: name.into(), value: key.as_bytes().into() };
+            Some(vec![LimitKey { calls: counted.calls(&scope), key: key.clone() }])
+        };
+        let mut limits = Vec::new();
+        for table in tables.iter().filter(|table| name.as_deref().is_none_or(|name| name == table.name.as_str())) {
+            let tally = tallies.remove(table.name.as_str()).unwrap_or_else(|| Tally::new(Some(table)));
+            limits.push(tally.limit(table.name.as_str(), of_key(table.name.as_str())));
+        }
+        limits.extend(tallies.into_iter().map(|(name, tally)| tally.limit(&name, of_key(&name))));
+        Reply::Limits(LimitList { limits })
+    }
+}
+
+/// What counts under one limit, as far as it was seen.
+struct Tally {
+    per: &'static str,
+    most: Option<u32>,
+    calls: u64,
+    keys: u64,
+    full: u64,
+    /// The lowest of the highest comes out first.
+    highest: BinaryHeap<Reverse<(u32, Box<[u8]>)>>,
+}
+
+impl Tally {
+    fn new(table: Option<&CallLimitTable>) -> Self {
+        let (per, most) = (table.map_or("", |table| table.per.word()), table.map(|table| table.most));
+        Self { per, most, calls: 0, keys: 0, full: 0, highest: BinaryHeap::new() }
+    }
+
+    /// `room`: of how many the keys are shown.
+    fn add(&mut self, scope: &LimitScope, calls: u32, room: usize) {
+        self.calls += u64::from(calls);
+        self.keys += 1;
+        self.full += u64::from(self.most.is_some_and(|most| calls >= most));
+        let is_among = match self.highest.peek() {
+            _ if room == 0 => false,
+            Some(Reverse((lowest, _))) if self.highest.len() >= room => calls > *lowest,
+            _ => true,
+        };
+        if is_among {
+            if self.highest.len() >= room {
+                self.highest.pop();
+            }
+            self.highest.push(Reverse((calls, scope.value.clone())));
+        }
+    }
+
+    fn limit(self, name: &str, of_key: Option<Vec<LimitKey>>) -> Limit {
+        let Self { per, most, calls, keys, full, highest } = self;
+        let shown = |Reverse((calls, value)): Reverse<(u32, Box<[u8]>)>| {
+            let key = String::from_utf8_lossy(&value).into_owned();
+            LimitKey { calls, key }
+        };
+        let mut keyed: Vec<LimitKey> = highest.into_iter().map(shown).collect();
+        keyed.sort_by(|a, b| (Reverse(a.calls), &a.key).cmp(&(Reverse(b.calls), &b.key)));
+        Limit { name: name.into(), per: per.into(), most, calls, keys, full, highest: of_key.unwrap_or(keyed) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scope(value: &str) -> LimitScope {
+        LimitScope { name: "west".into(), value: value.as_bytes().into() }
+    }
+
+    #[test]
+    fn the_highest_keys_come_first_and_all_are_counted() {
+        let table = CallLimitTable { most: 4, ..CallLimitTable::default() };
+        let mut tally = Tally::new(Some(&table));
+        for (key, calls) in [("a", 1), ("b", 4), ("c", 2), ("d", 4), ("e", 3)] {
+            tally.add(&scope(key), calls, 3);
+        }
+        let limit = tally.limit("west", None);
+        assert_eq!((limit.calls, limit.keys, limit.full, limit.most), (14, 5, 2, Some(4)));
+        let keys: Vec<(&str, u32)> = limit.highest.iter().map(|row| (&*row.key, row.calls)).collect();
+        assert_eq!(keys, [("b", 4), ("d", 4), ("e", 3)]);
+    }
+
+    #[test]
+    fn a_limit_that_the_configuration_has_no_more_has_no_bound() {
+        let mut tally = Tally::new(None);
+        tally.add(&scope("a"), 7, 0);
+        let limit = tally.limit("west", None);
+        assert_eq!((&*limit.per, limit.most, limit.calls, limit.full, limit.highest.len()), ("", None, 7, 0, 0));
+    }
+}

@@ -1,0 +1,140 @@
+//! Sets that are read again by themselves, as often as their tables say.
+//!
+//! A file is read once it has changed and stands still from one look to the next: half of one that is being written is no set. A database is asked
+//! each time.
+
+use crate::shard::{Services, Shard};
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use strowger_config::SetTable;
+use strowger_net::Handle;
+use strowger_server::process_state::ProcessState;
+use tokio::task::JoinSet;
+
+/// Between two looks at what is due; another configuration may ask for other times at any moment.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// A set that cannot be read is logged so often, while the reason is the same.
+const REMINDER: Duration = Duration::from_secs(300);
+
+/// A file as it was at one moment: another has another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mark {
+    device: u64,
+    inode: u64,
+    length: u64,
+    /// In nanoseconds since 1970.
+    changed: i128,
+}
+
+impl Mark {
+    fn of(metadata: &fs::Metadata) -> Self {
+        let changed = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
+        Self { device: metadata.dev(), inode: metadata.ino(), length: metadata.len(), changed }
+    }
+}
+
+/// What was seen of a set when it was last looked at.
+#[derive(Clone, Debug)]
+struct Seen {
+    at: Instant,
+    /// The file, if it has one that is there.
+    mark: Option<Mark>,
+    /// The file as it was read.
+    read: Option<Mark>,
+    is_under_way: bool,
+    /// What was logged of a failure, and when.
+    logged: Option<(String, Instant)>,
+}
+
+/// What a look came to.
+struct Looked {
+    name: String,
+    mark: Option<Mark>,
+    /// None: it was not read, since nothing has changed. Else what is wrong with it, if anything.
+    read: Option<Result<(), String>>,
+}
+
+/// Reads sets again, as long as it is polled.
+pub(crate) async fn refresh(shared: Arc<ProcessState>, services: Arc<Services>, handle: Handle<Shard>) {
+    let mut seen: HashMap<String, Seen> = HashMap::new();
+    let mut looks = JoinSet::new();
+    loop {
+        tokio::select! {
+            Some(looked) = looks.join_next() => match looked {
+                Ok(looked) => note(&mut seen, looked),
+                // It panicked, or the process ends: the others are not to wait for it.
+                Err(_) => seen.values_mut().for_each(|known| known.is_under_way = false),
+            },
+            () = tokio::time::sleep(LOOK) => {
+                let (policy, now) = (shared.policy(), Instant::now());
+                let due = |table: &&SetTable| table.is_elsewhere() && table.refresh.is_some();
+                seen.retain(|name, _| policy.config.sets.iter().filter(due).any(|table| table.name.as_str() == name));
+                for table in policy.config.sets.iter().filter(due) {
+                    let name = table.name.to_string();
+                    let Some(interval) = table.refresh else { continue };
+                    let new = Seen { at: now, mark: None, read: None, is_under_way: false, logged: None };
+                    let known = seen.entry(name).or_insert(new);
+                    if known.is_under_way || now.duration_since(known.at) < interval {
+                        continue;
+                    }
+                    (known.at, known.is_under_way) = (now, true);
+                    let (table, known) = (table.clone(), known.clone());
+                    let (shared, services, handle) = (shared.clone(), services.clone(), handle.clone());
+                    looks.spawn_blocking(move || look(&table, &known, &shared, &services, &handle));
+                }
+            }
+        }
+    }
+}
+
+/// Blocks.
+fn look(table: &SetTable, known: &Seen, shared: &ProcessState, services: &Services, handle: &Handle<Shard>) -> Looked {
+    let name = table.name.to_string();
+    let mark = table.file.as_ref().and_then(|file| fs::metadata(file).ok()).map(|metadata| Mark::of(&metadata));
+    // A file that is not there is read as well: that it is missing is to be said.
+    let is_same = table.file.is_some() && mark.is_some() && mark == known.read;
+    let stands_still = table.file.is_none() || mark.is_none() || mark == known.mark;
+    if is_same || !stands_still {
+        return Looked { name, mark, read: None };
+    }
+    let read = match services.sets.read_again(|other| other == name, shared, services, handle) {
+        Ok(reread) => {
+            for set in reread.iter().filter(|set| set.is_other) {
+                tracing::info!(set = %set.name, entries = set.set.len(), before = set.before, "data set read again");
+            }
+            Ok(())
+        }
+        Err(faults) => Err(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
+    };
+    Looked { name, mark, read: Some(read) }
+}
+
+fn note(seen: &mut HashMap<String, Seen>, looked: Looked) {
+    let Some(known) = seen.get_mut(&looked.name) else { return };
+    known.is_under_way = false;
+    known.mark = looked.mark;
+    match looked.read {
+        None => {}
+        Some(Ok(())) => {
+            known.read = looked.mark;
+            if known.logged.take().is_some() {
+                tracing::info!(set = %looked.name, "data set can be read again");
+            }
+        }
+        Some(Err(error)) => {
+            let is_known = known.logged.as_ref().is_some_and(|(said, at)| *said == error && at.elapsed() < REMINDER);
+            if !is_known {
+                tracing::warn!(set = %looked.name, %error, "data set not read: it stays as it was");
+                known.logged = Some((error, Instant::now()));
+            }
+            // A wrong file is not read again before it changes.
+            if looked.mark.is_some() {
+                known.read = looked.mark;
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Where sets have their entries: files, SQLite, database servers.
+
+use std::path::Path;
+use strowger_config::{SetDatabase, SetFault, SetTable};
+use strowger_rules::Set;
+use strowger_sql::{ServerSettings, rows};
+use strowger_store::sqlite_rows;
+
+/// Why a set was not read.
+#[derive(Debug)]
+pub(crate) enum Unread {
+    /// It may be read later: its database is not reached, or does not answer in time.
+    Now(SetFault),
+    /// What is there is wrong.
+    Wrong(SetFault),
+}
+
+impl Unread {
+    pub(crate) fn fault(self) -> SetFault {
+        match self {
+            Self::Now(fault) | Self::Wrong(fault) => fault,
+        }
+    }
+}
+
+/// Reads these sets, all at a time, each by a thread of its own. Blocks.
+pub(crate) fn read_all<'a>(tables: &[&'a SetTable]) -> Vec<(&'a SetTable, Result<Set, Unread>)> {
+    std::thread::scope(|scope| {
+        let begun: Vec<_> = tables
+            .iter()
+            .map(|table| {
+                let work = || read(table);
+                (*table, std::thread::Builder::new().name("data-set".into()).spawn_scoped(scope, work))
+            })
+            .collect();
+        let ended = begun.into_iter().map(|(table, thread)| match thread {
+            Ok(thread) => (table, thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))),
+            Err(error) => {
+                let message = format!("no thread can be started: {error}");
+                (table, Err(Unread::Now(fault(table, message, "raise the limit of threads of this user"))))
+            }
+        });
+        ended.collect()
+    })
+}
+
+fn read(table: &SetTable) -> Result<Set, Unread> {
+    match (&table.file, &table.database) {
+        (Some(file), _) => table.read_file(file).map_err(Unread::Wrong),
+        (None, Some(database)) => {
+            let columns: Vec<&str> = std::iter::once(&*table.key).chain(table.value.as_deref()).collect();
+            let rows = match database {
+                SetDatabase::Sqlite(path) => of_sqlite(table, path, &columns),
+                SetDatabase::Server(url) => {
+                    let settings = ServerSettings { url: url.clone(), authorities: table.authorities() };
+                    of_server(table, &settings, &columns)
+                }
+            }?;
+            of_rows(table, &rows)
+        }
+        (None, None) => of_rows(table, &[]),
+    }
+}
+
+fn of_sqlite(table: &SetTable, path: &Path, columns: &[&str]) -> Result<Vec<Vec<String>>, Unread> {
+    sqlite_rows::read(path, &table.query, columns, table.timeout).map_err(|error| match error {
+        sqlite_rows::RowsError::Unavailable(text) => Unread::Now(fault(table, text, LATER)),
+        sqlite_rows::RowsError::Refused(text) => Unread::Wrong(fault(table, text, QUERY)),
+    })
+}
+
+fn of_server(table: &SetTable, settings: &ServerSettings, columns: &[&str]) -> Result<Vec<Vec<String>>, Unread> {
+    rows::read(settings, &table.query, columns, table.timeout).map_err(|error| match error {
+        rows::RowsError::Unavailable(text) => Unread::Now(fault(table, text, LATER)),
+        rows::RowsError::Refused(text) => Unread::Wrong(fault(table, text, QUERY)),
+    })
+}
+
+const LATER: &str = "look after the database, or raise `timeout`";
+const QUERY: &str =
+    "let `query` read from what there is, `key` and `value` name columns of it, and the user be allowed to read";
+
+fn of_rows(table: &SetTable, rows: &[Vec<String>]) -> Result<Set, Unread> {
+    // As in a file, an empty value is none.
+    let entry = |row: &'_ Vec<String>| -> (String, Option<String>) {
+        let value = row.get(1).filter(|value| !value.is_empty()).cloned();
+        (row.first().cloned().unwrap_or_default(), value)
+    };
+    Set::new(table.kind.kind(), rows.iter().map(entry)).map_err(|wrong| {
+        let message = format!("row {} of what {} gives: {}", wrong.place + 1, table.origin(), wrong.message);
+        Unread::Wrong(fault(table, message, &wrong.cure))
+    })
+}
+
+fn fault(table: &SetTable, message: String, cure: &str) -> SetFault {
+    SetFault { place: format!("set '{}'", table.name), line: None, message, cure: cure.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strowger_config::{SetKind, Source};
+
+    #[test]
+    fn rows_become_entries_and_a_wrong_one_is_named() {
+        let table = SetTable { kind: SetKind::Prefixes, value: Some("v".into()), ..SetTable::default() };
+        let rows = |rows: &[[&str; 2]]| rows.iter().map(|row| row.map(String::from).to_vec()).collect::<Vec<_>>();
+        let set = of_rows(&table, &rows(&[["49", "west"], ["43", ""]])).unwrap_or_else(|why| panic!("{}", why.fault()));
+        assert_eq!((set.len(), set.find("43")[0].value.clone()), (2, None));
+        let wrong = of_rows(&table, &rows(&[["49", "west"], ["49", "east"]])).expect_err("it stands twice").fault();
+        assert!(wrong.message.starts_with("row 2 of what configuration gives: 49 has another value"), "{wrong}");
+    }
+
+    #[test]
+    fn a_set_is_read_from_sqlite() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let text = "[[set]]\nname = \"a\"\ndatabase = \"sqlite:a.sqlite\"\nquery = \"SELECT 1 AS k\"\nkey = \"k\"\n";
+        let source = Source { text, folder: folder.path(), ..Source::default() };
+        let (config, _) = strowger_config::Config::read(source).unwrap_or_else(|report| panic!("{report}"));
+        let table = &config.sets[0];
+        assert!(matches!(&read_all(&[table])[0].1, Err(Unread::Wrong(_))), "there is no file");
+        std::fs::write(folder.path().join("a.sqlite"), "").expect("the folder can be written");
+        let (_, set) = read_all(&[table]).remove(0);
+        assert_eq!(set.unwrap_or_else(|why| panic!("{}", why.fault())).find("1").len(), 1);
+    }
+}
