@@ -21,6 +21,7 @@ pub(crate) mod config;
 mod connections;
 mod control;
 mod control_http;
+mod credential_cache;
 mod demo;
 mod devices;
 mod dialogs;

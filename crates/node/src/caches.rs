@@ -13,6 +13,7 @@ use strowger_config::{CacheTable, Config, Name};
 use strowger_net::clock;
 use strowger_remote::{RemoteCache, RemoteSettings};
 use strowger_store::clock::Clock;
+use strowger_store::credential_cache::CredentialCache;
 use strowger_store::second_level::{SecondLevel, SecondLevelSettings};
 
 /// Bounds of what is stored: names of users are shorter than a message.
@@ -68,6 +69,13 @@ impl Caches {
             wait: timeout + GRACE,
         };
         Some(SecondLevel::new(engine.clone(), settings, clock.clone()))
+    }
+
+    /// The one that the credentials of registered users are in, if there is one.
+    pub(crate) fn credentials(&self, config: &Config) -> Option<CredentialCache> {
+        let name = config.auth.credential_cache.as_ref()?.name();
+        let (_, engine) = self.engines.iter().find(|(own, _)| own == name)?;
+        Some(CredentialCache::new(engine.clone()))
     }
 
     /// Whether the configuration names any.

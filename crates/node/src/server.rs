@@ -134,6 +134,7 @@ impl Server {
             shards: most,
             location,
             subscribers,
+            credentials: caches.credentials(&config),
             log_limiter,
             routes,
         };

@@ -46,6 +46,10 @@ strowger_metrics::metrics! {
     failed_lookups: Counter;
     /// REGISTER requests answered 500 because their bindings could not be kept.
     failed_writes: Counter;
+    /// Requests challenged again since the cache of credentials has none of their user: it is not registered.
+    credentials_missing: Counter;
+    /// Registrations whose credentials could not be stored in their cache.
+    credentials_not_stored: Counter;
     /// Requests answered 503 because a bound was reached.
     overloaded: Counter as "requests_overloaded";
     /// Requests answered 503 because the server was shutting down.

@@ -212,6 +212,14 @@ const TESTS: &[(&str, &[&str])] = &[
     ("auth.secret_file", &["tests/tests/keys/passwords.rs::servers_of_one_secret_take_nonces_of_each_other"]),
     ("auth.user_must_match", &["tests/tests/attacks_passwords.rs::a_user_registers_no_other"]),
     ("auth.calls", &["crates/node/tests/policy/relaying.rs::from_local_domains_without_a_password"]),
+    (
+        "auth.credential_cache",
+        &["tests/tests/credential_cache.rs::a_phone_that_registered_at_one_server_is_verified_at_the_other"],
+    ),
+    (
+        "auth.credential_cache_required",
+        &["tests/tests/credential_cache.rs::a_cache_that_is_frozen_or_gone_has_its_stated_answers"],
+    ),
     ("ban.enabled", &["crates/node/tests/policy/bans.rs::switched_off"]),
     ("ban.failures", &["crates/node/tests/policy/bans.rs::who_fails_too_often_is_not_heard"]),
     (
