@@ -173,7 +173,7 @@ impl Engine {
             let method = shown(request.message.method_text());
             tracing::info!(
                 %call_id, %source, user = %shown(&user), %method, setting = "auth.credential_cache",
-                "challenged again: the cache has no credentials of this user, who is not registered"
+                "challenged again: no credentials in the cache"
             );
         }
         Reply::challenge(refusal.header, false)

@@ -170,29 +170,28 @@ impl Engine {
 
 /// Keeping.
 impl Engine {
-    /// Has the cache keep the credentials of one who registers as long as its last binding lasts, and remove them when it has none any more.
-    /// Under the lock of the bindings, so that the cache hears of registrations in their order. Nothing is done for an address-of-record without
-    /// bindings that is not the user's own.
+    /// Has the cache keep the credentials of one who registers as long as its last binding lasts, and remove them when a change of its own
+    /// address-of-record leaves none. Under the lock of the bindings, so that the cache hears of registrations in their order. `bindings`: those
+    /// there are, what becomes of them, and whether the request names any.
     pub(crate) fn keep_credentials(
         &self,
         now: Now,
         registrant: &Registrant,
         aor: &[u8],
-        bindings: (&ExistingBindings<'_>, &[Step<'_>]),
+        bindings: (&ExistingBindings<'_>, &[Step<'_>], bool),
         ticket: u64,
         scratch: &mut Scratch,
     ) -> Keeping {
         let Some((cache, receiver)) = self.credentials() else { return Keeping::None };
         let (whose, ticket) = (registrant.whose(), Ticket { receiver, value: ticket });
-        let (current, steps) = bindings;
+        let (current, steps, names_any) = bindings;
         let end = last_end(current, steps).filter(|end| *end > now.mono);
-        let had_some = !current.is_empty();
         let (asked, stores) = match end {
             Some(end) => {
                 let (credential, life) = (registrant.credential.view(), Life::ms(end - now.mono));
                 (cache.store(whose, credential, life, ticket, now.mono, scratch), true)
             }
-            None if had_some && registrant.owns(aor) => (cache.remove(whose, ticket, now.mono, scratch), false),
+            None if names_any && registrant.owns(aor) => (cache.remove(whose, ticket, now.mono, scratch), false),
             None => return Keeping::None,
         };
         match asked {

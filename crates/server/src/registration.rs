@@ -108,8 +108,8 @@ impl Engine {
                     return Err(RegistrationError::Replayed);
                 }
                 if let (Ok(steps), Some(registrant)) = (&steps, registrant) {
-                    let (bindings, scratch) = ((current, &steps[..]), &mut *scratch);
-                    *keeping = self.keep_credentials(now, registrant, aor, bindings, ticket.value, scratch);
+                    let bindings = (current, &steps[..], request.message.has(Name::Contact));
+                    *keeping = self.keep_credentials(now, registrant, aor, bindings, ticket.value, &mut *scratch);
                 }
                 steps
             })
