@@ -60,6 +60,7 @@ mod reload;
 mod resolving;
 mod rules;
 mod shards;
+mod shared_counts;
 mod sipp_actions;
 mod sipp_connections;
 mod sipp_face;

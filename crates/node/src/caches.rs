@@ -9,6 +9,7 @@ use strowger_cache::engine::Engine;
 use strowger_cache::local::LocalCache;
 use strowger_cache::log::Moment;
 use strowger_cache::settings::{LocalSettings, LogSettings};
+use strowger_cache::waiting::WaitingCache;
 use strowger_config::{CacheTable, Config, Name};
 use strowger_net::clock;
 use strowger_remote::{RemoteCache, RemoteSettings};
@@ -78,6 +79,13 @@ impl Caches {
         Some(CredentialCache::new(engine.clone()))
     }
 
+    /// The one of this name, for a thread that may wait, and how long it is waited for at most; none where the process began without it.
+    pub(crate) fn waiting(&self, config: &Config, name: &Name) -> Option<(WaitingCache, Duration)> {
+        let (_, engine) = self.engines.iter().find(|(own, _)| own == name)?;
+        let timeout = config.caches.iter().find(|table| table.name == *name)?.timeout;
+        Some((WaitingCache::new(engine.clone()), timeout + GRACE))
+    }
+
     /// Whether the configuration names any.
     pub(crate) fn are_there(&self) -> bool {
         !self.engines.is_empty()
@@ -141,7 +149,6 @@ fn local(table: &CacheTable) -> anyhow::Result<LocalCache> {
 mod tests {
     use super::*;
     use strowger_cache::request::{Answer, Life, Request};
-    use strowger_cache::waiting::WaitingCache;
     use strowger_config::Source;
 
     fn open(text: &str) -> (Caches, WaitingCache) {

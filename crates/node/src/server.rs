@@ -10,6 +10,7 @@ use crate::metrics::Metrics;
 use crate::removal::Removals;
 use crate::routes::KernelRoutes;
 use crate::shard::{Services, Shard};
+use crate::shared_counts::SharedCounts;
 use crate::store::{self, Store};
 use crate::{random, settings, supervisor, upkeep};
 use anyhow::Context;
@@ -75,6 +76,8 @@ pub struct Server {
     accounting: Option<Arc<Accounting>>,
     /// Where a database server has the subscribers.
     pub(crate) directory: Option<Directory>,
+    /// Counts calls together with other servers.
+    _shared_counts: Option<SharedCounts>,
 }
 
 impl Server {
@@ -185,7 +188,21 @@ impl Server {
             node.handle().spawn("upkeep of the caches", work);
         }
         node.handle().spawn("the log of statistics", upkeep::log_statistics(shared.clone(), metrics.clone()));
-        Ok(Self { shared, services, metrics, health, served, ordered, control, node, journal, accounting, directory })
+        let _shared_counts = SharedCounts::start(&shared, &caches)?;
+        Ok(Self {
+            shared,
+            services,
+            metrics,
+            health,
+            served,
+            ordered,
+            control,
+            node,
+            journal,
+            accounting,
+            directory,
+            _shared_counts,
+        })
     }
 
     /// The addresses on which the listeners of the configuration really listen.
