@@ -35,7 +35,7 @@ LONG ?= fault_matrix:: reload_under_load::
 TEST_THREADS ?= $(shell expr 2 \* `nproc`)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build packages lint test test-all test-reload test-long test-dialogs faults loom test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-load bench-abuse bench-control bench-rules bench-engine bench-stress
+.PHONY: help demo build packages lint test test-all test-reload test-long test-dialogs faults loom test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-load bench-abuse bench-control bench-rules bench-engine bench-stress bench-caches
 
 help:
 	@echo 'make demo          build, then see it work: a server, two users, a call, ten seconds of load'
@@ -64,6 +64,7 @@ help:
 	@echo 'make bench-rules   what a decision among 1,000 rules and 100,000 prefixes costs'
 	@echo 'make bench-engine  what a call of the stress tests A to E costs the engine alone, without sockets (LETTERS= ROUNDS=)'
 	@echo 'make bench-stress  the stress tests A to K beside Kamailio with MariaDB: server and database, CPU a call (LETTERS= ROUNDS=; an hour for all)'
+	@echo 'make bench-caches  what credentials in a cache add to a registration and a call: local, Memcached, Redis (ROUNDS=; ten minutes)'
 	@echo 'make bench-abuse   processor time and bytes that one message, one source, one /64 can cost, each with its bound'
 
 demo:
@@ -199,3 +200,7 @@ bench-engine:
 bench-stress: packages build
 	$(CARGO) build --locked --release --package strowger-benches --bin bench_stress
 	STROWGER_BIN=$(STROWGER) $(TARGET)/release/bench_stress --rounds $(ROUNDS) --letters $(LETTERS)
+
+bench-caches: packages build
+	$(CARGO) build --locked --release --package strowger-benches --bin bench_caches
+	STROWGER_BIN=$(STROWGER) $(TARGET)/release/bench_caches --rounds $(ROUNDS)

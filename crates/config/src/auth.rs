@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use strowger_core::digest::Hash;
 
+use super::cache::CacheTable;
 use super::key::{Rule, words};
+use super::name::Reference;
 use super::reader::{ANY, section};
 use super::secret::Secret;
 
@@ -103,5 +105,13 @@ section! {
         pub user_must_match: bool = true, ANY;
         /// Callers whose From is of a local domain must authenticate (RFC 3261 section 22.3).
         pub calls: bool = true, ANY;
+        /// A `[[cache]]` in which the credentials of registered users stand alone. A REGISTER that was verified stores them there for as long
+        /// as the registration lasts, and its 200 leaves when they are stored; whatever else a user sends is verified from there, and the
+        /// database is not asked: a user without an entry is challenged again, as an unknown one. The end of the registration removes them.
+        /// Servers that share the cache verify whom one of them has registered. It holds HA1s: who can read it can be any user in it.
+        pub credential_cache: Option<Reference<CacheTable>> = None, ANY.or("").fixed();
+        /// A REGISTER whose credentials cannot be stored in `credential_cache` is answered 500, so that no 200 is without its entry. False: it is
+        /// answered 200, and the user is reached, but challenged in vain until it registers again.
+        pub credential_cache_required: bool = true, ANY;
     }
 }

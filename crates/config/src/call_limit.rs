@@ -1,8 +1,11 @@
 //! `[[call_limit]]`: how many calls there may be at a time, for rules that name it.
 
+use super::Config;
+use super::cache::{CacheEngine, CacheTable};
 use super::key::{Rule, words};
-use super::name::Name;
-use super::reader::{ANY, section};
+use super::name::{Name, Reference};
+use super::reader::{ANY, Reader, section};
+use super::report::Fault;
 
 words! {
     /// Of what a limit counts the calls.
@@ -32,6 +35,16 @@ words! {
     }
 }
 
+words! {
+    /// What counts while it is not known what other servers count.
+    pub enum WithoutCache {
+        /// The calls of this server alone.
+        Local = "local",
+        /// There is no room: each call is one too many.
+        Refuse = "refuse",
+    }
+}
+
 section! {
     /// How many calls there may be at a time, from their INVITE to their end, of all rules together that name this limit; repeat the table for each.
     pub struct CallLimitTable = "call_limit" {
@@ -45,5 +58,78 @@ section! {
         pub status: u16 = 503, Rule::number(400, 699);
         /// What becomes of a call beyond them.
         pub over: OverLimit = OverLimit::Answer, ANY;
+        /// A `[[cache]]` by which several servers count their calls together: each stores there how many it has, and reads what the others
+        /// have, every `dialogs.count_interval`. What two servers admit within that time may be one too many. "": this server counts alone.
+        pub cache: Option<Reference<CacheTable>> = None, ANY.or("");
+        /// `server.node` of each server that counts together by `cache`, of this one too: each has another.
+        pub servers: Vec<u16> = Vec::new(), Rule::number(0, 65_535);
+        /// What counts while the cache has not answered for `dialogs.count_lifetime`.
+        pub without_cache: WithoutCache = WithoutCache::Local, ANY;
+    }
+}
+
+/// Notes limits that servers cannot count together.
+pub(super) fn check(config: &Config, reader: &mut Reader) {
+    let own = config.server.node;
+    for (index, limit) in config.call_limits.iter().enumerate() {
+        let mut wrong = |key: &str, message: String, cure: String| {
+            let path = format!("call_limit[{index}]");
+            let span = reader.value_of(&format!("{path}.{key}")).or_else(|| reader.key_of(&path));
+            reader.push(Fault::error(span, format!("call_limit '{}' {message}", limit.name), cure));
+        };
+        let Some(cache) = &limit.cache else {
+            if !limit.servers.is_empty() {
+                let cure = "name a [[cache]] that they share: cache = \"shared\"";
+                wrong("servers", "has servers and no cache by which they count together".into(), cure.into());
+            }
+            continue;
+        };
+        let table = config.caches.iter().find(|table| table.name == *cache.name());
+        if table.is_some_and(|table| table.engine == CacheEngine::Local) {
+            let message = format!("counts by cache '{}', which is in this process alone", cache.name());
+            wrong("cache", message, "name a [[cache]] of Redis or Memcached servers".into());
+        }
+        if !limit.servers.contains(&own) {
+            let message = format!("is counted by servers among which this one, server.node {own}, is not");
+            wrong("servers", message, format!("name all that count together, such as servers = [{own}, {}]", own + 1));
+        } else if limit.servers.iter().all(|node| *node == own) {
+            let cure = format!("name the others too, such as servers = [{own}, {}], or leave `cache` out", own + 1);
+            wrong("servers", "is counted by this server alone".into(), cure);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Source;
+    use super::*;
+
+    fn read(lines: &str) -> Result<Config, super::super::Report> {
+        let text = format!(
+            "server.node = 2\n[[cache]]\nname = \"near\"\n[[cache]]\nname = \"far\"\nengine = \"redis\"\nservers = [\"192.0.2.1\"]\n\
+             [[call_limit]]\nname = \"all\"\nmost = 1\n{lines}"
+        );
+        Config::read(Source { text: &text, ..Source::default() }).map(|(config, _)| config)
+    }
+
+    #[test]
+    fn servers_that_cannot_count_together_are_told() {
+        let config = read("cache = \"far\"\nservers = [1, 2]\nwithout_cache = \"refuse\"");
+        let config = config.unwrap_or_else(|report| panic!("{report}"));
+        let limit = &config.call_limits[0];
+        assert_eq!((&limit.servers[..], limit.without_cache), (&[1, 2][..], WithoutCache::Refuse));
+        for (lines, line, cure) in [
+            ("servers = [1, 2]", 11, "cache = \"shared\""),
+            ("cache = \"near\"\nservers = [1, 2]", 11, "of Redis or Memcached"),
+            ("cache = \"far\"", 8, "servers = [2, 3]"),
+            ("cache = \"far\"\nservers = [1, 3]", 12, "servers = [2, 3]"),
+            ("cache = \"far\"\nservers = [2]", 12, "leave `cache` out"),
+            ("cache = \"none\"\nservers = [1, 2]", 11, "cache"),
+        ] {
+            let report = read(lines).expect_err(lines);
+            let fault = report.faults().iter().find(|fault| fault.cure.contains(cure));
+            let fault = fault.unwrap_or_else(|| panic!("{lines}\n{report}"));
+            assert_eq!(report.position(fault).map(|(line, _)| line), Some(line), "{lines}\n{report}");
+        }
     }
 }

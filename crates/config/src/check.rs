@@ -12,7 +12,7 @@ use super::listen::Listener;
 use super::proxy::RelayFor;
 use super::reader::Reader;
 use super::report::Fault;
-use super::{Config, Source, cache, check_database, check_tls, dialogs};
+use super::{Config, Source, cache, call_limit, check_database, check_tls, dialogs};
 
 pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
     check_domains(config, reader);
@@ -30,6 +30,7 @@ pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
     check_dialogs(config, reader);
     dialogs::check(config, reader);
     cache::check(config, reader);
+    call_limit::check(config, reader);
     check_control(config, reader);
     reader.check_unused();
 }
@@ -179,6 +180,15 @@ fn check_dialogs(config: &Config, reader: &mut Reader) {
             duration_text(config.proxy.route_lifetime)
         );
         reader.push(Fault::error(span, message, "make route_lifetime at least as long"));
+    }
+    if dialogs.count_lifetime < 3 * dialogs.count_interval {
+        let span = reader.first_of(&["dialogs.count_lifetime", "dialogs.count_interval"]);
+        let message = format!(
+            "dialogs.count_lifetime ({}) is shorter than three times count_interval ({}): what a server counts would be forgotten in between",
+            duration_text(dialogs.count_lifetime),
+            duration_text(dialogs.count_interval)
+        );
+        reader.push(Fault::error(span, message, "make count_interval shorter"));
     }
     if let Some(asked) = dialogs.session_expires.filter(|asked| *asked < dialogs.min_session_expires) {
         let span = reader.first_of(&["dialogs.session_expires", "dialogs.min_session_expires"]);

@@ -36,6 +36,11 @@ section! {
         pub group_interval: Duration = Duration::from_millis(100), Rule::time(Duration::from_millis(1), Duration::from_secs(60)).fixed();
         /// Tracked calls that have not ended, of all shards together; a call beyond them is answered 503.
         pub calls: usize = 1_000_000, Rule::number(1, 100_000_000);
+        /// How often servers that count calls together (`call_limit.cache`) tell each other how many they have.
+        pub count_interval: Duration = Duration::from_millis(100), Rule::time(Duration::from_millis(10), Duration::from_secs(60));
+        /// How long what a server has told counts at the others: so long the calls of one that died are counted, and so long after the last
+        /// answer of the cache those of the others. More than a few times `count_interval`.
+        pub count_lifetime: Duration = Duration::from_secs(5), Rule::time(Duration::from_secs(1), Duration::from_secs(3_600));
     }
 }
 

@@ -68,7 +68,7 @@ pub use self::accounting::{AccountedHeader, Accounting, AccountingTarget};
 pub use self::auth::{Algorithm, Auth, Qop, UriCheck};
 pub use self::ban::{Ban, Network};
 pub use self::cache::{CacheEngine, CacheMode, CacheTable, Password};
-pub use self::call_limit::{CallLimitTable, CountedPer, OverLimit};
+pub use self::call_limit::{CallLimitTable, CountedPer, OverLimit, WithoutCache};
 pub use self::certificate::{Certificate, CertificateFiles};
 pub use self::control::{Control, ControlSocket};
 pub use self::dialogs::Dialogs;

@@ -9,10 +9,12 @@ use strowger_cache::engine::Engine;
 use strowger_cache::local::LocalCache;
 use strowger_cache::log::Moment;
 use strowger_cache::settings::{LocalSettings, LogSettings};
+use strowger_cache::waiting::WaitingCache;
 use strowger_config::{CacheTable, Config, Name};
 use strowger_net::clock;
 use strowger_remote::{RemoteCache, RemoteSettings};
 use strowger_store::clock::Clock;
+use strowger_store::credential_cache::CredentialCache;
 use strowger_store::second_level::{SecondLevel, SecondLevelSettings};
 
 /// Bounds of what is stored: names of users are shorter than a message.
@@ -73,6 +75,20 @@ impl Caches {
     /// Each with its name, in the order of the configuration.
     pub(crate) fn each(&self) -> impl Iterator<Item = (&Name, &Engine)> {
         self.engines.iter().map(|(name, engine)| (name, engine))
+    }
+
+    /// The one that the credentials of registered users are in, if there is one.
+    pub(crate) fn credentials(&self, config: &Config) -> Option<CredentialCache> {
+        let name = config.auth.credential_cache.as_ref()?.name();
+        let (_, engine) = self.engines.iter().find(|(own, _)| own == name)?;
+        Some(CredentialCache::new(engine.clone()))
+    }
+
+    /// The one of this name, for a thread that may wait, and how long it is waited for at most; none where the process began without it.
+    pub(crate) fn waiting(&self, config: &Config, name: &Name) -> Option<(WaitingCache, Duration)> {
+        let (_, engine) = self.engines.iter().find(|(own, _)| own == name)?;
+        let timeout = config.caches.iter().find(|table| table.name == *name)?.timeout;
+        Some((WaitingCache::new(engine.clone()), timeout + GRACE))
     }
 
     /// Whether the configuration names any.
@@ -138,7 +154,6 @@ fn local(table: &CacheTable) -> anyhow::Result<LocalCache> {
 mod tests {
     use super::*;
     use strowger_cache::request::{Answer, Life, Request};
-    use strowger_cache::waiting::WaitingCache;
     use strowger_config::Source;
 
     fn open(text: &str) -> (Caches, WaitingCache) {

@@ -57,6 +57,7 @@ mod routes;
 mod server;
 mod settings;
 pub mod shard;
+mod shared_counts;
 mod store;
 pub mod supervisor;
 mod upkeep;

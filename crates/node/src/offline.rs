@@ -43,6 +43,7 @@ pub fn explain(
         shards: 1,
         location: Arc::new(LocationTable::new(config.location_settings())),
         subscribers: None,
+        credentials: None,
         log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
         routes: Box::new(KernelRoutes::new()),
     };

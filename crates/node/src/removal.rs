@@ -6,10 +6,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use strowger_core::Now;
 use strowger_server::process_state::ProcessState;
+use strowger_store::credential_cache::{Scratch, Whose};
 use strowger_store::error::StoreError;
 use strowger_store::journal::Journal;
 use strowger_store::location::{Step, UpdateStatus};
-use strowger_store::subscriber::Subscribers;
+use strowger_store::subscriber::{Removed, Subscribers};
 use strowger_store::ticket::{SinkId, Ticket};
 
 /// A removal by its number, and what became of it on disk.
@@ -78,6 +79,7 @@ impl Removals {
                         // The database is behind: the next step tries again.
                         Err(_) => continue,
                     }
+                    forget_credentials(now, shared, &removed);
                     if ended > 0 {
                         tracing::info!(%aor, bindings = ended, "user removed: the registrations end");
                     }
@@ -85,4 +87,15 @@ impl Removals {
             }
         }
     }
+}
+
+/// Of one who is no user any more the cache of credentials has none, whatever registration it had. What the cache does not do now ends with
+/// the life of that.
+fn forget_credentials(now: Now, shared: &ProcessState, removed: &Removed) {
+    let Some(cache) = &shared.credentials else { return };
+    let policy = shared.policy();
+    let whose =
+        Whose { username: removed.username.as_bytes(), realm: policy.config.realm_of(&removed.domain).as_bytes() };
+    cache.remove(whose, strowger_cache::ticket::Ticket::NONE, now.mono, &mut Scratch::default());
+    cache.flush();
 }

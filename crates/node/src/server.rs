@@ -12,6 +12,7 @@ use crate::metrics::Metrics;
 use crate::removal::Removals;
 use crate::routes::KernelRoutes;
 use crate::shard::{Services, Shard};
+use crate::shared_counts::SharedCounts;
 use crate::store::{self, Secret, Store};
 use crate::{random, settings, supervisor, upkeep};
 use anyhow::Context;
@@ -81,6 +82,8 @@ pub struct Server {
     keeper: Option<Arc<Keeper>>,
     /// Where a database server has the subscribers.
     pub(crate) directory: Option<Directory>,
+    /// Counts calls together with other servers.
+    _shared_counts: Option<SharedCounts>,
 }
 
 impl Server {
@@ -143,6 +146,7 @@ impl Server {
             shards: most,
             location,
             subscribers,
+            credentials: caches.credentials(&config),
             log_limiter,
             routes,
         };
@@ -203,6 +207,7 @@ impl Server {
             node.handle().spawn("upkeep of the caches", work);
         }
         node.handle().spawn("the log of statistics", upkeep::log_statistics(shared.clone(), metrics.clone()));
+        let _shared_counts = SharedCounts::start(&shared, &caches)?;
         Ok(Self {
             shared,
             services,
@@ -216,6 +221,7 @@ impl Server {
             accounting,
             keeper,
             directory,
+            _shared_counts,
         })
     }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use strowger_accounting::{Accounting, Row};
+use strowger_cache::ticket::{Answered, Receiver};
 use strowger_core::log_limiter::{Kind, LogLimiter};
 use strowger_core::shown::{brief, shown};
 use strowger_core::{Arrival, Flow, Now, Outbox};
@@ -143,10 +144,11 @@ impl Shard {
                 mailbox.send(Input::Answer(Answer::Subscribers(results.to_vec())));
             }))
         });
+        let cached = shared.credentials.as_ref().map(|cache| cache.receiver(Arc::new(CacheAnswers(mailbox.clone()))));
         // Before the policy itself: one that takes its place meanwhile is seen after the first round.
         services.reloads[number].store(shared.reloads(), Relaxed);
         let mut engine = Engine::new(clock::now(), shared, number, circumstances(handle));
-        (engine.written, engine.found) = (written, found);
+        (engine.written, engine.found, engine.cached) = (written, found, cached);
         let left = if number == 0 { services.take_left() } else { Vec::new() };
         let mut shard = Self { engine, services, handle: handle.clone(), mailbox, accounting, keeper };
         if !left.is_empty() {
@@ -212,6 +214,15 @@ impl Shard {
                 Effect::Keep { .. } | Effect::Close { .. } | Effect::Forget { .. } => (),
             }
         }
+    }
+}
+
+/// Takes the answers of the cache of credentials into the mailbox of a shard.
+struct CacheAnswers(Mailbox<Shard>);
+
+impl Receiver for CacheAnswers {
+    fn answered(&self, answers: Vec<Answered>) {
+        self.0.send(Input::Answer(Answer::Credentials(answers)));
     }
 }
 
@@ -302,6 +313,11 @@ impl Service for Shard {
             && let Some(subscribers) = &self.engine.shared.subscribers
         {
             subscribers.flush();
+        }
+        if std::mem::take(&mut self.engine.has_asked_cache)
+            && let Some(cache) = &self.engine.shared.credentials
+        {
+            cache.flush();
         }
         self.engine.keep_changed(now);
         if !self.engine.effects.is_empty() {

@@ -1,6 +1,7 @@
 //! Who sent this? Digest challenges and their answers (RFC 3261 section 22, RFC 7616).
 
 use crate::ban::Account;
+use crate::credentials::{Found, Registrant};
 use crate::engine::Engine;
 use crate::handling::{Handling, Proof};
 use crate::identity::Claim;
@@ -16,17 +17,32 @@ use strowger_core::log_limiter::Kind;
 use strowger_core::shown::shown;
 use strowger_core::source::counted;
 use strowger_message::{Method, Name, Uri};
-use strowger_store::subscriber::{self, Answer, Credential};
+use strowger_store::credential_cache::{Scratch, Whose};
+use strowger_store::error::StoreError;
+use strowger_store::subscriber::{self, Answer, CredentialView};
 
 impl Engine {
-    /// Whether the sender is a subscriber and, if `user_must_match`, the one that `party` names: what it has shown, or what else is to be
-    /// done.
+    /// Whether the sender is a subscriber and, if `user_must_match`, the one that `party` names: what it has shown, and whose credentials are
+    /// to be kept while it is registered; or what else is to be done.
     pub(crate) fn authenticate(
         &self,
         handling: &Handling<'_, '_>,
         header: ChallengeHeader,
         party: &Uri<'_>,
-    ) -> Result<Proof, Unproven> {
+    ) -> Result<(Proof, Option<Box<Registrant>>), Unproven> {
+        let mut scratch = self.scratch.take();
+        let shown = self.judge(handling, header, party, &mut scratch);
+        self.scratch.set(scratch);
+        shown
+    }
+
+    fn judge(
+        &self,
+        handling: &Handling<'_, '_>,
+        header: ChallengeHeader,
+        party: &Uri<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<(Proof, Option<Box<Registrant>>), Unproven> {
         let (request, policy) = (handling.request, &self.policy);
         let realm = policy.realms.judging(request, header);
         let name = match header {
@@ -66,24 +82,22 @@ impl Engine {
             }
             return Err(Reply::challenge(header, true).into());
         }
-        let question = subscriber::Question::Credential { username: &user, realm: realm.as_bytes() };
-        let answer = match &handling.progress.answers.credential {
-            Some(answer) => answer.clone(),
-            None => match self.known(question, handling.now.mono) {
-                Some(answer) => answer,
-                None => {
-                    let (username, realm) = (user[..].into(), realm.as_bytes().into());
-                    return Err(Unproven::Ask(Question::Credential { username, realm }));
-                }
-            },
+        let whose = Whose { username: &user, realm: realm.as_bytes() };
+        // By the database a REGISTER is judged; where those who are registered are in a cache, by that all else.
+        let cache = self.credentials();
+        let only_cache = cache.filter(|_| header == ChallengeHeader::ProxyAuthenticate);
+        let found = match only_cache {
+            Some((cache, _)) => {
+                self.find_registered(handling, cache, whose, scratch)?.map_err(|error| error.to_string())
+            }
+            None => self.find_credential(handling, whose)?.map_err(|error| error.to_string()),
         };
         // Others of its source may have failed while it waited, or stood behind one that did.
         if self.is_banned(request.arrival, handling.now) {
             return Err(Unproven::Drop);
         }
-        let subscriber = match answer {
-            Ok(Answer::Credential(subscriber)) => Some(subscriber),
-            Ok(_) => None,
+        let found = match found {
+            Ok(found) => found,
             Err(error) => {
                 self.counters().failed_lookups.one();
                 if self.may_say(handling, Kind::Lookup) {
@@ -93,27 +107,76 @@ impl Engine {
             }
         };
         // A password may be left from a time when the domain of its user had this realm; now it proves nothing to the users of another.
-        let is_of_realm = |found: &Credential| policy.config.realm_of(&found.domain) == realm;
-        let is_elsewhere = subscriber.as_deref().is_some_and(|found| !is_of_realm(found));
+        let subscriber = found.view(scratch, whose);
+        let is_missing = only_cache.is_some() && subscriber.is_none();
+        let is_of_realm = |found: &CredentialView<'_>| policy.config.realm_of(found.domain) == realm;
+        let is_elsewhere = subscriber.as_ref().is_some_and(|found| !is_of_realm(found));
         let subscriber = subscriber.filter(|_| !is_elsewhere);
-        let secrets = subscriber.as_deref().map(ha1_set);
+        let secrets = subscriber.as_ref().map(ha1_set);
         let verdict = policy.authenticator.decide(handling.now, &checked, &attempt, &credentials, secrets.as_ref());
         // A REGISTER has no transaction: this may be a copy of one that was served, which gets its answer again. Of a datagram: by
         // a stream none comes twice, and its nonce may be another source's.
         let replayed = verdict == digest::Verdict::Replay
             && header == ChallengeHeader::WwwAuthenticate
             && !request.arrival.transport.is_reliable();
+        if is_missing && verdict == digest::Verdict::WrongPassword {
+            return Err(self.not_registered(handling, &refusal).into());
+        }
         if verdict != digest::Verdict::Ok && !replayed {
             let why = if is_elsewhere { OF_ANOTHER_DOMAIN } else { why(&checked, secrets.as_ref()) };
             return Err(self.deny(handling, &refusal, verdict, why).into());
         }
         let subscriber = subscriber.expect("a right response has a subscriber");
         if policy.config.auth.user_must_match
-            && let Err(claim) = self.claims_only(request, header, party, &subscriber)
+            && let Err(claim) = self.claims_only(request, header, party, subscriber)
         {
-            return Err(self.refuse_claim(handling, &subscriber, &claim, party).into());
+            return Err(self.refuse_claim(handling, subscriber, &claim, party).into());
         }
-        Ok(Proof { authenticated: true, replayed, in_dialog: false })
+        let registrant = match &found {
+            Found::Credential(credential) if cache.is_some() && only_cache.is_none() => {
+                Some(Box::new(Registrant { username: user[..].into(), credential: credential.clone() }))
+            }
+            _ => None,
+        };
+        Ok((Proof { authenticated: true, replayed, in_dialog: false }, registrant))
+    }
+
+    /// What the subscribers say of this user.
+    fn find_credential(
+        &self,
+        handling: &Handling<'_, '_>,
+        whose: Whose<'_>,
+    ) -> Result<Result<Found, StoreError>, Unproven> {
+        let Whose { username, realm } = whose;
+        let answer = match &handling.progress.answers.credential {
+            Some(answer) => answer.clone(),
+            None => match self.known(subscriber::Question::Credential { username, realm }, handling.now.mono) {
+                Some(answer) => answer,
+                None => {
+                    return Err(Unproven::Ask(Question::Credential { username: username.into(), realm: realm.into() }));
+                }
+            },
+        };
+        Ok(answer.map(|answer| match answer {
+            Answer::Credential(credential) => Found::Credential(credential),
+            Answer::Exists | Answer::Absent => Found::Absent,
+        }))
+    }
+
+    /// The cache of those who are registered has no credentials of this user. It is challenged again, as an unknown user is, and no failure is
+    /// counted: the cache may have lost what it had, and a phone that is right must not be banned for that.
+    fn not_registered(&self, handling: &Handling<'_, '_>, refusal: &Refusal<'_>) -> Reply {
+        let request = handling.request;
+        self.counters().credentials_missing.one();
+        if self.may_say(handling, Kind::Authentication) {
+            let (call_id, source, user) = (shown(request.call_id), request.arrival.remote, refusal.user());
+            let method = shown(request.message.method_text());
+            tracing::info!(
+                %call_id, %source, user = %shown(&user), %method, setting = "auth.credential_cache",
+                "challenged again: no credentials in the cache"
+            );
+        }
+        Reply::challenge(refusal.header, false)
     }
 
     /// Challenges again after a verdict; `why` says what was wrong with a response that was judged.
@@ -199,7 +262,7 @@ impl Engine {
     fn refuse_claim(
         &self,
         handling: &Handling<'_, '_>,
-        subscriber: &Credential,
+        subscriber: CredentialView<'_>,
         claim: &Claim,
         party: &Uri<'_>,
     ) -> Reply {
@@ -279,7 +342,7 @@ fn why(checked: &CheckedCredentials, secrets: Option<&Ha1Set>) -> &'static str {
 }
 
 /// Digests as the authenticator takes them.
-fn ha1_set(credential: &Credential) -> Ha1Set {
+fn ha1_set(credential: &CredentialView<'_>) -> Ha1Set {
     let ha1 = &credential.ha1;
     let parts: [(Hash, Option<&[u8]>); 3] = [
         (Hash::Md5, ha1.md5.as_ref().map(|h| &h[..])),

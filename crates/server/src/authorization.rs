@@ -32,7 +32,7 @@ impl Engine {
             (from_local && self.policy.config.auth.calls) || (!to_local && relay_for == RelayFor::Authenticated);
         if must_authenticate {
             let shown = self.authenticate(handling, ChallengeHeader::ProxyAuthenticate, &from);
-            return shown.map_or_else(Verdict::from, Verdict::Admit);
+            return shown.map_or_else(Verdict::from, |(proof, _)| Verdict::Admit(proof));
         }
         if !to_local && relay_for == RelayFor::LocalDomains && !from_local {
             let reply = Reply { counted: Counted::RelayDenied, ..Reply::new(403) };

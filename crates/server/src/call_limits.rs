@@ -1,16 +1,18 @@
 //! Calls that are counted under the limits of rules, in all shards together.
 //!
 //! A call counts from when it is put into the table of calls of its shard until it leaves that, however it ended. A call on its way to another shard
-//! counts in neither.
+//! counts in neither. What other servers count under the same limits is heard from beside, and counts as well.
 
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use strowger_config::CallLimitTable;
 
 /// A limit, and of which of the things that it is for: what a call counts under.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LimitScope {
     /// Name of the limit.
     pub name: Box<str>,
@@ -34,14 +36,37 @@ impl Claim {
     }
 }
 
-/// What calls count under, by its hash, and their number.
-type Calls = HashMap<u64, (LimitScope, u32)>;
+/// What calls count under, by its hash.
+type Calls = HashMap<u64, Entry>;
+
+#[derive(Debug)]
+struct Entry {
+    counted: LimitScope,
+    /// Calls of this server.
+    own: u32,
+    /// Calls of others.
+    elsewhere: u32,
+}
+
+impl Entry {
+    fn of(counted: &LimitScope) -> Self {
+        Self { counted: counted.clone(), own: 0, elsewhere: 0 }
+    }
+
+    const fn all(&self) -> u32 {
+        self.own.saturating_add(self.elsewhere)
+    }
+}
 
 /// Calls by what they count under. All shards share one.
 #[derive(Debug)]
 pub struct CallLimits {
     partitions: Box<[Mutex<Calls>]>,
     hash: foldhash::quality::FixedState,
+    /// Limits under which no call has room, as long as it is not known what others count.
+    closed: Mutex<Vec<Box<str>>>,
+    /// There are such.
+    any_closed: AtomicBool,
 }
 
 /// So many that one is looked through in no time: each is, under its lock, for who asks what calls count under.
@@ -53,33 +78,45 @@ impl CallLimits {
     /// `seed`: known to no peer.
     pub(crate) fn new(seed: u64) -> Self {
         let partitions = (0..PARTITIONS).map(|_| Mutex::default()).collect();
-        Self { partitions, hash: foldhash::quality::FixedState::with_seed(seed) }
+        let (closed, any_closed) = Default::default();
+        Self { partitions, hash: foldhash::quality::FixedState::with_seed(seed), closed, any_closed }
     }
 
-    fn with<T>(&self, counted: &LimitScope, work: impl FnOnce(u64, &mut Calls) -> T) -> T {
+    fn key(&self, counted: &LimitScope) -> u64 {
         let mut hasher = self.hash.build_hasher();
         hasher.write_usize(counted.name.len());
         hasher.write(counted.name.as_bytes());
         hasher.write(&counted.value);
-        let key = hasher.finish();
+        hasher.finish()
+    }
+
+    fn with<T>(&self, counted: &LimitScope, work: impl FnOnce(u64, &mut Calls) -> T) -> T {
+        let key = self.key(counted);
         let partition = &self.partitions[key as usize % PARTITIONS];
         work(key, &mut partition.lock().expect("nothing panics while it holds this"))
     }
 
+    fn is_closed(&self, counted: &LimitScope) -> bool {
+        self.any_closed.load(Relaxed)
+            && self.closed.lock().expect("nothing panics while it holds this").contains(&counted.name)
+    }
+
     /// Whether one more call would be too many now.
     pub(crate) fn is_full(&self, claim: &Claim) -> bool {
-        self.with(&claim.counted, |key, calls| calls.get(&key).is_some_and(|(_, count)| *count >= claim.most))
+        self.is_closed(&claim.counted)
+            || self.with(&claim.counted, |key, calls| calls.get(&key).is_some_and(|entry| entry.all() >= claim.most))
     }
 
     /// Counts a call under all of these, or under none: then that which has too many is returned.
     pub(crate) fn take<'a>(&self, claims: &'a [Claim]) -> Result<(), &'a Claim> {
         for (n, claim) in claims.iter().enumerate() {
-            let is_counted = self.with(&claim.counted, |key, calls| {
-                let (_, count) = calls.entry(key).or_insert_with(|| (claim.counted.clone(), 0));
-                let has_room = *count < claim.most;
-                *count += u32::from(has_room);
-                has_room
-            });
+            let is_counted = !self.is_closed(&claim.counted)
+                && self.with(&claim.counted, |key, calls| {
+                    let entry = calls.entry(key).or_insert_with(|| Entry::of(&claim.counted));
+                    let has_room = entry.all() < claim.most;
+                    entry.own += u32::from(has_room);
+                    has_room
+                });
             if !is_counted {
                 claims[..n].iter().for_each(|claim| self.give_back(&claim.counted));
                 return Err(claim);
@@ -90,15 +127,15 @@ impl CallLimits {
 
     /// Counts a call that counted elsewhere before, however many there are.
     pub(crate) fn take_over(&self, counted: &LimitScope) {
-        self.with(counted, |key, calls| calls.entry(key).or_insert_with(|| (counted.clone(), 0)).1 += 1);
+        self.with(counted, |key, calls| calls.entry(key).or_insert_with(|| Entry::of(counted)).own += 1);
     }
 
     /// A call has ended.
     pub(crate) fn give_back(&self, counted: &LimitScope) {
         self.with(counted, |key, calls| {
-            let Some((_, count)) = calls.get_mut(&key) else { return };
-            *count -= 1;
-            if *count == 0 {
+            let Some(entry) = calls.get_mut(&key) else { return };
+            entry.own -= 1;
+            if entry.all() == 0 {
                 calls.remove(&key);
                 // Not where calls come one by one.
                 if calls.is_empty() && calls.capacity() > RESERVE {
@@ -110,7 +147,7 @@ impl CallLimits {
 
     /// The calls that count under this now.
     pub fn calls(&self, counted: &LimitScope) -> u32 {
-        self.with(counted, |key, calls| calls.get(&key).map_or(0, |(_, count)| *count))
+        self.with(counted, |key, calls| calls.get(&key).map_or(0, Entry::all))
     }
 
     /// Into how many parts what calls count under is cut.
@@ -122,16 +159,78 @@ impl CallLimits {
     pub fn each(&self, part: usize, visit: &mut dyn FnMut(&LimitScope, u32)) {
         let Some(partition) = self.partitions.get(part) else { return };
         let calls = partition.lock().expect("nothing panics while it holds this");
-        calls.values().for_each(|(counted, count)| visit(counted, *count));
+        calls.values().for_each(|entry| visit(&entry.counted, entry.all()));
     }
 
-    /// What calls count under now, with their number, by name and value.
-    pub fn list(&self) -> Vec<(LimitScope, u32)> {
-        let mut all = Vec::new();
-        for part in 0..self.parts() {
-            self.each(part, &mut |counted, count| all.push((counted.clone(), count)));
+    /// From now on these calls of other servers count, in place of those that were heard of before, and no call has room under the limits
+    /// with these names.
+    pub fn hear(&self, elsewhere: &std::collections::HashMap<LimitScope, u32>, closed: Vec<Box<str>>) {
+        for partition in &self.partitions {
+            let mut calls = partition.lock().expect("nothing panics while it holds this");
+            calls.retain(|_, entry| {
+                entry.elsewhere = elsewhere.get(&entry.counted).copied().unwrap_or(0);
+                entry.all() > 0
+            });
         }
+        for (counted, count) in elsewhere.iter().filter(|(_, count)| **count > 0) {
+            self.with(counted, |key, calls| {
+                calls.entry(key).or_insert_with(|| Entry::of(counted)).elsewhere = *count;
+            });
+        }
+        self.any_closed.store(!closed.is_empty(), Relaxed);
+        *self.closed.lock().expect("nothing panics while it holds this") = closed;
+    }
+
+    /// What calls of this server count under now, with their number, by name and value.
+    pub fn list(&self) -> Vec<(LimitScope, u32)> {
+        let of = |partition: &Mutex<Calls>| {
+            let calls = partition.lock().expect("nothing panics while it holds this");
+            let own = calls.values().filter(|entry| entry.own > 0);
+            own.map(|entry| (entry.counted.clone(), entry.own)).collect::<Vec<_>>()
+        };
+        let mut all: Vec<_> = self.partitions.iter().flat_map(of).collect();
         all.sort_by(|(a, _), (b, _)| (&a.name, &a.value).cmp(&(&b.name, &b.value)));
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(value: &str, most: u32) -> Claim {
+        let counted = LimitScope { name: "line".into(), value: value.as_bytes().into() };
+        Claim { counted, most, status: 503 }
+    }
+
+    #[test]
+    fn calls_of_other_servers_count_too() {
+        let limits = CallLimits::new(1);
+        let (alice, bob) = ([claim("alice", 3)], [claim("bob", 3)]);
+        assert!(limits.take(&alice).is_ok());
+        let heard = [(alice[0].counted.clone(), 2), (bob[0].counted.clone(), 3)].into_iter().collect();
+        limits.hear(&heard, Vec::new());
+        assert!(limits.is_full(&alice[0]) && limits.take(&alice).is_err());
+        assert!(limits.is_full(&bob[0]) && limits.take(&bob).is_err());
+        assert_eq!(limits.list(), [(alice[0].counted.clone(), 1)], "those of this server");
+        // One of them ends here, and there all of them.
+        limits.give_back(&alice[0].counted);
+        assert!(!limits.is_full(&alice[0]));
+        limits.hear(&Default::default(), Vec::new());
+        assert!(!limits.is_full(&bob[0]) && limits.list().is_empty());
+        let held: usize = limits.partitions.iter().map(|calls| calls.lock().unwrap().len()).sum();
+        assert_eq!(held, 0, "nothing is kept of what has ended");
+    }
+
+    #[test]
+    fn a_limit_that_is_closed_has_no_room() {
+        let limits = CallLimits::new(1);
+        let claims = [claim("alice", 3)];
+        limits.hear(&Default::default(), vec!["other".into()]);
+        assert!(!limits.is_full(&claims[0]));
+        limits.hear(&Default::default(), vec!["line".into()]);
+        assert!(limits.is_full(&claims[0]) && limits.take(&claims).is_err());
+        limits.hear(&Default::default(), Vec::new());
+        assert!(limits.take(&claims).is_ok());
     }
 }

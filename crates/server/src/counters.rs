@@ -46,6 +46,10 @@ strowger_metrics::metrics! {
     failed_lookups: Counter;
     /// REGISTER requests answered 500 because their bindings could not be kept.
     failed_writes: Counter;
+    /// Requests challenged again since the cache of credentials has none of their user: it is not registered.
+    credentials_missing: Counter;
+    /// Registrations whose credentials could not be stored in their cache.
+    credentials_not_stored: Counter;
     /// Requests answered 503 because a bound was reached.
     overloaded: Counter as "requests_overloaded";
     /// Requests answered 503 because the server was shutting down.
@@ -125,7 +129,7 @@ impl Durations {
         Self::metric(
             "subscriber_lookup",
             "subscriber_lookup_seconds",
-            "How long requests waited for what the database knows of a subscriber and the cache does not, to the millisecond.",
+            "How long requests waited for what the database knows of a subscriber and the cache does not, or for credentials of `auth.credential_cache`, to the millisecond.",
         ),
         Self::metric(
             "name_lookup",

@@ -22,10 +22,12 @@ use crate::policy::{InForce, Policy};
 use crate::process_state::ProcessState;
 use crate::question::{HostKey, Resolved};
 use crate::suspended::{Held, HoldKey, LookupResult, Suspended, SuspendedRequest};
+use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use strowger_accounting::Row;
+use strowger_cache::ticket::{Answered, ReceiverId};
 use strowger_core::entropy::Entropy;
 use strowger_core::proxy::{Notice, Proxy};
 use strowger_core::registrar::Registrar;
@@ -34,6 +36,7 @@ use strowger_core::timer::sooner;
 use strowger_core::transaction::{Event, Outgoing, Role, Transactions};
 use strowger_core::{Arrival, Flow, Now, Outbox, Round, Transport};
 use strowger_message::{Edit, Index, Message};
+use strowger_store::credential_cache::Scratch;
 use strowger_store::error::StoreError;
 use strowger_store::subscriber;
 use strowger_store::ticket::SinkId;
@@ -45,6 +48,8 @@ pub enum Answer {
     Written(Vec<(u64, Result<(), StoreError>)>),
     /// Subscribers were looked up.
     Subscribers(Vec<(u64, Result<subscriber::Answer, StoreError>)>),
+    /// The cache of credentials answered.
+    Credentials(Vec<Answered>),
     /// For the first shard: bindings that want pings were made.
     Pings,
     /// A name was resolved: to nothing if it could not be.
@@ -167,8 +172,12 @@ pub struct Engine {
     pub written: Option<SinkId>,
     /// The same for subscribers; none where the server has no users.
     pub found: Option<SinkId>,
+    /// The same for the cache of credentials; none where there is none.
+    pub cached: Option<ReceiverId>,
     /// Subscribers were asked in this round: what they are asked leaves when it ends.
     pub has_asked: bool,
+    /// The same for the cache of credentials.
+    pub has_asked_cache: bool,
     /// What became of the INVITEs that begin calls, for an owner that sets this, and takes it out whenever a call of the engine returns:
     /// the messages of that call stand in the outbox still.
     pub heard: Option<Vec<Notice>>,
@@ -201,6 +210,8 @@ pub struct Engine {
     /// Scratch of registrations: the address-of-record and the header lines of the 200.
     pub(crate) aor: Vec<u8>,
     pub(crate) lines: Vec<u8>,
+    /// Scratch: what is asked of the cache of credentials, and what it has at once.
+    pub(crate) scratch: Cell<Scratch>,
     /// Scratch: header lines of a reply.
     pub(crate) reply_lines: Vec<u8>,
     /// Transactions alive at most since they last became few.
@@ -286,6 +297,7 @@ impl Engine {
                     self.go_on(now, ticket, LookupResult::Subscriber(result), out);
                 }
             }
+            Answer::Credentials(answers) => answers.into_iter().for_each(|answered| self.hear_cache(now, answered, out)),
             Answer::Pings => self.pings.wake(now),
             Answer::Resolved { ticket, name, to } => {
                 self.go_on(now, ticket, LookupResult::Name(name, to), out);
@@ -391,7 +403,9 @@ impl Engine {
             effects: Vec::new(),
             written: None,
             found: None,
+            cached: None,
             has_asked: false,
+            has_asked_cache: false,
             heard: None,
             suspended: Slots::new(),
             spare: Vec::new(),
@@ -412,6 +426,7 @@ impl Engine {
             local_addresses: LocalAddresses::new(config.dns.cache_entries),
             aor: Vec::new(),
             lines: Vec::new(),
+            scratch: Cell::default(),
             reply_lines: Vec::new(),
             most_transactions: 0,
             gives_left: 0,

@@ -200,7 +200,8 @@ impl Engine {
                 Verdict::Ask(Question::Credential { .. }) => {
                     handling.progress.answers.credential = Some(Ok(subscriber::Answer::Absent));
                 }
-                Verdict::Register(_) => {
+                Verdict::Ask(Question::Registered { .. }) => handling.progress.answers.registered = Some(Ok(None)),
+                Verdict::Register(..) => {
                     explained.outcome = Outcome::Register;
                     return Ok(());
                 }

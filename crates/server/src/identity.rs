@@ -8,7 +8,7 @@ use strowger_core::routing::{Request, Routing};
 use strowger_message::header::Privacy;
 use strowger_message::uri::sip::unescaped;
 use strowger_message::{Edit, Message, Name, NameAddr, Uri};
-use strowger_store::subscriber::Credential;
+use strowger_store::subscriber::CredentialView;
 
 /// A header field that names another than the user.
 pub(crate) struct Claim {
@@ -45,7 +45,7 @@ impl Engine {
         request: &Request<'_>,
         header: ChallengeHeader,
         party: &Uri<'_>,
-        subscriber: &Credential,
+        subscriber: CredentialView<'_>,
     ) -> Result<(), Claim> {
         if header == ChallengeHeader::WwwAuthenticate {
             return if is_user(subscriber, party) { Ok(()) } else { Err(Claim::of(Name::To, party)) };
@@ -145,7 +145,7 @@ fn is_anonymous(from: &Uri<'_>) -> bool {
 }
 
 /// The subscriber is the user that this URI names.
-fn is_user(subscriber: &Credential, party: &Uri<'_>) -> bool {
+fn is_user(subscriber: CredentialView<'_>, party: &Uri<'_>) -> bool {
     let Uri::Sip(uri) = party else { return false };
     let is_name = |user| unescaped(user).eq(subscriber.username.bytes());
     uri.user.is_some_and(is_name) && uri.host.is_lower(subscriber.domain.as_bytes())

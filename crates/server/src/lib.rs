@@ -54,6 +54,7 @@
 //!     shards: 1,
 //!     location: Arc::new(LocationTable::new(config.location_settings())),
 //!     subscribers: None,
+//!     credentials: None,
 //!     log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
 //!     routes: Box::new(OneWay),
 //! };
@@ -105,6 +106,7 @@ mod call_log;
 pub mod calls;
 mod contacts;
 pub mod counters;
+mod credentials;
 mod decision;
 pub mod engine;
 pub mod explain;

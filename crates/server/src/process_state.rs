@@ -15,6 +15,7 @@ use strowger_config::{Config, Decisions};
 use strowger_core::log_limiter::LogLimiter;
 use strowger_core::routing::Identity;
 use strowger_core::{Flow, Now};
+use strowger_store::credential_cache::CredentialCache;
 use strowger_store::location::LocationTable;
 use strowger_store::subscriber::Subscribers;
 
@@ -37,6 +38,8 @@ pub struct ProcessState {
     pub(crate) set_aside: SetAside,
     /// None: the server knows no user, and admits or refuses every user of a local domain alike.
     pub subscribers: Option<Arc<dyn Subscribers>>,
+    /// Where the credentials of registered users are, if they are in a cache alone: what is no REGISTER is verified from there.
+    pub credentials: Option<CredentialCache>,
     /// Of lines about requests and connections that were refused or failed.
     pub log_limiter: Arc<LogLimiter>,
     pub(crate) routes: Box<dyn Routes>,
@@ -80,6 +83,8 @@ pub struct Surroundings {
     pub location: Arc<LocationTable>,
     /// None: the server knows no user, and admits or refuses every user of a local domain alike.
     pub subscribers: Option<Arc<dyn Subscribers>>,
+    /// Where the credentials of registered users are, if they are in a cache alone.
+    pub credentials: Option<CredentialCache>,
     /// Bounds what is logged about each source.
     pub log_limiter: Arc<LogLimiter>,
     /// What the kernel says of its routes.
@@ -98,6 +103,7 @@ impl ProcessState {
             shards,
             location,
             subscribers,
+            credentials,
             log_limiter,
             routes,
         } = surroundings;
@@ -107,6 +113,7 @@ impl ProcessState {
             flows: Flows::new(config.server.node, process, shards),
             set_aside: SetAside::new(),
             subscribers,
+            credentials,
             log_limiter,
             routes,
             call_limits: Arc::new(CallLimits::new(u64::from_le_bytes(limits))),

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::net::SocketAddr;
+use strowger_cache::error::CacheError;
 use strowger_core::record::{Number, Recorded};
 use strowger_core::{PeerName, Transport};
 use strowger_store::error::StoreError;
@@ -30,6 +31,8 @@ pub(crate) enum Question {
     Name(HostKey),
     /// The credential of this user, in this realm.
     Credential { username: Text, realm: Text },
+    /// The credential of this user, in this realm, as the cache of those who are registered has it.
+    Registered { username: Text, realm: Text },
     /// Whether a domain of ours has this user.
     User { username: Text, domain: Text },
 }
@@ -40,6 +43,7 @@ pub(crate) enum QuestionKind {
     #[default]
     Name,
     Credential,
+    Registered,
     User,
 }
 
@@ -48,6 +52,7 @@ impl Question {
         match self {
             Self::Name(_) => QuestionKind::Name,
             Self::Credential { .. } => QuestionKind::Credential,
+            Self::Registered { .. } => QuestionKind::Registered,
             Self::User { .. } => QuestionKind::User,
         }
     }
@@ -59,6 +64,9 @@ impl Question {
 pub(crate) struct Answers {
     #[serde(skip)]
     pub(crate) credential: Option<Result<subscriber::Answer, StoreError>>,
+    /// The value of the cache, if it has one.
+    #[serde(skip)]
+    pub(crate) registered: Option<Result<Option<Box<[u8]>>, CacheError>>,
     #[serde(skip)]
     pub(crate) user: Option<Result<subscriber::Answer, StoreError>>,
     pub(crate) names: Vec<(HostKey, Resolved)>,

@@ -1,6 +1,7 @@
 //! REGISTER: from the request to the location table and back (RFC 3261 section 10.3).
 
 use crate::contacts::first_hop;
+use crate::credentials::{Keeping, Registrant};
 use crate::engine::Engine;
 use crate::handling::{Handling, Proof};
 use crate::methods;
@@ -10,6 +11,7 @@ use crate::registration_log::{Changes, Sender};
 use crate::reply::{Party, Reply, Why};
 use crate::stage::Verdict;
 use crate::suspended::{Registration, Suspended};
+use strowger_cache::error::CacheError;
 use strowger_core::digest::ChallengeHeader;
 use strowger_core::log_limiter::Kind;
 use strowger_core::registrar::{ExistingBinding, Refusal, Registrar};
@@ -44,30 +46,37 @@ impl Engine {
             return Reply::unknown(Party::To).into();
         }
         if !self.policy.config.registrar.authenticate {
-            return Verdict::Register(Proof::default());
+            return Verdict::Register(Proof::default(), None);
         }
         let shown = self.authenticate(handling, ChallengeHeader::WwwAuthenticate, &party);
-        shown.map_or_else(Verdict::from, Verdict::Register)
+        shown.map_or_else(Verdict::from, |(proof, registrant)| Verdict::Register(proof, registrant))
     }
 
-    /// The registrar: changes the bindings, and answers.
-    pub(crate) fn register(&mut self, handling: &mut Handling<'_, '_>) {
+    /// The registrar: changes the bindings, has the credentials kept of the one who registers, and answers.
+    pub(crate) fn register(&mut self, handling: &mut Handling<'_, '_>, registrant: Option<&Registrant>) {
         let mut aor = std::mem::take(&mut self.aor);
         aor.clear();
         write_aor(&handling.request.mandatory.to.uri, &mut aor);
         let mut registrar = std::mem::take(&mut self.registrar);
         registrar.set_settings(&self.policy.registrar);
-        self.update(handling, &aor, &mut registrar, handling.progress.proof.replayed);
+        self.update(handling, &aor, &mut registrar, registrant);
         self.registrar = registrar;
         self.aor = aor;
     }
 
-    fn update(&mut self, handling: &mut Handling<'_, '_>, aor: &[u8], registrar: &mut Registrar, replayed: bool) {
-        let request = handling.request;
+    fn update(
+        &mut self,
+        handling: &mut Handling<'_, '_>,
+        aor: &[u8],
+        registrar: &mut Registrar,
+        registrant: Option<&Registrant>,
+    ) {
+        let (request, replayed) = (handling.request, handling.progress.proof.replayed);
         let (shared, policy) = (self.shared.clone(), self.policy.clone());
         // The ticket must be there before the table may give it back.
         let durable = self.written;
-        let id = durable.map(|_| self.suspended.insert(Suspended::Registration(Box::default())));
+        let may_wait = durable.is_some() || registrant.is_some();
+        let id = may_wait.then(|| self.suspended.insert(Suspended::Registration(Box::default())));
         let sink = durable.unwrap_or(SinkId::NONE);
         let ticket = Ticket { sink, value: id.map_or(0, Id::to_u64) };
         let most = registrar.settings().max_contacts;
@@ -75,8 +84,10 @@ impl Engine {
         lines.clear();
         let mut pings = false;
         let mut changes = Changes::default();
+        let (mut keeping, mut scratch) = (Keeping::None, self.scratch.take());
         let outcome = {
             let (lines, pings, node) = (&mut lines, &mut pings, policy.config.server.node);
+            let (keeping, scratch) = (&mut keeping, &mut scratch);
             let (noted, now) = (&mut changes, handling.now);
             let mut note = |registrar: &Registrar, bindings: &[ExistingBinding<'_>]| {
                 noted.note(now, request, registrar, bindings, &shared.registration_lines);
@@ -96,34 +107,54 @@ impl Engine {
                 if replayed && !(matches!(&steps, Ok(steps) if steps.is_empty()) && is_of(request, current)) {
                     return Err(RegistrationError::Replayed);
                 }
+                if let (Ok(steps), Some(registrant)) = (&steps, registrant) {
+                    let bindings = (current, &steps[..], request.message.has(Name::Contact));
+                    *keeping = self.keep_credentials(now, registrant, aor, bindings, ticket.value, &mut *scratch);
+                }
                 steps
             })
         };
+        self.scratch.set(scratch);
+        self.has_asked_cache |= matches!(keeping, Keeping::Later { .. });
         if pings {
             self.wake_pings(handling.now);
         }
+        let needs_cache = policy.config.auth.credential_cache_required;
+        let mut has_failed = false;
+        if let (Ok(_), Keeping::Failed(error)) = (&outcome, &keeping) {
+            self.credentials_not_kept(&shown(aor).to_string(), *error);
+            has_failed = needs_cache;
+        }
+        let (is_pending, is_asked) =
+            (matches!(outcome, Ok(UpdateStatus::Pending)), matches!(keeping, Keeping::Later { .. }));
+        let left = u8::from(is_pending) + u8::from(is_asked);
         match outcome {
-            Ok(UpdateStatus::Done) => {
-                self.counters().registrations.one();
+            Ok(_) if left == 0 => {
+                if !has_failed {
+                    self.counters().registrations.one();
+                }
                 if !changes.is_empty() {
                     changes.log(&shown(aor).to_string(), &Sender::of(request));
                 }
+                let (status, lines) = if has_failed { (500, &b""[..]) } else { (200, &lines[..]) };
                 let from = handling.out.start();
-                self.write_response(request, 200, None, &lines, &mut handling.out.bytes);
+                self.write_response(request, status, None, lines, &mut handling.out.bytes);
                 let range = from..handling.out.bytes.len();
                 handling.out.send(via::reply_target(&request.mandatory.via, request.arrival), range, 0);
                 if let Some(id) = id {
                     self.suspended.remove(id);
                 }
             }
-            Ok(UpdateStatus::Pending) => {
+            Ok(_) => {
                 let (mut ok, mut failed) = (Vec::new(), Vec::new());
                 self.write_response(request, 200, None, &lines, &mut ok);
                 self.write_response(request, 500, None, b"", &mut failed);
-                let target = via::reply_target(&request.mandatory.via, request.arrival);
+                let target = Some(via::reply_target(&request.mandatory.via, request.arrival));
                 if let Some(Suspended::Registration(waiting)) = id.and_then(|id| self.suspended.get_mut(id)) {
                     let log = (!changes.is_empty()).then(|| (changes, Sender::of(request)));
-                    **waiting = Registration { ok, failed, target: Some(target), aor: shown(aor).to_string(), log };
+                    let (aor, stores) = (shown(aor).to_string(), keeping == Keeping::Later { stores: true });
+                    let needs_cache = needs_cache && stores;
+                    **waiting = Registration { ok, failed, target, aor, log, left, has_failed, stores, needs_cache };
                 }
             }
             Err(error) => {
@@ -193,21 +224,43 @@ impl Engine {
 
     /// A registration is kept, or could not be.
     pub(crate) fn written(&mut self, ticket: u64, result: Result<(), StoreError>, out: &mut Outbox) {
-        let Some(Suspended::Registration(waiting)) = self.suspended.remove(Id::from_u64(ticket)) else { return };
+        let Some(Suspended::Registration(waiting)) = self.suspended.get(Id::from_u64(ticket)) else { return };
+        if let (Err(error), Some(_)) = (result, waiting.target) {
+            self.counters().failed_writes.one();
+            tracing::debug!(aor = %waiting.aor, %error, "registration not kept: answered 500");
+        }
+        self.registered(ticket, result.is_err(), out);
+    }
+
+    /// The credentials of a registration are kept, or could not be.
+    pub(crate) fn credentials_kept(&mut self, ticket: u64, error: Option<CacheError>, out: &mut Outbox) {
+        let Some(Suspended::Registration(waiting)) = self.suspended.get(Id::from_u64(ticket)) else { return };
+        if let (Some(error), true) = (error, waiting.stores) {
+            self.credentials_not_kept(&waiting.aor, error);
+        }
+        let fails = error.is_some() && waiting.needs_cache;
+        self.registered(ticket, fails, out);
+    }
+
+    /// Of the answers that a registration waits for, one is there. With the last its 200 leaves, or its 500.
+    fn registered(&mut self, ticket: u64, fails: bool, out: &mut Outbox) {
+        let id = Id::from_u64(ticket);
+        let Some(Suspended::Registration(waiting)) = self.suspended.get_mut(id) else { return };
+        waiting.has_failed |= fails;
+        waiting.left = waiting.left.saturating_sub(1);
+        if waiting.left > 0 {
+            return;
+        }
+        let Some(Suspended::Registration(waiting)) = self.suspended.remove(id) else { return };
         let Some(target) = waiting.target else { return };
-        let reply = match result {
-            Ok(()) => {
-                self.counters().registrations.one();
-                if let Some((changes, sender)) = &waiting.log {
-                    changes.log(&waiting.aor, sender);
-                }
-                &waiting.ok
+        let reply = if waiting.has_failed {
+            &waiting.failed
+        } else {
+            self.counters().registrations.one();
+            if let Some((changes, sender)) = &waiting.log {
+                changes.log(&waiting.aor, sender);
             }
-            Err(error) => {
-                self.counters().failed_writes.one();
-                tracing::debug!(aor = %waiting.aor, %error, "registration not kept: answered 500");
-                &waiting.failed
-            }
+            &waiting.ok
         };
         let from = out.start();
         out.bytes.extend_from_slice(reply);

@@ -5,6 +5,7 @@
 //! it again when the answer is there. What the stages before it decided stands.
 
 use crate::contacts::Contacts;
+use crate::credentials::Registrant;
 use crate::decision::Decision;
 use crate::engine::{Effect, Engine};
 use crate::forwarding::Destination;
@@ -47,8 +48,8 @@ pub(crate) enum Verdict {
     Admit(Proof),
     /// It goes on by what rules say.
     Decide(Box<Decision>),
-    /// Its bindings are for the registrar: its sender has shown so much.
-    Register(Proof),
+    /// Its bindings are for the registrar: its sender has shown so much, and whose credentials are to be kept where any are.
+    Register(Proof, Option<Box<Registrant>>),
     /// It is answered.
     Reply(Reply),
     /// It waits for an answer.
@@ -147,10 +148,10 @@ impl Engine {
             self.transactions.abandon(handling.now, server);
         }
         match self.authorize_registration(handling) {
-            Verdict::Register(proof) => {
+            Verdict::Register(proof, registrant) => {
                 handling.progress.proof = proof;
                 self.confirm(handling.request);
-                self.register(handling);
+                self.register(handling, registrant.as_deref());
             }
             other => self.conclude(handling, other),
         }
@@ -197,6 +198,7 @@ impl Engine {
                 let question = subscriber::Question::Credential { username: &username, realm: &realm };
                 self.ask_subscribers(handling, question, asks);
             }
+            Question::Registered { username, realm } => self.ask_credentials(handling, &username, &realm, asks),
             Question::User { username, domain } => {
                 let question = subscriber::Question::User { username: &username, domain: &domain };
                 self.ask_subscribers(handling, question, asks);

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
+use strowger_cache::error::CacheError;
 use strowger_core::routing::Request;
 use strowger_core::slots::Id;
 use strowger_core::source::counted;
@@ -28,7 +29,7 @@ pub(crate) type HoldKey = (u32, u32);
 pub(crate) enum Suspended {
     /// A request: the answer is for its stage.
     Request(Box<SuspendedRequest>),
-    /// The answers to a REGISTER whose bindings are being written.
+    /// The answers to a REGISTER whose bindings, or credentials, are being written.
     Registration(Box<Registration>),
 }
 
@@ -65,6 +66,7 @@ impl SuspendedRequest {
         match (self.asks, answer) {
             (QuestionKind::Name, LookupResult::Name(name, to)) => answers.names.push((name, to)),
             (QuestionKind::Credential, LookupResult::Subscriber(result)) => answers.credential = Some(result),
+            (QuestionKind::Registered, LookupResult::Registered(result)) => answers.registered = Some(result),
             (QuestionKind::User, LookupResult::Subscriber(result)) => answers.user = Some(result),
             _ => (),
         }
@@ -75,6 +77,8 @@ impl SuspendedRequest {
 pub(crate) enum LookupResult {
     Name(HostKey, Resolved),
     Subscriber(Result<subscriber::Answer, StoreError>),
+    /// The value of the cache of those who are registered, if it has one.
+    Registered(Result<Option<Box<[u8]>>, CacheError>),
 }
 
 #[derive(Debug, Default)]
@@ -86,6 +90,14 @@ pub(crate) struct Registration {
     pub(crate) aor: String,
     /// What is logged when it is kept, if anything is.
     pub(crate) log: Option<(Changes, Sender)>,
+    /// How many answers it waits for: of the journal, and of the cache of credentials.
+    pub(crate) left: u8,
+    /// One of them says that it is answered 500.
+    pub(crate) has_failed: bool,
+    /// The cache stores the credentials of the one who registers.
+    pub(crate) stores: bool,
+    /// It is answered 500 where the cache does not.
+    pub(crate) needs_cache: bool,
 }
 
 impl Engine {
@@ -217,7 +229,7 @@ impl Engine {
         let durations = &self.shared.durations[self.number];
         let lookup = match waiting.asks {
             QuestionKind::Name => &durations.name_lookup,
-            QuestionKind::Credential | QuestionKind::User => &durations.subscriber_lookup,
+            QuestionKind::Credential | QuestionKind::Registered | QuestionKind::User => &durations.subscriber_lookup,
         };
         lookup.observe(now.mono.saturating_sub(waiting.since) * 1_000);
         waiting.hear(answer);

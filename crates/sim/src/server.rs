@@ -228,6 +228,11 @@ impl ServerHost {
         {
             subscribers.flush();
         }
+        if std::mem::take(&mut engine.has_asked_cache)
+            && let Some(cache) = &process.shared.credentials
+        {
+            cache.flush();
+        }
         let notices = engine.heard.as_mut().map(std::mem::take).unwrap_or_default();
         let watched = process.observer.watch(now.mono, input, &own, &notices, &log::taken());
         let targets =

@@ -11,7 +11,8 @@
 //! * [`journal`]: from that table to a database, in groups, with tickets; [`clock`]: by which time bindings end.
 //! * [`group`]: the writer under it, for any kind of row; [`spool`], rows that must not be lost, in a file.
 //! * [`subscriber`]: users and their HA1s; [`cached_subscribers`], the users of any database; [`read_through`], the cache before it, for
-//!   any kind of question; [`second_level`], one more that several servers may share.
+//!   any kind of question; [`second_level`], one more that several servers may share; [`credential_cache`], where users who are registered stand
+//!   alone.
 //! * [`sqlite`], [`sqlite_bindings`], [`sqlite_subscribers`]: both in one SQLite file; [`sqlite_rows`]: queries to
 //!   files of other programs. Other engines implement
 //!   [`journal::BindingEngine`], [`read_through::Engine`] and [`subscriber::SubscriberWatch`]; those for the subscribers of database
@@ -45,6 +46,7 @@ pub mod access;
 pub mod binding;
 pub mod cached_subscribers;
 pub mod clock;
+pub mod credential_cache;
 pub mod database_url;
 pub mod error;
 pub mod group;

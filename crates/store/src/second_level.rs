@@ -13,7 +13,7 @@
 //! servers, which are to agree. A database that tells of no changes has no watch: an answer is then as old as the lives of both caches
 //! together at most.
 
-mod codec;
+pub(crate) mod codec;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

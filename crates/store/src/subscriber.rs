@@ -79,6 +79,24 @@ pub struct Credential {
     pub ha1: Ha1s,
 }
 
+/// A [`Credential`] by its parts, wherever they stand.
+#[derive(Clone, Copy, Debug)]
+pub struct CredentialView<'a> {
+    /// See [`Credential::username`].
+    pub username: &'a str,
+    /// See [`Credential::domain`].
+    pub domain: &'a str,
+    /// The secrets.
+    pub ha1: Ha1s,
+}
+
+impl Credential {
+    /// Its parts.
+    pub fn view(&self) -> CredentialView<'_> {
+        CredentialView { username: &self.username, domain: &self.domain, ha1: self.ha1 }
+    }
+}
+
 /// What can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Question<'a> {

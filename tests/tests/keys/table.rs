@@ -70,6 +70,12 @@ const TESTS: &[(&str, &[&str])] = &[
     ("call_limit.most", &["crates/server/tests/suite/decisions.rs::calls_count_under_limits_until_they_end"]),
     ("call_limit.status", &["crates/server/tests/suite/decisions.rs::calls_count_under_limits_until_they_end"]),
     ("call_limit.over", &["crates/server/tests/suite/decisions.rs::calls_count_under_limits_until_they_end"]),
+    ("call_limit.cache", &["tests/tests/shared_counts.rs::servers_count_their_calls_together"]),
+    ("call_limit.servers", &["tests/tests/shared_counts.rs::servers_count_their_calls_together"]),
+    (
+        "call_limit.without_cache",
+        &["tests/tests/shared_counts.rs::without_its_cache_a_limit_counts_here_or_lets_no_call_through"],
+    ),
     ("filter.name", &["crates/server/tests/suite/decisions.rs::filters_come_before_everything_else"]),
     ("filter.when", &["crates/server/tests/suite/decisions.rs::filters_come_before_everything_else"]),
     ("filter.answer", &["crates/server/tests/suite/decisions.rs::filters_come_before_everything_else"]),
@@ -218,6 +224,14 @@ const TESTS: &[(&str, &[&str])] = &[
     ("auth.secret_file", &["tests/tests/keys/passwords.rs::servers_of_one_secret_take_nonces_of_each_other"]),
     ("auth.user_must_match", &["tests/tests/attacks_passwords.rs::a_user_registers_no_other"]),
     ("auth.calls", &["crates/node/tests/policy/relaying.rs::from_local_domains_without_a_password"]),
+    (
+        "auth.credential_cache",
+        &["tests/tests/credential_cache.rs::a_phone_that_registered_at_one_server_is_verified_at_the_other"],
+    ),
+    (
+        "auth.credential_cache_required",
+        &["tests/tests/credential_cache.rs::a_cache_that_is_frozen_or_gone_has_its_stated_answers"],
+    ),
     ("ban.enabled", &["crates/node/tests/policy/bans.rs::switched_off"]),
     ("ban.failures", &["crates/node/tests/policy/bans.rs::who_fails_too_often_is_not_heard"]),
     (
@@ -407,6 +421,8 @@ const TESTS: &[(&str, &[&str])] = &[
     ("dialogs.session_expires", &["tests/tests/dialogs.rs::sessions_have_the_timer_that_the_settings_say"]),
     ("dialogs.min_session_expires", &["tests/tests/dialogs.rs::sessions_have_the_timer_that_the_settings_say"]),
     ("dialogs.calls", &["tests/tests/dialogs.rs::calls_beyond_the_bound_are_refused_until_others_end"]),
+    ("dialogs.count_interval", &["tests/tests/shared_counts.rs::servers_count_their_calls_together"]),
+    ("dialogs.count_lifetime", &["tests/tests/shared_counts.rs::servers_count_their_calls_together"]),
     ("rule.account", &["crates/server/tests/suite/accounting.rs::rules_say_what_is_accounted"]),
     ("dialogs.folder", &["tests/tests/kept_dialogs.rs::calls_that_a_kill_interrupts_end_in_the_next_process"]),
     ("dialogs.group_interval", &["tests/tests/metrics_catalogue/kept.rs::kept"]),

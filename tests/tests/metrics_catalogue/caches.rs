@@ -11,7 +11,8 @@ use strowger_tests::text::{Request, status};
 use strowger_tests::wire::Transport::Udp;
 use strowger_tests::wire::Wire;
 
-pub(super) const SCENES: &[(&str, fn())] = &[("a shared cache", shared_cache)];
+pub(super) const SCENES: &[(&str, fn())] =
+    &[("a shared cache", shared_cache), ("credentials in a cache", credentials_in_a_cache)];
 
 /// All that the scene moves.
 const METRICS: &[&str] = &[
@@ -109,5 +110,55 @@ fn shared_cache() {
     stage.shows(&unknown(&[("cache_requests_failed_total", By(2))]));
     redis.start_again().expect("it starts");
     stage.shows(&[("cache_connections", At(1))]);
+    stage.end();
+}
+
+/// A message of Alice, with her password.
+fn writes(wire: &mut Wire) -> u16 {
+    let mut request = Request::new("MESSAGE", "sip:bob@example.org", "udp", wire.local());
+    request.from = "<sip:alice@example.org>;tag=a".into();
+    let challenge = ask(wire, &request);
+    code(wire, &authorized(&request, &challenge, "alice", "alice"))
+}
+
+fn credentials_in_a_cache() {
+    if REDIS.path().is_none() {
+        return meter::leave_out(&["credentials_missing_total", "credentials_not_stored_total"]);
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut redis = backend::redis(folder.path()).expect("it starts");
+    let cache = format!("{{ name = \"shared\", engine = \"redis\", servers = [\"{}\"]", redis.address());
+    let lines = format!(
+        "domains = [\"example.org\"]\nauth.credential_cache = \"shared\"\ncache = [{cache}, connections = 1, timeout = \"3s\" }}]"
+    );
+    let mut stage = Stage::with_users(Setup::on(&[Udp]).with(&lines), &["alice"]);
+    let mut phone = stage.server.connect(Udp);
+    stage.shows(&[("cache_connections", At(1))]);
+    // She is not registered: that is no failed authentication.
+    assert_eq!(writes(&mut phone), 407);
+    stage.shows(&[
+        ("credentials_missing_total", By(1)),
+        ("cache_misses_total", By(1)),
+        ("requests_suspended_total", By(1)),
+        ("subscriber_lookup_seconds_count", By(1)),
+        ("challenges_total", By(2)),
+        ("failed_authentications_total", By(0)),
+    ]);
+    assert_eq!(registers(&mut phone, "alice"), 200);
+    stage.shows(&[
+        ("cache_stores_total", By(1)),
+        ("requests_suspended_total", By(1)),
+        ("subscriber_lookup_seconds_count", By(1)),
+        ("challenges_total", By(1)),
+    ]);
+    backend::stop_cache(&mut redis).expect("it ends");
+    stage.shows(&[("cache_connections", At(0)), ("cache_connections_lost_total", By(1))]);
+    assert_eq!(registers(&mut phone, "alice"), 500);
+    stage.shows(&[
+        ("credentials_not_stored_total", By(1)),
+        ("cache_requests_failed_total", By(1)),
+        ("challenges_total", By(1)),
+        ("registrations_total", By(0)),
+    ]);
     stage.end();
 }

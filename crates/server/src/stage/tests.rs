@@ -79,6 +79,7 @@ fn engine_of(domains: &str, settings: &str) -> Engine {
         shards: 1,
         location: Arc::new(LocationTable::new(config.location_settings())),
         subscribers: Some(Arc::new(Silent)),
+        credentials: None,
         log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
         routes: Box::new(OneWay),
     };
@@ -304,7 +305,7 @@ fn senders_that_may_change_bindings() {
     assert_eq!(says(&engine, Stage::Register, found(Ok(credential("alice"))), &other), refused.into());
     let own = authorized(&mut engine, "REGISTER", "sip:example.org", header, "alice")
         .replace("To: <sip:bob@", "To: <sip:alice@");
-    let shown = |replayed| Verdict::Register(Proof { authenticated: true, replayed, in_dialog: false });
+    let shown = |replayed| Verdict::Register(Proof { authenticated: true, replayed, in_dialog: false }, None);
     assert_eq!(says(&engine, Stage::Register, found(Ok(credential("alice"))), &own), shown(false));
     // A copy by UDP may be one that was served already.
     assert_eq!(says(&engine, Stage::Register, found(Ok(credential("alice"))), &own), shown(true));

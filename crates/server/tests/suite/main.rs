@@ -1,6 +1,7 @@
 //! Behaviours of engines, without a socket, a database or a moment of real time: one program, linked once.
 
 mod accounting;
+mod credentials;
 mod decisions;
 mod default_scripts;
 mod dialogs;

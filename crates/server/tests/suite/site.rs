@@ -14,6 +14,8 @@ use strowger_server::engine::{Answer, Circumstances, Engine};
 use strowger_server::local_address::Routes;
 use strowger_server::policy::Policy;
 use strowger_server::process_state::{ProcessState, Surroundings};
+use strowger_cache::ticket::{Answered, Receiver};
+use strowger_store::credential_cache::CredentialCache;
 use strowger_store::error::StoreError;
 use strowger_store::location::LocationTable;
 use strowger_store::subscriber::{self, Credential, Ha1s, LookupSink, Question, Subscribers};
@@ -56,6 +58,13 @@ impl Subscribers for Slow {
     }
 }
 
+/// What a cache answers comes by the test's hand.
+struct ByHand;
+
+impl Receiver for ByHand {
+    fn answered(&self, _answers: Vec<Answered>) {}
+}
+
 struct OneWay;
 
 impl Routes for OneWay {
@@ -82,8 +91,9 @@ pub(crate) struct Site {
 }
 
 fn config(listeners: &[&str], settings: &str) -> Config {
+    let open = if settings.contains("registrar.authenticate") { "" } else { "registrar.authenticate = false\n" };
     let text = format!(
-        "listen = {listeners:?}\ndomains = [\"example.org\"]\nregistrar.authenticate = false\nproxy.fork = \"sequence\"\n{settings}"
+        "listen = {listeners:?}\ndomains = [\"example.org\"]\n{open}proxy.fork = \"sequence\"\n{settings}"
     );
     match Config::read(Source { text: &text, ..Source::default() }) {
         Ok((config, _)) => config,
@@ -116,7 +126,13 @@ impl Site {
             Ok((config, _)) => config,
             Err(report) => panic!("{report}"),
         };
-        Self::with(Now { mono: 10_000, wall: 1_700_000_000_000 }, config, ListenerId(0))
+        Self::with(Now { mono: 10_000, wall: 1_700_000_000_000 }, config, ListenerId(0), None)
+    }
+
+    /// On UDP, with the credentials of those who are registered in this cache.
+    pub(crate) fn with_credentials(settings: &str, cache: CredentialCache) -> Self {
+        let now = Now { mono: 10_000, wall: 1_700_000_000_000 };
+        Self::with(now, config(&[&format!("udp:{SERVER}")], settings), ListenerId(0), Some(cache))
     }
 
     /// On these listeners.
@@ -124,11 +140,11 @@ impl Site {
         let udp =
             listeners.iter().position(|listener| listener.starts_with("udp:")).and_then(|n| u16::try_from(n).ok());
         let udp = ListenerId(udp.expect("it listens on UDP"));
-        Self::with(now, config(listeners, settings), udp)
+        Self::with(now, config(listeners, settings), udp, None)
     }
 
     /// `udp`: the listener by which everything comes.
-    fn with(now: Now, config: Config, udp: ListenerId) -> Self {
+    fn with(now: Now, config: Config, udp: ListenerId, credentials: Option<CredentialCache>) -> Self {
         // With room for all questions of a test: what the database allocates would count for the engine that asks.
         let database = Arc::new(Slow { last: AtomicU64::new(0), tickets: Mutex::new(Vec::with_capacity(4_096)) });
         let surroundings = Surroundings {
@@ -140,6 +156,7 @@ impl Site {
             shards: 2,
             location: Arc::new(LocationTable::new(config.location_settings())),
             subscribers: Some(database.clone()),
+            credentials: credentials.clone(),
             log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
             routes: Box::new(OneWay),
         };
@@ -147,6 +164,7 @@ impl Site {
         let engine = |number| {
             let mut engine = Engine::new(now, shared.clone(), number, Circumstances { draining: false, shards: 2 });
             engine.found = Some(SinkId::NONE);
+            engine.cached = credentials.as_ref().map(|cache| cache.receiver(Arc::new(ByHand)));
             engine
         };
         let engines = vec![engine(0), engine(1)];

@@ -158,6 +158,7 @@ impl Process {
             shards: settings.shards,
             location,
             subscribers: lookups.as_ref().map(|(lookups, _)| lookups.clone() as Arc<dyn Subscribers>),
+            credentials: None,
             log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
             routes: Box::new(OneWay(settings.address.ip())),
         };

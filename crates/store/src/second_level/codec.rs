@@ -36,15 +36,21 @@ pub(super) fn encode(answer: &Answer, key: &[u8], read_at: u64) -> Vec<u8> {
     text(key, &mut value);
     if let Answer::Credential(credential) = answer {
         text(credential.domain.as_bytes(), &mut value);
-        let Ha1s { md5, sha256, sha512_256 } = &credential.ha1;
-        value.push(u8::from(md5.is_some()) | u8::from(sha256.is_some()) << 1 | u8::from(sha512_256.is_some()) << 2);
-        value.extend(md5.iter().flatten());
-        value.extend(sha256.iter().chain(sha512_256).flatten());
+        ha1s(&credential.ha1, &mut value);
     }
     value
 }
 
-fn text(text: &[u8], value: &mut Vec<u8>) {
+/// Which of them are set, then those.
+pub(crate) fn ha1s(ha1s: &Ha1s, value: &mut Vec<u8>) {
+    let Ha1s { md5, sha256, sha512_256 } = ha1s;
+    value.push(u8::from(md5.is_some()) | u8::from(sha256.is_some()) << 1 | u8::from(sha512_256.is_some()) << 2);
+    value.extend(md5.iter().flatten());
+    value.extend(sha256.iter().chain(sha512_256).flatten());
+}
+
+/// A text behind its length.
+pub(crate) fn text(text: &[u8], value: &mut Vec<u8>) {
     // Names are shorter than a message.
     value.extend_from_slice(&(text.len() as u32).to_be_bytes());
     value.extend_from_slice(text);
@@ -65,15 +71,7 @@ pub(super) fn decode(value: &[u8], asked: &Asked, key: &[u8], not_before: u64) -
         (CREDENTIAL, Question::Credential { username, realm }) => {
             let text = |bytes| std::str::from_utf8(bytes).ok().map(Box::from);
             let domain = text(rest.text()?)?;
-            let [which] = *rest.take()?;
-            if which > 7 {
-                return None;
-            }
-            let ha1 = Ha1s {
-                md5: if which & 1 != 0 { Some(*rest.take()?) } else { None },
-                sha256: if which & 2 != 0 { Some(*rest.take()?) } else { None },
-                sha512_256: if which & 4 != 0 { Some(*rest.take()?) } else { None },
-            };
+            let ha1 = rest.ha1s()?;
             let (username, realm) = (text(username)?, text(realm)?);
             Answer::Credential(Arc::new(Credential { username, realm, domain, ha1 }))
         }
@@ -89,20 +87,35 @@ pub(super) fn read_at(value: &[u8]) -> Option<u64> {
     rest.take().map(|bytes| u64::from_be_bytes(*bytes))
 }
 
-struct Rest<'a>(&'a [u8]);
+/// What of a value is still to be read.
+pub(crate) struct Rest<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Rest<'a> {
-    fn take<const N: usize>(&mut self) -> Option<&'a [u8; N]> {
+    pub(crate) fn take<const N: usize>(&mut self) -> Option<&'a [u8; N]> {
         let (front, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(front)
     }
 
-    fn text(&mut self) -> Option<&'a [u8]> {
+    /// What [`text`] wrote.
+    pub(crate) fn text(&mut self) -> Option<&'a [u8]> {
         let length = usize::try_from(u32::from_be_bytes(*self.take()?)).ok()?;
         let (text, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
         Some(text)
+    }
+
+    /// What [`ha1s`] wrote.
+    pub(crate) fn ha1s(&mut self) -> Option<Ha1s> {
+        let [which] = *self.take()?;
+        if which > 7 {
+            return None;
+        }
+        Some(Ha1s {
+            md5: if which & 1 != 0 { Some(*self.take()?) } else { None },
+            sha256: if which & 2 != 0 { Some(*self.take()?) } else { None },
+            sha512_256: if which & 4 != 0 { Some(*self.take()?) } else { None },
+        })
     }
 }
 

@@ -1,0 +1,224 @@
+//! Credentials that stand in a cache alone (`auth.credential_cache`). A REGISTER that was verified stores those of its user, for as long as the
+//! registration lasts; whatever else the user sends is verified from there, by each server that shares the cache.
+
+use crate::engine::Engine;
+use crate::handling::Handling;
+use crate::question::{Question, QuestionKind};
+use crate::reply::Reply;
+use crate::stage::Unproven;
+use crate::suspended::{LookupResult, Suspended};
+use std::sync::Arc;
+use strowger_cache::engine::Reply as CacheReply;
+use strowger_cache::error::CacheError;
+use strowger_cache::request::{Answer as CacheAnswer, Life};
+use strowger_cache::ticket::{Answered, ReceiverId, Ticket};
+use strowger_core::slots::Id;
+use strowger_core::{Now, Outbox};
+use strowger_store::credential_cache::{CredentialCache, Scratch, Whose, read};
+use strowger_store::location::{ExistingBindings, Step};
+use strowger_store::subscriber::{Credential, CredentialView};
+
+/// Who has registered: a user who has shown its password.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Registrant {
+    /// As the phone writes it in its credentials.
+    pub(crate) username: Box<[u8]>,
+    pub(crate) credential: Arc<Credential>,
+}
+
+impl Registrant {
+    fn whose(&self) -> Whose<'_> {
+        Whose { username: &self.username, realm: self.credential.realm.as_bytes() }
+    }
+
+    /// Whether this is the user's own address-of-record.
+    fn owns(&self, aor: &[u8]) -> bool {
+        let Credential { username, domain, .. } = &*self.credential;
+        let rest = aor.strip_prefix(username.as_bytes()).and_then(|rest| rest.strip_prefix(b"@"));
+        rest == Some(domain.as_bytes())
+    }
+}
+
+/// What is known of a user who authenticates.
+pub(crate) enum Found {
+    Absent,
+    /// By the database.
+    Credential(Arc<Credential>),
+    /// By the cache: its value is in the scratch.
+    InScratch,
+}
+
+impl Found {
+    pub(crate) fn view<'a>(&'a self, scratch: &'a Scratch, whose: Whose<'_>) -> Option<CredentialView<'a>> {
+        match self {
+            Self::Absent => None,
+            Self::Credential(credential) => Some(credential.view()),
+            Self::InScratch => read(&scratch.value, whose),
+        }
+    }
+}
+
+/// What the cache does about a registration.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) enum Keeping {
+    /// Nothing.
+    #[default]
+    None,
+    /// It stores or removes; the answer comes under the ticket of the registration.
+    Later {
+        /// It stores.
+        stores: bool,
+    },
+    /// It has stored or removed.
+    Done,
+    /// It has not stored.
+    Failed(CacheError),
+}
+
+/// Fetching.
+impl Engine {
+    /// The cache of credentials, if the server has one.
+    pub(crate) fn credentials(&self) -> Option<(&CredentialCache, ReceiverId)> {
+        self.shared.credentials.as_ref().zip(self.cached)
+    }
+
+    /// What the cache has of this user: at once where it is in this process or was asked before.
+    pub(crate) fn find_registered(
+        &self,
+        handling: &Handling<'_, '_>,
+        cache: &CredentialCache,
+        whose: Whose<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<Result<Found, CacheError>, Unproven> {
+        let is_found = match &handling.progress.answers.registered {
+            Some(Ok(value)) => {
+                scratch.value.clear();
+                scratch.value.extend_from_slice(value.as_deref().unwrap_or_default());
+                Ok(value.is_some())
+            }
+            Some(Err(error)) => Err(*error),
+            None if cache.is_local() => match cache.fetch(whose, Ticket::NONE, handling.now.mono, scratch) {
+                CacheReply::Now(answer) => answer.map(|answer| answer == CacheAnswer::Found),
+                // One in this process answers a fetch at once.
+                CacheReply::Later => Err(CacheError::Unavailable),
+            },
+            None => {
+                let (username, realm) = (whose.username.into(), whose.realm.into());
+                return Err(Unproven::Ask(Question::Registered { username, realm }));
+            }
+        };
+        // Of a name that no key has room for there is no entry.
+        let is_found = if is_found == Err(CacheError::Refused) { Ok(false) } else { is_found };
+        Ok(is_found.map(|is_found| match is_found && read(&scratch.value, whose).is_some() {
+            true => Found::InScratch,
+            false => Found::Absent,
+        }))
+    }
+
+    /// Asks the cache, and lets the request wait. Where it takes no question the stage has its answer at once.
+    pub(crate) fn ask_credentials(
+        &mut self,
+        handling: &mut Handling<'_, '_>,
+        username: &[u8],
+        realm: &[u8],
+        asks: QuestionKind,
+    ) {
+        let request = handling.request;
+        let shared = self.shared.clone();
+        // Without a cache no stage asks.
+        let (Some(cache), Some(receiver)) = (&shared.credentials, self.cached) else { return };
+        if !self.has_room_to_wait(request.arrival, request.message.bytes().len()) {
+            return self.reply(handling, Reply::overloaded());
+        }
+        let value = self.suspend(handling, asks);
+        self.has_asked_cache = true;
+        let mut scratch = self.scratch.take();
+        let whose = Whose { username, realm };
+        let asked = cache.fetch(whose, Ticket { receiver, value }, handling.now.mono, &mut scratch);
+        let answer = match asked {
+            CacheReply::Later => {
+                self.scratch.set(scratch);
+                return self.counters().parked.one();
+            }
+            CacheReply::Now(answer) => answer,
+        };
+        let found = answer.map(|answer| (answer == CacheAnswer::Found).then(|| scratch.value.as_slice().into()));
+        self.scratch.set(scratch);
+        if let Some(mut waiting) = self.resume(Id::from_u64(value)) {
+            *handling.progress = waiting.progress.take();
+        }
+        if found == Err(CacheError::Full) {
+            return self.reply(handling, Reply::overloaded());
+        }
+        handling.progress.answers.registered = Some(found);
+        self.advance(handling);
+    }
+
+    /// The cache answered a request that waits, or a registration.
+    pub(crate) fn hear_cache(&mut self, now: Now, answered: Answered, out: &mut Outbox) {
+        let Answered { ticket, result, value } = answered;
+        match self.suspended.get(Id::from_u64(ticket)) {
+            Some(Suspended::Request(_)) => {
+                let found = result.map(|answer| (answer == CacheAnswer::Found).then_some(value));
+                self.go_on(now, ticket, LookupResult::Registered(found), out);
+            }
+            Some(Suspended::Registration(_)) => self.credentials_kept(ticket, result.err(), out),
+            None => (),
+        }
+    }
+}
+
+/// Keeping.
+impl Engine {
+    /// Has the cache keep the credentials of one who registers as long as its last binding lasts, and remove them when a change of its own
+    /// address-of-record leaves none. Under the lock of the bindings, so that the cache hears of registrations in their order. `bindings`: those
+    /// there are, what becomes of them, and whether the request names any.
+    pub(crate) fn keep_credentials(
+        &self,
+        now: Now,
+        registrant: &Registrant,
+        aor: &[u8],
+        bindings: (&ExistingBindings<'_>, &[Step<'_>], bool),
+        ticket: u64,
+        scratch: &mut Scratch,
+    ) -> Keeping {
+        let Some((cache, receiver)) = self.credentials() else { return Keeping::None };
+        let (whose, ticket) = (registrant.whose(), Ticket { receiver, value: ticket });
+        let (current, steps, names_any) = bindings;
+        let end = last_end(current, steps).filter(|end| *end > now.mono);
+        let (asked, stores) = match end {
+            Some(end) => {
+                let (credential, life) = (registrant.credential.view(), Life::ms(end - now.mono));
+                (cache.store(whose, credential, life, ticket, now.mono, scratch), true)
+            }
+            None if names_any && registrant.owns(aor) => (cache.remove(whose, ticket, now.mono, scratch), false),
+            None => return Keeping::None,
+        };
+        match asked {
+            CacheReply::Later => Keeping::Later { stores },
+            CacheReply::Now(Ok(_)) => Keeping::Done,
+            CacheReply::Now(Err(error)) if stores => Keeping::Failed(error),
+            // It is gone when its life ends.
+            CacheReply::Now(Err(_)) => Keeping::Done,
+        }
+    }
+
+    /// Counts that the credentials of a registration are not in the cache. Each line of a phone would bury what the cache says of itself.
+    pub(crate) fn credentials_not_kept(&self, aor: &str, error: CacheError) {
+        self.counters().credentials_not_stored.one();
+        tracing::debug!(aor, %error, "credentials not stored");
+    }
+}
+
+/// When the last binding ends that there is after these steps.
+fn last_end(current: &ExistingBindings<'_>, steps: &[Step<'_>]) -> Option<u64> {
+    let is_gone = |id| {
+        let goes = |step: &Step<'_>| matches!(step, Step::Remove(other) | Step::Replace(other, _) if *other == id);
+        steps.iter().any(|step| goes(step) || matches!(step, Step::RemoveAll))
+    };
+    let made = steps.iter().filter_map(|step| match step {
+        Step::Add(binding) | Step::Replace(_, binding) => Some(binding.expires_at),
+        Step::Remove(_) | Step::RemoveAll => None,
+    });
+    current.iter().filter(|binding| !is_gone(binding.id())).map(|binding| binding.expires_at()).chain(made).max()
+}

@@ -1,0 +1,146 @@
+//! Calls that servers count together by a cache: what one has, the other knows, and what one that died had does not count for ever.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use strowger_lab::backend::{self, Backend};
+use strowger_tests::call::register;
+use strowger_tests::dialog::{End, arrives, invite, set_up};
+use strowger_tests::program::{MEMCACHED, REDIS, have};
+use strowger_tests::redis::say;
+use strowger_tests::server::{Server, Setup};
+use strowger_tests::text::status;
+use strowger_tests::wait;
+use strowger_tests::wire::Transport::Udp;
+use strowger_tests::wire::Wire;
+
+const SOON: Duration = Duration::from_secs(10);
+
+/// Server number `node` of two that count together by this cache: two calls at a time.
+fn start(node: u16, cache: &str, lines: &str) -> Server {
+    Setup::on(&[Udp])
+        .with(&format!(
+            "server.node = {node}\ndomains = [\"example.org\"]\nregistrar.authenticate = false\nauth.calls = false\n\
+             proxy.record_route = true\n\
+             dialogs.count_interval = \"20ms\"\ndialogs.count_lifetime = \"1s\"\ncache = [{{ name = \"shared\", {cache} }}]\n\
+             call_limit = [{{ name = \"all\", most = 2, status = 486, cache = \"shared\", servers = [1, 2]{lines} }}]\n\
+             rule = [{{ name = \"counted\", call_limits = [\"all\"] }}]"
+        ))
+        .start()
+}
+
+fn of(engine: &str, server: &Backend) -> String {
+    format!("engine = \"{engine}\", servers = [\"{}\"], timeout = \"100ms\"", server.address())
+}
+
+/// A caller and bob's phone at a server, with their call while there is one.
+struct Pair {
+    caller: Wire,
+    callee: Wire,
+    call: Option<End>,
+}
+
+impl Pair {
+    fn at(server: &Server) -> Self {
+        Self { caller: server.connect(Udp), callee: server.connect(Udp), call: None }
+    }
+
+    fn calls(&mut self) {
+        let user = strowger_tests::text::unique("bob");
+        register(&mut self.callee, &user);
+        let invite = invite(&format!("sip:{user}@example.org"), &self.caller);
+        self.call = Some(set_up(&mut self.caller, &mut self.callee, &invite, true).0);
+    }
+
+    fn hangs_up(&mut self) {
+        let bye = self.call.take().expect("there is a call").request("BYE");
+        arrives(&mut self.caller, &mut self.callee, &bye, &[]);
+    }
+}
+
+/// Whether one more call would be one too many: it leads to a user who is not there.
+fn is_full(server: &Server) -> bool {
+    let mut wire = server.connect(Udp);
+    let invite = invite("sip:nobody@example.org", &wire);
+    wire.send(&invite.bytes()).expect("the server takes messages");
+    let answer = wire.final_response(SOON).expect("an answer");
+    wire.send(&invite.ack(&answer).bytes()).expect("the server takes messages");
+    match status(&answer) {
+        Some(486) => true,
+        Some(404 | 480) => false,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What a Redis has stored of this server, beyond the head of the value.
+fn stored(redis: SocketAddr, node: u16) -> i64 {
+    let said = say(redis, &[&format!("STRLEN strowger:calls:{node}:0")]).remove(0);
+    said.trim_matches([':', '\r', '\n']).parse::<i64>().expect("a number") - 3
+}
+
+#[test]
+fn servers_count_their_calls_together() {
+    if !have(&[REDIS, MEMCACHED]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let redis = backend::redis(folder.path()).expect("it starts");
+    let memcached = backend::memcached(folder.path()).expect("it starts");
+    for cache in [of("memcached", &memcached), of("redis", &redis)] {
+        let [mut first, second] = [1, 2].map(|node| start(node, &cache, ""));
+        let (mut one, mut other) = (Pair::at(&first), Pair::at(&second));
+        one.calls();
+        other.calls();
+        assert!(wait::until(SOON, || is_full(&first) && is_full(&second)), "a call at each");
+        // It ends, and both have room again.
+        other.hangs_up();
+        assert!(wait::until(SOON, || !is_full(&first) && !is_full(&second)));
+        other.calls();
+        assert!(wait::until(SOON, || is_full(&first) && is_full(&second)));
+        // One dies with its call: its share ends with its life.
+        first.kill();
+        assert!(wait::until(SOON, || !is_full(&second)));
+        first.start();
+        let mut one = Pair::at(&first);
+        one.calls();
+        assert!(wait::until(SOON, || is_full(&first) && is_full(&second)));
+        one.hangs_up();
+        other.hangs_up();
+        assert!(wait::until(SOON, || !is_full(&first) && !is_full(&second)));
+        if cache.contains("redis") {
+            let at = redis.address();
+            assert!(wait::until(SOON, || stored(at, 1) == 0 && stored(at, 2) == 0), "no count is left");
+            // One that stops takes its value along.
+            first.stop();
+            assert_eq!(say(at, &["EXISTS strowger:calls:1:0"]), [":0\r\n"]);
+        }
+    }
+}
+
+#[test]
+fn without_its_cache_a_limit_counts_here_or_lets_no_call_through() {
+    if !have(&[REDIS]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let redis = backend::redis(folder.path()).expect("it starts");
+    let cache = of("redis", &redis);
+    let (open, shut) = (start(1, &cache, ""), start(2, &cache, ", without_cache = \"refuse\""));
+    let mut pair = Pair::at(&open);
+    let mut another = Pair::at(&open);
+    pair.calls();
+    another.calls();
+    assert!(wait::until(SOON, || is_full(&open) && is_full(&shut)));
+    redis.freeze();
+    another.hangs_up();
+    // One counts its own call alone, the other lets none through.
+    assert!(wait::until(SOON, || shut.log().contains("calls of other servers not counted")));
+    assert!(wait::until(SOON, || !is_full(&open)));
+    // Longer than `dialogs.count_lifetime`, after which it would have forgotten the calls of the other.
+    std::thread::sleep(Duration::from_millis(1_500));
+    assert!(is_full(&shut) && !is_full(&open));
+    redis.thaw();
+    assert!(wait::until(SOON, || !is_full(&shut)));
+    assert!(shut.log().contains("calls of other servers counted again"));
+    pair.hangs_up();
+}
