@@ -110,8 +110,7 @@ fn turn(
         }
     }
     for (name, member) in members.iter_mut() {
-        let limits: Vec<_> =
-            config.call_limits.iter().filter(|limit| named(limit).as_ref() == Some(name)).collect();
+        let limits: Vec<_> = config.call_limits.iter().filter(|limit| named(limit).as_ref() == Some(name)).collect();
         let is_of = |scope: &LimitScope| limits.iter().any(|limit| *limit.name == *scope.name);
         let own = own.iter().filter(|(scope, _)| is_of(scope));
         let servers: BTreeSet<u16> = limits.iter().flat_map(|limit| limit.servers.iter().copied()).collect();
@@ -211,9 +210,7 @@ impl Member {
                 Err(failure) => error = error.or(Some(failure)),
             }
         }
-        self.others.retain(|node, other| {
-            others.contains(node) && now.saturating_sub(other.read_at) < millis(lifetime)
-        });
+        self.others.retain(|node, other| others.contains(node) && now.saturating_sub(other.read_at) < millis(lifetime));
         self.hear(now, error);
     }
 
