@@ -105,6 +105,14 @@ impl Files {
 }
 
 impl Sink for Files {
+    fn place(&self) -> String {
+        let form = match self.form {
+            Form::Json => "json",
+            Form::Csv => "csv",
+        };
+        format!("{form} {}", self.folder.display())
+    }
+
     fn open(&mut self) -> Result<(), SinkError> {
         self.make_folder()
     }

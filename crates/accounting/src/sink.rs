@@ -5,12 +5,14 @@ use crate::form::Form;
 use crate::record::Row;
 use crate::sqlite::Sqlite;
 use std::collections::HashSet;
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Writes rows; may block, and gives up after a deadline of its own. Another database is another implementation.
 pub trait Sink: Send {
+    /// Where rows go, as people name it: a form and a path, or a server without its password.
+    fn place(&self) -> String;
+
     /// Makes ready what [`Sink::write`] would make ready by itself, so that what is wrong is known at the start.
     ///
     /// # Errors
@@ -85,18 +87,6 @@ pub enum Place {
     Json(PathBuf),
     /// The same with CSV.
     Csv(PathBuf),
-}
-
-/// As people name it: no password of it.
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (form, path) = match self {
-            Self::Sqlite(path, _) => ("sqlite", path),
-            Self::Json(folder) => ("json", folder),
-            Self::Csv(folder) => ("csv", folder),
-        };
-        write!(f, "{form} {}", path.display())
-    }
 }
 
 impl Place {

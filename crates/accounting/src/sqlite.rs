@@ -131,6 +131,10 @@ impl Sqlite {
 }
 
 impl Sink for Sqlite {
+    fn place(&self) -> String {
+        format!("sqlite {}", self.path.display())
+    }
+
     fn open(&mut self) -> Result<(), SinkError> {
         self.connection().map(|_| ())
     }

@@ -60,6 +60,7 @@ pub enum StartError {
 pub struct Accounting {
     writer: GroupWriter<Box<Row>>,
     counts: Arc<Counts>,
+    place: String,
     settings: Settings,
 }
 
@@ -143,7 +144,7 @@ impl Accounting {
         let spool = Spool::open(&settings.spool, settings.spool_bytes)?;
         let counts = Arc::<Counts>::default();
         counts.show(&spool);
-        let (group, own) = (settings.group.clone(), settings.clone());
+        let (place, group, own) = (sink.place(), settings.group.clone(), settings.clone());
         let is_replay = !spool.is_empty();
         let work = Work {
             sink,
@@ -168,7 +169,7 @@ impl Accounting {
             );
         };
         let writer = GroupWriter::start("accounting", group, work, abandon)?;
-        Ok(Self { writer, counts, settings: own })
+        Ok(Self { writer, counts, place, settings: own })
     }
 
     /// Takes a row. Neither waits nor does I/O: one that finds no room is counted, and lost.
@@ -196,7 +197,12 @@ impl Accounting {
         waited.unwrap_or_else(PoisonError::into_inner).0.made >= asked
     }
 
-    /// Where rows go, and the bounds.
+    /// Where rows go, as people name it.
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// The bounds.
     pub const fn settings(&self) -> &Settings {
         &self.settings
     }

@@ -73,6 +73,10 @@ impl ServerSink {
 }
 
 impl Sink for ServerSink {
+    fn place(&self) -> String {
+        self.keeper.server().url.to_string()
+    }
+
     fn open(&mut self) -> Result<(), SinkError> {
         apart(|| self.look())
     }

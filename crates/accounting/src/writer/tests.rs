@@ -17,6 +17,10 @@ struct State {
 }
 
 impl Sink for Memory {
+    fn place(&self) -> String {
+        "memory".into()
+    }
+
     fn open(&mut self) -> Result<(), SinkError> {
         Ok(())
     }

@@ -91,7 +91,7 @@ fn off() -> Reply {
 fn state(accounting: &Accounting) -> AccountingState {
     let (figures, settings) = (accounting.figures(), accounting.settings());
     AccountingState {
-        place: settings.place.to_string(),
+        place: accounting.place().to_owned(),
         works: !figures.is_down,
         written: figures.written,
         spooled: figures.spooled,
