@@ -247,7 +247,7 @@ fn each_behaviour_is_where_the_architecture_says() {
 fn events(levels: &[&str]) -> BTreeSet<String> {
     let mut events = BTreeSet::new();
     for (path, text) in sources(&["crates"]) {
-        let server = ["strowger", "node", "server", "net", "store", "accounting", "sql", "cache", "remote"]
+        let server = ["strowger", "node", "server", "net", "store", "accounting", "keeper", "sql", "cache", "remote"]
             .map(|name| root().join("crates").join(name).join("src"));
         if !server.iter().any(|folder| path.starts_with(folder)) {
             continue;
