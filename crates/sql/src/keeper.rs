@@ -87,11 +87,19 @@ impl Keeper {
                 }
                 // It may have ended while there was nothing to do, as where the server was restarted.
                 Err(Failure::Lost(_)) if is_old => is_in_doubt = true,
-                // The connection is dropped: an answer may still come by it, or a transaction be open.
                 Err(failure) => {
                     let is_gone = matches!(failure, Failure::Lost(_) | Failure::TimedOut);
                     if is_gone {
+                        // An answer may still come by it.
+                        drop(connection);
                         self.back_off.failed(Instant::now());
+                    } else {
+                        // A transaction may be open, and ends with it.
+                        let _late = tokio::time::timeout(FAREWELL, connection.close()).await;
+                    }
+                    // The drivers close sockets by tasks, which run while this does.
+                    for _ in 0..4 {
+                        tokio::task::yield_now().await;
                     }
                     return Err(Broken { failure, is_in_doubt: is_in_doubt || is_gone });
                 }

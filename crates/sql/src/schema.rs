@@ -184,21 +184,30 @@ async fn plan(
             None if some => Found::Others,
             None => Found::Nothing,
         };
-        steps.push(Step { part: part.clone(), found, statements: statements(part, dialect, found, order, now) });
+        let statements = statements(part.name(), part.migrations(dialect), dialect, found, order, now);
+        steps.push(Step { part: part.clone(), found, statements });
     }
     Ok(steps)
 }
 
-fn statements(part: &Part, dialect: Dialect, found: Found, order: Order, now: u64) -> Vec<String> {
+fn statements(
+    name: &str,
+    migrations: Vec<Vec<String>>,
+    dialect: Dialect,
+    found: Found,
+    order: Order,
+    now: u64,
+) -> Vec<String> {
+    let newest = migrations.len() as u32;
     let seen = match (found, order) {
         (Found::Nothing | Found::Version(0), Order::Init) => 0,
-        (Found::Version(seen @ 1..), Order::Migrate) if seen < part.version() => seen,
+        (Found::Version(seen @ 1..), Order::Migrate) if seen < newest => seen,
         _ => return Vec::new(),
     };
     let mut statements = Vec::new();
     let is_postgresql = dialect.0 == DatabaseKind::PostgreSql;
     statements.extend(is_postgresql.then(|| "BEGIN".to_owned()));
-    let (schema, name) = (dialect.quoted(SCHEMA), part.name());
+    let schema = dialect.quoted(SCHEMA);
     if seen == 0 {
         let word = if is_postgresql { "TEXT" } else { "VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin" };
         statements.push(format!(
@@ -208,7 +217,7 @@ fn statements(part: &Part, dialect: Dialect, found: Found, order: Order, now: u6
         statements.push(format!("DELETE FROM {schema} WHERE part = '{name}'"));
         statements.push(format!("INSERT INTO {schema} (part, version, changed_at) VALUES ('{name}', 0, {now})"));
     }
-    for (n, migration) in part.migrations(dialect).into_iter().enumerate().skip(seen as usize) {
+    for (n, migration) in migrations.into_iter().enumerate().skip(seen as usize) {
         statements.extend(migration);
         let version = n + 1;
         statements.push(format!("UPDATE {schema} SET version = {version}, changed_at = {now} WHERE part = '{name}'"));
@@ -273,26 +282,46 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_made_and_what_is_of_others_is_not_touched() {
-        let part = Part::Accounting;
-        let made = statements(&part, MARIADB, Found::Nothing, Order::Init, 7);
+        let of = |dialect, found, order| {
+            statements("accounting", Part::Accounting.migrations(dialect), dialect, found, order, 7)
+        };
+        let made = of(MARIADB, Found::Nothing, Order::Init);
         assert!(made[0].contains("`strowger_schema`") && made.iter().any(|made| made.contains("`strowger_cdr`")));
         assert_eq!(
             made.last().map(String::as_str),
             Some("UPDATE `strowger_schema` SET version = 1, changed_at = 7 WHERE part = 'accounting'")
         );
-        assert_eq!(statements(&part, MARIADB, Found::Version(0), Order::Init, 7), made, "one that was broken off");
-        let made = statements(&part, POSTGRESQL, Found::Nothing, Order::Init, 7);
+        assert_eq!(of(MARIADB, Found::Version(0), Order::Init), made, "where some of them are missing");
+        let made = of(POSTGRESQL, Found::Nothing, Order::Init);
         assert_eq!((made[0].as_str(), made.last().map(String::as_str)), ("BEGIN", Some("COMMIT")));
         for (found, order) in [
             (Found::Others, Order::Init),
             (Found::Others, Order::Migrate),
             (Found::Nothing, Order::Migrate),
+            (Found::Version(0), Order::Migrate),
             (Found::Version(1), Order::Init),
             (Found::Version(1), Order::Migrate),
             (Found::Version(2), Order::Migrate),
         ] {
-            assert!(statements(&part, MARIADB, found, order, 7).is_empty(), "{found:?} {order:?}");
+            assert!(of(MARIADB, found, order).is_empty(), "{found:?} {order:?}");
         }
+    }
+
+    /// There is one version so far, so these are none of ours.
+    #[test]
+    fn what_is_older_gets_the_migrations_that_it_lacks() {
+        let of = |found, order| {
+            let migrations = ["first", "second", "third"].map(|statement| vec![statement.to_owned()]).into();
+            statements("accounting", migrations, MARIADB, found, order, 7)
+        };
+        let version =
+            |n: u32| format!("UPDATE `strowger_schema` SET version = {n}, changed_at = 7 WHERE part = 'accounting'");
+        let all = ["second".to_owned(), version(2), "third".into(), version(3)];
+        assert_eq!(of(Found::Version(1), Order::Migrate), all);
+        assert_eq!(of(Found::Version(2), Order::Migrate), all[2..]);
+        assert!(of(Found::Version(2), Order::Init).is_empty() && of(Found::Version(3), Order::Migrate).is_empty());
+        let made = of(Found::Nothing, Order::Init);
+        assert_eq!(made[made.len() - 6..], [vec!["first".into(), version(1)], all.to_vec()].concat());
     }
 
     #[test]

@@ -298,6 +298,18 @@ pub(super) const WRONG: &[Wrong] = &[
         cure: "name a file of its own",
     },
     Wrong {
+        kind: "accounting in a database server that is not named",
+        text: "[accounting]\ncdr = true\nto = »\"sql\"«\n",
+        message: "accounting.to = \"sql\" names no database",
+        cure: "set accounting.database = \"mysql://USER:PASSWORD@HOST:3306/DATABASE\"",
+    },
+    Wrong {
+        kind: "a server for bindings that are not kept",
+        text: "[registrar]\ndurability = »\"none\"«\n[store]\nbindings = \"mysql://u@127.0.0.1/d\"\n",
+        message: "registrar.durability = \"none\" keeps no bindings",
+        cure: "remove one of the two",
+    },
+    Wrong {
         kind: "accounting in a folder that is not there",
         text: "[accounting]\ncdr = true\nspool = »\"nowhere/spool\"«\n",
         message: "the folder of accounting.spool, nowhere, does not exist",
