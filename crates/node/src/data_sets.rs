@@ -14,6 +14,7 @@ use sources::Unread;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 use strowger_config::{Config, Decisions, Fault, SetFault, SetTable};
 use strowger_net::{Handle, clock};
 use strowger_rules::Set;
@@ -36,6 +37,8 @@ pub(crate) struct SetState {
     pub(crate) read_at: u64,
     /// Why it could not be read since.
     pub(crate) fault: Option<SetFault>,
+    /// When that reading began: what began before is older, though it may end later.
+    began: Option<Instant>,
 }
 
 /// A set that goes on with what was read before.
@@ -84,8 +87,8 @@ impl DataSets {
         self.states().values().filter(|state| state.fault.is_some()).count() as u64
     }
 
-    /// The sets of this configuration were read just now, but those.
-    pub(crate) fn are_those_of(&self, config: &Config, old: &[OldData]) {
+    /// The sets of this configuration were read from this moment on, but those.
+    pub(crate) fn are_those_of(&self, config: &Config, old: &[OldData], began: Instant) {
         let states = &mut *self.states();
         let before = std::mem::take(states);
         for table in config.sets.iter().filter(|table| table.is_elsewhere()) {
@@ -93,9 +96,9 @@ impl DataSets {
             let state = match old.iter().find(|old| old.name == name) {
                 Some(old) => {
                     let read_at = before.get(name).map_or(0, |state| state.read_at);
-                    SetState { read_at, fault: Some(old.fault.clone()) }
+                    SetState { read_at, fault: Some(old.fault.clone()), began: Some(began) }
                 }
-                None => SetState::now(),
+                None => SetState::read(began),
             };
             states.insert(name.into(), state);
         }
@@ -113,7 +116,8 @@ impl DataSets {
         services: &Services,
         handle: &Handle<Shard>,
     ) -> Result<Vec<Reread>, Vec<SetFault>> {
-        let policy = shared.policy();
+        let (policy, began) = (shared.policy(), Instant::now());
+        let is_newer = |name: &str| self.states().get(name).and_then(|state| state.began).is_some_and(|it| it > began);
         let tables: Vec<&SetTable> = policy.config.sets.iter().filter(|table| names(table.name.as_str())).collect();
         let tables: Vec<&SetTable> = tables.into_iter().filter(|table| table.is_elsewhere()).collect();
         let (mut read, mut faults) = (Vec::new(), Vec::new());
@@ -125,7 +129,7 @@ impl DataSets {
         }
         if !faults.is_empty() {
             self.failures.fetch_add(faults.len() as u64, Relaxed);
-            for (table, fault) in &faults {
+            for (table, fault) in faults.iter().filter(|(table, _)| !is_newer(table.name.as_str())) {
                 self.states().entry(table.name.to_string()).or_default().fault = Some(fault.clone());
             }
             return Err(faults.into_iter().map(|(_, fault)| fault).collect());
@@ -134,7 +138,7 @@ impl DataSets {
         // The configuration may have changed meanwhile: what was read for another table is no data of this one.
         let current = shared.policy();
         let has_table = |table: &SetTable| current.config.sets.iter().any(|other| other.has_the_entries_of(table));
-        read.retain(|(table, _)| has_table(table));
+        read.retain(|(table, _)| has_table(table) && !is_newer(table.name.as_str()));
         let (mut decisions, mut reread) = (Decisions::clone(&current.config.decisions), Vec::new());
         for (table, set) in read {
             let name = table.name.as_str();
@@ -144,7 +148,7 @@ impl DataSets {
             if is_other {
                 decisions = decisions.with_set(name, set.clone());
             }
-            self.states().insert(name.into(), SetState::now());
+            self.states().insert(name.into(), SetState::read(began));
             reread.push(Reread { name: name.into(), set, before, is_other });
         }
         self.reads.fetch_add(reread.len() as u64, Relaxed);
@@ -160,8 +164,8 @@ impl DataSets {
 }
 
 impl SetState {
-    fn now() -> Self {
-        Self { read_at: clock::now().wall, fault: None }
+    fn read(began: Instant) -> Self {
+        Self { read_at: clock::now().wall, fault: None, began: Some(began) }
     }
 }
 

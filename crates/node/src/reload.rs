@@ -32,11 +32,12 @@ impl Server {
     /// # Errors
     /// Why not; the server goes on by the configuration that it has.
     pub fn reload(&self, read: Result<(Config, Report), Report>) -> Result<(Vec<Change>, Report), Refusal> {
+        let began = Instant::now();
         let took = read.map_err(Refusal::Wrong).and_then(|(mut config, report)| {
             let old_data = data_sets::read(&mut config, Some(&self.policy().config))
                 .map_err(|fault| Refusal::Wrong(Report::new(report.file(), "", vec![data_sets::error(&fault)])))?;
             let warnings = old_data.iter().map(|old| data_sets::warning(&old.fault)).collect();
-            let changes = self.take(config, &old_data)?;
+            let changes = self.take(config, &old_data, began)?;
             Ok((changes, report.with(warnings)))
         });
         // What it took to read the files, above all the one with a hundred authorities.
@@ -47,7 +48,7 @@ impl Server {
         took
     }
 
-    fn take(&self, mut config: Config, old_data: &[OldData]) -> Result<Vec<Change>, Refusal> {
+    fn take(&self, mut config: Config, old_data: &[OldData], began: Instant) -> Result<Vec<Change>, Refusal> {
         let _changing = self.services.sets.change();
         let running = self.policy();
         data_sets::share(&mut config, &running.config);
@@ -71,7 +72,7 @@ impl Server {
         }
         self.handle().set_identities(identities);
         self.handle().set_bounds(bounds);
-        self.services.sets.are_those_of(&config, old_data);
+        self.services.sets.are_those_of(&config, old_data, began);
         self.shared.set_config(config, identity);
         wait_for_shards(self.handle(), &self.shared, &self.services);
         Ok(changes)

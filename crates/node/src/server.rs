@@ -152,7 +152,7 @@ impl Server {
         };
         let shared = Arc::new(ProcessState::new(clock::now(), config, surroundings));
         let services = Arc::new(Services::new(resolver(&shared.policy().config)?, most, program, calls));
-        services.sets.are_those_of(&shared.policy().config, &[]);
+        services.sets.are_those_of(&shared.policy().config, &[], Instant::now());
         let (for_shards, services_for_shards, with_journal) = (shared.clone(), services.clone(), journal.clone());
         let with_writers = (accounting.clone(), keeper.clone());
         let node = net.spawn(move |number, handle: Handle<Shard>| {

@@ -521,6 +521,7 @@ impl Host for ServerHost {
         if !counted.is_empty() {
             return Err(format!("{here}: calls count under limits that have ended: {counted:?}"));
         }
+        self.process.shared.drop_retired();
         if self.process.outlived.iter().any(|policy| policy.strong_count() > 0) {
             return Err(format!("{here}: a policy is held that no request goes by"));
         }
