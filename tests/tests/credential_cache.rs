@@ -112,11 +112,13 @@ fn a_phone_that_registered_at_one_server_is_verified_at_the_other() {
         assert_eq!(register(&second, PASSWORD), 401, "by its database she is no user there");
         assert_eq!(message(&second, PASSWORD), VERIFIED, "what fails takes nothing away");
         // Another device stays when this one goes, and then that goes too.
-        let another = |seconds: u32| move |here: SocketAddr| {
-            let contact = "sip:alice@127.0.0.2";
-            let mut request = Request::register("alice", "example.org", contact, "tcp", here);
-            request.headers.retain(|line| !line.starts_with("Expires"));
-            request.with(format!("Expires: {seconds}"))
+        let another = |seconds: u32| {
+            move |here: SocketAddr| {
+                let contact = "sip:alice@127.0.0.2";
+                let mut request = Request::register("alice", "example.org", contact, "tcp", here);
+                request.headers.retain(|line| !line.starts_with("Expires"));
+                request.with(format!("Expires: {seconds}"))
+            }
         };
         assert_eq!(timed(&first, another(60), PASSWORD).0, 200);
         assert_eq!(timed(&first, registers(0), PASSWORD).0, 200);

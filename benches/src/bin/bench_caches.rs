@@ -174,7 +174,9 @@ impl<'a> Bed<'a> {
         let engine = match cache {
             Cache::None => None,
             Cache::Local => Some("engine = \"local\"".to_owned()),
-            Cache::Memcached => Some(format!("engine = \"memcached\"\nservers = [\"{}\"]", backends.memcached.address())),
+            Cache::Memcached => {
+                Some(format!("engine = \"memcached\"\nservers = [\"{}\"]", backends.memcached.address()))
+            }
             Cache::Redis => Some(format!("engine = \"redis\"\nservers = [\"{}\"]", backends.redis.address())),
         };
         let credentials = engine.as_ref().map_or("", |_| "auth.credential_cache = \"credentials\"\n");
@@ -214,7 +216,14 @@ impl<'a> Bed<'a> {
         let before = self.server.usage();
         let ended = Command::new(&self.arguments.options.server)
             .current_dir(self.folder)
-            .args(["load", &format!("127.0.0.1:{}", self.server.port()), "--source", "127.0.0.1", "--quiet", "--no-exec"])
+            .args([
+                "load",
+                &format!("127.0.0.1:{}", self.server.port()),
+                "--source",
+                "127.0.0.1",
+                "--quiet",
+                "--no-exec",
+            ])
             .args(["--rate", &rate.to_string(), "--calls", &calls.to_string(), "--port", &self.caller.to_string()])
             .args(["--scenario", operation.document().0, "--inf", "users.csv", "--json"])
             .arg(&report)
@@ -238,12 +247,7 @@ impl<'a> Bed<'a> {
 type All = BTreeMap<(u64, Operation, Cache), Vec<Shown>>;
 
 /// One server with one cache at one rate.
-fn round(
-    arguments: &Arguments,
-    cache: Cache,
-    rate: u64,
-    all: &mut All,
-) -> Result<bool, String> {
+fn round(arguments: &Arguments, cache: Cache, rate: u64, all: &mut All) -> Result<bool, String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     // New ones: what they have is of this round.
     let backends = Backends::start(folder.path()).map_err(|error| error.to_string())?;

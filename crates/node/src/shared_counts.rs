@@ -5,6 +5,7 @@
 //! A thread beside the shards does this. A server has one value or, where it has very many counts, several parts of one.
 
 use crate::caches::Caches;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -103,15 +104,15 @@ fn turn(
     let (mut elsewhere, mut closed) = (CallCounts::new(), Vec::new());
     let own = shared.call_limits.list();
     for name in config.call_limits.iter().filter_map(named) {
-        if !members.contains_key(&name) {
-            // One that the process began without: the configuration names it since, and says that it needs a restart.
-            let Some(member) = Member::of(config, caches, &name) else { continue };
-            members.insert(name, member);
+        // Of one that the process began without the configuration has said that it needs a restart.
+        if let Entry::Vacant(place) = members.entry(name)
+            && let Some(member) = Member::of(config, caches, place.key())
+        {
+            place.insert(member);
         }
     }
     for (name, member) in members.iter_mut() {
-        let limits: Vec<_> =
-            config.call_limits.iter().filter(|limit| named(limit).as_ref() == Some(name)).collect();
+        let limits: Vec<_> = config.call_limits.iter().filter(|limit| named(limit).as_ref() == Some(name)).collect();
         let is_of = |scope: &LimitScope| limits.iter().any(|limit| *limit.name == *scope.name);
         let own = own.iter().filter(|(scope, _)| is_of(scope));
         let servers: BTreeSet<u16> = limits.iter().flat_map(|limit| limit.servers.iter().copied()).collect();
@@ -211,9 +212,7 @@ impl Member {
                 Err(failure) => error = error.or(Some(failure)),
             }
         }
-        self.others.retain(|node, other| {
-            others.contains(node) && now.saturating_sub(other.read_at) < millis(lifetime)
-        });
+        self.others.retain(|node, other| others.contains(node) && now.saturating_sub(other.read_at) < millis(lifetime));
         self.hear(now, error);
     }
 

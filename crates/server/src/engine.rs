@@ -278,7 +278,9 @@ impl Engine {
                     self.go_on(now, ticket, LookupResult::Subscriber(result), out);
                 }
             }
-            Answer::Credentials(answers) => answers.into_iter().for_each(|answered| self.hear_cache(now, answered, out)),
+            Answer::Credentials(answers) => {
+                answers.into_iter().for_each(|answered| self.hear_cache(now, answered, out))
+            }
             Answer::Pings => self.pings.wake(now),
             Answer::Resolved { ticket, name, to } => {
                 self.go_on(now, ticket, LookupResult::Name(name, to), out);

@@ -76,9 +76,7 @@ impl RemoteEngine for Remote {
                 let is_found = self.local.fetch(key, now, &mut state.value);
                 is_found.map(|is_found| if is_found { CacheAnswer::Found } else { CacheAnswer::Absent })
             }
-            Request::Store { key, value, life } => {
-                self.local.store(key, value, life, now).map(|_| CacheAnswer::Stored)
-            }
+            Request::Store { key, value, life } => self.local.store(key, value, life, now).map(|_| CacheAnswer::Stored),
             Request::Remove { key } => self.local.remove(key, now).map(|_| CacheAnswer::Removed),
             _ => unreachable!("no other is asked"),
         };
@@ -108,9 +106,10 @@ fn with_bob(settings: &str, cache: CredentialCache) -> Site {
     let site = Site::with_credentials(&format!("{AUTHENTICATES}{settings}"), cache);
     let uri = format!("sip:bob@{BOB}");
     let phone = Binding { uri: uri.as_bytes(), expires_at: site.now.mono + 86_400_000, ..Binding::EMPTY };
-    let bound = site.shared.location.update::<()>(b"bob@example.org", site.now.mono, 5, BindingTicket::NONE, |_| {
-        Ok(vec![Step::Add(phone)])
-    });
+    let bound = site
+        .shared
+        .location
+        .update::<()>(b"bob@example.org", site.now.mono, 5, BindingTicket::NONE, |_| Ok(vec![Step::Add(phone)]));
     assert_eq!(bound, Ok(UpdateStatus::Done));
     site
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use strowger_allocations::of_thread;
+use strowger_cache::ticket::{Answered, Receiver};
 use strowger_config::{Config, Source};
 use strowger_core::digest::{Challenge, ChallengeAnswer as Digest, Ha1Set, Hash, Secret};
 use strowger_core::log_limiter::LogLimiter;
@@ -14,7 +15,6 @@ use strowger_server::engine::{Answer, Circumstances, Engine};
 use strowger_server::local_address::Routes;
 use strowger_server::policy::Policy;
 use strowger_server::process_state::{ProcessState, Surroundings};
-use strowger_cache::ticket::{Answered, Receiver};
 use strowger_store::credential_cache::CredentialCache;
 use strowger_store::error::StoreError;
 use strowger_store::location::LocationTable;
@@ -92,9 +92,8 @@ pub(crate) struct Site {
 
 fn config(listeners: &[&str], settings: &str) -> Config {
     let open = if settings.contains("registrar.authenticate") { "" } else { "registrar.authenticate = false\n" };
-    let text = format!(
-        "listen = {listeners:?}\ndomains = [\"example.org\"]\n{open}proxy.fork = \"sequence\"\n{settings}"
-    );
+    let text =
+        format!("listen = {listeners:?}\ndomains = [\"example.org\"]\n{open}proxy.fork = \"sequence\"\n{settings}");
     match Config::read(Source { text: &text, ..Source::default() }) {
         Ok((config, _)) => config,
         Err(report) => panic!("{report}"),
