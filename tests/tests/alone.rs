@@ -2,6 +2,7 @@
 //! (`strowger_tests::alone`).
 
 mod cache_faults;
+mod credential_cache_faults;
 mod durability;
 mod load_golden;
 mod load_health;
