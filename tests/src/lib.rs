@@ -8,6 +8,7 @@ pub mod call;
 pub mod certificate;
 pub mod control;
 pub mod corpora;
+pub mod credential_cache;
 pub mod database;
 pub mod dialog;
 pub mod digest;

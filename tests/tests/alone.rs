@@ -2,6 +2,7 @@
 //! (`strowger_tests::alone`).
 
 mod cache_faults;
+mod credential_cache_faults;
 mod durability;
 mod fault_matrix;
 mod load_golden;

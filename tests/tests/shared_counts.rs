@@ -61,7 +61,7 @@ impl Pair {
 /// Whether one more call would be one too many: it leads to a user who is not there.
 fn is_full(server: &Server) -> bool {
     let mut wire = server.connect(Udp);
-    let invite = invite("sip:nobody@example.org", &wire);
+    let invite = invite("sip:gone@example.org", &wire);
     wire.send(&invite.bytes()).expect("the server takes messages");
     let answer = wire.final_response(SOON).expect("an answer");
     wire.send(&invite.ack(&answer).bytes()).expect("the server takes messages");

@@ -106,7 +106,7 @@ section! {
         /// Callers whose From is of a local domain must authenticate (RFC 3261 section 22.3).
         pub calls: bool = true, ANY;
         /// A `[[cache]]` in which the credentials of registered users stand alone. A REGISTER that was verified stores them there for as long
-        /// as the registration lasts, and its 200 leaves when they are stored; whatever else a user sends is verified from there, and the
+        /// as the registration lasts, and its 200 leaves when they are stored; what else a user sends is verified from there, and the
         /// database is not asked: a user without an entry is challenged again, as an unknown one. The end of the registration removes them.
         /// Servers that share the cache verify whom one of them has registered. It holds HA1s: who can read it can be any user in it.
         pub credential_cache: Option<Reference<CacheTable>> = None, ANY.or("").fixed();

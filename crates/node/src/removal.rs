@@ -89,7 +89,7 @@ impl Removals {
     }
 }
 
-/// Of one who is no user any more the cache of credentials has none, whatever registration it had. What the cache does not do now ends with
+/// Of one who is no user any more the cache of credentials has none either. What the cache does not do now ends with
 /// the life of that.
 fn forget_credentials(now: Now, shared: &ProcessState, removed: &Removed) {
     let Some(cache) = &shared.credentials else { return };

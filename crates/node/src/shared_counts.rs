@@ -5,6 +5,7 @@
 //! A thread beside the shards does this. A server has one value or, where it has very many counts, several parts of one.
 
 use crate::caches::Caches;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -103,10 +104,11 @@ fn turn(
     let (mut elsewhere, mut closed) = (CallCounts::new(), Vec::new());
     let own = shared.call_limits.list();
     for name in config.call_limits.iter().filter_map(named) {
-        if !members.contains_key(&name) {
-            // One that the process began without: the configuration names it since, and says that it needs a restart.
-            let Some(member) = Member::of(config, caches, &name) else { continue };
-            members.insert(name, member);
+        // Of one that the process began without the configuration has said that it needs a restart.
+        if let Entry::Vacant(place) = members.entry(name)
+            && let Some(member) = Member::of(config, caches, place.key())
+        {
+            place.insert(member);
         }
     }
     for (name, member) in members.iter_mut() {

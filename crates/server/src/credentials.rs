@@ -1,5 +1,5 @@
 //! Credentials that stand in a cache alone (`auth.credential_cache`). A REGISTER that was verified stores those of its user, for as long as the
-//! registration lasts; whatever else the user sends is verified from there, by each server that shares the cache.
+//! registration lasts; what else the user sends is verified from there, by each server that shares the cache.
 
 use crate::engine::Engine;
 use crate::handling::Handling;

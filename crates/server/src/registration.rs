@@ -224,10 +224,11 @@ impl Engine {
 
     /// A registration is kept, or could not be.
     pub(crate) fn written(&mut self, ticket: u64, result: Result<(), StoreError>, out: &mut Outbox) {
-        let Some(Suspended::Registration(waiting)) = self.suspended.get(Id::from_u64(ticket)) else { return };
-        if let (Err(error), Some(_)) = (result, waiting.target) {
-            self.counters().failed_writes.one();
+        let Some(Suspended::Registration(waiting)) = self.suspended.get_mut(Id::from_u64(ticket)) else { return };
+        if let Err(error) = result {
+            waiting.log = None;
             tracing::debug!(aor = %waiting.aor, %error, "registration not kept: answered 500");
+            self.counters().failed_writes.one();
         }
         self.registered(ticket, result.is_err(), out);
     }
@@ -253,15 +254,13 @@ impl Engine {
         }
         let Some(Suspended::Registration(waiting)) = self.suspended.remove(id) else { return };
         let Some(target) = waiting.target else { return };
-        let reply = if waiting.has_failed {
-            &waiting.failed
-        } else {
+        if let Some((changes, sender)) = &waiting.log {
+            changes.log(&waiting.aor, sender);
+        }
+        if !waiting.has_failed {
             self.counters().registrations.one();
-            if let Some((changes, sender)) = &waiting.log {
-                changes.log(&waiting.aor, sender);
-            }
-            &waiting.ok
-        };
+        }
+        let reply = if waiting.has_failed { &waiting.failed } else { &waiting.ok };
         let from = out.start();
         out.bytes.extend_from_slice(reply);
         let range = from..out.bytes.len();

@@ -91,6 +91,7 @@ impl Day {
             lookups: (1, 50),
             failures: 0,
             database: Some(Arc::new(database)),
+            credentials: None,
             keeping: Keeping::Written,
             commits: (3, 20),
             commit_failures: 2,

@@ -8,7 +8,7 @@ use crate::network::{Conditions, Network};
 use crate::node::Node;
 use crate::noise::Noise;
 use crate::random::Random;
-use crate::server::{Database, End, Keeping, Name, Outage, OutageKind, ServerHost, ServerSettings};
+use crate::server::{CacheManners, Database, End, Keeping, Name, Outage, OutageKind, ServerHost, ServerSettings};
 use crate::world::{PUBLIC_PORT, START, World};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -69,6 +69,8 @@ struct Choices {
     accounting: [bool; 2],
     /// Calls outlive a process.
     keeps: bool,
+    /// The cache in which credentials of registered users stand alone.
+    credentials: Option<CacheManners>,
 }
 
 impl Choices {
@@ -103,7 +105,21 @@ impl Choices {
         });
         let (passwords, shared) = (random.chance(500), random.chance(300));
         let reloads = !calm && random.chance(400);
-        Self { calm, two, beside, passwords, record_route, keeping, reloads, lines, shared, accounting, keeps }
+        let credentials = None;
+        Self {
+            calm,
+            two,
+            beside,
+            passwords,
+            record_route,
+            keeping,
+            reloads,
+            lines,
+            shared,
+            accounting,
+            keeps,
+            credentials,
+        }
     }
 
     /// What the file of a server says.
@@ -126,13 +142,20 @@ impl Choices {
             let rules = if is_counted { COUNTED } else { "" };
             // The log has the end of a kept call, and not its beginning, which a process before it logged.
             let lines = if self.keeps { 0 } else { 1_000_000 };
+            let (cache, caches) = match self.credentials {
+                Some(_) if domain == DOMAIN => {
+                    ("auth.credential_cache = \"far\"\n", "[[cache]]\nname = \"far\"\nmemory = \"64KiB\"\n")
+                }
+                _ => ("", ""),
+            };
             format!(
                 "domains = [\"{domain}\"]\nrealm = \"{realm}\"\nserver.node = {node}\n{fixed}\
                  registrar.authenticate = {passwords}\nregistrar.durability = \"{durability}\"\n\
                  auth.calls = {passwords}\nauth.algorithms = [{algorithms}]\n\
                  proxy.relay_for = \"everyone\"\nproxy.record_route = {record_route}\n\
                  proxy.fork = \"{fork}\"\nproxy.fork_timeout = \"{seconds}s\"\n\
-                 nat.ping_interval = \"never\"\nlog.calls_per_minute = {lines}\nstore.database = \"{database}\"\n{rules}"
+                 nat.ping_interval = \"never\"\nlog.calls_per_minute = {lines}\nstore.database = \"{database}\"\n\
+                 {cache}{caches}{rules}"
             )
         };
         (0..versions).map(config).collect()
@@ -231,6 +254,7 @@ fn server(
         lookups: (0, random.between(0, 400)),
         failures: if !choices.calm && random.chance(200) { random.between(1, 400) } else { 0 },
         database: database.filter(|_| domain == DOMAIN).cloned(),
+        credentials: choices.credentials.filter(|_| domain == DOMAIN),
         keeping: choices.keeping.clone(),
         commits: (3, random.between(3, 100)),
         commit_failures: if fails && random.chance(300) { random.between(1, 300) } else { 0 },
@@ -311,7 +335,12 @@ pub fn world(seed: u64) -> World {
     // By numbers of their own, so that a world is else what it would be without.
     let mut of_accounting = Random::new(!seed);
     let accounting = [700, 500].map(|chance| of_accounting.chance(chance));
-    let choices = Choices::of(random, accounting, of_accounting.chance(400));
+    let mut choices = Choices::of(random, accounting, of_accounting.chance(400));
+    let manners = CacheManners {
+        delay: (0, of_accounting.between(0, 100)),
+        failures: if !choices.calm && of_accounting.chance(300) { of_accounting.between(1, 300) } else { 0 },
+    };
+    choices.credentials = (choices.passwords && of_accounting.chance(400)).then_some(manners);
     let Choices { calm, two, beside, passwords, .. } = choices;
     let mut users = database(random, &choices);
     let change = |n| {

@@ -6,6 +6,7 @@ mod accounts;
 mod aside;
 mod beside;
 mod bindings;
+mod credentials;
 mod database;
 mod kept;
 mod lookups;
@@ -13,11 +14,13 @@ mod observer;
 mod process;
 mod settings;
 
+pub use self::credentials::CacheManners;
 pub use self::database::{Database, Outage, OutageKind, password};
 pub use self::settings::{End, Keeping, Name, ServerSettings};
 
 use self::accounts::{Identities, Written};
 use self::bindings::Rows;
+use self::credentials::Credentials;
 use self::kept::{INTERVAL, Kept};
 use self::observer::Input;
 use self::process::{Due, Process, listeners};
@@ -47,6 +50,7 @@ struct Site {
     secret: Vec<u8>,
     location: Arc<LocationTable>,
     rows: Rows,
+    credentials: Arc<Credentials>,
 }
 
 pub struct ServerHost {
@@ -96,7 +100,10 @@ impl ServerHost {
     pub fn new(now: Now, settings: ServerSettings, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let location = Arc::new(LocationTable::new(settings.read(0).location_settings()));
-        let site = Site { secret: random.u64().to_le_bytes().repeat(4), location, rows: Rows::default() };
+        // By a number of its own, so that a world is else what it would be without.
+        let credentials = Arc::new(Credentials::new(!seed));
+        let secret = random.u64().to_le_bytes().repeat(4);
+        let site = Site { secret, location, rows: Rows::default(), credentials };
         Self::at(now, settings, site, random)
     }
 
@@ -136,7 +143,7 @@ impl ServerHost {
     /// The longest time that a look-up takes while nothing is wrong, ms.
     pub fn longest_look_up(&self) -> u64 {
         let of_users = self.settings.database.as_ref().map_or(0, |database| database.delay.1);
-        self.settings.lookups.1.max(of_users)
+        self.settings.lookups.1.max(of_users) + self.settings.credentials.map_or(0, |cache| cache.delay.1)
     }
 
     /// When the process is first killed: [`Now::mono`].
@@ -159,6 +166,7 @@ impl ServerHost {
         let settings = &self.settings;
         settings.failures + settings.commit_failures > 0
             || !settings.disk_outages.is_empty()
+            || settings.credentials.is_some_and(|cache| cache.failures > 0)
             || settings.database.as_ref().is_some_and(|database| database.may_fail())
     }
 
@@ -256,25 +264,33 @@ impl ServerHost {
         self.carry_out(now, shard);
     }
 
-    /// What is answered to a REGISTER is so on disk.
+    /// What is answered to a REGISTER is so on disk, and in the cache of credentials.
     fn check_registrations(&mut self, out: &Outbox) {
-        if self.process.keeper.is_none() {
+        let (is_kept, has_cache) = (self.process.keeper.is_some(), self.settings.credentials.is_some());
+        if !is_kept && !has_cache {
             return;
         }
-        let mut index = std::mem::take(&mut self.index);
+        let realms = self.settings.realms();
+        let (mut index, mut problems) = (std::mem::take(&mut self.index), Vec::new());
         for send in out.sends() {
             let bytes = &out.bytes[send.range()];
             if !bytes.starts_with(b"SIP/2.0 ") || index.parse(bytes, &Limits::default()).is_err() {
                 continue;
             }
             let message = Message::new(bytes, &index);
-            if is_said_by(self.settings.address, &message)
-                && let Err(problem) = self.site.rows.check(&message)
-            {
-                self.wrong(problem);
+            if !is_said_by(self.settings.address, &message) {
+                continue;
+            }
+            let rows = if is_kept { self.site.rows.check(&message) } else { Ok(()) };
+            let now = self.process.time.load(Ordering::Relaxed);
+            let cache = if has_cache { self.site.credentials.check(now, &realms, &message) } else { Ok(()) };
+            if let Err(problem) = rows.and(cache) {
+                problems.push(problem);
             }
         }
+        drop(realms);
         self.index = index;
+        problems.into_iter().for_each(|problem| self.wrong(problem));
     }
 
     /// The shard of the call that this message is of.
@@ -329,8 +345,21 @@ impl ServerHost {
                 }
             }
         }
+        self.hear_credentials(now);
         self.ask_users(now);
         self.keep_bindings(now);
+    }
+
+    /// What the cache of credentials was asked is answered when its time has come.
+    fn hear_credentials(&mut self, now: Now) {
+        if self.settings.credentials.is_none() {
+            return;
+        }
+        for (receiver, delay, answered) in self.site.credentials.answers() {
+            let Some(shard) = self.process.cached.iter().position(|own| *own == receiver) else { continue };
+            self.chase(now, now.mono + delay);
+            self.plan(now.mono + delay, Due::Answer(shard, Answer::Credentials(vec![answered])));
+        }
     }
 
     fn plan(&mut self, at: u64, what: Due) {

@@ -230,7 +230,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ),
     (
         "auth.credential_cache_required",
-        &["tests/tests/credential_cache.rs::a_cache_that_is_frozen_or_gone_has_its_stated_answers"],
+        &["tests/tests/credential_cache_faults.rs::a_cache_that_is_frozen_or_gone_has_its_stated_answers"],
     ),
     ("ban.enabled", &["crates/node/tests/policy/bans.rs::switched_off"]),
     ("ban.failures", &["crates/node/tests/policy/bans.rs::who_fails_too_often_is_not_heard"]),

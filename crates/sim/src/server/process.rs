@@ -3,6 +3,7 @@
 use super::accounts::Accounts;
 use super::aside::Aside;
 use super::bindings::Rows;
+use super::credentials::ByTheClock;
 use super::lookups::{AskedBatch, Asking, Lookups};
 use super::observer::Observer;
 use super::settings::{Keeping, ServerSettings};
@@ -13,6 +14,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use strowger_cache::engine::Engine as CacheEngine;
+use strowger_cache::ticket::ReceiverId;
 use strowger_core::Now;
 use strowger_core::call::{BUCKETS, CallKeys};
 use strowger_core::log_limiter::LogLimiter;
@@ -21,6 +24,7 @@ use strowger_server::local_address::Routes;
 use strowger_server::policy::Policy;
 use strowger_server::process_state::{CALL_SEED, ProcessState, Surroundings};
 use strowger_store::clock::{Clock, Moment};
+use strowger_store::credential_cache::CredentialCache;
 use strowger_store::error::StoreError;
 use strowger_store::journal::{Journal, JournalSteps};
 use strowger_store::location::LocationTable;
@@ -89,6 +93,8 @@ pub(super) struct Process {
     pub(super) owners: [usize; BUCKETS],
     pub(super) lookups: Option<(Arc<Lookups>, Asking)>,
     pub(super) keeper: Option<Keeper>,
+    /// Of each shard among those that the cache of credentials answers; empty where there is none.
+    pub(super) cached: Vec<ReceiverId>,
     /// By the moment, then in the order in which they were planned.
     pub(super) due: BTreeMap<(u64, u64), Due>,
     pub(super) draining: Option<Draining>,
@@ -158,11 +164,19 @@ impl Process {
             shards: settings.shards,
             location,
             subscribers: lookups.as_ref().map(|(lookups, _)| lookups.clone() as Arc<dyn Subscribers>),
-            credentials: None,
+            credentials: settings
+                .credentials
+                .map(|_| CredentialCache::new(CacheEngine::Remote(site.credentials.clone()))),
             log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
             routes: Box::new(OneWay(settings.address.ip())),
         };
         let shared = Arc::new(ProcessState::new(now, config, surroundings));
+        if let Some(manners) = settings.credentials {
+            site.credentials.set_manners(manners);
+        }
+        let receiver = |cache: &CredentialCache| cache.receiver(Arc::new(ByTheClock));
+        let cached: Vec<ReceiverId> =
+            (0..settings.shards).filter_map(|_| shared.credentials.as_ref().map(receiver)).collect();
         let circumstances = Circumstances { draining: false, shards: settings.shards };
         let engine = |number| {
             let mut engine = Engine::new(now, shared.clone(), number, circumstances);
@@ -174,6 +188,7 @@ impl Process {
                     written.lock().unwrap_or_else(PoisonError::into_inner).extend(results);
                 }))
             });
+            engine.cached = cached.get(number).copied();
             engine.heard = Some(Vec::new());
             engine
         };
@@ -186,6 +201,7 @@ impl Process {
             owners: std::array::from_fn(|bucket| bucket % settings.shards),
             lookups,
             keeper,
+            cached,
             shared,
             due: BTreeMap::new(),
             draining: None,

@@ -1,5 +1,6 @@
 //! What surrounds a simulated server, and what befalls it.
 
+use super::credentials::CacheManners;
 use super::database::{Database, Outage};
 use super::listeners;
 use std::net::SocketAddr;
@@ -50,6 +51,8 @@ pub struct ServerSettings {
     pub failures: u64,
     /// Who has a password here; none: the server knows no user and asks for no password.
     pub database: Option<Arc<Database>>,
+    /// The cache in which credentials of registered users stand alone; none: there is none.
+    pub credentials: Option<CacheManners>,
     pub keeping: Keeping,
     /// Shortest and longest time that a commit takes, ms.
     pub commits: (u64, u64),
@@ -70,6 +73,18 @@ impl ServerSettings {
     /// Calls outlive a process.
     pub(super) fn keeps_calls(&self) -> bool {
         self.configs.iter().all(|config| config.contains("dialogs.folder = "))
+    }
+
+    /// The realms of its configurations.
+    pub(super) fn realms(&self) -> Vec<&str> {
+        let realm = |config: &'_ String| -> Option<std::ops::Range<usize>> {
+            let start = config.find("\nrealm = \"")? + "\nrealm = \"".len();
+            Some(start..start + config[start..].find('"')?)
+        };
+        let mut realms: Vec<&str> = self.configs.iter().filter_map(|config| Some(&config[realm(config)?])).collect();
+        realms.sort_unstable();
+        realms.dedup();
+        realms
     }
 
     /// One of its configurations, whose number its answers bear.
