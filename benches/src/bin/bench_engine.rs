@@ -119,6 +119,7 @@ impl Server {
             shards: 1,
             location: Arc::new(LocationTable::new(config.location_settings())),
             subscribers: None,
+            credentials: None,
             log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
             routes: Box::new(OneWay),
         };

@@ -7,7 +7,7 @@ use strowger_node::control::Status;
 use super::duration;
 
 /// What is shown of the metrics: a word, and what stands behind it.
-const ROWS: [(&str, &[(&str, &str)]); 11] = [
+const ROWS: [(&str, &[(&str, &str)]); 12] = [
     ("registrations", &[("strowger_bindings", ""), ("strowger_registered_users", "users")]),
     (
         "calls",
