@@ -13,11 +13,11 @@ use strowger_store::database_url::DatabaseKind;
 use crate::cell::{Cell, Change};
 use crate::dialect::Dialect;
 use crate::error::{Failure, OpenError};
-use crate::keeper::{Broken, Keeper};
 use crate::own_table::{Clash, Column, Kind, OwnTable};
 use crate::runtime::{CONNECT, apart};
 use crate::schema::{self, Part};
 use crate::server::ServerSettings;
+use crate::writing_connection::{Broken, WritingConnection};
 
 /// Rows that are removed in one step.
 const STEP: usize = 1_000;
@@ -30,7 +30,7 @@ const PER_ROW: Duration = Duration::from_millis(1);
 
 /// Writes rows to a server.
 pub struct ServerSink {
-    keeper: Keeper,
+    connection: WritingConnection,
     cdr: OwnTable,
     events: OwnTable,
     patience: Duration,
@@ -47,9 +47,9 @@ impl ServerSink {
             DatabaseKind::MariaDb => vec!["SET SESSION sql_mode = 'STRICT_ALL_TABLES', SESSION autocommit = 1".into()],
             DatabaseKind::PostgreSql => Vec::new(),
         };
-        let keeper = Keeper::new(settings, greeting)?;
+        let connection = WritingConnection::new(settings, greeting)?;
         let [cdr, events] = tables();
-        Ok(Self { keeper, cdr, events, patience: patience.max(LEAST) })
+        Ok(Self { connection, cdr, events, patience: patience.max(LEAST) })
     }
 
     fn explained(&self, failure: &Failure) -> SinkError {
@@ -58,14 +58,14 @@ impl ServerSink {
             Failure::Full(_) => Trouble::Full,
             Failure::Refused(_) => Trouble::Unusable,
         };
-        SinkError { kind, detail: format!("{}: {failure}", self.keeper.server().url) }
+        SinkError { kind, detail: format!("{}: {failure}", self.connection.server().url) }
     }
 
     fn look(&mut self) -> Result<(), SinkError> {
-        let server = self.keeper.server().clone();
+        let server = self.connection.server().clone();
         let own = [&self.cdr, &self.events];
         let looked = self
-            .keeper
+            .connection
             .run(CONNECT, async |connection| schema::expect(connection, &server, Part::Accounting, &own).await);
         let unusable = |error: OpenError| SinkError { kind: Trouble::Unusable, detail: error.to_string() };
         looked.map_err(|Broken { failure, .. }| self.explained(&failure))?.map_err(unusable)
@@ -74,7 +74,7 @@ impl ServerSink {
 
 impl Sink for ServerSink {
     fn place(&self) -> String {
-        self.keeper.server().url.to_string()
+        self.connection.server().url.to_string()
     }
 
     fn open(&mut self) -> Result<(), SinkError> {
@@ -88,16 +88,16 @@ impl Sink for ServerSink {
         let (cdrs, events) = (of(Table::Cdr), of(Table::Events));
         let changes = [Change::Put(&self.cdr, &cdrs), Change::Put(&self.events, &events)];
         let limit = self.patience + PER_ROW * u32::try_from(rows.len()).unwrap_or(u32::MAX);
-        let written = self.keeper.run(limit, async |connection| connection.change(&changes).await);
+        let written = self.connection.run(limit, async |connection| connection.change(&changes).await);
         written.map_err(|Broken { failure, .. }| self.explained(&failure))
     }
 
     fn purge(&mut self, before: u64) -> Result<bool, SinkError> {
-        let dialect = Dialect(self.keeper.server().url.kind);
+        let dialect = Dialect(self.connection.server().url.kind);
         let before = i64::try_from(before).unwrap_or(i64::MAX);
         let removal = |own: &OwnTable, table: Table| own.removal(dialect, table.moment(), before, STEP);
         let statements = [removal(&self.cdr, Table::Cdr), removal(&self.events, Table::Events)];
-        let removed = self.keeper.run(self.patience + PER_ROW * 1_000, async |connection| {
+        let removed = self.connection.run(self.patience + PER_ROW * 1_000, async |connection| {
             let mut is_any_left = false;
             for statement in &statements {
                 is_any_left |= connection.run(statement).await? >= STEP as u64;

@@ -25,11 +25,11 @@ use crate::cell::{Cell, Change};
 use crate::connection::{Connection, Parameter};
 use crate::dialect::Dialect;
 use crate::error::{Failure, OpenError};
-use crate::keeper::{Broken, Keeper};
 use crate::own_table::{Clash, Column, Kind, OwnTable};
 use crate::runtime::{CONNECT, apart};
 use crate::schema::{self, Part};
 use crate::server::ServerSettings;
+use crate::writing_connection::{Broken, WritingConnection};
 
 /// Rows that are read at a time.
 const PAGE: usize = 5_000;
@@ -62,7 +62,7 @@ pub fn keep(
     // By a thread that has no runtime: the caller's may have one.
     apart(|| {
         let engine = ServerBindings::open(settings, durability, patience)?;
-        let server = engine.keeper.server().url.to_string();
+        let server = engine.connection.server().url.to_string();
         Journal::start(engine, table, journal, clock)
             .map_err(|error| OpenError::Refused { server, reason: format!("bindings cannot be loaded: {error}") })
     })
@@ -70,7 +70,7 @@ pub fn keep(
 
 /// Bindings of a server, for [`Journal::start`].
 pub struct ServerBindings {
-    keeper: Keeper,
+    connection: WritingConnection,
     table: OwnTable,
     patience: Duration,
     is_in_doubt: bool,
@@ -95,17 +95,17 @@ impl ServerBindings {
             }
             DatabaseKind::PostgreSql => {}
         }
-        let keeper = Keeper::locking(settings, greeting)?;
+        let connection = WritingConnection::locking(settings, greeting)?;
         let mut this = Self {
-            keeper,
+            connection,
             table: table(),
             patience: patience.max(LEAST),
             is_in_doubt: false,
             trouble: Trouble::default(),
         };
-        let server = this.keeper.server().clone();
+        let server = this.connection.server().clone();
         let own = &this.table;
-        let looked = this.keeper.run(CONNECT, async |connection| {
+        let looked = this.connection.run(CONNECT, async |connection| {
             if let Err(error) = schema::expect(connection, &server, Part::Bindings, &[own]).await? {
                 return Ok(Err(error));
             }
@@ -126,8 +126,8 @@ impl ServerBindings {
         ids: RangeInclusive<u64>,
         each: &mut dyn FnMut(BindingId, &Binding<'_>, &str),
     ) -> Result<u64, Failure> {
-        let dialect = Dialect(self.keeper.server().url.kind);
-        let server = self.keeper.server().url.clone();
+        let dialect = Dialect(self.connection.server().url.kind);
+        let server = self.connection.server().url.clone();
         let place = |number: usize| match dialect.0 {
             DatabaseKind::MariaDb => "?".to_owned(),
             DatabaseKind::PostgreSql => format!("CAST(${number} AS bigint)"),
@@ -136,13 +136,13 @@ impl ServerBindings {
         let (first, last) = ids.into_inner();
         let highest = format!("SELECT MAX({id}) FROM {name} WHERE {id} BETWEEN {} AND {}", place(1), place(2));
         let of_node = [number(first), number(last)].map(Parameter::Number);
-        let rows = self.keeper.run(LOAD, async |connection| connection.cells(&highest, &of_node).await);
+        let rows = self.connection.run(LOAD, async |connection| connection.cells(&highest, &of_node).await);
         let highest = rows.map_err(|broken| broken.failure)?.first().and_then(|row| row.first()).and_then(as_number);
         // Not yet expired is what ends later than now.
         let removal = self.table.removal(dialect, "expires_at", number(wall_ms).saturating_add(1), STEP);
         let mut removed = STEP as u64;
         while removed >= STEP as u64 {
-            let step = self.keeper.run(LOAD, async |connection| connection.run(&removal).await);
+            let step = self.connection.run(LOAD, async |connection| connection.run(&removal).await);
             removed = step.map_err(|broken| broken.failure)?;
         }
         let names: Vec<String> = self.table.columns.iter().map(|column| dialect.quoted(column.name)).collect();
@@ -151,7 +151,7 @@ impl ServerBindings {
         let mut seen = i64::MIN;
         loop {
             let from = [Parameter::Number(seen)];
-            let rows = self.keeper.run(LOAD, async |connection| connection.cells(&page, &from).await);
+            let rows = self.connection.run(LOAD, async |connection| connection.cells(&page, &from).await);
             let rows = rows.map_err(|broken| broken.failure)?;
             for row in &rows {
                 seen = row.first().and_then(as_number).unwrap_or(i64::MAX);
@@ -175,7 +175,7 @@ impl BindingEngine for ServerBindings {
         each: &mut dyn FnMut(BindingId, &Binding<'_>, &str),
     ) -> Result<u64, StoreError> {
         self.all(wall_ms, ids, each).map_err(|failure| {
-            tracing::error!(database = %self.keeper.server().url, error = %failure, "bindings cannot be loaded");
+            tracing::error!(database = %self.connection.server().url, error = %failure, "bindings cannot be loaded");
             failure.kind()
         })
     }
@@ -194,8 +194,8 @@ impl BindingEngine for ServerBindings {
         let changes = [Change::Delete(&self.table, &gone), Change::Put(&self.table, &rows)];
         // Also where this panics.
         self.is_in_doubt = true;
-        let done = self.keeper.run(self.patience, async |connection| connection.change(&changes).await);
-        let server = &self.keeper.server().url;
+        let done = self.connection.run(self.patience, async |connection| connection.change(&changes).await);
+        let server = &self.connection.server().url;
         match done {
             Ok(()) => {
                 self.trouble.works(server);

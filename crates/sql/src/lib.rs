@@ -22,7 +22,6 @@ mod connection;
 mod credential;
 mod dialect;
 mod error;
-mod keeper;
 mod lock;
 mod mariadb;
 mod own_table;
@@ -35,6 +34,7 @@ mod server;
 pub mod subscribers;
 mod table;
 mod tls;
+mod writing_connection;
 
 pub use error::OpenError;
 pub use realms::{Realm, Realms};

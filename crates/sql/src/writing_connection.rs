@@ -1,4 +1,4 @@
-//! The connection of a thread that writes: made when it is needed, and again when it is lost.
+//! The connection of a thread that writes.
 
 use std::time::{Duration, Instant};
 
@@ -20,8 +20,8 @@ pub(crate) struct Broken {
     pub(crate) is_in_doubt: bool,
 }
 
-/// Keeps a connection.
-pub(crate) struct Keeper {
+/// Makes the connection when it is needed, and again when it is lost.
+pub(crate) struct WritingConnection {
     server: Server,
     /// What each connection is greeted with.
     greeting: Vec<String>,
@@ -35,7 +35,7 @@ pub(crate) struct Keeper {
     back_off: BackOff,
 }
 
-impl Keeper {
+impl WritingConnection {
     /// Nothing is connected yet. Each connection begins with these statements, which have no rows.
     pub(crate) fn new(settings: &ServerSettings, greeting: Vec<String>) -> Result<Self, OpenError> {
         let (server, runtime) = (Server::new(settings)?, Some(runtime()?));
@@ -43,12 +43,12 @@ impl Keeper {
         Ok(Self { server, greeting, holder: None, runtime, connection: None, pending: None, back_off })
     }
 
-    /// The same, and each connection has the lock of the database: no other keeper has one at that time, and no earlier one of this keeper does
+    /// The same, and each connection has the lock of the database: no other server has one at that time, and no earlier one of this server does
     /// anything any more.
     pub(crate) fn locking(settings: &ServerSettings, greeting: Vec<String>) -> Result<Self, OpenError> {
-        let mut keeper = Self::new(settings, greeting)?;
-        keeper.holder = Some(Holder::default());
-        Ok(keeper)
+        let mut this = Self::new(settings, greeting)?;
+        this.holder = Some(Holder::default());
+        Ok(this)
     }
 
     pub(crate) const fn server(&self) -> &Server {
@@ -146,7 +146,7 @@ async fn greeted(server: &Server, greeting: &[String], holder: Option<&Holder>) 
     Ok(connection)
 }
 
-impl Drop for Keeper {
+impl Drop for WritingConnection {
     fn drop(&mut self) {
         let Some(runtime) = self.runtime.take() else { return };
         // Not where a runtime is under way: this would have to wait for another one.
