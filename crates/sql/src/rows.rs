@@ -57,7 +57,7 @@ pub fn read(
     rows.into_iter().map(|row| row.into_iter().map(text).collect()).collect()
 }
 
-/// Each column as text, whatever its type.
+/// Each column, of any type, as text.
 fn statement(dialect: Dialect, query: &str, columns: &[&str]) -> String {
     let columns: Vec<String> = columns.iter().map(|column| dialect.cast_to_text(&dialect.quoted(column))).collect();
     // The line ends behind the query, which may end with a comment.

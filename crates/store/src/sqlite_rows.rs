@@ -56,7 +56,7 @@ pub fn read(path: &Path, query: &str, columns: &[&str], limit: Duration) -> Resu
     Ok(all)
 }
 
-/// Each column as text, whatever its type. A name between back quotes is never taken for a text.
+/// Each column, of any type, as text. A name between back quotes is never taken for a text.
 fn statement(query: &str, columns: &[&str]) -> String {
     let text = |column: &&str| format!("CAST(`{}` AS TEXT)", column.replace('`', "``"));
     let columns: Vec<String> = columns.iter().map(text).collect();
