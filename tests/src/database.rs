@@ -91,7 +91,7 @@ impl Database {
     pub fn start_again(&mut self) {
         match self {
             Self::MariaDb(database) => database.server_mut().start_again(),
-            Self::PostgreSql(database) => database.server_mut().start_again(),
+            Self::PostgreSql(database) => database.start_again(),
         }
         .expect("it starts");
     }

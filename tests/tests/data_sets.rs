@@ -31,7 +31,7 @@ fn setup(lines: &str) -> Setup {
         "#;
     let set =
         format!("[[set]]\nname = \"carriers\"\nkind = \"prefixes\"\nkey = \"prefix\"\nvalue = \"carrier\"\n{lines}");
-    Setup::on(&[Udp]).open_registrar().with(&format!("{set}\n{rules}"))
+    Setup::on(&[Udp]).open_registrar().with("server.software = \"first\"").with(&format!("{set}\n{rules}"))
 }
 
 /// What becomes of a request to this number: 503 where its carrier is closed, 604 without one, else 480.
@@ -60,7 +60,7 @@ fn a_set_is_read_again_without_the_rest_of_the_configuration() {
     std::fs::write(&file, "prefix,carrier\n49,west\n4930,closed\n").expect("it can be written");
     let other = "[[set]]\nname = \"here\"\nentries = [\"x\"]\n";
     let lines = format!("file = {:?}\n{other}", file.display().to_string());
-    let server = setup(&lines).with("server.software = \"first\"").start();
+    let server = setup(&lines).start();
     let mut wire = server.connect(Udp);
     assert_eq!(["49301", "4940", "33"].map(|number| ask(&mut wire, number)), [Some(503), Some(480), Some(604)]);
 
@@ -165,7 +165,7 @@ pub(crate) fn of_server(url: &str, certificate: &Certificate, backend: &Backend,
          tls = \"required\"\nca = {:?}\n",
         certificate.authority
     );
-    let server = setup(&lines).with("server.software = \"first\"").start();
+    let server = setup(&lines).start();
     let mut wire = server.connect(Udp);
     let mut answers = |numbers: [&str; 2]| numbers.map(|number| ask(&mut wire, number));
     assert_eq!(answers(["491", "331"]), [Some(503), Some(604)]);

@@ -315,7 +315,7 @@ fn what_is_watched_in_production_is_counted() {
         .collect();
     let words: BTreeSet<&str> = code.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
     let mut rows = 0;
-    for row in watched.lines().filter(|line| line.starts_with("| `")) {
+    for row in watched.lines().filter(|line| line.starts_with("| `") && !line.starts_with("| `strowger ")) {
         rows += 1;
         for field in row.split(" | ").next().unwrap_or_default().split('`').skip(1).step_by(2) {
             assert!(words.contains(field), "the statistics have no {field}");

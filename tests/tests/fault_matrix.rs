@@ -117,7 +117,7 @@ impl Beside {
     fn start_again(&mut self) {
         match self {
             Self::MariaDb(database) => database.server_mut().start_again(),
-            Self::PostgreSql(database) => database.server_mut().start_again(),
+            Self::PostgreSql(database) => database.start_again(),
             Self::Redis(cache) | Self::Memcached(cache) => cache.start_again(),
         }
         .expect("it starts");
@@ -472,12 +472,11 @@ fn shards_of(name: &str) {
     let next = AtomicUsize::new(0);
     let step = Duration::from_millis(1500);
     let ((), traffic) = under_traffic(&server, &mut callee, &next, || {
-        // Well, frozen, and well again.
-        thread::sleep(step);
-        beside.server().freeze();
-        thread::sleep(step);
-        beside.server().thaw();
-        thread::sleep(step);
+        for begin in [None, Some(Backend::freeze as fn(&Backend)), Some(Backend::thaw)] {
+            begin.iter().for_each(|begin| begin(beside.server()));
+            // Well, frozen, and well again.
+            thread::sleep(step);
+        }
     });
     assert!(traffic.calls.len() > 50 && traffic.users.len() > 50);
     let id = server.process().id();

@@ -12,7 +12,7 @@
 //! no caller is asked for its state again.
 //!
 //! Last words ([`Keeper::close`]) stay for [`Settings::grace`] before the number is removed, and are given to the next process if this one is
-//! killed before: whatever they are to reach by another way has that long to get there.
+//! killed before: the place that they are to reach by another way has that long to take them.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

@@ -77,11 +77,7 @@ impl PostgreSql {
         }
         let server = Backend::start("postgres", folder, port, command)?;
         let this = Self { server, programs };
-        // It listens before it takes statements.
-        let ready = crate::wait::look(START, || this.in_database("postgres", "SELECT 1").ok());
-        if ready.is_none() {
-            this.in_database("postgres", "SELECT 1")?;
-        }
+        this.takes_statements()?;
         this.in_database("postgres", &format!("CREATE DATABASE {DATABASE}"))?;
         Ok(this)
     }
@@ -91,9 +87,21 @@ impl PostgreSql {
         &self.server
     }
 
-    /// The server, to be started again.
-    pub const fn server_mut(&mut self) -> &mut Backend {
-        &mut self.server
+    /// Starts it once more, with what it has on disk, on the same port.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn start_again(&mut self) -> Result<(), Error> {
+        self.server.start_again()?;
+        self.takes_statements()
+    }
+
+    /// It listens before it does.
+    fn takes_statements(&self) -> Result<(), Error> {
+        match crate::wait::look(START, || self.in_database("postgres", "SELECT 1").ok()) {
+            Some(_) => Ok(()),
+            None => self.in_database("postgres", "SELECT 1").map(drop),
+        }
     }
 
     /// Shuts it down, also while clients are connected.

@@ -75,9 +75,9 @@ fn reload(arguments: &ReloadSetsArguments) -> anyhow::Result<Outcome> {
         client.wait_for(LONGEST_RELOAD)?;
         match ask(client, &Order::ReloadSets { name: name.clone() })? {
             Reply::Done(Done::SetsReloaded { sets }) if server.json => output::print(&as_json(&sets)?),
-            Reply::Done(Done::SetsReloaded { sets }) if sets.is_empty() => {
-                output::print("no set was read: none has its entries outside of the configuration, or newer data came meanwhile\n")
-            }
+            Reply::Done(Done::SetsReloaded { sets }) if sets.is_empty() => output::print(
+                "no set was read: none has its entries outside of the configuration, or newer data came meanwhile\n",
+            ),
             Reply::Done(Done::SetsReloaded { sets }) => {
                 let line = |SetReload { name, origin, before, entries, changed }: &SetReload| {
                     let what =
