@@ -122,7 +122,10 @@ impl Setup {
         if !self.tables {
             let _ = writeln!(text, "listen = [{}]", listeners.join(", "));
         }
-        let given = self.lines.join("\n");
+        // Keys with dots stand before tables.
+        let is_table = |lines: &&String| lines.lines().any(|line| line.trim_start().starts_with("[["));
+        let (tables, keys): (Vec<&String>, Vec<&String>) = self.lines.iter().partition(is_table);
+        let given = [keys, tables].concat().iter().map(|lines| lines.as_str()).collect::<Vec<_>>().join("\n");
         if self.listen.iter().any(|(transport, _)| transport.is_secure()) {
             let certificate = Certificate::in_folder(folder.path(), &["example.org"]);
             let _ = writeln!(text, "tls.certificate = {:?}\ntls.key = {:?}", certificate.chain, certificate.key);

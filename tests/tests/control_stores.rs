@@ -64,7 +64,7 @@ fn limits_show_what_counts_under_them() {
     assert_eq!(one[0]["highest"], json!([{ "calls": 1, "key": "carol@example.org" }]));
     assert_eq!(limits(&["per-callee", "--key", "nobody"])[0]["highest"][0]["calls"], 0);
     let text = done(&server, &["limits"]);
-    assert!(text.contains("\nper-callee ") && text.contains("\n  sip:bob@example.org "), "{text}");
+    assert!(text.contains("\nper-callee ") && text.contains("\n  bob@example.org "), "{text}");
     let (code, text) = order(&server, &["limits", "no"]);
     assert!(code == Some(1) && text.contains("no [[call_limit]] of the configuration has the name no"), "{text}");
     // Under a limit that the configuration has no more calls count until they end.

@@ -205,7 +205,7 @@ const TESTS: &[(&str, &[&str])] = &[
         "registrar.commit_rows",
         &[
             "crates/config/src/settings.rs::what_no_peer_can_see_arrives_at_the_floors_below",
-            "crates/store/src/journal.rs::a_large_group_does_not_wait_for_its_linger",
+            "crates/store/src/journal/tests.rs::a_large_group_does_not_wait_for_its_linger",
         ],
     ),
     ("registrar.commit_queue", &["tests/tests/keys/registering.rs::bindings_beyond_the_queue_are_refused"]),
@@ -425,7 +425,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("dialogs.count_lifetime", &["tests/tests/shared_counts.rs::servers_count_their_calls_together"]),
     ("rule.account", &["crates/server/tests/suite/accounting.rs::rules_say_what_is_accounted"]),
     ("dialogs.folder", &["tests/tests/kept_dialogs.rs::calls_that_a_kill_interrupts_end_in_the_next_process"]),
-    ("dialogs.group_interval", &["tests/tests/metrics_catalogue/kept.rs::kept"]),
+    ("dialogs.group_interval", &["tests/tests/metrics_catalogue.rs::every_metric_moves_by_as_much_as_it_should"]),
     ("accounting.cdr", &["tests/tests/accounting.rs::calls_are_written_in_each_form"]),
     ("accounting.events", &["tests/tests/accounting.rs::calls_are_written_in_each_form"]),
     ("accounting.all", &["crates/server/tests/suite/accounting.rs::rules_say_what_is_accounted"]),
@@ -452,7 +452,7 @@ const TESTS: &[(&str, &[&str])] = &[
         "accounting.group_interval",
         &[
             "crates/config/src/settings.rs::what_no_peer_can_see_arrives_at_the_floors_below",
-            "crates/store/src/journal.rs::a_large_group_does_not_wait_for_its_linger",
+            "crates/store/src/journal/tests.rs::a_large_group_does_not_wait_for_its_linger",
         ],
     ),
     (
