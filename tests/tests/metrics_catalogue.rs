@@ -79,6 +79,7 @@ const NEVER_ZERO: &[&str] = &[
     "cache_requests_bound",
     "journal_bound",
     "journal_longest_commit_seconds",
+    "kept_calls_bytes",
     "lookup_connections",
     "lookups_bound",
     "resident_memory_bytes",
