@@ -267,8 +267,15 @@ struct Traffic {
 /// From when to when something was so.
 type Span = (Instant, Instant);
 
+impl Sample {
+    /// It began and ended in this time.
+    fn is_within(&self, (from, to): &Span) -> bool {
+        *from <= self.began && self.began + self.took <= *to
+    }
+}
+
 fn within(samples: &[Sample], spans: &[Span]) -> Vec<Duration> {
-    let is_in = |sample: &&Sample| spans.iter().any(|(from, to)| (*from..*to).contains(&sample.began));
+    let is_in = |sample: &&Sample| spans.iter().any(|span| sample.is_within(span));
     let mut took: Vec<_> = samples.iter().filter(is_in).map(|sample| sample.took).collect();
     took.sort_unstable();
     took
@@ -349,7 +356,7 @@ fn fault(name: &str, fault: Fault) {
     assert!(slowest < deadline + LATE + PATIENCE, "{name} {fault:?}: a user waited for {slowest:?}");
     let is_stated = |user: &&Sample| matches!(user.status, Some(200)) || user.status == Some(stated);
     assert_eq!(traffic.users.iter().filter(is_stated).count(), traffic.users.len(), "{name} {fault:?}: {statuses:?}");
-    let is_well = |user: &&Sample| well.iter().any(|(from, to)| (*from..*to).contains(&user.began));
+    let is_well = |user: &&Sample| well.iter().any(|span| user.is_within(span));
     assert!(
         traffic.users.iter().filter(is_well).all(|user| user.status == Some(200)),
         "{name} {fault:?}: a user is refused while the server beside is well"

@@ -5,6 +5,7 @@
 //! leaves the shard.
 
 use crate::calls::dialog::Party;
+use crate::calls::texts::Texts;
 use crate::calls::{moment, parties};
 use crate::engine::{Effect, Engine};
 use crate::handling::Handling;
@@ -52,15 +53,18 @@ pub(crate) struct Account {
     ends: Option<Ender>,
     status: u16,
     cause: u16,
-    codecs: String,
-    call_id: String,
-    caller: String,
-    callee: String,
-    user: String,
-    source: String,
-    transport: String,
-    fields: Vec<(String, String)>,
+    /// In one piece of memory: there is one account for each call.
+    texts: Texts,
+    fields: Box<[(String, String)]>,
 }
+
+const CODECS: usize = 0;
+const CALL_ID: usize = 1;
+const CALLER: usize = 2;
+const CALLEE: usize = 3;
+const USER: usize = 4;
+const SOURCE: usize = 5;
+const TRANSPORT: usize = 6;
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Bye {
@@ -159,7 +163,7 @@ impl Account {
         self.gateway = by.or(self.gateway);
         // Another INVITE of this call may have failed here before, on its way to this one.
         self.end = None;
-        self.codecs = codecs(response);
+        self.texts = self.texts.with::<7>(CODECS, codecs(response).as_bytes());
         self.event("invite", after, Some(Party::Callee), status, 0)
     }
 
@@ -260,6 +264,10 @@ impl Account {
         at.saturating_sub(self.began).max(0).cast_unsigned()
     }
 
+    fn text(&self, number: usize) -> String {
+        String::from_utf8_lossy(self.texts.get(number)).into_owned()
+    }
+
     const fn masks(&self) -> Masks {
         Masks { digits: 0, addresses: self.mask_addresses }
     }
@@ -276,24 +284,24 @@ impl Account {
         let at = |after: u64| self.setup + after;
         Box::new(Row::Cdr(Cdr {
             identity: self.identity(),
-            call_id: self.call_id.clone(),
+            call_id: self.text(CALL_ID),
             setup: self.setup,
             ring: self.ring.map(at),
             answer: self.answer.map(at),
             end: end.map(at),
-            caller: self.caller.clone(),
-            callee: self.callee.clone(),
-            user: self.user.clone(),
-            source: self.source.clone(),
-            transport: self.transport.clone(),
+            caller: self.text(CALLER),
+            callee: self.text(CALLEE),
+            user: self.text(USER),
+            source: self.text(SOURCE),
+            transport: self.text(TRANSPORT),
             gateway: self.gateway(),
             attempts: self.attempts,
             outcome: outcome.into(),
             status: self.status,
             cause: self.cause,
             ended_by: ended_by.into(),
-            codecs: self.codecs.clone(),
-            fields: self.fields.clone(),
+            codecs: self.text(CODECS),
+            fields: self.fields.to_vec(),
         }))
     }
 
@@ -310,16 +318,16 @@ impl Account {
             event: event.into(),
             at: self.setup + after,
             setup: self.setup,
-            call_id: self.call_id.clone(),
-            caller: self.caller.clone(),
-            callee: self.callee.clone(),
-            user: self.user.clone(),
-            source: self.source.clone(),
+            call_id: self.text(CALL_ID),
+            caller: self.text(CALLER),
+            callee: self.text(CALLEE),
+            user: self.text(USER),
+            source: self.text(SOURCE),
             gateway: self.gateway(),
             by: by.map_or("", Party::text).into(),
             status,
             cause,
-            fields: self.fields.clone(),
+            fields: self.fields.to_vec(),
         })))
     }
 }
@@ -361,13 +369,15 @@ impl Engine {
             ends: None,
             status: 0,
             cause: 0,
-            codecs: String::new(),
-            call_id: masks.addresses(&kept(request.call_id)),
-            caller: party(caller, masks),
-            callee: party(callee, masks),
-            user: masks.numbers(&kept(&user.unwrap_or_default())),
-            source: masks.socket(request.arrival.remote),
-            transport: request.arrival.transport.text().to_owned(),
+            texts: Texts::new([
+                b"",
+                masks.addresses(&kept(request.call_id)).as_bytes(),
+                party(caller, masks).as_bytes(),
+                party(callee, masks).as_bytes(),
+                masks.numbers(&kept(&user.unwrap_or_default())).as_bytes(),
+                masks.socket(request.arrival.remote).as_bytes(),
+                request.arrival.transport.text().as_bytes(),
+            ]),
             fields: fields.collect(),
             identity: [self.entropy.u64(), self.entropy.u64()],
         })

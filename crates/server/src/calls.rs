@@ -11,7 +11,7 @@ mod end;
 mod kept;
 mod list;
 mod notices;
-mod texts;
+pub(crate) mod texts;
 pub(crate) mod within;
 
 pub use kept::read_kept;
