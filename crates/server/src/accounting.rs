@@ -33,9 +33,9 @@ pub(crate) struct Account {
     setup: u64,
     /// The same moment as [`crate::calls::Call::began`] has it.
     pub(crate) began: i64,
-    /// Milliseconds after it, as for all that follow.
-    ring: Option<u64>,
-    answer: Option<u64>,
+    /// Milliseconds after it, as for all that follow: `dialogs.lifetime` has 30 days at most, and here is room for 49.
+    ring: Option<u32>,
+    answer: Option<u32>,
     /// A BYE that is under way.
     bye: Option<Bye>,
     /// How it ended last: one of several dialogs, or its INVITE.
@@ -69,14 +69,14 @@ const TRANSPORT: usize = 6;
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Bye {
     by: Party,
-    after: u64,
+    after: u32,
     cause: u16,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct End {
     by: Ender,
-    after: u64,
+    after: u32,
 }
 
 /// What ends a call.
@@ -256,12 +256,12 @@ impl Account {
         self.ring.is_some() || matches!(self.status, 408 | 480 | 486 | 600 | 603)
     }
 
-    fn after(&self, now: Now) -> u64 {
+    fn after(&self, now: Now) -> u32 {
         self.after_moment(moment(now))
     }
 
-    fn after_moment(&self, at: i64) -> u64 {
-        at.saturating_sub(self.began).max(0).cast_unsigned()
+    fn after_moment(&self, at: i64) -> u32 {
+        u32::try_from(at.saturating_sub(self.began).max(0)).unwrap_or(u32::MAX)
     }
 
     fn text(&self, number: usize) -> String {
@@ -280,8 +280,8 @@ impl Account {
         self.gateway.map_or_else(String::new, |gateway| self.masks().socket(gateway))
     }
 
-    fn cdr(&self, outcome: &str, ended_by: &str, end: Option<u64>) -> Box<Row> {
-        let at = |after: u64| self.setup + after;
+    fn cdr(&self, outcome: &str, ended_by: &str, end: Option<u32>) -> Box<Row> {
+        let at = |after: u32| self.setup + u64::from(after);
         Box::new(Row::Cdr(Cdr {
             identity: self.identity(),
             call_id: self.text(CALL_ID),
@@ -305,7 +305,7 @@ impl Account {
         }))
     }
 
-    fn event(&mut self, event: &str, after: u64, by: Option<Party>, status: u16, cause: u16) -> Option<Box<Row>> {
+    fn event(&mut self, event: &str, after: u32, by: Option<Party>, status: u16, cause: u16) -> Option<Box<Row>> {
         if !self.writes_events {
             return None;
         }
@@ -316,7 +316,7 @@ impl Account {
             identity,
             call_identity,
             event: event.into(),
-            at: self.setup + after,
+            at: self.setup + u64::from(after),
             setup: self.setup,
             call_id: self.text(CALL_ID),
             caller: self.text(CALLER),

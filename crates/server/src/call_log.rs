@@ -57,7 +57,7 @@ pub(crate) fn log_ended(now: Now, call: &Call, by: &str, answer: Option<CallAnsw
         caller = %shown(call.caller()),
         callee = %shown(call.callee()),
         %by,
-        code = answer.map(|answer| answer.status),
+        code = answer.map(|answer| answer.status.get()),
         seconds = answer.map(|answer| seconds_since(answer.at, now)),
         call_id = %shown(call_id),
         "call ended"

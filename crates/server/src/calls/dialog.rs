@@ -2,6 +2,7 @@
 
 use super::texts::Texts;
 use serde::{Deserialize, Serialize};
+use std::num::NonZeroU16;
 
 /// One of the two parties of a dialog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,7 +25,7 @@ impl Party {
 pub(crate) struct CallAnswer {
     /// When: [`super::Call::began`] says how.
     pub(crate) at: i64,
-    pub(crate) status: u16,
+    pub(crate) status: NonZeroU16,
 }
 
 /// A dialog of a call. Early while it has no answer.

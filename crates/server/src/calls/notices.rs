@@ -6,6 +6,7 @@ use super::{PURPOSES, Purpose, moment};
 use crate::accounting::{Account, cause};
 use crate::call_log::log_outcome;
 use crate::engine::{Effect, Engine};
+use std::num::NonZeroU16;
 use std::ops::Range;
 use strowger_core::proxy::{Notice, NoticeEvent};
 use strowger_core::{Now, Outbox};
@@ -166,7 +167,8 @@ impl Engine {
                 call.dialogs.push(Dialog::new(tag, cseq));
             }
             let Some(dialog) = call.dialog(tag) else { return };
-            (dialog.answer, dialog.logged) = (Some(CallAnswer { at: moment(now), status }), is_logged);
+            let answer = NonZeroU16::new(status).map(|status| CallAnswer { at: moment(now), status });
+            (dialog.answer, dialog.logged) = (answer, is_logged);
             if let Some((contact, routes)) = way {
                 dialog.set_way(contact, &routes);
             }
