@@ -94,13 +94,13 @@ test-all: test test-reload test-long test-dialogs faults loom
 # As many calls as a server of one machine has, over a kill (DIALOGS=); two minutes.
 test-dialogs:
 	$(CARGO) build --locked --workspace --all-targets
-	STROWGER_DIALOGS=$(DIALOGS) STROWGER_BIN=$(TESTED) $(CARGO) test --locked --package strowger-tests --test beside -- \
+	STROWGER_DIALOGS=$(DIALOGS) STROWGER_BIN=$(TESTED) $(CARGO) test --locked --workspace --test beside -- \
 		--ignored --exact kept_dialogs::a_hundred_thousand_calls_outlive_a_kill --nocapture
 
 # What measures for minutes, one after the other on the whole machine.
 test-long: packages
 	$(CARGO) build --locked --workspace --all-targets
-	STROWGER_BIN=$(TESTED) STROWGER_EXAMPLES=$(dir $(TESTED)) $(CARGO) test --locked --package strowger-tests --test alone -- \
+	STROWGER_BIN=$(TESTED) STROWGER_EXAMPLES=$(dir $(TESTED)) $(CARGO) test --locked --workspace --test alone -- \
 		--ignored --nocapture --test-threads=1 $(or $(TESTS),$(LONG))
 
 # Each server starts with the keys that need a restart alone, and is given the others while it runs: they must mean the same then.
