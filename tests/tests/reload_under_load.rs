@@ -144,7 +144,8 @@ fn a_hundred_reloads_under_a_thousand_calls_a_second_lose_none() {
         return;
     }
     let _alone = alone();
-    let (short, _) = reloads(10_000, Duration::from_millis(100));
+    // Few, since this one is about the calls.
+    let (short, _) = reloads(100, Duration::from_millis(100));
     // What is longer was held up by other programs, as on every machine now and then.
     assert!(short > 0.95, "{short}");
 }

@@ -25,11 +25,14 @@ pub(crate) async fn keep_up(shared: Arc<ProcessState>, services: Arc<Services>) 
         tick.tick().await;
         n += 1;
         let now = clock::now();
-        shared.keep_up(now);
-        if n.is_multiple_of(5) {
+        let has_freed = shared.keep_up(now);
+        let is_to_tidy = n.is_multiple_of(5);
+        if is_to_tidy {
             shared.tidy(now);
             services.resolver().tidy();
-            // Of this thread: what look-ups used.
+        }
+        // Of this thread: what look-ups used, and the policies that are over.
+        if is_to_tidy || has_freed {
             (services.program.give_back)();
         }
     }

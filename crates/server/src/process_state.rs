@@ -177,14 +177,14 @@ impl ProcessState {
     }
 
     /// Frees the policies by which no request goes any more: rules and data sets are large, and no shard is to spend its time on that. To be
-    /// called by a thread that carries no messages.
-    pub fn drop_retired(&self) {
+    /// called by a thread that carries no messages. Returns whether there were any.
+    pub fn drop_retired(&self) -> bool {
         let unused = |policy: &mut Arc<Policy>| Arc::strong_count(policy) == 1;
         let unused: Vec<_> = {
             let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
             retired.extract_if(.., unused).collect()
         };
-        drop(unused);
+        !unused.is_empty()
     }
 
     /// Whether a connection of this process is open, as far as its shards have said.

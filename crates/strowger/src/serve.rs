@@ -155,7 +155,14 @@ fn serve(arguments: &ServeArguments, config: Config, sockets: Vec<ListenSocket>)
 /// Reads the configuration again and gives it to the server, or says why not; the log has what came of it.
 fn reload(server: &Server, arguments: &ServeArguments) -> Reply {
     supervisor::reloading();
-    let reply = read_again(server, arguments);
+    // By a thread that ends: the one that frees the policy in the end can then give all its memory back.
+    let reply = std::thread::scope(|scope| {
+        let reading = std::thread::Builder::new().name("reload".into());
+        match reading.spawn_scoped(scope, || read_again(server, arguments)) {
+            Ok(reading) => reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Err(_) => read_again(server, arguments),
+        }
+    });
     supervisor::ready();
     reply
 }
