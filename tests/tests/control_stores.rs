@@ -62,7 +62,7 @@ fn limits_show_what_counts_under_them() {
     assert_eq!(limits(&["per-callee", "--most", "1"])[0]["highest"].as_array().map(Vec::len), Some(1));
     let one = limits(&["per-callee", "--key", "carol@example.org"]);
     assert_eq!(one[0]["highest"], json!([{ "calls": 1, "key": "carol@example.org" }]));
-    assert_eq!(limits(&["per-callee", "--key", "nobody"])[0]["highest"][0]["calls"], 0);
+    assert_eq!(limits(&["per-callee", "--key", "unknown"])[0]["highest"][0]["calls"], 0);
     let text = done(&server, &["limits"]);
     assert!(text.contains("\nper-callee ") && text.contains("\n  bob@example.org "), "{text}");
     let (code, text) = order(&server, &["limits", "no"]);

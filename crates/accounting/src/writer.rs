@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use strowger_records::OpenError;
 use strowger_store::group::{self, Commit, GroupFigures, GroupSettings, GroupWriter, Numbered};
+use strowger_store::lasting_failure::LastingFailure;
 
 /// The bounds.
 #[derive(Clone, Debug)]
@@ -157,8 +158,8 @@ impl Accounting {
             next_try: Instant::now(),
             try_begun: 0,
             next_removal: Instant::now(),
-            sink_trouble: Since::default(),
-            spool_trouble: Since::default(),
+            sink_trouble: LastingFailure::every(REMINDER),
+            spool_trouble: LastingFailure::every(REMINDER),
         };
         let of_thread = counts.clone();
         let abandon = move |rows: Vec<Box<Row>>| {
@@ -266,31 +267,6 @@ const REMOVAL_STEP: Duration = Duration::from_secs(1);
 /// A trouble that lasts is logged so often.
 const REMINDER: Duration = Duration::from_secs(60);
 
-/// Since when something fails, and when that was logged.
-#[derive(Debug, Default)]
-struct Since {
-    began: Option<Instant>,
-    logged: Option<Instant>,
-}
-
-impl Since {
-    /// It fails. Whether that is to be logged now.
-    fn fails(&mut self) -> bool {
-        self.began.get_or_insert_with(Instant::now);
-        let is_due = self.logged.is_none_or(|logged| logged.elapsed() >= REMINDER);
-        if is_due {
-            self.logged = Some(Instant::now());
-        }
-        is_due
-    }
-
-    /// It works. How long it did not.
-    fn works(&mut self) -> Option<Duration> {
-        self.logged = None;
-        self.began.take().map(|began| began.elapsed())
-    }
-}
-
 struct Work {
     sink: Box<dyn Sink>,
     spool: Spool,
@@ -305,8 +281,8 @@ struct Work {
     /// Number of the last attempt that was asked for and has begun.
     try_begun: u64,
     next_removal: Instant,
-    sink_trouble: Since,
-    spool_trouble: Since,
+    sink_trouble: LastingFailure,
+    spool_trouble: LastingFailure,
 }
 
 impl Commit for Work {
@@ -387,7 +363,7 @@ impl Work {
             Ok(()) => {
                 self.counts.written.fetch_add(rows.len() as u64, Relaxed);
                 self.counts.is_down.store(0, Relaxed);
-                if let Some(after) = self.sink_trouble.works() {
+                if let Some((_, after)) = self.sink_trouble.works() {
                     tracing::info!(?after, "rows of accounting are written again");
                 }
                 true
@@ -404,7 +380,7 @@ impl Work {
         self.counts.failures.fetch_add(1, Relaxed);
         self.counts.is_down.store(1, Relaxed);
         self.counts.fail((self.clock)(), error.to_string());
-        if self.sink_trouble.fails() {
+        if self.sink_trouble.fails(true).is_some() {
             let spool = self.settings.spool.display();
             tracing::error!(%error, %spool, rows = self.spool.rows(), "rows of accounting cannot be written: they go to the spool");
         }
@@ -417,7 +393,7 @@ impl Work {
         match result {
             Ok(()) => {
                 self.counts.spooled.fetch_add(rows.len() as u64, Relaxed);
-                if let Some(after) = self.spool_trouble.works() {
+                if let Some((_, after)) = self.spool_trouble.works() {
                     tracing::info!(?after, "the spool of accounting is written again");
                 }
                 true
@@ -425,7 +401,7 @@ impl Work {
             Err(error) => {
                 self.counts.failures.fetch_add(1, Relaxed);
                 self.counts.fail((self.clock)(), format!("spool: {error}"));
-                if self.spool_trouble.fails() {
+                if self.spool_trouble.fails(true).is_some() {
                     let spool = self.settings.spool.display();
                     tracing::error!(%error, %spool, rows = rows.len(), "the spool of accounting cannot be written: rows wait in memory");
                 }

@@ -20,7 +20,7 @@ use self::partition::Partition;
 use crate::error::CacheError;
 use crate::gauges::{Gauges, LogGauges};
 use crate::log::changes::{Change, Changes};
-use crate::log::{Keeper, LoadReport, Lock, LogState, Moment, OpenSegment, Receipt, create, load};
+use crate::log::{Keeper, LoadReport, LogState, Moment, OpenSegment, Receipt, create, hold, load};
 use crate::request::{Answer, Count, Life, Promise, Request};
 use crate::settings::{LocalSettings, LogSettings};
 use crate::ticket::{Receiver, ReceiverId, Ticket};
@@ -73,7 +73,7 @@ impl LocalCache {
         at: Moment,
         open: OpenSegment,
     ) -> io::Result<(Self, LoadReport)> {
-        let lock = Lock::take(&log.folder)?;
+        let lock = hold(&log.folder)?;
         let mut cache = Self::new(settings);
         let ahead = at.wall.cast_signed().wrapping_sub(at.now.cast_signed());
         let (segments, mut report) = load(&log.folder, |change| cache.load(change, ahead, at.now))?;

@@ -29,7 +29,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use pending::{Change, Pending};
-use segments::{Lock, MAGIC};
+use segments::{MAGIC, hold};
 use strowger_records::Writer;
 use writing::{OpenSegment, Writing};
 
@@ -157,7 +157,7 @@ impl Keeper {
         create: OpenSegment,
     ) -> Result<(Self, LoadReport), OpenError> {
         let settings = Settings { segment: settings.segment.min(Settings::LARGEST_SEGMENT), ..settings };
-        let lock = Lock::take(&settings.folder, settings.wait)?;
+        let lock = hold(&settings.folder, settings.wait)?;
         let unusable = |error| OpenError::Unusable { path: settings.folder.clone(), error };
         let (mut closed, mut take) = (Vec::new(), take);
         let (segments, index, report) = segments::load(&settings.folder, |number, left| {

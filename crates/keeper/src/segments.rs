@@ -1,12 +1,12 @@
 //! Segments: numbered files in a folder, read in their order.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use strowger_records::{Magic, OpenError as Unread, Reader};
+use strowger_records::{FileLock, Magic, OpenError as Unread, Reader};
 
 use crate::place::{FARTHEST, Index, LONGEST, Place};
 use crate::{Left, LoadReport, OpenError};
@@ -23,38 +23,15 @@ pub(crate) const REMOVED: u8 = 3;
 /// Bytes of a record beside its state: the head of a record, the number.
 pub(crate) const BESIDE: u64 = 9 + 8;
 
-/// Holds the folder for this process until it is dropped.
-pub(crate) struct Lock(File);
-
-/// How often one looks whether a process that is ending has ended.
-const LOOK: Duration = Duration::from_millis(10);
-
-impl Lock {
-    /// Makes the folder, and waits at most `most` for a process that has it.
-    pub(crate) fn take(folder: &Path, most: Duration) -> Result<Self, OpenError> {
-        let unusable = |error| OpenError::Unusable { path: folder.to_owned(), error };
-        // What is kept of calls is for this user alone.
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(unusable)?;
-        let path = folder.join("lock");
-        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
-        let file = file.map_err(|error| OpenError::Unusable { path, error })?;
-        let end = Instant::now() + most;
-        loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(Self(file)),
-                Err(TryLockError::WouldBlock) if Instant::now() < end => std::thread::sleep(LOOK),
-                Err(TryLockError::WouldBlock) => return Err(OpenError::InUse(folder.to_owned())),
-                Err(TryLockError::Error(error)) => return Err(unusable(error)),
-            }
-        }
-    }
-}
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        // Closing alone leaves it to a child that was forked meanwhile and has not begun its own program.
-        let _ = self.0.unlock();
-    }
+/// Makes the folder, and holds it for this process; waits at most `most` for a process that has it.
+pub(crate) fn hold(folder: &Path, most: Duration) -> Result<FileLock, OpenError> {
+    let unusable = |path: &Path, error| OpenError::Unusable { path: path.to_owned(), error };
+    // What is kept of calls is for this user alone.
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.map_err(|error| unusable(folder, error))?;
+    let path = folder.join("lock");
+    let held = FileLock::take(&path, most).map_err(|error| unusable(&path, error))?;
+    held.ok_or_else(|| OpenError::InUse(folder.to_owned()))
 }
 
 /// A segment and its bytes.

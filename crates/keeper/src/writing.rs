@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use strowger_records::Writer;
+use strowger_records::{FileLock, Writer};
 
 use crate::pending::{Change, Changes, Pending};
 use crate::place::{Index, LONGEST, Place};
-use crate::segments::{BESIDE, CLOSED, Lock, REMOVED, Records, STATE, Segment, path};
+use crate::segments::{BESIDE, CLOSED, REMOVED, Records, STATE, Segment, path};
 use crate::{Counts, Settings};
 
 /// Makes a segment.
@@ -45,7 +45,7 @@ pub(crate) struct Writing {
     compaction: Option<Records>,
     trouble: Trouble,
     counts: Arc<Counts>,
-    _lock: Lock,
+    _lock: FileLock,
 }
 
 /// Since when nothing can be written.
@@ -63,7 +63,7 @@ impl Writing {
         segments: Vec<Segment>,
         index: Index,
         counts: Arc<Counts>,
-        lock: Lock,
+        lock: FileLock,
     ) -> Self {
         let live = index.values().map(|place| place.length()).sum();
         let (closed, unwritten, scratch, trouble) = Default::default();

@@ -35,9 +35,11 @@
 #![warn(missing_docs)]
 
 mod checksum;
+mod file_lock;
 mod reader;
 mod writer;
 
+pub use self::file_lock::FileLock;
 pub use self::reader::{OpenError, Reader};
 pub use self::writer::{Medium, Records, Writer};
 

@@ -12,13 +12,14 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use strowger_store::binding::{Binding, BindingId, NO_LISTENER, Received};
 use strowger_store::clock::Clock;
 use strowger_store::database_url::DatabaseKind;
 use strowger_store::error::StoreError;
 use strowger_store::journal::{BindingEngine, Durability, Journal, JournalSettings, Write};
+use strowger_store::lasting_failure::LastingFailure;
 use strowger_store::location::LocationTable;
 
 use crate::cell::{Cell, Change};
@@ -74,7 +75,7 @@ pub struct ServerBindings {
     table: OwnTable,
     patience: Duration,
     is_in_doubt: bool,
-    trouble: Trouble,
+    trouble: LastingFailure,
 }
 
 impl ServerBindings {
@@ -101,7 +102,7 @@ impl ServerBindings {
             table: table(),
             patience: patience.max(LEAST),
             is_in_doubt: false,
-            trouble: Trouble::default(),
+            trouble: LastingFailure::every(AGAIN),
         };
         let server = this.connection.server().clone();
         let own = &this.table;
@@ -198,12 +199,16 @@ impl BindingEngine for ServerBindings {
         let server = &self.connection.server().url;
         match done {
             Ok(()) => {
-                self.trouble.works(server);
+                if let Some((groups, after)) = self.trouble.works() {
+                    tracing::info!(database = %server, groups, ?after, "bindings are written again");
+                }
                 Ok(())
             }
             Err(Broken { failure, is_in_doubt }) => {
                 self.is_in_doubt = is_in_doubt;
-                self.trouble.fails(server, &failure);
+                if let Some(groups) = self.trouble.fails(failure != Failure::NotTried) {
+                    tracing::error!(database = %server, groups, error = %failure, "bindings cannot be written");
+                }
                 Err(failure.kind())
             }
         }
@@ -211,34 +216,6 @@ impl BindingEngine for ServerBindings {
 
     fn is_in_doubt(&self) -> bool {
         self.is_in_doubt
-    }
-}
-
-/// Says a failure when it begins, then now and then, and that it is over.
-#[derive(Default)]
-struct Trouble {
-    since: Option<Instant>,
-    said: Option<Instant>,
-    groups: u64,
-}
-
-impl Trouble {
-    fn fails(&mut self, server: &impl std::fmt::Display, failure: &Failure) {
-        self.groups += 1;
-        let now = Instant::now();
-        self.since.get_or_insert(now);
-        if *failure != Failure::NotTried && self.said.is_none_or(|said| now - said >= AGAIN) {
-            self.said = Some(now);
-            tracing::error!(database = %server, groups = self.groups, error = %failure, "bindings cannot be written");
-        }
-    }
-
-    fn works(&mut self, server: &impl std::fmt::Display) {
-        if let Some(since) = self.since.take() {
-            let (groups, after) = (self.groups, since.elapsed());
-            tracing::info!(database = %server, groups, ?after, "bindings are written again");
-            *self = Self::default();
-        }
     }
 }
 

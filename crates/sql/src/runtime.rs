@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle, Runtime};
 
+use crate::connection::Connection;
 use crate::error::Failure;
 
 /// How long a connection may take to be made: several times as long as a statement, where a server is slow. No request waits for so long.
@@ -11,6 +12,19 @@ pub(crate) const CONNECT: Duration = Duration::from_secs(5);
 
 /// How long a server may take to hear that a connection ends.
 pub(crate) const FAREWELL: Duration = Duration::from_millis(200);
+
+/// Ends a connection and the runtime that it has.
+pub(crate) fn farewell(runtime: Runtime, connection: Option<Connection>) {
+    // Not where a runtime is under way: this would have to wait for another one.
+    if let Some(connection) = connection
+        && Handle::try_current().is_err()
+        && !std::thread::panicking()
+    {
+        let _late = runtime.block_on(async { tokio::time::timeout(FAREWELL, connection.close()).await });
+    }
+    // It may have looked up a name, which is not waited for.
+    runtime.shutdown_background();
+}
 
 pub(crate) fn runtime() -> std::io::Result<Runtime> {
     Builder::new_current_thread().enable_io().enable_time().build()

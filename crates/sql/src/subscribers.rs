@@ -22,7 +22,7 @@ use crate::credential::Record;
 use crate::dialect::{Dialect, LONGEST_LIST};
 use crate::error::{Failure, OpenError};
 use crate::realms::{Realm, Realms};
-use crate::runtime::{CONNECT, FAREWELL, runtime, within};
+use crate::runtime::{CONNECT, farewell, runtime, within};
 use crate::server::{Server, ServerSettings};
 use crate::table::{Named, SubscriberTable};
 
@@ -384,16 +384,9 @@ impl Engine for SqlSubscribers {
 
 impl Drop for SqlSubscribers {
     fn drop(&mut self) {
-        let Some(runtime) = self.runtime.take() else { return };
-        // Not where a runtime is under way: this would have to wait for another one.
-        if let Some(connection) = self.connection.take()
-            && tokio::runtime::Handle::try_current().is_err()
-            && !std::thread::panicking()
-        {
-            let _late = runtime.block_on(async { tokio::time::timeout(FAREWELL, connection.close()).await });
+        if let Some(runtime) = self.runtime.take() {
+            farewell(runtime, self.connection.take());
         }
-        // It may have looked up a name, which is not waited for.
-        runtime.shutdown_background();
     }
 }
 

@@ -9,7 +9,7 @@ use crate::back_off::BackOff;
 use crate::connection::Connection;
 use crate::error::{Failure, OpenError};
 use crate::lock::{Holder, take_lock};
-use crate::runtime::{CONNECT, FAREWELL, runtime, within};
+use crate::runtime::{CONNECT, FAREWELL, farewell, runtime, within};
 use crate::server::{Server, ServerSettings};
 
 /// Why something was not done.
@@ -148,15 +148,8 @@ async fn greeted(server: &Server, greeting: &[String], holder: Option<&Holder>) 
 
 impl Drop for WritingConnection {
     fn drop(&mut self) {
-        let Some(runtime) = self.runtime.take() else { return };
-        // Not where a runtime is under way: this would have to wait for another one.
-        if let Some(connection) = self.connection.take()
-            && tokio::runtime::Handle::try_current().is_err()
-            && !std::thread::panicking()
-        {
-            let _late = runtime.block_on(async { tokio::time::timeout(FAREWELL, connection.close()).await });
+        if let Some(runtime) = self.runtime.take() {
+            farewell(runtime, self.connection.take());
         }
-        // It may have looked up a name, which is not waited for.
-        runtime.shutdown_background();
     }
 }

@@ -5,25 +5,19 @@
 //! a server that keeps bindings there holds a lock, which the kernel releases when the process ends, however it ends. Subscribers
 //! need none: every process may read and change them.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use strowger_records::FileLock;
 
 use crate::sqlite::OpenError;
 
 /// The lock, held until it is dropped.
 ///
 /// It lies on a file of its own beside the database, named as SQLite names its companions: closing any descriptor of the
-/// database itself would undo the locks that SQLite has on it. The file is empty and stays there: a process that removed it could
-/// remove it under another one that waits for it.
+/// database itself would undo the locks that SQLite has on it.
 #[derive(Debug)]
-pub(crate) struct InstanceLock {
-    _held: File,
-}
-
-/// How often one looks whether a server that is ending has ended.
-const LOOK: Duration = Duration::from_millis(10);
+pub(crate) struct InstanceLock(#[expect(dead_code, reason = "held until it is dropped")] FileLock);
 
 impl InstanceLock {
     /// Takes the lock; waits at most `most` for a process that is just ending.
@@ -33,16 +27,8 @@ impl InstanceLock {
             path: path.clone(),
             detail: format!("the lock of the database cannot be taken: {error}"),
         };
-        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(fail)?;
-        let end = Instant::now() + most;
-        loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(Self { _held: file }),
-                Err(TryLockError::WouldBlock) if Instant::now() < end => std::thread::sleep(LOOK),
-                Err(TryLockError::WouldBlock) => return Err(OpenError::InUse { path: database.to_path_buf() }),
-                Err(TryLockError::Error(error)) => return Err(fail(error)),
-            }
-        }
+        let held = FileLock::take(&path, most).map_err(fail)?;
+        held.map(Self).ok_or_else(|| OpenError::InUse { path: database.to_path_buf() })
     }
 }
 

@@ -9,7 +9,7 @@
 //!
 //! * [`location`]: the table that every call reads.
 //! * [`journal`]: from that table to a database, in groups, with tickets; [`clock`]: by which time bindings end.
-//! * [`group`]: the writer under it, for any kind of row; [`spool`], rows that must not be lost, in a file.
+//! * [`group`]: the writer under it, for any kind of row; [`lasting_failure`]: when one is worth a line of the log; [`spool`], rows that must not be lost, in a file.
 //! * [`subscriber`]: users and their HA1s; [`cached_subscribers`], the users of any database; [`read_through`], the cache before it, for
 //!   any kind of question; [`second_level`], one more that several servers may share; [`credential_cache`], where users who are registered stand
 //!   alone.
@@ -52,6 +52,7 @@ pub mod error;
 pub mod group;
 mod instance_lock;
 pub mod journal;
+pub mod lasting_failure;
 pub mod location;
 mod partition;
 mod queue;

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rusqlite::hooks::Wal;
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
@@ -24,6 +24,7 @@ use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::instance_lock::InstanceLock;
 use crate::journal::{BindingEngine, Durability, Journal, JournalSettings, Write};
+use crate::lasting_failure::LastingFailure;
 use crate::location::LocationTable;
 use crate::sqlite::{FileNumber, OpenError, SqliteSettings, classify, explain, number_of, open};
 
@@ -58,7 +59,7 @@ pub fn keep(
 pub struct SqliteBindings {
     connection: Connection,
     settings: SqliteSettings,
-    trouble: Trouble,
+    trouble: LastingFailure,
     /// Device and number of the file that was opened.
     file: Option<FileNumber>,
     /// Pages of the log after the last commit, as SQLite told.
@@ -119,44 +120,20 @@ fn checkpoint(connection: &Connection, path: &Path) {
     }
 }
 
-/// Says a failure when it begins, then now and then, and that it is over.
-#[derive(Default)]
-struct Trouble {
-    since: Option<Instant>,
-    said: Option<Instant>,
-    groups: u64,
-}
+/// A failure that lasts is said so often.
+const AGAIN: Duration = Duration::from_secs(10);
 
-impl Trouble {
-    const AGAIN: Duration = Duration::from_secs(10);
-
-    fn fails(&mut self, path: &Path, error: &rusqlite::Error) {
-        self.groups += 1;
-        let now = Instant::now();
-        self.since.get_or_insert(now);
-        if self.said.is_some_and(|said| now - said < Self::AGAIN) {
-            return;
+/// What a failure of the file means, and what is to be done.
+fn explained(error: &rusqlite::Error) -> &'static str {
+    match classify(error) {
+        StoreError::Full => "no room: the disk or the file's limit is full; make room, writing goes on by itself",
+        StoreError::TimedOut => "another process holds the database; registrations fail until it releases the lock",
+        StoreError::Corrupt => "the database is damaged; stop the server and restore it from a backup",
+        StoreError::Unavailable if is_moved(error) => {
+            "the database file was removed or replaced: put it back, or restart the server"
         }
-        self.said = Some(now);
-        let what = match classify(error) {
-            StoreError::Full => "no room: the disk or the file's limit is full; make room, writing goes on by itself",
-            StoreError::TimedOut => "another process holds the database; registrations fail until it releases the lock",
-            StoreError::Corrupt => "the database is damaged; stop the server and restore it from a backup",
-            StoreError::Unavailable if is_moved(error) => {
-                "the database file was removed or replaced: put it back, or restart the server"
-            }
-            StoreError::Unavailable => "the disk failed or the file may not be written",
-            _ => "the database refused",
-        };
-        tracing::error!(path = %path.display(), groups = self.groups, %error, "bindings cannot be written: {what}");
-    }
-
-    fn works(&mut self, path: &Path) {
-        if let Some(since) = self.since.take() {
-            let (groups, after) = (self.groups, since.elapsed());
-            tracing::info!(path = %path.display(), groups, ?after, "bindings are written again");
-            *self = Self::default();
-        }
+        StoreError::Unavailable => "the disk failed or the file may not be written",
+        _ => "the database refused",
     }
 }
 
@@ -186,7 +163,7 @@ impl SqliteBindings {
             }))
             .map_err(|error| explain(&settings.path, settings.busy_timeout, &error))?;
         let checkpointer = Checkpointer::new(settings)?;
-        let (settings, trouble) = (settings.clone(), Trouble::default());
+        let (settings, trouble) = (settings.clone(), LastingFailure::every(AGAIN));
         let file = number_of(&settings.path);
         Ok(Self { connection, settings, trouble, file, log_pages, written_back: 0, checkpointer, _lock: lock })
     }
@@ -349,11 +326,17 @@ impl BindingEngine for SqliteBindings {
     fn commit(&mut self, writes: &mut dyn Iterator<Item = Write<'_>>) -> Result<(), StoreError> {
         match self.write(writes) {
             Ok(()) => {
-                self.trouble.works(&self.settings.path);
+                if let Some((groups, after)) = self.trouble.works() {
+                    let path = self.settings.path.display();
+                    tracing::info!(%path, groups, ?after, "bindings are written again");
+                }
                 Ok(())
             }
             Err(error) => {
-                self.trouble.fails(&self.settings.path, &error);
+                if let Some(groups) = self.trouble.fails(true) {
+                    let (path, what) = (self.settings.path.display(), explained(&error));
+                    tracing::error!(%path, groups, %error, "bindings cannot be written: {what}");
+                }
                 Err(classify(&error))
             }
         }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use strowger_records::Writer;
+use strowger_records::{FileLock, Writer};
 
 use super::changes::each;
-use super::segments::{Lock, Segment, path};
+use super::segments::{Segment, path};
 use super::{LogState, Receipt};
 use crate::error::CacheError;
 use crate::local::Shared;
@@ -43,7 +43,7 @@ pub(crate) struct Keeper {
     failed_at: Option<Instant>,
     /// Bytes that the entries would have in the log.
     live: u64,
-    _lock: Lock,
+    _lock: FileLock,
 }
 
 /// A compaction that runs.
@@ -63,7 +63,7 @@ impl Keeper {
         log: Arc<LogState>,
         settings: LogSettings,
         segments: Vec<Segment>,
-        lock: Lock,
+        lock: FileLock,
         open: OpenSegment,
     ) -> Self {
         let groups = (0..shared.parts()).map(|_| Vec::new()).collect();

@@ -1,10 +1,11 @@
 //! Segments: numbered files in a folder, read in their order.
 
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use strowger_records::{Magic, OpenError, Reader, Writer};
+use strowger_records::{FileLock, Magic, OpenError, Reader, Writer};
 
 use super::LoadReport;
 use super::changes::{Change, read};
@@ -13,30 +14,14 @@ const NAME: [u8; 7] = *b"SW-CACH";
 pub(super) const MAGIC: Magic = *b"SW-CACH\x01";
 const ENDING: &str = "segment";
 
-/// Holds the folder for this process until it is dropped.
-pub(crate) struct Lock(File);
-
-impl Lock {
-    /// # Errors
-    /// Another cache has the folder, or it cannot be written.
-    pub(crate) fn take(folder: &Path) -> io::Result<Self> {
-        std::fs::create_dir_all(folder)?;
-        let file = File::create(folder.join("lock"))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Self(file)),
-            Err(TryLockError::WouldBlock) => {
-                Err(io::Error::new(io::ErrorKind::ResourceBusy, "another cache has this folder"))
-            }
-            Err(TryLockError::Error(error)) => Err(error),
-        }
-    }
-}
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        // Closing alone leaves it to a child that was forked meanwhile and has not begun its own program.
-        let _ = self.0.unlock();
-    }
+/// Makes the folder, and holds it for this process.
+///
+/// # Errors
+/// Another cache has the folder, or it cannot be written.
+pub(crate) fn hold(folder: &Path) -> io::Result<FileLock> {
+    std::fs::create_dir_all(folder)?;
+    let held = FileLock::take(&folder.join("lock"), Duration::ZERO)?;
+    held.ok_or_else(|| io::Error::new(io::ErrorKind::ResourceBusy, "another cache has this folder"))
 }
 
 /// A segment and its bytes.

@@ -1,0 +1,55 @@
+//! A failure that lasts, and when it is worth a line of the log.
+
+use std::time::{Duration, Instant};
+
+/// Counts failures of one kind, which are said when they begin, now and then while they last, and when they are over.
+#[derive(Clone, Copy, Debug)]
+pub struct LastingFailure {
+    again: Duration,
+    since: Option<Instant>,
+    said: Option<Instant>,
+    times: u64,
+}
+
+impl LastingFailure {
+    /// One that is said again after so long.
+    pub const fn every(again: Duration) -> Self {
+        Self { again, since: None, said: None, times: 0 }
+    }
+
+    /// It fails once more. How often it has since it began, where that is to be said now; `is_new` is false for a failure that follows from
+    /// another one, which counts and is not said.
+    pub fn fails(&mut self, is_new: bool) -> Option<u64> {
+        let now = Instant::now();
+        self.times += 1;
+        self.since.get_or_insert(now);
+        let is_due = is_new && self.said.is_none_or(|said| now - said >= self.again);
+        if is_due {
+            self.said = Some(now);
+        }
+        is_due.then_some(self.times)
+    }
+
+    /// It works. How often it failed before, and since when; none: it did not.
+    pub fn works(&mut self) -> Option<(u64, Duration)> {
+        let since = self.since?;
+        let before = std::mem::replace(self, Self::every(self.again));
+        Some((before.times, since.elapsed()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_said_when_it_begins_now_and_then_and_when_it_is_over() {
+        let mut failure = LastingFailure::every(Duration::from_secs(3_600));
+        assert_eq!(failure.works(), None);
+        assert_eq!([true, true, false].map(|is_new| failure.fails(is_new)), [Some(1), None, None]);
+        assert_eq!(failure.works().map(|(times, _)| times), Some(3));
+        assert_eq!([false, true].map(|is_new| failure.fails(is_new)), [None, Some(2)]);
+        let mut often = LastingFailure::every(Duration::ZERO);
+        assert_eq!([true, true].map(|is_new| often.fails(is_new)), [Some(1), Some(2)]);
+    }
+}
