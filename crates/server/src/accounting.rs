@@ -12,6 +12,7 @@ use crate::handling::Handling;
 use crate::request_facts::username;
 use crate::stage::Stage;
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 use std::net::SocketAddr;
 use strowger_accounting::mask::Masks;
 use strowger_accounting::{Cdr, Event, Row};
@@ -45,7 +46,6 @@ pub(crate) struct Account {
     /// Events that were written.
     events: u16,
     attempts: u32,
-    gateway: Option<SocketAddr>,
     /// The last target that failed has said so itself.
     is_refused: bool,
     cancelled: bool,
@@ -53,9 +53,8 @@ pub(crate) struct Account {
     ends: Option<Ender>,
     status: u16,
     cause: u16,
-    /// In one piece of memory: there is one account for each call.
+    /// In one piece of memory: there is one account for each call. Behind those with a name name and value of each field.
     texts: Texts,
-    fields: Box<[(String, String)]>,
 }
 
 const CODECS: usize = 0;
@@ -65,6 +64,8 @@ const CALLEE: usize = 3;
 const USER: usize = 4;
 const SOURCE: usize = 5;
 const TRANSPORT: usize = 6;
+const GATEWAY: usize = 7;
+const FIELDS: usize = 8;
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Bye {
@@ -133,7 +134,7 @@ impl Account {
         if self.answer.is_none() {
             self.attempts += 1;
             self.is_refused = is_refused;
-            self.gateway = target.or(self.gateway);
+            self.note(target, None);
         }
     }
 
@@ -160,11 +161,19 @@ impl Account {
         let after = self.after(now);
         self.attempts += 1;
         (self.answer, self.status, self.cause) = (Some(after), status, 0);
-        self.gateway = by.or(self.gateway);
         // Another INVITE of this call may have failed here before, on its way to this one.
         self.end = None;
-        self.texts = self.texts.with::<7>(CODECS, codecs(response).as_bytes());
+        self.note(by, Some(&codecs(response)));
         self.event("invite", after, Some(Party::Callee), status, 0)
+    }
+
+    /// Where its INVITE went last, if that is known, and the encodings of its answer.
+    fn note(&mut self, gateway: Option<SocketAddr>, codecs: Option<&str>) {
+        let gateway = gateway.map(|gateway| self.masks().socket(gateway));
+        let texts = [(GATEWAY, gateway.as_deref()), (CODECS, codecs)];
+        let others: SmallVec<[(usize, &[u8]); 2]> =
+            texts.into_iter().filter_map(|(number, text)| Some((number, text?.as_bytes()))).collect();
+        self.texts = self.texts.with(&others);
     }
 
     /// The final response of an INVITE that failed. One that asks for a password is the end of no call.
@@ -276,8 +285,8 @@ impl Account {
         self.identity.iter().flat_map(|half| hex(*half)).map(char::from).collect()
     }
 
-    fn gateway(&self) -> String {
-        self.gateway.map_or_else(String::new, |gateway| self.masks().socket(gateway))
+    fn fields(&self) -> Vec<(String, String)> {
+        (FIELDS..self.texts.count()).step_by(2).map(|name| (self.text(name), self.text(name + 1))).collect()
     }
 
     fn cdr(&self, outcome: &str, ended_by: &str, end: Option<u32>) -> Box<Row> {
@@ -294,14 +303,14 @@ impl Account {
             user: self.text(USER),
             source: self.text(SOURCE),
             transport: self.text(TRANSPORT),
-            gateway: self.gateway(),
+            gateway: self.text(GATEWAY),
             attempts: self.attempts,
             outcome: outcome.into(),
             status: self.status,
             cause: self.cause,
             ended_by: ended_by.into(),
             codecs: self.text(CODECS),
-            fields: self.fields.to_vec(),
+            fields: self.fields(),
         }))
     }
 
@@ -323,11 +332,11 @@ impl Account {
             callee: self.text(CALLEE),
             user: self.text(USER),
             source: self.text(SOURCE),
-            gateway: self.gateway(),
+            gateway: self.text(GATEWAY),
             by: by.map_or("", Party::text).into(),
             status,
             cause,
-            fields: self.fields.to_vec(),
+            fields: self.fields(),
         })))
     }
 }
@@ -347,9 +356,22 @@ impl Engine {
         let (caller, callee) = parties(request);
         let fields = config.accounting.fields.iter().filter_map(|field| {
             let values: Vec<_> = values(&request.message, field.name()).map(kept).collect();
-            (!values.is_empty()).then(|| (field.name().to_owned(), masks.all(&cut(values.join(", ")))))
+            (!values.is_empty()).then(|| [field.name().to_owned(), masks.all(&cut(values.join(", ")))])
         });
+        let fields: Vec<[String; 2]> = fields.collect();
         let user = handling.progress.proof.authenticated.then(|| username(self, request)).flatten();
+        let named = [
+            // The answer says the encodings, and the next hop is known later.
+            String::new(),
+            masks.addresses(&kept(request.call_id)),
+            party(caller, masks),
+            party(callee, masks),
+            masks.numbers(&kept(&user.unwrap_or_default())),
+            masks.socket(request.arrival.remote),
+            request.arrival.transport.text().to_owned(),
+            String::new(),
+        ];
+        let texts: SmallVec<[&[u8]; 16]> = named.iter().chain(fields.as_flattened()).map(String::as_bytes).collect();
         Box::new(Account {
             writes_cdr: config.accounting.cdr,
             writes_events: config.accounting.events,
@@ -363,22 +385,12 @@ impl Engine {
             open: 1,
             events: 0,
             attempts: 0,
-            gateway: None,
             is_refused: false,
             cancelled: false,
             ends: None,
             status: 0,
             cause: 0,
-            texts: Texts::new([
-                b"",
-                masks.addresses(&kept(request.call_id)).as_bytes(),
-                party(caller, masks).as_bytes(),
-                party(callee, masks).as_bytes(),
-                masks.numbers(&kept(&user.unwrap_or_default())).as_bytes(),
-                masks.socket(request.arrival.remote).as_bytes(),
-                request.arrival.transport.text().as_bytes(),
-            ]),
-            fields: fields.collect(),
+            texts: Texts::new(&texts),
             identity: [self.entropy.u64(), self.entropy.u64()],
         })
     }

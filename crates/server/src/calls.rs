@@ -73,9 +73,9 @@ pub struct Call {
     /// What is kept of it is out of date.
     #[serde(skip)]
     changed: bool,
-    /// Where it stands among the deadlines; 0: nowhere.
+    /// When it is to be looked at, in steps of [`STEP`]: so it stands among the deadlines; 0: it does not.
     #[serde(skip)]
-    deadline: u64,
+    deadline: u32,
 }
 
 const CALLER: usize = 0;
@@ -102,9 +102,9 @@ impl Call {
         let shown = |text: &[u8]| text.len().min(LONGEST + 1);
         let is_whole = caller.len() + callee.len() + request.call_id.len() <= LONGEST_WAY;
         let texts = match (tracked, is_whole) {
-            (true, true) => Texts::new([caller, callee, request.call_id, tag]),
-            (true, false) => Texts::new([&caller[..shown(caller)], &callee[..shown(callee)], b"", tag]),
-            (false, _) => Texts::new([&caller[..shown(caller)], &callee[..shown(callee)]]),
+            (true, true) => Texts::new(&[caller, callee, request.call_id, tag]),
+            (true, false) => Texts::new(&[&caller[..shown(caller)], &callee[..shown(callee)], b"", tag]),
+            (false, _) => Texts::new(&[&caller[..shown(caller)], &callee[..shown(callee)]]),
         };
         Self {
             key: 0,
@@ -156,13 +156,12 @@ impl Call {
     }
 
     fn set_caller_way(&mut self, contact: &[u8], routes: &[u8]) {
-        let [caller, callee, call_id, tag] = [CALLER, CALLEE, CALL_ID, CALLER_TAG].map(|n| self.texts.get(n));
-        self.texts = Texts::new([caller, callee, call_id, tag, contact, routes]);
+        self.texts = self.texts.with(&[(CALLER_CONTACT, contact), (CALLER_ROUTES, routes)]);
     }
 
     fn set_caller_contact(&mut self, contact: &[u8]) {
         if self.caller_contact() != contact {
-            self.texts = self.texts.with::<6>(CALLER_CONTACT, contact);
+            self.texts = self.texts.with(&[(CALLER_CONTACT, contact)]);
         }
     }
 
@@ -203,7 +202,7 @@ impl Call {
         let challenged = is_left.then(|| after(self.began, CHALLENGE));
         let answered = self.dialogs.iter().filter(|_| self.tracked).filter_map(|dialog| dialog.answer);
         let lifetime = answered.map(|answer| after(answer.at, times.lifetime)).min();
-        let sessions = self.dialogs.iter().filter_map(|dialog| dialog.session_end).min();
+        let sessions = self.dialogs.iter().filter_map(Dialog::session_end).min();
         let session = sessions.map(|at| at.max(0).cast_unsigned());
         [logged, challenged, lifetime, session].into_iter().flatten().min()
     }
@@ -213,10 +212,7 @@ impl Call {
         let turn = |at: &mut i64| *at = now.saturating_sub(*at);
         turn(&mut self.began);
         self.account.iter_mut().for_each(|account| turn(&mut account.began));
-        for dialog in &mut self.dialogs {
-            dialog.answer.iter_mut().for_each(|answer| turn(&mut answer.at));
-            dialog.session_end.iter_mut().for_each(turn);
-        }
+        self.dialogs.iter_mut().for_each(|dialog| dialog.change_moments(turn));
     }
 }
 
@@ -314,8 +310,8 @@ pub(crate) struct Calls {
     calls: Slots<Call>,
     /// By a hash of Call-ID and caller's tag, the same in all shards.
     places: HashMap<u64, Id, foldhash::fast::FixedState>,
-    /// When a call is to be looked at, and its key.
-    deadlines: BTreeSet<(u64, u64)>,
+    /// When a call is to be looked at, in steps of [`STEP`], and its slot.
+    deadlines: BTreeSet<(u32, u32)>,
     times: CallTimes,
     counts: CallCounts,
     limits: Arc<CallLimits>,
@@ -333,7 +329,7 @@ pub(crate) struct Calls {
     index: Index,
 }
 
-/// Deadlines are rounded up to so many milliseconds: one turn for many of them.
+/// Deadlines are rounded up to so many milliseconds: one turn for many of them. In steps a word of four bytes has room for thirteen years.
 const STEP: u64 = 100;
 
 /// How long a caller may take to come again with credentials, in milliseconds.
@@ -366,12 +362,13 @@ impl Calls {
 
     /// When [`Engine::end_calls`] is due.
     pub(crate) fn deadline(&self) -> Option<u64> {
-        self.deadlines.first().map(|(at, _)| *at)
+        self.deadlines.first().map(|(at, _)| u64::from(*at) * STEP)
     }
 
     /// The first call that is to be looked at by now.
     fn due(&self, now: u64) -> Option<u64> {
-        self.deadlines.first().filter(|(at, _)| *at <= now).map(|(_, key)| *key)
+        let (_, slot) = self.deadlines.first().filter(|(at, _)| u64::from(*at) * STEP <= now)?;
+        self.calls.at(*slot).map(|(_, call)| call.key)
     }
 
     /// Puts a call in, which counts under its limits already. What was there under its key goes.
@@ -380,18 +377,19 @@ impl Calls {
             self.ended.push(Ended { key, is_kept: before.kept, account: None });
         }
         self.recount(CallCounts::default(), CallCounts::of(&call));
-        let id = self.calls.insert(Call { key, changed: false, ..call });
+        let id = self.calls.insert(Call { key, changed: false, deadline: 0, ..call });
         self.places.insert(key, id);
         self.set_deadline(key);
     }
 
     /// Takes a call out: it counts under no limit any more.
     pub(crate) fn take(&mut self, key: u64) -> Option<Call> {
-        let mut call = self.calls.remove(self.places.remove(&key)?)?;
+        let id = self.places.remove(&key)?;
+        let mut call = self.calls.remove(id)?;
         self.recount(CallCounts::of(&call), CallCounts::default());
         call.counted.iter().for_each(|counted| self.limits.give_back(counted));
         if call.deadline != 0 {
-            self.deadlines.remove(&(call.deadline, key));
+            self.deadlines.remove(&(call.deadline, id.slot));
             call.deadline = 0;
         }
         Some(call)
@@ -437,17 +435,19 @@ impl Calls {
 
     fn set_deadline(&mut self, key: u64) {
         let times = self.times;
-        let Some(call) = self.places.get(&key).and_then(|id| self.calls.get_mut(*id)) else { return };
-        let at = call.until(times).map_or(0, |at| at.next_multiple_of(STEP).max(STEP));
+        let Some(id) = self.places.get(&key).copied() else { return };
+        let Some(call) = self.calls.get_mut(id) else { return };
+        let steps = |at: u64| u32::try_from(at.div_ceil(STEP).max(1)).unwrap_or(u32::MAX);
+        let at = call.until(times).map_or(0, steps);
         let before = std::mem::replace(&mut call.deadline, at);
         if before == at {
             return;
         }
         if before != 0 {
-            self.deadlines.remove(&(before, key));
+            self.deadlines.remove(&(before, id.slot));
         }
         if at != 0 {
-            self.deadlines.insert((at, key));
+            self.deadlines.insert((at, id.slot));
         }
     }
 

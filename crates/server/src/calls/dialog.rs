@@ -41,9 +41,12 @@ pub(crate) struct Dialog {
     pub(crate) ending: Option<Party>,
     /// The Contact of a request that renews the target of its sender, until that is answered.
     renewal: Option<Box<(Party, Box<[u8]>)>>,
-    /// When its session ends unless a party refreshes it (RFC 4028): a moment as those of [`CallAnswer`].
-    pub(crate) session_end: Option<i64>,
+    /// When its session ends: see [`Dialog::session_end`].
+    session_end: i64,
 }
+
+/// A session that has no timer: it ends at no moment.
+const NEVER: i64 = i64::MAX;
 
 const TAG: usize = 0;
 const CONTACT: usize = 1;
@@ -52,8 +55,8 @@ const ROUTES: usize = 2;
 impl Dialog {
     /// With the tag that a response of the callee has, and the CSeq of the INVITE.
     pub(crate) fn new(tag: &[u8], cseq: u32) -> Self {
-        let texts = Texts::new([tag]);
-        Self { texts, answer: None, cseqs: [cseq, 0], logged: false, ending: None, renewal: None, session_end: None }
+        let texts = Texts::new(&[tag]);
+        Self { texts, answer: None, cseqs: [cseq, 0], logged: false, ending: None, renewal: None, session_end: NEVER }
     }
 
     /// The callee's tag.
@@ -73,13 +76,30 @@ impl Dialog {
 
     /// What the 2xx says of how the callee is reached.
     pub(crate) fn set_way(&mut self, contact: &[u8], routes: &[u8]) {
-        self.texts = Texts::new([self.texts.get(TAG), contact, routes]);
+        self.texts = Texts::new(&[self.texts.get(TAG), contact, routes]);
     }
 
     /// The callee is reached by another Contact from now on.
     pub(crate) fn set_contact(&mut self, contact: &[u8]) {
         if self.contact() != contact {
-            self.texts = self.texts.with::<3>(CONTACT, contact);
+            self.texts = self.texts.with(&[(CONTACT, contact)]);
+        }
+    }
+
+    /// When its session ends unless a party refreshes it (RFC 4028): a moment as those of [`CallAnswer`]. None: it has no timer.
+    pub(crate) fn session_end(&self) -> Option<i64> {
+        (self.session_end != NEVER).then_some(self.session_end)
+    }
+
+    pub(crate) fn set_session_end(&mut self, at: Option<i64>) {
+        self.session_end = at.unwrap_or(NEVER);
+    }
+
+    /// Changes each moment that it has.
+    pub(crate) fn change_moments(&mut self, change: impl Fn(&mut i64)) {
+        self.answer.iter_mut().for_each(|answer| change(&mut answer.at));
+        if self.session_end != NEVER {
+            change(&mut self.session_end);
         }
     }
 

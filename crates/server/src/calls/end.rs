@@ -47,16 +47,13 @@ impl Engine {
     /// Sessions that no party has refreshed in time have ended: the parties know that themselves, and a proxy sends no BYE for it (RFC 4028
     /// section 8.3).
     fn end_sessions(&mut self, now: Now, key: u64) {
-        let is_over = |dialog: &Dialog| dialog.session_end.is_some_and(|at| at <= moment(now));
+        let is_over = |dialog: &Dialog| dialog.session_end().is_some_and(|at| at <= moment(now));
         let Some(call) = self.calls.get(key) else { return };
         for dialog in call.dialogs.iter().filter(|dialog| is_over(dialog) && dialog.logged) {
             log_ended(now, call, Ender::SessionTimer.text(), dialog.answer, call.call_id());
         }
-        let Some(at) =
-            call.dialogs.iter().filter(|dialog| is_over(dialog)).filter_map(|dialog| dialog.session_end).max()
-        else {
-            return;
-        };
+        let ended = call.dialogs.iter().filter(|dialog| is_over(dialog));
+        let Some(at) = ended.filter_map(Dialog::session_end).max() else { return };
         if let Some(account) = self.calls.account(key) {
             // It may have been before this process began.
             account.dialog_ended(at, Ender::SessionTimer);

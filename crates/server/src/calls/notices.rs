@@ -172,7 +172,7 @@ impl Engine {
             if let Some((contact, routes)) = way {
                 dialog.set_way(contact, &routes);
             }
-            dialog.session_end = session_end.filter(|_| call_is_tracked);
+            dialog.set_session_end(session_end.filter(|_| call_is_tracked));
         });
         self.calls.has_changed(key);
     }
@@ -213,7 +213,7 @@ impl Engine {
         let (contact, session_end) = (contact_of(response), session_end(now, response));
         let mut of_caller = None;
         self.change_dialog(key, response, |dialog, sender| {
-            dialog.session_end = session_end;
+            dialog.set_session_end(session_end);
             let renewal = dialog.end_renewal().filter(|(party, _)| *party == sender);
             let said = renewal.as_ref().map(|(_, contact)| &contact[..]);
             let (caller, callee) = match sender {
