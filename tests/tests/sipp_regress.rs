@@ -230,12 +230,22 @@ fn automatic_answers(bench: &mut Bench) {
     }
 }
 
+/// A file that a program is writing, once this is in it, or when its time is over.
+fn text_with(bench: &Bench, name: &str, part: &str) -> String {
+    let mut text = String::new();
+    wait::until(Duration::from_secs(10), || {
+        text = bench.text(name);
+        text.contains(part)
+    });
+    text
+}
+
 fn port_in_third_party_calls(bench: &mut Bench) {
     let _b = bench.background(Answers, "127.0.0.1:5070 -sn 3pcc-C-B -3pcc 127.0.0.1:9000 -i 127.0.0.1 -p 5071 -m 1");
     let a =
         "127.0.0.1:5072 -sn 3pcc-C-A -3pcc 127.0.0.1:9000 -i 127.0.0.1 -p 5073 -m 1 -trace_msg -message_file tmp.log";
     let _a = bench.background(Calls, a);
-    let log = bench.text("tmp.log");
+    let log = text_with(bench, "tmp.log", "127.0.0.1:5073");
     assert!(lines(&log, "Via:").iter().any(|l| l.contains("127.0.0.1:5073")), "{log}");
 }
 
@@ -358,13 +368,13 @@ fn route(log: &str, request: &str) -> Vec<String> {
 
 fn routes_both_ways(bench: &mut Bench) {
     let uas = "-sf uas.xml -p 5070 -i 127.0.127.1 -trace_msg -message_file uas.log";
-    let uas = bench.background(Answers, uas);
+    let mut uas = bench.background(Answers, uas);
     let uac =
         "-m 1 -sf uac.xml 127.0.127.1:5070 -i 127.0.127.1 -trace_msg -message_file uac.log -timeout 5 -timeout_error";
     assert_eq!(bench.foreground(Calls, uac), Some(0));
     uas.signal(libc::SIGUSR1);
-    // SIPp ends, and writes its trace.
-    std::thread::sleep(Duration::from_millis(300));
+    // It writes its trace, and ends.
+    uas.end(Duration::from_secs(10));
     let entry = |ports: [u16; 3]| {
         let all = ports.map(|port| format!("<sip:127.0.127.1:{port};lr>")).join(", ");
         vec![format!("Route: {all}")]
@@ -424,8 +434,9 @@ fn bye_of_an_abort(bench: &mut Bench) {
         );
         let code = bench.foreground(Calls, &words);
         assert!(matches!(code, Some(0 | 1)), "{uac}: {code:?}");
-        let log = bench.text(&format!("{uas}.log"));
-        assert!(log.contains(&format!("BYE {uri} SIP/2.0")), "{uas}: {log}");
+        let bye = format!("BYE {uri} SIP/2.0");
+        let log = text_with(bench, &format!("{uas}.log"), &bye);
+        assert!(log.contains(&bye), "{uas}: {log}");
         let routes = if port == 5070 {
             vec!["Route: <sip:127.0.127.1:5062;lr>, <sip:127.0.127.1:5061;lr>".to_owned()]
         } else {
