@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
 
 use strowger_records::{Medium, Writer};
@@ -240,4 +241,82 @@ fn folders_that_cannot_be_used_are_refused() {
     let refused = |path: &Path| Folder::open(of(path)).err().expect("it is refused").to_string();
     assert!(refused(&file).contains("file"));
     assert!(refused(Path::new("/proc/there/is/none")).contains("/proc"));
+}
+
+/// A place that fails so often, and says what it got.
+#[derive(Clone, Default)]
+struct Flaky {
+    failures: Arc<AtomicUsize>,
+    groups: Arc<Mutex<Vec<Vec<(u64, Change)>>>>,
+}
+
+impl Flaky {
+    fn of(failures: usize) -> Self {
+        Self { failures: Arc::new(failures.into()), ..Self::default() }
+    }
+
+    fn keeper(&self, settings: Settings) -> Keeper {
+        Keeper::open(Box::new(self.clone()), settings, |_, _| ()).expect("it is empty").0
+    }
+}
+
+impl Engine for Flaky {
+    fn name(&self) -> String {
+        "a flaky place".into()
+    }
+
+    fn load(&mut self, _: &mut (dyn FnMut(u64, Left<'_>) + Send)) -> Result<LoadReport, OpenError> {
+        Ok(LoadReport::default())
+    }
+
+    fn write(&mut self, changes: &[(u64, &Change)]) -> Result<(), Failure> {
+        if self.failures.load(Relaxed) > 0 {
+            self.failures.fetch_sub(1, Relaxed);
+            return Err("not now".into());
+        }
+        let group = changes.iter().map(|(number, change)| (*number, (*change).clone())).collect();
+        self.groups.lock().expect("no test panics with it").push(group);
+        Ok(())
+    }
+
+    fn held(&self) -> Held {
+        Held::default()
+    }
+}
+
+#[test]
+fn the_end_waits_so_long_for_a_place_that_fails() {
+    let long = Settings { interval: Duration::from_secs(600), end: Duration::from_secs(600), ..settings() };
+    let flaky = Flaky::of(3);
+    let keeper = flaky.keeper(long);
+    keeper.put(1, state(1, 1));
+    drop(keeper);
+    let groups = flaky.groups.lock().expect("no test panics with it").clone();
+    assert_eq!(groups, [vec![(1, Change::State(state(1, 1)))]]);
+    // In vain.
+    let flaky = Flaky::of(usize::MAX);
+    let keeper = flaky.keeper(Settings { end: Duration::from_millis(30), ..long });
+    keeper.put(1, state(1, 1));
+    drop(keeper);
+    let tries = usize::MAX - flaky.failures.load(Relaxed);
+    assert!((1..=7).contains(&tries), "{tries}");
+}
+
+#[test]
+fn a_place_gets_groups_that_it_can_take() {
+    let long = Settings { interval: Duration::from_secs(600), end: Duration::from_secs(600), ..settings() };
+    let flaky = Flaky::default();
+    let keeper = flaky.keeper(long);
+    (0..5_000).for_each(|n| keeper.remove(n));
+    (5_000..5_010).for_each(|n| keeper.put(n, vec![7; Keeper::LONGEST].into()));
+    keeper.put(5_010, vec![7; Keeper::LONGEST + 1].into());
+    drop(keeper);
+    let groups = flaky.groups.lock().expect("no test panics with it").clone();
+    let mut numbers: Vec<u64> = groups.iter().flatten().map(|(number, _)| *number).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..5_010).collect::<Vec<_>>());
+    for group in &groups {
+        let bytes: usize = group.iter().map(|(_, change)| change.said().len()).sum();
+        assert!(group.len() <= 2_000 && bytes < 2 << 20, "{} changes, {bytes} bytes", group.len());
+    }
 }
