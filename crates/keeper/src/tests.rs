@@ -243,11 +243,14 @@ fn folders_that_cannot_be_used_are_refused() {
     assert!(refused(Path::new("/proc/there/is/none")).contains("/proc"));
 }
 
+/// With the changes of each.
+type Groups = Vec<Vec<(u64, Change)>>;
+
 /// A place that fails so often, and says what it got.
 #[derive(Clone, Default)]
 struct Flaky {
     failures: Arc<AtomicUsize>,
-    groups: Arc<Mutex<Vec<Vec<(u64, Change)>>>>,
+    groups: Arc<Mutex<Groups>>,
 }
 
 impl Flaky {
