@@ -23,7 +23,7 @@ use crate::server::ServerSettings;
 use crate::writing_connection::{Broken, WritingConnection};
 
 /// Rows that are read at a time.
-const PAGE: usize = 2_000;
+const PAGE: usize = 5_000;
 
 /// How long that may take at the start.
 const LOAD: Duration = Duration::from_secs(30);
