@@ -70,6 +70,7 @@ mod sipp_face;
 mod sipp_terminal;
 mod sipp_tls;
 mod sql_bindings;
+mod sql_calls;
 mod sql_rows;
 mod sql_subscribers;
 mod strict_reader;

@@ -31,7 +31,7 @@ fn wall() -> u64 {
 }
 
 /// Two phones, and calls between them that have been answered.
-struct Pair {
+pub(crate) struct Pair {
     caller: Wire,
     callee: Wire,
     user: String,
@@ -40,16 +40,16 @@ struct Pair {
 }
 
 /// When a call was answered, and ended.
-type Times = HashMap<String, (u64, u64)>;
+pub(crate) type Times = HashMap<String, (u64, u64)>;
 
 impl Pair {
-    fn new(server: &Server, user: &str) -> Self {
+    pub(crate) fn new(server: &Server, user: &str) -> Self {
         let [caller, mut callee] = [(); 2].map(|()| server.connect(Udp));
         register(&mut callee, user);
         Self { caller, callee, user: user.into(), calls: Vec::new() }
     }
 
-    fn call(&mut self, count: usize) {
+    pub(crate) fn call(&mut self, count: usize) {
         for _ in 0..count {
             let call = invite(&format!("sip:{}@example.org", self.user), &self.caller);
             let (of_caller, of_callee) = set_up(&mut self.caller, &mut self.callee, &call, true);
@@ -59,7 +59,7 @@ impl Pair {
     }
 
     /// Ends calls by the BYE of one party, which the other answers 200.
-    fn end(&mut self, count: usize) -> Times {
+    pub(crate) fn end(&mut self, count: usize) -> Times {
         let mut times = Times::new();
         for (mut end, by_caller, answered) in self.calls.drain(..count) {
             let (from, to) = match by_caller {
@@ -75,7 +75,7 @@ impl Pair {
 
 /// All that is kept of so many calls is written.
 #[track_caller]
-fn keeps(server: &Server, calls: usize) {
+pub(crate) fn keeps(server: &Server, calls: usize) {
     let is_so = wait::until(WRITTEN, || {
         metric(server, "strowger_kept_calls") == calls as f64 && metric(server, "strowger_kept_calls_pending") == 0.0
     });
@@ -84,7 +84,7 @@ fn keeps(server: &Server, calls: usize) {
 
 /// No call is known any more.
 #[track_caller]
-fn is_empty(server: &Server) {
+pub(crate) fn is_empty(server: &Server) {
     let names = ["strowger_calls_tracked", "strowger_dialogs_confirmed", "strowger_kept_calls"];
     let is_so = wait::until(WRITTEN, || names.iter().all(|name| metric(server, name) == 0.0));
     assert!(is_so, "{:?}\n{}", names.map(|name| metric(server, name)), server.log());
@@ -104,7 +104,7 @@ fn rows(server: &Server) -> Vec<(String, u64, u64, String)> {
 
 /// Each of these calls has one row, with its moments.
 #[track_caller]
-fn are_written(server: &Server, calls: &Times) {
+pub(crate) fn are_written(server: &Server, calls: &Times) {
     let mut all = Vec::new();
     let is_so = wait::until(WRITTEN, || {
         all = rows(server);

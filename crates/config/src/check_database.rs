@@ -18,6 +18,7 @@ pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
     check_subscribers(config, source, reader);
     check_bindings(config, source, reader);
     check_accounting(config, source, reader);
+    check_calls(config, source, reader);
 }
 
 fn check_database(config: &Config, reader: &mut Reader) {
@@ -117,6 +118,26 @@ fn check_bindings(config: &Config, source: Source<'_>, reader: &mut Reader) {
         reader.push(Fault::error(span, message, "remove one of the two"));
     }
     check_server(server, &KEYS, source, reader);
+}
+
+/// The database server that has the calls.
+fn check_calls(config: &Config, source: Source<'_>, reader: &mut Reader) {
+    const KEYS: ServerKeys = ServerKeys {
+        url: "dialogs.database",
+        tls: "dialogs.database_tls",
+        ca: "dialogs.database_ca",
+        harm: "who calls whom crosses the network to the server of dialogs.database, and who changes it there ends or makes calls",
+    };
+    match config.dialogs.server() {
+        Some(server) => check_server(server, &KEYS, source, reader),
+        None => {
+            for key in [KEYS.tls, KEYS.ca].into_iter().filter(|key| reader.has(key)).collect::<Vec<_>>() {
+                let message = format!("{key} has no effect: calls are kept in no database server");
+                let cure = "name the server in dialogs.database, or remove this";
+                reader.push(Fault::warning(reader.value_of(key), message, cure));
+            }
+        }
+    }
 }
 
 /// By which keys a database server is named.
@@ -277,6 +298,11 @@ mod tests {
                 "store.binding_ca",
             ),
             ("store.database = \"memory\"", "cannot keep"),
+            (
+                "dialogs.database = \"mysql://u@localhost/d\"\ndialogs.database_tls = \"required\"\ndialogs.database_ca = \"no.pem\"",
+                "dialogs.database_ca",
+            ),
+            ("dialogs.database = \"mysql://u:hunter2@h\"", "names no database"),
         ] {
             let report = read(text).expect_err(text).to_string();
             assert!(report.contains(part) && !report.contains("hunter2"), "{text}: {report}");
@@ -289,6 +315,9 @@ mod tests {
             ("store.bindings = \"mysql://u@db.example/d\"", "takes their calls"),
             ("store.bindings = \"mysql://u@127.0.0.1/d\"\nstore.database = \"memory\"", ""),
             ("store.binding_tls = \"required\"", "has no effect"),
+            ("dialogs.database_ca = \"system\"", "has no effect"),
+            ("dialogs.track = true\ndialogs.database = \"mysql://u@db.example/d\"", "ends or makes calls"),
+            ("dialogs.track = true\ndialogs.database = \"mysql://u@127.0.0.1/d\"", ""),
         ] {
             let (_, report) = read(text).unwrap_or_else(|report| panic!("{text}: {report}"));
             let said: String = report.faults().iter().map(|fault| fault.message.clone()).collect();

@@ -1,12 +1,15 @@
 //! `[dialogs]`: calls that the server keeps track of.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use strowger_store::database_url::DatabaseUrl;
 
 use super::Config;
 use super::key::Rule;
 use super::reader::{ANY, Reader, section};
 use super::report::Fault;
+use super::store::{DatabaseServer, DatabaseTls};
 
 /// RFC 4028 section 4: no shorter one.
 const SHORTEST: Duration = Duration::from_secs(90);
@@ -30,8 +33,16 @@ section! {
         pub min_session_expires: Duration = SHORTEST, Rule::time(SHORTEST, LONGEST);
         /// Folder in which answered calls are kept, made if it is missing: a process that starts with it goes on with the calls of the one before,
         /// however that ended. They are still counted, limited, accounted and ended when their time is over. docs/running.md says what that
-        /// takes. "": calls are kept in memory alone. One process at a time has it.
+        /// takes. "": they are not kept in a folder. One process at a time has it.
         pub folder: Option<PathBuf> = None, ANY.or("").fixed();
+        /// The same in a database server, as a URL (see `store.subscribers`), in place of a folder. `strowger db init` makes the table there,
+        /// `strowger_call`; servers that share it have each another `server.node`. It must be there at the start, when the calls are read; while it is
+        /// away or silent later, calls go on, and what changes follows. `store.busy_timeout` says how long a group of changes may take.
+        pub database: Option<DatabaseUrl> = None, ANY.or("none").fixed();
+        /// Protection of what such a server is sent and says.
+        pub database_tls: DatabaseTls = DatabaseTls::Off, ANY.fixed();
+        /// PEM file of the authorities one of which signed the certificate of such a server; "system": those of the system.
+        pub database_ca: Option<PathBuf> = None, ANY.or("system").fixed();
         /// How long the first change of a group waits for others before they are written there: `kill -9` loses the changes of that time.
         pub group_interval: Duration = Duration::from_millis(100), Rule::time(Duration::from_millis(1), Duration::from_secs(60)).fixed();
         /// Tracked calls that have not ended, of all shards together; a call beyond them is answered 503.
@@ -44,8 +55,44 @@ section! {
     }
 }
 
+impl Dialogs {
+    /// The database server that has the calls, if one is to have them.
+    pub fn server(&self) -> Option<DatabaseServer<'_>> {
+        let (tls, authorities) = (self.database_tls, self.database_ca.as_deref());
+        self.database.as_ref().map(|url| DatabaseServer { url, tls, authorities })
+    }
+
+    /// The key that says where answered calls are kept; none: they are in memory alone.
+    pub const fn place(&self) -> Option<&'static str> {
+        match (&self.folder, &self.database) {
+            (Some(_), _) => Some("dialogs.folder"),
+            (None, Some(_)) => Some("dialogs.database"),
+            (None, None) => None,
+        }
+    }
+}
+
+/// How calls are kept; the server that has them is seen by [`check_database`](super::check_database).
 pub(super) fn check(config: &Config, reader: &mut Reader) {
-    let Some(folder) = &config.dialogs.folder else { return };
+    let Some(place) = config.dialogs.place() else { return };
+    if let Some(folder) = &config.dialogs.folder {
+        check_folder(folder, config.dialogs.database.is_some(), reader);
+    }
+    if config.auth.secret.is_none() && config.store.database.is_none() {
+        let message = "calls are kept over a restart and the secret that lets their BYE through is not";
+        let cure = "set auth.secret, or store.database, beside which the server keeps the one that it draws";
+        reader.push(Fault::error(reader.value_of(place), message, cure));
+    }
+    let is_any = config.dialogs.track || config.accounting.cdr || config.accounting.events;
+    let by_rule = || config.rules.iter().any(|rule| rule.track == Some(true) || !rule.call_limits.is_empty());
+    if !is_any && !by_rule() {
+        let message = format!("{place} is set, and no call is tracked or accounted: none is kept");
+        let cure = "set dialogs.track = true or accounting.cdr = true";
+        reader.push(Fault::warning(reader.value_of(place), message, cure));
+    }
+}
+
+fn check_folder(folder: &Path, has_database: bool, reader: &mut Reader) {
     let mut wrong = |message: String, cure: &str| {
         reader.push(Fault::error(reader.value_of("dialogs.folder"), message, cure));
     };
@@ -57,19 +104,13 @@ pub(super) fn check(config: &Config, reader: &mut Reader) {
         let message = format!("the folder of dialogs.folder, {}, does not exist", above.display());
         wrong(message, "make it, or name another");
     }
-    if config.auth.secret.is_none() && config.store.database.is_none() {
-        let message = "calls are kept over a restart and the secret that lets their BYE through is not";
-        wrong(
-            message.into(),
-            "set auth.secret, or store.database, beside which the server keeps the one that it draws",
-        );
-    }
-    let is_any = config.dialogs.track || config.accounting.cdr || config.accounting.events;
-    let by_rule = || config.rules.iter().any(|rule| rule.track == Some(true) || !rule.call_limits.is_empty());
-    if !is_any && !by_rule() {
-        let message = "dialogs.folder is set, and no call is tracked or accounted: none is kept";
-        let cure = "set dialogs.track = true or accounting.cdr = true";
-        reader.push(Fault::warning(reader.value_of("dialogs.folder"), message, cure));
+    if has_database {
+        let message = "calls are kept in a folder and in a database".to_owned();
+        reader.push(Fault::error(
+            reader.value_of("dialogs.database"),
+            message,
+            "remove dialogs.folder or dialogs.database",
+        ));
     }
 }
 
@@ -100,6 +141,17 @@ mod tests {
         }
         let right = report("dialogs.track = true\ndialogs.folder = \"calls\"");
         assert!(right.faults().iter().all(|fault| !fault.message.contains("dialogs")), "{right}");
-        assert!(Config::default().keeper_settings().is_none());
+        let url = "mysql://u@127.0.0.1/d";
+        for (text, line, cure) in [
+            (format!("dialogs.folder = \"calls\"\ndialogs.database = \"{url}\""), 2, "remove dialogs.folder or"),
+            (format!("store.database = \"memory\"\ndialogs.database = \"{url}\""), 2, "set auth.secret"),
+            (format!("dialogs.database = \"{url}\""), 1, "dialogs.track = true"),
+        ] {
+            let report = report(&text);
+            let fault = report.faults().iter().find(|fault| fault.cure.contains(cure));
+            let fault = fault.unwrap_or_else(|| panic!("{text}: {report}"));
+            assert_eq!(report.position(fault).map(|(line, _)| line), Some(line), "{report}");
+        }
+        assert_eq!(Config::default().dialogs.place(), None);
     }
 }

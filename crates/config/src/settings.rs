@@ -11,7 +11,7 @@ use strowger_core::digest::{
 use strowger_core::proxy::Plan;
 use strowger_core::registrar::{PathRule as CorePathRule, RegistrarSettings};
 use strowger_core::timer::TimerSettings;
-use strowger_keeper::Settings as KeeperSettings;
+use strowger_keeper::{FolderSettings, Settings as KeeperSettings};
 use strowger_store::journal::{Durability as StoreDurability, JournalSettings};
 use strowger_store::location::LocationSettings;
 use strowger_store::read_through::ReadThroughSettings;
@@ -170,13 +170,18 @@ impl Config {
         (accounting.cdr || accounting.events).then_some(settings)
     }
 
-    /// Those of what is kept of calls; `None`: nothing is.
-    pub fn keeper_settings(&self) -> Option<KeeperSettings> {
+    /// Those of what is kept of calls.
+    pub fn keeper_settings(&self) -> KeeperSettings {
         let (dialogs, accounting, busy) = (&self.dialogs, &self.accounting, self.store.busy_timeout);
-        let settings = KeeperSettings::new(dialogs.folder.clone()?);
         // So long a row of accounting may take to its place, or to its spool.
         let grace = accounting.group_interval * 2 + accounting.retry_interval + busy + Duration::from_secs(1);
-        Some(KeeperSettings { interval: dialogs.group_interval, grace, wait: busy, ..settings })
+        KeeperSettings { interval: dialogs.group_interval, grace, ..KeeperSettings::default() }
+    }
+
+    /// Those of the folder in which calls are kept; `None`: they are in no folder.
+    pub fn folder_settings(&self) -> Option<FolderSettings> {
+        let settings = FolderSettings::new(self.dialogs.folder.clone()?);
+        Some(FolderSettings { wait: self.store.busy_timeout, ..settings })
     }
 
     /// Where rows of accounting go; `None`: to a database server, which [`Accounting::server`](super::Accounting::server) names.

@@ -1,22 +1,23 @@
-//! State by number, in a folder: the last state of each number outlives the process.
+//! State by number that outlives the process: the last state of each number is kept in a place that an [`Engine`] writes to.
 //!
 //! A caller puts the state of a number as bytes, puts another in its place, removes it, or closes it with its last words. No caller waits:
 //! what is put waits in memory, the last state of each number alone, until a thread takes all of it, at most once in
-//! [`Settings::interval`], and writes it as a group. So `kill -9` loses the changes of that time, and a disk that is full or slow costs
-//! memory for the numbers that have changed, each once, and loses nothing: the thread tries again, and writes the state of that moment.
-//! Nothing is synced to the disk: a power cut may lose what the kernel had not written yet.
-//!
-//! The folder has segments, numbered files of [records](strowger_records): a state, last words, or that a number is gone. The last record of a
-//! number counts. Of each state the thread knows in sixteen bytes where it stands. When more than half of all bytes are of states that have
-//! been replaced, it copies what still counts of the oldest segment into the newest, in small steps between the groups, and removes the file:
-//! no caller is asked for its state again.
+//! [`Settings::interval`], and has the engine write it in groups. So `kill -9` loses the changes of that time, and a place that is full, slow or
+//! away costs memory for the numbers that have changed, each once, and loses nothing: the thread tries again, and writes the state of that moment.
 //!
 //! Last words ([`Keeper::close`]) stay for [`Settings::grace`] before the number is removed, and are given to the next process if this one is
 //! killed before: the place that they are to reach by another way has that long to take them.
+//!
+//! [`Folder`] is the engine of this crate. It has segments, numbered files of [records](strowger_records): a state, last words, or that a number is
+//! gone. The last record of a number counts. Of each state it knows in sixteen bytes where it stands. When more than half of all bytes are of states
+//! that have been replaced, it copies what still counts of the oldest segment into the newest, in small steps between the groups, and removes the
+//! file: no caller is asked for its state again. Nothing is synced to the disk: a power cut may lose what the kernel had not written yet.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod engine;
+mod folder;
 mod pending;
 mod place;
 mod segments;
@@ -28,46 +29,37 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use pending::{Change, Pending};
-use segments::{MAGIC, hold};
-use strowger_records::Writer;
-use writing::{OpenSegment, Writing};
+pub use engine::{Change, Engine, Failure, Held, Left, LoadReport};
+pub use folder::{Folder, FolderSettings};
 
-/// Where state is kept, and how.
-#[derive(Clone, Debug)]
+use pending::Pending;
+use writing::Writing;
+
+/// How state is kept.
+#[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// The folder, made if it is missing. One process at a time has it.
-    pub folder: PathBuf,
     /// How long the first change of a group waits for others.
     pub interval: Duration,
-    /// Bytes that a segment has, at least: the next group begins another. At most [`Settings::LARGEST_SEGMENT`].
-    pub segment: u64,
     /// After a failure, the time until the next attempt to write.
     pub retry: Duration,
     /// How long last words stay before their number is removed.
     pub grace: Duration,
-    /// How long to wait at the start for a process that is just ending and has the folder.
-    pub wait: Duration,
+    /// How long it may take at the end to write what waits, attempts that fail among them; one that is under way then goes on.
+    pub end: Duration,
 }
 
-impl Settings {
-    /// Most bytes of [`Settings::segment`].
-    pub const LARGEST_SEGMENT: u64 = 8 << 20;
-
-    /// The defaults for this folder.
-    pub fn new(folder: impl Into<PathBuf>) -> Self {
+impl Default for Settings {
+    fn default() -> Self {
         Self {
-            folder: folder.into(),
             interval: Duration::from_millis(100),
-            segment: Self::LARGEST_SEGMENT,
             retry: Duration::from_secs(1),
             grace: Duration::from_secs(2),
-            wait: Duration::from_secs(1),
+            end: Duration::from_secs(5),
         }
     }
 }
 
-/// Why a folder cannot be used.
+/// Why a place cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process has it.
@@ -81,36 +73,17 @@ pub enum OpenError {
         /// What the system says.
         error: std::io::Error,
     },
-}
-
-/// What an earlier process left, of one number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left<'a> {
-    /// Its last state.
-    State(&'a [u8]),
-    /// Its last words: it was closed, and not yet removed.
-    LastWords(&'a [u8]),
-}
-
-/// What was found in a folder.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LoadReport {
-    /// Bytes read.
-    pub bytes: u64,
-    /// Numbers with a state.
-    pub states: u64,
-    /// Numbers with last words.
-    pub closed: u64,
-    /// What could not be read: a file and a part of a sentence. The cut record that a kill leaves at the end is among them.
-    pub damage: Vec<(PathBuf, String)>,
+    /// What another engine says.
+    #[error(transparent)]
+    Engine(Failure),
 }
 
 /// What a keeper has and has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Numbers that have a state or last words in the folder.
+    /// Numbers that have a state or last words in their place.
     pub kept: u64,
-    /// Bytes of the segments.
+    /// Bytes that they take there.
     pub bytes: u64,
     /// Numbers whose last change is still to be written.
     pub pending: u64,
@@ -141,39 +114,29 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Opens the folder, gives all that an earlier process left there to `take`, and starts the thread.
+    /// Most bytes of a state. A longer one is not kept, which is logged.
+    pub const LONGEST: usize = (place::LONGEST - segments::BESIDE) as usize;
+
+    /// Gives all that an earlier process left there to `take`, and starts the thread.
     ///
     /// # Errors
-    /// [`OpenError`]. Damaged records are no error: they are left out, and in the report.
-    pub fn open(settings: Settings, take: impl FnMut(u64, Left<'_>)) -> Result<(Self, LoadReport), OpenError> {
-        let create = |path: &std::path::Path| Ok(Writer::on(segments::create(path)?, MAGIC));
-        Self::open_on(settings, take, Box::new(create))
-    }
-
-    /// The same on segments that `create` makes.
-    fn open_on(
+    /// The engine cannot read what is there, or not write; or there is no thread.
+    pub fn open(
+        mut engine: Box<dyn Engine>,
         settings: Settings,
-        take: impl FnMut(u64, Left<'_>),
-        create: OpenSegment,
+        mut take: impl FnMut(u64, Left<'_>) + Send,
     ) -> Result<(Self, LoadReport), OpenError> {
-        let settings = Settings { segment: settings.segment.min(Settings::LARGEST_SEGMENT), ..settings };
-        let lock = hold(&settings.folder, settings.wait)?;
-        let unusable = |error| OpenError::Unusable { path: settings.folder.clone(), error };
-        let (mut closed, mut take) = (Vec::new(), take);
-        let (segments, index, report) = segments::load(&settings.folder, |number, left| {
+        let mut closed = Vec::new();
+        let report = engine.load(&mut |number, left| {
             if matches!(left, Left::LastWords(_)) {
                 closed.push(number);
             }
             take(number, left);
-        })
-        .map_err(unusable)?;
+        })?;
         let (pending, counts) = (Arc::<Pending>::default(), Arc::<Counts>::default());
-        let mut writing = Writing::new(settings.clone(), create, segments, index, counts.clone(), lock);
-        writing.were_closed(&closed);
-        // Early: a folder that cannot be written is an error of the start.
-        writing.begin_segment().map_err(unusable)?;
+        let writing = Writing::new(settings, engine, &closed, counts.clone());
         let of_thread = pending.clone();
-        let work = move || run(&of_thread, &settings, writing);
+        let work = move || run(&of_thread, settings, writing);
         let thread = std::thread::Builder::new().name("keeper".into()).spawn(work);
         let thread = thread.map_err(|error| OpenError::Unusable { path: PathBuf::from("a thread"), error })?;
         Ok((Self { pending, counts, thread: Some(thread) }, report))
@@ -224,7 +187,7 @@ impl Drop for Keeper {
     }
 }
 
-fn run(pending: &Pending, settings: &Settings, mut writing: Writing) {
+fn run(pending: &Pending, settings: Settings, mut writing: Writing) {
     let _ends = Ends(pending);
     loop {
         let mut is_stopped = pending.wait(writing.pause(settings.interval));
@@ -233,10 +196,11 @@ fn run(pending: &Pending, settings: &Settings, mut writing: Writing) {
             is_stopped = pending.linger(settings.interval);
         }
         writing.take(pending);
-        writing.work(Instant::now(), is_stopped);
         if is_stopped {
+            writing.finish();
             return;
         }
+        writing.work(Instant::now());
     }
 }
 

@@ -5,16 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What becomes of a number.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Change {
-    /// It has this state.
-    State(Box<[u8]>),
-    /// It was closed, with these last words.
-    Closed(Box<[u8]>),
-    /// Nothing is kept of it.
-    Removed,
-}
+use crate::engine::Change;
 
 pub(crate) type Changes = HashMap<u64, Change>;
 

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use strowger_records::{FileLock, Magic, OpenError as Unread, Reader};
 
+use crate::OpenError;
+use crate::engine::{Left, LoadReport};
 use crate::place::{FARTHEST, Index, LONGEST, Place};
-use crate::{Left, LoadReport, OpenError};
 
 const NAME: [u8; 7] = *b"SW-KEEP";
 pub(crate) const MAGIC: Magic = *b"SW-KEEP\x01";
@@ -111,7 +112,7 @@ impl Records {
 /// The folder cannot be read. What is wrong with a file is in the report.
 pub(crate) fn load(
     folder: &Path,
-    mut take: impl FnMut(u64, Left<'_>),
+    take: &mut dyn FnMut(u64, Left<'_>),
 ) -> io::Result<(Vec<Segment>, Index, LoadReport)> {
     let mut numbers = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -146,7 +147,7 @@ pub(crate) fn load(
             Err(damage) => report.damage.push((path, damage)),
         }
     }
-    hand_over(folder, &segments, &index, &mut report, &mut take);
+    hand_over(folder, &segments, &index, &mut report, take);
     index.shrink_to_fit();
     Ok((segments, index, report))
 }
@@ -157,7 +158,7 @@ fn hand_over(
     segments: &[Segment],
     index: &Index,
     report: &mut LoadReport,
-    take: &mut impl FnMut(u64, Left<'_>),
+    take: &mut dyn FnMut(u64, Left<'_>),
 ) {
     let mut places: Vec<(u64, Place)> = index.iter().map(|(number, place)| (*number, *place)).collect();
     places.sort_unstable_by_key(|(_, place)| *place);

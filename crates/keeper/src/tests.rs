@@ -4,30 +4,40 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
 
-use strowger_records::Medium;
+use strowger_records::{Medium, Writer};
 
 use super::*;
 
 type Found = BTreeMap<u64, (bool, Vec<u8>)>;
 
-fn settings(folder: &Path) -> Settings {
+fn settings() -> Settings {
     let ms = Duration::from_millis;
-    Settings { interval: ms(1), segment: 4_000, retry: ms(5), grace: ms(0), wait: ms(0), ..Settings::new(folder) }
+    Settings { interval: ms(1), retry: ms(5), grace: ms(0), end: ms(0) }
+}
+
+fn of(folder: &Path) -> FolderSettings {
+    FolderSettings { segment: 4_000, wait: Duration::ZERO, ..FolderSettings::new(folder) }
+}
+
+fn open(folder: &Path) -> (Keeper, Found, LoadReport) {
+    open_with(of(folder), settings())
 }
 
 /// What an earlier process left: whether it was closed, and its bytes.
-fn open(settings: Settings) -> (Keeper, Found, LoadReport) {
+fn open_with(folder: FolderSettings, settings: Settings) -> (Keeper, Found, LoadReport) {
     let mut found = Found::new();
-    let (keeper, report) = Keeper::open(settings, |number, left| {
+    let folder = Folder::open(folder).expect("the folder is free");
+    let (keeper, report) = Keeper::open(Box::new(folder), settings, |number, left| {
         let of = match left {
             Left::State(bytes) => (false, bytes.to_vec()),
             Left::LastWords(bytes) => (true, bytes.to_vec()),
         };
         assert!(found.insert(number, of).is_none(), "{number} twice");
     })
-    .expect("the folder is free");
+    .expect("it can be read");
     (keeper, found, report)
 }
 
@@ -61,7 +71,7 @@ fn state(number: u64, version: u64) -> Box<[u8]> {
 #[test]
 fn the_last_state_of_each_number_is_found() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (keeper, found, report) = open(settings(folder.path()));
+    let (keeper, found, report) = open(folder.path());
     assert!(found.is_empty() && report.damage.is_empty());
     (0..300).for_each(|n| keeper.put(n, state(n, 1)));
     (0..300).step_by(3).for_each(|n| keeper.put(n, state(n, 2)));
@@ -73,28 +83,28 @@ fn the_last_state_of_each_number_is_found() {
         .map(|n| (n, (false, state(n, if n % 3 == 0 { 2 } else { 1 }).into())))
         .collect();
     let killed = copy(folder.path());
-    assert_eq!(open(settings(killed.path())).1, expected);
+    assert_eq!(open(killed.path()).1, expected);
     // Beside the first, a second process is refused.
-    let refused = Keeper::open(settings(folder.path()), |_, _| ()).err().expect("it is in use").to_string();
+    let refused = Folder::open(of(folder.path())).err().expect("it is in use").to_string();
     assert!(refused.contains("another process"), "{refused}");
     // What waits is written at the end.
     keeper.put(1_000, state(1_000, 1));
     drop(keeper);
-    let (_, found, report) = open(settings(folder.path()));
+    let (_, found, report) = open(folder.path());
     assert_eq!((found.len(), report.states, report.damage), (241, 241, vec![]));
 }
 
 #[test]
 fn last_words_stay_for_their_time() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (keeper, ..) = open(Settings { grace: Duration::from_secs(600), ..settings(folder.path()) });
+    let (keeper, ..) = open_with(of(folder.path()), Settings { grace: Duration::from_secs(600), ..settings() });
     keeper.put(1, state(1, 1));
     keeper.put(2, state(2, 1));
     keeper.close(1, b"words"[..].into());
     keeper.close(3, b"other words"[..].into());
     comes(|| keeper.figures().pending == 0);
     let killed = copy(folder.path());
-    let (keeper, found, report) = open(settings(killed.path()));
+    let (keeper, found, report) = open(killed.path());
     let expected =
         [(1, (true, b"words".to_vec())), (2, (false, state(2, 1).into())), (3, (true, b"other words".to_vec()))];
     assert_eq!((found, report.closed), (expected.into(), 2));
@@ -102,14 +112,13 @@ fn last_words_stay_for_their_time() {
     keeper.put(3, state(3, 1));
     comes(|| keeper.figures().kept == 2 && keeper.figures().pending == 0);
     drop(keeper);
-    assert_eq!(open(settings(killed.path())).1.into_keys().collect::<Vec<_>>(), [2, 3]);
+    assert_eq!(open(killed.path()).1.into_keys().collect::<Vec<_>>(), [2, 3]);
 }
 
 #[test]
 fn a_folder_stays_small_and_whole_while_states_change() {
     let folder = tempfile::tempdir().expect("a folder");
-    let settings = settings(folder.path());
-    let (keeper, ..) = open(settings.clone());
+    let (keeper, ..) = open(folder.path());
     let numbers = 100;
     let mut versions = vec![0; numbers as usize];
     let mut turns = 0_u64;
@@ -122,7 +131,7 @@ fn a_folder_stays_small_and_whole_while_states_change() {
         comes(|| keeper.figures().pending == 0);
         if round % 50 == 49 {
             let killed = copy(folder.path());
-            let (_, found, report) = open(settings.clone_for(killed.path()));
+            let (_, found, report) = open(killed.path());
             assert_eq!(report.damage, [], "{round}");
             let expected: Found = (0..numbers).map(|n| (n, (false, state(n, versions[n as usize]).into()))).collect();
             // What the last round wrote may have been written before the copy was made, or is there twice.
@@ -131,14 +140,8 @@ fn a_folder_stays_small_and_whole_while_states_change() {
         }
     }
     let live: u64 = (0..numbers).map(|n| state(n, 400).len() as u64 + segments::BESIDE).sum();
-    comes(|| keeper.figures().bytes <= 2 * live + 3 * settings.segment);
+    comes(|| keeper.figures().bytes <= 2 * live + 3 * of(folder.path()).segment);
     assert_eq!((turns, keeper.figures().kept, keeper.figures().failures), (8, numbers, 0));
-}
-
-impl Settings {
-    fn clone_for(&self, folder: &Path) -> Self {
-        Self { folder: folder.into(), ..self.clone() }
-    }
 }
 
 /// A file on a disk with room for some more bytes, which takes what it can of each write.
@@ -176,10 +179,10 @@ fn a_disk_that_is_full_anywhere_costs_memory_and_loses_nothing() {
         let room_left = disk.clone();
         let create = move |path: &Path| {
             let file = segments::create(path)?;
-            Ok(Writer::on(Disk { file, room: room_left.clone() }, MAGIC))
+            Ok(Writer::on(Disk { file, room: room_left.clone() }, segments::MAGIC))
         };
-        let (keeper, _) =
-            Keeper::open_on(settings(folder.path()), |_, _| (), Box::new(create)).expect("there is room to begin");
+        let engine = Folder::open_on(of(folder.path()), Box::new(create)).expect("the folder is free");
+        let (keeper, _) = Keeper::open(Box::new(engine), settings(), |_, _| ()).expect("there is room to begin");
         (0..100).for_each(|n| keeper.put(n, state(n, 1)));
         comes(|| keeper.figures().is_down && keeper.figures().failures > 3);
         // Each number waits once, however often it changes.
@@ -187,11 +190,11 @@ fn a_disk_that_is_full_anywhere_costs_memory_and_loses_nothing() {
         keeper.remove(7);
         assert!(keeper.figures().pending <= 200, "{:?}", keeper.figures());
         let killed = copy(folder.path());
-        assert_eq!(open(settings(killed.path())).2.damage.len() / 2, 0, "at most the end of the last group is cut");
+        assert_eq!(open(killed.path()).2.damage.len() / 2, 0, "at most the end of the last group is cut");
         disk.store(1 << 30, Relaxed);
         comes(|| !keeper.figures().is_down && keeper.figures().pending == 0);
         drop(keeper);
-        let (_, found, report) = open(settings(folder.path()));
+        let (_, found, report) = open(folder.path());
         let expected: Found = (0..100).filter(|n| *n != 7).map(|n| (n, (false, state(n, 5).into()))).collect();
         assert_eq!((found, report.damage), (expected, vec![]), "room for {room}");
     }
@@ -200,7 +203,7 @@ fn a_disk_that_is_full_anywhere_costs_memory_and_loses_nothing() {
 #[test]
 fn damaged_and_cut_records_are_left_out_and_reported() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (keeper, ..) = open(Settings { segment: 1 << 20, ..settings(folder.path()) });
+    let (keeper, ..) = open_with(FolderSettings { segment: 1 << 20, ..of(folder.path()) }, settings());
     (0..10).for_each(|n| keeper.put(n, state(n, 1)));
     drop(keeper);
     let path = segments::path(folder.path(), 1);
@@ -210,24 +213,24 @@ fn damaged_and_cut_records_are_left_out_and_reported() {
         bytes[at] ^= 0x55;
         std::fs::write(&path, &bytes).expect("it can be written");
         let mut found = 0;
-        let (_, _, report) = segments::load(folder.path(), |number, left| {
+        let (_, _, report) = segments::load(folder.path(), &mut |number, left| {
             assert_eq!(left, Left::State(&state(number, 1)), "damage at {at}");
             found += 1;
         })
         .expect("the folder can be read");
         assert!(found < 10 && report.damage.len() == 1, "damage at {at}: {found}, {report:?}");
         std::fs::write(&path, &whole[..at]).expect("it can be written");
-        let (.., report) = segments::load(folder.path(), |_, _| ()).expect("the folder can be read");
+        let (.., report) = segments::load(folder.path(), &mut |_, _| ()).expect("the folder can be read");
         assert!(report.states < 10 && report.damage.len() <= 1, "cut at {at}: {report:?}");
         // A second start hears of no cut.
-        let (.., again) = segments::load(folder.path(), |_, _| ()).expect("the folder can be read");
+        let (.., again) = segments::load(folder.path(), &mut |_, _| ()).expect("the folder can be read");
         assert_eq!((again.states, again.damage.len()), (report.states, 0), "cut at {at}");
     }
     // The next process writes on, in another segment.
-    let (keeper, ..) = open(settings(folder.path()));
+    let (keeper, ..) = open(folder.path());
     keeper.put(70, state(70, 1));
     drop(keeper);
-    assert!(open(settings(folder.path())).1.contains_key(&70));
+    assert!(open(folder.path()).1.contains_key(&70));
 }
 
 #[test]
@@ -235,7 +238,88 @@ fn folders_that_cannot_be_used_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("file");
     std::fs::write(&file, "text").expect("it can be written");
-    let refused = |path: &Path| Keeper::open(settings(path), |_, _| ()).err().expect("it is refused").to_string();
+    let refused = |path: &Path| Folder::open(of(path)).err().expect("it is refused").to_string();
     assert!(refused(&file).contains("file"));
     assert!(refused(Path::new("/proc/there/is/none")).contains("/proc"));
+}
+
+/// With the changes of each.
+type Groups = Vec<Vec<(u64, Change)>>;
+
+/// A place that fails so often, and says what it got.
+#[derive(Clone, Default)]
+struct Flaky {
+    failures: Arc<AtomicUsize>,
+    groups: Arc<Mutex<Groups>>,
+}
+
+impl Flaky {
+    fn of(failures: usize) -> Self {
+        Self { failures: Arc::new(failures.into()), ..Self::default() }
+    }
+
+    fn keeper(&self, settings: Settings) -> Keeper {
+        Keeper::open(Box::new(self.clone()), settings, |_, _| ()).expect("it is empty").0
+    }
+}
+
+impl Engine for Flaky {
+    fn name(&self) -> String {
+        "a flaky place".into()
+    }
+
+    fn load(&mut self, _: &mut (dyn FnMut(u64, Left<'_>) + Send)) -> Result<LoadReport, OpenError> {
+        Ok(LoadReport::default())
+    }
+
+    fn write(&mut self, changes: &[(u64, &Change)]) -> Result<(), Failure> {
+        if self.failures.load(Relaxed) > 0 {
+            self.failures.fetch_sub(1, Relaxed);
+            return Err("not now".into());
+        }
+        let group = changes.iter().map(|(number, change)| (*number, (*change).clone())).collect();
+        self.groups.lock().expect("no test panics with it").push(group);
+        Ok(())
+    }
+
+    fn held(&self) -> Held {
+        Held::default()
+    }
+}
+
+#[test]
+fn the_end_waits_so_long_for_a_place_that_fails() {
+    let long = Settings { interval: Duration::from_secs(600), end: Duration::from_secs(600), ..settings() };
+    let flaky = Flaky::of(3);
+    let keeper = flaky.keeper(long);
+    keeper.put(1, state(1, 1));
+    drop(keeper);
+    let groups = flaky.groups.lock().expect("no test panics with it").clone();
+    assert_eq!(groups, [vec![(1, Change::State(state(1, 1)))]]);
+    // In vain.
+    let flaky = Flaky::of(usize::MAX);
+    let keeper = flaky.keeper(Settings { end: Duration::from_millis(30), ..long });
+    keeper.put(1, state(1, 1));
+    drop(keeper);
+    let tries = usize::MAX - flaky.failures.load(Relaxed);
+    assert!((1..=7).contains(&tries), "{tries}");
+}
+
+#[test]
+fn a_place_gets_groups_that_it_can_take() {
+    let long = Settings { interval: Duration::from_secs(600), end: Duration::from_secs(600), ..settings() };
+    let flaky = Flaky::default();
+    let keeper = flaky.keeper(long);
+    (0..5_000).for_each(|n| keeper.remove(n));
+    (5_000..5_010).for_each(|n| keeper.put(n, vec![7; Keeper::LONGEST].into()));
+    keeper.put(5_010, vec![7; Keeper::LONGEST + 1].into());
+    drop(keeper);
+    let groups = flaky.groups.lock().expect("no test panics with it").clone();
+    let mut numbers: Vec<u64> = groups.iter().flatten().map(|(number, _)| *number).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..5_010).collect::<Vec<_>>());
+    for group in &groups {
+        let bytes: usize = group.iter().map(|(_, change)| change.said().len()).sum();
+        assert!(group.len() <= 2_000 && bytes < 2 << 20, "{} changes, {bytes} bytes", group.len());
+    }
 }

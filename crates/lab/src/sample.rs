@@ -85,6 +85,16 @@ fn tasks(id: u32) -> impl Iterator<Item = std::path::PathBuf> {
     std::fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
+/// Whether none of its threads runs until a signal lets it go on: that takes a moment where the processors are busy, for a thread of the process has to
+/// see the signal first.
+pub(crate) fn is_stopped(id: u32) -> bool {
+    tasks(id).all(|thread| {
+        let stat = std::fs::read_to_string(thread.join("stat")).unwrap_or_default();
+        // Behind the name, which may have any character; one that has ended has none.
+        stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['T', 't', 'Z', 'X']))
+    })
+}
+
 fn kilobytes(file: &str, name: &str) -> u64 {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(name));

@@ -1,14 +1,16 @@
 //! Calls that are kept over a restart: what an earlier process left of them, and the thread that keeps those of this one.
 
+use crate::directory::server_settings;
 use anyhow::Context;
 use std::sync::Arc;
 use strowger_accounting::spool::Spool;
 use strowger_accounting::{Accounting, Row};
 use strowger_config::Config;
-use strowger_keeper::{Keeper, Left};
+use strowger_keeper::{Engine, Folder, Keeper, Left};
 use strowger_net::clock;
-use strowger_server::calls::{Call, read_kept};
+use strowger_server::calls::{Call, KEPT_VERSION, read_kept};
 use strowger_server::engine::Effect;
+use strowger_sql::calls::{CallSettings, ServerCalls};
 
 /// What an earlier process left, and who keeps what this one is to leave.
 #[derive(Default)]
@@ -23,19 +25,23 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Opens the folder that the configuration names, if it names one.
+    /// Opens the folder or the database that the configuration names, if it names one.
     pub(crate) fn open(config: &Config) -> anyhow::Result<Self> {
-        let Some(settings) = config.keeper_settings() else { return Ok(Self::default()) };
+        let Some(place) = config.dialogs.place() else { return Ok(Self::default()) };
+        Self::read(config).with_context(|| format!("`{place}`"))
+    }
+
+    fn read(config: &Config) -> anyhow::Result<Self> {
+        let Some(engine) = engine(config)? else { return Ok(Self::default()) };
         let (mut calls, mut rows, mut unreadable, now) = (Vec::new(), Vec::new(), Vec::new(), clock::now());
-        let folder = settings.folder.clone();
-        let (keeper, report) = Keeper::open(settings, |number, left| match left {
+        let place = engine.name();
+        let (keeper, report) = Keeper::open(engine, config.keeper_settings(), |number, left| match left {
             Left::State(bytes) => match read_kept(now, bytes) {
                 Ok(call) => calls.push(call),
                 Err(error) => unreadable.push((number, error)),
             },
             Left::LastWords(bytes) => rows.extend(Row::read_all(bytes).unwrap_or_default()),
-        })
-        .context("`dialogs.folder`")?;
+        })?;
         for (segment, damage) in &report.damage {
             tracing::error!(segment = %segment.display(), %damage, "kept calls damaged");
         }
@@ -43,7 +49,7 @@ impl Kept {
             tracing::error!(%error, calls = unreadable.len(), "kept calls not readable");
         }
         unreadable.iter().for_each(|(number, _)| keeper.remove(*number));
-        tracing::info!(folder = %folder.display(), calls = calls.len(), bytes = report.bytes, "calls of the process before");
+        tracing::info!(place, calls = calls.len(), bytes = report.bytes, "calls of the process before");
         Ok(Self { keeper: Some(Arc::new(keeper)), calls, rows })
     }
 
@@ -67,6 +73,16 @@ impl Kept {
         let Some(accounting) = accounting else { return };
         self.rows.drain(..).for_each(|row| accounting.submit(row));
     }
+}
+
+fn engine(config: &Config) -> anyhow::Result<Option<Box<dyn Engine>>> {
+    if let Some(settings) = config.folder_settings() {
+        return Ok(Some(Box::new(Folder::open(settings)?)));
+    }
+    let Some(server) = config.dialogs.server() else { return Ok(None) };
+    let patience = config.store.busy_timeout;
+    let settings = CallSettings { node: config.server.node, form: KEPT_VERSION, patience };
+    Ok(Some(Box::new(ServerCalls::open(&server_settings(server), settings)?)))
 }
 
 /// Carries out what an engine wants to be kept; the other effects come back.

@@ -141,11 +141,11 @@ strowger_metrics::metrics! {
 
     /// Calls that are kept over a restart, those that have just ended among them.
     kept: Gauge as "kept_calls";
-    /// Size of the files in which calls are kept.
+    /// Size of the files in which calls are kept, or of their states in the table of a database server.
     bytes: Gauge in Bytes as "kept_calls_bytes";
     /// Calls whose last change is still to be written there.
     pending: Gauge as "kept_calls_pending";
-    /// Records that were written there, those that were copied within the files among them.
+    /// Records or rows that were written there, those that were copied within the files among them.
     written: Counter as "kept_calls_written";
     /// Attempts to write there that failed.
     failures: Counter as "kept_calls_failures";

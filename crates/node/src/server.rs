@@ -313,7 +313,7 @@ impl Server {
 /// those of the process before.
 fn keys(config: &Config, secret: &[u8]) -> anyhow::Result<([u8; 32], u32)> {
     let (mut seed, call_secret) = (random::<32>()?, u32::from_le_bytes(random()?));
-    if config.dialogs.folder.is_none() {
+    if config.dialogs.place().is_none() {
         return Ok((seed, call_secret));
     }
     let keys = CallKeys::derive(secret);

@@ -14,7 +14,7 @@ mod notices;
 pub(crate) mod texts;
 pub(crate) mod within;
 
-pub use kept::read_kept;
+pub use kept::{VERSION as KEPT_VERSION, read_kept};
 pub use list::{CallPage, CallState, CallView, DialogView};
 
 use crate::accounting::Account;

@@ -423,7 +423,7 @@ impl Engine {
             concealed: Default::default(),
             events: Vec::new(),
             pings: Pings::every(config.nat.ping_interval),
-            calls: Calls::new(CallTimes::of(config), shared.call_limits.clone(), config.dialogs.folder.is_some()),
+            calls: Calls::new(CallTimes::of(config), shared.call_limits.clone(), config.dialogs.place().is_some()),
             contacts: Default::default(),
             local_addresses: LocalAddresses::new(config.dns.cache_entries),
             aor: Vec::new(),

@@ -1,4 +1,4 @@
-//! What a row of accounting and a binding cost in a database server: rows a second, processor time of this process and of the database for each.
+//! What a row of accounting, a binding and a kept call cost in a database server: rows a second, processor time of this process and of the database for each.
 //!
 //! `cargo run --release --locked -p strowger-sql --example rows` starts a MariaDB and a PostgreSQL of its own.
 
@@ -9,11 +9,13 @@ use strowger_accounting::Accounting;
 use strowger_accounting::record::{Cdr, Row};
 use strowger_accounting::sink::Sink;
 use strowger_accounting::writer::Settings;
+use strowger_keeper::{Change, Engine};
 use strowger_lab::backend::{Backend, MariaDb, PostgreSql};
 use strowger_lab::sample::Usage;
 use strowger_sql::ServerSettings;
 use strowger_sql::accounting::ServerSink;
 use strowger_sql::bindings::ServerBindings;
+use strowger_sql::calls::{CallSettings, ServerCalls};
 use strowger_sql::schema::{self, Order, Part};
 use strowger_store::binding::{Binding, BindingId, Received};
 use strowger_store::journal::{BindingEngine, Durability, Write};
@@ -22,6 +24,9 @@ use strowger_store::journal::{BindingEngine, Durability, Write};
 const ROWS: u64 = 50_000;
 /// Bindings that are written, and read at a start.
 const BINDINGS: u64 = 100_000;
+/// Calls that are kept, renewed, read at a start and removed, and bytes of each.
+const CALLS: u64 = 50_000;
+const STATE: usize = 700;
 /// Rows of a group, as calls a second and `accounting.group_interval` make them.
 const GROUPS: [usize; 6] = [1, 10, 50, 100, 500, 1_000];
 /// A second, by the writer of a server.
@@ -98,7 +103,7 @@ impl Took {
 
 fn measure(name: &str, url: &str, database: &Backend) -> Result<(), AnyError> {
     let settings = ServerSettings { url: url.parse()?, authorities: None };
-    schema::carry_out(&settings, &[Part::Accounting, Part::Bindings], Order::Init, false, 0)?;
+    schema::carry_out(&settings, &[Part::Accounting, Part::Bindings, Part::Calls], Order::Init, false, 0)?;
     let mut sink = ServerSink::new(&settings, PATIENCE)?;
     sink.open()?;
     let mut next = 0;
@@ -140,7 +145,8 @@ fn measure(name: &str, url: &str, database: &Backend) -> Result<(), AnyError> {
         next += RATE * SECONDS;
         took.say(name, &format!("records at {RATE}/s, groups of {linger:?} (with the pace)"), RATE * SECONDS);
     }
-    bindings(name, &settings, database)
+    bindings(name, &settings, database)?;
+    calls(name, &settings, database)
 }
 
 fn bindings(name: &str, settings: &ServerSettings, database: &Backend) -> Result<(), AnyError> {
@@ -176,5 +182,38 @@ fn bindings(name: &str, settings: &ServerSettings, database: &Backend) -> Result
     let mut loaded = 0;
     let (_, took) = took(database, || Ok(engine.load(0, BindingId::of_node(0), &mut |_, _, _| loaded += 1)?))?;
     println!("{name}: {loaded} bindings loaded in {:?}", took.time);
+    Ok(())
+}
+
+fn calls(name: &str, settings: &ServerSettings, database: &Backend) -> Result<(), AnyError> {
+    let open = || ServerCalls::open(settings, CallSettings { node: 0, form: 1, patience: PATIENCE });
+    let failed = |error: strowger_keeper::Failure| error.to_string();
+    let mut engine = open()?;
+    engine.load(&mut |_, _| ())?;
+    // Spread as hashes are, and no text.
+    let number = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let state = Change::State((0..STATE).map(|n| n as u8).collect());
+    for (what, change, group) in [
+        ("new calls", &state, 50),
+        ("new calls", &state, 1_000),
+        ("renewed calls", &state, 1_000),
+        ("ended calls", &Change::Removed, 1_000),
+        ("new calls", &state, 1_000),
+    ] {
+        let calls = if group == 50 { CALLS / 10 } else { CALLS };
+        let ((), took) = took(database, || {
+            for first in (0..calls).step_by(group as usize) {
+                let changes: Vec<(u64, &Change)> = (first..first + group).map(|n| (number(n), change)).collect();
+                engine.write(&changes).map_err(failed)?;
+            }
+            Ok(())
+        })?;
+        took.say(name, &format!("{what} in groups of {group}"), calls);
+    }
+    drop(engine);
+    let mut engine = open()?;
+    let mut loaded = 0;
+    let (_, took) = took(database, || Ok(engine.load(&mut |_, _| loaded += 1)?))?;
+    println!("{name}: {loaded} calls loaded in {:?}", took.time);
     Ok(())
 }

@@ -121,7 +121,7 @@ pub(crate) fn tables() -> [OwnTable; 2] {
             is_optional: matches!(kind, ValueKind::MaybeNumber | ValueKind::Fields),
         };
         let columns = table.columns().into_iter().enumerate().map(column).collect();
-        OwnTable { name, columns, is_numbered: true, index: Some(table.moment()), clash: Clash::Keep }
+        OwnTable { name, columns, key: 1, is_numbered: true, index: Some(table.moment()), clash: Clash::Keep }
     };
     [own("strowger_cdr", Table::Cdr), own("strowger_events", Table::Events)]
 }

@@ -26,6 +26,7 @@ use crate::cell::{Cell, Change};
 use crate::connection::{Connection, Parameter};
 use crate::dialect::Dialect;
 use crate::error::{Failure, OpenError};
+use crate::lock::Lock;
 use crate::own_table::{Clash, Column, Kind, OwnTable};
 use crate::runtime::{CONNECT, apart};
 use crate::schema::{self, Part};
@@ -96,7 +97,7 @@ impl ServerBindings {
             }
             DatabaseKind::PostgreSql => {}
         }
-        let connection = WritingConnection::locking(settings, greeting)?;
+        let connection = WritingConnection::locking(settings, greeting, Lock::Bindings)?;
         let mut this = Self {
             connection,
             table: table(),
@@ -192,7 +193,7 @@ impl BindingEngine for ServerBindings {
         }
         let gone: Vec<i64> = last.iter().filter(|(_, row)| row.is_none()).map(|(id, _)| number(id.0)).collect();
         let rows: Vec<Vec<Cell<'_>>> = last.into_values().flatten().collect();
-        let changes = [Change::Delete(&self.table, &gone), Change::Put(&self.table, &rows)];
+        let changes = [Change::Delete(&self.table, None, &gone), Change::Put(&self.table, &rows)];
         // Also where this panics.
         self.is_in_doubt = true;
         let done = self.connection.run(self.patience, async |connection| connection.change(&changes).await);
@@ -257,7 +258,7 @@ pub(crate) fn table() -> OwnTable {
         ("flags", Kind::Number, false),
     ];
     let columns = columns.map(column).into();
-    OwnTable { name: "strowger_binding", columns, is_numbered: false, index: None, clash: Clash::Replace }
+    OwnTable { name: "strowger_binding", columns, key: 1, is_numbered: false, index: None, clash: Clash::Replace }
 }
 
 /// Ids and times stay below 2^63: ids have 63 bits, times 48.

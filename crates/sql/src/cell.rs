@@ -34,15 +34,15 @@ impl<'a> Cell<'a> {
 pub(crate) enum Change<'a> {
     /// Rows, with a value for each column, whose keys differ.
     Put(&'a OwnTable, &'a [Vec<Cell<'a>>]),
-    /// The rows of these keys go, as far as they are there.
-    Delete(&'a OwnTable, &'a [i64]),
+    /// The rows of these keys go, as far as they are there. Where a key has two columns, the number is that of the first.
+    Delete(&'a OwnTable, Option<i64>, &'a [i64]),
 }
 
 impl Change<'_> {
     pub(crate) const fn is_empty(&self) -> bool {
         match self {
             Self::Put(_, rows) => rows.is_empty(),
-            Self::Delete(_, keys) => keys.is_empty(),
+            Self::Delete(_, _, keys) => keys.is_empty(),
         }
     }
 }

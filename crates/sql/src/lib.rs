@@ -1,8 +1,9 @@
-//! Database servers behind the traits of `strowger-store`: MariaDB, MySQL and PostgreSQL.
+//! Database servers behind the traits of the floors below: MariaDB, MySQL and PostgreSQL.
 //!
 //! * [`subscribers`] reads the tables of subscribers that OpenSIPS 3 and Kamailio 5 have, in place.
 //! * [`accounting`] writes the rows of calls.
 //! * [`bindings`] keeps registrations.
+//! * [`calls`] keeps state by number, which is that of calls.
 //! * [`rows`] reads all rows of a query.
 //! * [`schema`] makes the tables of this program, and knows their versions.
 //!
@@ -17,6 +18,7 @@
 pub mod accounting;
 mod back_off;
 pub mod bindings;
+pub mod calls;
 mod cell;
 mod connection;
 mod credential;

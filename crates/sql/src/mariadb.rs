@@ -114,7 +114,7 @@ fn options(server: &Server) -> Opts {
 fn statements(changes: &[Change<'_>]) -> Vec<String> {
     let of = |change: &Change<'_>| match change {
         Change::Put(table, rows) => table.literal_insertions(rows, STATEMENT),
-        Change::Delete(table, keys) => table.literal_deletions(keys),
+        Change::Delete(table, first, keys) => table.literal_deletions(*first, keys),
     };
     changes.iter().flat_map(of).collect()
 }

@@ -42,8 +42,9 @@ pub(crate) enum Clash {
 #[derive(Clone, Debug)]
 pub(crate) struct OwnTable {
     pub(crate) name: &'static str,
-    /// The first is the key.
     pub(crate) columns: Vec<Column>,
+    /// So many of the first are the key: one, or two numbers.
+    pub(crate) key: usize,
     /// The server gives each row a number of its own, `id`, in the order in which they come.
     pub(crate) is_numbered: bool,
     /// A column with an index.
@@ -64,6 +65,7 @@ impl OwnTable {
         }
         for (n, column) in self.columns.iter().enumerate() {
             let key = match (n, dialect.0, self.is_numbered) {
+                _ if self.key > 1 => "",
                 // Rows of InnoDB lie in the order of the primary key: a random one would scatter them.
                 (0, DatabaseKind::MariaDb, true) => " UNIQUE",
                 (0, ..) => " PRIMARY KEY",
@@ -71,6 +73,9 @@ impl OwnTable {
             };
             let null = if column.is_optional { "" } else { " NOT NULL" };
             lines.push(format!("{} {}{null}{key}", dialect.quoted(column.name), type_of(dialect, column.kind)));
+        }
+        if self.key > 1 {
+            lines.push(format!("PRIMARY KEY ({})", self.key_names(dialect)));
         }
         let index =
             self.index.map(|column| (dialect.quoted(&format!("{}_{column}", self.name)), dialect.quoted(column)));
@@ -96,10 +101,15 @@ impl OwnTable {
         names.join(", ")
     }
 
+    fn key_names(&self, dialect: Dialect) -> String {
+        let names: Vec<String> = self.columns.iter().take(self.key).map(|column| dialect.quoted(column.name)).collect();
+        names.join(", ")
+    }
+
     /// What the values of all rows stand between.
     fn insertion(&self, dialect: Dialect) -> (String, String) {
         let head = format!("INSERT INTO {} ({}) ", dialect.quoted(self.name), self.names(dialect));
-        let (key, rest) = self.columns.split_first().expect("a table has a key");
+        let rest = self.columns.get(self.key..).unwrap_or_default();
         let assignments = |value: fn(&str) -> String| -> String {
             let assignment = |column: &Column| {
                 let name = dialect.quoted(column.name);
@@ -107,7 +117,7 @@ impl OwnTable {
             };
             rest.iter().map(assignment).collect::<Vec<_>>().join(", ")
         };
-        let key = dialect.quoted(key.name);
+        let key = self.key_names(dialect);
         let tail = match (dialect.0, self.clash) {
             // INSERT IGNORE would pass over more than that: texts that are cut, and the like.
             (DatabaseKind::MariaDb, Clash::Keep) => format!(" ON DUPLICATE KEY UPDATE {key} = {key}"),
@@ -164,20 +174,17 @@ impl OwnTable {
         format!("{head}SELECT * FROM unnest({}){tail}", arrays.join(", "))
     }
 
-    /// The statement of PostgreSQL that deletes the rows of the keys in an array.
-    pub(crate) fn array_deletion(&self) -> String {
-        let dialect = Dialect(DatabaseKind::PostgreSql);
-        let (name, key) = (dialect.quoted(self.name), dialect.quoted(self.key()));
-        format!("DELETE FROM {name} WHERE {key} = ANY(CAST($1 AS bigint[]))")
+    /// The statement of PostgreSQL that deletes the rows of the keys in an array; `first`: the first number of all of them, where a key has two.
+    pub(crate) fn array_deletion(&self, first: Option<i64>) -> String {
+        format!("{} = ANY(CAST($1 AS bigint[]))", self.deletion(Dialect(DatabaseKind::PostgreSql), first))
     }
 
     /// Statements of MariaDB that delete the rows of these keys.
-    pub(crate) fn literal_deletions(&self, keys: &[i64]) -> Vec<String> {
-        let dialect = Dialect(DatabaseKind::MariaDb);
-        let (name, key) = (dialect.quoted(self.name), dialect.quoted(self.key()));
+    pub(crate) fn literal_deletions(&self, first: Option<i64>, keys: &[i64]) -> Vec<String> {
+        let head = self.deletion(Dialect(DatabaseKind::MariaDb), first);
         let statement = |keys: &[i64]| {
             let keys: Vec<String> = keys.iter().map(i64::to_string).collect();
-            format!("DELETE FROM {name} WHERE {key} IN ({})", keys.join(","))
+            format!("{head} IN ({})", keys.join(","))
         };
         keys.chunks(10_000).map(statement).collect()
     }
@@ -193,8 +200,14 @@ impl OwnTable {
         }
     }
 
-    fn key(&self) -> &'static str {
-        self.columns.first().map_or("", |column| column.name)
+    /// Up to the column whose values are given.
+    fn deletion(&self, dialect: Dialect, first: Option<i64>) -> String {
+        let name = dialect.quoted(self.name);
+        let key = |n: usize| dialect.quoted(self.columns.get(n).map_or("", |column| column.name));
+        match first {
+            Some(first) => format!("DELETE FROM {name} WHERE {} = {first} AND {}", key(0), key(1)),
+            None => format!("DELETE FROM {name} WHERE {}", key(0)),
+        }
     }
 }
 
@@ -251,7 +264,41 @@ mod tests {
             column("said", Kind::Text, false),
             column("raw", Kind::Bytes, true),
         ];
-        OwnTable { name: "t", columns, is_numbered, index: Some("said"), clash }
+        OwnTable { name: "t", columns, key: 1, is_numbered, index: Some("said"), clash }
+    }
+
+    #[test]
+    fn a_key_may_be_two_numbers() {
+        let column = |name, kind| Column { name, kind, is_optional: false };
+        let columns = vec![column("node", Kind::Number), column("number", Kind::Number), column("raw", Kind::Bytes)];
+        let (index, clash) = (None, Clash::Replace);
+        let pair = OwnTable { name: "t", columns, key: 2, is_numbered: false, index, clash };
+        assert_eq!(
+            pair.create(Dialect(DatabaseKind::PostgreSql)),
+            [
+                "CREATE TABLE IF NOT EXISTS \"t\" (\"node\" BIGINT NOT NULL, \"number\" BIGINT NOT NULL, \"raw\" BYTEA NOT NULL, \
+              PRIMARY KEY (\"node\", \"number\"))"
+            ]
+        );
+        let insertion = pair.array_insertion();
+        assert!(
+            insertion.ends_with(" ON CONFLICT (\"node\", \"number\") DO UPDATE SET \"raw\" = EXCLUDED.\"raw\""),
+            "{insertion}"
+        );
+        assert_eq!(
+            pair.literal_insertions(&[vec![Cell::Number(7), Cell::Number(-1), Cell::bytes(b"a")]], 1),
+            [
+                "INSERT INTO `t` (`node`, `number`, `raw`) VALUES (7,-1,'a') ON DUPLICATE KEY UPDATE `raw` = VALUES(`raw`)"
+            ]
+        );
+        assert_eq!(
+            pair.literal_deletions(Some(7), &[1, 2]),
+            ["DELETE FROM `t` WHERE `node` = 7 AND `number` IN (1,2)"]
+        );
+        assert_eq!(
+            pair.array_deletion(Some(7)),
+            "DELETE FROM \"t\" WHERE \"node\" = 7 AND \"number\" = ANY(CAST($1 AS bigint[]))"
+        );
     }
 
     #[test]
@@ -291,7 +338,7 @@ mod tests {
             "INSERT INTO \"t\" (\"key\", \"said\", \"raw\") SELECT * FROM unnest(CAST($1 AS bigint[]), CAST($2 AS text[]), \
              CAST($3 AS bytea[])) ON CONFLICT (\"key\") DO UPDATE SET \"said\" = EXCLUDED.\"said\", \"raw\" = EXCLUDED.\"raw\""
         );
-        assert_eq!(keep.literal_deletions(&[1, 2]), ["DELETE FROM `t` WHERE `key` IN (1,2)"]);
+        assert_eq!(keep.literal_deletions(None, &[1, 2]), ["DELETE FROM `t` WHERE `key` IN (1,2)"]);
     }
 
     #[test]

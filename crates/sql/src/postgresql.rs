@@ -114,8 +114,8 @@ impl PostgreSql {
         for change in changes.iter().filter(|change| !change.is_empty()) {
             let (statement, arrays) = match change {
                 Change::Put(table, rows) => (table.array_insertion(), arrays(table, rows)),
-                Change::Delete(table, keys) => {
-                    (table.array_deletion(), vec![Array::Numbers(keys.iter().copied().map(Some).collect())])
+                Change::Delete(table, first, keys) => {
+                    (table.array_deletion(*first), vec![Array::Numbers(keys.iter().copied().map(Some).collect())])
                 }
             };
             wanted.push((self.prepared(&statement).await?, arrays));

@@ -7,6 +7,7 @@ use strowger_store::database_url::DatabaseKind;
 
 use crate::accounting;
 use crate::bindings;
+use crate::calls;
 use crate::cell::Cell;
 use crate::connection::{Connection, Parameter};
 use crate::dialect::Dialect;
@@ -23,6 +24,8 @@ pub enum Part {
     Accounting,
     /// Registrations.
     Bindings,
+    /// Calls that are kept.
+    Calls,
     /// Subscribers as OpenSIPS 3 has them, in this table: `TABLE` or `SCHEMA.TABLE`.
     Subscribers(String),
 }
@@ -33,6 +36,7 @@ impl Part {
         match self {
             Self::Accounting => "accounting",
             Self::Bindings => "bindings",
+            Self::Calls => "calls",
             Self::Subscribers(_) => "subscribers",
         }
     }
@@ -42,6 +46,7 @@ impl Part {
         match self {
             Self::Accounting => accounting::tables().iter().map(|table| table.name.to_owned()).collect(),
             Self::Bindings => vec![bindings::table().name.to_owned()],
+            Self::Calls => vec![calls::table().name.to_owned()],
             Self::Subscribers(table) => vec![table.clone()],
         }
     }
@@ -57,6 +62,7 @@ impl Part {
         match self {
             Self::Accounting => vec![accounting::tables().iter().flat_map(|table| table.create(dialect)).collect()],
             Self::Bindings => vec![bindings::table().create(dialect)],
+            Self::Calls => vec![calls::table().create(dialect)],
             Self::Subscribers(table) => vec![opensips(dialect, table)],
         }
     }

@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 use crate::back_off::BackOff;
 use crate::connection::Connection;
 use crate::error::{Failure, OpenError};
-use crate::lock::{Holder, take_lock};
+use crate::lock::{Holder, Lock, take_lock};
 use crate::runtime::{CONNECT, FAREWELL, farewell, runtime, within};
 use crate::server::{Server, ServerSettings};
 
@@ -25,8 +25,8 @@ pub(crate) struct WritingConnection {
     server: Server,
     /// What each connection is greeted with.
     greeting: Vec<String>,
-    /// The connection that has the lock of the database, if it is to be had.
-    holder: Option<Holder>,
+    /// The lock that each connection has, if there is one, and the connection that had it last.
+    lock: Option<(Lock, Holder)>,
     /// `None` once it is dropped.
     runtime: Option<Runtime>,
     connection: Option<Connection>,
@@ -40,14 +40,14 @@ impl WritingConnection {
     pub(crate) fn new(settings: &ServerSettings, greeting: Vec<String>) -> Result<Self, OpenError> {
         let (server, runtime) = (Server::new(settings)?, Some(runtime()?));
         let back_off = BackOff::default();
-        Ok(Self { server, greeting, holder: None, runtime, connection: None, pending: None, back_off })
+        Ok(Self { server, greeting, lock: None, runtime, connection: None, pending: None, back_off })
     }
 
-    /// The same, and each connection has the lock of the database: no other server has one at that time, and no earlier one of this server does
-    /// anything any more.
-    pub(crate) fn locking(settings: &ServerSettings, greeting: Vec<String>) -> Result<Self, OpenError> {
+    /// The same, and each connection has this lock: no other server has one at that time, and no earlier one of this server does anything any
+    /// more.
+    pub(crate) fn locking(settings: &ServerSettings, greeting: Vec<String>, lock: Lock) -> Result<Self, OpenError> {
         let mut this = Self::new(settings, greeting)?;
-        this.holder = Some(Holder::default());
+        this.lock = Some((lock, Holder::default()));
         Ok(this)
     }
 
@@ -115,10 +115,10 @@ impl WritingConnection {
         if !self.back_off.may_try(Instant::now()) {
             return Err(Failure::NotTried);
         }
-        let (server, greeting, holder) = (&self.server, &self.greeting, &self.holder);
+        let (server, greeting, lock) = (&self.server, &self.greeting, &self.lock);
         let pending = self.pending.get_or_insert_with(|| {
-            let (server, greeting, holder) = (server.clone(), greeting.clone(), holder.clone());
-            tokio::spawn(within(CONNECT, async move { greeted(&server, &greeting, holder.as_ref()).await }))
+            let (server, greeting, lock) = (server.clone(), greeting.clone(), lock.clone());
+            tokio::spawn(within(CONNECT, async move { greeted(&server, &greeting, lock.as_ref()).await }))
         });
         let left = end.saturating_duration_since(Instant::now());
         let Ok(joined) = tokio::time::timeout(left, pending).await else {
@@ -135,13 +135,13 @@ impl WritingConnection {
     }
 }
 
-async fn greeted(server: &Server, greeting: &[String], holder: Option<&Holder>) -> Result<Connection, Failure> {
+async fn greeted(server: &Server, greeting: &[String], lock: Option<&(Lock, Holder)>) -> Result<Connection, Failure> {
     let mut connection = Connection::open(server).await?;
     for statement in greeting {
         connection.run(statement).await?;
     }
-    if let Some(holder) = holder {
-        take_lock(&mut connection, server.url.kind, holder).await?;
+    if let Some((lock, holder)) = lock {
+        take_lock(&mut connection, server.url.kind, *lock, holder).await?;
     }
     Ok(connection)
 }

@@ -96,9 +96,10 @@ fn carry_out(config: &Config, order: Order, is_dry: bool, lines: &mut Vec<Line>)
         lines.extend(of_accounting(place, order, is_dry)?);
     }
     let subscribers = Part::Subscribers(config.store.subscriber_table.clone());
-    let servers: [(Option<DatabaseServer<'_>>, Part); 3] = [
+    let servers: [(Option<DatabaseServer<'_>>, Part); 4] = [
         (config.store.subscriber_server(), subscribers),
         (config.store.binding_server(), Part::Bindings),
+        (config.dialogs.server(), Part::Calls),
         (config.accounting.server(), Part::Accounting),
     ];
     for (server, part) in servers {

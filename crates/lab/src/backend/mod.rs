@@ -10,12 +10,12 @@ pub use postgresql::PostgreSql;
 
 use crate::Error;
 use crate::process::Process;
-use crate::sample::{Usage, tree};
+use crate::sample::{Usage, is_stopped, tree};
 use rustix::process::{Pid, Signal, kill_process};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long one may take to start: MariaDB writes 20 MB first.
 const START: Duration = Duration::from_secs(60);
@@ -27,6 +27,9 @@ pub const DATABASE: &str = "strowger";
 
 /// How long one may take to end.
 const END: Duration = Duration::from_secs(20);
+
+/// How long its processes may take to stand still.
+const STOP: Duration = Duration::from_secs(10);
 
 /// One that runs. When it is dropped it is ended.
 #[derive(Debug)]
@@ -65,9 +68,18 @@ impl Backend {
         self.process.listens(self.port, START)
     }
 
-    /// Stops all its processes (SIGSTOP): the kernel takes connections and bytes for them, and they answer nothing.
+    /// Stops all its processes (SIGSTOP), and returns when they have: the kernel takes connections and bytes for them, and they answer nothing.
+    ///
+    /// # Panics
+    /// One of them goes on for ten seconds.
     pub fn freeze(&self) {
         self.signal_all(Signal::STOP);
+        let end = Instant::now() + STOP;
+        while !tree(self.process.id()).into_iter().all(is_stopped) {
+            assert!(Instant::now() < end, "{} does not stop", self.name);
+            // It needs the processor for that.
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// They go on.

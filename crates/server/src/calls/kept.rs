@@ -14,7 +14,7 @@ use strowger_core::record::Unreadable;
 use strowger_core::{Now, call};
 
 /// Of the form of what is kept. Another form wants another number.
-const VERSION: u8 = 1;
+pub const VERSION: u8 = 1;
 
 /// Bytes before the call: the version, and the milliseconds since 1970 at which its moments were ages.
 const HEAD: usize = 1 + 8;

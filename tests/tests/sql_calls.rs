@@ -1,0 +1,350 @@
+//! Calls that are kept: one set of rules for a folder, MariaDB and PostgreSQL; and what becomes of calls while a database server is away, and over
+//! `kill -9`.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use strowger_keeper::{Engine, Folder, FolderSettings, Keeper, Left, LoadReport, Settings};
+use strowger_sql::ServerSettings;
+use strowger_sql::calls::{CallSettings, ServerCalls};
+use strowger_tests::certificate::Certificate;
+use strowger_tests::control::metric;
+use strowger_tests::database::Database;
+use strowger_tests::server::{Server, Setup};
+use strowger_tests::slow_relay::SlowRelay;
+use strowger_tests::wait;
+use strowger_tests::wire::Transport::Udp;
+
+use super::kept_dialogs::{Pair, are_written, is_empty, keeps};
+use super::sql_rows::db;
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// Of a group.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Whether it was closed, and its bytes.
+type Found = BTreeMap<u64, (bool, Vec<u8>)>;
+
+fn settings() -> Settings {
+    let ms = Duration::from_millis;
+    Settings { interval: ms(1), retry: ms(50), grace: Duration::ZERO, end: ms(200) }
+}
+
+fn keep(engine: Box<dyn Engine>, settings: Settings) -> (Keeper, Found, LoadReport) {
+    let mut found = Found::new();
+    let (keeper, report) = Keeper::open(engine, settings, |number, left| {
+        let of = match left {
+            Left::State(bytes) => (false, bytes.to_vec()),
+            Left::LastWords(bytes) => (true, bytes.to_vec()),
+        };
+        assert!(found.insert(number, of).is_none(), "{number} twice");
+    })
+    .expect("it can be read");
+    (keeper, found, report)
+}
+
+/// Any bytes, of lengths that differ.
+fn state(number: u64, version: u64) -> Box<[u8]> {
+    let mut bytes = format!("{number} {version} '\\\0").into_bytes();
+    bytes.resize(40 + (number % 7) as usize * 30, 0xff);
+    bytes.into()
+}
+
+fn found(states: impl IntoIterator<Item = (u64, u64)>) -> Found {
+    states.into_iter().map(|(number, version)| (number, (false, state(number, version).into()))).collect()
+}
+
+#[track_caller]
+fn is_written(keeper: &Keeper, kept: u64) {
+    let is_so = wait::until(SOON, || {
+        let figures = keeper.figures();
+        figures.pending == 0 && !figures.is_down && figures.kept == kept
+    });
+    assert!(is_so, "{:?}, and {kept} are to be kept", keeper.figures());
+}
+
+/// Rules that every engine follows. Each call of `open` gives one on the same place, if none is open.
+fn conforms(open: impl Fn() -> Result<Box<dyn Engine>, String>) {
+    let start = |settings| keep(open().expect("it is free"), settings);
+    let long = Settings { grace: Duration::from_secs(600), ..settings() };
+    let (keeper, left, report) = start(long);
+    assert_eq!((left, report), (Found::new(), LoadReport::default()));
+    // All bits of a number count.
+    let number = |n: u64| n << 55 | n;
+    (0..300).for_each(|n| keeper.put(number(n), state(n, 1)));
+    (0..300).step_by(3).for_each(|n| keeper.put(number(n), state(n, 2)));
+    (0..300).step_by(5).for_each(|n| keeper.remove(number(n)));
+    keeper.remove(77);
+    keeper.close(number(1), b"last words"[..].into());
+    keeper.close(number(2), b"other words"[..].into());
+    is_written(&keeper, 240);
+    assert!(keeper.figures().bytes > 240 * 40 && keeper.figures().written >= 240, "{:?}", keeper.figures());
+    // Another process is refused, and does no harm.
+    let refused = open().err().expect("it is in use");
+    assert!(refused.contains("another"), "{refused}");
+    // It begins again within the time of its last words.
+    keeper.put(number(2), state(2, 7));
+    // What waits is written at the end.
+    drop(keeper);
+    let version = |n: u64| {
+        if n == 2 {
+            7
+        } else if n.is_multiple_of(3) {
+            2
+        } else {
+            1
+        }
+    };
+    let mut expected: Found =
+        (0..300).filter(|n| n % 5 != 0).map(|n| (number(n), (false, state(n, version(n)).into()))).collect();
+    expected.insert(number(1), (true, b"last words".into()));
+    let (keeper, left, report) = start(settings());
+    assert_eq!((report.states, report.closed, report.damage), (239, 1, vec![]));
+    assert!(left == expected, "{} are left", left.len());
+    // Those of the process before go after their time too.
+    is_written(&keeper, 239);
+    drop(keeper);
+    expected.remove(&number(1));
+    let (keeper, left, _) = start(settings());
+    assert!(left == expected, "{} are left", left.len());
+    expected.keys().for_each(|number| keeper.remove(*number));
+    is_written(&keeper, 0);
+    // More than a group and a page, and one of the greatest length.
+    (0..5_001).for_each(|n| keeper.put(n, state(n, 1)));
+    let longest = vec![0; Keeper::LONGEST];
+    keeper.put(u64::MAX, longest.clone().into());
+    keeper.put(1 << 63, vec![0; Keeper::LONGEST + 1].into());
+    is_written(&keeper, 5_002);
+    drop(keeper);
+    let (keeper, mut left, _) = start(settings());
+    assert!(left.remove(&u64::MAX) == Some((false, longest)));
+    assert!(left == found((0..5_001).map(|n| (n, 1))), "{} are left", left.len());
+    (0..5_001).chain([u64::MAX]).for_each(|number| keeper.remove(number));
+    is_written(&keeper, 0);
+    assert_eq!(keeper.figures().failures, 0);
+    drop(keeper);
+    assert_eq!(start(settings()).1, Found::new());
+}
+
+fn open_of(url: &str, node: u16) -> Result<Box<dyn Engine>, String> {
+    let server = ServerSettings { url: url.parse().expect("a URL"), authorities: None };
+    let calls = ServerCalls::open(&server, CallSettings { node, form: 1, patience: PATIENCE });
+    calls.map(|calls| Box::new(calls) as _).map_err(|error| error.to_string())
+}
+
+/// Nothing is lost though the server is frozen, slow, restarted or ends the connection, and nothing waits for it.
+fn outlasts_its_server(database: &mut Database) {
+    let relay = SlowRelay::to(database.server().address());
+    let own = database.server().address().port().to_string();
+    let url = database.url().replace(&own, &relay.address().port().to_string());
+    let open = |node| open_of(&url, node).expect("the table is there");
+    let (keeper, ..) = keep(open(0), settings());
+    let put = |n: u64, version: u64| keeper.put(n, state(n, version));
+    let is_down = || assert!(wait::until(SOON, || keeper.figures().is_down), "{:?}", keeper.figures());
+    (0..10).for_each(|n| put(n, 1));
+    is_written(&keeper, 10);
+
+    // Ended by an operator.
+    let end = match database {
+        Database::MariaDb(_) => "SELECT CONCAT('KILL ', IS_USED_LOCK(CONCAT('strowger calls 0 ', MD5(DATABASE()))))",
+        Database::PostgreSql(_) => {
+            "SELECT 'SELECT pg_terminate_backend(' || pid || ')' FROM pg_locks WHERE locktype = 'advisory' AND granted"
+        }
+    };
+    database.execute(database.execute(end).lines().next().expect("its connection"));
+    put(0, 2);
+    is_written(&keeper, 10);
+    assert_eq!(keeper.figures().failures, 0);
+
+    database.server().freeze();
+    // Both are sent, and done after the thaw: what follows must stand.
+    put(1, 2);
+    put(10, 1);
+    is_down();
+    let asked = Instant::now();
+    (3..1_000).for_each(|version| put(1, version));
+    keeper.remove(10);
+    keeper.remove(2);
+    assert!(asked.elapsed() < PATIENCE / 4 && keeper.figures().pending <= 6, "{:?}", keeper.figures());
+    database.server().thaw();
+    is_written(&keeper, 9);
+
+    relay.slow_down(Duration::from_millis(500));
+    let before = keeper.figures().failures;
+    for version in 2..6 {
+        (100..150).for_each(|n| put(n, version));
+    }
+    is_written(&keeper, 59);
+    assert_eq!(keeper.figures().failures, before);
+    relay.slow_down(Duration::ZERO);
+
+    database.stop();
+    put(3, 2);
+    is_down();
+    put(3, 3);
+    keeper.close(4, b"words"[..].into());
+    database.start_again();
+    // The last words go as soon as they are there.
+    is_written(&keeper, 58);
+
+    // Another node has its own.
+    let (other, left, _) = keep(open(1), settings());
+    assert_eq!(left, Found::new());
+    other.put(3, state(3, 9));
+    drop(other);
+
+    // The end does not wait for a server without an answer.
+    database.server().freeze();
+    put(5, 2);
+    let asked = Instant::now();
+    drop(keeper);
+    assert!(asked.elapsed() < 3 * PATIENCE, "{:?}", asked.elapsed());
+    database.server().thaw();
+
+    let mut expected = found([(0, 2), (1, 999), (3, 3), (5, 1)]);
+    expected.extend(found((6..10).map(|n| (n, 1)).chain((100..150).map(|n| (n, 5)))));
+    let mut left = keep(open(0), settings()).1;
+    // The server may have done it after the thaw.
+    left.insert(5, (false, state(5, 1).into()));
+    assert_eq!(left, expected);
+    assert_eq!(keep(open(1), settings()).1, found([(3, 9)]));
+    database.execute("DELETE FROM strowger_call");
+}
+
+fn server(database: &Database) -> Setup {
+    Setup::on(&[Udp]).open_registrar().with(&format!(
+        "dialogs.database = \"{}\"\ndialogs.group_interval = \"10ms\"\nstore.busy_timeout = \"500ms\"\naccounting.cdr = true\n\
+         accounting.path = \"rows\"\naccounting.spool = \"rows.spool\"\naccounting.group_interval = \"10ms\"\naccounting.retry_interval = \"100ms\"\n",
+        database.url()
+    ))
+}
+
+/// What has changed is in the table.
+#[track_caller]
+fn has_written(server: &Server) {
+    let names = ["strowger_kept_calls_pending", "strowger_kept_calls_down"];
+    let is_so = wait::until(SOON, || names.iter().all(|name| metric(server, name) == 0.0));
+    assert!(is_so, "{}", server.log());
+}
+
+/// Calls go on over a kill and while the database is away, and each has one record with its true duration.
+fn calls_outlast_it(database: &mut Database) {
+    let mut own = server(database).prepare();
+    assert!(!own.try_start().end(SOON).success());
+    own.log_with("strowger db init");
+    let (is_done, said) = db(&own, &["init"]);
+    assert!(is_done && said.contains("calls"), "{said}");
+    own.start();
+    let mut pair = Pair::new(&own, "bob");
+    pair.call(30);
+    keeps(&own, 30);
+    let mut second = server(database).prepare();
+    assert!(!second.try_start().end(SOON).success());
+    second.log_with("`dialogs.database`");
+    second.log_with("another server with server.node = 0 keeps its calls in this database");
+    let second = server(database).with("server.node = 1").start();
+    assert_eq!(metric(&second, "strowger_calls_tracked"), 0.0);
+    drop(second);
+
+    own.kill();
+    own.start();
+    own.log_with("calls=30");
+    assert_eq!(metric(&own, "strowger_dialogs_confirmed"), 30.0);
+    let mut times = pair.end(10);
+    has_written(&own);
+
+    database.server().freeze();
+    let asked = Instant::now();
+    pair.call(5);
+    times.extend(pair.end(5));
+    // A shard that waited would do so for the deadline of a group at least.
+    assert!(asked.elapsed() < Duration::from_millis(450), "{:?}", asked.elapsed());
+    assert!(wait::until(SOON, || metric(&own, "strowger_kept_calls_down") == 1.0), "{}", own.log());
+    assert!(metric(&own, "strowger_kept_calls_pending") >= 10.0);
+    own.log_with("state not kept: it waits in memory");
+    database.server().thaw();
+    has_written(&own);
+    own.log_with("state is kept again");
+
+    database.stop();
+    pair.call(5);
+    times.extend(pair.end(5));
+    assert!(wait::until(SOON, || metric(&own, "strowger_kept_calls_down") == 1.0), "{}", own.log());
+    database.start_again();
+    has_written(&own);
+    // With the last words of some, which the next process hears.
+    own.kill();
+    own.start();
+    assert_eq!(metric(&own, "strowger_calls_tracked"), 20.0);
+
+    // A shutdown writes what waits.
+    pair.call(3);
+    times.extend(pair.end(3));
+    own.stop();
+    own.start();
+    assert_eq!(metric(&own, "strowger_calls_tracked"), 20.0);
+    times.extend(pair.end(20));
+    are_written(&own, &times);
+    is_empty(&own);
+    assert_eq!(database.execute("SELECT COUNT(*) FROM strowger_call").trim(), "0");
+    own.stop();
+}
+
+/// What cannot be read is an error of the start.
+fn is_missed_at_the_start(database: &mut Database) {
+    let mut own = server(database).prepare();
+    database.stop();
+    assert!(!own.try_start().end(SOON).success());
+    own.log_with("`dialogs.database`");
+    own.log_with("cannot be reached");
+}
+
+/// What is sent to a server goes by TLS, to one whose certificate is right.
+fn is_protected(database: &Database, certificate: &Certificate) {
+    let server = |certificate: &Certificate| {
+        let authority = &certificate.authority;
+        server(database)
+            .with(&format!("dialogs.database_tls = \"required\"\ndialogs.database_ca = {authority:?}\nserver.node = 2"))
+    };
+    let own = server(certificate).start();
+    let select = "SELECT COUNT(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE ssl AND application_name = 'strowger'";
+    assert_eq!(database.execute(select).trim(), "1");
+    drop(own);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut own = server(&Certificate::in_folder(folder.path(), &["db.example"])).prepare();
+    assert!(!own.try_start().end(SOON).success());
+    own.log_with("certificate");
+}
+
+fn all(database: &mut Database) {
+    calls_outlast_it(database);
+    conforms(|| open_of(&database.url(), 7));
+    outlasts_its_server(database);
+}
+
+#[test]
+fn calls_kept_in_mariadb_outlive_kills_and_its_outages() {
+    if let Some((mut database, _folder)) = Database::mariadb() {
+        all(&mut database);
+        is_missed_at_the_start(&mut database);
+    }
+}
+
+#[test]
+fn calls_kept_in_postgresql_outlive_kills_and_its_outages() {
+    if let Some((mut database, certificate, _folder)) = Database::postgresql() {
+        all(&mut database);
+        is_protected(&database, &certificate);
+        is_missed_at_the_start(&mut database);
+    }
+}
+
+#[test]
+fn calls_kept_in_a_folder_follow_the_rules() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    conforms(|| {
+        let settings = FolderSettings { wait: Duration::ZERO, ..FolderSettings::new(folder.path()) };
+        Folder::open(settings).map(|folder| Box::new(folder) as _).map_err(|error| error.to_string())
+    });
+}
