@@ -373,7 +373,8 @@ mod tests {
         let mut turn = |cache: &mut HashMap<_, _>, server: usize, own: &[(LimitScope, u32)]| {
             let (member, config) = &mut members[server];
             let mut exchange = member.begin(100, config, own);
-            member.answered(&mut exchange, ask(cache, &exchange.requests()));
+            let outcomes = ask(cache, &exchange.requests());
+            member.answered(&mut exchange, outcomes);
             let outcomes = ask(cache, &exchange.further_requests());
             let further = outcomes.len();
             assert!(member.end(exchange, outcomes));
