@@ -194,6 +194,9 @@ fn counted_together(manners: &CountManners) -> String {
     )
 }
 
+/// More calls than there are.
+const UNLIMITED: u32 = 1_000;
+
 /// How two servers count together, if they do.
 fn counts(random: &mut Random, choices: &Choices) -> Option<CountManners> {
     let Choices { calm, two, beside, record_route, reloads, .. } = *choices;
@@ -201,11 +204,11 @@ fn counts(random: &mut Random, choices: &Choices) -> Option<CountManners> {
         delay: (0, random.between(0, 100)),
         failures: if !calm && random.chance(300) { random.between(1, 300) } else { 0 },
         outages: if !calm && random.chance(400) { outages(random) } else { Vec::new() },
-        most: if calm { 1_000 } else { *random.pick(&[1, 2, 3, 1_000]) },
+        most: if calm { UNLIMITED } else { *random.pick(&[1, 2, 3, UNLIMITED]) },
         refuses: random.chance(300),
     };
     // Only calls whose end comes by can be counted.
-    (two && beside && record_route && !reloads && random.chance(300)).then_some(manners)
+    (two && beside && record_route && !reloads && random.chance(400)).then_some(manners)
 }
 
 /// What the database of subscribers does: most often what it should.
@@ -372,6 +375,19 @@ fn script(random: &mut Random, choices: &Choices, is_near: bool, [alice, bob, ca
     }
 }
 
+/// More calls by both servers, so that some are too many for a limit.
+fn crowd(random: &mut Random, [alice, bob]: [&mut Agent; 2], carol: &str) {
+    for _ in 0..random.between(4, 10) {
+        let at = random.between(3_000, 60_000);
+        let cancel = random.chance(300).then(|| random.between(0, 10_000));
+        match random.between(0, 2) {
+            0 => alice.plan_call(at, &format!("sip:bob@{DOMAIN}"), cancel),
+            1 => alice.plan_call(at, &format!("sip:{carol}@{DOMAIN}"), cancel),
+            _ => bob.plan_call(at, &format!("sip:alice@{DOMAIN}"), cancel),
+        }
+    }
+}
+
 /// The world of one seed: alice calls bob and carol over one or two proxies. Of two, the first leads to the other, which is the
 /// registrar, or both are servers with one secret and one database. Bob and carol may share a name, so that the proxy forks.
 pub fn world(seed: u64) -> World {
@@ -389,7 +405,7 @@ pub fn world(seed: u64) -> World {
     };
     choices.credentials = (choices.passwords && of_accounting.chance(400)).then_some(manners);
     choices.linger = *of_accounting.pick(&[1, 100, 5_000, 30_000]);
-    choices.exchange = *of_accounting.pick(&[(250, 5), (500, 5), (2_000, 20)]);
+    choices.exchange = *of_accounting.pick(&[(250, 5), (250, 10), (500, 5), (500, 20), (2_000, 20)]);
     choices.counts = counts(&mut of_accounting, &choices);
     let Choices { calm, two, beside, passwords, .. } = choices;
     let mut users = database(random, &choices);
@@ -424,6 +440,9 @@ pub fn world(seed: u64) -> World {
     bob.plan_register(1_000, 3_600);
     carol.plan_register(1_200, 3_600);
     script(random, &choices, callees == first, [&mut alice, &mut bob, &mut carol]);
+    if choices.counts.as_ref().is_some_and(|manners| manners.most < UNLIMITED) {
+        crowd(&mut of_accounting, [&mut alice, &mut bob], carol_is);
+    }
     let mut public = Vec::new();
     for (n, agent) in [&mut alice, &mut bob, &mut carol].into_iter().enumerate() {
         for (_, at, version) in changed.iter().filter(|(of, ..)| *of == n) {
