@@ -38,8 +38,9 @@ pub const LIMITED: u16 = 477;
 /// How long an answer is waited for, ms.
 const TIMEOUT: u64 = 200;
 
-/// Until when servers exchange counts though they have no calls: what is planned has begun.
-const BUSY: u64 = START.mono + 130_000;
+/// Until when servers exchange counts though they have no calls: most of what is planned has begun. One that has none then sleeps until a message
+/// comes, and less is known of what it may hear.
+const BUSY: u64 = START.mono + 80_000;
 
 /// The cache, and what each server truly had.
 pub(super) struct Counting(Mutex<State>);
@@ -227,6 +228,8 @@ pub(super) struct Sharing {
     /// When the last one began that was answered whole; else when the process did.
     heard: u64,
     has_heard: bool,
+    /// Since when one exchange follows the other.
+    awake: u64,
     /// Calls that were refused, by branch and CSeq.
     refused: HashSet<Vec<u8>>,
 }
@@ -235,8 +238,8 @@ impl Sharing {
     /// From this moment on.
     pub(super) fn new(now: Now, config: &Config) -> Option<Self> {
         let member = Member::new((*caches(config).first()?).clone(), config.server.node, now.mono);
-        let (next, heard) = (now.mono, now.mono);
-        Some(Self { member, asked: None, next, heard, has_heard: false, refused: HashSet::new() })
+        let [next, heard, awake] = [now.mono; 3];
+        Some(Self { member, asked: None, next, heard, has_heard: false, awake, refused: HashSet::new() })
     }
 }
 
@@ -258,6 +261,9 @@ impl ServerHost {
         let (Some(sharing), Some(manners)) = (&mut self.process.sharing, &self.settings.counts) else { return };
         if sharing.asked.is_some() || sharing.next > now.mono {
             return;
+        }
+        if sharing.next < now.mono {
+            sharing.awake = now.mono;
         }
         let own = self.process.shared.call_limits.list();
         let exchange = sharing.member.begin(now.mono, &policy.config, &own);
@@ -337,7 +343,7 @@ impl ServerHost {
                 && here > were
                 && manners.refuses
                 && !is_overdue
-                && alone_since > times.lifetime + times.interval + 2 * TIMEOUT
+                && now.mono - sharing.awake.max(sharing.heard) > times.lifetime + times.interval + 2 * TIMEOUT
             {
                 return Err(format!(
                     "a call is let through under {scope:?} {alone_since} ms after the cache has answered"
