@@ -25,6 +25,7 @@ BASELINE_ROUNDS ?= 25
 BASELINE_SECONDS ?= 3
 BASELINE_TREE = $(abspath $(TARGET))/baseline/$(BASELINE)
 DIALOGS ?= 100000
+ACCOUNTED ?= 20000
 # Names of tests, where not all are wanted.
 TESTS ?=
 # Those whose servers may be started by a reload.
@@ -44,7 +45,8 @@ help:
 	@echo 'make test-all      the tests, those of keys by a reload, the long ones, calls over a kill, planted faults (the simulation must find each, eight minutes) and loom; another half hour'
 	@echo 'make test-reload   the tests of keys and policy, each server given its configuration by a reload'
 	@echo 'make test-dialogs  $(DIALOGS) calls over a kill of their server: memory, disk, time of the restart (DIALOGS=); two minutes'
-	@echo 'make test-long     what measures for minutes: a hundred reloads with 100,000 prefixes under load, each database and cache server in each trouble; eight minutes'
+	@echo 'make test-long     what measures for minutes: a hundred reloads with 100,000 prefixes under load, each database and cache server in each trouble, rows of'
+	@echo '                   $(ACCOUNTED) calls while their database is in trouble (ACCOUNTED=); nine minutes'
 	@echo 'make loom          ring and bell between threads, in every order of their steps; seconds'
 	@echo 'make lint          formatting and lints'
 	@echo 'make test-sipp-corpus  the verdict on 975 SIPp documents against that of SIPp 3.6.1 itself'
@@ -102,6 +104,8 @@ test-long: packages
 	$(CARGO) build --locked --workspace --all-targets
 	STROWGER_BIN=$(TESTED) STROWGER_EXAMPLES=$(dir $(TESTED)) $(CARGO) test --locked --workspace --test alone -- \
 		--ignored --nocapture --test-threads=1 $(or $(TESTS),$(LONG))
+	STROWGER_ACCOUNTED_CALLS=$(ACCOUNTED) STROWGER_BIN=$(TESTED) $(CARGO) test --locked --workspace --test beside -- \
+		--ignored --nocapture --test-threads=1 $(or $(TESTS),accounting_faults::)
 
 # Each server starts with the keys that need a restart alone, and is given the others while it runs: they must mean the same then.
 test-reload: packages

@@ -287,11 +287,11 @@ impl CallsUnderWay {
         self.answering.iter().map(|answering| answering.counts().created).collect()
     }
 
-    /// Waits until all have ended; where no number was given, no more begin. Each was successful.
+    /// Waits until all have ended; where no number was given, no more begin. Each was successful. Returns how many there were.
     ///
     /// # Panics
     /// One was not.
-    pub fn end(mut self) {
+    pub fn end(mut self) -> u64 {
         if self.wanted.is_none() {
             // No more calls; it ends with the last of those that are open.
             self.caller.process().signal(libc::SIGUSR1);
@@ -321,5 +321,6 @@ impl CallsUnderWay {
         // SIPp fails a call whose ACK it did not read in time: that is no loss of the server's.
         assert!(answered.failed.max(answered.unexpected) <= dropped.1, "{story}");
         assert_eq!(answered.successful + answered.failed, calls, "{story}");
+        calls
     }
 }

@@ -1,6 +1,7 @@
 //! Tests with the world that measure no time: they run at once with one another.
 
 mod accounting;
+mod accounting_faults;
 mod addresses;
 mod algorithms;
 mod attacks_exhaustion;

@@ -173,8 +173,11 @@ impl Config {
     /// Those of what is kept of calls.
     pub fn keeper_settings(&self) -> KeeperSettings {
         let (dialogs, accounting, busy) = (&self.dialogs, &self.accounting, self.store.busy_timeout);
-        // So long a row of accounting may take to its place, or to its spool.
-        let grace = accounting.group_interval * 2 + accounting.retry_interval + busy + Duration::from_secs(1);
+        // So long a row of accounting may take to its place, or to its spool: while it waits for others, the group before it is tried, and then its
+        // own. A database server is waited for a millisecond longer for each row.
+        let rows = u64::try_from(self.accounting_settings().map_or(0, |writer| writer.group.group)).unwrap_or(u64::MAX);
+        let patience = busy + if accounting.server().is_some() { Duration::from_millis(rows) } else { Duration::ZERO };
+        let grace = (accounting.group_interval + patience) * 2 + accounting.retry_interval + Duration::from_secs(1);
         KeeperSettings { interval: dialogs.group_interval, grace, ..KeeperSettings::default() }
     }
 

@@ -133,6 +133,7 @@ mod request_facts;
 mod routing;
 mod session_timer;
 pub mod set_aside;
+pub mod shared_counts;
 mod stage;
 mod suspended;
 mod tally;

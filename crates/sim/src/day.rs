@@ -92,6 +92,7 @@ impl Day {
             failures: 0,
             database: Some(Arc::new(database)),
             credentials: None,
+            counts: None,
             keeping: Keeping::Written,
             commits: (3, 20),
             commit_failures: 2,

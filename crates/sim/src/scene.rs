@@ -8,7 +8,9 @@ use crate::network::{Conditions, Network};
 use crate::node::Node;
 use crate::noise::Noise;
 use crate::random::Random;
-use crate::server::{CacheManners, Database, End, Keeping, Name, Outage, OutageKind, ServerHost, ServerSettings};
+use crate::server::{
+    CacheManners, CountManners, Database, End, Keeping, LIMITED, Name, Outage, OutageKind, ServerHost, ServerSettings,
+};
 use crate::world::{PUBLIC_PORT, START, World};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -69,8 +71,14 @@ struct Choices {
     accounting: [bool; 2],
     /// Calls outlive a process.
     keeps: bool,
+    /// How long the first row of a group of accounting waits for others, ms.
+    linger: u64,
     /// The cache in which credentials of registered users stand alone.
     credentials: Option<CacheManners>,
+    /// How often servers exchange what they count, ms, and how long that is good, s.
+    exchange: (u64, u64),
+    /// Two servers count calls together.
+    counts: Option<CountManners>,
 }
 
 impl Choices {
@@ -118,7 +126,10 @@ impl Choices {
             shared,
             accounting,
             keeps,
+            linger: 0,
             credentials,
+            exchange: (100, 5),
+            counts: None,
         }
     }
 
@@ -139,7 +150,11 @@ impl Choices {
             let (fork, seconds) = (random.pick(&["parallel", "sequence", "by-q"]), random.between(2, 20));
             // More than there are: what counts is that each is given back. Only calls whose end comes by can be counted.
             let is_counted = record_route && fixed.contains("dialogs.track = true\n");
-            let rules = if is_counted { COUNTED } else { "" };
+            let rules = match &self.counts {
+                Some(manners) => counted_together(manners),
+                None if is_counted => COUNTED.to_owned(),
+                None => String::new(),
+            };
             // The log has the end of a kept call, and not its beginning, which a process before it logged.
             let lines = if self.keeps { 0 } else { 1_000_000 };
             let (cache, caches) = match self.credentials {
@@ -165,6 +180,36 @@ impl Choices {
 /// Every call counts under two limits.
 const COUNTED: &str = "[[call_limit]]\nname = \"all\"\nmost = 1000\n[[call_limit]]\nname = \"each\"\nper = \"request.uri\"\nmost = 1000\n\
     [[rule]]\nname = \"counted\"\ncall_limits = [\"all\", \"each\"]\n";
+
+/// The same by two servers together, in any of their ways.
+fn counted_together(manners: &CountManners) -> String {
+    let without = if manners.refuses { "refuse" } else { "local" };
+    let shared = format!("status = {LIMITED}\ncache = \"counts\"\nservers = [0, 1]\nwithout_cache = \"{without}\"");
+    format!(
+        "[[cache]]\nname = \"counts\"\nengine = \"redis\"\nservers = [\"192.0.2.1\"]\n\
+         [[call_limit]]\nname = \"all\"\nmost = {}\n{shared}\n\
+         [[call_limit]]\nname = \"each\"\nper = \"request.uri\"\nmost = 1000\n{shared}\n\
+         [[rule]]\nname = \"counted\"\ncall_limits = [\"all\", \"each\"]\n",
+        manners.most
+    )
+}
+
+/// More calls than there are.
+const UNLIMITED: u32 = 1_000;
+
+/// How two servers count together, if they do.
+fn counts(random: &mut Random, choices: &Choices) -> Option<CountManners> {
+    let Choices { calm, two, beside, record_route, reloads, .. } = *choices;
+    let manners = CountManners {
+        delay: (0, random.between(0, 100)),
+        failures: if !calm && random.chance(300) { random.between(1, 300) } else { 0 },
+        outages: if !calm && random.chance(400) { outages(random) } else { Vec::new() },
+        most: if calm { UNLIMITED } else { *random.pick(&[1, 2, 3, UNLIMITED]) },
+        refuses: random.chance(300),
+    };
+    // Only calls whose end comes by can be counted.
+    (two && beside && record_route && !reloads && random.chance(400)).then_some(manners)
+}
 
 /// What the database of subscribers does: most often what it should.
 fn database(random: &mut Random, choices: &Choices) -> Database {
@@ -214,7 +259,8 @@ fn server(
         "store.cache_lifetime = \"{}s\"\nstore.serve_stale = \"{}s\"\nstore.lookup_connections = {}\n\
          store.breaker_after = {}\nstore.lookup_timeout = \"{}ms\"\nlimits.held_messages_per_call = {}\n\
          registrar.commit_queue = {}\ndialogs.track = {}\ndialogs.lifetime = \"{}s\"\nlog.longest_call = \"600s\"\n\
-         accounting.cdr = {}\naccounting.events = {}\n{}",
+         accounting.cdr = {}\naccounting.events = {}\naccounting.group_interval = \"{}ms\"\n\
+         dialogs.count_interval = \"{}ms\"\ndialogs.count_lifetime = \"{}s\"\n{}",
         random.pick(&[0, 5, 300]),
         random.pick(&[0, 86_400, 86_400]),
         random.between(1, 4),
@@ -227,6 +273,9 @@ fn server(
         random.pick(&[300, 300, 20]),
         choices.accounting[0],
         choices.accounting[1],
+        choices.linger,
+        choices.exchange.0,
+        choices.exchange.1,
         if choices.keeps {
             "dialogs.folder = \"calls-of-the-world\"\nauth.secret = \"the secret of a site\"\n"
         } else {
@@ -255,6 +304,7 @@ fn server(
         failures: if !choices.calm && random.chance(200) { random.between(1, 400) } else { 0 },
         database: database.filter(|_| domain == DOMAIN).cloned(),
         credentials: choices.credentials.filter(|_| domain == DOMAIN),
+        counts: choices.counts.clone(),
         keeping: choices.keeping.clone(),
         commits: (3, random.between(3, 100)),
         commit_failures: if fails && random.chance(300) { random.between(1, 300) } else { 0 },
@@ -325,6 +375,19 @@ fn script(random: &mut Random, choices: &Choices, is_near: bool, [alice, bob, ca
     }
 }
 
+/// More calls by both servers, so that some are too many for a limit.
+fn crowd(random: &mut Random, [alice, bob]: [&mut Agent; 2], carol: &str) {
+    for _ in 0..random.between(4, 10) {
+        let at = random.between(3_000, 60_000);
+        let cancel = random.chance(300).then(|| random.between(0, 10_000));
+        match random.between(0, 2) {
+            0 => alice.plan_call(at, &format!("sip:bob@{DOMAIN}"), cancel),
+            1 => alice.plan_call(at, &format!("sip:{carol}@{DOMAIN}"), cancel),
+            _ => bob.plan_call(at, &format!("sip:alice@{DOMAIN}"), cancel),
+        }
+    }
+}
+
 /// The world of one seed: alice calls bob and carol over one or two proxies. Of two, the first leads to the other, which is the
 /// registrar, or both are servers with one secret and one database. Bob and carol may share a name, so that the proxy forks.
 pub fn world(seed: u64) -> World {
@@ -341,6 +404,9 @@ pub fn world(seed: u64) -> World {
         failures: if !choices.calm && of_accounting.chance(300) { of_accounting.between(1, 300) } else { 0 },
     };
     choices.credentials = (choices.passwords && of_accounting.chance(400)).then_some(manners);
+    choices.linger = *of_accounting.pick(&[1, 100, 5_000, 30_000]);
+    choices.exchange = *of_accounting.pick(&[(250, 5), (250, 10), (500, 5), (500, 20), (2_000, 20)]);
+    choices.counts = counts(&mut of_accounting, &choices);
     let Choices { calm, two, beside, passwords, .. } = choices;
     let mut users = database(random, &choices);
     let change = |n| {
@@ -374,6 +440,9 @@ pub fn world(seed: u64) -> World {
     bob.plan_register(1_000, 3_600);
     carol.plan_register(1_200, 3_600);
     script(random, &choices, callees == first, [&mut alice, &mut bob, &mut carol]);
+    if choices.counts.as_ref().is_some_and(|manners| manners.most < UNLIMITED) {
+        crowd(&mut of_accounting, [&mut alice, &mut bob], carol_is);
+    }
     let mut public = Vec::new();
     for (n, agent) in [&mut alice, &mut bob, &mut carol].into_iter().enumerate() {
         for (_, at, version) in changed.iter().filter(|(of, ..)| *of == n) {

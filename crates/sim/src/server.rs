@@ -6,24 +6,29 @@ mod accounts;
 mod aside;
 mod beside;
 mod bindings;
+mod counts;
 mod credentials;
 mod database;
 mod kept;
 mod lookups;
 mod observer;
 mod process;
+mod rows;
 mod settings;
 
+pub use self::counts::{CountManners, LIMITED};
 pub use self::credentials::CacheManners;
 pub use self::database::{Database, Outage, OutageKind, password};
 pub use self::settings::{End, Keeping, Name, ServerSettings};
 
 use self::accounts::{Identities, Written};
 use self::bindings::Rows;
+use self::counts::Counting;
 use self::credentials::Credentials;
 use self::kept::{INTERVAL, Kept};
 use self::observer::Input;
 use self::process::{Due, Process, listeners};
+use self::rows::Table;
 pub(crate) use self::settings::software;
 use crate::log;
 use crate::random::Random;
@@ -51,6 +56,7 @@ struct Site {
     location: Arc<LocationTable>,
     rows: Rows,
     credentials: Arc<Credentials>,
+    counting: Arc<Counting>,
 }
 
 pub struct ServerHost {
@@ -77,6 +83,12 @@ pub struct ServerHost {
     problem: Option<String>,
     /// Of all rows of accounting.
     identities: Identities,
+    /// Where they are written.
+    table: Table,
+    /// Of what came to the simulation later: a world is else what it would be without.
+    later_random: Random,
+    /// Buckets are moving.
+    is_moving: bool,
     /// Calls that outlive a process, if its file names a folder for them.
     kept: Option<Kept>,
 }
@@ -103,7 +115,7 @@ impl ServerHost {
         // By a number of its own, so that a world is else what it would be without.
         let credentials = Arc::new(Credentials::new(!seed));
         let secret = random.u64().to_le_bytes().repeat(4);
-        let site = Site { secret, location, rows: Rows::default(), credentials };
+        let site = Site { secret, location, rows: Rows::default(), credentials, counting: Arc::default() };
         Self::at(now, settings, site, random)
     }
 
@@ -118,12 +130,13 @@ impl ServerHost {
             process: Process::start(now, &settings, 0, &site, &mut random),
             policy: 0,
             first_kill,
-            kept: settings.keeps_calls().then(Kept::default),
+            kept: settings.kept(),
             settings,
             site,
             has_restarted: false,
             has_ended: false,
             has_moved: false,
+            later_random: Random::new(!random.clone().u64()),
             random,
             planned: 0,
             committed: 0,
@@ -133,6 +146,8 @@ impl ServerHost {
             kept_up: now.mono,
             problem: None,
             identities: Identities::default(),
+            table: Table::default(),
+            is_moving: false,
         }
     }
 
@@ -174,9 +189,9 @@ impl ServerHost {
         self.settings.address
     }
 
-    /// Records of calls that it wrote, all its processes together.
+    /// Records of calls in its table, of all its processes together.
     pub const fn records(&self) -> u64 {
-        self.identities.records
+        self.table.records
     }
 
     /// Counters of all shards since the process began.
@@ -250,6 +265,7 @@ impl ServerHost {
             self.wrong(problem);
         }
         self.check_registrations(&own);
+        self.watch_counts(now, &own, !self.is_moving);
         if let Some(kept) = &mut self.kept {
             kept.watch(now, &own);
         }
@@ -302,7 +318,7 @@ impl ServerHost {
     /// Half of all buckets go to the next shard, with all that is under way of their calls: as values, or in bytes as to another process.
     /// Bytes have no policy: where the configuration is read again, by which of them a call goes is seen from values alone.
     fn move_buckets(&mut self, now: Now, out: &mut Outbox) {
-        self.has_moved = true;
+        (self.has_moved, self.is_moving) = (true, true);
         let in_bytes = self.settings.configs.len() == 1 && self.random.chance(500);
         self.process.aside.is_blind = true;
         for bucket in 0..BUCKETS {
@@ -316,6 +332,7 @@ impl ServerHost {
                 }
             }
         }
+        self.is_moving = false;
     }
 
     fn carry_out(&mut self, now: Now, shard: usize) {
@@ -333,9 +350,10 @@ impl ServerHost {
                 Effect::WakePings => self.plan(now.mono, Due::Answer(0, Answer::Pings)),
                 Effect::Account(row) => {
                     let (process, written) = (&mut self.process, Written::of(&self.settings));
-                    let (observer, kept) = (&process.observer, self.kept.as_mut());
+                    let (observer, kept) = (&process.observer, self.kept.as_ref());
                     let taken = process.accounts.take(&row, written, observer, &mut self.identities, kept);
                     taken.unwrap_or_else(|problem| self.wrong(problem));
+                    self.submit(now, row);
                 }
                 Effect::Confirm(_) | Effect::GiveBack => (),
                 effect @ (Effect::Keep { .. } | Effect::Close { .. } | Effect::Forget { .. }) => {
@@ -459,6 +477,7 @@ impl Host for ServerHost {
         if let Some((_, end)) = self.settings.ends.pop_if(|(due, _)| *due <= now.mono) {
             self.end(now, end);
         }
+        self.exchange_counts(now);
         self.ask_users(now);
         while let Some(entry) = self.process.due.first_entry().filter(|entry| entry.key().0 <= now.mono) {
             let what = entry.remove();
@@ -480,8 +499,9 @@ impl Host for ServerHost {
         let settings = &self.settings;
         let planned = [settings.moves.last(), settings.reloads.last(), settings.ends.last().map(|(at, _)| at)];
         let probe = self.process.lookups.as_ref().and_then(|(_, asking)| asking.deadline());
+        let exchange = self.next_exchange();
         let engines = self.process.engines.iter_mut().filter_map(Engine::deadline);
-        engines.chain(due).chain(probe).chain(planned.into_iter().flatten().copied()).min()
+        engines.chain(due).chain(probe).chain(exchange).chain(planned.into_iter().flatten().copied()).min()
     }
 
     fn owner(&mut self) -> (u16, u16, u8) {
@@ -546,10 +566,7 @@ impl Host for ServerHost {
         if calls != [0; 4] {
             return Err(format!("{here}: tracked and logged calls, early and confirmed dialogs: {calls:?}"));
         }
-        let counted = self.process.shared.call_limits.list();
-        if !counted.is_empty() {
-            return Err(format!("{here}: calls count under limits that have ended: {counted:?}"));
-        }
+        self.counts_left().map_err(|e| format!("{here}: {e}"))?;
         self.process.shared.drop_retired();
         if self.process.outlived.iter().any(|policy| policy.strong_count() > 0) {
             return Err(format!("{here}: a policy is held that no request goes by"));
@@ -562,6 +579,9 @@ impl Host for ServerHost {
         }
         if let Some((lookups, _)) = &self.process.lookups {
             lookups.leftovers().map_err(|e| format!("{here}: {e}"))?;
+        }
+        if self.process.writer.open() > 0 {
+            return Err(format!("{here}: {} rows of accounting wait", self.process.writer.open()));
         }
         if let Some(kept) = &self.kept {
             kept.leftovers().map_err(|e| format!("{here}: {e}"))?;

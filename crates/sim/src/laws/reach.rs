@@ -2,6 +2,7 @@
 //! its callers hear at once, until it has registered again.
 
 use crate::agent::{Agent, Called, Outcome};
+use crate::server::LIMITED;
 
 /// How a caller hears that a user is not there, or that nothing leads to an address.
 const NOT_THERE: [u16; 3] = [480, 500, 408];
@@ -54,8 +55,8 @@ pub(super) fn waited(agents: &[&Agent], at_once: u64) -> Result<(), String> {
         if called.peek().is_none() || !called.all(is_lost) || call.to.contains(";transport=") {
             continue;
         }
-        let is_right =
-            matches!(call.outcome, Outcome::Failed(407 | 480 | 487 | 500 | 503)) || call.outcome == Outcome::Forgotten;
+        let is_right = matches!(call.outcome, Outcome::Failed(407 | 480 | 487 | 500 | 503 | LIMITED))
+            || call.outcome == Outcome::Forgotten;
         if !is_right || call.finished.saturating_sub(call.started) > at_once {
             return Err(format!("{} has lost its connection: {call:?}", call.user));
         }

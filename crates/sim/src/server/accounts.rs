@@ -1,4 +1,4 @@
-//! Accounting: what a server writes down of its calls is what it did, once each.
+//! Accounting: what a server writes down of its calls is what it did, once each; `rows.rs` has what becomes of it.
 
 use super::ServerSettings;
 use super::kept::Kept;
@@ -15,13 +15,9 @@ pub(super) struct Accounts {
     events: HashMap<String, Vec<String>>,
 }
 
-/// All that a server ever wrote, whichever process did.
+/// All that the engines of a server ever gave to its writers, whichever process did.
 #[derive(Debug, Default)]
-pub(super) struct Identities {
-    seen: HashSet<String>,
-    /// Records among them.
-    pub(super) records: u64,
-}
+pub(super) struct Identities(HashSet<String>);
 
 fn call_id(row: &Row) -> &str {
     match row {
@@ -57,28 +53,21 @@ impl Accounts {
         written: Written,
         observer: &Observer,
         identities: &mut Identities,
-        kept: Option<&mut Kept>,
+        kept: Option<&Kept>,
     ) -> Result<(), String> {
-        let is_restored = kept.as_ref().is_some_and(|kept| kept.is_restored(call_id(row)));
-        if let (Some(kept), Row::Cdr(cdr)) = (kept, row) {
-            let is_known = is_restored && identities.seen.contains(&cdr.identity);
-            match kept.check_cdr(cdr) {
-                // What was kept of its end was lost with the process before, which had written it: the table refuses it.
-                _ if is_known => return Ok(()),
-                checked => checked.map_err(|what| format!("accounting: {what}: {row:?}"))?,
-            }
-        } else if is_restored && identities.seen.contains(row.identity()) {
+        let is_restored = kept.is_some_and(|kept| kept.is_restored(call_id(row)));
+        // What was kept of its end was lost with the process before, which had given it to its writer: the table refuses it, if it came there.
+        if is_restored && identities.0.contains(row.identity()) {
             return Ok(());
         }
+        if let (Some(kept), Row::Cdr(cdr)) = (kept, row) {
+            kept.check_cdr(cdr).map_err(|what| format!("accounting: {what}: {row:?}"))?;
+        }
         let result = match row {
-            _ if !identities.seen.insert(row.identity().to_owned()) => {
-                Err("its identity was written before".to_owned())
-            }
+            _ if !identities.0.insert(row.identity().to_owned()) => Err("its identity was written before".to_owned()),
             Row::Event(event) if written.events => self.take_event(event),
-            Row::Cdr(cdr) if written.cdr => {
-                identities.records += 1;
-                if is_restored { Self::check_moments(cdr, written) } else { self.take_cdr(cdr, written, observer) }
-            }
+            Row::Cdr(cdr) if written.cdr && is_restored => Self::check_moments(cdr, written),
+            Row::Cdr(cdr) if written.cdr => self.take_cdr(cdr, written, observer),
             _ => Err("no such row is asked for".to_owned()),
         };
         result.map_err(|what| format!("accounting: {what}: {row:?}"))

@@ -1,8 +1,6 @@
 //! What goes on beside the engines of a server, by the clock of the world: look-ups, commits, reloads, the end of the process.
 
-use super::accounts::Written;
 use super::database::{Outage, OutageKind, error, outage};
-use super::kept::Kept;
 use super::lookups::STEP;
 use super::observer::Input;
 use super::process::{Draining, Due, Process};
@@ -58,7 +56,11 @@ impl ServerHost {
 
     pub(super) fn run(&mut self, now: Now, what: Due, out: &mut Outbox) {
         match what {
-            Due::Keep => self.kept.iter_mut().for_each(Kept::commit),
+            Due::Keep => self.commit_kept(now),
+            Due::LastWords => self.kept.iter_mut().for_each(|kept| kept.remove_last_words(now)),
+            Due::Group => self.take_group(now),
+            Due::GroupWritten => self.group_written(now),
+            Due::Counted => self.hear_counts(now),
             Due::Answer(shard, answer) => {
                 self.work(now, shard, Input::Other, out, |engine, out| engine.answered(now, answer, out));
             }
@@ -154,6 +156,7 @@ impl ServerHost {
                 if self.kept.is_some() {
                     self.kill_kept(now);
                 }
+                self.lose_rows();
                 self.start(now);
             }
             End::Drained(most) if self.process.draining.is_none() => {
@@ -176,16 +179,26 @@ impl ServerHost {
             return self.plan(now.mono + DRAIN_STEP, Due::Drain);
         }
         self.write_all();
-        self.kept.iter_mut().for_each(Kept::commit);
+        self.commit_kept(now);
+        self.write_rows();
+        self.leave_counts(now);
         self.start(now);
+    }
+
+    /// What has changed of kept calls is on disk.
+    fn commit_kept(&mut self, now: Now) {
+        match self.kept.as_mut().map_or(Ok(None), |kept| kept.commit(now)) {
+            Ok(Some(due)) => self.plan(due, Due::LastWords),
+            Ok(None) => (),
+            Err(problem) => self.wrong(problem),
+        }
     }
 
     /// What was being written of kept calls is on disk, or not.
     fn kill_kept(&mut self, now: Now) {
         let (calls, is_written) = (self.tracked(now), self.random.chance(500));
         let Some(kept) = &mut self.kept else { return };
-        kept.is_killed(is_written);
-        if let Err(problem) = kept.check(&calls) {
+        if let Err(problem) = kept.is_killed(now, is_written).and_then(|()| kept.check(&calls)) {
             self.wrong(problem);
         }
     }
@@ -202,8 +215,7 @@ impl ServerHost {
             self.wrong(problem);
             Vec::new()
         });
-        let written = Written::of(&self.settings);
-        self.kept.iter_mut().for_each(|kept| kept.restored(&calls, written.cdr));
+        self.kept.iter_mut().for_each(|kept| kept.restored(&calls));
         for call in calls {
             let shard = self.process.owners[usize::from(call.bucket())];
             if self.process.engines[shard].take_over(vec![call]) > 0 {
@@ -227,6 +239,9 @@ impl ServerHost {
         self.process = Process::start(now, &self.settings, self.policy, &self.site, &mut self.random);
         (self.has_restarted, self.has_ended) = (true, true);
         self.aliases.clear();
+        self.record_counts(now);
+        self.write_last_words(now);
         self.take_over(now);
+        self.record_counts(now);
     }
 }

@@ -1,7 +1,7 @@
 //! Calls that are kept between processes: what stands on disk when one is killed, and what must come of it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use strowger_accounting::Cdr;
+use strowger_accounting::{Cdr, Row};
 use strowger_core::{Now, Outbox};
 use strowger_message::{Index, Limits, Message, Method};
 use strowger_server::calls::{Call, CallView, read_kept};
@@ -10,14 +10,35 @@ use strowger_server::engine::Effect;
 /// How long the first change of a group waits for others, ms.
 pub(super) const INTERVAL: u64 = 100;
 
+/// What stands on disk of a call.
+#[derive(Debug)]
+enum OnDisk {
+    State(Box<[u8]>),
+    /// It is over. These are its rows, until this moment.
+    LastWords(Box<[u8]>, u64),
+}
+
+#[derive(Debug)]
+enum Change {
+    State(Box<[u8]>),
+    Closed(Box<[u8]>),
+    Removed,
+}
+
+/// Rows of calls that a process before had closed, and when their last words are to be removed.
+type LastWords = (Vec<Box<Row>>, Option<u64>);
+
 /// What outlives the processes of a server.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    /// The state of each call.
-    disk: BTreeMap<u64, Box<[u8]>>,
-    /// The last change of each call that waits for its group; none: its state is removed.
-    pending: BTreeMap<u64, Option<Box<[u8]>>>,
-    /// Of calls that processes went on with, those whose record is to come still.
+    disk: BTreeMap<u64, OnDisk>,
+    /// The last change of each call that waits for its group.
+    pending: BTreeMap<u64, Change>,
+    /// How long last words stay, ms.
+    grace: u64,
+    /// Calls have records.
+    has_records: bool,
+    /// By Call-ID, calls that ever stood on disk and whose record has not come to its table.
     owed: BTreeSet<String>,
     /// Calls that the process of now went on with.
     restored: BTreeSet<String>,
@@ -28,33 +49,77 @@ pub(super) struct Kept {
 }
 
 impl Kept {
+    pub(super) fn new(grace: u64, has_records: bool) -> Self {
+        Self { grace, has_records, ..Self::default() }
+    }
+
     /// A change of what is kept. Whether a group begins with it.
     pub(super) fn take(&mut self, effect: Effect) -> bool {
         let begins = self.pending.is_empty();
         match effect {
-            Effect::Keep { call, state } => self.pending.insert(call, Some(state)),
-            Effect::Close { call, .. } | Effect::Forget { call } => self.pending.insert(call, None),
+            Effect::Keep { call, state } => self.pending.insert(call, Change::State(state)),
+            Effect::Close { call, rows } => self.pending.insert(call, Change::Closed(rows)),
+            Effect::Forget { call } => self.pending.insert(call, Change::Removed),
             _ => return false,
         };
         begins
     }
 
-    /// The group is written.
-    pub(super) fn commit(&mut self) {
-        for (call, state) in std::mem::take(&mut self.pending) {
-            match state {
-                Some(state) => self.disk.insert(call, state),
-                None => self.disk.remove(&call),
-            };
+    /// The group is written. Returns when last words that it has are to be removed.
+    ///
+    /// # Errors
+    /// A state cannot be read.
+    pub(super) fn commit(&mut self, now: Now) -> Result<Option<u64>, String> {
+        let mut due = None;
+        for (call, change) in std::mem::take(&mut self.pending) {
+            match change {
+                Change::State(state) => {
+                    if self.has_records {
+                        self.owed.insert(call_id(&read(now, &state)?));
+                    }
+                    self.disk.insert(call, OnDisk::State(state));
+                }
+                Change::Closed(rows) => {
+                    let until = now.mono + self.grace;
+                    due = Some(until);
+                    self.disk.insert(call, OnDisk::LastWords(rows, until));
+                }
+                Change::Removed => _ = self.disk.remove(&call),
+            }
         }
+        Ok(due)
+    }
+
+    /// Last words whose time is over are removed.
+    pub(super) fn remove_last_words(&mut self, now: Now) {
+        self.disk.retain(|_, left| !matches!(left, OnDisk::LastWords(_, until) if *until <= now.mono));
+    }
+
+    /// What the process before had closed: its rows, and until when their last words stay now.
+    ///
+    /// # Errors
+    /// They are no rows.
+    pub(super) fn last_words(&mut self, now: Now) -> Result<LastWords, String> {
+        let (mut all, mut due) = (Vec::new(), None);
+        for left in self.disk.values_mut() {
+            let OnDisk::LastWords(rows, until) = left else { continue };
+            all.extend(Row::read_all(rows).ok_or("kept calls: last words are no rows")?);
+            *until = now.mono + self.grace;
+            due = Some(*until);
+        }
+        Ok((all, due))
     }
 
     /// The process was killed: its last group is on disk, or lost.
-    pub(super) fn is_killed(&mut self, is_written: bool) {
+    ///
+    /// # Errors
+    /// As [`Kept::commit`].
+    pub(super) fn is_killed(&mut self, now: Now, is_written: bool) -> Result<(), String> {
         if is_written {
-            self.commit();
+            self.commit(now)?;
         }
         self.pending.clear();
+        Ok(())
     }
 
     /// A call that was answered longer ago than a group waits is on disk.
@@ -63,7 +128,8 @@ impl Kept {
     /// Which is not.
     pub(super) fn check(&self, calls: &[CallView]) -> Result<(), String> {
         let is_old = |call: &&CallView| call.answered.is_some_and(|ms| ms > INTERVAL);
-        match calls.iter().filter(is_old).find(|call| !self.disk.contains_key(&call.id)) {
+        let is_kept = |call: &CallView| matches!(self.disk.get(&call.id), Some(OnDisk::State(_)));
+        match calls.iter().filter(is_old).find(|call| !is_kept(call)) {
             Some(call) => Err(format!("kept calls: one that was answered is not on disk: {call:?}")),
             None => Ok(()),
         }
@@ -74,16 +140,25 @@ impl Kept {
     /// # Errors
     /// One cannot be read.
     pub(super) fn calls(&self, now: Now) -> Result<Vec<Call>, String> {
-        let read = |state: &[u8]| read_kept(now, state).map_err(|error| format!("kept calls: {error}"));
-        self.disk.values().map(|state| read(state)).collect()
+        let states = self.disk.values().filter_map(|left| match left {
+            OnDisk::State(state) => Some(state),
+            OnDisk::LastWords(..) => None,
+        });
+        states.map(|state| read(now, state)).collect()
     }
 
     /// A process went on with these.
-    pub(super) fn restored(&mut self, calls: &[Call], writes_cdr: bool) {
-        let call_id = |call: &Call| String::from_utf8_lossy(call.call_id()).into_owned();
+    pub(super) fn restored(&mut self, calls: &[Call]) {
         self.restored = calls.iter().map(call_id).collect();
-        if writes_cdr {
+        if self.has_records {
             self.owed.extend(self.restored.iter().cloned());
+        }
+    }
+
+    /// A row has come to its table.
+    pub(super) fn is_written(&mut self, row: &Row) {
+        if let Row::Cdr(cdr) = row {
+            self.owed.remove(&cdr.call_id);
         }
     }
 
@@ -112,8 +187,7 @@ impl Kept {
     ///
     /// # Errors
     /// They are not.
-    pub(super) fn check_cdr(&mut self, cdr: &Cdr) -> Result<(), String> {
-        self.owed.remove(&cdr.call_id);
+    pub(super) fn check_cdr(&self, cdr: &Cdr) -> Result<(), String> {
         let was = |of: &HashMap<Vec<u8>, Vec<u64>>, at: u64| {
             of.get(cdr.call_id.as_bytes()).is_some_and(|moments| moments.contains(&at))
         };
@@ -133,8 +207,16 @@ impl Kept {
         match (self.disk.len(), self.pending.len(), self.owed.first()) {
             (0, 0, None) => Ok(()),
             (disk, pending, owed) => Err(format!(
-                "kept calls: {disk} are on disk, and {pending} changes wait, of calls that have ended; without a record is {owed:?}"
+                "kept calls: {disk} are on disk, and {pending} changes wait, of calls that have ended; without a record in its table is {owed:?}"
             )),
         }
     }
+}
+
+fn read(now: Now, state: &[u8]) -> Result<Call, String> {
+    read_kept(now, state).map_err(|error| format!("kept calls: {error}"))
+}
+
+fn call_id(call: &Call) -> String {
+    String::from_utf8_lossy(call.call_id()).into_owned()
 }

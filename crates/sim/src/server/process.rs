@@ -3,9 +3,11 @@
 use super::accounts::Accounts;
 use super::aside::Aside;
 use super::bindings::Rows;
+use super::counts::Sharing;
 use super::credentials::ByTheClock;
 use super::lookups::{AskedBatch, Asking, Lookups};
 use super::observer::Observer;
+use super::rows::Writer;
 use super::settings::{Keeping, ServerSettings};
 use super::{Site, identity};
 use crate::random::Random;
@@ -44,6 +46,14 @@ pub(super) enum Due {
     Commit,
     /// What has changed of kept calls is written.
     Keep,
+    /// The time of last words is over.
+    LastWords,
+    /// A group of rows of accounting is taken.
+    Group,
+    /// It is written.
+    GroupWritten,
+    /// The cache by which servers count calls together has answered.
+    Counted,
     /// It is written, or not.
     Committed(Option<StoreError>),
     /// Whether anything is left to wait for.
@@ -100,6 +110,9 @@ pub(super) struct Process {
     pub(super) draining: Option<Draining>,
     pub(super) observer: Observer,
     pub(super) accounts: Accounts,
+    pub(super) writer: Writer,
+    /// What is known of the calls that another server counts, if they count together.
+    pub(super) sharing: Option<Sharing>,
     /// Next hops that failed.
     pub(super) aside: Aside,
     /// The clock of what stands beside the engines.
@@ -155,6 +168,9 @@ impl Process {
             call_secret = keys.buckets;
         }
         let set_aside = config.dns.set_aside.as_millis() as u64;
+        let (linger, patience) = (config.accounting.group_interval, config.store.busy_timeout);
+        let sharing = Sharing::new(now, &config);
+        let writer = Writer::new(linger.as_millis() as u64, patience.as_millis() as u64);
         let surroundings = Surroundings {
             identity: identity(settings.address, &config),
             secret: site.secret.clone(),
@@ -207,6 +223,8 @@ impl Process {
             draining: None,
             observer: Observer::default(),
             accounts: Accounts::default(),
+            writer,
+            sharing,
             aside: Aside::new(set_aside),
             time,
         }

@@ -1,7 +1,10 @@
 //! What surrounds a simulated server, and what befalls it.
 
+use super::accounts::Written;
+use super::counts::CountManners;
 use super::credentials::CacheManners;
 use super::database::{Database, Outage};
+use super::kept::Kept;
 use super::listeners;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -53,6 +56,8 @@ pub struct ServerSettings {
     pub database: Option<Arc<Database>>,
     /// The cache in which credentials of registered users stand alone; none: there is none.
     pub credentials: Option<CacheManners>,
+    /// How it counts calls together with the server beside it, as its files say too; none: it counts alone.
+    pub counts: Option<CountManners>,
     pub keeping: Keeping,
     /// Shortest and longest time that a commit takes, ms.
     pub commits: (u64, u64),
@@ -73,6 +78,12 @@ impl ServerSettings {
     /// Calls outlive a process.
     pub(super) fn keeps_calls(&self) -> bool {
         self.configs.iter().all(|config| config.contains("dialogs.folder = "))
+    }
+
+    /// What outlives a process of them, if anything does.
+    pub(super) fn kept(&self) -> Option<Kept> {
+        let settings = self.read(0).keeper_settings()?;
+        Some(Kept::new(settings.grace.as_millis() as u64, Written::of(self).cdr))
     }
 
     /// The realms of its configurations.

@@ -1,0 +1,416 @@
+//! Calls that servers count together (`call_limit.cache`). Each server stores how many it has under its own number, with a life that it renews, and
+//! reads what the others have stored. So a server that dies holds no call for longer than that life, and no call waits for a cache.
+//!
+//! What counts as the calls of another server is what it had at some moment of the last while: twice the longest pause between two exchanges of
+//! either that were answered whole, which is `dialogs.count_interval` and the time of the answers while the cache is well. So a call is let
+//! through only where the calls here, and the fewest that the others had at one moment of that while, are below the limit; and refused only
+//! where the calls here and the most that they had then reach it. A server that has just started counts alone until its first exchange.
+//!
+//! This decides what is asked and what the answers mean; a thread of the process asks.
+
+use crate::call_limits::{CallLimits, LimitScope};
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+use strowger_cache::error::CacheError;
+use strowger_cache::request::{Answer, Life, Request};
+use strowger_cache::waiting::Outcome;
+use strowger_config::{CallLimitTable, Config, Name, WithoutCache};
+
+/// The form of values.
+const VERSION: u8 = 1;
+/// Most bytes of a part.
+const PART: usize = 32 << 10;
+
+/// How many calls count under each of these.
+type CallCounts = HashMap<LimitScope, u32>;
+
+/// The cache by which servers count calls together under this limit.
+fn cache_of(limit: &CallLimitTable) -> Option<&Name> {
+    limit.cache.as_ref().map(|cache| cache.name())
+}
+
+/// The caches by which servers count calls together, each once.
+pub fn caches(config: &Config) -> Vec<&Name> {
+    let mut names: Vec<&Name> = Vec::new();
+    for name in config.call_limits.iter().filter_map(cache_of) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// What these members have heard of other servers counts from now on ([`Now::mono`](strowger_core::Now)).
+pub fn publish<'a>(now: u64, config: &Config, members: impl IntoIterator<Item = &'a Member>, call_limits: &CallLimits) {
+    let (mut elsewhere, mut closed) = (CallCounts::new(), Vec::new());
+    for member in members {
+        let limits: Vec<_> = member.limits(config).collect();
+        let is_of = |scope: &LimitScope| limits.iter().any(|limit| *limit.name == *scope.name);
+        for (scope, count) in member.others.values().flat_map(|other| &other.counts).filter(|(scope, _)| is_of(scope)) {
+            let sum = elsewhere.entry(scope.clone()).or_default();
+            *sum = sum.saturating_add(*count);
+        }
+        if member.is_alone(now, config.dialogs.count_lifetime) {
+            let refuses = limits.iter().filter(|limit| limit.without_cache == WithoutCache::Refuse);
+            closed.extend(refuses.map(|limit| limit.name.as_str().into()));
+        }
+    }
+    call_limits.hear(&elsewhere, closed);
+}
+
+/// This server among those that count together by one cache.
+#[derive(Debug)]
+pub struct Member {
+    cache: Name,
+    node: u16,
+    /// By their numbers.
+    others: HashMap<u16, Other>,
+    /// What was stored last.
+    stored: Vec<Vec<u8>>,
+    /// When; none: it is not known what is stored.
+    stored_at: Option<u64>,
+    /// When the cache last answered.
+    heard: u64,
+    is_silent: bool,
+}
+
+/// What another server has.
+#[derive(Debug)]
+struct Other {
+    read_at: u64,
+    counts: CallCounts,
+}
+
+/// What a member asks of its cache in one go, and what it has heard so far.
+#[derive(Debug)]
+pub struct Exchange {
+    began: u64,
+    lifetime: Duration,
+    /// What this server counts, in parts.
+    parts: Vec<Vec<u8>>,
+    /// Keys of the parts that are to be stored.
+    stores: Vec<Vec<u8>>,
+    /// The other servers, and the keys of their first parts.
+    others: Vec<(u16, Vec<u8>)>,
+    /// Servers that have further parts: how many, and what the first part has.
+    further: Vec<(u16, u16, CallCounts)>,
+    further_keys: Vec<Vec<u8>>,
+    error: Option<CacheError>,
+}
+
+impl Exchange {
+    /// What is asked first.
+    pub fn requests(&self) -> Vec<Request<'_>> {
+        let life = Life::from(self.lifetime);
+        // The first part says how many there are: it comes last.
+        let stores = self.stores.iter().zip(&self.parts).rev().map(|(key, value)| Request::Store { key, value, life });
+        stores.chain(self.others.iter().map(|(_, key)| Request::Fetch { key })).collect()
+    }
+
+    /// When it began.
+    pub const fn began(&self) -> u64 {
+        self.began
+    }
+
+    /// What is asked then: mostly nothing.
+    pub fn further_requests(&self) -> Vec<Request<'_>> {
+        self.further_keys.iter().map(|key| Request::Fetch { key }).collect()
+    }
+
+    fn fails(&mut self, error: CacheError) {
+        self.error = self.error.or(Some(error));
+    }
+}
+
+impl Member {
+    /// The server with this number, by this cache, from this moment on.
+    pub fn new(cache: Name, node: u16, now: u64) -> Self {
+        let (others, stored, stored_at) = Default::default();
+        Self { cache, node, others, stored, stored_at, heard: now, is_silent: false }
+    }
+
+    /// The limits that it is for.
+    fn limits<'a>(&'a self, config: &'a Config) -> impl Iterator<Item = &'a CallLimitTable> {
+        config.call_limits.iter().filter(|limit| cache_of(limit) == Some(&self.cache))
+    }
+
+    /// What is to be asked now. `own`: what this server counts.
+    pub fn begin(&self, now: u64, config: &Config, own: &[(LimitScope, u32)]) -> Exchange {
+        let lifetime = config.dialogs.count_lifetime;
+        let limits: Vec<_> = self.limits(config).collect();
+        let parts = encode(own.iter().filter(|(scope, _)| limits.iter().any(|limit| *limit.name == *scope.name)));
+        let is_due = self.stored_at.is_none_or(|at| now.saturating_sub(at) * 3 >= millis(lifetime));
+        let stores = if is_due || parts != self.stored { parts.len() } else { 0 };
+        let servers: BTreeSet<u16> = limits.iter().flat_map(|limit| limit.servers.iter().copied()).collect();
+        let others = servers.into_iter().filter(|node| *node != self.node).map(|node| (node, key(node, 0)));
+        Exchange {
+            began: now,
+            lifetime,
+            stores: (0..stores).map(|part| key(self.node, part)).collect(),
+            others: others.collect(),
+            parts,
+            further: Vec::new(),
+            further_keys: Vec::new(),
+            error: None,
+        }
+    }
+
+    /// The answers to [`Exchange::requests`], in their order.
+    pub fn answered(&mut self, exchange: &mut Exchange, mut outcomes: Vec<Outcome>) {
+        let stores = exchange.stores.len();
+        let fetched = outcomes.split_off(stores.min(outcomes.len()));
+        let refused = outcomes.iter().find_map(|outcome| outcome.result.err());
+        exchange.error = refused;
+        if stores > 0 {
+            // One without an answer may have been done: it is stored again.
+            self.stored_at = Some(exchange.began).filter(|_| refused.is_none());
+            self.stored = std::mem::take(&mut exchange.parts);
+        }
+        for ((node, _), outcome) in std::mem::take(&mut exchange.others).into_iter().zip(fetched) {
+            let (mut counts, found) = (CallCounts::new(), outcome.result);
+            match found.map(|answer| decode(&outcome.value, &mut counts).filter(|_| answer == Answer::Found)) {
+                Ok(Some(0 | 1)) => self.hear_of(node, exchange.began, Some(counts)),
+                Ok(Some(parts)) => {
+                    exchange.further_keys.extend((1..usize::from(parts)).map(|part| key(node, part)));
+                    exchange.further.push((node, parts, counts));
+                }
+                // It has stored none, or what is no such value.
+                Ok(None) => self.hear_of(node, exchange.began, None),
+                Err(error) => exchange.fails(error),
+            }
+            exchange.others.push((node, Vec::new()));
+        }
+    }
+
+    /// The answers to [`Exchange::further_requests`]. What the cache did not say stays as it was until it is too old. Whether it has said all.
+    pub fn end(&mut self, mut exchange: Exchange, outcomes: Vec<Outcome>) -> bool {
+        let mut outcomes = outcomes.into_iter();
+        for (node, parts, mut counts) in std::mem::take(&mut exchange.further) {
+            let (mut is_whole, mut failure) = (true, None);
+            for outcome in outcomes.by_ref().take(usize::from(parts) - 1) {
+                match outcome.result {
+                    Ok(Answer::Found) => is_whole &= decode(&outcome.value, &mut counts).is_some(),
+                    // It had no room in the cache: the others count all the same.
+                    Ok(_) => (),
+                    Err(error) => failure = Some(error),
+                }
+            }
+            match failure {
+                Some(error) => exchange.fails(error),
+                None => self.hear_of(node, exchange.began, Some(counts).filter(|_| is_whole)),
+            }
+        }
+        let (began, lifetime) = (exchange.began, millis(exchange.lifetime));
+        let is_of = |node: &u16| exchange.others.iter().any(|(other, _)| other == node);
+        self.others.retain(|node, other| is_of(node) && began.saturating_sub(other.read_at) < lifetime);
+        self.hear(began, exchange.error);
+        exchange.error.is_none()
+    }
+
+    fn hear_of(&mut self, node: u16, read_at: u64, counts: Option<CallCounts>) {
+        match counts {
+            Some(counts) => self.others.insert(node, Other { read_at, counts }),
+            None => self.others.remove(&node),
+        };
+    }
+
+    fn hear(&mut self, now: u64, error: Option<CacheError>) {
+        let cache = &self.cache;
+        match error {
+            Some(error) if !self.is_silent => {
+                tracing::warn!(%cache, %error, "calls of other servers not counted");
+            }
+            None if self.is_silent => tracing::info!(%cache, "calls of other servers counted again"),
+            _ => (),
+        }
+        self.is_silent = error.is_some();
+        if error.is_none() {
+            self.heard = now;
+        }
+    }
+
+    /// It is not known any more what the others count.
+    fn is_alone(&self, now: u64, lifetime: Duration) -> bool {
+        now.saturating_sub(self.heard) >= millis(lifetime)
+    }
+
+    /// The keys to be removed, so that the others count no call of this server any more. What a cache does not do then ends with its life.
+    pub fn leave(&mut self) -> Vec<Vec<u8>> {
+        let parts = std::mem::take(&mut self.stored).len();
+        self.stored_at = None;
+        (0..parts).map(|part| key(self.node, part)).collect()
+    }
+}
+
+const fn millis(time: Duration) -> u64 {
+    time.as_millis() as u64
+}
+
+fn key(node: u16, part: usize) -> Vec<u8> {
+    format!("strowger:calls:{node}:{part}").into_bytes()
+}
+
+/// At least one part: version, number of parts, then each count with the lengths of its texts.
+fn encode<'a>(counts: impl Iterator<Item = &'a (LimitScope, u32)>) -> Vec<Vec<u8>> {
+    const HEAD: [u8; 3] = [VERSION, 0, 0];
+    let mut parts = vec![HEAD.to_vec()];
+    for (scope, count) in counts {
+        let mut entry = Vec::new();
+        for text in [scope.name.as_bytes(), &scope.value] {
+            // Texts of a message are shorter than that.
+            entry.extend_from_slice(&(text.len() as u32).to_be_bytes());
+            entry.extend_from_slice(text);
+        }
+        entry.extend_from_slice(&count.to_be_bytes());
+        let is_full = parts.last().is_some_and(|part| part.len() > HEAD.len() && part.len() + entry.len() > PART);
+        // More than that fit no cache; they count here alone.
+        if is_full && parts.len() == usize::from(u16::MAX) {
+            break;
+        }
+        if is_full {
+            parts.push(HEAD.to_vec());
+        }
+        if let Some(part) = parts.last_mut() {
+            part.extend_from_slice(&entry);
+        }
+    }
+    let [high, low] = (parts.len() as u16).to_be_bytes();
+    parts.iter_mut().for_each(|part| part[1..3].copy_from_slice(&[high, low]));
+    parts
+}
+
+/// Adds the counts of a part; returns how many parts there are, none if it is no such value.
+fn decode(value: &[u8], counts: &mut CallCounts) -> Option<u16> {
+    fn take<'a>(rest: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
+        let (front, back) = rest.split_at_checked(length)?;
+        *rest = back;
+        Some(front)
+    }
+    fn number(rest: &mut &[u8]) -> Option<u32> {
+        Some(u32::from_be_bytes(take(rest, 4)?.try_into().ok()?))
+    }
+    let [VERSION, high, low, ref rest @ ..] = *value else { return None };
+    let mut rest = rest;
+    while !rest.is_empty() {
+        let mut text = || {
+            let length = usize::try_from(number(&mut rest)?).ok()?;
+            take(&mut rest, length)
+        };
+        let (name, value) = (std::str::from_utf8(text()?).ok()?.into(), text()?.into());
+        let count = number(&mut rest)?;
+        counts.insert(LimitScope { name, value }, count);
+    }
+    Some(u16::from_be_bytes([high, low]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strowger_config::Source;
+
+    fn scope(name: &str, value: String) -> LimitScope {
+        LimitScope { name: name.into(), value: value.into_bytes().into() }
+    }
+
+    #[test]
+    fn counts_come_back_in_parts() {
+        for many in [0_u32, 1, 10, 20_000] {
+            let counts: Vec<_> = (0..many).map(|n| (scope("line", format!("sip:{n}@example.org")), n + 1)).collect();
+            let parts = encode(counts.iter());
+            assert!(parts.iter().all(|part| part.len() <= PART) && (parts.len() > 1) == (many > 1_000));
+            let mut read = CallCounts::new();
+            for part in &parts {
+                assert_eq!(decode(part, &mut read).map(usize::from), Some(parts.len()));
+            }
+            assert_eq!(read, counts.into_iter().collect());
+        }
+    }
+
+    #[test]
+    fn what_is_no_value_is_none() {
+        let parts = encode([(scope("line", "a".into()), 7)].iter());
+        for cut in 0..parts[0].len() {
+            let is_head = cut == 3;
+            assert_eq!(decode(&parts[0][..cut], &mut CallCounts::new()).is_some(), is_head, "{cut}");
+        }
+        let other_version = [&[VERSION + 1], &parts[0][1..]].concat();
+        assert_eq!(decode(&other_version, &mut CallCounts::new()), None);
+        // As long as a text says that it is.
+        let long = [VERSION, 0, 1, 0xff, 0xff, 0xff, 0xff, b'x'];
+        assert_eq!(decode(&long, &mut CallCounts::new()), None);
+    }
+
+    fn config(node: u16) -> Config {
+        let text = format!(
+            "server.node = {node}\n[[cache]]\nname = \"far\"\nengine = \"redis\"\nservers = [\"192.0.2.1\"]\n\
+             [[call_limit]]\nname = \"line\"\nmost = 1\ncache = \"far\"\nservers = [1, 2]\n"
+        );
+        let read = Config::read(Source { text: &text, ..Source::default() });
+        read.unwrap_or_else(|report| panic!("{report}")).0
+    }
+
+    /// A cache that answers at once.
+    fn ask(cache: &mut HashMap<Vec<u8>, Vec<u8>>, requests: &[Request<'_>]) -> Vec<Outcome> {
+        let one = |request: &Request<'_>| match *request {
+            Request::Store { key, value, .. } => {
+                cache.insert(key.to_vec(), value.to_vec());
+                Outcome { result: Ok(Answer::Stored), value: Box::default() }
+            }
+            Request::Fetch { key } => match cache.get(key) {
+                Some(value) => Outcome { result: Ok(Answer::Found), value: value.as_slice().into() },
+                None => Outcome { result: Ok(Answer::Absent), value: Box::default() },
+            },
+            _ => panic!("{request:?}"),
+        };
+        requests.iter().map(one).collect()
+    }
+
+    #[test]
+    fn the_counts_of_another_server_are_heard_in_all_their_parts() {
+        let (mut cache, mut members) =
+            (HashMap::new(), [1, 2].map(|node| (Member::new(caches(&config(node))[0].clone(), node, 0), config(node))));
+        let own: Vec<_> = (0..5_000).map(|n| (scope("line", format!("sip:{n}@example.org")), 1)).collect();
+        let mut turn = |cache: &mut HashMap<_, _>, server: usize, own: &[(LimitScope, u32)]| {
+            let (member, config) = &mut members[server];
+            let mut exchange = member.begin(100, config, own);
+            let outcomes = ask(cache, &exchange.requests());
+            member.answered(&mut exchange, outcomes);
+            let outcomes = ask(cache, &exchange.further_requests());
+            let further = outcomes.len();
+            assert!(member.end(exchange, outcomes));
+            let limits = CallLimits::new(1);
+            publish(100, config, [&*member], &limits);
+            (further, (0..5_000).filter(|n| limits.calls(&scope("line", format!("sip:{n}@example.org"))) == 1).count())
+        };
+        assert_eq!(turn(&mut cache, 0, &own), (0, 0));
+        let (further, heard) = turn(&mut cache, 1, &[]);
+        assert!(further > 2 && heard == 5_000, "{further} {heard}");
+        // One part is gone.
+        cache.remove(&key(1, further));
+        let (_, heard) = turn(&mut cache, 1, &[]);
+        assert!((1..5_000).contains(&heard), "{heard}");
+        assert_eq!(turn(&mut cache, 0, &[]), (0, 0));
+        assert_eq!(turn(&mut cache, 1, &[]), (0, 0));
+    }
+
+    #[test]
+    fn what_may_have_been_stored_is_stored_again() {
+        let config = config(1);
+        let mut member = Member::new(caches(&config)[0].clone(), 1, 0);
+        let mut turn = |now, calls: u32, result: Result<Answer, CacheError>| {
+            let own: Vec<_> = (0..calls.min(1)).map(|_| (scope("line", "a".into()), calls)).collect();
+            let mut exchange = member.begin(now, &config, &own);
+            let outcomes: Vec<Outcome> =
+                exchange.requests().iter().map(|_| Outcome { result, value: Box::default() }).collect();
+            let stores = outcomes.len() - 1;
+            member.answered(&mut exchange, outcomes);
+            (stores, member.end(exchange, Vec::new()))
+        };
+        assert_eq!(turn(100, 0, Ok(Answer::Stored)), (1, true));
+        assert_eq!(turn(200, 0, Ok(Answer::Stored)), (0, true));
+        // The others may read 1 now, or still 0.
+        assert_eq!(turn(300, 1, Err(CacheError::TimedOut)), (1, false));
+        assert_eq!(turn(400, 0, Ok(Answer::Stored)), (1, true));
+        assert_eq!(turn(500, 0, Ok(Answer::Stored)), (0, true));
+    }
+}

@@ -1,0 +1,167 @@
+//! Rows of accounting in a database server that is frozen, slow, started again and stopped while calls go on, and at the end this program is killed:
+//! no call is lost, and each stands in the tables once, its events in their order.
+
+use std::time::Duration;
+
+use strowger_tests::control::metric;
+use strowger_tests::database::Database;
+use strowger_tests::port;
+use strowger_tests::program::{SIPP, have};
+use strowger_tests::server::{Server, Setup};
+use strowger_tests::sipp::{Calls, Scenario};
+use strowger_tests::slow_relay::SlowRelay;
+use strowger_tests::wait;
+use strowger_tests::wire::Transport::Udp;
+
+use super::accounting::in_the_spool;
+use super::sql_rows::db;
+
+/// From answer to BYE, in milliseconds, as `uac_held.xml` has it.
+const HELD: u64 = 500;
+/// What a slow database takes for each answer.
+const SLOW: Duration = Duration::from_millis(500);
+/// How long all rows that wait may take to be written.
+const WRITTEN: Duration = Duration::from_secs(60);
+
+fn setup(url: &str) -> Setup {
+    Setup::on(&[Udp]).relay().with(&format!(
+        "auth.secret = \"the secret of both processes\"\ndialogs.folder = \"calls\"\nstore.busy_timeout = \"200ms\"\n\
+         accounting.cdr = true\naccounting.events = true\naccounting.to = \"sql\"\naccounting.database = \"{url}\"\n\
+         accounting.spool = \"rows.spool\"\naccounting.retry_interval = \"100ms\"\n\
+         control.socket = \"test.control\"\nlog.calls_per_minute = 0\nlog.statistics = \"never\"\n"
+    ))
+}
+
+/// One number that a statement returns.
+#[track_caller]
+fn number(database: &Database, statement: &str) -> u64 {
+    let said = database.execute(statement);
+    said.trim().parse().unwrap_or_else(|_| panic!("{statement}: {said:?}"))
+}
+
+/// Everything that waits is written.
+#[track_caller]
+fn are_written(database: &Database, server: &Server, calls: u64) {
+    let waits = |of: &str| metric(server, &format!("strowger_accounting_{of}"));
+    let rows = |table: &str| number(database, &format!("SELECT COUNT(*) FROM strowger_{table}"));
+    let is_so = wait::until(WRITTEN, || {
+        waits("spool_rows") == 0.0 && waits("queued") == 0.0 && rows("cdr") >= calls && rows("events") >= 2 * calls
+    });
+    let there = (rows("cdr"), rows("events"));
+    assert!(is_so && there == (calls, 2 * calls), "{there:?} rows of {calls} calls\n{}", server.log());
+}
+
+/// The tables hold so many calls, each once, with what must be true of it.
+#[track_caller]
+fn are_right(database: &Database, calls: u64) {
+    let at_most = HELD + 5_000;
+    for (of, so) in [
+        ("identities", "1 = 1"),
+        ("answered calls that their caller has ended", "outcome = 'answered' AND ended_by = 'caller'"),
+        ("moments in their order", "setup_at <= answer_at AND answer_at < end_at"),
+        (
+            "durations",
+            // The moments of a passing message and of its sender differ by what the machine takes.
+            &format!("duration_ms = end_at - answer_at AND duration_ms BETWEEN {} AND {at_most}", HELD - 50),
+        ),
+    ] {
+        let there = number(database, &format!("SELECT COUNT(DISTINCT identity) FROM strowger_cdr WHERE {so}"));
+        assert_eq!(there, calls, "{of}");
+    }
+    assert_eq!(number(database, "SELECT COUNT(DISTINCT call_id) FROM strowger_cdr"), calls);
+    assert_eq!(number(database, "SELECT COUNT(DISTINCT identity) FROM strowger_events"), 2 * calls);
+    // The numbers of rows grow in the order in which they are written.
+    let in_order = "SELECT COUNT(*) FROM (SELECT call_identity FROM strowger_events GROUP BY call_identity HAVING COUNT(*) = 2 \
+                    AND MIN(CASE WHEN event = 'invite' THEN id END) < MIN(CASE WHEN event = 'bye' THEN id END)) in_order \
+                    JOIN strowger_cdr ON identity = call_identity";
+    assert_eq!(number(database, in_order), calls, "each call has its INVITE, then its BYE");
+}
+
+/// So many calls at this rate, and those that come while the database starts, during which the database is in every trouble, each for a part of the time.
+fn in_all_troubles(mut database: Database, calls: u32, rate: u32) {
+    let relay = SlowRelay::to(database.server().address());
+    let own = database.server().address().port().to_string();
+    let mut server = setup(&database.url().replace(&own, &relay.address().port().to_string())).prepare();
+    let (is_done, said) = db(&server, &["init"]);
+    assert!(is_done, "{said}");
+    server.start();
+    let scenarios = (Scenario::Ours("uac_held"), Scenario::Ours("uas"));
+    let traffic = Calls { scenarios, transports: ("u1", "u1"), way: "udp", calls: None, rate };
+    let traffic = traffic.start(server.address(Udp), None, port::free());
+    let reach = |percent: u64| traffic.reach(u64::from(calls) * percent / 100);
+    reach(10);
+    database.server().freeze();
+    in_the_spool(&server, 2.0);
+    reach(25);
+    database.server().thaw();
+    reach(35);
+    relay.slow_down(SLOW);
+    reach(55);
+    relay.slow_down(Duration::ZERO);
+    reach(65);
+    database.stop();
+    database.start_again();
+    reach(85);
+    database.stop();
+    in_the_spool(&server, 2.0);
+    assert_eq!(metric(&server, "strowger_accounting_down"), 1.0);
+    reach(100);
+    let calls = traffic.end();
+    // What is kept of the last calls is on disk; their rows may be on their way to the spool still.
+    assert!(wait::until(WRITTEN, || metric(&server, "strowger_kept_calls_pending") == 0.0), "{}", server.log());
+    assert_eq!(metric(&server, "strowger_accounting_dropped_total"), 0.0);
+    server.kill();
+    server.start();
+    in_the_spool(&server, 2.0);
+    database.start_again();
+    are_written(&database, &server, calls);
+    are_right(&database, calls);
+    assert_eq!(metric(&server, "strowger_accounting_dropped_total"), 0.0);
+}
+
+fn mariadb(calls: u32, rate: u32) {
+    if have(&[SIPP])
+        && let Some((database, _folder)) = Database::mariadb()
+    {
+        in_all_troubles(database, calls, rate);
+    }
+}
+
+fn postgresql(calls: u32, rate: u32) {
+    if have(&[SIPP])
+        && let Some((database, _certificate, _folder)) = Database::postgresql()
+    {
+        in_all_troubles(database, calls, rate);
+    }
+}
+
+#[test]
+fn calls_beside_a_mariadb_in_trouble_are_accounted_once_each() {
+    mariadb(300, 100);
+}
+
+#[test]
+fn calls_beside_a_postgresql_in_trouble_are_accounted_once_each() {
+    postgresql(300, 100);
+}
+
+/// How many calls the long form makes at least, and how many a second: so that it takes twenty.
+fn many() -> (u32, u32) {
+    let calls = std::env::var("STROWGER_ACCOUNTED_CALLS");
+    let calls: u32 = calls.map_or(20_000, |text| text.parse().expect("STROWGER_ACCOUNTED_CALLS is a number"));
+    (calls, calls.div_ceil(20))
+}
+
+#[test]
+#[ignore = "half a minute, and much work: make test-long"]
+fn twenty_thousand_calls_beside_a_mariadb_in_trouble() {
+    let (calls, rate) = many();
+    mariadb(calls, rate);
+}
+
+#[test]
+#[ignore = "half a minute, and much work: make test-long"]
+fn twenty_thousand_calls_beside_a_postgresql_in_trouble() {
+    let (calls, rate) = many();
+    postgresql(calls, rate);
+}
