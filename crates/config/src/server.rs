@@ -36,6 +36,10 @@ section! {
         /// What the threads do when messages wake them while another program has the processor: "batch" lets it finish its turn,
         /// which saves up to a fifth of the CPU where peers run on the same machine; "normal" takes the processor at once.
         pub scheduling: Scheduling = Scheduling::Batch, ANY.fixed();
+        /// Let the kernel back memory with pages of 2 MiB (transparent huge pages), which spares a server with millions of registrations or cache
+        /// entries some of their look-up time. The memory that the process holds then grows in such steps, may be twice what it uses, and comes
+        /// back late.
+        pub huge_pages: bool = false, ANY.fixed();
         /// Believe ICMP errors, such as "port unreachable", that quote a request to that address: its transaction ends at once
         /// (RFC 3261 section 18.4) in place of after 64 times `t1`. Who sees requests pass can forge one; false leaves them unread.
         pub icmp_errors: bool = true, ANY.fixed();

@@ -3,6 +3,15 @@
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// Whether the kernel may back memory of this process with pages of 2 MiB, from now on. The allocator asks for them; without them what the
+/// process holds is what it uses.
+pub(crate) fn huge_pages(are_wanted: bool) {
+    if let Err(error) = rustix::thread::disable_transparent_huge_pages(!are_wanted) {
+        // A kernel that knows nothing of it goes on as it does.
+        tracing::debug!(%error, "huge pages stay as they are");
+    }
+}
+
 /// Gives pages that this thread has freed back to the system. Costs about a millisecond; called when the load has fallen.
 pub(crate) fn give_back() {
     #[expect(unsafe_code, reason = "the allocator has no safe name for this")]

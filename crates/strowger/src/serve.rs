@@ -10,6 +10,7 @@ use strowger_node::{Program, Refusal, Server, supervisor};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
+use crate::allocator;
 use crate::banner::{BoundListener, banner};
 use crate::check;
 use crate::cli::ServeArguments;
@@ -18,6 +19,8 @@ use crate::output::{self, Outcome};
 use crate::realm;
 
 pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<Outcome> {
+    // What a large configuration takes to read is given back piece by piece.
+    allocator::huge_pages(false);
     // Before any thread.
     let sockets = supervisor::given_sockets();
     let choice = arguments.config.choose();
@@ -42,6 +45,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<Outcome> {
             return Ok(Outcome::Failed);
         }
     };
+    allocator::huge_pages(config.server.huge_pages);
     serve(arguments, config, sockets.context("sockets of the supervisor (LISTEN_FDS)")?)
 }
 
@@ -76,7 +80,7 @@ fn serve(arguments: &ServeArguments, config: Config, sockets: Vec<ListenSocket>)
             tracing::warn!(%error, "the limit of open descriptors stays as it is");
         }
         let program = Program {
-            give_back: crate::allocator::give_back,
+            give_back: allocator::give_back,
             log_lost: logging::lost,
             log_level: logging::level,
             requests: Some(requests),

@@ -15,7 +15,7 @@ fn trace(lines: &str) -> Option<String> {
         return None;
     }
     let trace = Trace::default();
-    let calls = "setsockopt,sched_setscheduler,sched_setattr,recvmmsg,epoll_wait,epoll_pwait,clock_nanosleep";
+    let calls = "setsockopt,sched_setscheduler,sched_setattr,recvmmsg,epoll_wait,epoll_pwait,clock_nanosleep,prctl";
     let mut server = Setup::on(&[Udp]).relay().with(lines).under(&trace.words(calls, 16)).start();
     let mut wire = server.connect(Udp);
     let options = request(&wire, "OPTIONS", &format!("sip:{}", server.address(Udp)));
@@ -51,7 +51,7 @@ fn reads(trace: &str) -> Vec<usize> {
 fn the_kernel_is_asked_for_what_the_settings_say() {
     let lines = "server.shards = 2\nserver.udp_receive_buffer = 123456\nserver.udp_send_buffer = 65432\n\
                  server.udp_batch = 5\nserver.udp_batches = 2\nserver.scheduling = \"normal\"\nserver.kernel_steering = false\n\
-                 server.udp_linger = \"17ms\"";
+                 server.udp_linger = \"17ms\"\nserver.huge_pages = true";
     let Some(set) = trace(lines) else { return };
     let Some(default) = trace("server.shards = 2") else { return };
     for (words, of) in [
@@ -62,6 +62,9 @@ fn the_kernel_is_asked_for_what_the_settings_say() {
         ("SCHED_BATCH", (false, true)),
         ("SO_ATTACH_REUSEPORT_CBPF", (false, true)),
         ("tv_nsec=17000000", (true, false)),
+        // While the configuration is read there are none.
+        ("PR_SET_THP_DISABLE, 1", (true, true)),
+        ("PR_SET_THP_DISABLE, 0", (true, false)),
     ] {
         assert_eq!((set.contains(words), default.contains(words)), of, "{words}");
     }

@@ -136,6 +136,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("server.udp_batches", &["tests/tests/keys/sockets.rs::the_kernel_is_asked_for_what_the_settings_say"]),
     ("server.udp_linger", &["tests/tests/keys/sockets.rs::the_kernel_is_asked_for_what_the_settings_say"]),
     ("server.scheduling", &["tests/tests/keys/sockets.rs::the_kernel_is_asked_for_what_the_settings_say"]),
+    ("server.huge_pages", &["tests/tests/keys/sockets.rs::the_kernel_is_asked_for_what_the_settings_say"]),
     ("server.icmp_errors", &["crates/node/tests/policy/unreachable.rs::who_does_not_believe_icmp_waits_for_the_timer"]),
     ("server.drain_timeout", &["tests/tests/keys/forwarding.rs::a_shutdown_waits_for_calls_as_long_as_it_may"]),
     ("server.names", &["tests/tests/proxy_rules.rs::a_route_with_a_configured_name_of_this_server_is_taken_off"]),
