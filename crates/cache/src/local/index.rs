@@ -190,6 +190,14 @@ mod tests {
                 let probe = (random >> 10) & 1023;
                 let found = index.find(hash(probe), |slot| (slot == probe).then_some(slot));
                 assert_eq!(found, model.contains_key(&probe).then_some(probe));
+                match index.guess(hash(probe)) {
+                    Guess::Likely(slot) => {
+                        assert!(model.contains_key(&slot), "{slot} is gone");
+                        assert_eq!(tag(hash(slot)), tag(hash(probe)));
+                    }
+                    Guess::Absent => assert_eq!(found, None),
+                    Guess::Open => {}
+                }
                 assert_eq!(index.len(), model.len());
             }
             for slot in 0..1024 {
