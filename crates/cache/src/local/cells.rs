@@ -158,15 +158,16 @@ impl Cells {
     }
 
     #[inline(never)]
-    fn append_pieces<'a>(&'a self, mut piece: Piece<'a>, mut length: usize, out: &mut Vec<u8>) {
+    fn append_pieces(&self, piece: Piece<'_>, length: usize, out: &mut Vec<u8>) {
         out.reserve(length);
-        while length > piece.bytes.len() {
-            out.extend_from_slice(piece.bytes);
-            length -= piece.bytes.len();
-            let cell = self.next(piece.cell);
-            piece = Piece { cell, bytes: &self.cell(cell).0[REST..] };
+        out.extend_from_slice(piece.bytes);
+        let (mut cell, mut left) = (self.next(piece.cell), length - piece.bytes.len());
+        while left > CELL - REST {
+            // Of a length that the compiler knows: copied without a call.
+            out.extend_from_slice(&self.cell(cell).0[REST..]);
+            (cell, left) = (self.next(cell), left - (CELL - REST));
         }
-        out.extend_from_slice(&piece.bytes[..length]);
+        out.extend_from_slice(&self.cell(cell).0[REST..REST + left]);
     }
 
     pub(super) fn hash(&self, slot: u32) -> u32 {
