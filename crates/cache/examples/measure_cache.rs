@@ -1,6 +1,9 @@
 //! What the local cache takes and does: memory, stores and fetches, hit rate, latency beside a writer, the log.
 //!
 //! `cargo run --release -p strowger-cache --example measure_cache -- --entries 10000000`
+//!
+//! With the allocator of the server, which has the kernel give memory in pages of 2 MB where it can: of a read of a random entry among
+//! millions, a good part is the look-up of its page. `--only memory` ends after the figures of a cache in memory alone.
 
 #[path = "../tests/suite/references.rs"]
 mod references;
@@ -17,23 +20,30 @@ use strowger_cache::log::Moment;
 use strowger_cache::request::{Count, Floor, Life};
 use strowger_cache::settings::{LocalSettings, LogSettings};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const NOW: u64 = 1_000_000;
 const LIFE: Life = Life::ms(3_600_000);
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
-    let (mut entries, mut folder) = (1_000_000, std::env::temp_dir());
+    let (mut entries, mut folder, mut is_all) = (1_000_000, std::env::temp_dir(), true);
     while let Some(argument) = arguments.next() {
         let value = arguments.next();
         match (argument.as_str(), value) {
             ("--entries", Some(value)) => entries = value.parse().expect("a number of entries"),
             ("--folder", Some(value)) => folder = value.into(),
-            _ => panic!("measure_cache [--entries N] [--folder FOLDER]"),
+            ("--only", Some(value)) if value == "memory" => is_all = false,
+            _ => panic!("measure_cache [--entries N] [--folder FOLDER] [--only memory]"),
         }
     }
     let folder = folder.join(format!("measure_cache-{}", std::process::id()));
     println!("{entries} entries, keys of 32 bytes, values of 48; a core: by processor time of the thread");
     in_memory(entries);
+    if !is_all {
+        return;
+    }
     large_values();
     hit_rates((entries / 100).clamp(10_000, 100_000) as usize);
     beside_a_writer(entries, &folder);

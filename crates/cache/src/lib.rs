@@ -40,6 +40,16 @@
 //! A partition has cells of 64 bytes; an entry is a chain of them, its head in the first. So an entry of 80 bytes takes 128 and 7 to 11
 //! of the index, a chain is freed without leaving a hole of its own size, and the bound counts all that is there. The price is paid by
 //! large values, which are copied in pieces of 60 bytes: the cache takes values of a megabyte and is made for those of some kilobytes.
+//! Cells come from the allocator of the program in chunks of a little less than a power of two: a chunk of 64 KiB that begins at a line of
+//! memory would take 85 KiB of mimalloc's.
+//!
+//! # Speed
+//!
+//! A fetch waits for memory twice: for a line of the index, and for the entry, whose cells are side by side. Among ten million entries a wait
+//! is a quarter of a microsecond, and nearly all that a fetch costs. Two things help. The allocator of the server has the kernel give memory
+//! in pages of 2 MB where it can, so less is looked up on the way; the cache does nothing for it. And a fetch is short, some 320 instructions
+//! where a processor looks ahead by 500, and branches as expected: so one that follows at once begins to wait while the first still does, the
+//! locks of two partitions between them notwithstanding. What is rare in a fetch stands in functions of its own for that.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

@@ -291,6 +291,7 @@ impl LocalCache {
         if value.len() > self.shared.settings.value { Err(self.refuse()) } else { Ok(()) }
     }
 
+    #[inline(always)]
     fn partition(&self, key: &[u8]) -> Result<(u32, MutexGuard<'_, Partition>), CacheError> {
         if key.is_empty() || key.len() > self.shared.settings.key {
             return Err(self.refuse());
@@ -298,6 +299,7 @@ impl LocalCache {
         Ok(self.shared.of(key))
     }
 
+    #[cold]
     fn refuse(&self) -> CacheError {
         self.refused.fetch_add(1, Ordering::Relaxed);
         CacheError::Refused
@@ -378,6 +380,7 @@ impl Shared {
     }
 
     /// The partition of a key, and the hash by which it knows it.
+    #[inline(always)]
     fn of(&self, key: &[u8]) -> (u32, MutexGuard<'_, Partition>) {
         let hash = self.hasher.hash_one(key);
         (hash as u32, self.part((hash >> 32) as usize & (self.parts.len() - 1)))

@@ -5,6 +5,8 @@
 
 /// Bytes of a cell.
 pub(super) const CELL: usize = 64;
+/// Most cells of a chunk, and one: few chunks, so that the list of them is at hand when a cell is looked for.
+const LARGEST: usize = 4096;
 /// No cell.
 pub(super) const NIL: u32 = !FIRST;
 /// In the number of the next cell: this one is the first of an entry.
@@ -31,10 +33,19 @@ pub(super) const NEVER: u64 = (1 << 48) - 1;
 #[repr(align(64))]
 struct Cell([u8; CELL]);
 
+/// Bytes of an entry from somewhere on: those in one cell, which the cells behind it go on with.
+#[derive(Clone, Copy)]
+pub(super) struct Piece<'a> {
+    cell: u32,
+    bytes: &'a [u8],
+}
+
 /// The cells of a partition, in chunks, so that growing moves nothing.
 pub(super) struct Cells {
     chunks: Vec<Box<[Cell]>>,
-    /// A chunk has two to the power of this cells.
+    /// A chunk has two to the power of this numbers and one cell less: the last number of each is none. So with what the allocator needs to
+    /// begin a cell at a line of memory, a chunk takes a power of two of bytes. One byte more, and an allocator with classes of sizes may
+    /// take a quarter more.
     shift: u32,
     /// First of the free cells, chained.
     free: u32,
@@ -50,7 +61,7 @@ pub(super) const fn cells_of(key: usize, value: usize) -> usize {
 
 impl Cells {
     pub(super) fn new(budget: usize) -> Self {
-        let cells = (budget / CELL / 64).clamp(8, 1024);
+        let cells = (budget / CELL / 64).clamp(8, LARGEST);
         Self { chunks: Vec::new(), shift: cells.ilog2(), free: NIL, unused: 0, in_use: 0 }
     }
 
@@ -101,31 +112,62 @@ impl Cells {
         self.give_back(slot);
     }
 
-    /// Whether the entry has this key.
-    pub(super) fn matches(&self, slot: u32, hash: u32, key: &[u8]) -> bool {
-        if self.word(slot, HASH) != hash || self.key_length(slot) != key.len() {
-            return false;
+    /// The begin of the value of an entry, if it has this key.
+    #[inline(always)]
+    pub(super) fn value_of(&self, slot: u32, hash: u32, key: &[u8]) -> Option<Piece<'_>> {
+        if self.hash(slot) != hash || self.key_length(slot) != key.len() {
+            return None;
         }
-        let mut rest = key;
-        self.pieces(slot, 0, key.len()).all(|piece| {
-            let (head, tail) = rest.split_at(piece.len());
-            rest = tail;
-            head == piece
-        })
+        let here = &self.cell(slot).0[HEAD..];
+        match key.split_first_chunk::<{ CELL - HEAD }>() {
+            None => value_behind(slot, here, key),
+            Some((first, _)) if here != first => None,
+            Some((_, [])) => Some(Piece { cell: slot, bytes: &[] }),
+            Some((_, rest)) if rest.len() <= CELL - REST => {
+                let next = self.next(slot);
+                value_behind(next, &self.cell(next).0[REST..], rest)
+            }
+            Some((_, rest)) => self.value_further(slot, rest),
+        }
+    }
+
+    /// The begin of the value behind a key whose rest must stand in the cells behind this one.
+    #[inline(never)]
+    fn value_further(&self, cell: u32, rest: &[u8]) -> Option<Piece<'_>> {
+        let mut value = Piece { cell, bytes: &[] };
+        for piece in rest.chunks(CELL - REST) {
+            let next = self.next(value.cell);
+            value = value_behind(next, &self.cell(next).0[REST..], piece)?;
+        }
+        Some(value)
     }
 
     /// Appends the key of an entry, then its value.
     pub(super) fn append(&self, slot: u32, out: &mut Vec<u8>) {
-        let length = self.key_length(slot) + self.value_length(slot);
-        out.reserve(length);
-        self.pieces(slot, 0, length).for_each(|piece| out.extend_from_slice(piece));
+        let entry = Piece { cell: slot, bytes: &self.cell(slot).0[HEAD..] };
+        self.append_from(entry, self.key_length(slot) + self.value_length(slot), out);
     }
 
-    /// Appends the value of an entry.
-    pub(super) fn append_value(&self, slot: u32, out: &mut Vec<u8>) {
-        let length = self.value_length(slot);
+    /// Appends so many bytes that begin with a piece.
+    #[inline(always)]
+    pub(super) fn append_from(&self, piece: Piece<'_>, length: usize, out: &mut Vec<u8>) {
+        match piece.bytes.get(..length) {
+            Some(all) => out.extend_from_slice(all),
+            None => self.append_pieces(piece, length, out),
+        }
+    }
+
+    #[inline(never)]
+    fn append_pieces(&self, piece: Piece<'_>, length: usize, out: &mut Vec<u8>) {
         out.reserve(length);
-        self.pieces(slot, self.key_length(slot), length).for_each(|piece| out.extend_from_slice(piece));
+        out.extend_from_slice(piece.bytes);
+        let (mut cell, mut left) = (self.next(piece.cell), length - piece.bytes.len());
+        while left > CELL - REST {
+            // Of a length that the compiler knows: copied without a call.
+            out.extend_from_slice(&self.cell(cell).0[REST..]);
+            (cell, left) = (self.next(cell), left - (CELL - REST));
+        }
+        out.extend_from_slice(&self.cell(cell).0[REST..REST + left]);
     }
 
     pub(super) fn hash(&self, slot: u32) -> u32 {
@@ -133,8 +175,7 @@ impl Cells {
     }
 
     pub(super) fn key_length(&self, slot: u32) -> usize {
-        let cell = &self.cell(slot).0;
-        usize::from(u16::from_le_bytes([cell[KEY_LENGTH], cell[KEY_LENGTH + 1]]))
+        (self.end_and_key_length(slot) >> 48) as usize
     }
 
     pub(super) fn value_length(&self, slot: u32) -> usize {
@@ -148,9 +189,7 @@ impl Cells {
 
     /// The moment at which its life ends.
     pub(super) fn end(&self, slot: u32) -> u64 {
-        let cell = &self.cell(slot).0;
-        let [a, b, c, d, e, f] = [0, 1, 2, 3, 4, 5].map(|n| cell[END + n]);
-        u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
+        self.end_and_key_length(slot) & NEVER
     }
 
     pub(super) fn set_end(&mut self, slot: u32, end: u64) {
@@ -179,32 +218,11 @@ impl Cells {
     /// The first entry at this number or after; none was ever beyond the last. Looks at `most` cells, else returns where to go on.
     pub(super) fn entry_from(&self, from: u32, most: u32) -> Result<Option<u32>, u32> {
         for slot in from..self.unused.min(from.saturating_add(most)) {
-            if self.word(slot, NEXT) & FIRST != 0 {
+            if self.is_cell(slot) && self.word(slot, NEXT) & FIRST != 0 {
                 return Ok(Some(slot));
             }
         }
         if from.saturating_add(most) >= self.unused { Ok(None) } else { Err(from + most) }
-    }
-
-    /// The bytes of an entry from `skip` on, piece by piece.
-    fn pieces(&self, slot: u32, skip: usize, length: usize) -> impl Iterator<Item = &[u8]> {
-        let (mut cell, mut from, mut skip, mut left) = (slot, HEAD, skip, length);
-        std::iter::from_fn(move || {
-            while left > 0 {
-                let here = CELL - from;
-                let bytes = &self.cell(cell).0[from..];
-                if skip >= here {
-                    skip -= here;
-                    (cell, from) = (self.next(cell), REST);
-                    continue;
-                }
-                let piece = &bytes[skip..here.min(skip + left)];
-                left -= piece.len();
-                skip += piece.len();
-                return Some(piece);
-            }
-            None
-        })
     }
 
     /// Writes bytes of an entry from `skip` on.
@@ -245,11 +263,17 @@ impl Cells {
         }
         let slot = self.unused;
         if slot as usize == self.chunks.len() << self.shift {
-            self.chunks.push(vec![Cell([0; CELL]); 1 << self.shift].into());
+            self.chunks.push(vec![Cell([0; CELL]); (1 << self.shift) - 1].into());
         }
         assert!(slot < NIL, "a partition has less than 128 GiB");
-        self.unused += 1;
+        self.unused += if self.is_cell(slot + 1) { 1 } else { 2 };
         slot
+    }
+
+    /// Whether a number is that of a cell.
+    const fn is_cell(&self, number: u32) -> bool {
+        let last = (1 << self.shift) - 1;
+        number & last != last
     }
 
     /// A chain, without the mark of an entry, becomes free.
@@ -272,10 +296,18 @@ impl Cells {
         self.cell_mut(slot).0[VALUE_LENGTH..VALUE_LENGTH + 3].copy_from_slice(&length[..3]);
     }
 
+    /// Read as one: the end has six bytes, the length of the key the next two.
+    fn end_and_key_length(&self, slot: u32) -> u64 {
+        let [a, b, c, d, e, f, g, h] = *self.cell(slot).0[END..].first_chunk().expect("it lies within a cell");
+        u64::from_le_bytes([a, b, c, d, e, f, g, h])
+    }
+
+    #[inline(always)]
     fn next(&self, cell: u32) -> u32 {
         self.word(cell, NEXT) & !FIRST
     }
 
+    #[inline(always)]
     fn cell(&self, cell: u32) -> &Cell {
         &self.chunks[(cell >> self.shift) as usize][(cell & ((1 << self.shift) - 1)) as usize]
     }
@@ -294,6 +326,15 @@ impl Cells {
     }
 }
 
+/// The value behind a key, of which this must be the rest: it ends in this cell, whose bytes are `here`.
+#[inline(always)]
+fn value_behind<'a>(cell: u32, here: &'a [u8], key: &[u8]) -> Option<Piece<'a>> {
+    let (own, bytes) = here.split_at_checked(key.len())?;
+    // Without a call: there are few.
+    let ((owns, own), (keys, key)) = (own.as_chunks::<8>(), key.as_chunks::<8>());
+    (owns == keys && own.iter().zip(key).all(|(a, b)| a == b)).then_some(Piece { cell, bytes })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -303,10 +344,10 @@ mod tests {
     }
 
     fn check(cells: &Cells, slot: u32, key: &[u8], value: &[u8]) {
-        assert!(cells.matches(slot, 7, key));
+        let value_piece = cells.value_of(slot, 7, key).expect("it has this key");
         let (mut both, mut one) = (vec![1], vec![2]);
         cells.append(slot, &mut both);
-        cells.append_value(slot, &mut one);
+        cells.append_from(value_piece, cells.value_length(slot), &mut one);
         assert_eq!(both[1..], [key, value].concat());
         assert_eq!(&one[1..], value);
     }
@@ -319,8 +360,13 @@ mod tests {
             let (key, value) = (bytes(key, 1), bytes(value, 2));
             let slot = cells.add(7, &key, &value, 5000);
             check(&cells, slot, &key, &value);
-            assert!(!cells.matches(slot, 8, &key));
-            assert!(!cells.matches(slot, 7, &bytes(key.len(), 9)));
+            assert!(cells.value_of(slot, 8, &key).is_none());
+            for at in 0..key.len() {
+                let mut other = key.clone();
+                other[at] ^= 1;
+                assert!(cells.value_of(slot, 7, &other).is_none(), "differs at {at} of {}", key.len());
+            }
+            assert!(cells.value_of(slot, 7, &key[1..]).is_none());
             assert_eq!(cells.end(slot), 5000);
             assert_eq!(cells.bytes(), cells_of(key.len(), value.len()) * CELL);
             cells.free(slot);
@@ -346,7 +392,8 @@ mod tests {
 
     #[test]
     fn entries_are_found_by_walking() {
-        let mut cells = Cells::new(1 << 20);
+        // Of several chunks.
+        let mut cells = Cells::new(1 << 10);
         let slots: Vec<u32> = (0..20).map(|n| cells.add(7, &bytes(n * 20 + 1, n), b"value", NEVER)).collect();
         slots.iter().step_by(2).for_each(|slot| cells.free(*slot));
         let (mut found, mut from) = (Vec::new(), 0);

@@ -19,7 +19,40 @@ struct Line {
     passed: u32,
 }
 
+impl Line {
+    /// Where this tag stands: one bit for each such way, which [`way`] reads.
+    ///
+    /// All bytes are compared at once. Which way has an entry is as good as random: a branch for each would be predicted wrongly once a
+    /// look-up, and what a processor does ahead while it waits for the line would be done in vain.
+    #[inline]
+    fn ways(&self, tag: u8) -> u64 {
+        const ONES: u64 = u64::MAX / 255;
+        // A bit for each byte that is zero: no byte carries into the next.
+        let zeros = |bytes: u64| !(((bytes & (ONES * 127)) + ONES * 127) | bytes | (ONES * 127)) >> 7;
+        let [a, b, c, d, e, f, g, h, i, j, k, l] = self.tags;
+        let (first, rest) = (u64::from_le_bytes([a, b, c, d, e, f, g, h]), u32::from_le_bytes([i, j, k, l]));
+        let (tags, low) = (ONES * u64::from(tag), u64::from(u32::MAX));
+        zeros(first ^ tags) | (zeros(u64::from(rest) ^ tags) & low) << 4
+    }
+}
+
+/// The first way of some (there is one): one of the first eight has its bit at the start of a byte, one of the other four in its middle.
+const fn way(ways: u64) -> usize {
+    let bit = ways.trailing_zeros() as usize;
+    bit / 8 + (bit & 4) * 2
+}
+
 const EMPTY: Line = Line { slots: [0; WAYS], tags: [0; WAYS], passed: 0 };
+
+/// Of an entry that is looked for.
+pub(super) enum Guess {
+    /// It is this one, or one that has the same tag.
+    Likely(u32),
+    /// There is none.
+    Absent,
+    /// It may have passed its line.
+    Open,
+}
 
 pub(super) struct Index {
     lines: Box<[Line]>,
@@ -39,10 +72,20 @@ impl Index {
         size_of_val(&*self.lines)
     }
 
-    /// The entry with this hash that `is_it`.
-    #[inline]
-    pub(super) fn find(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<u32> {
-        self.place(hash, is_it).map(|(at, way)| self.lines[at].slots[way])
+    /// What one look at the table says of the entry with this hash.
+    #[inline(always)]
+    pub(super) fn guess(&self, hash: u32) -> Guess {
+        let Some(line) = self.lines.get(self.home(hash)) else { return Guess::Absent };
+        match line.ways(tag(hash)) {
+            0 if line.passed == 0 => Guess::Absent,
+            0 => Guess::Open,
+            ways => Guess::Likely(line.slots[way(ways)]),
+        }
+    }
+
+    /// What `is_it` says of the entry with this hash of which it says something.
+    pub(super) fn find<T>(&self, hash: u32, is_it: impl Fn(u32) -> Option<T>) -> Option<T> {
+        self.place(hash, is_it).map(|(.., said)| said)
     }
 
     /// Makes room for one more; `hash` says that of an entry.
@@ -77,7 +120,7 @@ impl Index {
 
     /// An entry is there no more.
     pub(super) fn remove(&mut self, hash: u32, slot: u32) {
-        let Some((found, way)) = self.place(hash, |other| other == slot) else { return };
+        let Some((found, way, ())) = self.place(hash, |other| (other == slot).then_some(())) else { return };
         self.lines[found].tags[way] = 0;
         self.len -= 1;
         let mut at = self.home(hash);
@@ -88,17 +131,20 @@ impl Index {
     }
 
     #[inline]
-    fn place(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<(usize, usize)> {
+    fn place<T>(&self, hash: u32, is_it: impl Fn(u32) -> Option<T>) -> Option<(usize, usize, T)> {
         if self.lines.is_empty() {
             return None;
         }
         let (mut at, tag) = (self.home(hash), tag(hash));
         loop {
             let line = &self.lines[at];
-            for way in 0..WAYS {
-                if line.tags[way] == tag && is_it(line.slots[way]) {
-                    return Some((at, way));
+            let mut ways = line.ways(tag);
+            while ways != 0 {
+                let way = way(ways);
+                if let Some(said) = is_it(line.slots[way]) {
+                    return Some((at, way, said));
                 }
+                ways &= ways - 1;
             }
             if line.passed == 0 {
                 return None;
@@ -142,8 +188,16 @@ mod tests {
                     model.insert(slot, ());
                 }
                 let probe = (random >> 10) & 1023;
-                let found = index.find(hash(probe), |slot| slot == probe);
+                let found = index.find(hash(probe), |slot| (slot == probe).then_some(slot));
                 assert_eq!(found, model.contains_key(&probe).then_some(probe));
+                match index.guess(hash(probe)) {
+                    Guess::Likely(slot) => {
+                        assert!(model.contains_key(&slot), "{slot} is gone");
+                        assert_eq!(tag(hash(slot)), tag(hash(probe)));
+                    }
+                    Guess::Absent => assert_eq!(found, None),
+                    Guess::Open => {}
+                }
                 assert_eq!(index.len(), model.len());
             }
             for slot in 0..1024 {

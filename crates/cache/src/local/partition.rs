@@ -5,9 +5,9 @@
 //! once. At the end of the main queue an entry that was fetched since goes round once more for each fetch, up to seven. So a fetch moves
 //! nothing: it counts in the entry.
 
-use super::cells::{CELL, Cells, NEVER, QUEUE, cells_of};
+use super::cells::{CELL, Cells, NEVER, Piece, QUEUE, cells_of};
 use super::ghost::Ghost;
-use super::index::Index;
+use super::index::{Guess, Index};
 use super::list::List;
 use super::wheel::Wheel;
 use crate::error::CacheError;
@@ -86,18 +86,27 @@ impl Partition {
     }
 
     /// Appends the value of a key. False: there is none.
+    ///
+    /// Short on purpose: it waits for memory twice, for a line of the index and for the entry. If all that it does fits into what a processor
+    /// looks ahead, which is some hundred instructions, the next fetch waits at the same time.
+    #[inline(always)]
     pub(super) fn fetch(&mut self, hash: u32, key: &[u8], now: u64, into: &mut Vec<u8>) -> bool {
-        let Some(slot) = self.find(hash, key, now) else {
-            self.counts.misses += 1;
-            return false;
-        };
-        self.counts.hits += 1;
-        let marks = self.cells.marks(slot);
-        if marks & MOST_FETCHES < MOST_FETCHES {
-            self.cells.set_marks(slot, marks + 1);
+        match self.alive(hash, key, now) {
+            Ok((slot, value)) => {
+                self.cells.append_from(value, self.cells.value_length(slot), into);
+                self.counts.hits += 1;
+                let marks = self.cells.marks(slot);
+                if marks & MOST_FETCHES < MOST_FETCHES {
+                    self.cells.set_marks(slot, marks + 1);
+                }
+                true
+            }
+            Err(ended) => {
+                self.counts.misses += 1;
+                self.expire(ended);
+                false
+            }
         }
-        self.cells.append_value(slot, into);
-        true
     }
 
     /// Whether a key has a value.
@@ -146,12 +155,7 @@ impl Partition {
     pub(super) fn count(&mut self, hash: u32, key: &[u8], count: Count, now: u64) -> Result<i64, CacheError> {
         let (mut before, mut end) = (0, count.life.end(now));
         if let Some(slot) = self.find(hash, key, now) {
-            let number = (self.cells.value_length(slot) <= Digits::MOST).then(|| {
-                self.scratch.clear();
-                self.cells.append_value(slot, &mut self.scratch);
-                number(&self.scratch)
-            });
-            let Some(number) = number.flatten() else {
+            let Some(number) = self.number(slot, hash, key) else {
                 self.counts.refused += 1;
                 return Err(CacheError::Refused);
             };
@@ -213,17 +217,67 @@ impl Partition {
 
     /// The entry of a key whose life has not ended; one whose life has is dropped.
     fn find(&mut self, hash: u32, key: &[u8], now: u64) -> Option<u32> {
-        let slot = self.slot(hash, key)?;
-        if self.cells.end(slot) > now {
-            return Some(slot);
+        match self.alive(hash, key, now) {
+            Ok((slot, _)) => Some(slot),
+            Err(ended) => {
+                self.expire(ended);
+                None
+            }
         }
-        self.counts.expired += 1;
-        self.drop_entry(slot);
-        None
     }
 
+    /// The number that the value of a key is.
+    fn number(&mut self, slot: u32, hash: u32, key: &[u8]) -> Option<i64> {
+        let (length, value) = (self.cells.value_length(slot), self.cells.value_of(slot, hash, key)?);
+        if length > Digits::MOST {
+            return None;
+        }
+        self.scratch.clear();
+        self.cells.append_from(value, length, &mut self.scratch);
+        std::str::from_utf8(&self.scratch).ok()?.parse().ok()
+    }
+
+    /// The entry of a key and the begin of its value.
+    ///
+    /// # Errors
+    /// There is none. One whose life has ended is returned, to be dropped.
+    #[inline(always)]
+    fn alive(&self, hash: u32, key: &[u8], now: u64) -> Result<(u32, Piece<'_>), Option<u32>> {
+        match self.look(hash, key) {
+            Some((slot, value)) if self.cells.end(slot) > now => Ok((slot, value)),
+            ended => Err(ended.map(|(slot, _)| slot)),
+        }
+    }
+
+    #[inline(never)]
     fn slot(&self, hash: u32, key: &[u8]) -> Option<u32> {
-        self.index.find(hash, |slot| self.cells.matches(slot, hash, key))
+        self.look(hash, key).map(|(slot, _)| slot)
+    }
+
+    #[inline(always)]
+    fn look(&self, hash: u32, key: &[u8]) -> Option<(u32, Piece<'_>)> {
+        match self.index.guess(hash) {
+            Guess::Likely(slot) => match self.cells.value_of(slot, hash, key) {
+                Some(value) => Some((slot, value)),
+                None => self.look_further(hash, key),
+            },
+            Guess::Absent => None,
+            Guess::Open => self.look_further(hash, key),
+        }
+    }
+
+    #[inline(never)]
+    fn look_further(&self, hash: u32, key: &[u8]) -> Option<(u32, Piece<'_>)> {
+        self.index.find(hash, |slot| self.cells.value_of(slot, hash, key).map(|value| (slot, value)))
+    }
+
+    /// An entry is found whose life has ended, if any.
+    #[inline]
+    fn expire(&mut self, ended: Option<u32>) {
+        if let Some(slot) = ended {
+            self.counts.expired += 1;
+            self.drop_entry(slot);
+        }
     }
 
     fn add(&mut self, hash: u32, key: &[u8], value: &[u8], end: u64, now: u64) -> bool {
@@ -275,6 +329,7 @@ impl Partition {
         }
     }
 
+    #[inline(never)]
     fn drop_entry(&mut self, slot: u32) {
         self.drop_slot(slot, self.cells.hash(slot));
     }
@@ -373,9 +428,4 @@ impl Digits {
     fn text(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
-}
-
-/// The number that a text is.
-fn number(text: &[u8]) -> Option<i64> {
-    std::str::from_utf8(text).ok()?.parse().ok()
 }
