@@ -3,7 +3,7 @@
 use super::view;
 use crate::params::{unquote, write_quoted};
 use crate::reader::{DIGIT, Field, Reader, VALUE, number};
-use crate::write::{self, Write};
+use crate::write;
 use std::borrow::Cow;
 
 /// `307 host.example "text"`
@@ -27,7 +27,7 @@ impl<'a> Warning<'a> {
 
     /// Code, agent and quoted text with one space between each two.
     pub fn write(&self, out: &mut Vec<u8>) {
-        (self.code as u32).write(out);
+        out.extend([100, 10, 1].map(|unit| b'0' + (self.code / unit % 10) as u8));
         out.push(b' ');
         out.extend_from_slice(self.agent);
         out.push(b' ');
@@ -72,6 +72,10 @@ mod tests {
         let warning = Warning::parse(b"301 [2001:db8::1]:5060 \"Incompatible, \\\"x\\\"\"").unwrap();
         assert_eq!((warning.code, warning.agent), (301, &b"[2001:db8::1]:5060"[..]));
         assert_eq!(warning.unquoted().as_ref(), b"Incompatible, \"x\"");
+        // Three digits it stays.
+        let mut written = Vec::new();
+        Warning::parse(b"070 a \"x\"").unwrap().write(&mut written);
+        assert_eq!(written, b"070 a \"x\"");
         for text in [&b"1812 overture \"In Progress\""[..], b"30 a \"x\"", b"301 \"x\"", b"301 a x", b"301 a\"x\""] {
             assert!(Warning::parse(text).is_err());
         }
