@@ -276,7 +276,8 @@ fn lives_end(cache: &mut Asked) {
         is_new && keys[..3].iter().all(|key| cache.value(key).is_none())
     });
     assert!(is_gone, "{:?}", all(cache));
-    assert!(start.elapsed() >= Duration::from_millis(1_500), "none ends early");
+    // Clocks of whole milliseconds: the one in which a life begins may be almost over.
+    assert!(start.elapsed() > Duration::from_millis(1_499), "none ends early");
     assert_eq!(cache.value(b"long"), Some(b"value".into()));
 }
 
