@@ -77,14 +77,13 @@ fn check_subscribers(config: &Config, source: Source<'_>, reader: &mut Reader) {
     };
     let store = &config.store;
     let Some(server) = store.subscriber_server() else {
-        for key in ["store.subscriber_table", KEYS.tls, KEYS.ca] {
-            if reader.has(key) {
-                let message = format!("{key} has no effect: the subscribers are in store.database");
-                let cure = "name the server in store.subscribers, or remove this";
-                reader.push(Fault::warning(reader.value_of(key), message, cure));
-            }
-        }
-        return;
+        let keys = ["store.subscriber_table", KEYS.tls, KEYS.ca];
+        return warn_of_unused(
+            &keys,
+            "name the server in store.subscribers",
+            "the subscribers are in store.database",
+            reader,
+        );
     };
     if store.subscriber_table.is_empty() || store.subscriber_table.split('.').any(str::is_empty) {
         let span = reader.value_of("store.subscriber_table");
@@ -103,14 +102,12 @@ fn check_bindings(config: &Config, source: Source<'_>, reader: &mut Reader) {
         harm: "where phones are crosses the network to the server of store.bindings, and who changes it there takes their calls",
     };
     let Some(server) = config.store.binding_server() else {
-        for key in [KEYS.tls, KEYS.ca] {
-            if reader.has(key) {
-                let message = format!("{key} has no effect: the bindings are in store.database");
-                let cure = "name the server in store.bindings, or remove this";
-                reader.push(Fault::warning(reader.value_of(key), message, cure));
-            }
-        }
-        return;
+        return warn_of_unused(
+            &[KEYS.tls, KEYS.ca],
+            "name the server in store.bindings",
+            "the bindings are in store.database",
+            reader,
+        );
     };
     if config.registrar.durability == Durability::None {
         let span = reader.first_of(&["registrar.durability", "store.bindings"]);
@@ -130,13 +127,12 @@ fn check_calls(config: &Config, source: Source<'_>, reader: &mut Reader) {
     };
     match config.dialogs.server() {
         Some(server) => check_server(server, &KEYS, source, reader),
-        None => {
-            for key in [KEYS.tls, KEYS.ca].into_iter().filter(|key| reader.has(key)).collect::<Vec<_>>() {
-                let message = format!("{key} has no effect: calls are kept in no database server");
-                let cure = "name the server in dialogs.database, or remove this";
-                reader.push(Fault::warning(reader.value_of(key), message, cure));
-            }
-        }
+        None => warn_of_unused(
+            &[KEYS.tls, KEYS.ca],
+            "name the server in dialogs.database",
+            "calls are kept in no database server",
+            reader,
+        ),
     }
 }
 
@@ -147,6 +143,17 @@ struct ServerKeys {
     ca: &'static str,
     /// What is wrong with doing without TLS.
     harm: &'static str,
+}
+
+/// Warns of keys that mean nothing for this reason. `missing`: what would give them a meaning.
+fn warn_of_unused(keys: &[&str], missing: &str, reason: &str, reader: &mut Reader) {
+    for key in keys {
+        if reader.has(key) {
+            let message = format!("{key} has no effect: {reason}");
+            let cure = format!("{missing}, or remove this");
+            reader.push(Fault::warning(reader.value_of(key), message, cure));
+        }
+    }
 }
 
 fn check_server(server: DatabaseServer<'_>, keys: &ServerKeys, source: Source<'_>, reader: &mut Reader) {
@@ -234,11 +241,8 @@ fn check_accounting_server(config: &Config, source: Source<'_>, reader: &mut Rea
             reader.push(Fault::error(reader.value_of("accounting.to"), message, cure));
         }
         None => {
-            for key in [KEYS.url, KEYS.tls, KEYS.ca].into_iter().filter(|key| reader.has(key)).collect::<Vec<_>>() {
-                let message = format!("{key} has no effect: accounting.to is \"{}\"", accounting.to);
-                let cure = "set accounting.to = \"sql\", or remove this";
-                reader.push(Fault::warning(reader.value_of(key), message, cure));
-            }
+            let reason = format!("accounting.to is \"{}\"", accounting.to);
+            warn_of_unused(&[KEYS.url, KEYS.tls, KEYS.ca], "set accounting.to = \"sql\"", &reason, reader);
         }
     }
 }

@@ -8,7 +8,6 @@ use std::time::Duration;
 use strowger_accounting::form::object;
 use strowger_accounting::record::{Kind as ValueKind, Row, Table, Value};
 use strowger_accounting::sink::{Sink, SinkError, Trouble};
-use strowger_store::database_url::DatabaseKind;
 
 use crate::cell::{Cell, Change};
 use crate::dialect::Dialect;
@@ -42,12 +41,7 @@ impl ServerSink {
     /// # Errors
     /// The authorities that are trusted cannot be read.
     pub fn new(settings: &ServerSettings, patience: Duration) -> Result<Self, OpenError> {
-        let greeting = match settings.url.kind {
-            // A value that does not fit is refused, not cut.
-            DatabaseKind::MariaDb => vec!["SET SESSION sql_mode = 'STRICT_ALL_TABLES', SESSION autocommit = 1".into()],
-            DatabaseKind::PostgreSql => Vec::new(),
-        };
-        let connection = WritingConnection::new(settings, greeting)?;
+        let connection = WritingConnection::new(settings)?;
         let [cdr, events] = tables();
         Ok(Self { connection, cdr, events, patience: patience.max(LEAST) })
     }

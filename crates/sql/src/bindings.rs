@@ -86,18 +86,10 @@ impl ServerBindings {
     /// # Errors
     /// [`OpenError`], to be shown as it is.
     pub fn open(settings: &ServerSettings, durability: Durability, patience: Duration) -> Result<Self, OpenError> {
-        let mut greeting = Vec::new();
-        match settings.url.kind {
-            // A value that does not fit is refused, not cut.
-            DatabaseKind::MariaDb => {
-                greeting.push("SET SESSION sql_mode = 'STRICT_ALL_TABLES', SESSION autocommit = 1".to_owned());
-            }
-            DatabaseKind::PostgreSql if durability == Durability::PowerLoss => {
-                greeting.push("SET synchronous_commit = on".to_owned());
-            }
-            DatabaseKind::PostgreSql => {}
+        let mut connection = WritingConnection::locking(settings, Lock::Bindings)?;
+        if settings.url.kind == DatabaseKind::PostgreSql && durability == Durability::PowerLoss {
+            connection.greet("SET synchronous_commit = on");
         }
-        let connection = WritingConnection::locking(settings, greeting, Lock::Bindings)?;
         let mut this = Self {
             connection,
             table: table(),

@@ -64,13 +64,8 @@ impl ServerCalls {
     /// # Errors
     /// [`OpenError`], to be shown as it is.
     pub fn open(server: &ServerSettings, settings: CallSettings) -> Result<Self, OpenError> {
-        let greeting = match server.url.kind {
-            // A value that does not fit is refused, not cut.
-            DatabaseKind::MariaDb => vec!["SET SESSION sql_mode = 'STRICT_ALL_TABLES', SESSION autocommit = 1".into()],
-            DatabaseKind::PostgreSql => Vec::new(),
-        };
         apart(|| {
-            let connection = WritingConnection::locking(server, greeting, Lock::Calls(settings.node))?;
+            let connection = WritingConnection::locking(server, Lock::Calls(settings.node))?;
             let (there, doubtful) = Default::default();
             let (bytes, written) = (0, 0);
             let mut this = Self { connection, table: table(), settings, there, bytes, doubtful, written };

@@ -11,6 +11,7 @@ use crate::error::{Failure, OpenError};
 use crate::lock::{Holder, Lock, take_lock};
 use crate::runtime::{CONNECT, FAREWELL, farewell, runtime, within};
 use crate::server::{Server, ServerSettings};
+use strowger_store::database_url::DatabaseKind;
 
 /// Why something was not done.
 #[derive(Debug)]
@@ -36,8 +37,15 @@ pub(crate) struct WritingConnection {
 }
 
 impl WritingConnection {
-    /// Nothing is connected yet. Each connection begins with these statements, which have no rows.
-    pub(crate) fn new(settings: &ServerSettings, greeting: Vec<String>) -> Result<Self, OpenError> {
+    /// Nothing is connected yet.
+    pub(crate) fn new(settings: &ServerSettings) -> Result<Self, OpenError> {
+        let greeting = match settings.url.kind {
+            // A value that does not fit is refused, not cut.
+            DatabaseKind::MariaDb => {
+                vec!["SET SESSION sql_mode = 'STRICT_ALL_TABLES', SESSION autocommit = 1".to_owned()]
+            }
+            DatabaseKind::PostgreSql => Vec::new(),
+        };
         let (server, runtime) = (Server::new(settings)?, Some(runtime()?));
         let back_off = BackOff::default();
         Ok(Self { server, greeting, lock: None, runtime, connection: None, pending: None, back_off })
@@ -45,10 +53,15 @@ impl WritingConnection {
 
     /// The same, and each connection has this lock: no other server has one at that time, and no earlier one of this server does anything any
     /// more.
-    pub(crate) fn locking(settings: &ServerSettings, greeting: Vec<String>, lock: Lock) -> Result<Self, OpenError> {
-        let mut this = Self::new(settings, greeting)?;
+    pub(crate) fn locking(settings: &ServerSettings, lock: Lock) -> Result<Self, OpenError> {
+        let mut this = Self::new(settings)?;
         this.lock = Some((lock, Holder::default()));
         Ok(this)
+    }
+
+    /// Each connection begins with this statement too, which has no rows.
+    pub(crate) fn greet(&mut self, statement: &str) {
+        self.greeting.push(statement.to_owned());
     }
 
     pub(crate) const fn server(&self) -> &Server {
