@@ -19,8 +19,10 @@ FUZZ_SEEDS ?= ../crates/message/tests/torture ../benches/messages \
 RATE ?= 1000
 SECONDS ?= 10
 RUNS ?= 20
-LETTERS ?= A,B,C,D,E,F,G,H,I,J,K
-ROUNDS ?= 3
+LETTERS ?= A,B,C,D,E,F,G,H,H1,I,J,K
+# Of a bench, of which the median counts: where it says no number, 7 for the stress tests and 3 for the others.
+ROUNDS ?=
+ENTRIES ?= 10000000
 BASELINE_ROUNDS ?= 25
 BASELINE_SECONDS ?= 3
 BASELINE_TREE = $(abspath $(TARGET))/baseline/$(BASELINE)
@@ -30,13 +32,13 @@ ACCOUNTED ?= 20000
 TESTS ?=
 # Those whose servers may be started by a reload.
 BY_RELOAD ?= keys:: algorithms:: answers:: bans:: calls:: gone:: pings:: registrations:: relaying:: removal:: unreachable:: waiting::
-# Those of which a short form is among the tests, and the whole takes minutes.
+# Those of which a short form is among the tests; the whole takes minutes.
 LONG ?= fault_matrix:: reload_under_load::
 # How many tests run at once: most of them wait.
 TEST_THREADS ?= $(shell expr 2 \* `nproc`)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build packages lint test test-all test-reload test-long test-dialogs faults loom test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-load bench-abuse bench-control bench-rules bench-engine bench-stress bench-caches
+.PHONY: help demo build packages lint test test-all test-reload test-long test-dialogs faults loom test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-cache bench-load bench-abuse bench-control bench-rules bench-engine bench-stress bench-lookups bench-caches
 
 help:
 	@echo 'make demo          build, then see it work: a server, two users, a call, ten seconds of load'
@@ -61,11 +63,15 @@ help:
 	@echo 'make bench-relay   CPU per call beside Kamailio and the floor of the machine (RATE= SECONDS= ROUNDS=);'
 	@echo '                   with BASELINE=COMMIT beside the build of that commit, in rounds of both at once (10 minutes)'
 	@echo 'make bench-load    the generator beside SIPp: cost, highest rate, pace, calls held (takes minutes)'
-	@echo 'make bench-memory  bytes a contact and a call, allocations a relayed message'
+	@echo 'make bench-memory  bytes a contact and a call, allocations a relayed message; then bench-cache (five minutes)'
+	@echo 'make bench-cache   the local cache with $(ENTRIES) entries (ENTRIES=): bytes of one, stores and fetches, hits, a fetch beside a writer; after a'
+	@echo '                   kill -9 under load each acknowledged entry, and the time of loading 1,000,000 (kills while it compacts are among the tests)'
 	@echo 'make bench-control  what status and a list of 1,000,000 registrations cost the calls beside them (2 minutes)'
 	@echo 'make bench-rules   what a decision among 1,000 rules and 100,000 prefixes costs'
 	@echo 'make bench-engine  what a call of the stress tests A to E costs the engine alone, without sockets (LETTERS= ROUNDS=)'
-	@echo 'make bench-stress  the stress tests A to K beside Kamailio with MariaDB: server and database, CPU a call (LETTERS= ROUNDS=; an hour for all)'
+	@echo 'make bench-stress  the stress tests A to K and H1 beside Kamailio with MariaDB: server and database, CPU a call; then bench-lookups (LETTERS= ROUNDS=;'
+	@echo '                   with 7 rounds 6 minutes for each of A to F, 15 for each of the others, two hours for all)'
+	@echo 'make bench-lookups  what one look-up in MariaDB and in PostgreSQL costs the server (ROUNDS=; two minutes)'
 	@echo 'make bench-caches  what credentials in a cache add to a registration and a call: local, Memcached, Redis (ROUNDS=; ten minutes)'
 	@echo 'make bench-abuse   processor time and bytes that one message, one source, one /64 can cost, each with its bound'
 
@@ -175,17 +181,22 @@ bench-relay: packages build
 	$(CARGO) build --locked --release --package strowger-benches --bin bench_relay
 	for scenario in relay record-route register; do \
 		STROWGER_BIN=$(STROWGER) $(TARGET)/release/bench_relay --scenario $$scenario \
-			--rate $(RATE) --seconds $(SECONDS) --rounds $(ROUNDS) || exit 1; \
+			--rate $(RATE) --seconds $(SECONDS) --rounds $(or $(ROUNDS),3) || exit 1; \
 	done
 endif
 
 bench-memory: packages
-	$(CARGO) build --locked --release --package strowger-benches --bin bench_memory --bin memory_contacts --bin memory_calls
-	$(TARGET)/release/bench_memory
+	$(CARGO) build --locked --release --package strowger-benches --bin bench_memory --bin memory_contacts --bin memory_calls --bin bench_cache
+	failed=; $(TARGET)/release/bench_memory || failed=1; \
+		$(TARGET)/release/bench_cache --entries $(ENTRIES) || failed=1; [ -z "$$failed" ]
+
+bench-cache:
+	$(CARGO) build --locked --release --package strowger-benches --bin bench_cache
+	$(TARGET)/release/bench_cache --entries $(ENTRIES)
 
 bench-load: packages build
 	$(CARGO) build --locked --release --package strowger-benches --bin bench_load
-	STROWGER_BIN=$(STROWGER) $(TARGET)/release/bench_load --rounds $(ROUNDS)
+	STROWGER_BIN=$(STROWGER) $(TARGET)/release/bench_load --rounds $(or $(ROUNDS),3)
 
 bench-abuse: packages build
 	$(CARGO) build --release --locked --package strowger-benches --bin bench_abuse
@@ -193,18 +204,23 @@ bench-abuse: packages build
 
 bench-control: packages build
 	$(CARGO) build --release --locked --package strowger-benches --bin bench_control
-	STROWGER_BIN=$(STROWGER) $(TARGET)/release/bench_control --rounds $(ROUNDS)
+	STROWGER_BIN=$(STROWGER) $(TARGET)/release/bench_control --rounds $(or $(ROUNDS),3)
 
 bench-rules:
 	$(CARGO) run --locked --release --quiet --package strowger-rules --example decide
 
 bench-engine:
-	$(CARGO) run --locked --release --quiet --package strowger-benches --bin bench_engine -- --rounds $(ROUNDS)
+	$(CARGO) run --locked --release --quiet --package strowger-benches --bin bench_engine -- --rounds $(or $(ROUNDS),3)
 
 bench-stress: packages build
-	$(CARGO) build --locked --release --package strowger-benches --bin bench_stress
-	STROWGER_BIN=$(STROWGER) $(TARGET)/release/bench_stress --rounds $(ROUNDS) --letters $(LETTERS)
+	$(CARGO) build --locked --release --package strowger-benches --bin bench_stress --bin bench_lookups
+	failed=; STROWGER_BIN=$(STROWGER) $(TARGET)/release/bench_stress --rounds $(or $(ROUNDS),7) --letters $(LETTERS) || failed=1; \
+		$(TARGET)/release/bench_lookups --rounds $(or $(ROUNDS),3) || failed=1; [ -z "$$failed" ]
+
+bench-lookups: packages
+	$(CARGO) build --locked --release --package strowger-benches --bin bench_lookups
+	$(TARGET)/release/bench_lookups --rounds $(or $(ROUNDS),3)
 
 bench-caches: packages build
 	$(CARGO) build --locked --release --package strowger-benches --bin bench_caches
-	STROWGER_BIN=$(STROWGER) $(TARGET)/release/bench_caches --rounds $(ROUNDS)
+	STROWGER_BIN=$(STROWGER) $(TARGET)/release/bench_caches --rounds $(or $(ROUNDS),3)

@@ -40,8 +40,10 @@ impl Bar {
 impl std::fmt::Display for Bar {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { what, seen, demanded, .. } = self;
+        // Of what is counted in thousands no fraction is of interest.
+        let digits = if seen.abs() < 1_000.0 { 3 } else { 0 };
         let (mark, way) = (if self.is_met() { "✓" } else { "✗" }, if self.upward { "at least" } else { "at most" });
-        write!(f, "{mark} {what:<44} {seen:>10.3}  {way} {demanded}")?;
+        write!(f, "{mark} {what:<44} {seen:>10.digits$}  {way} {demanded}")?;
         self.aim.map_or(Ok(()), |aim| write!(f, " (aim {aim})"))
     }
 }
@@ -58,5 +60,7 @@ mod tests {
         assert!(!Bar::most("cost", f64::NAN, 1.0).is_met());
         let text = Bar::most("cost", 0.3, 0.22).aiming_at(0.18).to_string();
         assert!(text.starts_with("✗ cost") && text.ends_with("0.300  at most 0.22 (aim 0.18)"), "{text}");
+        let text = Bar::least("stores", 312_000.5, 3e5).to_string();
+        assert!(text.ends_with("    312000  at least 300000"), "{text}");
     }
 }

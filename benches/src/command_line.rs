@@ -3,7 +3,39 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use strowger_lab::process::end_by_signals;
 use strowger_tests::program::Program;
+
+use crate::bar::Bar;
+
+/// How a bench says what it saw.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct Output {
+    /// One JSON object at the end in place of the lines
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Output {
+    /// Prints a line, unless JSON is wanted.
+    pub fn say(self, line: &str) {
+        if !self.json {
+            println!("{line}");
+        }
+    }
+
+    /// Prints each figure beside its limit, or one object of these and `others`. Whether all limits are kept.
+    pub fn judge(self, bars: &[Bar], others: &serde_json::Value) -> bool {
+        let met = bars.iter().all(Bar::is_met);
+        if self.json {
+            println!("{}", serde_json::json!({"figures": others, "bars": bars, "met": met}));
+        } else {
+            println!("\n  {:<44} {:>10}  limit", "figure", "seen");
+            bars.iter().for_each(|bar| println!("{bar}"));
+        }
+        met
+    }
+}
 
 /// What every bench takes that measures a strowger beside another program.
 #[derive(Clone, Debug, clap::Args)]
@@ -11,9 +43,8 @@ pub struct Options {
     /// Rounds of each program; the median counts
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u64).range(1..))]
     pub rounds: u64,
-    /// One JSON object at the end in place of the lines
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub output: Output,
     /// The strowger to measure
     #[arg(long, value_name = "PROGRAM", env = "STROWGER_BIN", default_value_os_t = beside("strowger"))]
     pub server: PathBuf,
@@ -22,9 +53,7 @@ pub struct Options {
 impl Options {
     /// Prints a line, unless JSON is wanted.
     pub fn say(&self, line: &str) {
-        if !self.json {
-            println!("{line}");
-        }
+        self.output.say(line);
     }
 
     /// Whether the strowger to measure and `programs` are there.
@@ -32,17 +61,26 @@ impl Options {
     /// # Errors
     /// What is missing, and how to get it.
     pub fn have(&self, programs: &[Program]) -> Result<(), String> {
-        let missing: Vec<&str> =
-            programs.iter().filter(|program| program.path().is_none()).map(|program| program.package).collect();
-        if !missing.is_empty() {
-            return Err(format!("missing Debian packages: apt-get install {}", missing.join(" ")));
-        }
+        have(programs)?;
         if !self.server.is_file() {
             let server = self.server.display();
             return Err(format!("{server} is not there: cargo build --release --package strowger"));
         }
         Ok(())
     }
+}
+
+/// Whether these programs are there.
+///
+/// # Errors
+/// The Debian packages of those that are not.
+pub fn have(programs: &[Program]) -> Result<(), String> {
+    let missing: Vec<&str> =
+        programs.iter().filter(|program| program.path().is_none()).map(|program| program.package).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(format!("missing Debian packages: apt-get install {}", missing.join(" ")))
 }
 
 /// The file of this name beside the running program.
@@ -52,8 +90,12 @@ pub fn beside(name: &str) -> PathBuf {
 
 /// Reads the command line and measures. The exit code is 0 when all that is demanded was reached, 1 when not or when it
 /// could not be measured, 2 for a command line that cannot be read.
+///
+/// A signal ends what was started with it.
 pub fn run<A: clap::Parser>(measure: impl FnOnce(&A) -> Result<bool, String>) -> ExitCode {
-    match measure(&A::parse()) {
+    let arguments = A::parse();
+    let signals = end_by_signals().map_err(|error| format!("signals: {error}"));
+    match signals.and_then(|()| measure(&arguments)) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => {
             eprintln!("a figure is worse than its limit");

@@ -4,24 +4,27 @@ use std::io::ErrorKind;
 use std::net::UdpSocket;
 
 /// Passes on what comes from one end to the other, unread, until it is ended. Datagrams come and go in batches where the
-/// kernel has several.
+/// kernel has several. With each `answered`-th datagram of the first end one more goes back to it, which says nothing (an empty line that keeps
+/// ways open): as many as a server sends that answers one of so many by a 100. 0: with none.
 ///
 /// # Errors
-/// The port is taken, or the socket fails.
-pub fn relay(port: u16, ends: [u16; 2]) -> std::io::Result<()> {
+/// The socket fails.
+pub fn relay(socket: &UdpSocket, ends: [u16; 2], answered: u64) -> std::io::Result<()> {
     const BATCH: usize = 64;
+    const NOTHING: &[u8] = b"\r\n\r\n";
     const SIZE: usize = 2_048;
-    let socket = UdpSocket::bind(("127.0.0.1", port))?;
-    let fd = std::os::fd::AsRawFd::as_raw_fd(&socket);
-    let mut buffers = vec![[0u8; SIZE]; BATCH];
+    let fd = std::os::fd::AsRawFd::as_raw_fd(socket);
+    // Behind those that come there is room for one answer to each.
+    let mut buffers = vec![[0u8; SIZE]; 2 * BATCH];
     // SAFETY: all of these are plain C structures for which zero is a value.
-    let mut names: Vec<libc::sockaddr_in> = vec![unsafe { std::mem::zeroed() }; BATCH];
+    let mut names: Vec<libc::sockaddr_in> = vec![unsafe { std::mem::zeroed() }; 2 * BATCH];
     // SAFETY: as above.
-    let mut pieces: Vec<libc::iovec> = vec![unsafe { std::mem::zeroed() }; BATCH];
+    let mut pieces: Vec<libc::iovec> = vec![unsafe { std::mem::zeroed() }; 2 * BATCH];
     // SAFETY: as above.
-    let mut headers: Vec<libc::mmsghdr> = vec![unsafe { std::mem::zeroed() }; BATCH];
+    let mut headers: Vec<libc::mmsghdr> = vec![unsafe { std::mem::zeroed() }; 2 * BATCH];
+    let mut of_first = 0;
     loop {
-        for n in 0..BATCH {
+        for n in 0..2 * BATCH {
             pieces[n] = libc::iovec { iov_base: buffers[n].as_mut_ptr().cast(), iov_len: SIZE };
             let header = &mut headers[n].msg_hdr;
             header.msg_name = (&raw mut names[n]).cast();
@@ -41,17 +44,55 @@ pub fn relay(port: u16, ends: [u16; 2]) -> std::io::Result<()> {
             }
             return Err(error);
         };
+        let mut wanted = got;
         for n in 0..got {
             pieces[n].iov_len = headers[n].msg_len as usize;
             let from_first = u16::from_be(names[n].sin_port) == ends[0];
+            of_first += u64::from(from_first);
+            if from_first && answered > 0 && of_first.is_multiple_of(answered) {
+                names[wanted] = names[n];
+                buffers[wanted][..NOTHING.len()].copy_from_slice(NOTHING);
+                pieces[wanted].iov_len = NOTHING.len();
+                wanted += 1;
+            }
             names[n].sin_port = (if from_first { ends[1] } else { ends[0] }).to_be();
         }
         let mut sent = 0;
-        while sent < got {
+        while sent < wanted {
             // SAFETY: as for receiving; `sent` is below the number of headers.
-            let now = unsafe { libc::sendmmsg(fd, headers.as_mut_ptr().add(sent), (got - sent) as u32, 0) };
+            let now = unsafe { libc::sendmmsg(fd, headers.as_mut_ptr().add(sent), (wanted - sent) as u32, 0) };
             // One that cannot be sent is passed over.
             sent += usize::try_from(now).map_or(1, |now| now.max(1));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn each_datagram_goes_to_the_other_end_and_one_in_three_of_the_first_is_answered() {
+        let [first, second, middle] = [(); 3].map(|()| UdpSocket::bind("127.0.0.1:0").expect("a free port"));
+        let at = |socket: &UdpSocket| socket.local_addr().expect("it is bound").port();
+        let (ends, to) = ([at(&first), at(&second)], ("127.0.0.1", at(&middle)));
+        // It ends with the process of the tests.
+        std::thread::spawn(move || relay(&middle, ends, 3).expect("its socket is good"));
+        let heard = |socket: &UdpSocket, count: usize| -> Vec<Vec<u8>> {
+            socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a time");
+            let mut one = [0; 100];
+            let mut next = || socket.recv(&mut one).map(|length| one[..length].to_vec()).expect("a datagram");
+            (0..count).map(|_| next()).collect()
+        };
+        for n in 0..6 {
+            first.send_to(&[b'a' + n], to).expect("it is sent");
+        }
+        assert_eq!(heard(&second, 6).concat(), b"abcdef");
+        assert_eq!(heard(&first, 2), [b"\r\n\r\n"; 2]);
+        for n in 0..6 {
+            second.send_to(&[b'u' + n], to).expect("it is sent");
+        }
+        assert_eq!(heard(&first, 6).concat(), b"uvwxyz");
     }
 }

@@ -1,6 +1,71 @@
 //! Bounds of the system for a server under test.
 
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::program;
 use crate::server::Server;
+
+/// A file system in memory of a given size; gone when dropped.
+#[derive(Debug)]
+pub struct SmallDisk(TempDir);
+
+impl SmallDisk {
+    /// Of a size such as `64k`; without the right to mount one the test is skipped.
+    ///
+    /// # Panics
+    /// No temporary folder can be made.
+    pub fn mount(size: &str) -> Option<Self> {
+        if !program::is_root() {
+            program::skipped("mounting a small disk needs root");
+            return None;
+        }
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let options = format!("size={size}");
+        let status = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(folder.path()).status();
+        if !status.is_ok_and(|status| status.success()) {
+            program::skipped("this machine does not let root mount a file system in memory");
+            return None;
+        }
+        Some(Self(folder))
+    }
+
+    /// Where it is.
+    pub fn folder(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Leaves no room on it.
+    ///
+    /// # Panics
+    /// There is none for a name.
+    pub fn fill(&self) {
+        let mut filler = File::create(self.filler()).expect("there is room for a name");
+        while filler.write(&[0; 512]).is_ok_and(|n| n > 0) {}
+    }
+
+    /// Gives back what [`fill`](Self::fill) took.
+    ///
+    /// # Panics
+    /// It took nothing.
+    pub fn free(&self) {
+        std::fs::remove_file(self.filler()).expect("it is there");
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.folder().join("filler")
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(self.folder()).status();
+    }
+}
 
 /// No file of the process may grow beyond so many bytes: as on a disk without room. Its signal, SIGXFSZ, must be ignored, or it ends.
 ///

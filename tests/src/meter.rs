@@ -265,7 +265,7 @@ fn written_name(samples: &BTreeMap<String, f64>, name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
+    use std::io::{BufRead, BufReader, Write};
     use std::net::TcpListener;
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::Arc;
@@ -277,8 +277,12 @@ mod tests {
         let samples = samples.clone();
         std::thread::spawn(move || {
             while let Ok((mut stream, _)) = listener.accept() {
-                let head = "HTTP/1.1 200 OK\r\ncontent-type: text/plain; version=0.0.4; charset=utf-8\r\n\r\n";
-                let _ = write!(stream, "{head}{}", samples.lock().expect("no thread panics while it holds it"));
+                // Read whole: a connection that ends with bytes unread is reset, and what was written is lost with it.
+                let request = BufReader::new(&stream).lines().map_while(Result::ok);
+                request.take_while(|line| !line.is_empty()).for_each(drop);
+                let samples = samples.lock().expect("no thread panics while it holds it");
+                let head = "HTTP/1.1 200 OK\r\ncontent-type: text/plain; version=0.0.4; charset=utf-8\r\n";
+                let _ = write!(stream, "{head}content-length: {}\r\n\r\n{samples}", samples.len());
             }
         });
         Meter::at(address)

@@ -77,5 +77,9 @@ pub fn text_over(stream: TcpStream) -> String {
     let answer = get_over(stream, "/metrics");
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     assert!(answer.contains("\r\ncontent-type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{answer}");
-    answer.split_once("\r\n\r\n").expect("a head and a body").1.to_owned()
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+    let mut lengths = head.lines().filter_map(|line| line.strip_prefix("content-length: "));
+    let length: usize = lengths.next().expect("the answer has a length").parse().expect("it is a number");
+    assert_eq!(body.len(), length, "the connection ended within the answer: {answer}");
+    body.to_owned()
 }

@@ -1,4 +1,4 @@
-//! A relay of TCP connections that may be slow: what comes back through it waits first.
+//! A relay of TCP connections that may be slow: what comes back through it waits first. It counts what goes to the server.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -12,6 +12,7 @@ pub struct SlowRelay {
     address: SocketAddr,
     /// Milliseconds.
     delay: Arc<AtomicU64>,
+    sent: Arc<AtomicU64>,
 }
 
 impl SlowRelay {
@@ -22,23 +23,34 @@ impl SlowRelay {
     pub fn to(server: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = listener.local_addr().expect("it is bound");
-        let delay = Arc::<AtomicU64>::default();
-        let shared = delay.clone();
+        let (delay, sent) = <(Arc<AtomicU64>, Arc<AtomicU64>)>::default();
+        let shared = (delay.clone(), sent.clone());
         std::thread::spawn(move || {
             for near in listener.incoming().flatten() {
                 let Ok(far) = TcpStream::connect(server) else { continue };
                 let (Ok(near_again), Ok(far_again)) = (near.try_clone(), far.try_clone()) else { continue };
-                let delay = shared.clone();
-                std::thread::spawn(move || pass(near, far, None));
-                std::thread::spawn(move || pass(far_again, near_again, Some(delay)));
+                let (delay, sent) = shared.clone();
+                std::thread::spawn(move || {
+                    pass(near, far, || {
+                        sent.fetch_add(1, Ordering::Relaxed);
+                    });
+                });
+                // It is slow.
+                let wait = move || std::thread::sleep(Duration::from_millis(delay.load(Ordering::Relaxed)));
+                std::thread::spawn(move || pass(far_again, near_again, wait));
             }
         });
-        Self { address, delay }
+        Self { address, delay, sent }
     }
 
     /// Where it listens.
     pub const fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// How often something went to the server: questions, as far as they are sent one by one, and what opens connections.
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
     }
 
     /// What comes back waits for so long from now on.
@@ -48,14 +60,11 @@ impl SlowRelay {
     }
 }
 
-/// Passes bytes on until one end closes.
-fn pass(mut from: TcpStream, mut to: TcpStream, delay: Option<Arc<AtomicU64>>) {
+/// Passes bytes on until one end closes; `before` each piece.
+fn pass(mut from: TcpStream, mut to: TcpStream, before: impl Fn()) {
     let mut bytes = [0; 65_536];
     while let Ok(length @ 1..) = from.read(&mut bytes) {
-        if let Some(delay) = &delay {
-            // It is slow.
-            std::thread::sleep(Duration::from_millis(delay.load(Ordering::Relaxed)));
-        }
+        before();
         if to.write_all(&bytes[..length]).is_err() {
             break;
         }

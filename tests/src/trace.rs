@@ -31,10 +31,20 @@ impl Trace {
     /// # Panics
     /// There is no strace.
     pub fn words(&self, calls: &str, bytes: usize) -> Vec<String> {
+        self.words_with(&[], calls, bytes)
+    }
+
+    /// [`Trace::words`] with these options of strace.
+    ///
+    /// # Panics
+    /// There is no strace.
+    pub fn words_with(&self, options: &[&str], calls: &str, bytes: usize) -> Vec<String> {
         let strace = STRACE.path().expect("strace is there").display().to_string();
         let (file, calls) = (self.file().display().to_string(), format!("trace={calls}"));
         // -D: what is traced stays our child, strace becomes its grandchild.
-        [&strace, "-D", "-f", "-s", &bytes.to_string(), "-e", &calls, "-o", &file].map(String::from).into()
+        let first = [&strace, "-D", "-f"].map(String::from);
+        let last = ["-s", &bytes.to_string(), "-e", &calls, "-o", &file].map(String::from);
+        first.into_iter().chain(options.iter().map(ToString::to_string)).chain(last).collect()
     }
 
     /// The words that stand in front of a command line: strace does this to each of these system calls, such as `error=ENOMEM:when=1` or

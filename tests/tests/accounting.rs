@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::dialogs::taken;
 use strowger_tests::call::{exchange, register};
 use strowger_tests::control::{done, metric};
 use strowger_tests::dialog::{arrives, contact, invite, set_up};
@@ -315,6 +316,23 @@ fn a_server_that_ends_writes_all() {
     assert_eq!(open, ["answered", "shutdown", "", ""]);
 }
 
+/// A phone that rang, lost to another and is silent holds no record back: `kill -9` loses what has not been written yet.
+#[test]
+fn the_record_of_a_call_waits_for_no_phone_that_lost() {
+    let mut server = setup("json", "proxy.fork = \"parallel\"").start();
+    let [mut caller, mut first, mut other] = [(); 3].map(|()| server.connect(Udp));
+    register(&mut first, "bob");
+    register(&mut other, "bob");
+    let (call, mut phones) = (invite("sip:bob@example.org", &caller), [first, other]);
+    let mut end = taken(&mut caller, &mut phones, &call, false);
+    arrives(&mut caller, &mut phones[0], &end.request("BYE"), &[]);
+    let cdrs = comes_to(&server, "cdr", 1);
+    assert_eq!((&cdrs[0]["ended_by"][..], cdrs[0]["end_at"].is_empty()), ("caller", false));
+    server.kill();
+    server.start();
+    are_of(&comes_to(&server, "cdr", 1), &[call.call_id]);
+}
+
 #[test]
 fn a_full_disk_is_reported_and_calls_go_on() {
     // The signal of a file at its limit would end the process.
@@ -360,6 +378,22 @@ fn a_database_of_another_program_is_refused_at_the_start() {
     theirs.execute_batch("CREATE TABLE cdr (a)").expect("a table");
     assert_eq!(server.try_start().end(LIMIT).code(), Some(1));
     server.log_with("belongs to another program");
+}
+
+/// Each would cut off what the other one writes.
+#[test]
+fn two_servers_do_not_share_a_spool_or_a_folder() {
+    let server = setup("json", "").start();
+    let [path, spool] = ["rows", "rows.spool"].map(|name| server.folder().join(name));
+    for (line, said) in [
+        (format!("accounting.spool = {spool:?}"), "the spool of accounting cannot be used"),
+        (format!("accounting.path = {path:?}"), "another server writes there"),
+    ] {
+        let lines = format!("accounting.cdr = true\naccounting.to = \"json\"\nstore.busy_timeout = \"100ms\"\n{line}");
+        let mut other = Setup::on(&[Udp]).open_registrar().with(&lines).prepare();
+        assert_eq!(other.try_start().end(LIMIT).code(), Some(1));
+        other.log_with(said);
+    }
 }
 
 /// The other party of a call does not answer its BYE: that is an event too.

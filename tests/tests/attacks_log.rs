@@ -231,6 +231,59 @@ fn no_text_of_a_peer_becomes_a_line_or_a_field() {
     }
 }
 
+/// The lines about rules have values of the request, and those about plans its Request-URI and its callers.
+const RULES: &str = r#"
+auth.calls = false
+proxy.relay_for = "everyone"
+
+[[call_limit]]
+name = "caller"
+per = "from.uri"
+most = 1000000
+
+[[rule]]
+name = "answered"
+when = "from.user == 'x' or header.Subject == 'x' or header.User-Agent == 'x' or request.uri == 'x'"
+answer = 403
+
+[[rule]]
+name = "forwarded"
+when = "exists request.user"
+prepend = "1"
+to = ["sip:127.0.0.1:9"]
+call_limits = ["caller"]
+"#;
+
+#[test]
+fn no_text_of_a_peer_becomes_a_line_about_rules() {
+    for format in ["text", "json"] {
+        let all =
+            format!("log.format = \"{format}\"\nlog.level = \"debug\"\nlog.refusals_per_minute = 1000000\n{RULES}");
+        let mut server = start(&all);
+        let mut wire = server.connect(Udp);
+        let long = "\"\u{e9}\\".repeat(3_000);
+        for poison in POISONS.iter().map(|(_, poison)| *poison).chain([long.as_bytes()]) {
+            for line in ["From: <sip:@@example.net>;tag=1\r\n", "Subject: @\r\n", "User-Agent: @\r\n", "Call-ID: @\r\n"]
+            {
+                let bytes = request(b"INVITE", b"sip:bob@example.org", &fill(line, poison), &wire);
+                wire.send(&bytes).expect("loopback takes it");
+            }
+            let uri = [b"sip:bob@example.org;x=", poison].concat();
+            wire.send(&request(b"INVITE", &uri, b"", &wire)).expect("loopback takes it");
+            wire.drain();
+            server.assert_answers(Udp);
+        }
+        let lines = lines(&mut server);
+        for event in ["rule judged", "request planned"] {
+            let count = lines.iter().filter(|line| line.contains(event)).count();
+            assert!(count >= 60, "{count} of {event} as {format}");
+        }
+        let fault = |line: &String| if format == "json" { fault_of_json(line) } else { fault_of_text(line) };
+        let faults: Vec<_> = lines.iter().filter_map(|line| Some((fault(line)?, line))).collect();
+        assert!(faults.is_empty(), "{} of {} lines as {format}: {faults:#?}", faults.len(), lines.len());
+    }
+}
+
 #[test]
 fn no_long_text_makes_a_long_line() {
     for format in ["text", "json"] {

@@ -7,17 +7,17 @@ use strowger_core::digest::{Algorithm, Qop};
 use strowger_tests::digest::{Answer, challenges, is_stale};
 use strowger_tests::namespace::{self, Namespace};
 use strowger_tests::server::{Server, Setup};
-use strowger_tests::text::{Request, field, method, request_uri, status, unique};
+use strowger_tests::text::{Request, field, status, unique};
 use strowger_tests::wire::Transport::{self, Tcp, Udp};
 use strowger_tests::wire::Wire;
 
-const LIMIT: Duration = Duration::from_secs(5);
+pub(crate) const LIMIT: Duration = Duration::from_secs(5);
 /// How long a banned source is listened for.
 const SHORT: Duration = Duration::from_millis(500);
 const RIGHT: &str = "his password";
 
 /// A server of example.org with a few users. Loopback is never banned by default, and all attackers here are on it.
-fn start(transports: &[Transport], lines: &str) -> Server {
+pub(crate) fn start(transports: &[Transport], lines: &str) -> Server {
     let lines = format!("domains = [\"example.org\"]\nban.exempt = []\n{lines}");
     let server = Setup::on(transports).with(&lines).start();
     for (user, password) in [("alice", "her password"), ("bob", RIGHT), ("mallory", "a secret")] {
@@ -27,12 +27,12 @@ fn start(transports: &[Transport], lines: &str) -> Server {
 }
 
 /// A client at another address of loopback.
-fn at(server: &Server, transport: Transport, last: u8) -> Wire {
+pub(crate) fn at(server: &Server, transport: Transport, last: u8) -> Wire {
     let from = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, last)), 0);
     Wire::connect_from(transport, from, server.address(transport), None).expect("loopback takes it")
 }
 
-fn send(wire: &mut Wire, request: &Request) {
+pub(crate) fn send(wire: &mut Wire, request: &Request) {
     wire.send(&request.bytes()).expect("loopback takes it");
 }
 
@@ -53,25 +53,25 @@ fn ask_within(wire: &mut Wire, request: &Request, limit: Duration) -> Option<Vec
     }
 }
 
-fn register(wire: &Wire, user: &str) -> Request {
+pub(crate) fn register(wire: &Wire, user: &str) -> Request {
     let contact = format!("sip:{user}@{}", wire.local());
     Request::register(user, "example.org", &contact, wire.transport().name(), wire.local())
 }
 
-fn invite(wire: &Wire, user: &str, uri: &str) -> Request {
+pub(crate) fn invite(wire: &Wire, user: &str, uri: &str) -> Request {
     let mut request = Request::new("INVITE", uri, wire.transport().name(), wire.local());
     request.from = format!("<sip:{user}@example.org>;tag={}", unique("f"));
     request.with(format!("Contact: <sip:{user}@{}>", wire.local()))
 }
 
 /// Asks for a challenge and gives the answer of this user, to be changed or sent.
-fn answer(wire: &mut Wire, request: &Request, user: &str, password: &str) -> Answer {
+pub(crate) fn answer(wire: &mut Wire, request: &Request, user: &str, password: &str) -> Answer {
     let refusal = ask(wire, request).expect("a challenge");
     Answer::to(&refusal, request, user, password)
 }
 
 /// The same request with this password, by a challenge of its own.
-fn with_password(wire: &mut Wire, request: &Request, user: &str, password: &str) -> Option<Vec<u8>> {
+pub(crate) fn with_password(wire: &mut Wire, request: &Request, user: &str, password: &str) -> Option<Vec<u8>> {
     let answer = answer(wire, request, user, password);
     ask(wire, &answer.on(request))
 }
@@ -98,7 +98,7 @@ fn guesses(wire: &mut Wire, most: usize) -> usize {
     most
 }
 
-fn code(response: Option<Vec<u8>>) -> Option<u16> {
+pub(crate) fn code(response: Option<Vec<u8>>) -> Option<u16> {
     status(&response?)
 }
 
@@ -477,104 +477,6 @@ fn credentials_end_with_their_password() {
         }
     }
     assert_eq!(guess(&mut wire, "his new password"), Some(200));
-}
-
-// Being somebody else.
-
-#[test]
-fn a_user_registers_no_other() {
-    let server = start(&[Udp], "");
-    let mut wire = at(&server, Udp, 2);
-    for to in [
-        "<sip:alice@example.org>",
-        "<sip:%61lice@example.org>",
-        "<sip:alice@EXAMPLE.org>",
-        "<sips:alice@example.org>",
-        "<sip:alice:mallory@example.org>",
-        "\"mallory\" <sip:alice@example.org;user=mallory>",
-    ] {
-        let request = Request { to: to.into(), ..register(&wire, "mallory") };
-        let response = with_password(&mut wire, &request, "mallory", "a secret");
-        assert_eq!(code(response), Some(403), "{to}");
-    }
-    let log = server.log_with("the request names another");
-    let line = log.lines().find(|line| line.contains("the request names another")).expect("a line");
-    for part in ["user=mallory@example.org", "header=\"To\"", "names=alice@example.org", "auth.user_must_match"] {
-        assert!(line.contains(part), "{part}: {line}");
-    }
-}
-
-/// Calls bob with the right password of mallory; what is answered.
-fn call_as_mallory(wire: &mut Wire, from: &str, more: &[&str], uri: &str) -> Option<u16> {
-    let mut request = invite(wire, "mallory", uri);
-    request.from = format!("{from};tag={}", unique("f"));
-    request.headers.extend(more.iter().map(ToString::to_string));
-    code(with_password(wire, &request, "mallory", "a secret"))
-}
-
-#[test]
-fn a_user_calls_as_no_other() {
-    let server = start(&[Udp], "");
-    let mut wire = at(&server, Udp, 2);
-    let local = "sip:bob@example.org";
-    for (from, more) in [
-        ("<sip:alice@example.org>", &[][..]),
-        ("<sip:%61lice@example.org>", &[]),
-        ("<sip:alice@example.org:5999>", &[]),
-        ("\"Anonymous\" <sip:anonymous@example.org>", &[]),
-        ("<sip:alice@example.org>", &["P-Preferred-Identity: <sip:mallory@example.org>"]),
-        ("<sip:mallory@example.org>", &["P-Asserted-Identity: <sip:alice@example.org>"]),
-        (
-            "<sip:mallory@example.org>",
-            &["P-Asserted-Identity: <sip:mallory@example.org>, <sip:alice@example.org:5999>"],
-        ),
-        ("<sip:mallory@example.org>", &["P-Preferred-Identity: <sip:alice@example.org"]),
-        ("\"Anonymous\" <sip:anonymous@anonymous.invalid>", &["P-Asserted-Identity: <sip:alice@example.org>"]),
-    ] {
-        // From a foreign domain a call to bob needs no password; what it says of local users counts where one was shown.
-        let uri = if from.contains("invalid") { "sip:bob@192.0.2.1" } else { local };
-        assert_eq!(call_as_mallory(&mut wire, from, more, uri), Some(403), "{from} {more:?}");
-    }
-}
-
-#[test]
-fn callers_may_withhold_their_identity_and_gateways_show_another() {
-    let server = start(&[Udp], "");
-    let gateway = UdpSocket::bind("127.0.0.1:0").expect("a port");
-    gateway.set_read_timeout(Some(LIMIT)).expect("a socket can be set");
-    let uri = format!("sip:+4930@{}", gateway.local_addr().expect("it is bound"));
-    let mut wire = at(&server, Udp, 2);
-    for (from, more) in [
-        ("\"Anonymous\" <sip:anonymous@anonymous.invalid>", &[][..]),
-        (
-            "\"Anonymous\" <sip:anonymous@anonymous.invalid>",
-            &["P-Preferred-Identity: <sip:mallory@example.org>", "Privacy: id"],
-        ),
-        ("<sip:+49301@192.0.2.1>", &["P-Preferred-Identity: <sip:mallory@example.org>"]),
-        ("<sip:+49301@192.0.2.1>", &["P-Asserted-Identity: <sip:mallory@example.org>, <tel:+49301>"]),
-    ] {
-        let mut request = invite(&wire, "mallory", &uri);
-        request.from = format!("{from};tag={}", unique("f"));
-        request.headers.extend(more.iter().map(ToString::to_string));
-        let credentials = answer(&mut wire, &request, "mallory", "a secret");
-        send(&mut wire, &credentials.on(&request));
-        let mut buffer = [0; 4_000];
-        let (length, _) =
-            gateway.recv_from(&mut buffer).unwrap_or_else(|_| panic!("{from} {more:?}: {}", server.log()));
-        assert_eq!(
-            (method(&buffer[..length]).as_deref(), request_uri(&buffer[..length])),
-            (Some("INVITE"), uri.clone())
-        );
-        // The answer ends it, so that nothing comes again.
-        let busy = strowger_tests::text::respond(&buffer[..length], 486, "busy", &[]);
-        gateway.send_to(&busy, server.address(Udp)).expect("loopback takes it");
-        assert_eq!(wire.final_response(LIMIT).and_then(|response| status(&response)), Some(486));
-        let mut ack = [0; 4_000];
-        while gateway.recv(&mut ack).is_ok_and(|length| method(&ack[..length]).as_deref() != Some("ACK")) {}
-    }
-    // Without a word of who it is, another's name stays refused.
-    assert_eq!(call_as_mallory(&mut wire, "<sip:+49301@192.0.2.1>", &[], &uri), Some(403));
-    server.log_with("header=\"From\" names=+49301@192.0.2.1");
 }
 
 // Keeping others out, and telling too much.

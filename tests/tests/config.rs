@@ -130,6 +130,17 @@ fn a_file_that_is_not_there_or_not_text_is_named() {
     assert!(error_of(&output).contains("binary.toml:2:3: error: the file is not UTF-8"), "{}", error_of(&output));
 }
 
+/// Without a file the socket is looked for beside the database of the defaults, in this folder.
+#[test]
+fn a_command_that_reaches_no_server_says_how_one_is_named() {
+    let output = run(&["status"], folder().path());
+    assert_eq!(output.status.code(), Some(3));
+    let error = error_of(&output);
+    for part in ["no server listens on", "--config FILE", "STROWGER_CONFIG", "--socket PATH"] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+}
+
 /// A listener that the world reaches.
 const PUBLIC: &str = "[[listener]]\naddress = \"0.0.0.0\"\nadvertise = \"sip.example.org\"\n";
 
@@ -161,6 +172,25 @@ fn what_is_only_doubtful_is_a_warning() {
         (&format!("{PUBLIC}[proxy]\nrelay_for = \"everyone\"\n"), "open relay"),
         (&format!("{PUBLIC}[proxy]\nrelay_for = \"local-domains\"\n[auth]\ncalls = false\n"), "an open relay of"),
         (&format!("{PUBLIC}[registrar]\nauthenticate = false\n"), "register as any user"),
+        (&format!("{PUBLIC}[auth]\nregister_for_others = true\n"), "register as every other one"),
+        (
+            &format!(
+                "{PUBLIC}[[source]]\nname = \"all\"\nnetworks = [\"10.0.0.0/8\", \"0.0.0.0/0\"]\ntrusted = true\n"
+            ),
+            "source 'all' trusts 0.0.0.0/0, which makes an open relay of",
+        ),
+        (
+            &format!("{PUBLIC}[[rule]]\nname = \"gw\"\nto = [\"sip:gw.example.net\"]\nrelay_for = \"everyone\"\n"),
+            "rule 'gw' makes an open relay of",
+        ),
+        (
+            &format!(
+                "{PUBLIC}[[failure]]\nname = \"gw\"\nstatuses = [\"4xx\"]\nto = [\"sip:gw.example.net\"]\n\
+                 [[rule]]\nname = \"all\"\non_failure = [\"gw\"]\n"
+            ),
+            "failure 'gw' of rule 'all' makes an open relay of",
+        ),
+        ("domains = [\"a.org\", \"b.org\"]\nstore.subscribers = \"mysql://u@127.0.0.1/d\"\n", "a [[domain]] for each"),
         ("[timers]\ntimer_c = \"3m\"\n", "not over 3 minutes"),
         ("[auth]\nalgorithms = [\"MD5\", \"SHA-256\"]\n", "baresip 1.0, JsSIP 3.13 and SIP.js 0.21"),
         ("[auth]\nalgorithms = [\"SHA-256\", \"MD5\"]\n", "baresip 1.0, SIPp 3.6 and sipsak 0.9.8"),
@@ -171,6 +201,9 @@ fn what_is_only_doubtful_is_a_warning() {
         ("[accounting]\ncdr = true\n[proxy]\nrecord_route = false\n", "tell no end and no duration"),
         ("[accounting]\ncdr = true\nall = false\n", "no call is accounted"),
         ("[[rule]]\nname = \"a\"\naccount = true\n", "nothing is written"),
+        ("# nothing\n\n", "the file says nothing"),
+        ("[[rule]]\nname = \"a\"\nanswer = 403\n[[rule]]\nname = \"b\"\ndrop = true\n", "rule 'b' is never asked"),
+        ("[[rule]]\nname = \"a\"\nwhen = \"method == 'invite'\"\nanswer = 403\n", "write 'INVITE'"),
     ];
     for (text, part) in doubtful {
         let output = check(text, folder.path());

@@ -78,7 +78,7 @@ fn orders_are_taken_by_http_as_json() {
     let unknown = send(address, "DELETE", "/v1/calls/0123", &[]);
     assert!(unknown.status == 404 && unknown.body["error"].as_str().is_some_and(|text| text.contains("0123")));
 
-    assert_eq!(get(address, "/v1/bans"), json!({ "bans": [], "banned": 0 }));
+    assert_eq!(get(address, "/v1/bans"), json!({ "bans": [], "banned": 0, "next": null }));
     assert_eq!(send(address, "DELETE", "/v1/bans?source=192.0.2.7", &[]).body, json!({ "lifted": { "bans": 0 } }));
     assert_eq!(get(address, "/v1/log-level"), json!({ "level": { "level": "info" } }));
     assert_eq!(send(address, "PUT", "/v1/log-level?level=debug", &[]).body["level"]["level"], "debug");
@@ -163,6 +163,25 @@ fn without_the_secret_no_order_is_taken() {
     let checked = Command::new(strowger()).arg("check").arg(server.config()).output().expect("it runs");
     let text = format!("{}{}", String::from_utf8_lossy(&checked.stdout), String::from_utf8_lossy(&checked.stderr));
     assert!(checked.status.code() == Some(1) && text.contains("lets any host give orders"), "{text}");
+}
+
+/// The address needs a restart, and the secret does not.
+#[test]
+fn a_reload_does_not_open_orders_to_the_network() {
+    let port = free_address().port();
+    let listen = format!("control.listen = \"0.0.0.0:{port}\"");
+    let secret = "control.secret = \"correct horse battery\"";
+    let server = Setup::on(&[Udp]).open_registrar().with(&listen).with(secret).start();
+    server.rewrite(secret, "");
+    server.rewrite(&listen, &listen.replace("0.0.0.0", "127.0.0.1"));
+    let refused = run(&server, &["reload"]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    let reason = format!("error: until a restart, {listen} lets any host give orders");
+    assert!(refused.status.code() == Some(1) && said.contains(&reason), "{said}");
+    assert_eq!(send(([127, 0, 0, 1], port).into(), "GET", "/v1/status", &[]).status, 401);
+    // Where the server starts with it, it is right.
+    let checked = Command::new(strowger()).arg("check").arg(server.config()).output().expect("it runs");
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 }
 
 /// What a page in a browser of this machine could send (DNS rebinding, a form of another site).

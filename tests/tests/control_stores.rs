@@ -62,6 +62,7 @@ fn limits_show_what_counts_under_them() {
     assert_eq!(limits(&["per-callee", "--most", "1"])[0]["highest"].as_array().map(Vec::len), Some(1));
     let one = limits(&["per-callee", "--key", "carol@example.org"]);
     assert_eq!(one[0]["highest"], json!([{ "calls": 1, "key": "carol@example.org" }]));
+    assert_eq!(limits(&["per-callee", "--key", "sip:carol@example.org"])[0]["highest"], one[0]["highest"]);
     assert_eq!(limits(&["per-callee", "--key", "unknown"])[0]["highest"][0]["calls"], 0);
     let text = done(&server, &["limits"]);
     assert!(text.contains("\nper-callee ") && text.contains("\n  bob@example.org "), "{text}");
@@ -141,8 +142,26 @@ fn what_is_kept_of_a_user_is_shown_without_secrets_and_dropped() {
     server.log_with("what caches hold of subscribers dropped by command");
     assert!(!server.log().contains("sesame"));
 
-    // A server that is gone is said to be.
+    // A server that is frozen is asked, and nothing comes.
     let Some(mut redis) = redis else { return };
+    let state = || said(&server, &["caches", "list"])["caches"][1]["state"].as_str().unwrap_or_default().to_owned();
+    assert_eq!(state(), "works");
+    redis.freeze();
+    let is_silent = || {
+        let _late = of(&["get", "shared", "--key", key]);
+        let state = state();
+        state == "its server does not answer: requests fail" || state == "no server is reached: requests fail at once"
+    };
+    assert!(wait::until(SOON, is_silent), "{}", done(&server, &["caches", "list"]));
+    let (code, text) = of(&["drop", "alice@example.org"]);
+    assert!(code == Some(1) && text.contains("the cache shared does not answer"), "{text}");
+    assert!(
+        done(&server, &["caches", "list"]).lines().all(|line| !line.starts_with("shared ") || !line.ends_with("works"))
+    );
+    redis.thaw();
+    assert!(wait::until(SOON, || state() == "works"), "{}", done(&server, &["caches", "list"]));
+
+    // One that is gone is said to be.
     backend::stop_cache(&mut redis).expect("it ends");
     let is_down =
         || said(&server, &["caches", "list"])["caches"][1]["state"] == "no server is reached: requests fail at once";
@@ -188,6 +207,8 @@ fn the_spool_of_accounting_is_shown_and_written_now() {
     let spool = &state()["spool"];
     assert!(spool["bytes"].as_u64().is_some_and(|bytes| bytes > 0) && spool["oldest"].as_u64().is_some(), "{spool}");
     assert!(state()["last_error"]["message"].as_str().is_some_and(|error| error.contains("locked")), "{}", state());
+    let log = server.log_with("rows of accounting cannot be written: they go to the spool");
+    assert!(!log.contains("rows=0"), "{log}");
     let (code, text) = order(&server, &["accounting", "flush"]);
     assert!(code == Some(1) && text.contains("3 rows, "), "{text}");
     assert!(text.starts_with("accounting: not written") && text.contains("last error"), "{text}");

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use strowger_lab::backend;
 use strowger_tests::binary::strowger;
+use strowger_tests::control::{json, run};
 use strowger_tests::credential_cache::{
     ALICE, CHALLENGED, PASSWORD, SOON, VERIFIED, add_alice, message, of, register, registers, setup, timed,
 };
@@ -96,4 +97,48 @@ fn credentials_in_a_folder_outlive_a_kill() {
     server.kill();
     server.start();
     assert_eq!(message(&server, PASSWORD), VERIFIED, "the 200 to her REGISTER said so");
+}
+
+/// What must count at once: the operator drops what verifies her.
+#[test]
+fn an_operator_sees_and_drops_the_credentials_of_a_registered_user() {
+    let has_redis = have(&[REDIS]);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let redis = has_redis.then(|| backend::redis(folder.path()).expect("it starts"));
+    let shared = redis.as_ref().map(|redis| of("redis", redis));
+    for cache in ["memory = \"1MiB\""].into_iter().chain(shared.as_deref()) {
+        let server = setup(cache, "").start();
+        add_alice(&server);
+        assert_eq!(message(&server, PASSWORD), VERIFIED);
+        let order = |words: &[&str]| {
+            let output = run(&server, &[&["caches"], words].concat());
+            (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+        };
+        let kept = json(&server, &["caches", "user", "alice@example.org"]);
+        let registered = |row: &&serde_json::Value| row["question"] == "registered" && row["place"] == "shared";
+        let row =
+            kept["kept"].as_array().and_then(|all| all.iter().find(registered)).unwrap_or_else(|| panic!("{kept}"));
+        assert_eq!(
+            (&row["name"], &row["within"], &row["exists"]),
+            (&"alice".into(), &"example.org".into(), &true.into())
+        );
+        assert!(row["algorithms"].as_array().is_some_and(|all| !all.is_empty()), "{row}");
+        let (_, text) = order(&["user", "alice@example.org"]);
+        assert!(text.contains("registered alice in example.org: HA1 for "), "{text}");
+        let (code, text) = order(&["drop", "alice@example.org"]);
+        assert_eq!(code, Some(0), "{text}");
+        let (code, text) = order(&["user", "alice@example.org"]);
+        assert_eq!((code, text.as_str()), (Some(1), "nothing is kept of alice@example.org\n"));
+        assert_eq!(message(&server, PASSWORD), CHALLENGED);
+        assert_eq!(register(&server, PASSWORD), 200);
+        assert_eq!(message(&server, PASSWORD), VERIFIED, "the database knows her");
+        // All: what nothing else could verify stays.
+        assert_eq!(order(&["drop", "--all"]).0, Some(0));
+        assert_eq!(message(&server, PASSWORD), VERIFIED);
+        let Some(redis) = redis.as_ref().filter(|_| cache.contains("redis")) else { continue };
+        redis.freeze();
+        let (code, text) = order(&["drop", "alice@example.org"]);
+        assert!(code == Some(1) && text.contains("the cache shared does not answer"), "{text}");
+        redis.thaw();
+    }
 }

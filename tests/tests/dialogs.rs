@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde_json::json;
 use strowger_tests::call::{exchange, register};
 use strowger_tests::control::{done, json, run};
-use strowger_tests::dialog::{arrives, contact, invite, set_up};
+use strowger_tests::dialog::{End, arrives, contact, invite, set_up};
 use strowger_tests::server::{Server, Setup};
-use strowger_tests::text::{field, parameter, respond, status};
+use strowger_tests::text::{Request, field, parameter, respond, status};
 use strowger_tests::wire::Transport::{self, Tcp, Tls, Udp, Ws};
 use strowger_tests::wire::Wire;
 
@@ -154,4 +154,57 @@ fn calls_beyond_the_bound_are_refused_until_others_end() {
     assert_eq!((status(&one_more), field(&one_more, "Retry-After").is_some()), (Some(503), true));
     arrives(&mut caller, &mut callee, &end.request("BYE"), &[]);
     set_up(&mut caller, &mut callee, &third, true);
+}
+
+/// Both phones ring, and the first takes the call: the caller's end. The other one gets its CANCEL, and says nothing else unless `says_so`.
+pub(crate) fn taken(caller: &mut Wire, phones: &mut [Wire; 2], call: &Request, says_so: bool) -> End {
+    caller.send(&call.bytes()).expect("the server takes messages");
+    let [first, other] = phones;
+    let [taken, lost] = [(&mut *first, "first"), (&mut *other, "phone")].map(|(phone, tag)| {
+        let got = phone.request("INVITE", LIMIT).expect("the INVITE arrives");
+        phone.send(&respond(&got, 180, tag, &[])).expect("the server takes messages");
+        assert_eq!(caller.answer(LIMIT).as_deref().and_then(status), Some(180));
+        got
+    });
+    first.send(&respond(&taken, 200, "first", &[contact("bob", first)])).expect("the server takes messages");
+    let cancel = other.request("CANCEL", LIMIT).expect("the other phone is cancelled");
+    other.send(&respond(&cancel, 200, "phone", &[])).expect("the server takes messages");
+    if says_so {
+        other.send(&respond(&lost, 487, "phone", &[])).expect("the server takes messages");
+        other.request("ACK", LIMIT).expect("the ACK arrives");
+    }
+    let answer = caller.final_response(LIMIT).expect("the call is answered");
+    let mut end = End::caller(call, &answer);
+    let mut ack = end.request("ACK");
+    ack.cseq = call.cseq;
+    caller.send(&ack.bytes()).expect("the server takes messages");
+    first.request("ACK", LIMIT).expect("the ACK arrives");
+    end
+}
+
+/// What rang beside the phone that answered ends with its CANCEL, and with the call at the latest.
+#[test]
+fn a_phone_that_rang_and_lost_holds_no_call() {
+    let server = start(
+        "proxy.fork = \"parallel\"\ncall_limit = [{ name = \"line\", most = 1, status = 486 }]\n\
+         rule = [{ name = \"calls\", call_limits = [\"line\"] }]",
+    );
+    let [mut caller, mut first, mut other] = [(); 3].map(|()| server.connect(Udp));
+    register(&mut first, "bob");
+    register(&mut other, "bob");
+    let mut phones = [first, other];
+    for says_so in [true, false] {
+        let call = invite("sip:bob@example.org", &caller);
+        let mut end = taken(&mut caller, &mut phones, &call, says_so);
+        let shown = json(&server, &["calls", "list"]);
+        let shown = json(&server, &["calls", "show", shown[0]["id"].as_str().expect("one call")]);
+        let dialogs = shown["dialogs"].as_array().map(Vec::len);
+        assert_eq!((&shown["state"], dialogs), (&json!("answered"), Some(if says_so { 1 } else { 2 })));
+        let one_more = invite("sip:bob@example.org", &caller);
+        assert_eq!(status(&exchange(&mut caller, &one_more)), Some(486));
+        arrives(&mut caller, &mut phones[0], &end.request("BYE"), &[]);
+        assert_eq!(done(&server, &["calls", "list"]), "no tracked calls\n");
+    }
+    caller.send(&invite("sip:bob@example.org", &caller).bytes()).expect("the server takes messages");
+    phones[0].request("INVITE", LIMIT).expect("there is room for the next call");
 }

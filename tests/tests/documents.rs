@@ -325,6 +325,43 @@ fn what_is_watched_in_production_is_counted() {
     keys_exist(&text);
 }
 
+/// Every other way to make a file leaves its mode to the umask.
+#[test]
+fn files_of_the_server_are_made_in_one_place() {
+    let crates = [
+        "node",
+        "server",
+        "store",
+        "cache",
+        "accounting",
+        "keeper",
+        "sql",
+        "remote",
+        "records",
+        "net",
+        "config",
+        "rules",
+    ]
+    .map(|name| root().join("crates").join(name).join("src"));
+    let (own, mut users) = (root().join("crates/records/src/private.rs"), 0);
+    for (path, text) in sources(&["crates"]) {
+        let is_test = path.ends_with("tests.rs") || path.ends_with("metrics/documents.rs");
+        if path == own || is_test || !crates.iter().any(|folder| path.starts_with(folder)) {
+            continue;
+        }
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        for line in code.lines().map(str::trim).filter(|line| !line.starts_with("//")) {
+            let others = ["File::create", "create_dir", "DirBuilder", "fs::write(", "fs::copy(", ".create(true)"];
+            let is_other = others.iter().any(|word| line.contains(word));
+            assert!(!is_other, "{}: {line}: strowger_records::private makes files", path.display());
+            let is_own = line.contains("private::file()");
+            assert!(is_own || !line.contains(".create_new(true)"), "{}: {line}", path.display());
+            users += usize::from(is_own);
+        }
+    }
+    assert!(users > 5, "{users}");
+}
+
 #[test]
 fn unsafe_code_stands_where_the_security_policy_says() {
     let mut places = BTreeSet::new();
@@ -363,5 +400,61 @@ fn every_field_of_a_condition_is_in_the_page_of_rules() {
             row.name,
             row.doc
         );
+    }
+}
+
+/// Each line of the tables of the scripts has a test by its number, each other line the test that it names, and each part of the files a
+/// test that takes it out.
+#[test]
+fn each_line_of_the_scripts_has_its_test() {
+    let tests = tests();
+    let text = fs::read_to_string(root().join("docs/from-opensips-or-kamailio.md")).expect("it is there");
+    let (mut section, mut has_tests, mut rows) = ("", false, [0; 3]);
+    for line in text.lines() {
+        if line.starts_with('#') {
+            section = line;
+        }
+        has_tests &= line.starts_with('|');
+        has_tests |= line.ends_with("| test |");
+        let Some(first) = line.strip_prefix("| ").and_then(|row| row.split(" | ").next()) else { continue };
+        if line.ends_with("| test |") || first.starts_with('|') {
+            continue;
+        }
+        let script = match section {
+            "## OpenSIPS, default script" => "opensips",
+            "## Kamailio, default script" => "kamailio",
+            _ if has_tests => {
+                let named = line.trim_end_matches(" |").rsplit(" | ").next().unwrap_or_default().trim_matches('`');
+                assert!(tests.contains(named), "there is no test {named}: {line}");
+                rows[2] += 1;
+                continue;
+            }
+            _ => continue,
+        };
+        let number = match first.parse::<u32>() {
+            Ok(number) => format!("{number:02}"),
+            Err(_) => first.to_lowercase(),
+        };
+        let start = format!("{script}::{script}_{number}_");
+        assert!(tests.iter().any(|test| test.starts_with(&start)), "there is no test {start}: {line}");
+        rows[usize::from(script == "kamailio")] += 1;
+    }
+    assert!(rows[0] >= 21 && rows[1] >= 26 && rows[2] >= 20, "{rows:?}");
+
+    for (script, file) in [
+        ("opensips", "default-opensips.toml"),
+        ("kamailio", "default-kamailio.toml"),
+        ("residential", "residential-opensips.toml"),
+    ] {
+        let code = root().join(format!("crates/server/tests/suite/default_scripts/{script}.rs"));
+        let code = fs::read_to_string(code).expect("it is there");
+        let text = fs::read_to_string(root().join("examples").join(file)).expect("it is there");
+        let marks = text.lines().filter_map(|line| line.strip_prefix("# ")).flat_map(|line| line.split(' '));
+        let names = marks.filter_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
+        let names: Vec<&str> = names.filter(|name| *name != "default").collect();
+        assert!(names.len() >= 10, "{file}: {names:?}");
+        for name in names {
+            assert!(code.contains(&format!("\"{name}\"")), "no test takes [{name}] out of {file}");
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use strowger_tests::call::exchange;
+use strowger_tests::control::done;
 use strowger_tests::digest::{Answer, challenges};
 use strowger_tests::process::Process;
 use strowger_tests::server::{Server, Setup};
@@ -118,11 +119,60 @@ fn alice_of_each_domain_registers_and_calls_the_other() {
     }
 }
 
+/// Calls count under a limit, and have a row of accounting, for the user who has shown its password: by name and domain.
+#[test]
+fn calls_count_for_the_user_of_one_domain() {
+    let rules = "accounting.cdr = true\naccounting.to = \"json\"\naccounting.path = \"rows\"\n\
+                 [[call_limit]]\nname = \"line\"\nper = \"user\"\nmost = 1\nstatus = 486\n\
+                 [[rule]]\nname = \"counted\"\nwhen = \"user == 'alice'\"\ncall_limits = [\"line\"]";
+    let mut server = start(rules);
+    let [mut callee, mut caller] = [(); 2].map(|()| server.connect(Udp));
+    let request = register(&callee, "a.example");
+    assert_eq!(code(&with_password_of("a.example", &mut callee, &request)), 200);
+    for (domain, calls) in [("a.example", 1), ("b.example", 1), ("a.example", 0), ("b.example", 0)] {
+        let request = invite(&caller, domain, "a.example");
+        let refusal = exchange(&mut caller, &request);
+        acknowledge(&mut caller, &request, &refusal);
+        // Credentials for a realm in which the call is not judged say nothing of the caller, not even where they stand first.
+        let other = if domain == "a.example" { "office" } else { "a.example" };
+        let claim = format!(
+            "Proxy-Authorization: Digest username=\"carol\", realm=\"{other}\", nonce=\"n\", uri=\"sip:x\", response=\"0123456789abcdef0123456789abcdef\""
+        );
+        let answer = Answer::to(&refusal, &request, "alice", &format!("password of {domain}"));
+        let mut request = answer.on(&request);
+        request.headers.insert(0, claim);
+        request.call_id = unique("call");
+        caller.send(&request.bytes()).expect("loopback takes it");
+        if calls == 0 {
+            let answer = caller.final_response(SOON).expect("an answer");
+            acknowledge(&mut caller, &request, &answer);
+            assert_eq!(code(&answer), 486, "{}", String::from_utf8_lossy(&answer));
+            continue;
+        }
+        let got = callee.request("INVITE", SOON).expect("the INVITE arrives");
+        let contact = format!("Contact: <sip:alice@{}>", callee.local());
+        callee.send(&respond(&got, 200, "callee", &[contact])).expect("loopback takes it");
+        let answer = caller.final_response(SOON).expect("the call is answered");
+        caller.send(&request.ack(&answer).bytes()).expect("loopback takes it");
+        callee.request("ACK", SOON).expect("the ACK arrives");
+    }
+    server.log_with("request refused status=486 reason=\"call limit line\"");
+    let shown = done(&server, &["limits", "line"]);
+    assert!(shown.contains("  alice@a.example ") && shown.contains("  alice@b.example "), "{shown}");
+    server.stop();
+    let rows = fs::read_dir(server.folder().join("rows")).expect("the folder of rows").flatten();
+    let rows: String = rows.map(|row| fs::read_to_string(row.path()).expect("rows")).collect();
+    for user in ["alice@a.example", "alice@b.example"] {
+        assert_eq!(rows.matches(&format!("\"auth_user\":\"{user}\"")).count(), 2, "{user}: {rows}");
+    }
+}
+
 /// Neither where the user in From and To must be the one who has shown its password, nor where it need not.
 #[test]
 fn a_password_of_one_domain_proves_nothing_in_the_other() {
     for must_match in [true, false] {
-        let server = start(&format!("auth.user_must_match = {must_match}\nban.enabled = false"));
+        let keys = format!("auth.user_must_match = {must_match}\nauth.register_for_others = {}", !must_match);
+        let server = start(&format!("{keys}\nban.enabled = false"));
         let (mut alice, mut other) = (server.connect(Udp), server.connect(Udp));
         let request = register(&alice, "b.example");
         assert_eq!(code(&with_password_of("b.example", &mut alice, &request)), 200);

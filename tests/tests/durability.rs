@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use strowger_tests::alone;
 use strowger_tests::call::exchange;
-use strowger_tests::program::{self, STRACE, have};
+use strowger_tests::limits::SmallDisk;
+use strowger_tests::program::{STRACE, have};
 use strowger_tests::server::{Server, Setup, loopback};
 use strowger_tests::text::{self, Request};
 use strowger_tests::trace::Trace;
@@ -365,36 +365,11 @@ fn a_database_at_its_size_answers_500_and_never_a_wrong_200() {
     fill(registrar().with("store.max_size = \"512KiB\"").start(), "bindings cannot be written");
 }
 
-/// A file system in memory of a given size; gone when dropped.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    fn mount(parent: &Path, size: &str) -> Option<Self> {
-        let folder = parent.join("small");
-        std::fs::create_dir(&folder).expect("the folder can be written");
-        let options = format!("size={size}");
-        let status = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(&folder).status();
-        status.is_ok_and(|status| status.success()).then_some(Self(folder))
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
-    }
-}
-
 #[test]
 fn a_full_disk_answers_500_and_never_a_wrong_200() {
-    if !program::is_root() {
-        return program::skipped("mounting a small disk needs root");
-    }
+    let Some(disk) = SmallDisk::mount("2m") else { return };
     let _alone = alone();
-    let folder = tempfile::tempdir().expect("a temporary folder can be made");
-    let Some(disk) = SmallDisk::mount(folder.path(), "2m") else {
-        return program::skipped("this machine does not let root mount a file system in memory");
-    };
-    let database = disk.0.join("full.sqlite");
+    let database = disk.folder().join("full.sqlite");
     fill(registrar().with(&format!("store.database = {database:?}")).start(), "bindings cannot be written");
 }
 

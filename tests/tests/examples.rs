@@ -56,6 +56,75 @@ fn every_example_is_right() {
     }
 }
 
+/// The configurations that this document shows, each with the line where it begins.
+fn shown_in(text: &str) -> Vec<(usize, String)> {
+    let mut blocks: Vec<(usize, String)> = Vec::new();
+    let mut is_inside = false;
+    for (at, line) in text.lines().enumerate() {
+        match line.trim() {
+            "```toml" => {
+                is_inside = true;
+                blocks.push((at + 2, String::new()));
+            }
+            "```" => is_inside = false,
+            _ if is_inside => {
+                let (_, block) = blocks.last_mut().expect("one has begun");
+                *block += &format!("{line}\n");
+            }
+            _ => (),
+        }
+    }
+    blocks
+}
+
+/// A reader copies them: each is taken as it stands, beside the domain, the certificates and the files that it leaves to the reader.
+#[test]
+fn every_example_of_a_document_is_right() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let documents = std::fs::read_dir(root.join("docs")).expect("there is a folder of documents").flatten();
+    let mut documents: Vec<PathBuf> = documents.map(|entry| entry.path()).collect();
+    documents.retain(|file| file.extension().is_some_and(|end| end == "md"));
+    documents.push(root.join("README.md"));
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let certificate = Certificate::in_folder(folder.path(), &["sip.example.org"]);
+    std::fs::write(folder.path().join("carriers.csv"), "prefix,carrier\n49,west\n4930,berlin\n")
+        .expect("it can be written");
+    let (mut seen, mut wrong) = (0, Vec::new());
+    for file in documents {
+        let text = std::fs::read_to_string(&file).expect("a document can be read");
+        for (line, block) in shown_in(&text) {
+            seen += 1;
+            let mut config = String::new();
+            for line in block.lines() {
+                let key = line.split('=').next().unwrap_or_default().trim();
+                let own = match key.rsplit('.').next() {
+                    Some("certificate") => Some(&certificate.chain),
+                    Some("key") if line.contains(".pem") => Some(&certificate.key),
+                    _ => None,
+                };
+                config += &own.map_or_else(|| line.to_owned(), |own| format!("{key} = {own:?}"));
+                config += "\n";
+            }
+            if !block.contains("domains =") && !block.contains("[[domain]]") {
+                config = format!("domains = [\"example.org\"]\n{config}");
+            }
+            if !block.contains("certificate") {
+                config += &format!("[tls]\ncertificate = {:?}\nkey = {:?}\n", certificate.chain, certificate.key);
+            }
+            // The folder of a server that is installed.
+            let config = config.replace("/var/lib/strowger", &folder.path().display().to_string());
+            let at = folder.path().join("strowger.toml");
+            std::fs::write(&at, config).expect("it can be written");
+            let output = Command::new(strowger()).arg("check").arg(&at).output().expect("the program runs");
+            if !output.status.success() {
+                wrong.push(format!("{}:{line}: {}", file.display(), String::from_utf8_lossy(&output.stderr)));
+            }
+        }
+    }
+    assert!(seen >= 15, "{seen}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 /// A database server with the subscribers that examples name; none where it is not installed.
 fn subscribers() -> Option<(MariaDb, TempDir)> {
     if !have(&[MARIADBD, MARIADB]) {
@@ -131,7 +200,10 @@ fn a_server_starts_with_every_example() {
                 let uri = format!("sip:127.0.0.1:{port};transport={}", transport.name());
                 wire.send(&Request::new("OPTIONS", &uri, transport.name(), wire.local()).bytes()).expect("it reads");
                 let answer = wire.final_response(Duration::from_secs(5)).expect("it answers");
-                assert_eq!(text::status(&answer), Some(200), "{}", String::from_utf8_lossy(&answer));
+                // Where a rule says so, a request without a user is refused, an OPTIONS too.
+                let refused = text.contains("when = \"not exists request.user\"\nanswer = 484");
+                let expected = if refused { 484 } else { 200 };
+                assert_eq!(text::status(&answer), Some(expected), "{}", String::from_utf8_lossy(&answer));
                 answered += 1;
             }
         }

@@ -1,5 +1,6 @@
 //! `strowger explain`: what a configuration makes of a request, for people and for programs.
 
+use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -39,20 +40,90 @@ track = true
 on_failure = ["voicemail"]
 "#;
 
-fn explain(words: &[&str]) -> Output {
+/// Two gateways by turns, with all that a rule may say of a call.
+const GATEWAYS: &str = r#"
+listen = ["udp:0.0.0.0:5060"]
+domains = ["example.org"]
+auth.calls = false
+proxy.relay_for = "everyone"
+
+[accounting]
+cdr = true
+all = false
+
+[[call_limit]]
+name = "caller"
+per = "from.uri"
+most = 2
+status = 486
+
+[[call_limit]]
+name = "west"
+most = 30
+over = "next-rule"
+
+[[call_limit]]
+name = "boxes"
+most = 1
+
+[[failure]]
+name = "voicemail"
+statuses = ["408", "486"]
+to = ["sip:203.0.113.90"]
+add_headers = ["Diversion: <sip:bob@example.org>;reason=no-answer"]
+call_limits = ["boxes"]
+
+[[failure]]
+name = "busy"
+statuses = ["6xx"]
+answer = 486
+
+[[rule]]
+name = "abroad"
+when = "number starts_with '00'"
+strip = 2
+prepend = "+"
+account = true
+call_limits = ["caller"]
+
+[[rule]]
+name = "west"
+when = "exists number"
+to = ["sip:203.0.113.80", "sip:203.0.113.81"]
+call_limits = ["west"]
+ring_timeout = "30s"
+answer_timeout = "4s"
+add_headers = ["X-Carrier: west"]
+remove_headers = ["User-Agent"]
+on_failure = ["voicemail", "busy"]
+
+[[rule]]
+name = "east"
+when = "exists number"
+to = ["sip:203.0.113.85"]
+"#;
+
+fn explain_by(config: &str, words: &[&str]) -> Output {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("strowger.toml");
-    std::fs::write(&file, RULES).expect("it can be written");
+    std::fs::write(&file, config).expect("it can be written");
     let mut command = Command::new(binary::strowger());
     command.arg("explain").args(words).arg("--config").arg(&file);
     command.output().expect("it runs")
 }
 
-fn text(words: &[&str]) -> String {
-    let output = explain(words);
+fn explain(words: &[&str]) -> Output {
+    explain_by(RULES, words)
+}
+
+fn text_of(output: Output) -> String {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{errors}");
     String::from_utf8(output.stdout).expect("it is text")
+}
+
+fn text(words: &[&str]) -> String {
+    text_of(explain(words))
 }
 
 #[test]
@@ -73,6 +144,67 @@ fn the_path_of_decisions_and_the_plan_are_printed() {
          track   the call is tracked\n\
          failure 408, 486, 500-599: sip:203.0.113.90:5060\n"
     );
+}
+
+/// The new number, the limits, accounting, edits, time-outs, what follows on which failure; and what decides where a limit is full.
+#[test]
+fn all_that_rules_say_of_a_call_is_printed() {
+    let words = ["--from", "alice@example.net", "--to", "sip:00441@example.org"];
+    let abroad = "rule    yes abroad: number starts_with '00' is true, number is '00441'";
+    let [west, east] =
+        ["west", "east"].map(|name| format!("rule    yes {name}: exists number is true, number is '00441'"));
+    let caller = "limit   caller of alice@example.net: at most 2 calls, one more is answered 486";
+    let to_east = format!(
+        "{east}\nuri     becomes sip:+441@example.org\nto      sip:203.0.113.85 at udp:203.0.113.85:5060\n{caller}\n\
+         path    record-route\ntrack   the call is tracked\naccount the call is accounted\n"
+    );
+    assert_eq!(
+        text_of(explain_by(GATEWAYS, &words)),
+        format!(
+            "{abroad}\n{west}\nuri     becomes sip:+441@example.org\n\
+             to      sip:203.0.113.80 at udp:203.0.113.80:5060\nthen    sip:203.0.113.81 at udp:203.0.113.81:5060\n\
+             next    after any but 6xx\nring    at most 30000 ms\nsilence at most 4000 ms\n{caller}\n\
+             limit   west: at most 30 calls, one more goes to the next rule\n\
+             add     X-Carrier: west\nremove  User-Agent\npath    record-route\ntrack   the call is tracked\n\
+             account the call is accounted\n\
+             failure 408, 486: sip:203.0.113.90 with Diversion: <sip:bob@example.org>;reason=no-answer; \
+             limit boxes: at most 1 call, one more goes to the next failure\n\
+             failure 600-699: answer 486\n\
+             \nif caller is full:\n{abroad}; limit caller is full\nanswer  486: caller\n\
+             \nif west is full:\n{west}; limit west is full\n{to_east}"
+        )
+    );
+    let json = text_of(explain_by(GATEWAYS, &[&words[..], &["--json"]].concat()));
+    let value: Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!((&value["uri"], &value["outcome"]["account"]), (&"sip:+441@example.org".into(), &true.into()));
+    let failures = &value["outcome"]["on_failure"];
+    assert_eq!(failures[0]["add"][0], "Diversion: <sip:bob@example.org>;reason=no-answer");
+    let limit = &failures[0]["limits"][0];
+    assert_eq!((&limit["name"], &limit["of_failure"], &limit["answer"]), (&"boxes".into(), &true.into(), &Value::Null));
+    let limits = &value["outcome"]["limits"];
+    assert_eq!((&limits[0]["of"], &limits[0]["answer"]), (&"alice@example.net".into(), &486.into()));
+    assert_eq!((&limits[1]["name"], &limits[1]["answer"]), (&"west".into(), &Value::Null));
+    let case = &value["if_full"][1];
+    assert_eq!((&case["limits"][0], &case["rules"][1]["full"]), (&"west".into(), &"west".into()));
+    assert_eq!(case["outcome"]["to"][0]["uri"], "sip:203.0.113.85");
+}
+
+/// The server is in the path of what can make a dialog, and of nothing else.
+#[test]
+fn the_method_decides_whether_the_server_stays_in_the_path() {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/default-opensips.toml");
+    // From this machine alone no way leads to the next hop.
+    let example = std::fs::read_to_string(example).expect("it is there").replace("127.0.0.1", "192.0.2.1");
+    let methods = ["INVITE", "SUBSCRIBE", "REFER", "NOTIFY", "MESSAGE", "OPTIONS", "PUBLISH", "INFO", "UPDATE"];
+    let stays = |method: &&str| {
+        let words = ["--from", "alice@example.org", "--to", "sip:dave@203.0.113.77", "--method", method];
+        let text = text_of(explain_by(&example, &words));
+        let lines = ["path    record-route\n", "path    not in the path\n"].map(|line| text.contains(line));
+        assert!(lines[0] != lines[1], "{text}");
+        lines[0]
+    };
+    let staying: Vec<&str> = methods.into_iter().filter(stays).collect();
+    assert_eq!(staying, ["INVITE", "SUBSCRIBE", "REFER", "NOTIFY"]);
 }
 
 #[test]

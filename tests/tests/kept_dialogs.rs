@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::accounting::in_the_spool;
 use strowger_tests::call::register;
 use strowger_tests::control::{done, metric};
 use strowger_tests::dialog::{End, arrives, invite, set_up};
-use strowger_tests::limits::limit_files;
+use strowger_tests::limits::{SmallDisk, limit_files};
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::text::status;
 use strowger_tests::wait;
@@ -218,6 +219,26 @@ fn calls_that_end_just_before_a_kill_have_their_rows_once() {
     }
 }
 
+/// The spool has rows when the process is killed that the last words of their calls have still.
+#[test]
+fn rows_that_the_spool_has_are_written_once() {
+    let mut server = setup("accounting.to = \"json\"\naccounting.retry_interval = \"1h\"").start();
+    let mut pair = Pair::new(&server, "bob");
+    pair.call(10);
+    let folder = server.folder().join("rows");
+    std::fs::remove_dir_all(&folder).expect("it is there");
+    std::fs::write(&folder, "in its place").expect("the folder can be written");
+    pair.end(10);
+    in_the_spool(&server, 10.0);
+    assert!(wait::until(WRITTEN, || metric(&server, "strowger_kept_calls_pending") == 0.0));
+    server.kill();
+    std::fs::remove_file(&folder).expect("it is there");
+    server.start();
+    assert!(wait::until(WRITTEN, || metric(&server, "strowger_accounting_written_total") >= 10.0), "{}", server.log());
+    assert!(wait::until(WRITTEN, || metric(&server, "strowger_accounting_spool_rows") == 0.0));
+    assert_eq!(lines_of(&folder).len(), 10, "{}", server.log());
+}
+
 /// The lines of all files of a folder.
 fn lines_of(folder: &Path) -> Vec<String> {
     let files = std::fs::read_dir(folder).map(|entries| entries.map(|entry| entry.expect("an entry").path()).collect());
@@ -250,6 +271,31 @@ fn a_full_disk_is_reported_and_what_could_not_be_written_follows() {
     assert_eq!(metric(&server, "strowger_calls_tracked"), 90.0);
     pair.end(90);
     is_empty(&server);
+}
+
+#[test]
+fn calls_outlive_a_restart_on_a_full_disk() {
+    let Some(disk) = SmallDisk::mount("1m") else { return };
+    let calls = disk.folder().join("calls");
+    let lines = KEPT.replace("\"calls\"", &format!("{calls:?}"));
+    let mut server = Setup::on(&[Udp]).open_registrar().with(&lines).start();
+    let mut pair = Pair::new(&server, "bob");
+    pair.call(3);
+    keeps(&server, 3);
+    server.kill();
+    disk.fill();
+    server.start();
+    assert_eq!(metric(&server, "strowger_calls_tracked"), 3.0);
+    let mut times = pair.end(1);
+    assert!(wait::until(WRITTEN, || metric(&server, "strowger_kept_calls_down") == 1.0), "{}", server.log());
+    disk.free();
+    keeps(&server, 2);
+    server.kill();
+    server.start();
+    assert_eq!(metric(&server, "strowger_calls_tracked"), 2.0);
+    times.extend(pair.end(2));
+    is_empty(&server);
+    are_written(&server, &times);
 }
 
 fn segments(server: &Server) -> Vec<PathBuf> {

@@ -5,15 +5,14 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use strowger_tests::wait;
 
 use strowger_tests::account::authorized;
 use strowger_tests::binary::strowger;
+use strowger_tests::limits::SmallDisk;
 use strowger_tests::process::waits_for_children;
-use strowger_tests::program;
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::text::{Request, status};
 use strowger_tests::wire::Transport;
@@ -223,19 +222,11 @@ fn lines_that_find_no_room_are_counted() {
 
 #[test]
 fn what_a_full_disk_loses_is_counted_when_there_is_room_again() {
-    if !program::is_root() {
-        return program::skipped("mounting a small disk needs root");
-    }
-    let folder = tempfile::tempdir().expect("a temporary folder can be made");
-    let Some(disk) = SmallDisk::mount(folder.path(), "64k") else {
-        return program::skipped("this machine does not let root mount a file system in memory");
-    };
-    let path = disk.0.join("strowger.log");
+    let Some(disk) = SmallDisk::mount("64k") else { return };
+    let path = disk.folder().join("strowger.log");
     let log = File::options().create(true).append(true).open(&path).expect("there is room");
     let mut launched = Launched::new("", Stdio::from(log));
-    let filler = disk.0.join("filler");
-    let mut rest = File::create(&filler).expect("there is room for a name");
-    while rest.write(&[0; 512]).is_ok_and(|n| n > 0) {}
+    disk.fill();
     let socket = socket(1, launched.address());
     // Beyond what is left of the log's last page.
     for _ in 0..10 {
@@ -251,8 +242,7 @@ fn what_a_full_disk_loses_is_counted_when_there_is_room_again() {
     // The lines of a moment are written together: the last page of the log is full when they have been tried.
     let is_full = || std::fs::metadata(&path).expect("it is there").len() % 4_096 == 0;
     assert!(wait::until(SOON, is_full), "the disk is not full");
-    std::fs::remove_file(&filler).expect("it is ours");
-    drop(rest);
+    disk.free();
     let mut hosts = 10..=255;
     let mut text = String::new();
     let is_told = wait::until(SOON, || {
@@ -265,25 +255,6 @@ fn what_a_full_disk_loses_is_counted_when_there_is_room_again() {
     assert!(text.contains("No space left on device"), "{text}");
     assert_short(&text);
     launched.assert_ends();
-}
-
-/// A file system in memory of a given size; gone when dropped.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    fn mount(parent: &Path, size: &str) -> Option<Self> {
-        let folder = parent.join("small");
-        std::fs::create_dir(&folder).expect("the folder can be written");
-        let options = format!("size={size}");
-        let status = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(&folder).status();
-        status.is_ok_and(|status| status.success()).then_some(Self(folder))
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
-    }
 }
 
 /// Wrong passwords under Call-IDs of 40 kB, credentials that cannot be read, and scanners that come from everywhere.

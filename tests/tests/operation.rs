@@ -4,7 +4,8 @@ use std::fs;
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -15,6 +16,7 @@ use strowger_tests::program;
 use strowger_tests::server::Setup;
 use strowger_tests::text::{Request, status};
 use strowger_tests::wire::Transport;
+use tempfile::TempDir;
 
 use crate::config::{error_of, folder, run, text_of};
 
@@ -141,6 +143,13 @@ fn init_takes_several_domains() {
     assert!(written.contains("\nrealm = \"office\"\n") && !written.contains("[[domain]]"), "{written}");
 }
 
+/// Runs the program as a user who owns nothing.
+fn run_as_nobody(arguments: &[&str], folder: &Path) -> Output {
+    let mut command = Command::new(strowger());
+    command.args(arguments).current_dir(folder).stdin(Stdio::null()).uid(65_534).gid(65_534);
+    command.env_remove("STROWGER_CONFIG").output().expect("the program runs")
+}
+
 /// Root writes files that the user of a service cannot read: the error names owner and mode.
 #[test]
 fn files_of_another_user_are_named_with_owner_and_mode() {
@@ -156,11 +165,7 @@ fn files_of_another_user_are_named_with_owner_and_mode() {
         "strowger.toml belongs to root (mode 0600): if the server runs as another user, chown USER strowger.toml*";
     assert!(text_of(&output).contains(hint), "{}", text_of(&output));
 
-    let as_nobody = |arguments: &[&str]| {
-        let mut command = Command::new(strowger());
-        command.args(arguments).current_dir(folder.path()).stdin(Stdio::null()).uid(65_534).gid(65_534);
-        command.env_remove("STROWGER_CONFIG").output().expect("the program runs")
-    };
+    let as_nobody = |arguments: &[&str]| run_as_nobody(arguments, folder.path());
     // The program itself may lie where nobody else may look.
     if as_nobody(&["check", "/dev/null"]).status.code() != Some(0) {
         return program::skipped("another user cannot run the program where it lies");
@@ -185,6 +190,46 @@ fn files_of_another_user_are_named_with_owner_and_mode() {
             error.contains("strowger.sqlite belongs to root (mode 0600), and this process runs as nobody"),
             "{error}"
         );
+    }
+}
+
+/// Beside a configuration in /etc no user but root writes: the key is named before a row or a call is lost.
+#[test]
+fn a_place_that_cannot_be_written_is_named_by_check_and_at_the_start() {
+    if !program::is_root() {
+        return program::skipped("files of another user need root");
+    }
+    let folder = folder();
+    let own = TempDir::new().expect("a temporary folder");
+    std::os::unix::fs::chown(own.path(), Some(65_534), None).expect("it is ours");
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let as_nobody = |arguments: &[&str]| run_as_nobody(arguments, folder.path());
+    if as_nobody(&["check", "/dev/null"]).status.code() != Some(0) {
+        return program::skipped("another user cannot run the program where it lies");
+    }
+    let own = own.path().display();
+    let listen = format!("listen = [\"udp:127.0.0.1:{}\"]\n", strowger_tests::port::free());
+    // The server of the database is not asked before.
+    let sql = "accounting.cdr = true\naccounting.to = \"sql\"\naccounting.database = \"mysql://u@127.0.0.1:1/d\"\n";
+    let files = "accounting.cdr = true\naccounting.to = \"csv\"\n";
+    let calls = "dialogs.track = true\ndialogs.folder = \"calls\"\n";
+    let spool = format!("accounting.spool = \"{own}/spool\"\n");
+    for (key, text) in [
+        ("accounting.spool", sql.to_owned()),
+        ("accounting.path", format!("{files}{spool}")),
+        ("dialogs.folder", calls.to_owned()),
+    ] {
+        let text = format!("{listen}domains = [\"example.org\"]\nstore.database = \"{own}/s.sqlite\"\n{text}");
+        fs::write(folder.path().join("strowger.toml"), text).expect("it is ours");
+        let said = format!("{key}: nothing can be written to ");
+        let checked = as_nobody(&["check"]);
+        assert_eq!(checked.status.code(), Some(0), "{}", error_of(&checked));
+        assert!(error_of(&checked).contains(&format!("warning: {said}")), "{}", error_of(&checked));
+        assert!(text_of(&checked).contains("1 warning"), "{}", text_of(&checked));
+        let served = as_nobody(&["serve"]);
+        assert_eq!(served.status.code(), Some(1), "{}", error_of(&served));
+        assert!(error_of(&served).contains(&said), "{}", error_of(&served));
+        assert!(error_of(&served).contains("write the whole path"), "{}", error_of(&served));
     }
 }
 

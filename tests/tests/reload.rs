@@ -9,6 +9,7 @@ use strowger_tests::certificate::Certificate;
 use strowger_tests::control::{done, metric, run};
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::text::{Request, field, status};
+use strowger_tests::wait;
 use strowger_tests::wire::{Transport, Wire};
 
 const SOON: Duration = Duration::from_secs(10);
@@ -29,6 +30,15 @@ fn software(server: &Server) -> Option<String> {
     let answer = wire.final_response(SOON).expect("an answer");
     assert_eq!(status(&answer), Some(200));
     field(&answer, "Server")
+}
+
+/// An editor or a copy that was cut off left nothing in it.
+#[test]
+fn a_file_that_has_become_empty_is_a_warning() {
+    let mut server = Setup::on(&[Transport::Udp]).start();
+    std::fs::write(server.config(), "").expect("the folder can be written");
+    server.process().signal(libc::SIGHUP);
+    server.log_with("the file says nothing");
 }
 
 #[test]
@@ -110,6 +120,31 @@ fn a_reload_sets_the_level_of_the_log_when_the_file_has_another() {
     server.rewrite("log.level = \"info\"", "log.level = \"warn\"");
     assert_eq!(reload(&server, &[]).status.code(), Some(0));
     assert_eq!(level(&[]), "warn\n");
+}
+
+/// A database may take its time: signals and calls do not wait for it.
+#[test]
+fn a_server_that_reads_its_sets_again_hears_its_signals() {
+    let mut server = Setup::on(&[Transport::Udp]).start();
+    std::fs::write(server.folder().join("slow.sqlite"), "").expect("the folder can be written");
+    // It never comes to its first row.
+    let set = "\n[[set]]\nname = \"slow\"\ndatabase = \"sqlite:slow.sqlite\"\ntimeout = \"60s\"\nkey = \"k\"\n\
+               query = \"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) AS k FROM n\"\n";
+    let file = std::fs::read_to_string(server.config()).expect("it was written") + set;
+    std::fs::write(server.config(), file).expect("the folder can be written");
+    let tasks = format!("/proc/{}/task", server.process().id());
+    let reads = || {
+        let ids = std::fs::read_dir(&tasks).expect("the process lives").flatten();
+        let mut names = ids.filter_map(|id| std::fs::read_to_string(id.path().join("comm")).ok());
+        names.any(|name| name.trim() == "data-set")
+    };
+    for _ in 0..2 {
+        server.process().signal(libc::SIGHUP);
+        assert!(wait::until(SOON, reads), "{}", server.log());
+        server.assert_answers(Transport::Udp);
+    }
+    server.process().signal(libc::SIGTERM);
+    assert_eq!(server.process().end(SOON).code(), Some(0), "{}", server.log());
 }
 
 #[test]

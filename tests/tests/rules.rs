@@ -13,10 +13,10 @@ use strowger_tests::text::{Request, field, request_uri, respond, status};
 use strowger_tests::wire::Transport::Udp;
 use strowger_tests::wire::Wire;
 
-const LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 
 /// A server with these rules, and users of example.org who need no password.
-fn start(rules: &str) -> Server {
+pub(crate) fn start(rules: &str) -> Server {
     Setup::on(&[Udp]).open_registrar().with(rules).start()
 }
 
@@ -25,7 +25,7 @@ fn options(uri: &str, wire: &Wire) -> Request {
 }
 
 /// A gateway at this address.
-fn gateway(server: &Server, at: SocketAddr) -> Wire {
+pub(crate) fn gateway(server: &Server, at: SocketAddr) -> Wire {
     Wire::connect_from(Udp, at, server.address(Udp), None).expect("the port is free")
 }
 

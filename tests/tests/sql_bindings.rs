@@ -13,7 +13,7 @@ use strowger_tests::call::{exchange, register};
 use strowger_tests::control::metric;
 use strowger_tests::database::Database;
 use strowger_tests::server::{Server, Setup};
-use strowger_tests::text::{Request, status};
+use strowger_tests::text::{Request, respond, status};
 use strowger_tests::wait;
 use strowger_tests::wire::Transport::Udp;
 use strowger_tests::wire::Wire;
@@ -229,6 +229,39 @@ fn phones_outlast_it(database: &mut Database) {
     assert_eq!(metric(&own, "strowger_bindings"), 2.0);
 }
 
+/// Which methods a device takes stands in its binding, and counts after a restart too.
+fn methods_outlive_a_restart(own: &mut Server) {
+    let [mut caller, mut bob, mut carol, mut dave] = [(); 4].map(|()| own.connect(Udp));
+    for (wire, user, parameter, header) in [
+        (&mut bob, "bob", ";methods=\"INVITE,ACK,BYE\"", None),
+        (&mut carol, "carol", "", Some("Allow: INVITE, ACK, CANCEL")),
+        (&mut dave, "dave", "", None),
+    ] {
+        let mut request =
+            Request::register(user, "example.org", &format!("sip:{user}@{}", wire.local()), "udp", wire.local());
+        let contact = request.headers.iter_mut().find(|line| line.starts_with("Contact:")).expect("it has one");
+        contact.push_str(parameter);
+        request.headers.extend(header.map(str::to_owned));
+        assert_eq!(status(&exchange(wire, &request)), Some(200));
+    }
+    own.kill();
+    own.start();
+    let mut asks = |user: &str| {
+        let request = Request::new("MESSAGE", &format!("sip:{user}@example.org"), "udp", caller.local());
+        status(&exchange(&mut caller, &request))
+    };
+    assert_eq!([asks("bob"), asks("carol")], [Some(405); 2]);
+    // A device that does not say what it takes may take each.
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let got = dave.request("MESSAGE", SOON).expect("it arrives");
+            dave.send(&respond(&got, 200, "dave", &[])).expect("the server takes messages");
+        });
+        assert_eq!(asks("dave"), Some(200));
+    });
+    fails(&mut caller, &mut bob, 486);
+}
+
 /// What the server does not keep over a power cut is not promised.
 fn promises_what_is_kept(database: &Database) {
     let opened = ServerBindings::open(&settings(database), Durability::PowerLoss, PATIENCE);
@@ -244,6 +277,9 @@ fn promises_what_is_kept(database: &Database) {
 
 fn all(mut database: Database) {
     phones_outlast_it(&mut database);
+    // Of phones that are at other addresses now.
+    database.execute("DELETE FROM strowger_binding");
+    methods_outlive_a_restart(&mut server(&database).with("proxy.method_filter = true").start());
     database.execute("DELETE FROM strowger_binding");
     conforms(|| open(&database, SOON));
     outlasts_its_connection(&database);
@@ -269,4 +305,9 @@ fn bindings_in_sqlite_follow_the_rules() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let settings = SqliteSettings::new(folder.path().join("s.db"));
     conforms(|| SqliteBindings::open(&settings).expect("it opens"));
+}
+
+#[test]
+fn methods_of_a_device_in_sqlite_outlive_a_restart() {
+    methods_outlive_a_restart(&mut Setup::on(&[Udp]).open_registrar().with("proxy.method_filter = true").start());
 }

@@ -46,6 +46,32 @@ fn setup(url: &str) -> Setup {
     ))
 }
 
+/// `strowger db migrate` of tables that are of this version does nothing, and of those of a newer one it says so and does nothing; so does `init`.
+fn leaves_what_it_need_not_or_cannot_migrate(database: &Database, server: &Server) {
+    let there = || {
+        let select = |what: &str| database.execute(&format!("SELECT {what}"));
+        [select("part, version, changed_at FROM strowger_schema ORDER BY part"), select("COUNT(*) FROM strowger_cdr")]
+    };
+    let before = there();
+    let (is_done, said) = db(server, &["migrate", "--dry-run"]);
+    assert!(is_done && said.contains("(accounting): nothing to do"), "{said}");
+    let (is_done, said) = db(server, &["migrate"]);
+    assert!(is_done && said.matches("version 1").count() >= 2 && there() == before, "{said}");
+    database.execute("UPDATE strowger_schema SET version = 9");
+    let newer = there();
+    for order in ["migrate", "init"] {
+        for words in [&[order][..], &[order, "--dry-run"]] {
+            let (is_done, said) = db(server, words);
+            let refusal =
+                "has tables for accounting of version 9, this program knows 1: use the program that made them";
+            assert!(!is_done && said.contains(refusal) && there() == newer, "{words:?}: {said}");
+        }
+    }
+    let (is_done, said) = db(server, &["migrate", "--json"]);
+    assert!(!is_done && said.contains("\"found\": \"version 9\"") && said.contains("\"now\": \"version 9\""), "{said}");
+    database.execute("UPDATE strowger_schema SET version = 1");
+}
+
 /// A place that cannot be used is an error of the start, with its cure; and the command is the cure.
 fn made_by_the_command(database: &Database) {
     let mut server = setup(&database.url()).prepare();
@@ -67,6 +93,7 @@ fn made_by_the_command(database: &Database) {
     assert!(is_done && said.contains("\"now\": \"version 1\"") && said.contains("\"found\": \"nothing\""), "{said}");
     let (is_done, said) = db(&server, &["init"]);
     assert!(is_done && said.contains("test.sqlite") && said.matches("version 1").count() >= 2, "{said}");
+    leaves_what_it_need_not_or_cannot_migrate(database, &server);
     for (change, again, part) in [
         (
             "UPDATE strowger_schema SET version = 9",
@@ -223,6 +250,19 @@ fn files_are_made_by_the_command_too() {
     let (is_done, said) = db(&server, &["migrate"]);
     assert!(is_done && !said.contains("nothing"), "{said}");
     assert!(server.folder().join("test.sqlite").exists() && server.folder().join("rows").exists());
+    // Files of a newer program are left as they are.
+    for (name, wanted) in [("test.sqlite", "newer"), ("rows", "use the program that made them")] {
+        let file = rusqlite::Connection::open(server.folder().join(name)).expect("it is there");
+        let known: i64 = file.pragma_query_value(None, "user_version", |row| row.get(0)).expect("it has one");
+        file.pragma_update(None, "user_version", 99).expect("it can be written");
+        for order in ["migrate", "init"] {
+            let (is_done, said) = db(&server, &[order]);
+            assert!(!is_done && said.contains("99") && said.contains(wanted), "{name}: {said}");
+        }
+        let found: i64 = file.pragma_query_value(None, "user_version", |row| row.get(0)).expect("it has one");
+        assert_eq!(found, 99, "{name}");
+        file.pragma_update(None, "user_version", known).expect("it can be written");
+    }
     // No server is there.
     let url = format!("mysql://u:hunter2@127.0.0.1:{}/d", port::free());
     let server = Setup::on(&[Udp]).open_registrar().with(&format!("store.subscribers = \"{url}\"")).prepare();

@@ -210,6 +210,8 @@ fn kamailio(bed: &Bed) {
         ("alice ", "alice ", "secret", 401),
         ("bob", "bob", "in clear", 200),
         ("bob", "bob@example.org", "in clear", 200),
+        // Of a password in clear an HA1 is made of the name as it is sent.
+        ("bob", "bob@Example.ORG", "in clear", 200),
         ("bob", "bob", "", 401),
         ("zoe", "zoe", "secret", 401),
         // No server is asked for it, nor for one that is longer than its column.
@@ -312,6 +314,21 @@ fn changed_password(bed: &Bed) {
     }
 }
 
+/// What the cache before the database has of a user is what the database said, also of one who authenticates by the whole address.
+fn second_level(bed: &Bed) {
+    bed.add("erin", "example.org", "secret");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("cache").display().to_string();
+    let mut server = bed.start(&format!("store.cache = \"near\"\ncache = [{{ name = \"near\", folder = {path:?} }}]"));
+    let register = |server: &Server| register_as(&mut server.connect(Tcp), "erin", "erin@example.org", "secret").0;
+    assert_eq!(register(&server), Some(200));
+    server.stop();
+    // From now on the cache alone knows her.
+    bed.execute("DELETE FROM subscriber WHERE username = 'erin'");
+    server.start();
+    assert_eq!(register(&server), Some(200));
+}
+
 fn tls(bed: &Bed) {
     bed.add("erin", "example.org", "secret");
     let required = "store.subscriber_tls = \"required\"";
@@ -396,6 +413,7 @@ fn in_place(bed: &Bed) {
     opensips(bed);
     domains(bed);
     changed_password(bed);
+    second_level(bed);
     tls(bed);
     wrong_settings(bed);
     let execute = |statements: &str| drop(bed.execute(statements));

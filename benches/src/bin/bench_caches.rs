@@ -128,17 +128,24 @@ impl Backends {
         Ok(Self { redis: backend::redis(folder)?, memcached: backend::memcached(folder)? })
     }
 
-    /// How many entries there are; none where that cannot be asked.
+    /// How many entries a server of its own has.
     fn entries(&self, cache: Cache) -> Result<Option<u64>, String> {
         let number = |text: &str| text.trim().trim_start_matches(':').parse().ok();
-        match cache {
-            Cache::None | Cache::Local => Ok(None),
-            Cache::Redis => Ok(number(&say(self.redis.address(), "DBSIZE\r\n")?)),
+        let (text, found) = match cache {
+            Cache::None | Cache::Local => return Ok(None),
+            Cache::Redis => {
+                let text = say(self.redis.address(), "DBSIZE\r\n")?;
+                let found = number(&text);
+                (text, found)
+            }
             Cache::Memcached => {
                 let text = say(self.memcached.address(), "stats\r\n")?;
-                Ok(text.lines().find_map(|line| line.strip_prefix("STAT curr_items ")).and_then(number))
+                let line = text.lines().find_map(|line| line.strip_prefix("STAT curr_items "));
+                let found = line.and_then(number);
+                (text, found)
             }
-        }
+        };
+        found.map(Some).ok_or_else(|| format!("{} does not say how many entries it has: {text}", cache.name()))
     }
 }
 
@@ -181,10 +188,11 @@ impl<'a> Bed<'a> {
         };
         let credentials = engine.as_ref().map_or("", |_| "auth.credential_cache = \"credentials\"\n");
         let cache = engine.map_or_else(String::new, |engine| format!("[[cache]]\nname = \"credentials\"\n{engine}\n"));
-        // Bindings are in memory: what a 200 waits for is the cache alone.
+        // Bindings are in memory: what a 200 waits for is the cache alone. [authentication] signs the address of the server in place of the
+        // Request-URI.
         let text_of = format!(
             "listen = [\"udp:127.0.0.1:@PORT@\"]\ndomains = [\"example.org\"]\nserver.shards = 1\nproxy.record_route = true\n\
-             registrar.durability = \"none\"\nstore.database = {:?}\n{credentials}{cache}",
+             registrar.durability = \"none\"\nauth.uri_check = \"off\"\nstore.database = {:?}\n{credentials}{cache}",
             database.display().to_string()
         );
         let configuration = Configuration { text: text_of, ..Configuration::default() };
@@ -208,6 +216,16 @@ impl<'a> Bed<'a> {
         let mut answers = Process::start("answers", folder, command.current_dir(folder)).map_err(text)?;
         answers.listens(called, Duration::from_secs(20)).map_err(text)?;
         Ok(Self { arguments, folder, server, caller, _answers: answers })
+    }
+
+    /// How many entries the cache within the server has.
+    fn local_entries(&self) -> Result<u64, String> {
+        let mut command = Command::new(&self.arguments.options.server);
+        command.args(["caches", "list", "--json", "--socket"]).arg(self.folder.join("users.control"));
+        let output = command.output().map_err(|error| error.to_string())?;
+        let listed: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        let entries = listed["caches"][0]["entries"].as_u64();
+        entries.ok_or_else(|| format!("no entries in {listed}: {}", String::from_utf8_lossy(&output.stderr)))
     }
 
     /// So many calls of this kind.
@@ -259,7 +277,11 @@ fn round(arguments: &Arguments, cache: Cache, rate: u64, all: &mut All) -> Resul
         let warm = if operation == Operation::Store { u64::from(USERS).max(rate * WARM) } else { rate * WARM };
         bed.run(operation, warm, rate.max(500))?;
         let shown = bed.run(operation, calls, rate)?;
-        let entries = if operation == Operation::Store { backends.entries(cache)? } else { None };
+        let entries = match (operation, cache) {
+            (Operation::Store, Cache::Local) => Some(bed.local_entries()?),
+            (Operation::Store, _) => backends.entries(cache)?,
+            (Operation::Fetch, _) => None,
+        };
         has_all &= entries.is_none_or(|entries| entries == u64::from(USERS));
         arguments.options.say(&format!(
             "{rate:>5}/s {:<9} {}  p50 {:>6.0} µs, p99 {:>6.0} µs, server {:>6.1} µs a call{}{}{}",
@@ -329,7 +351,7 @@ fn judge(options: &Options, all: &All) -> bool {
             "added": {"p50_us": added[0], "p99_us": added[1], "cpu_us": added[2]}, "kept": keeps,
         }));
     }
-    if options.json {
+    if options.output.json {
         println!("{}", json!({ "users": USERS, "rows": rows }));
     }
     is_whole && is_kept

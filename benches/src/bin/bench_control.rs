@@ -72,7 +72,7 @@ fn bench(arguments: &Arguments) -> Result<bool, String> {
     let moved = asked - alone;
     options
         .say(&format!("median p99 {alone:.3} ms alone, {asked:.3} ms beside commands: {moved:+.3} ms of {MOST:.0} ms"));
-    if options.json {
+    if options.output.json {
         println!("{{\"alone_ms\":{alone:.4},\"asked_ms\":{asked:.4},\"contacts\":{}}}", arguments.contacts);
     }
     Ok(moved < MOST)

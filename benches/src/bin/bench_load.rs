@@ -413,7 +413,7 @@ fn measure(arguments: &Arguments) -> Result<bool, String> {
     }
     bars.iter().for_each(|bar| options.say(&bar.to_string()));
     let met = bars.iter().all(Bar::is_met);
-    if options.json {
+    if options.output.json {
         all.insert("met".into(), met.into());
         println!("{}", Value::Object(all));
     }

@@ -1,13 +1,17 @@
-//! The eleven stress tests, A to K: processor time of the server, and of the database beside it, for a call.
+//! The eleven stress tests, A to K, and H1: processor time of the server, and of the database beside it, for a call.
 //!
 //! Each letter is measured in rounds: Kamailio at its best of 2, 4 and 8 processes, ours where a configuration of the letter is there
-//! (`examples/stress-a.toml` and so on), and the floor, a relay that passes datagrams on unread. Which of them begins alternates. A table
-//! of each system is in the form of the seed's: load of the machine at the measured rate, scaled to 13,000 calls a second, and the penalty.
-//! What each letter may cost is judged by its ratio to Kamailio's in the same run, and to that of the letter that it
-//! builds on. Needs the Debian packages kamailio, kamailio-mysql-modules and mariadb-server. Exit code 1 when a call was lost, the generator
-//! did not keep up, rows are missing, a ratio is worse than its bar, or a program is missing.
+//! (`examples/stress-a.toml` and so on), and the floor, a relay that passes datagrams on unread, as many for a call as the letter has. Which of
+//! them begins alternates. A table of each system is in the form of the seed's: load of the machine at the measured rate, scaled to 13,000 calls
+//! a second, and the penalty; beside it how long callers wait for the first answer. What each letter may cost is judged by its ratio to
+//! Kamailio's in the same run, to its floor, and to ours of the letter that it builds on; where that one is measured at another rate, its calls are
+//! made among the rounds as well, at this one. In H each call is challenged; in H1 callers send credentials at once, and both systems take each
+//! count of a nonce once. `--other` takes a further system into the rounds, such as an OpenSIPS. Needs the Debian packages kamailio,
+//! kamailio-mysql-modules and mariadb-server. Exit code 1 when a call was lost, the generator did not keep up, rows are missing, a ratio is worse
+//! than its bar, or a program is missing.
 
 use serde_json::json;
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use strowger_benches::bar::Bar;
@@ -17,7 +21,7 @@ use strowger_lab::Error;
 use strowger_lab::backend::MariaDb;
 use strowger_lab::driver::{Configuration, Driver};
 use strowger_lab::program::{KAMAILIO, MARIADBD};
-use strowger_lab::stress::{self, Ends, Letter, Load, Round, Row};
+use strowger_lab::stress::{self, Calls, Ends, Letter, Load, Round, Row};
 
 /// Processes that Kamailio is tried with.
 const CHILDREN: [u8; 3] = [2, 4, 8];
@@ -25,11 +29,11 @@ const CHILDREN: [u8; 3] = [2, 4, 8];
 /// Seconds of load in a trial of so many processes.
 const TRIAL: u32 = 3;
 
-/// Datagrams that the floor passes on for a call: all but the 100.
-const FLOOR_DATAGRAMS: f64 = 12.0;
+/// Datagrams of the caller in a call without a challenge: INVITE, ACK and BYE, of which the first is answered by a 100.
+const OF_CALLER: u64 = 3;
 
 /// The most that a call of each letter may cost the server, of what it costs Kamailio, and what is aimed at.
-const OF_KAMAILIO: [(f64, f64); 11] = [
+const OF_KAMAILIO: [(f64, f64); Letter::ALL.len()] = [
     (0.22, 0.18),
     (0.17, 0.12),
     (0.18, 0.13),
@@ -37,6 +41,7 @@ const OF_KAMAILIO: [(f64, f64); 11] = [
     (0.18, 0.13),
     (0.28, 0.18),
     (0.28, 0.18),
+    (0.18, 0.13),
     (0.18, 0.13),
     (0.30, 0.20),
     (0.30, 0.20),
@@ -46,33 +51,44 @@ const OF_KAMAILIO: [(f64, f64); 11] = [
 /// Letters of which server and database together may cost half of what they cost Kamailio.
 const WITH_DATABASE: [Letter; 4] = [Letter::F, Letter::G, Letter::I, Letter::J];
 
-/// What a letter may cost the server, of what another one costs it. Each call of H is challenged.
-const OF_BASE: [(Letter, Letter, f64); 4] = [
+/// What a letter may cost the server, of its floor.
+const OF_FLOOR: [(Letter, f64); 2] = [(Letter::A, 1.6), (Letter::B, 1.6)];
+
+/// What a letter may cost the server, of what another one costs it.
+const OF_BASE: [(Letter, Letter, f64); 5] = [
     (Letter::C, Letter::B, 1.12),
     (Letter::G, Letter::F, 1.05),
     (Letter::H, Letter::E, 1.28),
+    (Letter::H1, Letter::E, 1.08),
     (Letter::K, Letter::H, 1.15),
 ];
 
-/// The stress tests A to K.
+/// The stress tests A to K and H1.
 #[derive(clap::Parser)]
 struct Arguments {
     /// Which of them
-    #[arg(long, value_delimiter = ',', default_value = "A,B,C,D,E,F,G,H,I,J,K")]
+    #[arg(long, value_delimiter = ',', default_value = "A,B,C,D,E,F,G,H,H1,I,J,K")]
     letters: Vec<Letter>,
     /// Seconds of load in each round, longer where each user would not call once
     #[arg(long, default_value = "10", value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
-    /// Calls a second, in place of 1,000 for A to E and 500 for F to K
+    /// Calls a second, in place of 1,000 for A to E and 500 for the others
     #[arg(long)]
     rate: Option<u32>,
     /// Where stress-a.toml and so on are
     #[arg(long, value_name = "FOLDER", default_value_os_t = examples())]
     examples: PathBuf,
+    /// Another system in the same rounds, by its command line: @CONFIG@ is its configuration, @PORT@ its port of 127.0.0.1 for UDP, @FOLDER@ a
+    /// folder of its own, such as "/opt/opensips/sbin/opensips -F -f @CONFIG@ -w @FOLDER@"
+    #[arg(long, value_name = "COMMAND")]
+    other: Option<String>,
+    /// The configuration of that system for the letter: @PORT@, @DOMAIN@ and @DATABASE@ (the URL of the MariaDB, with Kamailio's tables) are filled in
+    #[arg(long, value_name = "FILE", requires = "other")]
+    other_config: Option<PathBuf>,
     #[command(flatten)]
     options: Options,
-    /// Is the floor: its port, and those of both ends.
-    #[arg(long, num_args = 3, hide = true)]
+    /// Is the floor: its port, those of both ends, and of how many datagrams one is answered.
+    #[arg(long, num_args = 4, hide = true)]
     floor: Option<Vec<u16>>,
 }
 
@@ -85,16 +101,17 @@ struct Rival {
     name: String,
     driver: Driver,
     configuration: Configuration,
-    /// Of which letter its calls are: those of the floor have neither users nor passwords.
+    /// Of which letter they are.
     letter: Letter,
+    calls: Calls,
     ends: Ends,
 }
 
 impl Rival {
     fn round(&self, load: &Load<'_>, database: &MariaDb) -> Result<Round, Error> {
         let folder = tempfile::tempdir().map_err(|source| Error::File { path: std::env::temp_dir(), source })?;
-        let Self { driver, configuration, letter, ends, .. } = self;
-        stress::round(driver, configuration, *letter, load, *ends, database, folder.path())
+        let Self { driver, configuration, calls, ends, .. } = self;
+        stress::round(driver, configuration, *calls, load, *ends, database, folder.path())
     }
 }
 
@@ -124,18 +141,58 @@ fn kamailio(letter: Letter, children: u8, database: &MariaDb) -> Rival {
         driver: Driver::Kamailio { children },
         configuration: stress::kamailio(letter, database),
         letter,
+        calls: Calls::Of(letter),
         ends: Ends::free(),
     }
 }
 
-/// Passes on unread what a call of letter A is made of.
-fn floor_rival() -> Result<Rival, Error> {
+/// Ours, with a name for its row; none where the letter has no configuration yet.
+fn strowger(name: String, letter: Letter, arguments: &Arguments, database: &MariaDb) -> Result<Option<Rival>, Error> {
+    let configuration = stress::strowger(letter, &arguments.examples, database)?;
+    Ok(configuration.map(|configuration| {
+        let driver = Driver::Strowger { program: arguments.options.server.clone() };
+        Rival { name, driver, configuration, letter, calls: Calls::Of(letter), ends: Ends::free() }
+    }))
+}
+
+/// The system that the command line brings, if there is one.
+fn other(arguments: &Arguments, letter: Letter, database: &MariaDb) -> Result<Option<Rival>, Error> {
+    let Some(command) = &arguments.other else { return Ok(None) };
+    let text = match &arguments.other_config {
+        Some(path) => std::fs::read_to_string(path).map_err(|source| Error::File { path: path.clone(), source })?,
+        None => String::new(),
+    };
+    let values = vec![("DOMAIN", stress::DOMAIN.to_owned()), ("DATABASE", database.url())];
+    let configuration = Configuration { text, values, ..Configuration::default() };
+    let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
+    let name = name_of_other(command);
+    let driver = Driver::Other { name: name.clone(), words };
+    Ok(Some(Rival { name, driver, configuration, letter, calls: Calls::Of(letter), ends: Ends::free() }))
+}
+
+/// What a command line is called in the table: its program.
+fn name_of_other(command: &str) -> String {
+    let program = Path::new(command.split_whitespace().next().unwrap_or_default());
+    program.file_name().map_or_else(|| "other".into(), |name| name.to_string_lossy().into_owned())
+}
+
+/// Passes on unread as many datagrams as a call of the letter has.
+fn floor_rival(letter: Letter) -> Result<Rival, Error> {
     let ends = Ends::free();
     let own = std::env::current_exe().map_err(|source| Error::File { path: PathBuf::from("the bench"), source })?;
-    let words = ["--floor", "@PORT@", &ends.caller.to_string(), &ends.called.to_string()].map(str::to_owned);
+    // A call that is challenged has as many each way: what takes the place of the challenge is passed on too.
+    let answered = if letter.challenges() { 0 } else { OF_CALLER };
+    let numbers = [ends.caller.to_string(), ends.called.to_string(), answered.to_string()];
+    let words = ["--floor", "@PORT@", &numbers[0], &numbers[1], &numbers[2]].map(str::to_owned);
     let words = [vec![own.display().to_string()], words.to_vec()].concat();
     let driver = Driver::Other { name: "floor".into(), words };
-    Ok(Rival { name: "floor".into(), driver, configuration: Configuration::default(), letter: Letter::A, ends })
+    let configuration = Configuration::default();
+    Ok(Rival { name: "floor".into(), driver, configuration, letter, calls: Calls::Unread(letter), ends })
+}
+
+/// Of ours in the letter that `letter` is judged by, where that is measured at another rate otherwise.
+fn base_name(letter: Letter) -> String {
+    format!("base of {letter}")
 }
 
 /// All rounds of one letter.
@@ -145,13 +202,15 @@ fn letter(arguments: &Arguments, letter: Letter, database: &MariaDb) -> Result<V
     let load = Load { generator: &options.server, rate, seconds: arguments.seconds };
     options.say(&format!("{letter}: {}, {rate} calls a second", letter.title()));
     let children = best_of_kamailio(arguments, letter, &load, database)?;
-    let mut rivals = vec![kamailio(letter, children, database), floor_rival()?];
-    if let Some(configuration) = stress::strowger(letter, &arguments.examples, database)? {
-        let driver = Driver::Strowger { program: options.server.clone() };
-        rivals.push(Rival { name: "strowger".into(), driver, configuration, letter, ends: Ends::free() });
+    let mut rivals = vec![kamailio(letter, children, database), floor_rival(letter)?];
+    rivals.extend(strowger("strowger".into(), letter, arguments, database)?);
+    rivals.extend(other(arguments, letter, database)?);
+    let is_apart = |base: Letter| arguments.rate.is_none() && base.rate() != letter.rate();
+    if let Some((_, base, _)) = OF_BASE.iter().find(|(of, base, _)| *of == letter && is_apart(*base)) {
+        rivals.extend(strowger(base_name(letter), *base, arguments, database)?);
     }
-    let mut rows: Vec<Row> =
-        rivals.iter().map(|rival| Row { letter, system: rival.name.clone(), rounds: Vec::new() }).collect();
+    let row = |rival: &Rival| Row { letter: rival.letter, system: rival.name.clone(), rounds: Vec::new() };
+    let mut rows: Vec<Row> = rivals.iter().map(row).collect();
     for number in 1..=options.rounds {
         let mut order: Vec<usize> = (0..rivals.len()).collect();
         // What drifts while a round lasts is no advantage of one.
@@ -161,11 +220,12 @@ fn letter(arguments: &Arguments, letter: Letter, database: &MariaDb) -> Result<V
         for n in order {
             let round = rivals[n].round(&load, database)?;
             options.say(&format!(
-                "{number:>5} {:<9} {:>7.1} µs of the server ({:.0} % in the kernel), {:>6.1} of the database, {} of {} calls{}{}",
+                "{number:>5} {:<10} {:>7.1} µs of the server ({:.0} % in the kernel), {:>6.1} of the database, setup {}, {} of {} calls{}{}",
                 rivals[n].name,
                 round.server_cost(),
                 round.server.share_of_system() * 100.0,
                 round.database_cost(),
+                round.outcome.setup.map_or_else(String::new, |[half, most]| format!("{half} µs (p99 {most})")),
                 round.outcome.successful,
                 round.calls,
                 if round.outcome.valid { "" } else { ", INVALID" },
@@ -181,8 +241,10 @@ fn letter(arguments: &Arguments, letter: Letter, database: &MariaDb) -> Result<V
 }
 
 fn measure(arguments: &Arguments) -> Result<bool, String> {
-    if let Some(&[port, caller, called]) = arguments.floor.as_deref() {
-        return floor::relay(port, [caller, called]).map(|()| true).map_err(|error| format!("floor: {error}"));
+    if let Some(&[port, caller, called, answered]) = arguments.floor.as_deref() {
+        let socket = UdpSocket::bind(("127.0.0.1", port));
+        let relayed = socket.and_then(|socket| floor::relay(&socket, [caller, called], answered.into()));
+        return relayed.map(|()| true).map_err(|error| format!("floor: {error}"));
     }
     let options = &arguments.options;
     options.have(&[KAMAILIO, MARIADBD])?;
@@ -196,17 +258,17 @@ fn measure(arguments: &Arguments) -> Result<bool, String> {
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let bars = bars(&arguments.letters, &rows);
-    if options.json {
-        println!("{}", json!({"cores": cores, "rows": rows, "bars": bars}));
+    let of_floors = arguments.letters.iter().filter_map(|letter| Some((*letter, of_floor(&rows, *letter)?)));
+    if options.output.json {
+        let of_floors: Vec<_> = of_floors.map(|(letter, ratio)| json!({"letter": letter, "ratio": ratio})).collect();
+        println!("{}", json!({"cores": cores, "rows": rows, "of_floors": of_floors, "bars": bars}));
     } else {
-        for system in ["kamailio", "strowger"] {
+        let other = arguments.other.as_deref().map(name_of_other);
+        for system in ["kamailio", "strowger"].into_iter().chain(other.as_deref()) {
             println!("\n{}", stress::table(system, &rows, cores));
         }
-        for letter in &arguments.letters {
-            let Some((own, floor)) = cost(&rows, "strowger", *letter).zip(cost(&rows, "floor", *letter)) else {
-                continue;
-            };
-            println!("  {letter}: {:.2} of its floor", own / (floor * f64::from(letter.datagrams()) / FLOOR_DATAGRAMS));
+        for (letter, ratio) in of_floors {
+            println!("  {letter}: {ratio:.2} of its floor, {} datagrams", letter.datagrams());
         }
         bars.iter().for_each(|bar| println!("{bar}"));
     }
@@ -218,7 +280,12 @@ fn cost(rows: &[Row], system: &str, letter: Letter) -> Option<f64> {
     rows.iter().find(|row| row.system == system && row.letter == letter)?.server().map(|server| server.median)
 }
 
-/// The same of server and database together.
+/// What a letter costs ours, of its floor.
+fn of_floor(rows: &[Row], letter: Letter) -> Option<f64> {
+    Some(cost(rows, "strowger", letter)? / cost(rows, "floor", letter)?)
+}
+
+/// Microseconds of server and database together, a call.
 fn cost_with_database(rows: &[Row], system: &str, letter: Letter) -> Option<f64> {
     let row = rows.iter().find(|row| row.system == system && row.letter == letter)?;
     Some(row.server()?.median + row.database())
@@ -239,8 +306,14 @@ fn bars(letters: &[Letter], rows: &[Row]) -> Vec<Bar> {
             bars.push(Bar::most(&format!("{letter}: server and database, of Kamailio's"), cost / of_kamailio, 0.5));
         }
     }
+    for (letter, most) in OF_FLOOR {
+        if let Some(ratio) = of_floor(rows, letter) {
+            bars.push(Bar::most(&format!("{letter}: server, of its floor's"), ratio, most));
+        }
+    }
     for (letter, base, most) in OF_BASE {
-        if let Some((cost, of_base)) = own(letter).zip(own(base)) {
+        let of_base = || cost(rows, &base_name(letter), base).or_else(|| own(base));
+        if let Some((cost, of_base)) = own(letter).zip(of_base()) {
             bars.push(Bar::most(&format!("{letter}: server, of {base}'s"), cost / of_base, most));
         }
     }

@@ -1,20 +1,24 @@
 //! Rows in files of text: one a day (UTC) and table, `cdr-2026-11-25.jsonl`, so that old ones can go whole.
 //!
-//! A group stands in its files whole or not at all. A file that another program has moved or removed is made again.
+//! A group stands in its files whole or not at all. A file that another program has moved, removed or cut goes on as it is found. One process at a
+//! time has the folder: it cuts off what another one may be writing.
 
 use crate::form::Form;
 use crate::record::{Row, Table};
-use crate::sink::{Sink, SinkError};
+use crate::sink::{Sink, SinkError, Trouble};
 use std::collections::HashSet;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+use strowger_records::{FileLock, private};
 
 /// A folder of such files.
 pub struct Files {
     folder: PathBuf,
     form: Form,
+    lock: Option<FileLock>,
     /// By table.
     open: [Option<Open>; 2],
 }
@@ -28,26 +32,40 @@ struct Open {
     number: (u64, u64),
     /// Bytes that are whole rows.
     length: u64,
-    /// Those that it had when it was opened.
-    begun: u64,
+    /// Those that it had before the group that is being written.
+    before: u64,
     /// It may have more than those.
     is_torn: bool,
 }
 
 const DAY: u64 = 86_400_000;
 
-/// Bytes at the end of a file in which the last line end must be. A row is shorter.
-const TAIL: u64 = 1 << 20;
+/// Bytes of a file that are looked through at a time for its last line end.
+const PART: u64 = 64 << 10;
+
+/// The lock of a folder: no `*` means it, by which another program moves the files away.
+const LOCK: &str = ".lock";
 
 impl Files {
     /// Nothing is opened yet; the folder is made when it is needed.
     pub fn new(folder: &Path, form: Form) -> Self {
-        Self { folder: folder.to_owned(), form, open: [None, None] }
+        Self { folder: folder.to_owned(), form, lock: None, open: [None, None] }
     }
 
-    fn make_folder(&self) -> Result<(), SinkError> {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
-        made.map_err(|error| SinkError::of_file(&self.folder, &error))
+    /// Makes the folder, and holds it.
+    fn make_folder(&mut self) -> Result<(), SinkError> {
+        private::make_folder(&self.folder).map_err(|error| SinkError::of_file(&self.folder, &error))?;
+        if self.lock.is_none() {
+            let path = self.folder.join(LOCK);
+            self.lock = FileLock::take(&path, Duration::ZERO).map_err(|error| SinkError::of_file(&path, &error))?;
+        }
+        if self.lock.is_some() {
+            return Ok(());
+        }
+        let folder = self.folder.display();
+        let cure = "end that first, or name a folder of its own in accounting.path";
+        let detail = format!("{folder}: another server writes there; {cure}");
+        Err(SinkError { kind: Trouble::Unusable, detail })
     }
 
     /// The file of this day.
@@ -118,15 +136,11 @@ impl Sink for Files {
     }
 
     fn write(&mut self, rows: &[Box<Row>], now: u64) -> Result<(), SinkError> {
-        let before = self.open.each_ref().map(|open| open.as_ref().map(|open| (open.number, open.length)));
+        self.open.iter_mut().flatten().for_each(|open| open.before = open.length);
         let result = self.try_write(rows, now / DAY);
         if result.is_err() {
             // The first of two may be written: all or none.
-            for (open, before) in self.open.iter_mut().zip(before) {
-                let Some(open) = open else { continue };
-                let kept = before.filter(|(number, _)| *number == open.number).map_or(open.begun, |(_, length)| length);
-                open.take_back(kept);
-            }
+            self.open.iter_mut().flatten().for_each(Open::take_back);
         }
         result
     }
@@ -166,21 +180,22 @@ impl Sink for Files {
 
 impl Open {
     fn new(day: u64, path: &Path) -> io::Result<Self> {
-        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        let mut file = private::file().read(true).append(true).open(path)?;
         let metadata = file.metadata()?;
         let length = whole_rows(&mut file, metadata.len())?;
         let number = (metadata.dev(), metadata.ino());
-        Ok(Self { day, path: path.to_owned(), file, number, length, begun: length, is_torn: true })
+        Ok(Self { day, path: path.to_owned(), file, number, length, before: length, is_torn: true })
     }
 
+    /// It is the file of its path, and has what was written there: no other program has cut it, or written more.
     fn is_there(&self) -> bool {
-        fs::metadata(&self.path).is_ok_and(|file| (file.dev(), file.ino()) == self.number)
+        let has_all = |length| length == self.length || (self.is_torn && length > self.length);
+        fs::metadata(&self.path).is_ok_and(|file| (file.dev(), file.ino()) == self.number && has_all(file.len()))
     }
 
     fn append(&mut self, text: &[u8]) -> io::Result<()> {
         if self.is_torn {
-            self.file.set_len(self.length)?;
-            self.file.seek(SeekFrom::Start(self.length))?;
+            self.cut()?;
         }
         self.is_torn = true;
         self.file.write_all(text)?;
@@ -189,23 +204,35 @@ impl Open {
         Ok(())
     }
 
-    fn take_back(&mut self, length: u64) {
-        if self.length != length || self.is_torn {
-            (self.length, self.is_torn) = (length.min(self.length), true);
+    fn take_back(&mut self) {
+        if self.length != self.before || self.is_torn {
+            (self.length, self.is_torn) = (self.before, true);
             // What cannot be cut now is cut before the next row.
-            let _ = self.file.set_len(self.length);
+            let _ = self.cut();
         }
+    }
+
+    /// Cuts off what is behind the whole rows. A file that another program has cut meanwhile becomes no longer.
+    fn cut(&mut self) -> io::Result<()> {
+        self.length = self.length.min(self.file.metadata()?.len());
+        self.file.set_len(self.length)
     }
 }
 
-/// Bytes up to the last line end: what a kill left of a row is no row.
+/// Bytes up to the last line end: what a kill left of a row is no row, nor is what a power cut left in its place.
 fn whole_rows(file: &mut File, length: u64) -> io::Result<u64> {
-    let from = length.saturating_sub(TAIL);
-    let mut tail = Vec::new();
-    file.seek(SeekFrom::Start(from))?;
-    file.take(TAIL).read_to_end(&mut tail)?;
-    let last = tail.iter().rposition(|byte| *byte == b'\n');
-    Ok(last.map_or(0, |last| from + last as u64 + 1))
+    let (mut end, mut part) = (length, Vec::new());
+    while end > 0 {
+        let start = end.saturating_sub(PART);
+        part.clear();
+        file.seek(SeekFrom::Start(start))?;
+        Read::by_ref(file).take(end - start).read_to_end(&mut part)?;
+        if let Some(last) = part.iter().rposition(|byte| *byte == b'\n') {
+            return Ok(start + last as u64 + 1);
+        }
+        end = start;
+    }
+    Ok(0)
 }
 
 /// `2026-11-25`: the civil date of a day since 1970.
@@ -238,7 +265,6 @@ fn day_of(date: &str) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::record::{Cdr, Event};
-    use crate::sink::Trouble;
 
     /// 2026-11-25.
     const NOW: u64 = 20_782 * DAY + 5_000;
@@ -279,7 +305,8 @@ mod tests {
             files.write(&[cdr("3")], NOW).unwrap();
             files.write(&[cdr("4")], NOW + DAY).unwrap();
             // Another process goes on behind what is whole.
-            OpenOptions::new().append(true).open(path("cdr-2026-11-26")).unwrap().write_all(b"{\"ident").unwrap();
+            fs::OpenOptions::new().append(true).open(path("cdr-2026-11-26")).unwrap().write_all(b"{\"ident").unwrap();
+            drop(files);
             let mut files = Files::new(folder.path(), form);
             files.write(&[cdr("5")], NOW + DAY).unwrap();
             assert_eq!(identities(&path("cdr-2026-11-25"), form), ["1", "2", "3"]);
@@ -329,6 +356,55 @@ mod tests {
         files.write(&[cdr("2")], NOW).unwrap();
         assert_eq!(identities(&path, Form::Csv), ["2"]);
         assert!(fs::read_to_string(&path).unwrap().starts_with("identity,"));
+    }
+
+    /// As `copytruncate` of logrotate does it, or a person who adds a line.
+    #[test]
+    fn a_file_that_another_program_has_cut_or_written_goes_on_at_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cdr-2026-11-25.csv");
+        let mut files = Files::new(folder.path(), Form::Csv);
+        files.write(&[cdr("1"), cdr("2")], NOW).unwrap();
+        let other = fs::OpenOptions::new().append(true).open(&path).unwrap();
+        other.set_len(0).unwrap();
+        files.write(&[cdr("3")], NOW).unwrap();
+        (&other).write_all(b"other,\n").unwrap();
+        files.write(&[cdr("4")], NOW).unwrap();
+        assert_eq!(identities(&path, Form::Csv), ["3", "other", "4"]);
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with("identity,") && !text.contains('\0'), "{text:?}");
+        // What is taken back is cut off where the file ends, not where it ended.
+        other.set_len(0).unwrap();
+        std::os::unix::fs::symlink("/dev/full", folder.path().join("events-2026-11-25.csv")).unwrap();
+        files.write(&[cdr("5"), event("5-0")], NOW).unwrap_err();
+        assert_eq!(fs::read(&path).unwrap(), b"");
+    }
+
+    #[test]
+    fn what_a_power_cut_left_at_the_end_costs_no_row() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cdr-2026-11-25.jsonl");
+        Files::new(folder.path(), Form::Json).write(&[cdr("1")], NOW).unwrap();
+        let whole = fs::metadata(&path).unwrap().len();
+        fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(whole + (3 << 20)).unwrap();
+        Files::new(folder.path(), Form::Json).write(&[cdr("2")], NOW).unwrap();
+        assert_eq!(
+            (identities(&path, Form::Json), fs::metadata(&path).unwrap().len()),
+            (vec!["1".into(), "2".into()], 2 * whole)
+        );
+    }
+
+    #[test]
+    fn one_process_at_a_time_has_a_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut first = Files::new(folder.path(), Form::Json);
+        first.open().unwrap();
+        let mut second = Files::new(folder.path(), Form::Csv);
+        let error = second.open().unwrap_err();
+        assert!(error.kind == Trouble::Unusable && error.detail.contains("another server writes there"), "{error}");
+        assert_eq!(second.write(&[cdr("1")], NOW).unwrap_err(), error);
+        drop(first);
+        second.write(&[cdr("1")], NOW).unwrap();
     }
 
     #[test]

@@ -1,6 +1,8 @@
-//! Numbers and addresses that are not to be read by all who read the rows: cut before a row leaves the shard, so that no file has them.
+//! Numbers and addresses that are not to be read by all who read the rows: cut before a row leaves the shard, so that neither its place nor the
+//! spool has them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
 
 /// What is masked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,33 +13,33 @@ pub struct Masks {
     pub addresses: bool,
 }
 
-/// So many digits in a row are a number.
+/// So many digits are a number.
 const NUMBER: usize = 5;
 
+/// What may stand between them (RFC 3966, visual-separator).
+const SEPARATORS: [char; 4] = ['-', '.', '(', ')'];
+
 impl Masks {
-    /// A text in which numbers may stand: a user, a header field.
+    /// A text in which numbers may stand, such as a header field. An address is none: the other mask is for those.
     pub fn numbers(&self, text: &str) -> String {
+        let is_address = |run: &str| run.trim_matches(SEPARATORS).parse::<Ipv4Addr>().is_ok();
+        self.numbers_but(text, is_address)
+    }
+
+    /// The user part of a URI, without escapes: what looks like an address is a number there.
+    pub fn user(&self, text: &str) -> String {
+        self.numbers_but(text, |_| false)
+    }
+
+    fn numbers_but(&self, text: &str, is_other: impl Fn(&str) -> bool) -> String {
         if self.digits == 0 {
             return text.to_owned();
         }
-        let mut out: Vec<char> = Vec::with_capacity(text.len());
-        let mut run = 0;
-        let close = |out: &mut Vec<char>, run: usize| {
-            if run >= NUMBER {
-                let from = out.len() - self.digits.min(run);
-                out[from..].fill('*');
-            }
-        };
-        for c in text.chars() {
-            if c.is_ascii_digit() {
-                run += 1;
-            } else {
-                close(&mut out, std::mem::take(&mut run));
-            }
-            out.push(c);
-        }
-        close(&mut out, run);
-        out.into_iter().collect()
+        let is_part = |c: char| c.is_ascii_digit() || SEPARATORS.contains(&c);
+        with_runs(text, is_part, |run, out| match is_other(run) {
+            true => out.push_str(run),
+            false => self.write_number(run, out),
+        })
     }
 
     /// A text in which addresses may stand: a host, a Call-ID, a header field.
@@ -45,22 +47,11 @@ impl Masks {
         if !self.addresses {
             return text.to_owned();
         }
-        let is_part = |c: char| c.is_ascii_hexdigit() || c == '.' || c == ':';
-        let mut out = String::with_capacity(text.len());
-        let mut rest = text;
-        while let Some(start) = rest.find(is_part) {
-            let (before, from) = rest.split_at(start);
-            let (run, behind) = from.split_at(from.find(|c| !is_part(c)).unwrap_or(from.len()));
-            out.push_str(before);
-            // A name may begin with what could be the beginning of an address.
-            let is_alone = |c: Option<char>| !c.is_some_and(|c| c.is_alphanumeric() || c == '-');
-            match is_alone(before.chars().last()) && is_alone(behind.chars().next()) {
-                true => self.write_run(run, &mut out),
-                false => out.push_str(run),
-            }
-            rest = behind;
-        }
-        out + rest
+        // First those of IPv6: one may end as one of IPv4 does.
+        let of_v6 = |c: char| c.is_ascii_hexdigit() || c == ':' || c == '.';
+        let text = with_runs(text, of_v6, |run, out| self.write_address::<Ipv6Addr>(run, &[&['.'], &['.', ':']], out));
+        let of_v4 = |c: char| c.is_ascii_digit() || c == '.';
+        with_runs(&text, of_v4, |run, out| self.write_address::<Ipv4Addr>(run, &[&['.']], out))
     }
 
     /// An address with its port.
@@ -88,20 +79,41 @@ impl Masks {
         }
     }
 
-    /// What may be an address, alone or with a port behind it.
-    fn write_run(&self, run: &str, out: &mut String) {
-        if let Ok(ip) = run.parse::<IpAddr>() {
-            return out.push_str(&self.ip(ip).to_string());
+    /// What may be a number.
+    fn write_number(&self, run: &str, out: &mut String) {
+        let digits = run.chars().filter(char::is_ascii_digit).count();
+        if digits < NUMBER {
+            return out.push_str(run);
         }
-        match run.split_once(':') {
-            Some((host, port)) if host.parse::<Ipv4Addr>().is_ok() => {
-                self.write_run(host, out);
-                out.push(':');
-                out.push_str(port);
-            }
-            _ => out.push_str(run),
+        let (shown, mut seen) = (digits.saturating_sub(self.digits), 0);
+        out.extend(run.chars().map(|c| {
+            seen += usize::from(c.is_ascii_digit());
+            if c.is_ascii_digit() && seen > shown { '*' } else { c }
+        }));
+    }
+
+    /// What may be an address, alone or between some of these, as at the end of a sentence.
+    fn write_address<A: FromStr + Into<IpAddr>>(&self, run: &str, around: &[&[char]], out: &mut String) {
+        let mut alone = around.iter().map(|around| run.trim_matches(*around));
+        match alone.find_map(|text| Some((text, text.parse::<A>().ok()?.into()))) {
+            Some((text, ip)) => out.push_str(&run.replacen(text, &self.ip(ip).to_string(), 1)),
+            None => out.push_str(run),
         }
     }
+}
+
+/// The text, each run of such characters as `write` has it.
+fn with_runs(text: &str, is_part: impl Fn(char) -> bool, mut write: impl FnMut(&str, &mut String)) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find(&is_part) {
+        let (before, from) = rest.split_at(start);
+        let (run, behind) = from.split_at(from.find(|c| !is_part(c)).unwrap_or(from.len()));
+        out.push_str(before);
+        write(run, &mut out);
+        rest = behind;
+    }
+    out + rest
 }
 
 #[cfg(test)]
@@ -116,6 +128,12 @@ mod tests {
             ("12345", "12***"),
             ("1234", "1234"),
             ("alice", "alice"),
+            ("+1-201-555-0123", "+1-201-555-0***"),
+            ("+1(201)555.01-2-3", "+1(201)555.0*-*-*"),
+            ("sip:(201)5550123@host-1.example.org", "sip:(201)5550***@host-1.example.org"),
+            ("12-34", "12-34"),
+            ("host-192.0.2.77.", "host-192.0.2.77."),
+            ("\u{661}12345\u{661}", "\u{661}12***\u{661}"),
             ("\"Desk\" <sip:+15551234567@example.org>", "\"Desk\" <sip:+15551234***@example.org>"),
             ("", ""),
         ] {
@@ -138,7 +156,16 @@ mod tests {
             ("example.org", "example.org"),
             ("a.b.c.d", "a.b.c.d"),
             ("12:34", "12:34"),
-            ("x1.2.3.4", "x1.2.3.4"),
+            ("x1.2.3.4", "x1.2.3.0"),
+            ("f00d192.0.2.77", "f00d192.0.2.0"),
+            ("a-192.0.2.77-b 192.0.2.78.", "a-192.0.2.0-b 192.0.2.0."),
+            ("sip:192.0.2.77", "sip:192.0.2.0"),
+            ("192.0.2.77.example.org", "192.0.2.0.example.org"),
+            ("1.2.3.4.5", "1.2.3.4.5"),
+            ("x-2001:db8:1:2::7.", "x-2001:db8:1::."),
+            ("sip:2001:db8:1:2::7: it", "sip:2001:db8:1::: it"),
+            ("::ffff:192.0.2.77", "::"),
+            ("10:20:30 00:11:22:33:44:55", "10:20:30 00:11:22:33:44:55"),
             ("", ""),
         ] {
             assert_eq!(masks.addresses(text), masked);

@@ -45,7 +45,7 @@ pub struct Cdr {
     pub end: Option<u64>,
     /// The URI of From.
     pub caller: String,
-    /// The URI of To.
+    /// The Request-URI of its INVITE, as rules have left it.
     pub callee: String,
     /// The name of the user that has shown its password.
     pub user: String,

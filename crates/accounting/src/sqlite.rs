@@ -7,10 +7,10 @@ use crate::sql::SQLITE;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ErrorCode, ToSql, TransactionBehavior};
 use std::borrow::Cow;
-use std::fs::OpenOptions;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use strowger_records::private;
 use strowger_store::sqlite::stamp;
 
 /// The database: it is opened when it is needed, and again where the file is another one since.
@@ -72,8 +72,7 @@ impl Sqlite {
     fn connect(&self) -> Result<Connection, SinkError> {
         let path = &self.path;
         // Rows name who called whom.
-        let made = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
-        made.map_err(|error| SinkError::of_file(path, &error))?;
+        private::file().open(path).map_err(|error| SinkError::of_file(path, &error))?;
         self.prepare().map_err(|error| self.explain(&error))?.map_err(|detail| {
             let detail = format!("{}: {detail}", path.display());
             SinkError { kind: Trouble::Unusable, detail }

@@ -2,15 +2,16 @@
 
 use crate::record::Row;
 use crate::sink::{Place, Sink, SinkError, Trouble};
-use crate::spool::Spool;
+use crate::spool::{OpenError, Spool};
 use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use strowger_records::OpenError;
 use strowger_store::group::{self, Commit, GroupFigures, GroupSettings, GroupWriter, Numbered};
 use strowger_store::lasting_failure::LastingFailure;
+use strowger_store::ticket::Refused;
 
 /// The bounds.
 #[derive(Clone, Debug)]
@@ -19,6 +20,8 @@ pub struct Settings {
     pub spool: PathBuf,
     /// Bytes that it may have.
     pub spool_bytes: u64,
+    /// How long another process that has it, and may be just ending, is waited for.
+    pub patience: Duration,
     /// How long the first row of a group waits for others, rows of a group and rows that may wait.
     pub group: GroupSettings,
     /// After a failure the sink is tried again so much later.
@@ -33,6 +36,7 @@ impl Settings {
         Self {
             spool,
             spool_bytes: 256 << 20,
+            patience: Duration::from_secs(1),
             group: GroupSettings { linger: Duration::from_millis(100), group: 4_096, queue: 100_000 },
             retry: Duration::from_secs(1),
             retention: None,
@@ -49,7 +53,7 @@ pub enum StartError {
     /// The rows cannot be written there.
     #[error("rows of accounting cannot be written: {0}")]
     Sink(SinkError),
-    /// The spool of an earlier process cannot be used.
+    /// The spool cannot be used.
     #[error("the spool of accounting cannot be used: {0}")]
     Spool(#[from] OpenError),
     /// The thread could not be started.
@@ -135,6 +139,8 @@ impl Accounting {
     /// # Errors
     /// As [`Accounting::start`].
     pub fn start_on(mut sink: Box<dyn Sink>, settings: Settings, clock: Clock) -> Result<Self, StartError> {
+        // First this one: it waits for a process that is just ending.
+        let spool = Spool::open(&settings.spool, settings.spool_bytes, settings.patience)?;
         match sink.open() {
             Err(error) if error.kind == Trouble::Unusable => return Err(StartError::Sink(error)),
             Err(error) => {
@@ -142,7 +148,6 @@ impl Accounting {
             }
             Ok(()) => (),
         }
-        let spool = Spool::open(&settings.spool, settings.spool_bytes)?;
         let counts = Arc::<Counts>::default();
         counts.show(&spool);
         let (place, group, own) = (sink.place(), settings.group.clone(), settings.clone());
@@ -175,27 +180,33 @@ impl Accounting {
 
     /// Takes a row. Neither waits nor does I/O: one that finds no room is counted, and lost.
     pub fn submit(&self, row: Box<Row>) {
-        if self.writer.submit(row).is_err() {
-            let lost = self.counts.dropped.fetch_add(1, Relaxed) + 1;
-            // The more there are, the rarer the line.
-            if lost.is_power_of_two() {
-                tracing::error!(lost, "rows of accounting are lost: as many wait as may");
+        let Err(refused) = self.writer.submit(row) else { return };
+        let lost = self.counts.dropped.fetch_add(1, Relaxed) + 1;
+        // The more there are, the rarer the line.
+        if lost.is_power_of_two() {
+            match refused {
+                Refused::Full => tracing::error!(lost, "rows of accounting are lost: as many wait as may"),
+                Refused::Stopped => {
+                    tracing::error!(lost, "rows of accounting are lost: the thread that writes them has ended")
+                }
             }
         }
     }
 
-    /// Has what waits in the spool written now, whether or not it is time to try again, and waits for the outcome so long at most. Whether the
-    /// attempt was made: [`figures`](Self::figures) say what is left.
-    pub fn flush(&self, most: Duration) -> bool {
+    /// Has what waits in the spool written now, whether or not it is time to try again.
+    pub fn flush(&self) -> Attempt {
         let asked = {
             let mut tries = self.counts.tries();
             tries.asked += 1;
             tries.asked
         };
         self.writer.poke();
-        let is_open = |tries: &mut Tries| tries.made < asked;
-        let waited = self.counts.tried.wait_timeout_while(self.counts.tries(), most, is_open);
-        waited.unwrap_or_else(PoisonError::into_inner).0.made >= asked
+        Attempt { counts: self.counts.clone(), asked }
+    }
+
+    /// Whether the thread has ended before it was asked to: by a panic. Every row is lost from then on.
+    pub fn has_ended(&self) -> bool {
+        self.writer.has_ended()
     }
 
     /// Where rows go, as people name it.
@@ -234,6 +245,21 @@ impl Accounting {
             spool_bytes: of(spool_bytes),
             is_down: of(is_down) != 0,
         }
+    }
+}
+
+/// An attempt that was asked for. It keeps nothing from ending: accounting may be dropped meanwhile.
+pub struct Attempt {
+    counts: Arc<Counts>,
+    asked: u64,
+}
+
+impl Attempt {
+    /// Waits for the outcome so long at most. Whether the attempt was made: [`Accounting::figures`] say what is left.
+    pub fn wait(self, most: Duration) -> bool {
+        let is_open = |tries: &mut Tries| tries.made < self.asked;
+        let waited = self.counts.tried.wait_timeout_while(self.counts.tries(), most, is_open);
+        waited.unwrap_or_else(PoisonError::into_inner).0.made >= self.asked
     }
 }
 
@@ -291,30 +317,27 @@ impl Commit for Work {
     fn write(&mut self, group: &mut Vec<Numbered<Box<Row>>>, figures: &GroupFigures) -> Duration {
         let began = Instant::now();
         let asked = self.begin_try();
-        // In order: what waits in the spool is older.
-        if !self.spool.is_empty() {
-            self.replay();
-        }
         let first = group.first().map_or(0, |numbered| numbered.number);
         let rows: Vec<Box<Row>> = group.drain(..).map(|numbered| numbered.row).collect();
         let count = rows.len();
-        let is_written = self.spool.is_empty() && self.is_due() && self.try_sink(&rows);
-        let is_kept = is_written || self.try_spool(&rows);
-        figures.commit(began.elapsed(), is_kept);
-        if is_kept {
+        let kept = catch_unwind(AssertUnwindSafe(|| self.keep(&rows)));
+        figures.commit(began.elapsed(), matches!(kept, Ok(true)));
+        if let Ok(true) = kept {
             figures.rows(count, 0);
             return Duration::ZERO;
         }
-        self.end_try(asked);
         group.extend(rows.into_iter().enumerate().map(|(n, row)| Numbered { number: first + n as u64, row }));
+        if let Err(panic) = kept {
+            // The end of the thread counts them.
+            resume_unwind(panic);
+        }
+        self.end_try(asked);
         self.settings.retry
     }
 
     fn settle(&mut self) -> Option<Duration> {
         let asked = self.begin_try();
-        if !self.spool.is_empty() {
-            self.replay();
-        }
+        self.replay();
         if self.spool.is_empty() || !self.is_due() {
             self.end_try(asked);
         }
@@ -334,6 +357,14 @@ impl Commit for Work {
 }
 
 impl Work {
+    /// Whether these rows are written now, or in the spool.
+    fn keep(&mut self, rows: &[Box<Row>]) -> bool {
+        // In order: what waits in the spool is older. Where that is full, these find room with its last row.
+        while self.replay() && self.spool.is_full() {}
+        let is_written = self.spool.is_empty() && self.is_due() && self.try_sink(rows, rows.len() as u64);
+        is_written || self.try_spool(rows)
+    }
+
     fn is_due(&self) -> bool {
         Instant::now() >= self.next_try
     }
@@ -357,9 +388,10 @@ impl Work {
         }
     }
 
-    /// Whether these rows are written now.
-    fn try_sink(&mut self, rows: &[Box<Row>]) -> bool {
-        match self.sink.write(rows, (self.clock)()) {
+    /// Whether these rows are written now. `waiting`: all that wait with them.
+    fn try_sink(&mut self, rows: &[Box<Row>], waiting: u64) -> bool {
+        let now = (self.clock)();
+        match caught(|| self.sink.write(rows, now)) {
             Ok(()) => {
                 self.counts.written.fetch_add(rows.len() as u64, Relaxed);
                 self.counts.is_down.store(0, Relaxed);
@@ -369,20 +401,20 @@ impl Work {
                 true
             }
             Err(error) => {
-                self.failed(&error);
+                self.failed(&error, waiting);
                 false
             }
         }
     }
 
-    fn failed(&mut self, error: &SinkError) {
+    fn failed(&mut self, error: &SinkError, waiting: u64) {
         self.next_try = Instant::now() + self.settings.retry;
         self.counts.failures.fetch_add(1, Relaxed);
         self.counts.is_down.store(1, Relaxed);
         self.counts.fail((self.clock)(), error.to_string());
         if self.sink_trouble.fails(true).is_some() {
             let spool = self.settings.spool.display();
-            tracing::error!(%error, %spool, rows = self.spool.rows(), "rows of accounting cannot be written: they go to the spool");
+            tracing::error!(%error, %spool, rows = waiting, "rows of accounting cannot be written: they go to the spool");
         }
     }
 
@@ -410,25 +442,27 @@ impl Work {
         }
     }
 
-    /// The oldest rows of the spool go where they belong, if it is time to try.
-    fn replay(&mut self) {
-        if !self.is_due() || !self.learns_what_is_written() {
-            return;
+    /// The oldest rows of the spool go where they belong, if there are any and it is time to try. Whether they did.
+    fn replay(&mut self) -> bool {
+        if self.spool.is_empty() || !self.is_due() || !self.learns_what_is_written() {
+            return false;
         }
         let mut rows = self.spool.chunk(CHUNK).to_vec();
         if rows.is_empty() && !self.spool.is_empty() {
             // They cannot be read now.
             self.next_try = Instant::now() + self.settings.retry;
-            return;
+            return false;
         }
         rows.retain(|row| !self.written.contains(row.identity()));
-        if rows.is_empty() || self.try_sink(&rows) {
+        let is_written = rows.is_empty() || self.try_sink(&rows, self.spool.rows());
+        if is_written {
             self.spool.confirm();
         }
         if self.spool.is_empty() {
             self.written = HashSet::new();
         }
         self.counts.show(&self.spool);
+        is_written
     }
 
     /// What an earlier process had written of the rows that it left in its spool: it may have been killed between the two.
@@ -444,7 +478,7 @@ impl Work {
                 return false;
             }
         };
-        match self.sink.written(&identities) {
+        match caught(|| self.sink.written(&identities)) {
             Ok(written) => {
                 tracing::info!(
                     rows = identities.len(),
@@ -455,7 +489,7 @@ impl Work {
                 true
             }
             Err(error) => {
-                self.failed(&error);
+                self.failed(&error, self.spool.rows());
                 false
             }
         }
@@ -463,7 +497,7 @@ impl Work {
 
     fn remove_old(&mut self, retention: Duration) {
         let before = (self.clock)().saturating_sub(retention.as_millis() as u64);
-        let pause = match self.sink.purge(before) {
+        let pause = match caught(|| self.sink.purge(before)) {
             Ok(true) => REMOVAL_STEP,
             Ok(false) => REMOVAL,
             Err(error) => {
@@ -475,6 +509,14 @@ impl Work {
         };
         self.next_removal = Instant::now() + pause;
     }
+}
+
+/// A driver that panics has failed like any other: its rows wait, and the thread goes on.
+fn caught<T>(work: impl FnOnce() -> Result<T, SinkError>) -> Result<T, SinkError> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        let detail = "the driver panicked, which is an error of this program".into();
+        Err(SinkError { kind: Trouble::Unusable, detail })
+    })
 }
 
 #[cfg(test)]

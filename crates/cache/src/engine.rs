@@ -6,7 +6,7 @@ use crate::error::CacheError;
 use crate::gauges::{Gauges, RemoteGauges};
 use crate::local::LocalCache;
 use crate::request::{Answer, Promise, Request};
-use crate::ticket::{Receiver, ReceiverId, Ticket};
+use crate::ticket::{Receiver, ReceiverId, Receivers, Ticket};
 
 /// A cache in another process or on another machine. Asking neither blocks nor does I/O: it queues for a thread of the engine's own, which
 /// answers within its deadline once the round is [flushed](Self::flush).
@@ -20,8 +20,8 @@ pub trait RemoteEngine: Send + Sync {
     /// The requests since the last call leave, together. Cheap where there is none.
     fn flush(&self) {}
 
-    /// Registers who gets tickets back.
-    fn register(&self, receiver: Arc<dyn Receiver>) -> ReceiverId;
+    /// Those that get tickets back.
+    fn receivers(&self) -> &Receivers;
 
     /// Has messages of a channel heard as long as the engine lives.
     ///
@@ -88,9 +88,21 @@ impl Engine {
 
     /// Registers who gets tickets back.
     pub fn register(&self, receiver: Arc<dyn Receiver>) -> ReceiverId {
+        // Where there are none no ticket ever comes back.
+        self.receivers().map_or(Ticket::NONE.receiver, |receivers| receivers.register(receiver))
+    }
+
+    /// Takes a receiver off that is to get no more tickets.
+    pub fn deregister(&self, receiver: ReceiverId) {
+        if let Some(receivers) = self.receivers() {
+            receivers.deregister(receiver);
+        }
+    }
+
+    fn receivers(&self) -> Option<&Receivers> {
         match self {
-            Self::Local(cache) => cache.register(receiver),
-            Self::Remote(engine) => engine.register(receiver),
+            Self::Local(cache) => cache.receivers(),
+            Self::Remote(engine) => Some(engine.receivers()),
         }
     }
 

@@ -9,9 +9,12 @@ pub enum CacheError {
     /// It did not answer within the deadline.
     #[error("the cache did not answer in time")]
     TimedOut,
-    /// It answers, and does not do what is asked: a key or value beyond its bound, a counter that is no number or would overflow.
+    /// What is asked cannot be done: a key or value is beyond its bound, a counter is no number or would overflow.
     #[error("the cache refused")]
     Refused,
+    /// Its server answers, and does not do what it does for others or at other times: rights are missing, or it may not write now.
+    #[error("the server of the cache refused")]
+    Denied,
     /// Disk full, or its own limit reached: the entry is larger than a partition, or the log is behind.
     #[error("no room in the cache")]
     Full,

@@ -15,7 +15,7 @@ pub struct Gauges {
     pub evictions: u64,
     /// Entries whose life ended.
     pub expired: u64,
-    /// Requests refused: beyond a bound, or no room.
+    /// Requests refused: beyond a bound, no room, or by a server.
     pub refused: u64,
     /// Entries now, those whose life has ended and that were not swept yet among them.
     pub entries: u64,
@@ -67,4 +67,8 @@ pub struct RemoteGauges {
     pub bound: u64,
     /// No server is reached now: requests fail at once, until one is.
     pub is_down: bool,
+    /// Servers that are not reached now, or do not answer: requests to them fail, all or some of them.
+    pub silent: u64,
+    /// Within the last minute a server did not do what it was asked, and said why.
+    pub is_denied: bool,
 }

@@ -23,7 +23,7 @@ use crate::log::changes::{Change, Changes};
 use crate::log::{Keeper, LoadReport, LogState, Moment, OpenSegment, Receipt, create, hold, load};
 use crate::request::{Answer, Count, Life, Promise, Request};
 use crate::settings::{LocalSettings, LogSettings};
-use crate::ticket::{Receiver, ReceiverId, Ticket};
+use crate::ticket::{Receivers, Ticket};
 
 /// Looks at entries that a sweep takes under one lock.
 const LOOKS: u32 = 64;
@@ -189,13 +189,9 @@ impl LocalCache {
         }
     }
 
-    /// Registers who gets tickets back.
-    pub fn register(&self, receiver: Arc<dyn Receiver>) -> ReceiverId {
-        match &self.log {
-            Some(log) => log.receivers.register(receiver),
-            // No ticket ever comes back.
-            None => Ticket::NONE.receiver,
-        }
+    /// Those that get tickets back; none without a log, where each request is answered at once.
+    pub fn receivers(&self) -> Option<&Receivers> {
+        self.log.as_ref().map(|log| &log.receivers)
     }
 
     /// Changes with this receipt and all before are in the log: handed to the kernel, or synced if the settings say so. Without a log there

@@ -10,7 +10,7 @@ pub enum Service {
     /// Memcached 1.6, by its meta commands. Of several servers each has its share of the keys, the same share for each client with the same
     /// list.
     Memcached,
-    /// One Redis or Valkey server, version 6 or later.
+    /// One Redis server, version 6 or later, or another that speaks its protocol.
     Redis {
         /// Its number.
         database: u32,

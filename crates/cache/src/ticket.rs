@@ -3,14 +3,16 @@
 //! A shard registers once as a receiver; with each request it gives a [`Ticket`] of that receiver and a number of its own. The number comes
 //! back with the answer, many at once, on a thread of the engine.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::error::CacheError;
 use crate::request::Answer;
 
-/// Names one receiver of answers, usually one shard.
+/// Names one receiver of answers, usually one shard. No other ever has its number: what is answered late comes to no wrong one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ReceiverId(u16);
+pub struct ReceiverId(u64);
 
 /// Comes back once with what became of the request that it was given with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,7 +25,7 @@ pub struct Ticket {
 
 impl Ticket {
     /// Comes back to no receiver: for changes that no caller waits for.
-    pub const NONE: Self = Self { receiver: ReceiverId(u16::MAX), value: 0 };
+    pub const NONE: Self = Self { receiver: ReceiverId(u64::MAX), value: 0 };
 }
 
 /// An answer under a ticket.
@@ -45,18 +47,22 @@ pub trait Receiver: Send + Sync {
 
 /// The receivers of an engine, and the answers of a round sorted by them.
 #[derive(Default)]
-pub struct Receivers(RwLock<Vec<Arc<dyn Receiver>>>);
+pub struct Receivers {
+    next: AtomicU64,
+    all: RwLock<BTreeMap<ReceiverId, Arc<dyn Receiver>>>,
+}
 
 impl Receivers {
     /// Registers a receiver.
-    ///
-    /// # Panics
-    /// After 65,535 receivers: they are shards, and are made at start.
     pub fn register(&self, receiver: Arc<dyn Receiver>) -> ReceiverId {
-        let mut receivers = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let id = u16::try_from(receivers.len()).ok().filter(|id| *id != u16::MAX);
-        receivers.push(receiver);
-        ReceiverId(id.expect("there are fewer than 65,535 shards"))
+        let id = ReceiverId(self.next.fetch_add(1, Ordering::Relaxed));
+        self.all.write().unwrap_or_else(PoisonError::into_inner).insert(id, receiver);
+        id
+    }
+
+    /// Takes a receiver off: answers that are still to come reach no receiver.
+    pub fn deregister(&self, id: ReceiverId) {
+        let _receiver = self.all.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
     }
 
     /// Hands answers to their receivers, once for each.
@@ -64,7 +70,6 @@ impl Receivers {
         if answers.is_empty() {
             return;
         }
-        let receivers: Vec<Arc<dyn Receiver>> = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
         // Stable: the order within a receiver stays.
         answers.sort_by_key(|(receiver, _)| *receiver);
         let mut rest = answers.into_iter().peekable();
@@ -73,7 +78,9 @@ impl Receivers {
             of_one.push(answer);
             if rest.peek().is_none_or(|(next, _)| *next != id) {
                 let answers = std::mem::take(&mut of_one);
-                if let Some(receiver) = receivers.get(usize::from(id.0)) {
+                // Free of the lock when it is called.
+                let receiver = self.all.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
+                if let Some(receiver) = receiver {
                     receiver.answered(answers);
                 }
             }
@@ -104,5 +111,17 @@ mod tests {
         receivers.hand_out(vec![of(to_b, 9), of(to_a, 3), of(Ticket::NONE.receiver, 5), of(to_b, 1), of(to_a, 2)]);
         assert_eq!(*a.0.lock().unwrap(), [[3, 2]]);
         assert_eq!(*b.0.lock().unwrap(), [[9, 1]]);
+    }
+    #[test]
+    fn an_answer_to_one_that_is_gone_reaches_no_other() {
+        let (receivers, got) = (Receivers::default(), Arc::new(Got::default()));
+        let gone = receivers.register(got.clone());
+        receivers.deregister(gone);
+        let there = receivers.register(got.clone());
+        let of = |id, ticket| (id, Answered { ticket, result: Ok(Answer::Stored), value: Box::default() });
+        receivers.hand_out(vec![of(gone, 1), of(there, 2)]);
+        assert_eq!(*got.0.lock().unwrap(), [[2]]);
+        receivers.deregister(there);
+        assert_eq!(Arc::strong_count(&got), 1);
     }
 }

@@ -80,6 +80,12 @@ impl WaitingCache {
     }
 }
 
+impl Drop for WaitingCache {
+    fn drop(&mut self) {
+        self.engine.deregister(self.receiver);
+    }
+}
+
 #[derive(Default)]
 struct Mailbox {
     answers: Mutex<Vec<Answered>>,
@@ -100,5 +106,43 @@ impl Receiver for Mailbox {
     fn answered(&self, answers: Vec<Answered>) {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner).extend(answers);
         self.came.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::RemoteEngine;
+    use crate::gauges::Gauges;
+    use crate::ticket::Receivers;
+
+    /// It never answers.
+    #[derive(Default)]
+    struct Silent(Receivers);
+
+    impl RemoteEngine for Silent {
+        fn ask(&self, _: &Request<'_>, _: Ticket, _: u64) -> Result<(), CacheError> {
+            Ok(())
+        }
+
+        fn receivers(&self) -> &Receivers {
+            &self.0
+        }
+
+        fn gauges(&self) -> Gauges {
+            Gauges::default()
+        }
+    }
+
+    /// Each order of an operator has one.
+    #[test]
+    fn however_many_come_and_go_none_leaves_anything_behind() {
+        let engine = Engine::Remote(Arc::new(Silent::default()));
+        for _ in 0..70_000 {
+            let cache = WaitingCache::new(engine.clone());
+            let mailbox = Arc::downgrade(&cache.mailbox);
+            drop(cache);
+            assert!(mailbox.upgrade().is_none());
+        }
     }
 }

@@ -59,7 +59,8 @@ section! {
         pub retry_interval: Duration = Duration::from_secs(1), Rule::time(Duration::from_millis(10), Duration::from_secs(3_600)).fixed();
         /// Rows older than this are removed, of "json" and "csv" the files of whole days; "forever": none.
         pub retention: Option<Duration> = None, Rule::time(Duration::from_secs(60), Duration::from_secs(3_650 * 86_400)).or("forever").fixed();
-        /// Digits at the end of each number that are written as `*`, in URIs, users and `fields`; a number has five digits or more.
+        /// Digits at the end of each number that are written as `*`, in URIs, users and `fields`; a number has five digits or more, which `-`, `.`,
+        /// `(` and `)` may part.
         pub mask_numbers: usize = 0, Rule::number(0, 32);
         /// Write 0 for the last octet of IPv4 addresses, and for all of IPv6 addresses behind their first 48 bits.
         pub mask_addresses: bool = false, ANY;

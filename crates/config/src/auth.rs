@@ -101,8 +101,12 @@ section! {
         pub secret: Option<Secret> = None, ANY.or("").fixed();
         /// File whose first line is the secret, instead of `secret`.
         pub secret_file: Option<PathBuf> = None, ANY.or("").fixed();
-        /// The authenticated user must be the one in To of a REGISTER and in From of anything else (RFC 3261 section 22.1).
+        /// The authenticated user must be the one in From of anything but a REGISTER (RFC 3261 section 22.1). False: a user calls under the name of
+        /// any other.
         pub user_must_match: bool = true, ANY;
+        /// A user may register for another one, whom To of its REGISTER names: for a PBX that registers the numbers behind it by one password.
+        /// Each user can then take the calls of every other one of its realm. False: To must be the authenticated user.
+        pub register_for_others: bool = false, ANY;
         /// Callers whose From is of a local domain must authenticate (RFC 3261 section 22.3).
         pub calls: bool = true, ANY;
         /// A `[[cache]]` in which the credentials of registered users stand alone. A REGISTER that was verified stores them there for as long

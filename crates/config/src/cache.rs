@@ -19,7 +19,7 @@ words! {
         Local = "local",
         /// In Memcached servers, version 1.6 or later.
         Memcached = "memcached",
-        /// In Redis or Valkey servers, version 6 or later.
+        /// In Redis servers, version 6 or later, or others that speak their protocol.
         Redis = "redis",
     }
 }
@@ -56,6 +56,10 @@ section! {
         pub user: String = String::new(), ANY.fixed();
         /// Password of that user; "": none. Without TLS it crosses the network as it is.
         pub password: Option<Password> = None, ANY.or("").fixed();
+        /// Of "sentinel": user that the Sentinels know, as `user` is of the servers.
+        pub sentinel_user: String = String::new(), ANY.fixed();
+        /// Of "sentinel": password that the Sentinels want; "": none. They are not shown that of the servers.
+        pub sentinel_password: Option<Password> = None, ANY.or("").fixed();
         /// Connect by TLS: servers must show a certificate of `tls.outbound_ca`, as that is at the start, for their host.
         pub tls: bool = false, ANY.fixed();
         /// Of "memcached" and "redis": connections to each server.
@@ -76,18 +80,23 @@ impl CacheTable {
             (CacheEngine::Local, _) => return None,
             (CacheEngine::Memcached, _) => Service::Memcached,
             (CacheEngine::Redis, CacheMode::Single) => Service::Redis { database: self.database },
-            (CacheEngine::Redis, CacheMode::Sentinel) => {
-                Service::Sentinel { group: self.group.clone(), database: self.database, credentials: None }
-            }
+            (CacheEngine::Redis, CacheMode::Sentinel) => Service::Sentinel {
+                group: self.group.clone(),
+                database: self.database,
+                credentials: shown(&self.sentinel_user, self.sentinel_password.as_ref()),
+            },
             (CacheEngine::Redis, CacheMode::Cluster) => Service::Cluster,
         })
     }
 
     /// What its servers are shown.
     pub fn credentials(&self) -> Option<Credentials> {
-        let password = self.password.as_ref()?.0.clone();
-        Some(Credentials { user: self.user.clone(), password })
+        shown(&self.user, self.password.as_ref())
     }
+}
+
+fn shown(user: &str, password: Option<&Password>) -> Option<Credentials> {
+    password.map(|password| Credentials { user: user.to_owned(), password: password.0.clone() })
 }
 
 /// A password of a server that this one is a client of. Neither `Debug` nor `--effective` shows it.
@@ -164,11 +173,20 @@ pub(super) fn check(config: &Config, reader: &mut Reader) {
         if table.mode == CacheMode::Sentinel && table.group.is_empty() {
             wrong("group", "has no group", "write the name that the Sentinels watch it by: group = \"mymaster\"");
         }
+        let for_sentinels = !table.sentinel_user.is_empty() || table.sentinel_password.is_some();
+        if table.mode != CacheMode::Sentinel && for_sentinels {
+            let key = if table.sentinel_password.is_some() { "sentinel_password" } else { "sentinel_user" };
+            wrong(key, "has no Sentinels and shows them something", "set mode = \"sentinel\", or remove it");
+        }
         if table.mode == CacheMode::Cluster && table.database != 0 {
             wrong("database", "is a cluster, which has one database", "remove `database`");
         }
         if !table.user.is_empty() && table.password.is_none() {
             wrong("user", "has a user without a password", "add `password`, or remove `user`");
+        }
+        if !table.sentinel_user.is_empty() && table.sentinel_password.is_none() {
+            let cure = "add `sentinel_password`, or remove `sentinel_user`";
+            wrong("sentinel_user", "has a user without a password", cure);
         }
         if table.engine == CacheEngine::Memcached && table.password.is_some() && table.user.is_empty() {
             wrong("password", "has a password without a user", "add `user`, as the file of `memcached -Y` has it");
@@ -210,7 +228,15 @@ mod tests {
             (&format!("{redis}mode = \"cluster\""), Some(Service::Cluster)),
             (
                 &format!("{redis}mode = \"sentinel\"\ngroup = \"west\""),
-                Some(Service::Sentinel { group, database: 0, credentials: None }),
+                Some(Service::Sentinel { group: group.clone(), database: 0, credentials: None }),
+            ),
+            (
+                &format!("{redis}mode = \"sentinel\"\ngroup = \"west\"\npassword = \"x\"\nsentinel_password = \"y\""),
+                Some(Service::Sentinel {
+                    group,
+                    database: 0,
+                    credentials: Some(Credentials { user: String::new(), password: "y".into() }),
+                }),
             ),
         ] {
             let config = read(&format!("{TABLE}{lines}")).unwrap_or_else(|report| panic!("{report}"));
@@ -245,6 +271,8 @@ mod tests {
             (format!("{redis}mode = \"sentinel\"\ngroup = \"\""), 6, "group = \"mymaster\""),
             (format!("{redis}mode = \"cluster\"\ndatabase = 1"), 6, "remove `database`"),
             (format!("{redis}user = \"x\""), 5, "add `password`"),
+            (format!("{redis}mode = \"sentinel\"\nsentinel_user = \"x\""), 6, "add `sentinel_password`"),
+            (format!("{redis}sentinel_user = \"y\"\nsentinel_password = \"x\""), 6, "set mode = \"sentinel\", or"),
             (format!("{memcached}password = \"x\""), 5, "add `user`"),
             (format!("{memcached}user = \"x\"\npassword = \"a b\""), 6, "without spaces"),
             ("engine = \"redis\"\nservers = [\"/run/redis.sock\"]\ntls = true".into(), 5, "remove `tls`"),

@@ -1,4 +1,6 @@
-//! `[[call_limit]]`: how many calls there may be at a time, for rules that name it.
+//! `[[call_limit]]`: how many calls there may be at a time, for rules and failures that name it.
+
+use std::sync::Arc;
 
 use super::Config;
 use super::cache::{CacheEngine, CacheTable};
@@ -12,15 +14,15 @@ words! {
     pub enum CountedPer {
         /// All of them together, such as those of a gateway or a tariff.
         All = "all",
-        /// Of each user that authenticated.
+        /// Of each user that authenticated, of each domain where these have realms of their own.
         User = "user",
         /// Of each group of peers (`[[source]]`).
         SourceGroup = "source.group",
         /// Of each address that calls come from.
         SourceAddress = "source.address",
-        /// Of each caller, by the URI in From.
+        /// Of each caller, by user and host of the URI in From.
         Caller = "from.uri",
-        /// Of each callee, by the Request-URI.
+        /// Of each callee, by user and host of the Request-URI.
         Callee = "request.uri",
     }
 }
@@ -46,9 +48,10 @@ words! {
 }
 
 section! {
-    /// How many calls there may be at a time, from their INVITE to their end, of all rules together that name this limit; repeat the table for each.
+    /// How many calls there may be at a time, from their INVITE to their end, of all rules and failures together that name this limit; repeat the
+    /// table for each.
     pub struct CallLimitTable = "call_limit" {
-        /// What rules call it.
+        /// What rules and failures call it.
         pub name: Name = Name::UNSET, ANY.required();
         /// Of what the calls are counted: the limit is for each of these. A call that has no such thing is not counted.
         pub per: CountedPer = CountedPer::All, ANY;
@@ -56,16 +59,22 @@ section! {
         pub most: u32 = 1, Rule::number(1, 100_000_000).required();
         /// Status of the answer to a call beyond them.
         pub status: u16 = 503, Rule::number(400, 699);
-        /// What becomes of a call beyond them.
+        /// What becomes of a call beyond them by a rule. A failure that has no room for it is passed over.
         pub over: OverLimit = OverLimit::Answer, ANY;
         /// A `[[cache]]` by which several servers count their calls together: each stores there how many it has, and reads what the others
-        /// have, every `dialogs.count_interval`. What two servers admit within that time may be one too many. "": this server counts alone.
+        /// have, every `dialogs.count_interval`. Calls that several servers begin within that time may be more than `most`. "": this server counts alone.
         pub cache: Option<Reference<CacheTable>> = None, ANY.or("");
         /// `server.node` of each server that counts together by `cache`, of this one too: each has another.
         pub servers: Vec<u16> = Vec::new(), Rule::number(0, 65_535);
         /// What counts while the cache has not answered for `dialogs.count_lifetime`.
         pub without_cache: WithoutCache = WithoutCache::Local, ANY;
     }
+}
+
+/// Those of these limits that are named.
+pub(super) fn named(names: &[Reference<CallLimitTable>], all: &[Arc<CallLimitTable>]) -> Box<[Arc<CallLimitTable>]> {
+    let limit = |name: &Reference<CallLimitTable>| all.iter().find(|limit| limit.name == *name.name()).cloned();
+    names.iter().filter_map(limit).collect()
 }
 
 /// Notes limits that servers cannot count together.

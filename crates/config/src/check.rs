@@ -9,12 +9,12 @@ use std::time::Duration;
 use super::certificate::Span;
 use super::key::duration_text;
 use super::listen::Listener;
-use super::proxy::RelayFor;
 use super::reader::Reader;
 use super::report::Fault;
-use super::{Config, Source, cache, call_limit, check_database, check_tls, dialogs};
+use super::{Config, Source, cache, call_limit, check_database, check_relay, check_rules, check_tls, dialogs};
 
 pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
+    warn_if_empty(source, reader);
     check_domains(config, reader);
     check_listeners(config, source, reader);
     check_tls::check(config, source, reader);
@@ -26,13 +26,33 @@ pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
     if config.sets.iter().any(super::SetTable::has_password) {
         warn_if_others_read(Path::new(source.file), &None, reader);
     }
-    check_relay(config, reader);
     check_dialogs(config, reader);
     dialogs::check(config, reader);
     cache::check(config, reader);
+    check_rules::check(config, reader);
+    check_mixed(config, reader);
+    reader.check_unused();
+}
+
+/// Contradictions between keys that need a restart and keys that do not: a process may have one though its file has none.
+pub(super) fn check_mixed(config: &Config, reader: &mut Reader) {
+    check_registering(config, reader);
+    check_relay::check(config, reader);
+    check_database::check_mixed(config, reader);
+    dialogs::check_use(config, reader);
     call_limit::check(config, reader);
     check_control(config, reader);
-    reader.check_unused();
+}
+
+/// A file that was cut to nothing while it was written is no wish for the defaults.
+fn warn_if_empty(source: Source<'_>, reader: &mut Reader) {
+    let is_file = source.file != Source::default().file;
+    let says_nothing = source.text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
+    if is_file && says_nothing {
+        let message =
+            "the file says nothing: the server goes by its defaults, without domains, users and rules of yours";
+        reader.push(Fault::warning(None, message, "write what is meant, such as domains = [\"example.org\"]"));
+    }
 }
 
 fn check_domains(config: &Config, reader: &mut Reader) {
@@ -170,9 +190,7 @@ fn check_dialogs(config: &Config, reader: &mut Reader) {
         let message = "dialogs.track has no effect: without proxy.record_route no later request of a call comes by";
         reader.push(Fault::warning(span, message, "set proxy.record_route = true, or leave dialogs.track out"));
     }
-    let tracks =
-        dialogs.track || config.rules.iter().any(|rule| rule.track == Some(true) || !rule.call_limits.is_empty());
-    if tracks && dialogs.lifetime > config.proxy.route_lifetime {
+    if (dialogs.track || config.decisions.track_calls()) && dialogs.lifetime > config.proxy.route_lifetime {
         let span = reader.first_of(&["dialogs.lifetime", "proxy.route_lifetime", "dialogs.track"]);
         let message = format!(
             "dialogs.lifetime ({}) is longer than proxy.route_lifetime ({}): a BYE of the server would reach no party",
@@ -270,10 +288,20 @@ fn check_auth(config: &Config, source: Source<'_>, reader: &mut Reader) {
         let span = reader.value_of("auth.secret_file");
         warn_if_others_read(path, &span, reader);
     }
-    if !config.registrar.authenticate && config.listeners.iter().any(|listener| !listener.is_loopback()) {
+}
+
+fn check_registering(config: &Config, reader: &mut Reader) {
+    let is_open = config.listeners.iter().any(|listener| !listener.is_loopback());
+    if !config.registrar.authenticate && is_open {
         let span = reader.value_of("registrar.authenticate");
         let message = "anyone who reaches this server can register as any user";
         reader.push(Fault::warning(span, message, "set registrar.authenticate = true, or listen on 127.0.0.1 only"));
+    }
+    if config.registrar.authenticate && config.auth.register_for_others && is_open {
+        let span = reader.value_of("auth.register_for_others");
+        let message = "each user can register as every other one of its realm, and take its calls";
+        let cure = "set auth.register_for_others = false, unless each user of this server may do that";
+        reader.push(Fault::warning(span, message, cure));
     }
 }
 
@@ -313,32 +341,6 @@ fn check_control(config: &Config, reader: &mut Reader) {
         let message = format!("control.listen = \"{listen}\" lets any host give orders");
         let cure = "set control.secret (openssl rand -hex 32 makes one), or listen on 127.0.0.1";
         reader.push(Fault::error(reader.value_of("control.listen"), message, cure));
-    }
-}
-
-fn check_relay(config: &Config, reader: &mut Reader) {
-    let open = config.listeners.iter().find(|listener| !listener.is_loopback());
-    if let (RelayFor::Everyone, Some(listener)) = (config.proxy.relay_for, open) {
-        let span = reader.value_of("proxy.relay_for");
-        let message = format!(
-            "proxy.relay_for = \"everyone\" makes an open relay of {listener}, which scanners find within hours"
-        );
-        let cure = "write \"authenticated\", or listen on an address that only trusted machines reach";
-        reader.push(Fault::warning(span, message, cure));
-    }
-    if let (RelayFor::LocalDomains, false, Some(listener)) = (config.proxy.relay_for, config.auth.calls, open) {
-        let span = reader.first_of(&["proxy.relay_for", "auth.calls"]);
-        let message = format!(
-            "proxy.relay_for = \"local-domains\" with auth.calls = false makes an open relay of {listener}: anyone can write a \
-             From of a local domain"
-        );
-        let cure = "set auth.calls = true, or listen on an address that only trusted machines reach";
-        reader.push(Fault::warning(span, message, cure));
-    }
-    if config.proxy.relay_for == RelayFor::LocalDomains && config.domains.is_empty() {
-        let span = reader.value_of("proxy.relay_for");
-        let message = "proxy.relay_for = \"local-domains\" admits no caller, because domains is empty";
-        reader.push(Fault::error(span, message, "name your domains: domains = [\"example.org\"]"));
     }
 }
 

@@ -21,23 +21,28 @@ pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
     check_calls(config, source, reader);
 }
 
+/// See [`check_mixed`](super::check::check_mixed).
+pub(super) fn check_mixed(config: &Config, reader: &mut Reader) {
+    check_durability(config, reader);
+    check_accounted(config, reader);
+}
+
+fn check_durability(config: &Config, reader: &mut Reader) {
+    let is_in_memory = config.store.database.is_none() && config.store.bindings.is_none();
+    if is_in_memory && config.registrar.durability != Durability::None && !config.domains.is_empty() {
+        let span = reader.first_of(&["registrar.durability", "store.database"]);
+        let message = format!(
+            "registrar.durability = \"{}\" promises what a database in memory cannot keep",
+            config.registrar.durability
+        );
+        let cure =
+            "set registrar.durability = \"none\", or name a file in store.database, or a server in store.bindings";
+        reader.push(Fault::error(span, message, cure));
+    }
+}
+
 fn check_database(config: &Config, reader: &mut Reader) {
-    let Some(path) = &config.store.database else {
-        if config.store.bindings.is_none()
-            && config.registrar.durability != Durability::None
-            && !config.domains.is_empty()
-        {
-            let span = reader.first_of(&["registrar.durability", "store.database"]);
-            let message = format!(
-                "registrar.durability = \"{}\" promises what a database in memory cannot keep",
-                config.registrar.durability
-            );
-            let cure =
-                "set registrar.durability = \"none\", or name a file in store.database, or a server in store.bindings";
-            reader.push(Fault::error(span, message, cure));
-        }
-        return;
-    };
+    let Some(path) = &config.store.database else { return };
     let span = reader.value_of("store.database");
     // It has the HA1s, which are as good as passwords; the file beside it has the key of routes and nonces.
     for file in [path.clone(), path.with_extension("secret")].iter().filter(|file| !file.is_dir()) {
@@ -90,7 +95,22 @@ fn check_subscribers(config: &Config, source: Source<'_>, reader: &mut Reader) {
         let message = format!("store.subscriber_table is {:?}, which names no table", store.subscriber_table);
         reader.push(Fault::error(span, message, "write TABLE or SCHEMA.TABLE, such as \"subscriber\""));
     }
+    warn_of_shared_realm(config, reader);
     check_server(server, &KEYS, source, reader);
+}
+
+/// OpenSIPS and Kamailio make the HA1s of each domain for a realm of its name. A realm that the file names is meant.
+fn warn_of_shared_realm(config: &Config, reader: &mut Reader) {
+    let short: Vec<&str> =
+        config.domains.iter().filter(|domain| !domain.has_table).map(|domain| domain.name.as_str()).collect();
+    if let ([first, others @ ..], false) = (&short[..], reader.has("realm"))
+        && !others.is_empty()
+    {
+        let others = others.join(", ");
+        let message = format!("HA1s of {others} in store.subscribers are read as those of the realm {first}");
+        let cure = "write a [[domain]] for each, whose realm is its name, or the realm of all as `realm`";
+        reader.push(Fault::warning(reader.value_of("domains"), message, cure));
+    }
 }
 
 /// The database server that has the bindings.
@@ -188,6 +208,14 @@ fn check_server(server: DatabaseServer<'_>, keys: &ServerKeys, source: Source<'_
 }
 
 fn check_accounting(config: &Config, source: Source<'_>, reader: &mut Reader) {
+    if config.accounting.cdr || config.accounting.events {
+        check_accounting_server(config, source, reader);
+        check_accounting_files(config, reader);
+    }
+}
+
+/// Which calls are accounted, and how long they may last.
+fn check_accounted(config: &Config, reader: &mut Reader) {
     let accounting = &config.accounting;
     let is_on = accounting.cdr || accounting.events;
     let rule = |account| config.rules.iter().position(|rule| rule.account == Some(account));
@@ -219,8 +247,6 @@ fn check_accounting(config: &Config, source: Source<'_>, reader: &mut Reader) {
         );
         reader.push(Fault::error(span, message, "make route_lifetime at least as long"));
     }
-    check_accounting_server(config, source, reader);
-    check_accounting_files(config, reader);
 }
 
 /// The database server that has the rows.

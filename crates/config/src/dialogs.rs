@@ -83,9 +83,13 @@ pub(super) fn check(config: &Config, reader: &mut Reader) {
         let cure = "set auth.secret, or store.database, beside which the server keeps the one that it draws";
         reader.push(Fault::error(reader.value_of(place), message, cure));
     }
+}
+
+/// Whether there is a call to keep.
+pub(super) fn check_use(config: &Config, reader: &mut Reader) {
+    let Some(place) = config.dialogs.place() else { return };
     let is_any = config.dialogs.track || config.accounting.cdr || config.accounting.events;
-    let by_rule = || config.rules.iter().any(|rule| rule.track == Some(true) || !rule.call_limits.is_empty());
-    if !is_any && !by_rule() {
+    if !is_any && !config.decisions.track_calls() {
         let message = format!("{place} is set, and no call is tracked or accounted: none is kept");
         let cure = "set dialogs.track = true or accounting.cdr = true";
         reader.push(Fault::warning(reader.value_of(place), message, cure));
@@ -141,6 +145,11 @@ mod tests {
         }
         let right = report("dialogs.track = true\ndialogs.folder = \"calls\"");
         assert!(right.faults().iter().all(|fault| !fault.message.contains("dialogs")), "{right}");
+        let counted = report(
+            "dialogs.folder = \"calls\"\n[[call_limit]]\nname = \"l\"\nmost = 1\n[[failure]]\nname = \"f\"\nstatuses = [\"486\"]\n\
+             to = [\"sip:192.0.2.1\"]\ncall_limits = [\"l\"]\n[[rule]]\nname = \"r\"\non_failure = [\"f\"]\n",
+        );
+        assert!(counted.faults().iter().all(|fault| !fault.message.contains("dialogs")), "{counted}");
         let url = "mysql://u@127.0.0.1/d";
         for (text, line, cure) in [
             (format!("dialogs.folder = \"calls\"\ndialogs.database = \"{url}\""), 2, "remove dialogs.folder or"),

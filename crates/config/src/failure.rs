@@ -1,11 +1,19 @@
 //! `[[failure]]`: what rules do about requests that fail.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use strowger_message::Name as HeaderName;
+use strowger_rules::SetNames;
+
+use super::call_limit::{self, CallLimitTable};
 use super::key::{Rule, Text};
-use super::name::Name;
+use super::name::{Name, Reference};
 use super::proxy::SipUri;
 use super::reader::{ANY, Reader, section};
 use super::report::Fault;
-use super::rules::HeaderLine;
+use super::rules::{HeaderLine, NOT_TRANSLATING, RemovableHeader, UserEdit, UserText, translates};
+use super::set::SetTable;
 
 section! {
     /// What is done about a request that fails, for rules that name it in `on_failure`; repeat the table for each. It is used when every target
@@ -20,8 +28,26 @@ section! {
         pub to: Vec<SipUri> = Vec::new(), ANY;
         /// Status of the answer that the caller gets in place of the failure; "none": the failure's own.
         pub answer: Option<u16> = None, Rule::number(300, 699).or("none");
+        /// Status codes after which the next of `to` is tried, as `rule.try_next` says it.
+        pub try_next: Option<Vec<u16>> = None, Rule::number(300, 699).or("any");
+        /// Characters that the user part of the Request-URI loses at its beginning on its way to these targets. What the rules have made of
+        /// it is changed, as `rule.strip` says it: the next gateway may want numbers in another form. A URI of `to` with a user stays as it is.
+        pub strip: u8 = 0, ANY;
+        /// What is then put before it, such as "+49".
+        pub prepend: UserText = UserText::default(), ANY;
+        /// Name of a `[[set]]` of texts that has another value for it; before `strip` and `prepend`.
+        pub translate: Option<Reference<SetTable>> = None, ANY.or("");
         /// Header lines that the request gets on its way to these targets, such as a Diversion.
         pub add_headers: Vec<HeaderLine> = Vec::new(), ANY;
+        /// Names of header fields that it loses then.
+        pub remove_headers: Vec<RemovableHeader> = Vec::new(), ANY;
+        /// How long it may ring at one of these targets, as `rule.ring_timeout` says it; "as-set": as for the targets before them.
+        pub ring_timeout: Option<Duration> = None, Rule::time(Duration::from_secs(1), Duration::from_secs(600)).or("as-set");
+        /// How long one of these targets may say nothing at all before the next is tried; "as-set": as for the targets before them.
+        pub answer_timeout: Option<Duration> = None, Rule::time(Duration::from_millis(100), Duration::from_secs(60)).or("as-set");
+        /// Names of `[[call_limit]]` tables that its call counts under from then on, to the end: such a call is tracked. Where one of them is full
+        /// this failure is passed over as if it were not for the status, also where `over` of the limit is "answer".
+        pub call_limits: Vec<Reference<CallLimitTable>> = Vec::new(), ANY;
     }
 }
 
@@ -65,26 +91,71 @@ pub struct FailureAction {
     pub to: Box<[SipUri]>,
     /// The answer in place of the failure.
     pub answer: Option<u16>,
+    /// Status codes after which the next of `to` is tried; none: any but 6xx.
+    pub try_next: Option<Box<[u16]>>,
+    /// What becomes of the user part of the Request-URI; none: it stays.
+    pub user: Option<UserEdit>,
     /// Header lines, each with its end.
     pub add: Box<[u8]>,
+    /// Header fields that go.
+    pub remove: Box<[HeaderName]>,
+    /// None: as before.
+    pub ring_timeout: Option<Duration>,
+    /// None: as before.
+    pub answer_timeout: Option<Duration>,
+    /// Limits that its call counts under.
+    pub call_limits: Box<[Arc<CallLimitTable>]>,
 }
 
 impl FailureAction {
-    pub(super) fn of(table: &FailureTable) -> Self {
+    pub(super) fn of(table: &FailureTable, names: &SetNames, call_limits: &[Arc<CallLimitTable>]) -> Self {
         Self {
             name: table.name.clone(),
             statuses: table.statuses.clone().into(),
             to: table.to.clone().into(),
             answer: table.answer,
+            try_next: table.try_next.clone().map(Vec::into),
+            user: UserEdit::of(table.translate.as_ref(), table.strip, &table.prepend, names),
             add: HeaderLine::lines(&table.add_headers),
+            remove: RemovableHeader::names(&table.remove_headers),
+            ring_timeout: table.ring_timeout,
+            answer_timeout: table.answer_timeout,
+            call_limits: call_limit::named(&table.call_limits, call_limits),
         }
     }
 }
 
+/// Those of these failures that are named.
+pub(super) fn named(names: &[Reference<FailureTable>], all: &[Arc<FailureAction>]) -> Box<[Arc<FailureAction>]> {
+    let failure = |name: &Reference<FailureTable>| all.iter().find(|failure| failure.name == *name.name()).cloned();
+    names.iter().filter_map(failure).collect()
+}
+
 /// Notes what a table says that cannot be done.
-pub(super) fn check(tables: &[FailureTable], reader: &mut Reader) {
+pub(super) fn check(tables: &[FailureTable], sets: &[SetTable], reader: &mut Reader) {
     for (index, table) in tables.iter().enumerate() {
         let name = &table.name;
+        if table.translate.as_ref().is_some_and(|set| !translates(set, sets)) {
+            let message = format!("failure '{name}' translates by a set that has no value for a text");
+            let span = reader.value_of(&format!("failure[{index}].translate"));
+            reader.push(Fault::error(span, message, NOT_TRANSLATING));
+        }
+        // What is for a request, which this one does not forward.
+        let of_requests = [
+            ("try_next", table.try_next.is_some()),
+            ("strip", table.strip > 0),
+            ("prepend", !table.prepend.as_str().is_empty()),
+            ("translate", table.translate.is_some()),
+            ("add_headers", !table.add_headers.is_empty()),
+            ("remove_headers", !table.remove_headers.is_empty()),
+            ("ring_timeout", table.ring_timeout.is_some()),
+            ("answer_timeout", table.answer_timeout.is_some()),
+        ];
+        for (key, _) in of_requests.iter().filter(|(_, is_said)| *is_said && table.to.is_empty()) {
+            let message = format!("failure '{name}' has `{key}`, and does not say where the request goes");
+            let span = reader.value_of(&format!("failure[{index}].{key}"));
+            reader.push(Fault::error(span, message, format!("add `to`, or remove `{key}`")));
+        }
         let (key, message, cure) = match (table.to.is_empty(), table.answer.is_some()) {
             (true, false) => ("name", format!("failure '{name}' does nothing"), "add `to` or `answer`"),
             (false, true) => (
@@ -92,10 +163,10 @@ pub(super) fn check(tables: &[FailureTable], reader: &mut Reader) {
                 format!("failure '{name}' answers, and says where the request goes"),
                 "keep one of `to` and `answer`",
             ),
-            (true, true) if !table.add_headers.is_empty() => (
-                "add_headers",
-                format!("failure '{name}' answers, and has header lines for a request"),
-                "remove `add_headers`",
+            (true, true) if !table.call_limits.is_empty() => (
+                "call_limits",
+                format!("failure '{name}' has limits for calls that it does not forward"),
+                "remove `call_limits`",
             ),
             _ => continue,
         };
@@ -106,7 +177,32 @@ pub(super) fn check(tables: &[FailureTable], reader: &mut Reader) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Config, Source};
     use super::*;
+
+    #[test]
+    fn a_rule_whose_failures_have_limits_tracks_its_calls() {
+        for (limits, tracks) in [("call_limits = [\"l\", \"m\"]\n", true), ("", false)] {
+            let text = format!(
+                "dialogs.lifetime = \"2d\"\n[[call_limit]]\nname = \"l\"\nmost = 1\n[[call_limit]]\nname = \"m\"\nmost = 1\n\
+                 [[failure]]\nname = \"f\"\nstatuses = [\"486\"]\nto = [\"sip:192.0.2.1\"]\n{limits}\
+                 [[rule]]\nname = \"r\"\non_failure = [\"f\"]\n"
+            );
+            match Config::read(Source { text: &text, ..Source::default() }) {
+                Ok((config, _)) => {
+                    let rule = config.decisions.rules.iter().next().expect("there is one");
+                    assert!(!tracks && rule.action.on_failure[0].call_limits.is_empty(), "{text}");
+                }
+                // A tracked call may not last that long.
+                Err(report) => assert!(tracks && report.to_string().contains("proxy.route_lifetime"), "{report}"),
+            }
+            let text = text.replace("2d", "1d");
+            let (config, _) = Config::read(Source { text: &text, ..Source::default() }).expect("it is right");
+            let rule = config.decisions.rules.iter().next().expect("there is one");
+            let named: Vec<_> = rule.action.on_failure[0].call_limits.iter().map(|limit| limit.name.as_str()).collect();
+            assert_eq!(named, if tracks { &["l", "m"][..] } else { &[] });
+        }
+    }
 
     #[test]
     fn status_codes_and_classes() {

@@ -24,6 +24,8 @@ mod call_limit;
 mod certificate;
 mod check;
 mod check_database;
+mod check_relay;
+mod check_rules;
 mod check_tls;
 mod control;
 mod dialogs;
@@ -335,6 +337,12 @@ impl Config {
         self.local_domain(domain).map_or(&self.realm, |local| &local.realm)
     }
 
+    /// Of the domains that share a realm, the one whose user a name alone means there: that which is called as the realm, else the first.
+    pub fn first_domain_of(&self, realm: &str) -> Option<&str> {
+        let all = self.domains.iter().filter(|domain| domain.realm == realm);
+        all.map(|domain| domain.name.as_str()).min_by_key(|name| !name.eq_ignore_ascii_case(realm))
+    }
+
     /// Whether a domain has a realm of its own, so that one realm does not say all.
     pub fn has_several_realms(&self) -> bool {
         self.domains.iter().any(|domain| domain.realm != self.realm)
@@ -443,13 +451,19 @@ mod tests {
         }
         assert!(config.is_local("b.example") && !config.is_local("d.example") && config.has_several_realms());
         assert_eq!(config.realms(), ["shared", "office", "c.example"]);
+        assert_eq!(
+            ["shared", "office"].map(|realm| config.first_domain_of(realm)),
+            [Some("a.example"), Some("b.example")]
+        );
         // Without a word about others a table is the only domain, and the first realm that of callers from elsewhere.
         let config = read(tables);
         assert_eq!(config.domain_names().collect::<Vec<_>>(), ["b.example", "c.example"]);
         assert_eq!(config.realm, "office");
         let config = read(&format!("domains = \"auto\"\n{tables}[[domain]]\nname = \"127.0.0.1\"\nrealm = \"r\""));
         assert_eq!(config.domain_names().collect::<Vec<_>>(), ["b.example", "c.example", "127.0.0.1"]);
-        assert!(!read("domains = [\"a.example\", \"b.example\"]").has_several_realms());
+        let config = read("domains = [\"a.example\", \"b.example\"]\nrealm = \"B.example\"");
+        assert!(!config.has_several_realms());
+        assert_eq!((config.first_domain_of("B.example"), config.first_domain_of("none")), (Some("b.example"), None));
     }
 
     #[test]
@@ -480,6 +494,12 @@ mod tests {
             ("[proxy]\nt1 = \"1s\"", (2, 1), "t1 belongs in [timers]"),
             ("[proxy]\ncolour = 1", (2, 1), "in [proxy] stand relay_for,"),
             ("[log]\nrealm = \"x\"", (2, 1), "above the first [table]"),
+            (
+                "[log]\ndialogs.folder = \"x\"",
+                (2, 1),
+                "above the first [table], where a key may have its table before a dot, or into [dialogs]",
+            ),
+            ("[[rule]]\nname = \"a\"\nstore.database = \"x\"", (3, 1), "or into [store]"),
             ("[lgo]", (1, 2), "write [log]"),
             ("[telephone]", (1, 2), "the tables are"),
             ("log = 1", (1, 1), "write [log] on a line of its own"),

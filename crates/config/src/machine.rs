@@ -1,6 +1,11 @@
 //! What a configuration asks of the machine that it is read on.
 
+use std::io;
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
+use strowger_store::access::denial;
 
 use super::report::Fault;
 use super::{Config, Listener};
@@ -14,6 +19,29 @@ impl Config {
         let is_here = |ip: &IpAddr| ip.is_unspecified() || ip.is_loopback() || own.contains(ip);
         self.listeners.iter().filter(|listener| !is_here(&listener.address.ip())).map(|l| fault(l, &own)).collect()
     }
+
+    /// A warning for each file and folder of what is kept, beside the database, that this process may not write. The database says so itself when
+    /// it is opened; of these some are first written when a database server is away.
+    pub fn unwritable(&self) -> Vec<Fault> {
+        self.written()
+            .into_iter()
+            .filter_map(|(key, path)| Some(refused(&key, path, &may_write(path).err()?)))
+            .collect()
+    }
+
+    /// What is written there, by its key.
+    fn written(&self) -> Vec<(String, &Path)> {
+        let (accounting, dialogs) = (&self.accounting, &self.dialogs);
+        let rows = self.accounting_settings().map(|_| ("accounting.spool", accounting.spool.as_path()));
+        let place = self.accounting_place().filter(|_| rows.is_some()).map(|_| ("accounting.path", &*accounting.path));
+        let calls = dialogs.folder.as_deref().map(|folder| ("dialogs.folder", folder));
+        let mut written: Vec<(String, &Path)> =
+            [place, rows, calls].into_iter().flatten().map(|(key, path)| (key.to_owned(), path)).collect();
+        for cache in &self.caches {
+            written.extend(cache.folder.as_deref().map(|folder| (format!("cache.folder of '{}'", cache.name), folder)));
+        }
+        written
+    }
 }
 
 fn fault(listener: &Listener, own: &[IpAddr]) -> Fault {
@@ -24,4 +52,55 @@ fn fault(listener: &Listener, own: &[IpAddr]) -> Fault {
         format!("{listener}: this machine does not have the address {}", listener.address.ip()),
         format!("the server cannot start until it does; now it has {has}"),
     )
+}
+
+/// Whether this process may write there: what there is of the path decides. An error: what may not be written, and why.
+fn may_write(path: &Path) -> Result<(), (PathBuf, io::Error)> {
+    let at = path.ancestors().map(|at| if at.as_os_str().is_empty() { Path::new(".") } else { at });
+    let Some(at) = at.into_iter().find(|at| at.exists()) else { return Ok(()) };
+    let asked = if at.is_dir() { Access::WRITE_OK | Access::EXEC_OK } else { Access::WRITE_OK };
+    access(at, asked).map_err(|error| (at.to_owned(), error.into()))
+}
+
+fn refused(key: &str, path: &Path, (at, error): &(PathBuf, io::Error)) -> Fault {
+    let why = denial(path, true).unwrap_or_else(|| format!("{}: {error}", at.display()));
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    Fault::warning(
+        None,
+        format!("{key}: nothing can be written to {}: {why}", path.display()),
+        format!(
+            "write the whole path in a folder that the user of the server may write, such as /var/lib/strowger/{name}"
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Source;
+    use super::*;
+
+    /// What other users may not write is tested with the program, as another user.
+    #[test]
+    fn what_is_written_is_known_by_its_key() {
+        let written = |text: &str| {
+            let (config, _) =
+                Config::read(Source { text, ..Source::default() }).unwrap_or_else(|report| panic!("{report}"));
+            assert_eq!(config.unwritable(), [], "the folder of the tests");
+            let written = config.written().into_iter().map(|(key, path)| format!("{key} {}", path.display()));
+            written.collect::<Vec<_>>()
+        };
+        assert_eq!(written("accounting.path = \"rows\""), [""; 0], "nothing is accounted");
+        assert_eq!(
+            written("accounting.cdr = true\ndialogs.folder = \"calls\"\n[[cache]]\nname = \"a\"\nfolder = \"c\""),
+            [
+                "accounting.path accounting",
+                "accounting.spool accounting.spool",
+                "dialogs.folder calls",
+                "cache.folder of 'a' c"
+            ]
+        );
+        let sql = "accounting.cdr = true\naccounting.to = \"sql\"\naccounting.database = \"mysql://u@127.0.0.1/d\"";
+        assert_eq!(written(sql), ["accounting.spool accounting.spool"]);
+        assert!(may_write(Path::new("no/such/folder")).is_ok() && may_write(Path::new("")).is_ok());
+    }
 }

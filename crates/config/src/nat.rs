@@ -18,7 +18,8 @@ words! {
 section! {
     /// Phones behind address translation.
     pub struct Nat = "nat" {
-        /// Send to where a phone really is when its Contact names a private address that its packets do not come from.
+        /// Send to where a phone really is when its Contact does not lead there: it names a private address that its packets do not come
+        /// from, or another port than they do where a router has changed it, or the phone has come by a connection, which alone leads to it.
         pub contact_repair: bool = true, ANY;
         /// Answer every request to the port it came from, as if its Via had `rport` (RFC 3581 section 4).
         pub force_rport: bool = false, ANY;

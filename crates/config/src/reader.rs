@@ -301,13 +301,20 @@ impl Reader {
         // What is set for all is meant sooner than what a table of a list sets.
         let homes = self.tables.iter().filter(|table| table.keys.contains(&name));
         let home = homes.min_by_key(|table| table.is_list);
-        let cure = match (nearest(name, keys.iter().copied()), home) {
-            (Some(near), _) => format!("write {near}"),
-            (None, Some(home)) if home.name.is_empty() => {
+        // A line such as `dialogs.folder = "calls"` behind a heading: TOML reads it as a table within that one.
+        let dotted = self.table_name(name).filter(|table| !table.name.is_empty()).map(TableName::heading);
+        let cure = match (dotted, nearest(name, keys.iter().copied()), home) {
+            (Some(heading), ..) => {
+                format!(
+                    "put it above the first [table], where a key may have its table before a dot, or into {heading}"
+                )
+            }
+            (None, Some(near), _) => format!("write {near}"),
+            (None, None, Some(home)) if home.name.is_empty() => {
                 format!("{name} stands at the top of the file, above the first [table]")
             }
-            (None, Some(home)) => format!("{name} belongs in {}", home.heading()),
-            (None, None) => format!("{here} stand {}", keys.join(", ")),
+            (None, None, Some(home)) => format!("{name} belongs in {}", home.heading()),
+            (None, None, None) => format!("{here} stand {}", keys.join(", ")),
         };
         self.error(span, format!("there is no key {name} {here}"), cure);
     }

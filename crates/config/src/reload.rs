@@ -1,10 +1,11 @@
 //! A configuration for a process that already runs with another one.
 
-use super::Config;
 use super::domains::Top;
 use super::effective::Listed;
 use super::listen::Listener;
-use super::reader::Section;
+use super::reader::{Reader, Section};
+use super::report::{Fault, Report};
+use super::{Config, check};
 
 /// A key whose value in the file is not the one that the process runs with. Secrets are masked in both.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +42,22 @@ impl Config {
         // All of their keys are fixed.
         self.caches.clone_from(&running.caches);
         (self, changes)
+    }
+
+    /// What is wrong with this configuration, which [`Config::for_running`] has made of a file, and not with that file: values of the file contradict
+    /// values that the process keeps. `of_file` is what was found in the file.
+    #[must_use]
+    pub fn mixed_faults(&self, of_file: &Report) -> Vec<Fault> {
+        // None of them has a place: of two values at least one is not in the file.
+        let mut reader = Reader::default();
+        check::check_mixed(self, &mut reader);
+        let is_new = |fault: &Fault| of_file.faults().iter().all(|known| known.message != fault.message);
+        let told = |fault: Fault| Fault {
+            message: format!("until a restart, {}", fault.message),
+            cure: format!("{}; or restart the server with this file", fault.cure),
+            ..fault
+        };
+        reader.into_faults().into_iter().filter(is_new).map(told).collect()
     }
 
     /// The keys above the first table, without those that stand in lists.
@@ -103,6 +120,42 @@ mod tests {
         assert_eq!((&config.auth.secret, config.timers.t1), (&running.auth.secret, running.timers.t1));
         assert_eq!((&*config.server.software, config.domains[0].name.as_str()), ("new", "example.org"));
         assert_eq!(config.clone().for_running(&config).1, []);
+    }
+
+    /// Each of the two files is right.
+    #[test]
+    fn what_a_file_says_must_fit_what_the_process_keeps() {
+        let secret = "[control]\nlisten = \"192.0.2.10:9061\"\nsecret = \"a secret of many letters\"";
+        let rows = "accounting.cdr = true\n";
+        let shared = |node: u16, servers: &str| {
+            format!(
+                "server.node = {node}\n[[cache]]\nname = \"far\"\nengine = \"redis\"\nservers = [\"192.0.2.1\"]\n\
+                 [[call_limit]]\nname = \"all\"\nmost = 1\ncache = \"far\"\nservers = {servers}"
+            )
+        };
+        for (running, file, errors, message) in [
+            (secret, "", 1, "control.listen = \"192.0.2.10:9061\" lets any host give orders"),
+            (secret, "control.listen = \"127.0.0.1:9061\"", 1, "lets any host give orders"),
+            (rows, "dialogs.lifetime = \"20d\"\nproxy.route_lifetime = \"1d\"", 1, "dialogs.lifetime (20d) is longer"),
+            ("domains = []\nstore.database = \"memory\"", "domains = [\"example.org\"]", 1, "registrar.durability"),
+            (&shared(1, "[1, 2]"), &shared(3, "[2, 3]"), 1, "among which this one, server.node 1, is not"),
+            ("listen = [\"udp:192.0.2.1:5060\"]", "registrar.authenticate = false", 0, "can register as any user"),
+            (
+                "listen = [\"udp:192.0.2.1:5060\"]",
+                "proxy.relay_for = \"everyone\"",
+                0,
+                "an open relay of udp:192.0.2.1:5060",
+            ),
+        ] {
+            let (running, read_file) = (read(running), Config::read(Source { text: file, ..Source::default() }));
+            let (config, of_file) = read_file.unwrap_or_else(|report| panic!("{report}"));
+            assert_eq!(config.mixed_faults(&of_file), [], "{file}");
+            let faults = config.for_running(&running).0.mixed_faults(&of_file);
+            let report = of_file.with(faults.clone());
+            assert_eq!((report.errors(), faults.len()), (errors, 1), "{file}\n{report}");
+            let said = &faults[0].message;
+            assert!(said.starts_with("until a restart, ") && said.contains(message), "{file}\n{report}");
+        }
     }
 
     #[test]

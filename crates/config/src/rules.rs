@@ -11,12 +11,12 @@ use strowger_core::proxy::may_be_removed;
 use strowger_message::Name as HeaderName;
 use strowger_rules::{Condition, Kind, Rule as CompiledRule, Rules, Set, SetId, SetNames, Sets};
 
-use super::call_limit::CallLimitTable;
+use super::call_limit::{self, CallLimitTable};
 use super::failure::{self, FailureAction, FailureTable};
 use super::filter::{self, FilterAction, FilterTable};
 use super::key::{Rule, Text};
 use super::name::{Name, Reference};
-use super::proxy::SipUri;
+use super::proxy::{RelayFor, SipUri};
 use super::reader::{ANY, Reader, Section, section};
 use super::report::Fault;
 use super::set::{SetKind, SetTable, load};
@@ -50,8 +50,12 @@ section! {
         /// The request gets no answer at all: for senders that only look for servers.
         pub drop: bool = false, ANY;
         /// Where the request goes, in order of trying: a URI with a user takes the place of the Request-URI, one without leads there with the
-        /// Request-URI as it is. `[]`: to its contacts or where it says itself.
+        /// Request-URI as it is. Routes of its sender stay behind. A request for a sips URI goes there by TLS or not at all. `[]`: to its
+        /// contacts or where it says itself.
         pub to: Vec<SipUri> = Vec::new(), ANY;
+        /// Who may go to `to` where that is outside the local domains, as `proxy.relay_for` says it for a Request-URI; "as-set": as that is set.
+        /// A caller by a rule for which it has shown too little is asked for a password (407) or refused (403).
+        pub relay_for: Option<RelayFor> = None, ANY.or("as-set");
         /// Status codes after which the next of `to` is tried; "any": all but 6xx. One that is silent or not reached leads on in any case.
         pub try_next: Option<Vec<u16>> = None, Rule::number(300, 699).or("any");
         /// What is done where it fails: names of `[[failure]]` tables; the first that is for the failure counts, each once.
@@ -72,7 +76,8 @@ section! {
         pub add_headers: Vec<HeaderLine> = Vec::new(), ANY;
         /// Names of header fields that the request loses.
         pub remove_headers: Vec<RemovableHeader> = Vec::new(), ANY;
-        /// Stay in the path of later requests; "as-set": as `proxy.record_route` says.
+        /// Stay in the path of later requests; "as-set": as `proxy.record_route` says. A call that counts under a limit is followed to its end,
+        /// whatever rules say of this.
         pub record_route: Option<bool> = None, ANY.or("as-set");
         /// Keep track of the call; "as-set": as `dialogs.track` says.
         pub track: Option<bool> = None, ANY.or("as-set");
@@ -175,6 +180,12 @@ impl Text for RemovableHeader {
     }
 }
 
+impl RemovableHeader {
+    pub(super) fn names(headers: &[Self]) -> Box<[HeaderName]> {
+        headers.iter().map(|header| header.0).collect()
+    }
+}
+
 /// What a rule does.
 #[derive(Debug, PartialEq)]
 pub struct Action {
@@ -184,6 +195,8 @@ pub struct Action {
     pub drop: bool,
     /// Where the request goes, in order.
     pub to: Box<[SipUri]>,
+    /// Who may go there where it is outside the local domains; none: as `proxy.relay_for` says.
+    pub relay_for: Option<RelayFor>,
     /// Status codes after which the next of `to` is tried; none: any but 6xx.
     pub try_next: Option<Box<[u16]>>,
     /// What is done where it fails, in order; shared by the rules that name it.
@@ -213,7 +226,7 @@ pub struct Action {
 }
 
 /// What becomes of the user part of a Request-URI.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UserEdit {
     /// The set whose value takes its place.
     pub translate: Option<SetId>,
@@ -221,6 +234,20 @@ pub struct UserEdit {
     pub strip: u8,
     /// What is put before it then.
     pub prepend: Box<str>,
+}
+
+impl UserEdit {
+    /// None: nothing is changed.
+    pub(super) fn of(
+        translate: Option<&Reference<SetTable>>,
+        strip: u8,
+        prepend: &UserText,
+        names: &SetNames,
+    ) -> Option<Self> {
+        let translate = translate.and_then(|set| names.id(set.name()));
+        let edits = translate.is_some() || strip > 0 || !prepend.0.is_empty();
+        edits.then(|| Self { translate, strip, prepend: prepend.as_str().into() })
+    }
 }
 
 impl Action {
@@ -231,27 +258,19 @@ impl Action {
         call_limits: &[Arc<CallLimitTable>],
     ) -> Self {
         let answer = table.answer.map(|status| (status, table.reason.as_str().into()));
-        let translate = table.translate.as_ref().and_then(|set| names.id(set.name()));
-        let edits = translate.is_some() || table.strip > 0 || !table.prepend.0.is_empty();
-        let user = edits.then(|| UserEdit { translate, strip: table.strip, prepend: table.prepend.0.as_str().into() });
-        let named = |reference: &Reference<FailureTable>| {
-            failures.iter().find(|failure| failure.name == *reference.name()).cloned()
-        };
-        let limit = |reference: &Reference<CallLimitTable>| {
-            call_limits.iter().find(|limit| limit.name == *reference.name()).cloned()
-        };
         Self {
             ends: table.stop || table.drop || table.redirect || answer.is_some() || !table.to.is_empty(),
             answer,
             drop: table.drop,
             redirect: table.redirect,
-            on_failure: table.on_failure.iter().filter_map(named).collect(),
-            call_limits: table.call_limits.iter().filter_map(limit).collect(),
-            user,
+            on_failure: failure::named(&table.on_failure, failures),
+            call_limits: call_limit::named(&table.call_limits, call_limits),
+            user: UserEdit::of(table.translate.as_ref(), table.strip, &table.prepend, names),
             to: table.to.clone().into(),
+            relay_for: table.relay_for,
             try_next: table.try_next.clone().map(Vec::into),
             add: HeaderLine::lines(&table.add_headers),
-            remove: table.remove_headers.iter().map(|header| header.0).collect(),
+            remove: RemovableHeader::names(&table.remove_headers),
             record_route: table.record_route,
             track: table.track,
             account: table.account,
@@ -316,6 +335,14 @@ impl Decisions {
         std::str::from_utf8(self.sources.as_ref()?.address_value(source)?).ok()
     }
 
+    /// Whether a rule has calls tracked.
+    pub(super) fn track_calls(&self) -> bool {
+        let counts = |action: &Action| {
+            !action.call_limits.is_empty() || action.on_failure.iter().any(|failure| !failure.call_limits.is_empty())
+        };
+        self.rules.iter().any(|rule| rule.action.track == Some(true) || counts(&rule.action))
+    }
+
     /// Whether requests of this group need no password.
     pub fn trusts(&self, group: &str) -> bool {
         self.trusted.iter().any(|trusted| trusted == group)
@@ -336,9 +363,10 @@ pub(super) struct Lists<'a> {
 pub(super) fn compile(lists: Lists<'_>, record_route: bool, reader: &mut Reader) -> Arc<Decisions> {
     let Lists { rules, sets, sources, failures, filters, call_limits } = lists;
     let (names, loaded) = load(sets, reader);
-    failure::check(failures, reader);
-    let failures: Vec<_> = failures.iter().map(|table| Arc::new(FailureAction::of(table))).collect();
+    failure::check(failures, sets, reader);
     let call_limits: Vec<_> = call_limits.iter().cloned().map(Arc::new).collect();
+    let failure = |table| Arc::new(FailureAction::of(table, &names, &call_limits));
+    let failures: Vec<_> = failures.iter().map(failure).collect();
     let mut compiled = Vec::new();
     for (index, table) in rules.iter().enumerate() {
         let path = format!("rule[{index}]");
@@ -346,7 +374,7 @@ pub(super) fn compile(lists: Lists<'_>, record_route: bool, reader: &mut Reader)
             let name = table.name.as_str().into();
             compiled.push(CompiledRule { name, condition, action: Action::of(table, &names, &failures, &call_limits) });
         }
-        check_action(table, &path, sets, record_route, reader);
+        check_action(table, &path, sets, &failures, record_route, reader);
     }
     let filters = Rules::new(filter::compile(filters, &names, reader));
     let mut filled = Sets::empty(&names);
@@ -396,7 +424,14 @@ fn within(value: &Range<usize>, span: &Range<usize>) -> Range<usize> {
 }
 
 /// Notes what a rule says that cannot be done together.
-fn check_action(table: &RuleTable, path: &str, sets: &[SetTable], record_route: bool, reader: &mut Reader) {
+fn check_action(
+    table: &RuleTable,
+    path: &str,
+    sets: &[SetTable],
+    failures: &[Arc<FailureAction>],
+    record_route: bool,
+    reader: &mut Reader,
+) {
     let mut note = |key: &str, what: &str, cure: &str| {
         let span = reader.value_of(&format!("{path}.{key}"));
         reader.push(Fault::error(span, format!("{} {what}", rule_shown(table)), cure));
@@ -421,21 +456,36 @@ fn check_action(table: &RuleTable, path: &str, sets: &[SetTable], record_route: 
         note("call_limits", "has limits for calls that it does not forward", "remove `call_limits`");
     }
     let stays = table.record_route.unwrap_or(record_route);
-    if !table.call_limits.is_empty() && (!stays || table.track == Some(false)) {
+    if !stays || table.track == Some(false) {
         let cure = "let the rule have record_route = true, and not track = false";
-        note("call_limits", "counts calls whose end the server does not see", cure);
+        if !table.call_limits.is_empty() {
+            note("call_limits", "counts calls whose end the server does not see", cure);
+        }
+        let failures = failure::named(&table.on_failure, failures);
+        if let Some(failure) = failures.iter().find(|failure| !failure.call_limits.is_empty()) {
+            let what =
+                format!("has a failure, '{}', that counts calls whose end the server does not see", failure.name);
+            note("on_failure", &what, cure);
+        }
     }
     if !goes && table.try_next.is_some() {
         note("try_next", "has try_next without `to`", "add `to`, or remove `try_next`");
     }
-    let translated = table.translate.as_ref().and_then(|set| sets.iter().find(|other| other.name == *set.name()));
-    if translated.is_some_and(|set| set.kind != SetKind::Texts || set.value.is_none()) {
-        note(
-            "translate",
-            "translates by a set that has no value for a text",
-            "name a set of kind \"texts\" with `value`",
-        );
+    if !goes && table.relay_for.is_some() {
+        note("relay_for", "has relay_for without `to`", "add `to`, or remove `relay_for`");
     }
+    if table.translate.as_ref().is_some_and(|set| !translates(set, sets)) {
+        note("translate", "translates by a set that has no value for a text", NOT_TRANSLATING);
+    }
+}
+
+/// The cure of a set that has no value for a text.
+pub(super) const NOT_TRANSLATING: &str = "name a set of kind \"texts\" with `value`, or with values in its `entries`";
+
+/// Whether a set has values for texts. One that does not exist was noted elsewhere.
+pub(super) fn translates(set: &Reference<SetTable>, sets: &[SetTable]) -> bool {
+    let named = sets.iter().find(|other| other.name == *set.name());
+    named.is_none_or(|set| set.kind == SetKind::Texts && set.has_values())
 }
 
 pub(super) fn of_entries<'a>(

@@ -32,7 +32,7 @@ section! {
         /// Batches taken from one socket before others get their turn.
         pub udp_batches: usize = 8, Rule::number(1, 1024);
         /// Where datagrams come fast, wait so long for several instead of waking for each: less CPU for up to so much more delay.
-        pub udp_linger: Duration = Duration::ZERO, Rule::time(Duration::ZERO, Duration::from_millis(20));
+        pub udp_linger: Duration = Duration::ZERO, Rule::short_time(Duration::ZERO, Duration::from_millis(20));
         /// What the threads do when messages wake them while another program has the processor: "batch" lets it finish its turn,
         /// which saves up to a fifth of the CPU where peers run on the same machine; "normal" takes the processor at once.
         pub scheduling: Scheduling = Scheduling::Batch, ANY.fixed();

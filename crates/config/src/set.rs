@@ -11,8 +11,10 @@ use std::time::Duration;
 
 use strowger_rules::{Columns, Kind, Set, SetId, SetNames};
 use strowger_store::database_url::DatabaseUrl;
+use toml::Spanned;
+use toml::de::DeValue;
 
-use super::key::{Rule, Text, words};
+use super::key::{Key, Rule, Text, words};
 use super::name::Name;
 use super::reader::{ANY, Reader, section};
 use super::report::Fault;
@@ -52,8 +54,8 @@ section! {
         pub name: Name = Name::UNSET, ANY.required();
         /// How its keys are found.
         pub kind: SetKind = SetKind::Texts, ANY;
-        /// Its keys, without values.
-        pub entries: Vec<String> = Vec::new(), ANY;
+        /// Its keys, with or without values.
+        pub entries: Entries = Entries::default(), ANY;
         /// A CSV file (RFC 4180) with its entries; its first line names the columns. `strowger reload` and `strowger sets reload` read it again.
         pub file: Option<PathBuf> = None, ANY.or("");
         /// A database that has its entries: "sqlite:FILE", or the URL of a MariaDB, MySQL or PostgreSQL server as in `store.subscribers`. It is asked
@@ -74,6 +76,64 @@ section! {
         /// How often the file is looked at, and read again once it has changed and stands still, or the database is asked again; "off": not by
         /// itself.
         pub refresh: Option<Duration> = None, Rule::time(Duration::from_secs(1), Duration::from_secs(86_400)).or("off");
+    }
+}
+
+/// The entries of a set that stand in the configuration: keys alone, or each with a value.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Entries(Vec<(String, Option<String>)>);
+
+impl Entries {
+    /// None at all.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Keys and values: of a list in its order, of a table by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
+        self.0.iter().map(|(key, value)| (key.as_str(), value.as_deref()))
+    }
+}
+
+impl Key for Entries {
+    fn read(path: &str, value: &Spanned<DeValue<'_>>, rule: &Rule, reader: &mut Reader) -> Option<Self> {
+        match value.get_ref() {
+            DeValue::Array(_) => {
+                let keys = Vec::<String>::read(path, value, rule, reader)?;
+                Some(Self(keys.into_iter().map(|key| (key, None)).collect()))
+            }
+            // Each wrong value is reported, not only the first.
+            DeValue::Table(table) => {
+                let mut read = Vec::with_capacity(table.len());
+                for (index, (key, value)) in table.iter().enumerate() {
+                    let path = format!("{path}[{index}]");
+                    reader.note_place(&path, key.span(), key.span());
+                    let value = String::read(&path, value, rule, reader);
+                    read.push(value.map(|value| (key.get_ref().to_string(), Some(value))));
+                }
+                read.into_iter().collect::<Option<_>>().map(Self)
+            }
+            _ => {
+                let cure = format!("write {}", Self::allowed(rule));
+                reader.wrong_type(path, value, "a list or a table", cure);
+                None
+            }
+        }
+    }
+
+    fn write(&self, rule: &Rule) -> String {
+        let has_values = self.0.iter().any(|(_, value)| value.is_some());
+        let of = |(key, value): &(String, Option<String>)| match value {
+            Some(value) => format!("{} = {}", key.write(rule), value.write(rule)),
+            None => key.write(rule),
+        };
+        let entries: Vec<String> = self.0.iter().map(of).collect();
+        let entries = entries.join(", ");
+        if has_values { format!("{{ {entries} }}") } else { format!("[{entries}]") }
+    }
+
+    fn allowed(_: &Rule) -> String {
+        "a list of texts such as [\"+4930\", \"+4940\"], or a table with a value for each such as { \"+4930\" = \"west\" }".into()
     }
 }
 
@@ -143,6 +203,14 @@ impl SetTable {
     /// The columns that make it.
     pub fn columns(&self) -> Columns<'_> {
         Columns { key: &self.key, value: self.value.as_deref() }
+    }
+
+    /// Whether its entries have values.
+    pub(super) fn has_values(&self) -> bool {
+        match self.is_elsewhere() {
+            true => self.value.is_some(),
+            false => self.entries.iter().any(|(_, value)| value.is_some()),
+        }
     }
 
     /// Whether its entries stand outside of the configuration.
@@ -231,8 +299,7 @@ fn read(table: &SetTable, path: &str, reader: &mut Reader) -> Option<Set> {
         return None;
     }
     let Some(file) = &table.file else {
-        let entries = table.entries.iter().map(|key| (key.as_str(), None));
-        return of_entries(table.kind.kind(), entries, path, "entries", reader);
+        return of_entries(table.kind.kind(), table.entries.iter(), path, "entries", reader);
     };
     match table.read_file(file) {
         Ok(set) => Some(set),
@@ -306,12 +373,33 @@ fn check_tls(table: &SetTable, path: &str, reader: &mut Reader) {
 mod tests {
     use super::super::{Config, Report, Source};
     use super::*;
+    use strowger_rules::Case;
 
     const TABLE: &str = "[[set]]\nname = \"a\"\n";
 
     fn read(lines: &str) -> Result<Config, Report> {
         let text = format!("{TABLE}{lines}");
         Config::read(Source { text: &text, folder: Path::new("/tmp"), ..Source::default() }).map(|(config, _)| config)
+    }
+
+    #[test]
+    fn entries_may_have_values() {
+        let config = read("entries = { \"+4930\" = \"west\", 4940 = \"north\" }\nkind = \"prefixes\"")
+            .unwrap_or_else(|report| panic!("{report}"));
+        let set = config.decisions.set("a").expect("it is there");
+        let values = ["+49301", "49401", "1"].map(|number| {
+            let value = set.text_value(number.as_bytes(), Case::Exact);
+            value.map(|value| String::from_utf8_lossy(value).into_owned())
+        });
+        assert_eq!(values, [Some("west".to_owned()), Some("north".to_owned()), None]);
+        // What is shown is read as the same.
+        let effective = config.effective();
+        let again = Config::read(Source { text: &effective, ..Source::default() }).map(|(config, _)| config);
+        assert_eq!(again.unwrap_or_else(|report| panic!("{report}")).sets[0].entries, config.sets[0].entries);
+        for (lines, faults) in [("entries = { a = 1, b = \"x\", c = true }", 2), ("entries = 1", 1)] {
+            let report = read(lines).expect_err("it is refused").to_string();
+            assert_eq!(report.matches("set[0].entries").count(), faults, "{report}");
+        }
     }
 
     #[test]

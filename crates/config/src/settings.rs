@@ -164,7 +164,7 @@ impl Config {
     pub fn accounting_settings(&self) -> Option<AccountingSettings> {
         let accounting = &self.accounting;
         let mut settings = AccountingSettings::new(accounting.spool.clone());
-        settings.spool_bytes = accounting.spool_size;
+        (settings.spool_bytes, settings.patience) = (accounting.spool_size, self.store.busy_timeout);
         (settings.group.linger, settings.group.queue) = (accounting.group_interval, accounting.queue);
         (settings.retry, settings.retention) = (accounting.retry_interval, accounting.retention);
         (accounting.cdr || accounting.events).then_some(settings)
@@ -285,8 +285,8 @@ mod tests {
         let ours = config.accounting_settings().expect("it is on");
         let theirs = AccountingSettings::new(ours.spool.clone());
         assert_eq!(
-            (ours.spool_bytes, ours.retry, ours.retention),
-            (theirs.spool_bytes, theirs.retry, theirs.retention)
+            (ours.spool_bytes, ours.patience, ours.retry, ours.retention),
+            (theirs.spool_bytes, theirs.patience, theirs.retry, theirs.retention)
         );
         assert_eq!((ours.group.linger, ours.group.queue), (theirs.group.linger, theirs.group.queue));
     }

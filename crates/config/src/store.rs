@@ -71,7 +71,8 @@ section! {
         /// Answers about subscribers kept in memory.
         pub cache_entries: usize = 200_000, Rule::number(1, 1 << 28).fixed();
         /// How long such an answer is good at most. In `database` a change of a subscriber is seen within `poll_interval`; a database server tells
-        /// of none, so there it is seen when this time has passed: "0s" asks for each request.
+        /// of none, so there it is seen when this time has passed: "0s" asks for each request. Of a phone that shows its address in place of its
+        /// name, and the domain with letters in upper case, no answer is kept.
         pub cache_lifetime: Duration = Duration::from_secs(300), Rule::time(Duration::ZERO, Duration::from_secs(86_400)).fixed();
         /// How long an answer is good beyond that while the database fails or is silent: who is known goes on to be authenticated. "0s": not at all.
         pub serve_stale: Duration = Duration::from_secs(86_400), Rule::time(Duration::ZERO, Duration::from_secs(30 * 86_400)).fixed();

@@ -57,7 +57,7 @@ impl Validity {
 
     /// What is wrong at `now`, and the cure.
     fn words(self, name: &str, now: i64) -> Option<(String, String)> {
-        let renew = "put a new one in its place and start the server again";
+        let renew = "put a new one in its place, and let the server read it: strowger reload";
         if now > self.until {
             return Some((format!("{name} expired on {}: peers refuse it", shown(self.until)), renew.into()));
         }

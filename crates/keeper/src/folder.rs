@@ -207,6 +207,11 @@ impl Folder {
     }
 }
 
+fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}
+
 impl Engine for Folder {
     fn name(&self) -> String {
         self.settings.folder.display().to_string()
@@ -219,9 +224,11 @@ impl Engine for Folder {
         let (segments, index, report) = segments::load(&self.settings.folder, take).map_err(unusable)?;
         self.live = index.values().map(|place| place.length()).sum();
         (self.segments, self.index) = (segments, index);
-        // Early: a folder that cannot be written is an error of the start.
-        self.begin_segment().map_err(unusable)?;
-        Ok(report)
+        // Early: a folder that cannot be written is an error of the start. One without room is not: each write tries it again.
+        match self.begin_segment() {
+            Err(error) if is_full(&error) => Ok(report),
+            begun => begun.map(|()| report).map_err(unusable),
+        }
     }
 
     fn write(&mut self, changes: &[(u64, &Change)]) -> Result<(), Failure> {

@@ -1,12 +1,11 @@
 //! Segments: numbered files in a folder, read in their order.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use strowger_records::{FileLock, Magic, OpenError as Unread, Reader};
+use strowger_records::{FileLock, Magic, OpenError as Unread, Reader, private};
 
 use crate::OpenError;
 use crate::engine::{Left, LoadReport};
@@ -28,8 +27,7 @@ pub(crate) const BESIDE: u64 = 9 + 8;
 pub(crate) fn hold(folder: &Path, most: Duration) -> Result<FileLock, OpenError> {
     let unusable = |path: &Path, error| OpenError::Unusable { path: path.to_owned(), error };
     // What is kept of calls is for this user alone.
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    made.map_err(|error| unusable(folder, error))?;
+    private::make_folder(folder).map_err(|error| unusable(folder, error))?;
     let path = folder.join("lock");
     let held = FileLock::take(&path, most).map_err(|error| unusable(&path, error))?;
     held.ok_or_else(|| OpenError::InUse(folder.to_owned()))
@@ -48,7 +46,7 @@ pub(crate) fn path(folder: &Path, number: u64) -> PathBuf {
 
 /// Makes the file of a segment.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+    private::file().truncate(true).open(path)
 }
 
 /// A record as it stands in a segment: its number, and what is said of that.

@@ -6,7 +6,54 @@ use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Process groups of all programs that run.
+static GROUPS: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+/// This process was asked to end: it starts no more programs.
+static IS_ENDING: AtomicBool = AtomicBool::new(false);
+
+/// How long this process then has for its own end, such as to remove its folders.
+const OWN_END: Duration = Duration::from_secs(5);
+
+/// From now on SIGINT, SIGTERM and SIGHUP end the programs that run, and this process after them. Without it they run on when this process is killed.
+///
+/// # Errors
+/// No thread can be started.
+pub fn end_by_signals() -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+    let [mut interrupt, mut terminate, mut hangup] = {
+        let _here = runtime.enter();
+        let [interrupt, terminate, hangup] = kinds.map(signal);
+        [interrupt?, terminate?, hangup?]
+    };
+    let wait = async move {
+        tokio::select! {
+            _ = interrupt.recv() => kinds[0],
+            _ = terminate.recv() => kinds[1],
+            _ = hangup.recv() => kinds[2],
+        }
+    };
+    let work = move || {
+        let kind = runtime.block_on(wait);
+        IS_ENDING.store(true, SeqCst);
+        for group in groups().iter() {
+            let _ = kill_process_group(*group, Signal::KILL);
+        }
+        // Its main thread sees that a program is gone, and ends with an error.
+        std::thread::sleep(OWN_END);
+        std::process::exit(128 + kind.as_raw_value());
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(work).map(drop)
+}
+
+fn groups() -> MutexGuard<'static, Vec<Pid>> {
+    GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A running program. When it is dropped it is ended, together with what it started.
 #[derive(Debug)]
@@ -26,13 +73,16 @@ impl Process {
         let log = folder.join(format!("{name}.log"));
         let file = File::options().create(true).append(true).open(&log).map_err(Error::file(&log))?;
         let again = file.try_clone().map_err(Error::file(&log))?;
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(file)
-            .stderr(again)
-            .process_group(0)
-            .spawn()
-            .map_err(|source| Error::NotStarted { name: name.into(), source })?;
+        command.stdin(Stdio::null()).stdout(file).stderr(again).process_group(0);
+        // Held, so that none starts unseen while all are ended.
+        let mut groups = groups();
+        let started = match IS_ENDING.load(SeqCst) {
+            false => command.spawn(),
+            true => Err(std::io::ErrorKind::Interrupted.into()),
+        };
+        let child = started.map_err(|source| Error::NotStarted { name: name.into(), source })?;
+        groups.push(Pid::from_child(&child));
+        drop(groups);
         Ok(Self { name: name.into(), child, log })
     }
 
@@ -158,6 +208,8 @@ impl Drop for Process {
         }
         // The group is the one that was made for this child; its members were started by it.
         let _ = kill_process_group(self.pid(), Signal::KILL);
+        let pid = self.pid();
+        groups().retain(|group| *group != pid);
         let _ = self.child.wait();
     }
 }
@@ -213,11 +265,47 @@ mod tests {
         let mut shell = Process::start("shell", folder.path(), &mut command).expect("a shell starts");
         let prints = |this: &Process| this.log().contains("child ") && this.log().ends_with('\n');
         shell.comes_to("print", Duration::from_secs(20), prints).expect("it prints");
-        let child: u32 = shell.log().trim().rsplit(' ').next().and_then(|id| id.parse().ok()).expect("a number");
+        let child = last_number(&shell);
         drop(shell);
+        assert!(wait::until(Duration::from_secs(20), || is_gone(child)));
+    }
+
+    fn last_number(process: &Process) -> u32 {
+        process.log().trim().rsplit(' ').next().and_then(|id| id.parse().ok()).expect("a number")
+    }
+
+    fn is_gone(id: u32) -> bool {
         // What has ended and was not waited for by its new parent has no command line.
-        let is_gone =
-            || std::fs::read(format!("/proc/{child}/cmdline")).map_or(true, |command_line| command_line.is_empty());
-        assert!(wait::until(Duration::from_secs(20), is_gone));
+        std::fs::read(format!("/proc/{id}/cmdline")).map_or(true, |command_line| command_line.is_empty())
+    }
+
+    /// Has this test run in a process of its own, which is then killed.
+    const IS_KILLED: &str = "STROWGER_LAB_IS_KILLED";
+
+    #[test]
+    fn a_signal_ends_this_process_and_what_it_started() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        if std::env::var_os(IS_KILLED).is_some() {
+            end_by_signals().expect("a thread");
+            let mut sleeper =
+                Process::start("sleeper", folder.path(), Command::new("sleep").arg("600")).expect("it starts");
+            println!("started {}", sleeper.id());
+            sleeper.end(Duration::from_secs(60)).expect("it is ended");
+            let more = Process::start("more", folder.path(), Command::new("sleep").arg("600"));
+            assert!(more.is_err_and(|error| error.to_string().starts_with("more does not start: ")));
+            return;
+        }
+        let mut command = Command::new(std::env::current_exe().expect("this test"));
+        command.args(["--exact", "process::tests::a_signal_ends_this_process_and_what_it_started", "--nocapture"]);
+        let mut own = Process::start("own", folder.path(), command.env(IS_KILLED, "1")).expect("it starts");
+        let prints = |this: &Process| this.log().lines().any(|line| line.contains("started "));
+        own.comes_to("print", Duration::from_secs(20), prints).expect("it prints");
+        let line = own.log().lines().find(|line| line.contains("started ")).map(str::to_owned).expect("it is there");
+        let sleeper: u32 = line.rsplit(' ').next().and_then(|id| id.parse().ok()).expect("a number");
+        // It gets its command line a moment after it has started.
+        assert!(wait::until(Duration::from_secs(20), || !is_gone(sleeper)));
+        own.signal(Signal::TERM);
+        let status = own.end(Duration::from_secs(20)).expect("it ends");
+        assert!(is_gone(sleeper) && status.success(), "{status}: {}", own.log());
     }
 }

@@ -45,6 +45,11 @@ impl<'a> Host<'a> {
         out[from..].make_ascii_lowercase();
     }
 
+    /// The name, without the dot that says that it is whole; none: it is an address.
+    pub fn name(&self) -> Option<&'a [u8]> {
+        if let Self::Name(name) = self { Some(without_dot(name)) } else { None }
+    }
+
     /// Whether [`Self::write_lower`] would write this.
     pub fn is_lower(&self, key: &[u8]) -> bool {
         match self {

@@ -14,6 +14,12 @@ pub struct Limits {
     pub uri: usize,
 }
 
+impl Limits {
+    /// For what was taken in or made once: that is read again at any size.
+    pub const UNLIMITED: Self =
+        Self { message: usize::MAX, body: usize::MAX, headers: u16::MAX as usize - 1, uri: usize::MAX };
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self { message: 65_535, body: 65_535, headers: 256, uri: 4_096 }

@@ -22,6 +22,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 use strowger_core::timer::sooner;
 use strowger_core::{Arrival, Now, Target, Transport};
 
@@ -41,10 +42,11 @@ pub(crate) struct Shard<S: Service, X: Extension<S>> {
     /// Tasks that wait for ICMP errors were started.
     watches_errors: bool,
     alarm: Alarm,
-    /// Datagrams came in this poll; until when one more counts as fast; the sockets are read after a delay, not
-    /// because they are known to be ready.
+    /// Datagrams came since the shard last rested.
     received_any: bool,
-    fast_until: u64,
+    /// When they came last: [`clock::micros`].
+    received_at: u64,
+    /// The sockets are read after a delay, not because they are known to be ready.
     delayed: bool,
     routes: RouteCache,
     /// The service's deadline at the end of the round before.
@@ -85,7 +87,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
                 quoted: Vec::new(),
                 watches_errors: false,
                 received_any: false,
-                fast_until: 0,
+                received_at: 0,
                 delayed: false,
                 due: None,
                 polls_without_progress: 0,
@@ -159,7 +161,15 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
                 self.delayed = false;
                 continue;
             }
-            if self.delay_receive(now) {
+            if let Some(delay) = self.receive_delay() {
+                entry.turns.end();
+                // What lies in a mailbox meanwhile rings no bell, and is taken after it.
+                std::thread::park_timeout(delay);
+                entry.turns.begin();
+                self.delayed = true;
+                if self.streams.has_connections() {
+                    break;
+                }
                 continue;
             }
             entry.bell.mark_asleep();
@@ -168,7 +178,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
             }
             entry.bell.mark_awake();
         }
-        // There is more, but the connections want their turn.
+        // The connections want their turn.
         cx.waker().wake_by_ref();
         Poll::Pending
     }
@@ -247,26 +257,20 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         }
     }
 
-    /// Where datagrams come fast, waits for several instead of being woken for each; whether it did. Ends as soon as
-    /// a wait was in vain.
+    /// How long the shard waits for several datagrams instead of being woken for each, where they come fast: not at all once a wait was
+    /// in vain, and not beyond the moment at which something is due.
     #[inline]
-    fn delay_receive(&mut self, now: Now) -> bool {
+    fn receive_delay(&mut self) -> Option<Duration> {
         let received_any = std::mem::take(&mut self.received_any);
         let delayed = std::mem::take(&mut self.delayed);
-        received_any && !self.streams.bounds.receive_delay.is_zero() && self.delay_receive_by(now, delayed)
-    }
-
-    #[cold]
-    fn delay_receive_by(&mut self, now: Now, delayed: bool) -> bool {
-        let delay = self.streams.bounds.receive_delay;
-        // At first only if the last datagram is not long ago.
-        let fast = delayed || now.mono <= self.fast_until;
-        self.fast_until = now.mono + delay.as_millis() as u64;
-        if fast && self.alarm.at().is_none_or(|at| at > now.mono * 1_000) {
-            std::thread::sleep(delay);
-            self.delayed = true;
+        let most = self.streams.bounds.receive_delay;
+        if !received_any || most.is_zero() {
+            return None;
         }
-        self.delayed
+        let now = clock::micros();
+        let since = now.saturating_sub(std::mem::replace(&mut self.received_at, now));
+        let left = self.alarm.at().map_or(most, |at| most.min(Duration::from_micros(at.saturating_sub(now))));
+        ((delayed || since <= most.as_micros() as u64) && !left.is_zero()).then_some(left)
     }
 
     fn wake(&self) {

@@ -164,6 +164,12 @@ impl Streams {
         })
     }
 
+    /// Whether any stands, or is being made.
+    #[inline]
+    pub(crate) fn has_connections(&self) -> bool {
+        self.slots.len() > self.free.len()
+    }
+
     pub(crate) fn connection(&mut self, slot: u32) -> Option<&mut Connection> {
         self.slots.get_mut(slot as usize)?.connection.as_deref_mut()
     }

@@ -54,12 +54,20 @@ fn start(transport: Transport, shards: usize) -> Node<Echo> {
     Net::bind(settings, vec![listener]).unwrap().spawn(|_, _| Echo { due: None }).unwrap()
 }
 
-/// Allocations of the whole process while `exchange` runs, after it has run often enough.
+/// Allocations of the whole process while `exchange` runs, after it has run often enough: the least of several times, since a batch that is
+/// larger than any before, which is the scheduler's doing, makes a buffer grow. What allocates for a message does so each time.
 fn counted(mut exchange: impl FnMut(usize)) -> u64 {
     (0..3_000).for_each(&mut exchange);
-    let before = of_process();
-    (0..10_000).for_each(&mut exchange);
-    of_process() - before
+    let mut least = u64::MAX;
+    for _ in 0..5 {
+        let before = of_process();
+        (0..10_000).for_each(&mut exchange);
+        least = least.min(of_process() - before);
+        if least == 0 {
+            break;
+        }
+    }
+    least
 }
 
 fn message(i: usize) -> String {

@@ -8,23 +8,18 @@ mod sources;
 
 pub(crate) use refresh::refresh;
 
-use crate::reload::wait_for_shards;
-use crate::shard::{Services, Shard};
-use sources::Unread;
+use crate::reload::Running;
+use sources::{Rows, Unread};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use strowger_config::{Config, Decisions, Fault, SetFault, SetTable};
-use strowger_net::{Handle, clock};
-use strowger_rules::Set;
-use strowger_server::process_state::ProcessState;
+use strowger_net::clock;
 
 /// What is known of the sets that have their data elsewhere.
 #[derive(Default)]
 pub(crate) struct DataSets {
-    /// Held by who makes another policy, so that none is made of one that is no more: also while shards take it.
-    changing: Mutex<()>,
     states: Mutex<BTreeMap<String, SetState>>,
     reads: AtomicU64,
     failures: AtomicU64,
@@ -50,7 +45,7 @@ pub(crate) struct OldData {
 /// A set that was read again.
 pub(crate) struct Reread {
     pub(crate) name: String,
-    pub(crate) set: Arc<Set>,
+    pub(crate) entries: usize,
     /// Entries that it had.
     pub(crate) before: usize,
     /// Its entries are others than before.
@@ -58,11 +53,6 @@ pub(crate) struct Reread {
 }
 
 impl DataSets {
-    /// For another policy.
-    pub(crate) fn change(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn states(&self) -> MutexGuard<'_, BTreeMap<String, SetState>> {
         self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -104,63 +94,70 @@ impl DataSets {
         }
     }
 
-    /// Reads these sets again and has the server go by all of them at once. Sets that have their entries in the configuration are passed over.
-    /// Blocks.
-    ///
-    /// # Errors
-    /// What is wrong with each that cannot be read: all stay as they were.
-    pub(crate) fn read_again(
-        &self,
-        names: impl Fn(&str) -> bool,
-        shared: &ProcessState,
-        services: &Services,
-        handle: &Handle<Shard>,
-    ) -> Result<Vec<Reread>, Vec<SetFault>> {
-        let (policy, began) = (shared.policy(), Instant::now());
-        let is_newer = |name: &str| self.states().get(name).and_then(|state| state.began).is_some_and(|it| it > began);
-        let tables: Vec<&SetTable> = policy.config.sets.iter().filter(|table| names(table.name.as_str())).collect();
-        let tables: Vec<&SetTable> = tables.into_iter().filter(|table| table.is_elsewhere()).collect();
-        let (mut read, mut faults) = (Vec::new(), Vec::new());
-        for (table, result) in sources::read_all(&tables) {
-            match result {
-                Ok(set) => read.push((table, Arc::new(set))),
-                Err(unread) => faults.push((table, unread.fault())),
-            }
-        }
-        if !faults.is_empty() {
-            self.failures.fetch_add(faults.len() as u64, Relaxed);
-            for (table, fault) in faults.iter().filter(|(table, _)| !is_newer(table.name.as_str())) {
-                self.states().entry(table.name.to_string()).or_default().fault = Some(fault.clone());
-            }
-            return Err(faults.into_iter().map(|(_, fault)| fault).collect());
-        }
-        let changing = self.change();
-        // The configuration may have changed meanwhile: what was read for another table is no data of this one.
-        let current = shared.policy();
-        let has_table = |table: &SetTable| current.config.sets.iter().any(|other| other.has_the_entries_of(table));
-        read.retain(|(table, _)| has_table(table) && !is_newer(table.name.as_str()));
-        let (mut decisions, mut reread) = (Decisions::clone(&current.config.decisions), Vec::new());
-        for (table, set) in read {
-            let name = table.name.as_str();
-            let before = decisions.set(name).cloned();
-            let is_other = before.as_ref().is_none_or(|before| **before != *set);
-            let before = before.map_or(0, |before| before.len());
-            if is_other {
-                decisions = decisions.with_set(name, set.clone());
-            }
-            self.states().insert(name.into(), SetState::read(began));
-            reread.push(Reread { name: name.into(), set, before, is_other });
-        }
-        self.reads.fetch_add(reread.len() as u64, Relaxed);
-        if reread.iter().any(|reread| reread.is_other) {
-            shared.set_decisions(Arc::new(decisions));
-            wait_for_shards(handle, shared, services);
-        }
-        drop(changing);
-        // What it took to read them.
-        (services.program.give_back)();
-        Ok(reread)
+    /// What was read of this set is older than what the server has: another reading that began later has ended.
+    fn is_newer(&self, name: &str, began: Instant) -> bool {
+        self.states().get(name).and_then(|state| state.began).is_some_and(|it| it > began)
     }
+}
+
+/// Reads these sets again and has the server go by all of them at once. Sets that have their entries in the configuration are passed over.
+/// Blocks.
+///
+/// # Errors
+/// What is wrong with each that cannot be read: all stay as they were.
+pub(crate) fn read_again(running: &Running, names: impl Fn(&str) -> bool) -> Result<Vec<Reread>, Vec<SetFault>> {
+    let (policy, began) = (running.shared.policy(), Instant::now());
+    let is_meant = |table: &&SetTable| table.is_elsewhere() && names(table.name.as_str());
+    let tables: Vec<SetTable> = policy.config.sets.iter().filter(is_meant).cloned().collect();
+    // Databases may take their time: no other change waits for them.
+    let fetched = sources::fetch_all(tables);
+    let then = running.clone();
+    running.services.policies.run(move || take_again(&then, fetched, began))
+}
+
+/// The rest of [`read_again`], by the thread that frees the sets in the end.
+fn take_again(
+    running: &Running,
+    fetched: Vec<(SetTable, Result<Rows, Unread>)>,
+    began: Instant,
+) -> Result<Vec<Reread>, Vec<SetFault>> {
+    let sets = &running.services.sets;
+    let (mut read, mut faults) = (Vec::new(), Vec::new());
+    for (table, rows) in fetched {
+        match rows.and_then(|rows| sources::build(&table, &rows)) {
+            Ok(set) => read.push((table, Arc::new(set))),
+            Err(unread) => faults.push((table, unread.fault())),
+        }
+    }
+    if !faults.is_empty() {
+        sets.failures.fetch_add(faults.len() as u64, Relaxed);
+        for (table, fault) in faults.iter().filter(|(table, _)| !sets.is_newer(table.name.as_str(), began)) {
+            sets.states().entry(table.name.to_string()).or_default().fault = Some(fault.clone());
+        }
+        return Err(faults.into_iter().map(|(_, fault)| fault).collect());
+    }
+    // The configuration may have changed meanwhile: what was read for another table is no data of this one.
+    let current = running.shared.policy();
+    let has_table = |table: &SetTable| current.config.sets.iter().any(|other| other.has_the_entries_of(table));
+    read.retain(|(table, _)| has_table(table) && !sets.is_newer(table.name.as_str(), began));
+    let (mut decisions, mut reread) = (Decisions::clone(&current.config.decisions), Vec::new());
+    for (table, set) in read {
+        let name = table.name.as_str();
+        let before = decisions.set(name);
+        let is_other = before.is_none_or(|before| **before != *set);
+        let (entries, before) = (set.len(), before.map_or(0, |before| before.len()));
+        if is_other {
+            decisions = decisions.with_set(name, set);
+        }
+        sets.states().insert(name.into(), SetState::read(began));
+        reread.push(Reread { name: name.into(), entries, before, is_other });
+    }
+    sets.reads.fetch_add(reread.len() as u64, Relaxed);
+    if reread.iter().any(|reread| reread.is_other) {
+        running.shared.set_decisions(Arc::new(decisions));
+        running.wait_for_shards();
+    }
+    Ok(reread)
 }
 
 impl SetState {
@@ -175,17 +172,17 @@ impl SetState {
 /// # Errors
 /// One has no such data, or its database refuses, or what it gives is wrong.
 pub(crate) fn read(config: &mut Config, running: Option<&Config>) -> Result<Vec<OldData>, SetFault> {
-    let tables: Vec<&SetTable> = config.sets.iter().filter(|table| table.database.is_some()).collect();
+    let tables: Vec<SetTable> = config.sets.iter().filter(|table| table.database.is_some()).cloned().collect();
     let (mut decisions, mut old) = (Decisions::clone(&config.decisions), Vec::new());
     if tables.is_empty() {
         return Ok(old);
     }
-    for (table, result) in sources::read_all(&tables) {
+    for (table, rows) in sources::fetch_all(tables) {
         let name = table.name.as_str();
-        let set = match result {
+        let set = match rows.and_then(|rows| sources::build(&table, &rows)) {
             Ok(set) => Arc::new(set),
             Err(Unread::Now(fault)) => {
-                let has_table = |running: &&Config| running.sets.iter().any(|other| other.has_the_entries_of(table));
+                let has_table = |running: &&Config| running.sets.iter().any(|other| other.has_the_entries_of(&table));
                 let Some(set) = running.filter(has_table).and_then(|running| running.decisions.set(name)) else {
                     return Err(fault);
                 };
@@ -237,6 +234,7 @@ fn said(fault: &SetFault) -> String {
 mod tests {
     use super::*;
     use strowger_config::Source;
+    use strowger_rules::Set;
 
     fn config(text: &str) -> Config {
         Config::read(Source { text, ..Source::default() }).unwrap_or_else(|report| panic!("{report}")).0

@@ -4,7 +4,7 @@ use crate::directory::server_settings;
 use anyhow::Context;
 use std::sync::Arc;
 use strowger_accounting::spool::Spool;
-use strowger_accounting::{Accounting, Row};
+use strowger_accounting::{Accounting, Row, Settings};
 use strowger_config::Config;
 use strowger_keeper::{Engine, Folder, Keeper, Left};
 use strowger_net::clock;
@@ -53,19 +53,24 @@ impl Kept {
         Ok(Self { keeper: Some(Arc::new(keeper)), calls, rows })
     }
 
-    /// Rows that an earlier process may not have written stand in the spool before accounting begins: there each is written once.
+    /// Rows that an earlier process may not have written stand in the spool before accounting begins: there each is written once. Those that the
+    /// earlier process has put there itself do not come a second time.
     pub(crate) fn spool_rows(&mut self, config: &Config) {
         let Some(settings) = config.accounting_settings() else { return };
         if self.rows.is_empty() {
             return;
         }
-        let spooled = Spool::open(&settings.spool, settings.spool_bytes)
-            .map_err(std::io::Error::other)
-            .and_then(|mut spool| spool.append(&self.rows));
-        match spooled {
+        match self.try_spool(&settings) {
             Ok(()) => self.rows.clear(),
             Err(error) => tracing::error!(%error, rows = self.rows.len(), "rows of calls that had ended not spooled"),
         }
+    }
+
+    fn try_spool(&mut self, settings: &Settings) -> anyhow::Result<()> {
+        let mut spool = Spool::open(&settings.spool, settings.spool_bytes, settings.patience)?;
+        let spooled = spool.identities()?;
+        self.rows.retain(|row| !spooled.contains(row.identity()));
+        Ok(spool.append(&self.rows)?)
     }
 
     /// Those that the spool could not take. A table refuses the rows that it has.
@@ -95,4 +100,27 @@ pub(crate) fn carry_out(keeper: Option<&Keeper>, effect: Effect) -> Option<Effec
         (other, _) => return Some(other),
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strowger_accounting::Cdr;
+    use strowger_config::Source;
+
+    #[test]
+    fn rows_that_the_spool_has_do_not_come_a_second_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows.spool");
+        let text = format!("accounting.cdr = true\naccounting.spool = {path:?}");
+        let (config, _) = Config::read(Source { text: &text, ..Source::default() }).expect("right");
+        let row = |identity: &str| Box::new(Row::Cdr(Cdr { identity: identity.into(), ..Cdr::default() }));
+        let open = || Spool::open(&path, 1 << 20, std::time::Duration::ZERO).unwrap();
+        // The sink failed, and the earlier process was killed before its last words were too old.
+        open().append(&[row("1"), row("2")]).unwrap();
+        let mut kept = Kept { rows: vec![row("2"), row("3")], ..Kept::default() };
+        kept.spool_rows(&config);
+        assert_eq!(open().chunk(9), [row("1"), row("2"), row("3")]);
+        assert!(kept.rows.is_empty());
+    }
 }

@@ -51,6 +51,7 @@ mod identity;
 mod kept;
 pub mod metrics;
 pub mod offline;
+mod policy_thread;
 mod reload;
 mod removal;
 mod routes;

@@ -164,7 +164,7 @@ strowger_metrics::metrics! {
     misses: Counter as "cache_misses";
     /// Values that were stored in caches.
     stores: Counter as "cache_stores";
-    /// Requests that caches refused: beyond a bound, or as many were under way as may be.
+    /// Requests that caches refused: beyond a bound, as many were under way as may be, or their servers refused them.
     refused: Counter as "cache_requests_refused";
     /// Requests that servers of caches did not answer in time.
     late: Counter as "cache_requests_late";
@@ -230,8 +230,13 @@ fn is_of_server(metric: &Metric) -> bool {
     !metric.family.starts_with("dedicated")
 }
 
-/// Those who write, where there is something to write.
-pub(crate) type Writers<'a> = (Option<&'a Arc<Journal>>, Option<&'a Arc<Accounting>>, Option<&'a Arc<Keeper>>);
+/// Those who write, where there is something to write. They end when the shards have: strong ones would keep them.
+#[derive(Clone)]
+pub(crate) struct Writers {
+    pub(crate) journal: Option<Weak<Journal>>,
+    pub(crate) accounting: Option<Weak<Accounting>>,
+    pub(crate) keeper: Option<Weak<Keeper>>,
+}
 
 /// Those who count.
 #[derive(Clone)]
@@ -240,12 +245,7 @@ pub struct Metrics {
     services: Arc<Services>,
     handle: Handle<Shard>,
     caches: Arc<Caches>,
-    /// It ends when the shards have: a strong one would keep it.
-    journal: Option<Weak<Journal>>,
-    /// The same.
-    accounting: Option<Weak<Accounting>>,
-    /// The same.
-    keeper: Option<Weak<Keeper>>,
+    writers: Writers,
     /// When the process began, in milliseconds since 1970.
     started: u64,
 }
@@ -256,11 +256,9 @@ impl Metrics {
         services: Arc<Services>,
         handle: Handle<Shard>,
         caches: Arc<Caches>,
-        (journal, accounting, keeper): Writers<'_>,
+        writers: Writers,
     ) -> Self {
-        let (journal, accounting) = (journal.map(Arc::downgrade), accounting.map(Arc::downgrade));
-        let (keeper, started) = (keeper.map(Arc::downgrade), clock::now().wall);
-        Self { shared, services, handle, caches, journal, accounting, keeper, started }
+        Self { shared, services, handle, caches, writers, started: clock::now().wall }
     }
 
     pub(crate) fn handle(&self) -> &Handle<Shard> {
@@ -290,7 +288,8 @@ impl Metrics {
     pub fn process(&self) -> Process {
         let (location, policy) = (self.shared.location.gauges(), self.shared.policy());
         let (log_lines_lost, log_write_errors) = (self.services.program.log_lost)();
-        let journal = self.journal.as_ref().and_then(Weak::upgrade).map(|journal| journal.gauges()).unwrap_or_default();
+        let journal =
+            self.writers.journal.as_ref().and_then(Weak::upgrade).map(|journal| journal.gauges()).unwrap_or_default();
         let resolver = self.services.resolver();
         Process {
             bindings: location.bindings as u64,
@@ -346,7 +345,7 @@ impl Metrics {
 
     /// What became of the rows of accounting.
     pub fn of_accounting(&self) -> OfAccounting {
-        let accounting = self.accounting.as_ref().and_then(Weak::upgrade);
+        let accounting = self.accounting();
         let Figures { queued, bound, written, spooled, dropped, failures, spool_rows, spool_bytes, is_down } =
             accounting.map(|accounting| accounting.figures()).unwrap_or_default();
         let is_down = u64::from(is_down);
@@ -355,7 +354,7 @@ impl Metrics {
 
     /// What is kept of calls.
     pub fn of_kept(&self) -> OfKept {
-        let keeper = self.keeper.as_ref().and_then(Weak::upgrade);
+        let keeper = self.writers.keeper.as_ref().and_then(Weak::upgrade);
         let strowger_keeper::Figures { kept, bytes, pending, written, failures, is_down } =
             keeper.map(|keeper| keeper.figures()).unwrap_or_default();
         OfKept { kept, bytes, pending, written, failures, is_down: u64::from(is_down) }
@@ -363,7 +362,7 @@ impl Metrics {
 
     /// The writer of accounting, where there is one and the server does not end.
     pub(crate) fn accounting(&self) -> Option<Arc<Accounting>> {
-        self.accounting.as_ref()?.upgrade()
+        self.writers.accounting.as_ref()?.upgrade()
     }
 
     /// The shards that have ever worked, by their numbers.
@@ -394,10 +393,10 @@ impl Metrics {
         if self.shared.subscribers.is_some() {
             self.lookups().log(event);
         }
-        if self.accounting.is_some() {
+        if self.writers.accounting.is_some() {
             self.of_accounting().log(event);
         }
-        if self.keeper.is_some() {
+        if self.writers.keeper.is_some() {
             self.of_kept().log(event);
         }
         if self.caches.are_there() {
@@ -433,7 +432,7 @@ impl Metrics {
             of_shards.iter_mut().zip(durations.observed()).for_each(|(sum, observed)| *sum += observed);
         }
         let commits =
-            self.journal.as_ref().and_then(Weak::upgrade).map(|journal| journal.commits()).unwrap_or_default();
+            self.writers.journal.as_ref().and_then(Weak::upgrade).map(|journal| journal.commits()).unwrap_or_default();
         Durations::TABLE.iter().chain(&COMMITS).zip(of_shards.into_iter().chain([commits]))
     }
 }

@@ -8,7 +8,8 @@ use crate::health::Health;
 use crate::http::{self, Pages};
 use crate::identity::identity;
 use crate::kept::Kept;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Writers};
+use crate::reload::Running;
 use crate::removal::Removals;
 use crate::routes::KernelRoutes;
 use crate::shard::{Services, Shard};
@@ -81,7 +82,7 @@ pub struct Server {
     /// Ends after accounting: what is no longer kept is written there.
     keeper: Option<Arc<Keeper>>,
     /// Where a database server has the subscribers.
-    pub(crate) directory: Option<Directory>,
+    pub(crate) directory: Option<Arc<Directory>>,
     /// Counts calls together with other servers.
     _shared_counts: Option<SharedCounts>,
 }
@@ -120,6 +121,10 @@ impl Server {
         let net = Net::with_sockets(settings, listeners, sockets).context("a listener cannot be opened")?;
         let pages = config.metrics.listen.map(|address| bind("metrics.listen", address)).transpose()?;
         let orders = config.control.listen.map(|address| bind("control.listen", address)).transpose()?;
+        // Before any of it is lost, which may be long after the start.
+        if let Some(fault) = config.unwritable().first() {
+            anyhow::bail!("{}: {}", fault.message, fault.cure);
+        }
         data_sets::read(&mut config, None)
             .map_err(|fault| anyhow::anyhow!("a set of the rules cannot be read: {fault}"))?;
         let location = Arc::new(LocationTable::new(config.location_settings()));
@@ -151,7 +156,7 @@ impl Server {
             routes,
         };
         let shared = Arc::new(ProcessState::new(clock::now(), config, surroundings));
-        let services = Arc::new(Services::new(resolver(&shared.policy().config)?, most, program, calls));
+        let services = Arc::new(Services::new(resolver(&shared.policy().config)?, most, program, calls)?);
         services.sets.are_those_of(&shared.policy().config, &[], Instant::now());
         let (for_shards, services_for_shards, with_journal) = (shared.clone(), services.clone(), journal.clone());
         let with_writers = (accounting.clone(), keeper.clone());
@@ -159,8 +164,14 @@ impl Server {
             let (shared, services) = (for_shards.clone(), services_for_shards.clone());
             Shard::new(shared, services, number, &handle, with_journal.as_deref(), with_writers.clone())
         })?;
-        let beside = (journal.as_ref(), accounting.as_ref(), keeper.as_ref());
-        let metrics = Metrics::new(shared.clone(), services.clone(), node.handle().clone(), caches.clone(), beside);
+        let writers = Writers {
+            journal: journal.as_ref().map(Arc::downgrade),
+            accounting: accounting.as_ref().map(Arc::downgrade),
+            keeper: keeper.as_ref().map(Arc::downgrade),
+        };
+        let watch = upkeep::keep_up_writers(node.handle().clone(), writers.clone());
+        node.handle().spawn("upkeep of what is written", watch);
+        let metrics = Metrics::new(shared.clone(), services.clone(), node.handle().clone(), caches.clone(), writers);
         let health = Arc::new(Health::new(node.handle().clone(), shared.clone()));
         let watched = health.clone();
         node.handle().spawn("the look after the shards", async move { watched.watch().await });
@@ -191,16 +202,11 @@ impl Server {
             .transpose()?;
         let control = serve_control(controlled, node.handle())?;
         node.handle().spawn("upkeep", upkeep::keep_up(shared.clone(), services.clone()));
-        if let Some(keeper) = &keeper {
-            let work = upkeep::keep_up_keeper(node.handle().clone(), Arc::downgrade(keeper));
-            node.handle().spawn("upkeep of kept calls", work);
-        }
-        let refresh = data_sets::refresh(shared.clone(), services.clone(), node.handle().clone());
-        node.handle().spawn("data sets that are read again", refresh);
+        let running = Running { shared: shared.clone(), services: services.clone(), handle: node.handle().clone() };
+        node.handle().spawn("data sets that are read again", data_sets::refresh(running));
         if let Some(subscribers) = shared.subscribers.clone() {
             let removals = Removals::new(journal.as_deref());
-            let (handle, journal) = (node.handle().clone(), journal.as_ref().map(Arc::downgrade));
-            let work = upkeep::keep_up_database(shared.clone(), handle, journal, subscribers, removals);
+            let work = upkeep::keep_up_subscribers(shared.clone(), node.handle().clone(), subscribers, removals);
             node.handle().spawn("upkeep of the database", work);
         }
         if let Some(work) = caches.upkeep() {
@@ -220,7 +226,7 @@ impl Server {
             journal,
             accounting,
             keeper,
-            directory,
+            directory: directory.map(Arc::new),
             _shared_counts,
         })
     }

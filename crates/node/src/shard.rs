@@ -2,7 +2,9 @@
 
 use crate::data_sets::DataSets;
 use crate::kept;
+use crate::policy_thread::PolicyThread;
 use crate::server::Program;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,6 +31,8 @@ pub(crate) struct Services {
     pub(crate) reloads_refused: AtomicU64,
     /// The data sets of the rules.
     pub(crate) sets: DataSets,
+    /// Makes and frees what requests go by.
+    pub(crate) policies: PolicyThread,
     /// Of each shard, [`ProcessState::reloads`] of the policy that its engine has.
     reloads: Box<[AtomicU64]>,
     pub(crate) program: Program,
@@ -38,16 +42,20 @@ pub(crate) struct Services {
 
 impl Services {
     /// For so many shards at most. `left`: calls of an earlier process.
-    pub(crate) fn new(resolver: Resolver, shards: usize, program: Program, left: Vec<Call>) -> Self {
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub(crate) fn new(resolver: Resolver, shards: usize, program: Program, left: Vec<Call>) -> io::Result<Self> {
         let reloads = (0..shards).map(|_| AtomicU64::new(0)).collect();
-        Self {
+        Ok(Self {
             resolver: Mutex::new(Arc::new(resolver)),
             reloads_refused: AtomicU64::new(0),
             sets: DataSets::default(),
+            policies: PolicyThread::start(program.give_back)?,
             reloads,
             program,
             left: Mutex::new(left),
-        }
+        })
     }
 
     /// How many policies have taken the place of the first in this shard.
@@ -80,7 +88,7 @@ pub enum Input {
     Calls(CallOrder),
 }
 
-/// What an operator wants of the tracked calls of a shard. Without a reply the shard has ended.
+/// What an operator wants of the tracked calls of a shard. Without a reply the shard has ended, or stands still.
 #[derive(Debug)]
 pub enum CallOrder {
     /// See [`Engine::list_calls`].
@@ -105,8 +113,8 @@ pub enum CallOrder {
     End {
         /// [`CallView::id`].
         id: u64,
-        /// Whether there was such a call.
-        reply: oneshot::Sender<bool>,
+        /// Whether there was such a call. Where this waits no more, no call is ended: the operator has heard that none was.
+        reply: oneshot::Sender<Option<()>>,
     },
 }
 
@@ -255,8 +263,9 @@ impl CallOrder {
             Self::Show { id, reply } => {
                 let _ = reply.send(engine.show_call(now, id));
             }
+            Self::End { reply, .. } if reply.is_closed() => (),
             Self::End { id, reply } => {
-                let _ = reply.send(engine.end_call(now, id, out));
+                let _ = reply.send(engine.end_call(now, id, out).then_some(()));
             }
         }
     }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use strowger_accounting::Accounting;
 use strowger_config::{Config, DatabaseServer};
+use strowger_records::private;
 use strowger_sql::accounting::ServerSink;
 use strowger_sql::bindings;
 use strowger_store::access;
@@ -89,7 +90,8 @@ pub(crate) fn accounting(config: &Config) -> anyhow::Result<Option<Arc<Accountin
     let sink = match (config.accounting_place(), config.accounting.server()) {
         (Some(place), _) => place.sink(),
         (None, Some(server)) => {
-            let sink = ServerSink::new(&server_settings(server), config.store.busy_timeout);
+            let sink =
+                ServerSink::new(&server_settings(server), config.store.busy_timeout, settings.retention.is_some());
             Box::new(sink.context("`accounting.database`")?)
         }
         // The configuration is not read so.
@@ -154,18 +156,11 @@ fn read_secret(database: &Path) -> anyhow::Result<Option<Vec<u8>>> {
 
 fn write_secret(database: &Path, secret: &[u8]) -> anyhow::Result<()> {
     use std::io::Write;
-    use std::os::unix::fs::OpenOptionsExt;
     let (path, what) = secret_path(database);
     let fails = || format!("{what} cannot be written");
     // Whole or not at all: another start must not find half of it.
     let draft = database.with_extension("secret.new");
-    let mut file = std::fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&draft)
-        .with_context(fails)?;
+    let mut file = private::file().truncate(true).open(&draft).with_context(fails)?;
     file.write_all(secret).and_then(|()| file.sync_all()).with_context(fails)?;
     std::fs::rename(&draft, &path).with_context(fails)
 }

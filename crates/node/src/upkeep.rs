@@ -1,14 +1,12 @@
 //! What is done beside the shards, again and again.
 
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Writers};
 use crate::removal::Removals;
 use crate::shard::{Services, Shard};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-use strowger_keeper::Keeper;
 use strowger_net::{Handle, clock};
 use strowger_server::process_state::ProcessState;
-use strowger_store::journal::Journal;
 use strowger_store::subscriber::Subscribers;
 
 /// How often the server does what no request waits for: expiry, bans, what the log has left out.
@@ -25,14 +23,15 @@ pub(crate) async fn keep_up(shared: Arc<ProcessState>, services: Arc<Services>) 
         tick.tick().await;
         n += 1;
         let now = clock::now();
-        let has_freed = shared.keep_up(now);
-        let is_to_tidy = n.is_multiple_of(5);
-        if is_to_tidy {
+        shared.keep_up(now);
+        if shared.has_retired() {
+            let shared = shared.clone();
+            services.policies.submit(move || shared.drop_retired());
+        }
+        if n.is_multiple_of(5) {
             shared.tidy(now);
             services.resolver().tidy();
-        }
-        // Of this thread: what look-ups used, and the policies that are over.
-        if is_to_tidy || has_freed {
+            // What look-ups used.
             (services.program.give_back)();
         }
     }
@@ -51,32 +50,35 @@ pub(crate) async fn log_statistics(shared: Arc<ProcessState>, metrics: Metrics) 
     }
 }
 
-/// Looks after the thread that keeps calls.
-pub(crate) async fn keep_up_keeper(handle: Handle<Shard>, keeper: Weak<Keeper>) {
+/// Looks after the threads that write.
+pub(crate) async fn keep_up_writers(handle: Handle<Shard>, writers: Writers) {
     let mut tick = tokio::time::interval(UPKEEP);
     loop {
         tick.tick().await;
-        if keeper.upgrade().is_some_and(|keeper| keeper.has_ended()) {
+        // Without it every REGISTER is refused.
+        if writers.journal.as_ref().and_then(Weak::upgrade).is_some_and(|journal| journal.has_ended()) {
+            handle.fail("the thread that writes bindings ended");
+        }
+        // Without it every row is lost.
+        if writers.accounting.as_ref().and_then(Weak::upgrade).is_some_and(|accounting| accounting.has_ended()) {
+            handle.fail("the thread that writes rows of accounting ended");
+        }
+        if writers.keeper.as_ref().and_then(Weak::upgrade).is_some_and(|keeper| keeper.has_ended()) {
             handle.fail("the thread that keeps calls ended");
         }
     }
 }
 
-/// The same for the database.
-pub(crate) async fn keep_up_database(
+/// Looks after the database of subscribers.
+pub(crate) async fn keep_up_subscribers(
     shared: Arc<ProcessState>,
     handle: Handle<Shard>,
-    journal: Option<Weak<Journal>>,
     subscribers: Arc<dyn Subscribers>,
     mut removals: Removals,
 ) {
     let mut tick = tokio::time::interval(DATABASE_UPKEEP);
     loop {
         tick.tick().await;
-        // Without it every REGISTER is refused.
-        if journal.as_ref().and_then(Weak::upgrade).is_some_and(|journal| journal.has_ended()) {
-            handle.fail("the thread that writes bindings ended");
-        }
         if subscribers.has_ended() {
             handle.fail("the thread that reads subscribers ended");
         }

@@ -1,10 +1,11 @@
 //! A file that one process at a time holds.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
+
+use crate::private;
 
 /// A file that one process at a time holds: until it drops this, or ends, however it ends.
 ///
@@ -22,7 +23,7 @@ impl FileLock {
     /// # Errors
     /// It cannot be made or opened.
     pub fn take(path: &Path, most: Duration) -> io::Result<Option<Self>> {
-        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        let file = private::file().open(path)?;
         let end = Instant::now() + most;
         loop {
             match file.try_lock() {

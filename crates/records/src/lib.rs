@@ -25,7 +25,8 @@
 //! assert_eq!(reader.next(), None);
 //! assert!(reader.damage().is_some());
 //! // The next writer goes on behind what is whole.
-//! let mut writer = Writer::append(&path, *b"EXAMPLE\x01")?;
+//! let (mut writer, damage) = Writer::append(&path, *b"EXAMPLE\x01")?;
+//! assert!(damage.is_some());
 //! writer.write(|records| records.push(7, |out| out.extend_from_slice(b"third")))?;
 //! assert_eq!(Reader::open(&path, *b"EXAMPLE")?.0.count(), 3);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -36,6 +37,7 @@
 
 mod checksum;
 mod file_lock;
+pub mod private;
 mod reader;
 mod writer;
 

@@ -1,11 +1,11 @@
 //! Writing: what belongs together goes by one call, whole or not at all.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use crate::reader::{OpenError, Reader};
-use crate::{HEAD, LONGEST, Magic, checksum};
+use crate::{HEAD, LONGEST, Magic, checksum, private};
 
 /// Where records are written: a file, or what a test puts in its place.
 pub trait Medium: Write + Send {
@@ -38,9 +38,8 @@ impl Medium for File {
 /// A file of records being written.
 pub struct Writer {
     medium: Box<dyn Medium>,
-    /// None once it stands there.
-    magic: Option<Magic>,
-    /// Bytes that are whole records.
+    magic: Magic,
+    /// Bytes that are whole records, with the magic before them; 0: that does not stand there either.
     length: u64,
     /// The medium may hold more than `length`.
     is_torn: bool,
@@ -48,45 +47,50 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A new file, or an existing one in its place.
+    /// A new file, or an existing one in its place. It is for its user alone ([`private`]).
     ///
     /// # Errors
     /// One of opening: no such folder, no permission.
     pub fn create(path: &Path, magic: Magic) -> io::Result<Self> {
-        Ok(Self::on(File::create(path)?, magic))
+        let file = private::file().truncate(true).open(path)?;
+        // One of another user's is that user's affair.
+        let _ = private::narrow(&file);
+        Ok(Self::on(file, magic))
     }
 
-    /// A file that was written before, or a new one. What a kill left of a record at its end is cut off.
+    /// A file that was written before, or a new one: for its user alone too. What stands behind its last whole record, as a kill leaves it, is
+    /// cut off; so here is the last chance to say what the file has lost ([`Reader::damage`]).
     ///
     /// # Errors
     /// It cannot be opened, or is of another kind or version.
-    pub fn append(path: &Path, magic: Magic) -> Result<Self, OpenError> {
+    pub fn append(path: &Path, magic: Magic) -> Result<(Self, Option<String>), OpenError> {
         let unreadable = |error| OpenError::Unreadable { path: path.into(), error };
         let [name @ .., version] = magic;
-        let length = match Reader::open(path, name) {
+        let (length, damage) = match Reader::open(path, name) {
             Ok((mut reader, found)) if found == version => {
                 while reader.next().is_some() {}
-                reader.position()
+                (reader.position(), reader.damage())
             }
             Ok(_) => return Err(OpenError::NoRecords { path: path.into(), name }),
-            Err(OpenError::Unreadable { error, .. }) if error.kind() == io::ErrorKind::NotFound => 0,
+            Err(OpenError::Unreadable { error, .. }) if error.kind() == io::ErrorKind::NotFound => (0, None),
             // Killed before the first record was whole.
             Err(error) if std::fs::metadata(path).is_ok_and(|file| file.len() < magic.len() as u64) => {
                 drop(error);
-                0
+                (0, None)
             }
             Err(error) => return Err(error),
         };
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(unreadable)?;
+        let file = private::file().open(path).map_err(unreadable)?;
+        let _ = private::narrow(&file);
         let mut writer = Self::on(file, magic);
         writer.medium.cut(length).map_err(unreadable)?;
-        (writer.length, writer.magic) = (length, (length == 0).then_some(magic));
-        Ok(writer)
+        writer.length = length;
+        Ok((writer, damage))
     }
 
     /// Records on anything.
     pub fn on(medium: impl Medium + 'static, magic: Magic) -> Self {
-        Self { medium: Box::new(medium), magic: Some(magic), length: 0, is_torn: false, bytes: Vec::new() }
+        Self { medium: Box::new(medium), magic, length: 0, is_torn: false, bytes: Vec::new() }
     }
 
     /// Writes what `fill` pushes, by one call.
@@ -95,15 +99,28 @@ impl Writer {
     /// As the system says; none of these records is there then, and the next call tries again with its own.
     pub fn write(&mut self, fill: impl FnOnce(&mut Records<'_>)) -> io::Result<()> {
         self.bytes.clear();
-        self.bytes.extend(self.magic.iter().flatten());
+        if self.length == 0 {
+            self.bytes.extend(self.magic);
+        }
         fill(&mut Records(&mut self.bytes));
         if self.is_torn {
             self.medium.cut(self.length)?;
         }
         self.is_torn = true;
         self.medium.write_all(&self.bytes)?;
-        (self.is_torn, self.magic) = (false, None);
+        self.is_torn = false;
         self.length += self.bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Takes all records away: the file becomes empty.
+    ///
+    /// # Errors
+    /// As the system says; the next write tries again before anything else.
+    pub fn clear(&mut self) -> io::Result<()> {
+        (self.length, self.is_torn) = (0, true);
+        self.medium.cut(0)?;
+        self.is_torn = false;
         Ok(())
     }
 
@@ -117,7 +134,7 @@ impl Writer {
 
     /// Where the first record of the next call begins.
     pub fn start(&self) -> u64 {
-        self.length + self.magic.map_or(0, |magic| magic.len() as u64)
+        self.length.max(self.magic.len() as u64)
     }
 
     /// Bytes of the file that are whole records, with its beginning.
@@ -214,16 +231,17 @@ mod tests {
         let path = folder.path().join("a");
         let magic = *b"RECORDS\x01";
         let write = |text: &[u8]| {
-            let mut writer = Writer::append(&path, magic).unwrap();
+            let (mut writer, damage) = Writer::append(&path, magic).unwrap();
             writer.write(|records| records.push(1, |out| out.extend_from_slice(text))).unwrap();
             writer.sync().unwrap();
+            damage
         };
-        write(b"one");
-        write(b"two");
+        assert_eq!([write(b"one"), write(b"two")], [None, None]);
         let whole = std::fs::read(&path).unwrap();
         for length in 0..=whole.len() {
             std::fs::write(&path, &whole[..length]).unwrap();
-            write(b"more");
+            let is_whole = length <= 8 || length == 8 + 12 || length == whole.len();
+            assert_eq!(write(b"more").is_none(), is_whole, "{length}");
             let (mut reader, _) = Reader::open(&path, *b"RECORDS").unwrap();
             let mut found = Vec::new();
             while let Some((_, payload)) = reader.next() {
@@ -235,13 +253,54 @@ mod tests {
             assert_eq!(found[kept..], [b"more"], "{length}");
             assert_eq!(reader.damage(), None);
         }
+        // The length of the first record is no length: all is cut off, and said.
+        let mut damaged = whole;
+        damaged[8..12].fill(0xff);
+        std::fs::write(&path, &damaged).unwrap();
+        assert!(write(b"more").is_some_and(|damage| damage.contains("a record is damaged")));
+        assert_eq!(Reader::open(&path, *b"RECORDS").unwrap().0.count(), 1);
         assert!(Writer::append(&path, *b"RECORDS\x02").is_err(), "it is of another version");
         assert!(Writer::append(&path, *b"OTHERS!\x01").is_err(), "it is of another kind");
     }
 
+    /// Takes writes, and cuts nothing before its test lets it.
+    struct Stubborn(Disk, Arc<Mutex<bool>>);
+
+    impl Write for Stubborn {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Medium for Stubborn {
+        fn cut(&mut self, length: u64) -> io::Result<()> {
+            if *self.1.lock().unwrap() { self.0.cut(length) } else { Err(io::ErrorKind::Other.into()) }
+        }
+    }
+
+    #[test]
+    fn what_is_cleared_is_gone_before_anything_else_is_written() {
+        let (disk, cuts) = (Disk(Arc::new(Mutex::new((vec![], usize::MAX)))), Arc::new(Mutex::new(false)));
+        let mut writer = Writer::on(Stubborn(disk.clone(), cuts.clone()), *b"RECORDS\x01");
+        let write = |writer: &mut Writer, kind| writer.write(|records| records.push(kind, |_| ()));
+        let bytes = || disk.0.lock().unwrap().0.clone();
+        write(&mut writer, 1).unwrap();
+        assert!(writer.clear().is_err() && write(&mut writer, 2).is_err());
+        assert_eq!((writer.length(), writer.start(), bytes().len()), (0, 8, 17));
+        *cuts.lock().unwrap() = true;
+        write(&mut writer, 3).unwrap();
+        assert_eq!((bytes()[12], bytes().len()), (3, 17));
+        writer.clear().unwrap();
+        assert_eq!((writer.length(), bytes()), (0, vec![]));
+    }
+
     #[test]
     fn the_device_that_is_always_full() {
-        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let mut writer = Writer::on(full, *b"RECORDS\x01");
         let error = writer.write(|records| records.push(1, |_| ())).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);

@@ -34,8 +34,12 @@ pub(super) enum DialError {
     Foreign(&'static str),
     #[error("it is not the master of {0}")]
     NoMaster(String),
-    #[error("none of the Sentinels names a master of {0}")]
-    NoSentinel(String),
+    /// A Sentinel knows no such group.
+    #[error("it does not know the group")]
+    NoGroup,
+    /// The group, and what came of asking the last of them.
+    #[error("none of the Sentinels names a master of {0}: {1}")]
+    NoSentinel(String, String),
 }
 
 /// Most bytes of a reply while a connection is made.
@@ -58,13 +62,14 @@ pub(super) async fn dial(settings: &RemoteSettings, server: &Endpoint) -> Result
         })
         .await;
     };
+    let mut last = String::new();
     for sentinel in &settings.servers {
         let asked = within(limit, ask_sentinel(settings, sentinel, group, credentials.as_ref())).await;
         let master = match asked {
-            Ok(Some(master)) => master,
-            Ok(None) => continue,
+            Ok(master) => master,
             Err(error) => {
-                tracing::debug!(cache = settings.name, %sentinel, %error, "a Sentinel gives no answer");
+                tracing::debug!(cache = settings.name, %sentinel, %error, "a Sentinel names no master");
+                last = format!("{sentinel}: {error}");
                 continue;
             }
         };
@@ -77,7 +82,7 @@ pub(super) async fn dial(settings: &RemoteSettings, server: &Endpoint) -> Result
         })
         .await;
     }
-    Err(DialError::NoSentinel(group.clone()))
+    Err(DialError::NoSentinel(group.clone(), last))
 }
 
 async fn within<T>(limit: Duration, work: impl Future<Output = Result<T, DialError>>) -> Result<T, DialError> {
@@ -150,20 +155,20 @@ async fn authenticate(stream: &mut Box<dyn Stream>, credentials: Option<&Credent
     }
 }
 
-/// The master that a Sentinel names; none: it does not know the group.
+/// The master that a Sentinel names.
 async fn ask_sentinel(
     settings: &RemoteSettings,
     sentinel: &Endpoint,
     group: &str,
     credentials: Option<&Credentials>,
-) -> Result<Option<Endpoint>, DialError> {
+) -> Result<Endpoint, DialError> {
     let mut stream = reach(settings, sentinel).await?;
     authenticate(&mut stream, credentials).await?;
     let said = command(&mut stream, &[b"SENTINEL", b"get-master-addr-by-name", group.as_bytes()]).await?;
     let text = |place| said.text(place).and_then(|text| std::str::from_utf8(text).ok());
-    let Some((host, port)) = text(0).zip(text(1)) else { return Ok(None) };
+    let (host, port) = text(0).zip(text(1)).ok_or(DialError::NoGroup)?;
     let port = port.parse().map_err(|_| DialError::Foreign("a Sentinel that names no port"))?;
-    Ok(Some(Endpoint::Tcp(host.into(), port)))
+    Ok(Endpoint::Tcp(host.into(), port))
 }
 
 /// The servers of a cluster with their slots, as one of them knows it.

@@ -1,4 +1,4 @@
-//! Engines in other processes: Memcached, and Redis or Valkey as one server, as a group that Sentinels watch, or as a cluster.
+//! Engines in other processes: Memcached, and Redis as one server, as a group that Sentinels watch, or as a cluster.
 //!
 //! The one rule of use: [`flush`](RemoteCache::flush) at the end of a round. Without it nothing leaves.
 //!
@@ -71,7 +71,7 @@ use strowger_cache::error::CacheError;
 use strowger_cache::gauges::{Gauges, RemoteGauges};
 use strowger_cache::request::Request;
 use strowger_cache::servers::Service;
-use strowger_cache::ticket::{Receiver, ReceiverId, Ticket};
+use strowger_cache::ticket::{Receivers, Ticket};
 
 /// Most bytes of keys and values of requests under way.
 const BYTES: usize = 64 << 20;
@@ -126,8 +126,8 @@ impl RemoteEngine for RemoteCache {
         self.shared.flush();
     }
 
-    fn register(&self, receiver: Arc<dyn Receiver>) -> ReceiverId {
-        self.shared.receivers.register(receiver)
+    fn receivers(&self) -> &Receivers {
+        &self.shared.receivers
     }
 
     fn subscribe(&self, channel: &[u8], subscriber: Arc<dyn Subscriber>) -> Result<(), CacheError> {
@@ -162,15 +162,15 @@ impl Drop for RemoteCache {
 fn run(settings: RemoteSettings, shared: Arc<Shared>) {
     let name = settings.name.clone();
     let world = World::new(settings, shared.clone());
-    let served = catch_unwind(AssertUnwindSafe(|| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default())?;
-        runtime.block_on(world.serve());
-        io::Result::Ok(())
-    }));
-    match served {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::error!(cache = name, %error, "the thread of a cache cannot work"),
-        Err(_) => tracing::error!(cache = name, "the thread of a cache ended by a panic: the cache is not available"),
+    match tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default()) {
+        Ok(runtime) => {
+            if catch_unwind(AssertUnwindSafe(|| runtime.block_on(world.serve()))).is_err() {
+                tracing::error!(cache = name, "the thread of a cache ended by a panic: the cache is not available");
+            }
+            // It may be looking up a name, which is not waited for.
+            runtime.shutdown_background();
+        }
+        Err(error) => tracing::error!(cache = name, %error, "the thread of a cache cannot work"),
     }
     shared.stop();
     world.end();

@@ -11,6 +11,9 @@ use strowger_cache::error::CacheError;
 use strowger_cache::request::Answer;
 use strowger_cache::ticket::Ticket;
 
+/// Most bytes of what a server says that get into the log.
+const WORDS: usize = 200;
+
 /// What became of a request.
 #[derive(Debug)]
 pub(super) enum Event {
@@ -18,6 +21,8 @@ pub(super) enum Event {
     Answered(Answering),
     /// Another server of the cluster has the key, at this address; whether for this request only.
     Elsewhere(Flight, String, bool),
+    /// Why the server did not do one, in its words.
+    Denied(String),
 }
 
 /// An answer for a ticket.
@@ -186,7 +191,12 @@ impl Link {
             }
             match outcome {
                 Outcome::Done(done, value) => answer(flight, done, &bytes[value], events),
+                Outcome::Denied(error) => {
+                    events.push(denied(bytes));
+                    answer(flight, Err(error), &[], events);
+                }
                 Outcome::Last(error, reason) => {
+                    events.push(denied(bytes));
                     answer(flight, Err(error), &[], events);
                     result = Err(reason);
                     break;
@@ -220,6 +230,12 @@ impl Link {
         let hangs = self.flights.front().is_some_and(|front| front.due + self.bounds.timeout <= now);
         self.state == State::Up && (hangs || self.missed >= self.bounds.misses)
     }
+}
+
+/// The words of a line that says why not.
+fn denied(line: &[u8]) -> Event {
+    let words = line.strip_prefix(b"-").unwrap_or(line).trim_ascii_end();
+    Event::Denied(String::from_utf8_lossy(&words[..words.len().min(WORDS)]).into_owned())
 }
 
 fn time_out(flight: &mut Flight, events: &mut Vec<Event>) {
@@ -309,10 +325,11 @@ mod tests {
     /// Tickets with their answers.
     fn answers(events: Vec<Event>) -> Vec<(u64, Result<Answer, CacheError>, Vec<u8>)> {
         let answer = |event| match event {
-            Event::Answered(answering) => (answering.ticket.value, answering.result, answering.value.into_vec()),
+            Event::Answered(answering) => Some((answering.ticket.value, answering.result, answering.value.into_vec())),
+            Event::Denied(_) => None,
             other => panic!("{other:?}"),
         };
-        events.into_iter().map(answer).collect()
+        events.into_iter().filter_map(answer).collect()
     }
 
     /// What a server does.
@@ -429,6 +446,23 @@ mod tests {
             link.received(&mut replies(&sent, wire).concat(), &mut events).unwrap();
             assert_eq!(answers(events), [(2, Ok(Answer::Found), value_of("key2").into_bytes())]);
         }
+    }
+
+    #[test]
+    fn a_server_that_does_not_do_it_says_why() {
+        let (mut link, mut events, now) = (link(Wire::Redis), Vec::new(), Instant::now());
+        for number in 1..=3 {
+            link.ask(flight(number, Op::Fetch, now + TIMEOUT), &[], &mut events);
+        }
+        let mut input = b"-NOPERM it may not\r\n$-1\r\n-READONLY it is none\r\n".to_vec();
+        link.received(&mut input, &mut events).expect_err("the last is the end of it");
+        let is_said = |event: &Event| match event {
+            Event::Denied(words) => Some(words.clone()),
+            _ => None,
+        };
+        assert_eq!(events.iter().filter_map(is_said).collect::<Vec<_>>(), ["NOPERM it may not", "READONLY it is none"]);
+        let results: Vec<_> = answers(events).into_iter().map(|(_, result, _)| result).collect();
+        assert_eq!(results, [Err(CacheError::Denied), Ok(Answer::Absent), Err(CacheError::Unavailable)]);
     }
 
     #[test]

@@ -155,11 +155,11 @@ fn failure(line: &[u8], code: &[u8], after: usize) -> Read {
     let has = |text: &[u8]| line.windows(text.len()).any(|part| part == text);
     match code {
         b"CLIENT_ERROR" if has(b"non-numeric value") => Read::Reply(after, Outcome::done(Err(CacheError::Refused))),
-        b"SERVER_ERROR" if has(b"too large") => Read::Reply(after, Outcome::done(Err(CacheError::Refused))),
-        b"SERVER_ERROR" if has(b"ut of memory") => Read::Reply(after, Outcome::done(Err(CacheError::Full))),
+        b"SERVER_ERROR" if has(b"too large") => Read::Reply(after, Outcome::Denied(CacheError::Refused)),
+        b"SERVER_ERROR" if has(b"ut of memory") => Read::Reply(after, Outcome::Denied(CacheError::Full)),
         b"SERVER_ERROR" => Read::Reply(after, Outcome::Last(CacheError::Unavailable, "SERVER_ERROR")),
         // What it makes of the rest of such a request is not known.
-        b"CLIENT_ERROR" | b"ERROR" => Read::Reply(after, Outcome::Last(CacheError::Refused, "ERROR")),
+        b"CLIENT_ERROR" | b"ERROR" => Read::Reply(after, Outcome::Last(CacheError::Denied, "ERROR")),
         _ => Read::Broken("no reply to what was asked"),
     }
 }
@@ -392,9 +392,17 @@ mod tests {
             (Op::Add(Life::FOREVER), "NS O7\r\n", done(Ok(Answer::Present))),
             (Op::Remove, "NF O7\r\n", done(Ok(Answer::Absent))),
             (Op::Remove, "HD O7\r\n", done(Ok(Answer::Removed))),
-            (Op::Store(Life::FOREVER), "SERVER_ERROR object too large for cache\r\n", done(Err(CacheError::Refused))),
-            (Op::Store(Life::FOREVER), "SERVER_ERROR out of memory storing object\r\n", done(Err(CacheError::Full))),
-            (Op::Fetch, "ERROR\r\n", Outcome::Last(CacheError::Refused, "ERROR")),
+            (
+                Op::Store(Life::FOREVER),
+                "SERVER_ERROR object too large for cache\r\n",
+                Outcome::Denied(CacheError::Refused),
+            ),
+            (
+                Op::Store(Life::FOREVER),
+                "SERVER_ERROR out of memory storing object\r\n",
+                Outcome::Denied(CacheError::Full),
+            ),
+            (Op::Fetch, "ERROR\r\n", Outcome::Last(CacheError::Denied, "ERROR")),
         ] {
             let whole = read(reply.as_bytes(), &flight(op, b"key"), 7, 100);
             assert_eq!(whole, Read::Reply(reply.len(), outcome), "{reply}");

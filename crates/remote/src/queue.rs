@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 
 use super::flight::Op;
 use super::subscription::Subscriptions;
+use super::world::DENIED;
 use strowger_cache::error::CacheError;
 use strowger_cache::gauges::{Gauges, RemoteGauges};
 use strowger_cache::request::{Answer, Request};
@@ -56,6 +57,10 @@ pub(super) struct Shared {
     in_flight_bytes: AtomicUsize,
     /// Connections that are not down. None: requests fail at once.
     pub(super) usable: AtomicUsize,
+    /// Servers that are not reached, or do not answer.
+    pub(super) silent: AtomicUsize,
+    /// When a server last did not do what it was asked.
+    pub(super) denied: Mutex<Option<Instant>>,
     pub(super) receivers: Receivers,
     pub(super) subscriptions: Subscriptions,
     pub(super) figures: Figures,
@@ -87,6 +92,8 @@ impl Shared {
             in_flight_bytes: AtomicUsize::new(0),
             // Until the thread knows better.
             usable: AtomicUsize::new(1),
+            silent: AtomicUsize::new(0),
+            denied: Mutex::default(),
             receivers: Receivers::default(),
             subscriptions: Subscriptions::default(),
             figures: Figures::default(),
@@ -165,7 +172,7 @@ impl Shared {
             (_, Ok(Answer::Removed)) => &f.removals,
             (_, Ok(_)) => return,
             (_, Err(CacheError::TimedOut)) => &f.late,
-            (_, Err(CacheError::Refused | CacheError::Full)) => &f.refused,
+            (_, Err(CacheError::Refused | CacheError::Denied | CacheError::Full)) => &f.refused,
             (_, Err(_)) => &f.failed,
         };
         figure.fetch_add(1, Ordering::Relaxed);
@@ -191,6 +198,7 @@ impl Shared {
     pub(super) fn remote_gauges(&self) -> RemoteGauges {
         let (f, of) = (&self.figures, |n: &AtomicU64| n.load(Ordering::Relaxed));
         let now = |n: &AtomicUsize| n.load(Ordering::Relaxed) as u64;
+        let denied = *self.denied.lock().unwrap_or_else(PoisonError::into_inner);
         RemoteGauges {
             late: of(&f.late),
             failed: of(&f.failed),
@@ -200,6 +208,8 @@ impl Shared {
             in_flight: now(&self.in_flight),
             bound: self.most.0 as u64,
             is_down: self.usable.load(Ordering::Relaxed) == 0,
+            silent: now(&self.silent),
+            is_denied: denied.is_some_and(|at| at.elapsed() < DENIED),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Redis and Valkey, version 6 or later: what requests are as commands, and what replies mean.
+//! Redis, version 6 or later, and others that speak its protocol: what requests are as commands, and what replies mean.
 //!
 //! A counter with a floor or a life of its own is changed by a script, which the server runs as one step: its numbers stay texts, since
 //! those of Lua have 53 bits.
@@ -67,6 +67,10 @@ pub(super) fn write_asking(out: &mut Vec<u8>) {
 }
 
 pub(super) fn read(input: &[u8], flight: &Flight, most: usize) -> Read {
+    // No request asks for one, and it has no bound in bytes.
+    if input.first() == Some(&b'*') {
+        return Read::Broken("an array that was not asked for");
+    }
     let (reply, end) = match resp::read(input, most) {
         Front::More => return Read::More,
         Front::Broken(reason) => return Read::Broken(reason),
@@ -115,16 +119,16 @@ fn failure(input: &[u8], text: Range<usize>, end: usize) -> Read {
                 line.iter().rposition(|octet| *octet == b' ').map_or(text.end, |space| text.start + space + 1);
             Outcome::Elsewhere(address..text.end, code == b"ASK")
         }
-        b"OOM" => Outcome::done(Err(CacheError::Full)),
-        b"LOADING" | b"MASTERDOWN" | b"CLUSTERDOWN" | b"TRYAGAIN" | b"BUSY" => {
-            Outcome::done(Err(CacheError::Unavailable))
-        }
+        b"OOM" => Outcome::Denied(CacheError::Full),
+        b"LOADING" | b"MASTERDOWN" | b"CLUSTERDOWN" | b"TRYAGAIN" | b"BUSY" => Outcome::Denied(CacheError::Unavailable),
         // The master is another one by now.
         b"READONLY" => Outcome::Last(CacheError::Unavailable, "READONLY: it is a replica"),
         b"NOAUTH" => Outcome::Last(CacheError::Unavailable, "NOAUTH: it wants a password"),
-        b"ERR" if has(b"Protocol error") => Outcome::Last(CacheError::Refused, "a protocol error"),
+        b"ERR" if has(b"Protocol error") => Outcome::Last(CacheError::Denied, "a protocol error"),
         b"ERR" if has(b"max number of clients") => Outcome::Last(CacheError::Unavailable, "it has too many clients"),
-        _ => Outcome::done(Err(CacheError::Refused)),
+        // A counter that is none.
+        _ if has(b"not an integer") || has(b"would overflow") => Outcome::done(Err(CacheError::Refused)),
+        _ => Outcome::Denied(CacheError::Denied),
     };
     Read::Reply(end, outcome)
 }
@@ -193,9 +197,13 @@ mod tests {
             (count, "$2\r\n41\r\n", done(Ok(Answer::Count(41)))),
             (count, ":41\r\n", done(Ok(Answer::Count(41)))),
             (count, "$-1\r\n", done(Ok(Answer::Count(0)))),
-            (store, "-OOM command not allowed\r\n", done(Err(CacheError::Full))),
-            (store, "-LOADING\r\n", done(Err(CacheError::Unavailable))),
-            (Op::Fetch, "-WRONGTYPE x\r\n", done(Err(CacheError::Refused))),
+            (store, "-OOM command not allowed\r\n", Outcome::Denied(CacheError::Full)),
+            (store, "-LOADING\r\n", Outcome::Denied(CacheError::Unavailable)),
+            (store, "-MISCONF Redis is configured\r\n", Outcome::Denied(CacheError::Denied)),
+            (Op::Fetch, "-NOPERM x\r\n", Outcome::Denied(CacheError::Denied)),
+            (Op::Fetch, "-WRONGTYPE x\r\n", Outcome::Denied(CacheError::Denied)),
+            (count, "-ERR value is not an integer or out of range\r\n", done(Err(CacheError::Refused))),
+            (count, "-ERR increment or decrement would overflow\r\n", done(Err(CacheError::Refused))),
             (Op::Fetch, "-MOVED 5 192.0.2.7:63\r\n", Outcome::Elsewhere(9..21, false)),
             (Op::Fetch, "-ASK 5 192.0.2.7:63\r\n", Outcome::Elsewhere(7..19, true)),
         ] {
@@ -211,6 +219,8 @@ mod tests {
             (Op::Remove, "+OK\r\n"),
             (count, "$1\r\nx\r\n"),
             (Op::Fetch, "EN\r\n"),
+            (Op::Fetch, "*"),
+            (Op::Fetch, "*-1\r\n"),
         ] {
             assert!(matches!(read(reply.as_bytes(), &flight(op), 100), Read::Broken(_)), "{reply}");
         }

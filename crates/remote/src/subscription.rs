@@ -17,6 +17,9 @@ const PING: Duration = Duration::from_secs(2);
 /// Pause between two attempts to reach a server.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// Bytes that a message has beside its channel and its text: three texts in an array, their lengths, and the word for it.
+const AROUND: usize = 128;
+
 /// A channel and its subscriber.
 type Subscribed = (Box<[u8]>, Arc<dyn Subscriber>);
 
@@ -77,6 +80,8 @@ pub(super) async fn keep(world: Rc<World>) {
 /// Hears messages until the connection ends; why it did.
 async fn listen(world: &World, mut stream: Box<dyn Stream>) -> &'static str {
     let subscriptions = &world.shared.subscriptions;
+    // A message, with its channel and what stands around them.
+    let longest = world.settings.value + world.settings.key + AROUND;
     let (mut sent, mut input, mut output) = (0, Vec::new(), Vec::new());
     let mut heard = Instant::now();
     let mut asked = Instant::now();
@@ -107,6 +112,7 @@ async fn listen(world: &World, mut stream: Box<dyn Stream>) -> &'static str {
                 heard = Instant::now();
                 loop {
                     match resp::read(&input, world.settings.value) {
+                        Front::More if input.len() > longest => return "a message without an end",
                         Front::More => break,
                         Front::Broken(reason) => return reason,
                         Front::Whole(reply, end) => {

@@ -30,7 +30,9 @@ pub(super) enum Read {
 pub(super) enum Outcome {
     /// The answer, and where in the bytes the value of [`Answer::Found`] is.
     Done(Result<Answer, CacheError>, Range<usize>),
-    /// The answer, after which the connection is of no more use.
+    /// The server does not do it; the reply says why.
+    Denied(CacheError),
+    /// The same, after which the connection is of no more use.
     Last(CacheError, &'static str),
     /// Another server of the cluster has the key: its address, and whether for this request only.
     Elsewhere(Range<usize>, bool),

@@ -6,8 +6,8 @@
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -35,10 +35,17 @@ const HOPS: u8 = 4;
 /// No server is known for a slot.
 const UNKNOWN: u16 = u16::MAX;
 
+/// A reason for which a server does not do what it is asked is logged once in so long, and so long it is said to be one that refuses.
+pub(super) const DENIED: Duration = Duration::from_secs(60);
+/// Most reasons that are logged in that time.
+const REASONS: usize = 8;
+
 /// A server and the connections to it.
 pub(super) struct Node {
     pub(super) server: Endpoint,
     connections: Vec<Rc<Connection>>,
+    /// Why it did not do what it was asked, as it was logged, and when.
+    said: RefCell<Vec<(String, Instant)>>,
 }
 
 /// A connection to a server, while there is one and while there is none.
@@ -189,7 +196,20 @@ impl World {
             match event {
                 Event::Answered(answering) => self.answer(answering),
                 Event::Elsewhere(flight, address, once) => self.redirect(flight, &address, once, by),
+                Event::Denied(words) => self.log_denial(words, by),
             }
+        }
+    }
+
+    /// Logs why a server does not do what it is asked: each of its reasons now and then, since it may be that of all requests.
+    fn log_denial(&self, words: String, by: &Node) {
+        let now = Instant::now();
+        *self.shared.denied.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+        let mut said = by.said.borrow_mut();
+        said.retain(|(_, at)| now.duration_since(*at) < DENIED);
+        if said.len() < REASONS && said.iter().all(|(other, _)| *other != words) {
+            tracing::warn!(cache = self.settings.name, server = %by.server, reason = words, "cache server refuses");
+            said.push((words, now));
         }
     }
 
@@ -248,16 +268,18 @@ impl World {
     }
 
     fn count_connections(&self) {
-        let (mut up, mut usable) = (0, 0);
+        let (mut up, mut usable, mut silent) = (0, 0, 0);
         for node in self.nodes.borrow().iter() {
             for connection in &node.connections {
                 let state = connection.link.borrow().state();
                 up += usize::from(state == State::Up);
                 usable += usize::from(state != State::Down);
             }
+            silent += usize::from(!node.is_retired() && node.is_silent());
         }
         self.shared.figures.connections.store(up, Ordering::Relaxed);
         self.shared.usable.store(usable, Ordering::Relaxed);
+        self.shared.silent.store(silent, Ordering::Relaxed);
     }
 
     /// Answers requests whose deadline has come.
@@ -297,7 +319,7 @@ impl World {
             })
         };
         let connections: Vec<_> = (0..self.settings.connections.max(1)).map(make).collect();
-        let node = Rc::new(Node { server: server.clone(), connections });
+        let node = Rc::new(Node { server: server.clone(), connections, said: RefCell::default() });
         for connection in &node.connections {
             tokio::task::spawn_local(connection::keep(self.clone(), node.clone(), connection.clone()));
         }
@@ -383,6 +405,11 @@ impl Node {
 
     fn is_up(&self) -> bool {
         self.connections.iter().any(|connection| connection.link.borrow().state() == State::Up)
+    }
+
+    /// A connection could not be made, or was given up since it did not answer. Others may be idle: nothing has tried them.
+    fn is_silent(&self) -> bool {
+        self.connections.iter().any(|connection| connection.link.borrow().state() == State::Down)
     }
 
     fn is_retired(&self) -> bool {

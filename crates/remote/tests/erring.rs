@@ -1,13 +1,13 @@
 //! Servers that err: garbage, cut replies, connections that break in the middle, long silences. Each request has one answer in time, and none
 //! that of another.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use strowger_cache::engine::{Engine, RemoteEngine as _};
+use strowger_cache::engine::{Engine, RemoteEngine as _, Subscriber};
 use strowger_cache::error::CacheError;
 use strowger_cache::request::{Answer, Life, Promise, Request};
 use strowger_cache::servers::{Endpoint, Service};
@@ -85,7 +85,7 @@ fn serve(mut stream: TcpStream, service: &Service, every: &AtomicU64, mut random
 
 /// What goes wrong with a reply; an error ends the connection.
 fn err(stream: &mut TcpStream, reply: &[u8], service: &Service, random: &mut Random) -> std::io::Result<()> {
-    let end = || Err(std::io::ErrorKind::Other.into());
+    let end = || Err(ErrorKind::Other.into());
     match random.below(5) {
         // It ends in the middle.
         0 => {
@@ -194,7 +194,7 @@ fn round(cache: &mut WaitingCache, number: u64) -> usize {
                 Ok(Answer::Found) => assert_eq!(*outcome.value, *value_of(key), "the answer to another request"),
                 Ok(Answer::Stored) | Err(CacheError::TimedOut | CacheError::Unavailable) => {}
                 // What it makes of a line that it does not know.
-                Err(CacheError::Refused) => {}
+                Err(CacheError::Denied) => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -288,4 +288,52 @@ fn more_than_the_bound_is_refused() {
     let full = outcomes.iter().filter(|outcome| outcome.result == Err(CacheError::Full)).count();
     assert_eq!(full, 15);
     assert_eq!((remote.remote_gauges().in_flight, remote.remote_gauges().bound), (0, 10));
+}
+
+/// Hears nothing.
+struct Deaf;
+
+impl Subscriber for Deaf {
+    fn published(&self, _: &[u8], _: &[u8]) {}
+}
+
+/// As long as there is one.
+fn sends_a_message_without_an_end(mut stream: TcpStream) -> Option<ErrorKind> {
+    let mut bytes = [0; 4096];
+    while let Ok(length @ 1..) = stream.read(&mut bytes) {
+        if !bytes[..length].windows(9).any(|word| word == b"SUBSCRIBE") {
+            stream.write_all(b"+PONG\r\n").ok()?;
+            continue;
+        }
+        stream.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
+        let mut sent = b"*1000000\r\n".repeat(3);
+        loop {
+            if let Err(error) = stream.write_all(&sent) {
+                return Some(error.kind());
+            }
+            sent = b":1\r\n".repeat(10_000);
+        }
+    }
+    None
+}
+
+#[test]
+fn a_message_without_an_end_is_not_gathered() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (ends, end) = mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let ends = ends.clone();
+            std::thread::spawn(move || {
+                if let Some(kind) = sends_a_message_without_an_end(stream.unwrap()) {
+                    let _over = ends.send(kind);
+                }
+            });
+        }
+    });
+    let (remote, _cache) = cache(Service::Redis { database: 0 }, address);
+    remote.subscribe(b"news", Arc::new(Deaf)).unwrap();
+    let kind = end.recv_timeout(Duration::from_secs(20)).expect("it ends");
+    assert!(matches!(kind, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{kind}");
 }

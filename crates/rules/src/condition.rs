@@ -1,9 +1,9 @@
 //! A condition: a text that was compiled, and is judged by the facts of a request.
 
-use crate::expression::{Expression, Node};
-use crate::field::Facts;
+use crate::expression::{Expression, Node, TextTest};
+use crate::field::{AddressField, Facts, FlagField, TextField};
 use crate::parser::Parser;
-use crate::value::World;
+use crate::value::{Key, Text, Value, World};
 use crate::{Fault, SetId, SetNames, Sets};
 
 /// The longest text of a condition, in bytes.
@@ -11,6 +11,21 @@ pub const MAX_LENGTH: usize = 16 << 10;
 
 /// How deep parentheses, `not` and look-ups may be nested.
 pub const MAX_DEPTH: usize = 64;
+
+/// A test of a condition, as [`Condition::needs`] shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Test {
+    /// The flag holds.
+    Flag(FlagField),
+    /// The text is there, or passes a test that no absent one does.
+    There(TextField),
+    /// The text is one that stands in the condition.
+    Listed(TextField),
+    /// The text is in this set.
+    In(TextField, SetId),
+    /// The address is in some network or set.
+    Address(AddressField),
+}
 
 /// A condition that was compiled. Judging it ends always, allocates nothing and takes no lock.
 #[derive(Debug)]
@@ -59,6 +74,50 @@ impl Condition {
         sets
     }
 
+    /// What it says of every request; none: that depends on the request.
+    pub fn constant(&self) -> Option<bool> {
+        self.expression.constant()
+    }
+
+    /// Whether it holds only where a test holds that is one of these.
+    pub fn needs(&self, is_one: impl Fn(Test) -> bool) -> bool {
+        self.expression.needs(true, &is_one)
+    }
+
+    /// The texts that it compares this field with, or its beginning or end.
+    pub fn texts_of(&self, field: TextField) -> Vec<String> {
+        let mut texts: Vec<String> = Vec::new();
+        self.expression.each_text_test(&mut |text, test| {
+            if *text == Text::Field(field) {
+                match test {
+                    TextTest::Is(text) | TextTest::StartsWith(text) | TextTest::EndsWith(text) => {
+                        texts.push(text.to_string())
+                    }
+                    TextTest::OneOf(several) => texts.extend(several.iter().map(str::to_owned)),
+                    TextTest::Same(_) | TextTest::In(_) | TextTest::Matches(_) => {}
+                }
+            }
+        });
+        texts
+    }
+
+    /// The sets in which it looks for this field.
+    pub fn sets_of(&self, field: TextField) -> Vec<SetId> {
+        let (mut sets, mut values) = (Vec::new(), Vec::new());
+        self.expression.each_text_test(&mut |text, test| match test {
+            TextTest::In(set) if *text == Text::Field(field) => sets.push(*set),
+            _ => {}
+        });
+        self.expression.values(&mut values);
+        for value in values {
+            let Value::Text(Text::Of(set, _, key)) = value else { continue };
+            if *key == Key::Text(Text::Field(field)) {
+                sets.push(set);
+            }
+        }
+        sets
+    }
+
     /// The text of a part.
     pub(crate) fn text_of(&self, part: &Expression) -> &str {
         &self.text[part.span.start as usize..part.span.end as usize]
@@ -69,6 +128,67 @@ impl Condition {
 mod tests {
     use super::*;
     use crate::Kind;
+
+    #[test]
+    fn a_condition_says_what_a_field_is_compared_with() {
+        let mut names = SetNames::default();
+        let [a, b] = ["a", "b"].map(|name| names.add(name, Kind::Prefixes).expect("a name"));
+        let of = |text: &str| Condition::compile(text, &names).expect(text);
+        let condition = of("number == '1' or not (number in ['3', '2']) and number starts_with '4' and user == '5'");
+        let mut texts = condition.texts_of(TextField::Number);
+        texts.sort();
+        assert_eq!(texts, ["1", "2", "3", "4"]);
+        let sets = of("number in a and b[number] == 'x' and user in b").sets_of(TextField::Number);
+        assert_eq!(sets, [a, b]);
+        for (text, constant) in [
+            ("true", Some(true)),
+            ("not true", Some(false)),
+            ("true or exists user", Some(true)),
+            ("false and exists user", Some(false)),
+            ("true and exists user", None),
+            ("authenticated", None),
+        ] {
+            assert_eq!(of(text).constant(), constant, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_condition_says_what_it_needs() {
+        let mut names = SetNames::default();
+        let vips = names.add("vips", Kind::Texts).expect("a name");
+        let of = |text: &str| Condition::compile(text, &names).expect(text);
+        let is_one = |test| match test {
+            Test::Flag(flag) => flag == FlagField::Authenticated,
+            Test::There(field) | Test::Listed(field) => field == TextField::User,
+            Test::In(field, set) => field == TextField::User && set == vips,
+            Test::Address(field) => field == AddressField::SourceAddress,
+        };
+        for text in [
+            "authenticated",
+            "method == 'INVITE' and authenticated",
+            "authenticated or user in vips",
+            "not (in_dialog or not authenticated)",
+            "exists user and user != 'guest'",
+            "user matches 'a'",
+            "vips[user] == 'gold' or source.address in 10.0.0.0/8",
+            "false or user == 'alice'",
+        ] {
+            assert!(of(text).needs(is_one), "{text}");
+        }
+        for text in [
+            "true",
+            "not authenticated",
+            "authenticated or method == 'INVITE'",
+            "user != 'guest'",
+            "user not in vips",
+            "not (in_dialog and not authenticated)",
+            "not exists user",
+            "from.user in vips",
+            "source.address not in 10.0.0.0/8",
+        ] {
+            assert!(!of(text).needs(is_one), "{text}");
+        }
+    }
 
     #[test]
     fn a_condition_names_the_sets_that_it_asks() {

@@ -1,5 +1,6 @@
 //! A compiled condition as a tree: what it tests, and how that is judged.
 
+use crate::condition::Test;
 use crate::field::{AddressField, Case, Facts, FlagField, NumberField};
 use crate::networks::Networks;
 use crate::pattern::Pattern;
@@ -80,6 +81,55 @@ impl Expression {
             Node::Address(_, AddressTest::Within(_)) => {}
             Node::Not(part) | Node::Opposite(part) => part.each_set(visit),
             Node::And(parts) | Node::Or(parts) => parts.iter().for_each(|part| part.each_set(visit)),
+        }
+    }
+
+    /// Shows each test of a text.
+    pub(crate) fn each_text_test<'a>(&'a self, visit: &mut dyn FnMut(&'a Text, &'a TextTest)) {
+        match &self.node {
+            Node::Text(text, _, test) => visit(text, test),
+            Node::Not(part) | Node::Opposite(part) => part.each_text_test(visit),
+            Node::And(parts) | Node::Or(parts) => parts.iter().for_each(|part| part.each_text_test(visit)),
+            Node::Constant(_) | Node::Flag(_) | Node::Exists(_) | Node::Number(..) | Node::Address(..) => {}
+        }
+    }
+
+    /// What it is for all facts; none: that depends on them, as far as its words show.
+    pub(crate) fn constant(&self) -> Option<bool> {
+        match &self.node {
+            Node::Constant(value) => Some(*value),
+            Node::Not(part) | Node::Opposite(part) => part.constant().map(|value| !value),
+            Node::And(parts) if parts.iter().any(|part| part.constant() == Some(false)) => Some(false),
+            Node::And(parts) => parts.iter().all(|part| part.constant() == Some(true)).then_some(true),
+            Node::Or(parts) if parts.iter().any(|part| part.constant() == Some(true)) => Some(true),
+            Node::Or(parts) => parts.iter().all(|part| part.constant() == Some(false)).then_some(false),
+            Node::Flag(_) | Node::Exists(_) | Node::Text(..) | Node::Number(..) | Node::Address(..) => None,
+        }
+    }
+
+    /// Whether it is `wanted` only where a test holds that is one of these.
+    pub(crate) fn needs(&self, wanted: bool, is_one: &dyn Fn(Test) -> bool) -> bool {
+        match &self.node {
+            // It never is.
+            Node::Constant(value) => *value != wanted,
+            Node::Not(part) | Node::Opposite(part) => part.needs(!wanted, is_one),
+            Node::And(parts) if wanted => parts.iter().any(|part| part.needs(wanted, is_one)),
+            Node::Or(parts) if !wanted => parts.iter().any(|part| part.needs(wanted, is_one)),
+            Node::And(parts) | Node::Or(parts) => parts.iter().all(|part| part.needs(wanted, is_one)),
+            _ => wanted && self.is_test(is_one),
+        }
+    }
+
+    /// Whether this is a test of one of these.
+    fn is_test(&self, is_one: &dyn Fn(Test) -> bool) -> bool {
+        match &self.node {
+            Node::Flag(field) => is_one(Test::Flag(*field)),
+            Node::Text(Text::Field(field), _, TextTest::Is(_) | TextTest::OneOf(_)) => is_one(Test::Listed(*field)),
+            Node::Text(Text::Field(field), _, TextTest::In(set)) => is_one(Test::In(*field, *set)),
+            Node::Text(text, _, TextTest::Same(other)) => [text, other].into_iter().any(|text| text.is_there(is_one)),
+            Node::Exists(Value::Text(text)) | Node::Text(text, ..) => text.is_there(is_one),
+            Node::Address(field, _) => is_one(Test::Address(*field)),
+            _ => false,
         }
     }
 

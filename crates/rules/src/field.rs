@@ -113,7 +113,7 @@ macro_rules! fields {
             Row {
                 name: "header.NAME",
                 of: Type::Text(Case::Exact),
-                doc: "First value of the header field NAME, such as header.User-Agent; the case of NAME does not matter.",
+                doc: "First value of the header field NAME in the message as it came, such as header.User-Agent; the case of NAME does not matter.",
             },
         ];
 
@@ -134,35 +134,43 @@ fields! {
         Transport = "transport" ignoring case;
         /// Name of the group that the source of the request belongs to.
         SourceGroup = "source.group";
-        /// User part of the URI in From.
+        /// User part of the URI in From, escapes decoded: `%62ob` is `bob`.
         FromUser = "from.user";
         /// Host of the URI in From.
         FromDomain = "from.domain" ignoring case;
         /// The URI in From as it stands.
         FromUri = "from.uri";
-        /// User part of the URI in To.
+        /// Scheme of the URI in From: sip, sips, tel or another.
+        FromScheme = "from.scheme" ignoring case;
+        /// User part of the URI in To, escapes decoded: `%62ob` is `bob`.
         ToUser = "to.user";
         /// Host of the URI in To.
         ToDomain = "to.domain" ignoring case;
         /// The URI in To as it stands.
         ToUri = "to.uri";
-        /// User part of the Request-URI.
+        /// Scheme of the URI in To: sip, sips, tel or another.
+        ToScheme = "to.scheme" ignoring case;
+        /// User part of the Request-URI, escapes decoded.
         RequestUser = "request.user";
-        /// Host of the Request-URI.
+        /// Host of the Request-URI, without a dot at its end; so with `from.domain` and `to.domain`.
         RequestDomain = "request.domain" ignoring case;
         /// The Request-URI as it stands.
         RequestUri = "request.uri";
         /// Scheme of the Request-URI: sip, sips or tel.
         RequestScheme = "request.scheme" ignoring case;
-        /// The user that authenticated.
+        /// Name of the user that authenticated, as the database has it: without a domain, also where the phone sends one.
         User = "user";
-        /// The number that was dialled.
+        /// The number that was dialled, without separators and parameters; see [Numbers](#numbers).
         Number = "number";
     }
     /// A field whose value is a number.
     NumberField {
         /// Port from which the request came.
         SourcePort = "source.port";
+        /// Port of the URI in From, if it names one.
+        FromPort = "from.port";
+        /// Port of the URI in To, if it names one.
+        ToPort = "to.port";
         /// Port of the Request-URI, if it names one.
         RequestPort = "request.port";
         /// Size of the message in bytes.
@@ -185,6 +193,8 @@ fields! {
         ToLocal = "to.local";
         /// The Request-URI is of a domain of ours, or this server itself.
         RequestLocal = "request.local";
+        /// A Route of another server, or the `maddr` of the Request-URI, says where the request goes next, not its domain.
+        RequestRouted = "request.routed";
         /// The sender proved to be the user whom it names.
         Authenticated = "authenticated";
         /// The request belongs to a dialog: its To has a tag.

@@ -145,7 +145,7 @@ mod value;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 
-pub use condition::{Condition, MAX_DEPTH, MAX_LENGTH};
+pub use condition::{Condition, MAX_DEPTH, MAX_LENGTH, Test};
 pub use explanation::{Explanation, Verdict};
 pub use fault::{Fault, Refusal};
 pub use field::{AddressField, Case, FIELDS, Facts, FlagField, NumberField, Row, TextField, Type};

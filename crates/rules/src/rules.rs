@@ -71,10 +71,14 @@ impl<A> Rules<A> {
 
     /// Why each rule matches, or does not.
     pub fn explain<F: Facts + ?Sized>(&self, facts: &F, sets: &Sets) -> Explanation<'_> {
+        self.explain_first(self.rules.len(), facts, sets)
+    }
+
+    /// The same of the first `most` rules alone.
+    pub fn explain_first<F: Facts + ?Sized>(&self, most: usize, facts: &F, sets: &Sets) -> Explanation<'_> {
         let world = World { facts, sets };
-        Explanation {
-            verdicts: self.rules.iter().map(|rule| Verdict::of(&rule.name, &rule.condition, &world)).collect(),
-        }
+        let first = self.rules.iter().take(most);
+        Explanation { verdicts: first.map(|rule| Verdict::of(&rule.name, &rule.condition, &world)).collect() }
     }
 
     /// How many there are.

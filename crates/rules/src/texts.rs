@@ -72,6 +72,11 @@ impl Texts {
         Self { keys, places }
     }
 
+    /// Each text, in their order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
+        (0..self.keys.len()).map(|id| self.keys.text(id))
+    }
+
     /// The number of a text. Without regard to case several may be equal: the first of them in their order.
     pub(crate) fn find(&self, text: &[u8], case: Case) -> Option<u32> {
         let hash = hash(text);

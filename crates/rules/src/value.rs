@@ -1,5 +1,6 @@
 //! What a condition asks for: values of fields, and what sets say of them.
 
+use crate::condition::Test;
 use crate::field::{AddressField, Case, Facts, NumberField, TextField};
 use crate::{SetId, Sets};
 use std::fmt;
@@ -58,6 +59,18 @@ impl Text {
             if let Key::Text(text) = &**key {
                 text.each_set(visit);
             }
+        }
+    }
+
+    /// Whether what it is made of is one of these: without that it is absent.
+    pub(crate) fn is_there(&self, is_one: &dyn Fn(Test) -> bool) -> bool {
+        match self {
+            Self::Field(field) => is_one(Test::There(*field)),
+            Self::Header(_) => false,
+            Self::Of(_, _, key) => match &**key {
+                Key::Text(text) => text.is_there(is_one),
+                Key::Address(field) => is_one(Test::Address(*field)),
+            },
         }
     }
 

@@ -8,8 +8,7 @@ use crate::calls::dialog::Party;
 use crate::calls::texts::Texts;
 use crate::calls::{moment, parties};
 use crate::engine::{Effect, Engine};
-use crate::handling::Handling;
-use crate::request_facts::username;
+use crate::handling::{Handling, User};
 use crate::stage::Stage;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -20,6 +19,7 @@ use strowger_core::Now;
 use strowger_core::entropy::hex;
 use strowger_message::header::ReasonValue;
 use strowger_message::sdp::{Codec, Sdp};
+use strowger_message::uri::sip::{escape_user, unescaped};
 use strowger_message::{Message, Method, Name, Uri};
 
 /// What is known of a call that is accounted.
@@ -41,8 +41,6 @@ pub(crate) struct Account {
     bye: Option<Bye>,
     /// How it ended last: one of several dialogs, or its INVITE.
     end: Option<End>,
-    /// INVITEs of it without a final response.
-    pub(crate) open: u16,
     /// Events that were written.
     events: u16,
     attempts: u32,
@@ -164,7 +162,7 @@ impl Account {
         // Another INVITE of this call may have failed here before, on its way to this one.
         self.end = None;
         self.note(by, Some(&codecs(response)));
-        self.event("invite", after, Some(Party::Callee), status, 0)
+        self.event("invite", after, Party::Callee.text(), status, 0)
     }
 
     /// Where its INVITE went last, if that is known, and the encodings of its answer.
@@ -207,18 +205,25 @@ impl Account {
         let Bye { by, after, cause } = self.bye.take()?;
         self.cause = cause;
         self.end = Some(End { by: by.into(), after });
-        self.event("bye", after, Some(by), status, cause)
+        self.event("bye", after, by.text(), status, cause)
     }
 
-    /// A dialog of it ended at this moment, but for a party.
-    pub(crate) fn dialog_ended(&mut self, at: i64, by: Ender) {
+    /// A dialog of it ended at this moment, by no party of it. Returns the row of that event, which waits for no answer.
+    pub(crate) fn dialog_ended(&mut self, at: i64, by: Ender) -> Option<Box<Row>> {
         self.cause = if by == Ender::Operator { UNSPECIFIED } else { TIMER };
-        self.end = Some(End { by, after: self.after_moment(at) });
+        let after = self.after_moment(at);
+        self.end = Some(End { by, after });
+        self.event("bye", after, by.text(), 0, self.cause)
+    }
+
+    /// Its caller was asked for a password, and has come again: the call began before that.
+    pub(crate) fn began_as(&mut self, before: &Self) {
+        (self.setup, self.began, self.attempts) = (before.setup, before.began, before.attempts);
     }
 
     /// Its call goes on in another process: what was under way has come to nothing, as far as is known.
     pub(crate) fn goes_on(&mut self) {
-        (self.open, self.bye) = (0, None);
+        self.bye = None;
     }
 
     /// No dialog of it comes by: its end is not known.
@@ -234,9 +239,8 @@ impl Account {
             Some(End { by, after }) if self.answer.is_none() => {
                 let event = if self.is_missed() { "missed" } else { "failed" };
                 let party = match by {
-                    Ender::Caller => Some(Party::Caller),
-                    Ender::Callee => Some(Party::Callee),
-                    _ => None,
+                    Ender::Caller | Ender::Callee => by.text(),
+                    _ => "",
                 };
                 self.event(event, after, party, self.status, self.cause)
             }
@@ -314,7 +318,7 @@ impl Account {
         }))
     }
 
-    fn event(&mut self, event: &str, after: u32, by: Option<Party>, status: u16, cause: u16) -> Option<Box<Row>> {
+    fn event(&mut self, event: &str, after: u32, by: &str, status: u16, cause: u16) -> Option<Box<Row>> {
         if !self.writes_events {
             return None;
         }
@@ -333,7 +337,7 @@ impl Account {
             user: self.text(USER),
             source: self.text(SOURCE),
             gateway: self.text(GATEWAY),
-            by: by.map_or("", Party::text).into(),
+            by: by.into(),
             status,
             cause,
             fields: self.fields(),
@@ -353,20 +357,23 @@ impl Engine {
     pub(crate) fn open_account(&mut self, handling: &Handling<'_, '_>) -> Box<Account> {
         let (request, config) = (handling.request, &self.policy.config);
         let masks = config.accounting_masks();
-        let (caller, callee) = parties(request);
+        // Not To, which any caller writes as it likes.
+        let ((caller, _), callee) = (parties(request), request.message.request_uri());
         let fields = config.accounting.fields.iter().filter_map(|field| {
             let values: Vec<_> = values(&request.message, field.name()).map(kept).collect();
             (!values.is_empty()).then(|| [field.name().to_owned(), masks.all(&cut(values.join(", ")))])
         });
         let fields: Vec<[String; 2]> = fields.collect();
-        let user = handling.progress.proof.authenticated.then(|| username(self, request)).flatten();
+        let shown = |user: &User| masks.user(&kept(&user.name)).into_bytes();
+        let user = handling.progress.proof.user.as_ref();
+        let user = user.map(|user| self.policy.realms.with_domain(user, shown(user)));
         let named = [
             // The answer says the encodings, and the next hop is known later.
             String::new(),
             masks.addresses(&kept(request.call_id)),
             party(caller, masks),
             party(callee, masks),
-            masks.numbers(&kept(&user.unwrap_or_default())),
+            kept(&user.unwrap_or_default()),
             masks.socket(request.arrival.remote),
             request.arrival.transport.text().to_owned(),
             String::new(),
@@ -382,7 +389,6 @@ impl Engine {
             answer: None,
             bye: None,
             end: None,
-            open: 1,
             events: 0,
             attempts: 0,
             is_refused: false,
@@ -405,8 +411,9 @@ impl Engine {
         if !(is_call && is_admitted && is_failure && handling.is_proven() && self.accounts(handling)) {
             return;
         }
-        // Here on its way a second time.
-        if self.calls.get(self.key_of_call(request.call_id, request.from_tag)).is_some() {
+        // Here on its way a second time. One that was asked for a password has come as a call of its own.
+        let call = self.calls.get(self.key_of_call(request.call_id, request.from_tag));
+        if call.is_some_and(|call| !call.is_left()) {
             return;
         }
         let mut account = self.open_account(handling);
@@ -476,13 +483,25 @@ fn party(text: &[u8], masks: Masks) -> String {
         Ok(Uri::Sip(uri)) => {
             let mut host = Vec::new();
             uri.host.write_lower(&mut host);
-            let user = uri.user.map(|user| masks.numbers(&kept(user)) + "@").unwrap_or_default();
+            let user = uri.user.map(|user| masked_user(user, masks) + "@").unwrap_or_default();
             let port = uri.port.map(|port| format!(":{port}")).unwrap_or_default();
             let scheme = kept(text.split(|byte| *byte == b':').next().unwrap_or_default()).to_lowercase();
             cut(format!("{scheme}:{user}{}{port}", masks.addresses(&kept(&host))))
         }
+        Ok(Uri::Tel(tel)) => cut(format!("tel:{}", masked_user(tel.number, masks))),
         _ => masks.all(&kept(text.split(|byte| *byte == b';').next().unwrap_or_default())),
     }
+}
+
+/// A user part of a URI. Where numbers are masked, one is read as rules and gateways read it, and written plainly.
+fn masked_user(user: &[u8], masks: Masks) -> String {
+    if masks.digits == 0 {
+        return kept(user);
+    }
+    let plain: Vec<u8> = unescaped(user).collect();
+    let mut text = Vec::new();
+    escape_user(masks.user(&kept(&plain)).as_bytes(), &mut text);
+    cut(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// The values of a header field.
@@ -551,6 +570,10 @@ mod tests {
             ("SIPS:Alice@Example.ORG;lr", "sips:Alice@example.org", "sips:Alice@example.org"),
             ("tel:+4930123456;phone-context=x", "tel:+4930123456", "tel:+4930123***"),
             ("sip:example.org", "sip:example.org", "sip:example.org"),
+            ("sip:%34%39%33%30123@h", "sip:%34%39%33%30123@h", "sip:4930***@h"),
+            ("tel:+49.30.123.45;ext=1", "tel:+49.30.123.45", "tel:+49.30.12*.**"),
+            ("sip:49.30.123.45@h", "sip:49.30.123.45@h", "sip:49.30.12*.**@h"),
+            ("sip:a%40b@h", "sip:a%40b@h", "sip:a%40b@h"),
         ] {
             assert_eq!(
                 (party(uri.as_bytes(), Masks::default()), party(uri.as_bytes(), masks)),

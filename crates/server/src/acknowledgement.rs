@@ -27,7 +27,7 @@ impl Engine {
         }
         match self.is_own_by_name(handling, routing) {
             OwnName::No => (),
-            OwnName::Yes => return self.arrived(request, routing),
+            OwnName::Yes => return self.arrived(handling, routing),
             OwnName::Ask(name) => return Verdict::Ask(name),
             OwnName::TooMany => return Verdict::Drop,
         }

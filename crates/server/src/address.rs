@@ -22,7 +22,7 @@ impl Engine {
             return Reply::refused(400).into();
         }
         if routing.route.is_none() && self.names_server(&routing.uri) {
-            return self.refused_by_rules(handling, routing).unwrap_or_else(|| self.serve(request).into());
+            return self.serve_by_rules(handling, routing);
         }
         // Extensions that a proxy must understand, and we understand none (section 16.3 item 5).
         if request.message.has(Name::ProxyRequire) {
@@ -36,7 +36,7 @@ impl Engine {
         }
         match self.is_own_by_name(handling, routing) {
             OwnName::No => (),
-            OwnName::Yes => return self.arrived(request, routing),
+            OwnName::Yes => return self.arrived(handling, routing),
             OwnName::Ask(name) => return Verdict::Ask(name),
             OwnName::TooMany => return Reply::refused(400).because("too many names in its Routes").into(),
         }
@@ -47,7 +47,8 @@ impl Engine {
     }
 
     /// A request whose first Route, or its Request-URI, names this server by a name that was looked up.
-    pub(crate) fn arrived(&self, request: &Request<'_>, routing: &Routing<'_>) -> Verdict {
+    pub(crate) fn arrived(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Verdict {
+        let request = handling.request;
         if routing.route.is_some() {
             return Verdict::TakeOffRoutes;
         }
@@ -56,8 +57,13 @@ impl Engine {
             Method::Ack => Verdict::Drop,
             Method::Register if !has_user && !self.policy.config.domains.is_empty() => Verdict::Next(Stage::Register),
             _ if has_user => Reply::unknown(Party::RequestUri).into(),
-            _ => self.serve(request).into(),
+            _ => self.serve_by_rules(handling, routing),
         }
+    }
+
+    /// A request for this server itself.
+    fn serve_by_rules(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Verdict {
+        self.refused_by_rules(handling, routing).unwrap_or_else(|| self.serve(handling.request).into())
     }
 
     /// Starts a request again without the Routes that name this server by names that were looked up.

@@ -3,7 +3,7 @@
 use crate::ban::Account;
 use crate::credentials::{Found, Registrant};
 use crate::engine::Engine;
-use crate::handling::{Handling, Proof};
+use crate::handling::{Handling, Proof, User};
 use crate::identity::Claim;
 use crate::question::Question;
 use crate::reply::{Party, Reply, Why};
@@ -19,11 +19,11 @@ use strowger_core::source::counted;
 use strowger_message::{Method, Name, Uri};
 use strowger_store::credential_cache::{Scratch, Whose};
 use strowger_store::error::StoreError;
-use strowger_store::subscriber::{self, Answer, CredentialView};
+use strowger_store::subscriber::{self, Answer, CredentialView, parts_of};
 
 impl Engine {
-    /// Whether the sender is a subscriber and, if `user_must_match`, the one that `party` names: what it has shown, and whose credentials are
-    /// to be kept while it is registered; or what else is to be done.
+    /// Whether the sender is a subscriber and, unless the configuration says otherwise, the one that `party` names: what it has shown, and whose
+    /// credentials are to be kept while it is registered; or what else is to be done.
     pub(crate) fn authenticate(
         &self,
         handling: &Handling<'_, '_>,
@@ -74,7 +74,8 @@ impl Engine {
             .check(handling.progress.began, realm.as_bytes(), &attempt, &credentials)
             .map_err(|verdict| self.deny(handling, &refusal, verdict, ""))?;
         let user = refusal.user();
-        if policy.bans.is_suspect(request.arrival.remote.ip(), Account { name: &user, realm }, handling.now.mono) {
+        let account = self.account(&user, realm);
+        if policy.bans.is_suspect(request.arrival.remote.ip(), account, handling.now.mono) {
             // Nothing tells it from a nonce that is too old.
             if self.may_say(handling, Kind::Authentication) {
                 let (call_id, source) = (shown(request.call_id), request.arrival.remote);
@@ -127,9 +128,12 @@ impl Engine {
             return Err(self.deny(handling, &refusal, verdict, why).into());
         }
         let subscriber = subscriber.expect("a right response has a subscriber");
-        if policy.config.auth.user_must_match
-            && let Err(claim) = self.claims_only(request, header, party, subscriber)
-        {
+        let auth = &policy.config.auth;
+        let must_match = match header {
+            ChallengeHeader::WwwAuthenticate => !auth.register_for_others,
+            ChallengeHeader::ProxyAuthenticate => auth.user_must_match,
+        };
+        if must_match && let Err(claim) = self.claims_only(request, header, party, subscriber) {
             return Err(self.refuse_claim(handling, subscriber, &claim, party).into());
         }
         let registrant = match &found {
@@ -138,7 +142,21 @@ impl Engine {
             }
             _ => None,
         };
-        Ok((Proof { authenticated: true, replayed, in_dialog: false }, registrant))
+        let CredentialView { username, domain, .. } = subscriber;
+        let user = User { name: username.as_bytes().into(), domain: domain.as_bytes().into() };
+        Ok((Proof { user: Some(user), replayed, in_dialog: false }, registrant))
+    }
+
+    /// Whose password credentials with this user name show, or try to. It may be an address: the domain says no more than the realm then, in upper
+    /// or lower case.
+    pub(crate) fn account<'a>(&self, username: &'a [u8], realm: &'a str) -> Account<'a> {
+        let (name, domain) = parts_of(username);
+        let is_of_realm = |domain: &[u8]| {
+            let mut all = self.policy.config.domains.iter().filter(|own| own.realm == realm);
+            all.any(|own| own.name.as_bytes().eq_ignore_ascii_case(domain))
+        };
+        let is_address = domain.strip_prefix(b"@").is_some_and(is_of_realm);
+        Account { name: if is_address { name } else { username }, realm }
     }
 
     /// What the subscribers say of this user.
@@ -228,7 +246,7 @@ impl Engine {
                 "authentication failed"
             );
         }
-        let account = Account { name: &user, realm: refusal.realm };
+        let account = self.account(&user, refusal.realm);
         let failure = self.policy.bans.failed(source.ip(), account, handling.now.mono);
         let ban = &self.policy.config.ban;
         if failure.banned {
@@ -238,8 +256,8 @@ impl Engine {
         }
         if failure.guessed {
             let (failures, seconds) = (ban.account_failures, ban.window.as_secs());
-            let realm = refusal.realm;
-            tracing::warn!(user = %shown(&user), %realm, failures, seconds, "the password of this user is being guessed");
+            let Account { name, realm } = account;
+            tracing::warn!(user = %shown(name), %realm, failures, seconds, "the password of this user is being guessed");
         }
     }
 
@@ -279,6 +297,7 @@ impl Engine {
         if self.may_say(handling, Kind::Authentication) {
             let request = handling.request;
             let domains: Vec<&str> = self.policy.config.domain_names().collect();
+            let setting = if is_register { "auth.register_for_others" } else { "auth.user_must_match" };
             tracing::warn!(
                 call_id = %shown(request.call_id),
                 source = %request.arrival.remote,
@@ -287,7 +306,7 @@ impl Engine {
                 header = claim.header.text(),
                 names = %shown(&claim.names),
                 domains = domains.join(","),
-                setting = "auth.user_must_match",
+                setting,
                 "authenticated as one user, but the request names another"
             );
         }

@@ -41,6 +41,40 @@ impl Engine {
         Verdict::Admit(Proof::default())
     }
 
+    /// What is to be done before a request may go to places that a rule names, outside of our domains; none: it may. `relay_for`: what the rule
+    /// says. That the Request-URI is of a domain of ours, which needs no password, says nothing of where a rule leads.
+    pub(crate) fn authorize_places(
+        &self,
+        handling: &Handling<'_, '_>,
+        routing: &Routing<'_>,
+        to: &[String],
+        relay_for: Option<RelayFor>,
+    ) -> Option<Verdict> {
+        let request = handling.request;
+        let is_outside = |uri: &String| {
+            let uri = Uri::parse(uri.as_bytes());
+            !uri.is_ok_and(|uri| self.is_local(&uri) || self.names_server(&uri))
+        };
+        let is_for_help = || routing.route.is_none() && self.is_emergency(&routing.uri);
+        let relay_for = relay_for.unwrap_or(self.policy.config.proxy.relay_for);
+        let may_go = relay_for == RelayFor::Everyone
+            || handling.progress.proof.user.is_some()
+            || !to.iter().any(is_outside)
+            || self.is_trusted(request.arrival.remote.ip())
+            || is_for_help()
+            // Where such a caller needs a password it has shown one.
+            || (relay_for == RelayFor::LocalDomains && self.is_from_local(request));
+        if may_go {
+            return None;
+        }
+        if relay_for == RelayFor::LocalDomains {
+            let reply = Reply { counted: Counted::RelayDenied, ..Reply::new(403) };
+            return Some(reply.because("relaying denied: the caller is of no local domain").into());
+        }
+        let shown = self.authenticate(handling, ChallengeHeader::ProxyAuthenticate, &request.mandatory.from.uri);
+        Some(shown.map_or_else(Verdict::from, |(proof, _)| Verdict::Admit(proof)))
+    }
+
     /// A From that names a user of ours. With any port: a person who reads it looks at the name before it. An address with
     /// a port that is none of ours is another program only if the request comes from that address.
     pub(crate) fn is_from_local(&self, request: &Request<'_>) -> bool {

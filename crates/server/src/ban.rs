@@ -33,7 +33,7 @@ struct Counts {
 /// Whose password a source tried to show: that of a user or of none, which are treated alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Account<'a> {
-    /// User name as credentials spell it.
+    /// User name of the credentials, without a domain of this realm behind it: no spelling is an account of its own.
     pub name: &'a [u8],
     /// Realm of the password: two realms may have a user of this name each.
     pub realm: &'a str,
@@ -128,10 +128,10 @@ impl Bans {
         self.counts.sources.held()
     }
 
-    /// The banned sources, with the moments ([`Now::mono`](strowger_core::Now)) at which their bans end: `most` of them at most. An IPv6
-    /// network stands as its first address.
-    pub fn list(&self, now: u64, most: usize) -> Vec<(IpAddr, u64)> {
-        self.counts.sources.list(now, most)
+    /// The banned sources, with the moments ([`Now::mono`](strowger_core::Now)) at which their bans end: the first `most` from `from` on, by
+    /// address. An IPv6 network stands as its first address.
+    pub fn list(&self, now: u64, from: Option<IpAddr>, most: usize) -> Vec<(IpAddr, u64)> {
+        self.counts.sources.list(now, from, most)
     }
 
     /// Forgets the ban of this source, or of all, and the failures that led to it. Returns how many bans were lifted.
@@ -201,10 +201,11 @@ mod tests {
         for n in [1, 1, 2, 2, 3] {
             bans.failed(ip(n), BOB, 0);
         }
-        let mut listed = bans.list(5, 100);
-        listed.sort();
-        assert_eq!(listed, [(ip(1), 60_000), (ip(2), 60_000)]);
-        assert_eq!((bans.list(5, 1).len(), bans.list(60_000, 100).len(), bans.banned()), (1, 0, 2));
+        let [first, second] = [(ip(1), 60_000), (ip(2), 60_000)];
+        assert_eq!(bans.list(5, None, 100), [first, second]);
+        assert_eq!((bans.list(5, None, 1), bans.list(5, Some(ip(2)), 1)), (vec![first], vec![second]));
+        assert!(bans.list(5, Some(ip(3)), 100).is_empty());
+        assert_eq!((bans.list(60_000, None, 100).len(), bans.banned()), (0, 2));
         assert_eq!((bans.lift(Some(ip(1)), 5), bans.lift(Some(ip(1)), 5), bans.lift(Some(ip(9)), 5)), (1, 0, 0));
         assert!(!bans.is_banned(ip(1), 5) && bans.is_banned(ip(2), 5));
         // Its failures are forgotten too.

@@ -1,4 +1,4 @@
-//! Calls that are counted under the limits of rules, in all shards together.
+//! Calls that are counted under the limits of rules and failures, in all shards together.
 //!
 //! A call counts from when it is put into the table of calls of its shard until it leaves that, however it ended. A call on its way to another shard
 //! counts in neither. What other servers count under the same limits is heard from beside, and counts as well.
@@ -24,7 +24,7 @@ pub struct LimitScope {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Claim {
     pub(crate) counted: LimitScope,
-    most: u32,
+    pub(crate) most: u32,
     /// Of the answer to one that is too many.
     pub(crate) status: u16,
 }
@@ -33,6 +33,15 @@ impl Claim {
     pub(crate) fn of(limit: &CallLimitTable, value: &[u8]) -> Self {
         let counted = LimitScope { name: limit.name.as_str().into(), value: value.into() };
         Self { counted, most: limit.most, status: limit.status }
+    }
+
+    /// Adds these: a call counts once under each limit and value.
+    pub(crate) fn add(claims: &mut Vec<Self>, more: impl IntoIterator<Item = Self>) {
+        for claim in more {
+            if !claims.iter().any(|other| other.counted == claim.counted) {
+                claims.push(claim);
+            }
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 //! A peer chooses all that it writes. So a call is known by Call-ID and caller's tag together, and its dialogs by the callee's tag besides
 //! (RFC 3261 section 12); who its parties are says the INVITE alone, and that it ends a BYE that our own route token lets through.
 
+mod counts;
 pub(crate) mod dialog;
 mod end;
 mod kept;
@@ -18,11 +19,12 @@ pub use kept::{VERSION as KEPT_VERSION, read_kept};
 pub use list::{CallPage, CallState, CallView, DialogView};
 
 use crate::accounting::Account;
-use crate::call_limits::{CallLimits, LimitScope};
+use crate::call_limits::{CallLimits, Claim, LimitScope};
 use crate::engine::Engine;
 use crate::process_state::CALL_SEED;
+pub(crate) use counts::CallCounts;
 use dialog::{Dialog, Party};
-use hashbrown::HashMap;
+use hashbrown::HashTable;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -33,7 +35,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use strowger_config::Config;
 use strowger_core::routing::Request;
-use strowger_core::shown::LONGEST;
+use strowger_core::shown::{LONGEST, shown};
 use strowger_core::slots::{Id, Slots};
 use strowger_core::{Now, call};
 use strowger_message::Index;
@@ -50,15 +52,16 @@ pub struct Call {
     pub(crate) began: i64,
     /// The CSeq of its INVITE.
     cseq: u32,
-    /// INVITEs of it whose transactions live. Several where its caller comes again with credentials, or it passes here twice.
-    live: u16,
+    /// In the context of its requests: what becomes of those of an earlier call of its Call-ID and tag is nothing to this one. No peer
+    /// knows it.
+    salt: u16,
     pub(crate) logged: bool,
     /// Its dialogs are known, with what a request to either party must have.
     pub(crate) tracked: bool,
     /// Later requests of it come by: this server is in its route sets.
     pub(crate) stays: bool,
-    /// An INVITE of it has no final response.
-    pub(crate) inviting: bool,
+    /// INVITEs of it without a final response: it may pass here again and again, through servers that try one target after another.
+    pub(crate) open: u16,
     /// The caller has cancelled it.
     pub(crate) cancelled: bool,
     /// A server behind this one has asked for credentials: the INVITE comes again.
@@ -96,8 +99,8 @@ const LONGEST_TAG: usize = 256;
 const HASHED: u8 = 0;
 
 impl Call {
-    /// `tag`: the caller's, as it is kept.
-    fn begun(request: &Request<'_>, now: Now, tracked: bool, tag: &[u8]) -> Self {
+    /// `tag`: the caller's, as it is kept. Of `salt` some bits count.
+    fn begun(request: &Request<'_>, now: Now, tracked: bool, tag: &[u8], salt: u64) -> Self {
         let (caller, callee) = parties(request);
         let shown = |text: &[u8]| text.len().min(LONGEST + 1);
         let is_whole = caller.len() + callee.len() + request.call_id.len() <= LONGEST_WAY;
@@ -112,11 +115,11 @@ impl Call {
             texts,
             began: moment(now),
             cseq: request.cseq,
-            live: 0,
+            salt: (salt & SALTS) as u16,
             logged: false,
             tracked,
             stays: false,
-            inviting: false,
+            open: 0,
             cancelled: false,
             challenged: false,
             dialogs: SmallVec::new(),
@@ -126,6 +129,11 @@ impl Call {
             changed: false,
             deadline: 0,
         }
+    }
+
+    /// It is tracked from now on, as this one that has just begun.
+    fn track(&mut self, begun: Self) {
+        (self.tracked, self.texts) = (true, begun.texts);
     }
 
     /// The URI of From in its INVITE; of a call that is not tracked as far as a line shows it.
@@ -180,26 +188,83 @@ impl Call {
         self.dialogs.iter_mut().for_each(|dialog| dialog.logged = false);
         if !self.tracked {
             self.dialogs.clear();
-            (self.inviting, self.challenged) = (false, false);
+            self.challenged = false;
+            self.forget_invites();
         }
+    }
+
+    /// What becomes of its INVITEs is of interest to its account alone.
+    pub(crate) fn forget_invites(&mut self) {
+        if self.account.is_none() {
+            self.open = 0;
+        }
+    }
+
+    /// An INVITE of it has a final response, or was not forwarded after all.
+    pub(crate) fn conclude(&mut self) {
+        self.open = self.open.saturating_sub(1);
+    }
+
+    /// An INVITE of it was answered by no callee.
+    pub(crate) fn fail(&mut self) {
+        self.conclude();
+        self.end_early();
+    }
+
+    /// After the last of its INVITEs, what rings cannot answer any more.
+    pub(crate) fn end_early(&mut self) {
+        if self.open == 0 {
+            self.dialogs.retain(|dialog| dialog.answer.is_some());
+        }
+    }
+
+    /// The context of its requests of this kind.
+    fn context(&self, purpose: Purpose) -> u64 {
+        self.key >> BELOW_KEY << BELOW_KEY | u64::from(self.salt) << 2 | purpose as u64
     }
 
     /// A line is to follow.
     fn is_in_log(&self) -> bool {
-        self.logged && (self.inviting || self.challenged || self.dialogs.iter().any(|dialog| dialog.logged))
+        self.logged && (self.open > 0 || self.challenged || self.dialogs.iter().any(|dialog| dialog.logged))
     }
 
+    /// Nothing of it goes on. Once its INVITE has a final response, a callee that rings does not hold it: its branch is being cancelled, or
+    /// it lost to another behind the next hop, and if it answers all the same (RFC 3261 section 13.2.2.4), that passes without the call.
     fn is_over(&self) -> bool {
-        let is_open = self.account.as_ref().is_some_and(|account| account.open > 0);
-        !self.inviting && !self.challenged && self.dialogs.is_empty() && !is_open
+        self.open == 0 && !self.challenged && !self.has_answer()
+    }
+
+    /// Its caller was asked for credentials, and may come again.
+    pub(crate) fn is_left(&self) -> bool {
+        self.challenged && self.open == 0 && !self.has_answer()
+    }
+
+    pub(crate) fn counts_under(&self, claim: &Claim) -> bool {
+        self.counted.contains(&claim.counted)
+    }
+
+    /// It counts under these limits as well, which were taken for it.
+    fn count(&mut self, claims: &[Claim]) {
+        if !claims.is_empty() {
+            let more = claims.iter().map(|claim| claim.counted.clone());
+            self.counted = std::mem::take(&mut self.counted).into_iter().chain(more).collect();
+        }
+    }
+
+    /// A callee has answered its last INVITE.
+    fn is_invite_answered(&self) -> bool {
+        self.dialogs.iter().any(|dialog| dialog.answer.is_some() && dialog.last_of_caller() >= self.cseq)
+    }
+
+    fn has_answer(&self) -> bool {
+        self.dialogs.iter().any(|dialog| dialog.answer.is_some())
     }
 
     /// When it is to be looked at again, as [`Now::mono`].
     fn until(&self, times: CallTimes) -> Option<u64> {
         let after = |at: i64, time: u64| at.saturating_add_unsigned(time).max(0).cast_unsigned();
         let logged = self.is_in_log().then(|| after(self.began, times.logged));
-        let is_left = self.challenged && !self.inviting && self.dialogs.is_empty();
-        let challenged = is_left.then(|| after(self.began, CHALLENGE));
+        let challenged = self.is_left().then(|| after(self.began, CHALLENGE));
         let answered = self.dialogs.iter().filter(|_| self.tracked).filter_map(|dialog| dialog.answer);
         let lifetime = answered.map(|answer| after(answer.at, times.lifetime)).min();
         let sessions = self.dialogs.iter().filter_map(Dialog::session_end).min();
@@ -224,7 +289,10 @@ pub const fn begins_call(context: u64) -> bool {
     context == NO_CALL || context & PURPOSES == Purpose::Invite as u64
 }
 
+/// The lowest bits of a context: what the request is for. Above them is the salt of its call, and above that the key but for its lowest bits.
 const PURPOSES: u64 = 3;
+const SALTS: u64 = (1 << 14) - 1;
+const BELOW_KEY: u32 = 16;
 
 /// What a request of a call is for. With the key of that it makes the context of its notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,10 +313,6 @@ impl Purpose {
             _ => None,
         }
     }
-
-    const fn context(self, key: u64) -> u64 {
-        key | self as u64
-    }
 }
 
 /// How long calls may last, in milliseconds.
@@ -267,35 +331,6 @@ impl CallTimes {
     }
 }
 
-/// What is counted of calls.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct CallCounts {
-    /// Calls that are logged and have not ended.
-    pub(crate) logged: usize,
-    /// Calls that are tracked.
-    pub(crate) tracked: usize,
-    /// Tracked dialogs without an answer.
-    pub(crate) early: usize,
-    /// Tracked dialogs with one.
-    pub(crate) confirmed: usize,
-    /// Limits that they count under, those of each call together.
-    pub(crate) counted: usize,
-}
-
-impl CallCounts {
-    fn of(call: &Call) -> Self {
-        let confirmed = call.dialogs.iter().filter(|dialog| dialog.answer.is_some()).count();
-        let of_dialogs = |count: usize| if call.tracked { count } else { 0 };
-        Self {
-            logged: usize::from(call.is_in_log()),
-            tracked: usize::from(call.tracked),
-            early: of_dialogs(call.dialogs.len() - confirmed),
-            confirmed: of_dialogs(confirmed),
-            counted: call.counted.len(),
-        }
-    }
-}
-
 /// A call that has left the table.
 #[derive(Debug)]
 pub(crate) struct Ended {
@@ -309,7 +344,7 @@ pub(crate) struct Ended {
 pub(crate) struct Calls {
     calls: Slots<Call>,
     /// By a hash of Call-ID and caller's tag, the same in all shards.
-    places: HashMap<u64, Id, foldhash::fast::FixedState>,
+    places: HashTable<Id>,
     /// When a call is to be looked at, in steps of [`STEP`], and its slot.
     deadlines: BTreeSet<(u32, u32)>,
     times: CallTimes,
@@ -357,7 +392,24 @@ impl Calls {
     }
 
     pub(crate) fn get(&self, key: u64) -> Option<&Call> {
-        self.calls.get(*self.places.get(&key)?)
+        self.calls.get(self.place(key)?)
+    }
+
+    fn place(&self, key: u64) -> Option<Id> {
+        let is_meant = |id: &Id| self.calls.get(*id).is_some_and(|call| call.key == key);
+        self.places.find(place_hash(key), is_meant).copied()
+    }
+
+    fn get_mut(&mut self, key: u64) -> Option<&mut Call> {
+        self.calls.get_mut(self.place(key)?)
+    }
+
+    /// The key of the call that a request with this context is of, if that is still there.
+    pub(crate) fn key_of(&self, context: u64) -> Option<u64> {
+        let purpose = Purpose::of(context)?;
+        let is_meant = |id: &Id| self.calls.get(*id).is_some_and(|call| call.context(purpose) == context);
+        let id = self.places.find(place_hash(context), is_meant)?;
+        self.calls.get(*id).map(|call| call.key)
     }
 
     /// When [`Engine::end_calls`] is due.
@@ -378,13 +430,16 @@ impl Calls {
         }
         self.recount(CallCounts::default(), CallCounts::of(&call));
         let id = self.calls.insert(Call { key, changed: false, deadline: 0, ..call });
-        self.places.insert(key, id);
+        let calls = &self.calls;
+        self.places.insert_unique(place_hash(key), id, |id| calls.get(*id).map_or(0, |call| place_hash(call.key)));
         self.set_deadline(key);
     }
 
     /// Takes a call out: it counts under no limit any more.
     pub(crate) fn take(&mut self, key: u64) -> Option<Call> {
-        let id = self.places.remove(&key)?;
+        let calls = &self.calls;
+        let is_meant = |id: &Id| calls.get(*id).is_some_and(|call| call.key == key);
+        let (id, _) = self.places.find_entry(place_hash(key), is_meant).ok()?.remove();
         let mut call = self.calls.remove(id)?;
         self.recount(CallCounts::of(&call), CallCounts::default());
         call.counted.iter().for_each(|counted| self.limits.give_back(counted));
@@ -395,9 +450,23 @@ impl Calls {
         Some(call)
     }
 
+    /// Counts a call that is there under these too, once under each. False: it is not there, or one of them is full.
+    pub(crate) fn count(&mut self, key: u64, claims: &[Claim]) -> bool {
+        let Some(call) = self.get(key) else { return false };
+        let more: Vec<Claim> = claims.iter().filter(|claim| !call.counts_under(claim)).cloned().collect();
+        if let Err(full) = self.limits.take(&more) {
+            let call_id = shown(call.call_id());
+            tracing::debug!(limit = %full.counted.name, %call_id, "failure passed over: its limit of calls is full");
+            return false;
+        }
+        self.change(key, |call| call.count(&more));
+        self.has_changed(key);
+        true
+    }
+
     /// Changes a call, if it is there; one that is over then goes.
     pub(crate) fn change<T>(&mut self, key: u64, change: impl FnOnce(&mut Call) -> T) -> Option<T> {
-        let call = self.calls.get_mut(*self.places.get(&key)?)?;
+        let call = self.get_mut(key)?;
         let before = CallCounts::of(call);
         let result = change(call);
         let (after, is_over) = (CallCounts::of(call), call.is_over());
@@ -413,15 +482,15 @@ impl Calls {
 
     /// What is to be written down of a call, if it is there and accounted.
     pub(crate) fn account(&mut self, key: u64) -> Option<&mut Account> {
-        self.calls.get_mut(*self.places.get(&key)?)?.account.as_deref_mut()
+        self.get_mut(key)?.account.as_deref_mut()
     }
 
     /// All accounts of calls that are not kept: those go on without.
     #[expect(clippy::vec_box, reason = "they leave calls as they are")]
     pub(crate) fn take_accounts(&mut self) -> Vec<Box<Account>> {
-        let keys: Vec<Id> = self.places.values().copied().collect();
+        let ids: Vec<Id> = self.places.iter().copied().collect();
         let mut take = |id| self.calls.get_mut(id).filter(|call| !call.kept)?.account.take();
-        keys.into_iter().filter_map(&mut take).collect()
+        ids.into_iter().filter_map(&mut take).collect()
     }
 
     fn recount(&mut self, before: CallCounts, after: CallCounts) {
@@ -435,7 +504,7 @@ impl Calls {
 
     fn set_deadline(&mut self, key: u64) {
         let times = self.times;
-        let Some(id) = self.places.get(&key).copied() else { return };
+        let Some(id) = self.place(key) else { return };
         let Some(call) = self.calls.get_mut(id) else { return };
         let steps = |at: u64| u32::try_from(at.div_ceil(STEP).max(1)).unwrap_or(u32::MAX);
         let at = call.until(times).map_or(0, steps);
@@ -477,7 +546,7 @@ impl Calls {
         self.tidied = now;
         self.calls.tidy();
         if self.calls.is_empty() {
-            self.places.shrink_to_fit();
+            self.places = HashTable::new();
         }
     }
 }
@@ -502,6 +571,11 @@ impl Engine {
         }
         hasher.finish() & !PURPOSES
     }
+}
+
+/// A hash of the bits that a key and its contexts have in common.
+const fn place_hash(key: u64) -> u64 {
+    (key >> BELOW_KEY).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 pub(crate) const fn moment(now: Now) -> i64 {

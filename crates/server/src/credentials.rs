@@ -12,6 +12,7 @@ use strowger_cache::engine::Reply as CacheReply;
 use strowger_cache::error::CacheError;
 use strowger_cache::request::{Answer as CacheAnswer, Life};
 use strowger_cache::ticket::{Answered, ReceiverId, Ticket};
+use strowger_config::Config;
 use strowger_core::slots::Id;
 use strowger_core::{Now, Outbox};
 use strowger_store::credential_cache::{CredentialCache, Scratch, Whose, read};
@@ -29,6 +30,14 @@ pub(crate) struct Registrant {
 impl Registrant {
     fn whose(&self) -> Whose<'_> {
         Whose { username: &self.username, realm: self.credential.realm.as_bytes() }
+    }
+
+    /// The names under which there may be credentials of this user: its own where that means no user of another domain, and its address.
+    fn names(&self, config: &Config) -> impl Iterator<Item = Vec<u8>> {
+        let Credential { username, realm, domain, .. } = &*self.credential;
+        let is_alone = *self.username == *username.as_bytes() || config.first_domain_of(realm) == Some(&**domain);
+        let name = is_alone.then(|| username.as_bytes().to_vec());
+        name.into_iter().chain([format!("{username}@{domain}").into_bytes()])
     }
 
     /// Whether this is the user's own address-of-record.
@@ -64,15 +73,29 @@ pub(crate) enum Keeping {
     /// Nothing.
     #[default]
     None,
-    /// It stores or removes; the answer comes under the ticket of the registration.
+    /// It stores or removes; what it answers comes under the ticket of the registration.
     Later {
         /// It stores.
         stores: bool,
+        /// How many answers come: one for each name that is removed.
+        answers: u8,
     },
     /// It has stored or removed.
     Done,
     /// It has not stored.
     Failed(CacheError),
+}
+
+impl Keeping {
+    /// Whether it stores, and answers later.
+    pub(crate) const fn stores(&self) -> bool {
+        matches!(self, Self::Later { stores: true, .. })
+    }
+
+    /// How many answers are still to come.
+    pub(crate) const fn answers(&self) -> u8 {
+        if let Self::Later { answers, .. } = self { *answers } else { 0 }
+    }
 }
 
 /// Fetching.
@@ -170,36 +193,40 @@ impl Engine {
 
 /// Keeping.
 impl Engine {
-    /// Has the cache keep the credentials of one who registers as long as its last binding lasts, and remove them when a change of its own
-    /// address-of-record leaves none. Under the lock of the bindings, so that the cache hears of registrations in their order. `bindings`: those
-    /// there are, what becomes of them, and whether the request names any.
+    /// Has the cache keep the credentials of one who registers as long as its last binding lasts, and remove those by any of its names when a
+    /// change of its own address-of-record leaves none. Under the lock of the bindings, so that the cache hears of registrations in their order.
+    /// `bindings`: when the last of them ends, and whether the request names any.
     pub(crate) fn keep_credentials(
         &self,
         now: Now,
         registrant: &Registrant,
         aor: &[u8],
-        bindings: (&ExistingBindings<'_>, &[Step<'_>], bool),
+        bindings: (Option<u64>, bool),
         ticket: u64,
         scratch: &mut Scratch,
     ) -> Keeping {
         let Some((cache, receiver)) = self.credentials() else { return Keeping::None };
         let (whose, ticket) = (registrant.whose(), Ticket { receiver, value: ticket });
-        let (current, steps, names_any) = bindings;
-        let end = last_end(current, steps).filter(|end| *end > now.mono);
-        let (asked, stores) = match end {
+        let (end, names_any) = bindings;
+        match end.filter(|end| *end > now.mono) {
             Some(end) => {
                 let (credential, life) = (registrant.credential.view(), Life::ms(end - now.mono));
-                (cache.store(whose, credential, life, ticket, now.mono, scratch), true)
+                match cache.store(whose, credential, life, ticket, now.mono, scratch) {
+                    CacheReply::Later => Keeping::Later { stores: true, answers: 1 },
+                    CacheReply::Now(Ok(_)) => Keeping::Done,
+                    CacheReply::Now(Err(error)) => Keeping::Failed(error),
+                }
             }
-            None if names_any && registrant.owns(aor) => (cache.remove(whose, ticket, now.mono, scratch), false),
-            None => return Keeping::None,
-        };
-        match asked {
-            CacheReply::Later => Keeping::Later { stores },
-            CacheReply::Now(Ok(_)) => Keeping::Done,
-            CacheReply::Now(Err(error)) if stores => Keeping::Failed(error),
-            // It is gone when its life ends.
-            CacheReply::Now(Err(_)) => Keeping::Done,
+            None if names_any && registrant.owns(aor) => {
+                let mut answers = 0;
+                for username in registrant.names(&self.policy.config) {
+                    let whose = Whose { username: &username, ..whose };
+                    // What is not removed is gone when its life ends.
+                    answers += u8::from(cache.remove(whose, ticket, now.mono, scratch) == CacheReply::Later);
+                }
+                if answers == 0 { Keeping::Done } else { Keeping::Later { stores: false, answers } }
+            }
+            None => Keeping::None,
         }
     }
 
@@ -211,7 +238,7 @@ impl Engine {
 }
 
 /// When the last binding ends that there is after these steps.
-fn last_end(current: &ExistingBindings<'_>, steps: &[Step<'_>]) -> Option<u64> {
+pub(crate) fn last_end(current: &ExistingBindings<'_>, steps: &[Step<'_>]) -> Option<u64> {
     let is_gone = |id| {
         let goes = |step: &Step<'_>| matches!(step, Step::Remove(other) | Step::Replace(other, _) if *other == id);
         steps.iter().any(|step| goes(step) || matches!(step, Step::RemoveAll))

@@ -1,34 +1,47 @@
 //! The stage of rules: what the rules of the configuration say of a request that does not belong to a call that was let through.
 
 use crate::call_limits::Claim;
+use crate::calls::Call;
+use crate::calls::within::Again;
 use crate::engine::Engine;
 use crate::handling::Handling;
+use crate::judgement::{self, Heard, Inquiry, log_path};
 use crate::policy::InForce;
 use crate::reply::{Reply, Why};
 use crate::request_facts::RequestFacts;
 use crate::stage::{Stage, Verdict};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
-use strowger_config::{Action, FailureAction, FilterAction, OverLimit, UserEdit, is_user_text};
+use strowger_config::{
+    Action, CallLimitTable, FailureAction, FilterAction, OverLimit, RelayFor, UserEdit, is_user_text,
+};
 use strowger_core::proxy::TryNext;
 use strowger_core::record::header_names;
 use strowger_core::routing::{Request, Routing};
-use strowger_core::shown::shown;
+use strowger_message::uri::sip::{escape_user, unescaped};
+use strowger_message::uri::tel::dialled;
 use strowger_message::{Edit, Index, Message, Method, Name, Uri};
-use strowger_rules::{Rule, Sets};
+use strowger_rules::{Rule, SetId, Sets};
 
 /// What the rules that hold say together. It goes with its request, also where the rules have changed since.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Decision {
     /// Where it goes, in order of trying; empty: the rules do not say.
     pub(crate) to: Vec<String>,
+    /// Who may go there, until that is judged.
+    #[serde(skip)]
+    relay_for: Option<RelayFor>,
     try_next: Option<Vec<u16>>,
     /// What is done where it fails, in order.
     pub(crate) on_failure: Vec<FailureDecision>,
-    /// Limits that its call counts under.
+    /// Limits that its call counts under, each once.
     pub(crate) claims: Vec<Claim>,
+    /// The failure by which it goes where it goes, if that has limits and nothing was tried before.
+    pub(crate) led: Option<Box<Led>>,
     /// It is answered with where it would go.
     pub(crate) redirect: bool,
     /// The user part that its Request-URI gets; none: it stays, or has been changed.
@@ -40,7 +53,9 @@ pub(crate) struct Decision {
     /// Header fields that it loses.
     #[serde(with = "header_names")]
     pub(crate) remove: Vec<Name>,
-    pub(crate) record_route: Option<bool>,
+    /// How many octets of those lines, and how many of those names, the rules say; what follows is of the failure that leads it.
+    own_edits: (usize, usize),
+    record_route: Option<bool>,
     pub(crate) track: Option<bool>,
     pub(crate) account: Option<bool>,
     /// Milliseconds.
@@ -58,18 +73,61 @@ pub(crate) struct FailureDecision {
     pub(crate) to: Vec<String>,
     /// The answer in place of the failure.
     pub(crate) answer: Option<u16>,
+    /// Statuses that lead on there; none: any but 6xx.
+    pub(crate) try_next: Option<Vec<u16>>,
+    /// The user part that its Request-URI gets then; none: it stays.
+    pub(crate) user: Option<Vec<u8>>,
     /// Header lines that it gets.
     pub(crate) add: Vec<u8>,
+    /// Header fields that it loses then.
+    #[serde(with = "header_names")]
+    pub(crate) remove: Vec<Name>,
+    /// Milliseconds.
+    pub(crate) ring_timeout: Option<u64>,
+    /// Milliseconds.
+    pub(crate) answer_timeout: Option<u64>,
+    /// Limits that its call counts under then, each once: where one is full, this is passed over.
+    pub(crate) claims: Vec<Claim>,
+}
+
+/// A failure with limits that leads a request on which has gone nowhere yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Led {
+    /// Of the failure that it is used for.
+    status: u16,
+    /// Its place among those of the decision before.
+    place: usize,
+    pub(crate) claims: Vec<Claim>,
+    pub(crate) before: Decision,
 }
 
 impl FailureDecision {
-    fn of(action: &FailureAction) -> Self {
+    fn of(action: &FailureAction, claims: Vec<Claim>) -> Self {
         Self {
             statuses: action.statuses.iter().map(|range| (range.first, range.last)).collect(),
             to: action.to.iter().map(|uri| uri.as_str().to_owned()).collect(),
             answer: action.answer,
+            try_next: action.try_next.as_ref().map(|statuses| statuses.to_vec()),
+            // It changes what all rules together make of it.
+            user: None,
             add: action.add.to_vec(),
+            remove: action.remove.to_vec(),
+            ring_timeout: milliseconds(action.ring_timeout),
+            answer_timeout: milliseconds(action.answer_timeout),
+            claims,
         }
+    }
+
+    fn is_for(&self, status: u16) -> bool {
+        self.statuses.iter().any(|(first, last)| (*first..=*last).contains(&status))
+    }
+
+    /// Its limits for [`Engine::consider`](crate::engine::Engine::consider), which is asked before it is used; empty: it has none.
+    pub(crate) fn question(&self) -> Vec<u8> {
+        if self.claims.is_empty() {
+            return Vec::new();
+        }
+        postcard::to_extend(&self.claims, Vec::new()).expect("a vector takes all, and every sequence knows its length")
     }
 }
 
@@ -83,33 +141,70 @@ pub(crate) enum AfterFailure {
 }
 
 impl Decision {
-    /// What is done where its target fails with this status before the request goes there; none: nothing.
-    pub(crate) fn after_failure(&self, status: u16) -> Option<AfterFailure> {
-        let is_for =
-            |failure: &FailureDecision| failure.statuses.iter().any(|(first, last)| (*first..=*last).contains(&status));
-        let place = self.on_failure.iter().position(is_for)?;
-        let mut next = self.clone();
+    /// What is done where its target fails with this status before the request goes there, of the failures from this place on; none: nothing.
+    fn after_failure(&self, status: u16, from: usize, has_room: impl Fn(&[Claim]) -> bool) -> Option<AfterFailure> {
+        let is_used = |failure: &FailureDecision| failure.is_for(status) && has_room(&failure.claims);
+        let place = (from..self.on_failure.len()).find(|place| is_used(&self.on_failure[*place]))?;
+        // What led here had no address: its limits are not taken.
+        let mut next = Self { led: None, ..self.clone() };
         let failure = next.on_failure.remove(place);
         if let Some(status) = failure.answer {
             return Some(AfterFailure::Answer(status));
         }
-        (next.to, next.try_next, next.redirect) = (failure.to, None, false);
+        if !failure.claims.is_empty() {
+            let before = Self { led: None, ..self.clone() };
+            next.led = Some(Box::new(Led { status, place, claims: failure.claims, before }));
+        }
+        (next.to, next.try_next, next.user, next.redirect) = (failure.to, failure.try_next, failure.user, false);
+        next.add.truncate(next.own_edits.0);
+        next.remove.truncate(next.own_edits.1);
         next.add.extend_from_slice(&failure.add);
+        next.remove.extend_from_slice(&failure.remove);
+        next.ring_timeout = failure.ring_timeout.or(next.ring_timeout);
+        next.answer_timeout = failure.answer_timeout.or(next.answer_timeout);
         Some(AfterFailure::Try(Box::new(next)))
     }
 
+    /// The limits of the failure that leads it.
+    pub(crate) fn led_claims(&self) -> &[Claim] {
+        self.led.as_ref().map_or(&[][..], |led| &led.claims)
+    }
+
+    /// All that its call counts under as it goes on: by its rules, and by the failure that leads it.
+    pub(crate) fn all_claims(&self) -> Cow<'_, [Claim]> {
+        let Some(led) = &self.led else { return Cow::Borrowed(&self.claims) };
+        let mut all = self.claims.clone();
+        Claim::add(&mut all, led.claims.iter().cloned());
+        Cow::Owned(all)
+    }
+
+    /// Its call counts under limits, or may do so yet: it is tracked for that.
+    pub(crate) fn may_count(&self) -> bool {
+        !self.claims.is_empty()
+            || self.led.is_some()
+            || self.on_failure.iter().any(|failure| !failure.claims.is_empty())
+    }
+
+    /// Whether later requests of its call come by, if that is said. What counts is followed to its end.
+    pub(crate) fn stays(&self) -> Option<bool> {
+        if self.may_count() { Some(true) } else { self.record_route }
+    }
+
+    /// How many octets of its header lines, and how many of the names that go, are of the failure that leads it.
+    pub(crate) fn of_failure(&self) -> (usize, usize) {
+        (self.add.len() - self.own_edits.0, self.remove.len() - self.own_edits.1)
+    }
+
     /// What one more rule says counts where none before it has said so.
-    fn hear(&mut self, action: &Action, uri: &Uri<'_>, sets: &Sets) {
-        let milliseconds = |time: Option<Duration>| time.map(|time| time.as_millis() as u64);
+    fn hear(&mut self, action: &Action, claims: impl Fn(&FailureAction) -> Vec<Claim>) {
         if self.to.is_empty() {
             self.to = action.to.iter().map(|uri| uri.as_str().to_owned()).collect();
+            self.relay_for = action.relay_for;
             self.try_next = action.try_next.as_ref().map(|statuses| statuses.to_vec());
         }
-        self.on_failure.extend(action.on_failure.iter().map(|failure| FailureDecision::of(failure)));
+        let failures = action.on_failure.iter().map(|failure| FailureDecision::of(failure, claims(failure)));
+        self.on_failure.extend(failures);
         self.redirect |= action.redirect;
-        if self.user.is_none() {
-            self.user = action.user.as_ref().and_then(|edit| edited(user_part(uri)?, edit, sets));
-        }
         self.add.extend_from_slice(&action.add);
         self.remove.extend_from_slice(&action.remove);
         self.record_route = self.record_route.or(action.record_route);
@@ -146,35 +241,112 @@ impl Decision {
 }
 
 impl Engine {
-    /// What becomes of a request by the rules; the next stage if none answers it.
+    /// What becomes of a request by the rules; the next stage if none answers it. Where they lead it outside, its sender may have to show a
+    /// password first; then they are asked again, about the user that it is.
     pub(crate) fn decide(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Verdict {
-        let decisions = &self.policy.config.decisions;
-        let facts = RequestFacts::of(self, handling, routing);
-        if tracing::enabled!(tracing::Level::DEBUG) {
-            self.log_judgements(&facts);
+        match self.consult_rules(handling, routing) {
+            Verdict::Decide(mut decision) if !decision.redirect => {
+                let relay_for = decision.relay_for.take();
+                let unproven = self.authorize_places(handling, routing, &decision.to, relay_for);
+                unproven.unwrap_or(Verdict::Decide(decision))
+            }
+            verdict => verdict,
         }
+    }
+
+    /// What the rules say.
+    fn consult_rules(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Verdict {
+        let facts = RequestFacts::of(self, handling, routing);
+        let inquiry = handling.progress.inquiry.as_deref();
+        if inquiry.is_none() && !tracing::enabled!(tracing::Level::DEBUG) {
+            return self.ask_rules(&facts, routing, &[], |_| ());
+        }
+        self.decide_with_reasons(&facts, routing, inquiry)
+    }
+
+    /// The same, with the rules that were asked: for a person who inquires, else for the log.
+    #[cold]
+    fn decide_with_reasons(
+        &self,
+        facts: &RequestFacts<'_, '_>,
+        routing: &Routing<'_>,
+        inquiry: Option<&Inquiry>,
+    ) -> Verdict {
+        let decisions = &self.policy.config.decisions;
+        let mut heard = Vec::new();
+        let full = inquiry.map_or(&[][..], |inquiry| &inquiry.full);
+        let verdict = self.ask_rules(facts, routing, full, |one| heard.push(one()));
+        let path = judgement::path(&decisions.rules, facts, &decisions.sets, heard);
+        match inquiry {
+            Some(inquiry) => *inquiry.path.borrow_mut() = path,
+            None => log_path(&path, &verdict, facts.request.call_id),
+        }
+        verdict
+    }
+
+    /// Asks the rules in their order until one decides. `full`: limits that are taken for full. `hear` may ask what was heard of each rule
+    /// that holds.
+    fn ask_rules(
+        &self,
+        facts: &RequestFacts<'_, '_>,
+        routing: &Routing<'_>,
+        full: &[String],
+        mut hear: impl FnMut(&dyn Fn() -> Heard),
+    ) -> Verdict {
+        let decisions = &self.policy.config.decisions;
         let mut decision = Decision::default();
+        let (part, mut edit) = (user_part(&routing.uri), None);
+        let mut changing = Vec::new();
         let mut is_any = false;
-        let answer = decisions.rules.walk(&facts, &decisions.sets, |place, rule: &Rule<Action>| {
+        let answer = decisions.rules.walk(facts, &decisions.sets, |place, rule: &Rule<Action>| {
             let Action { answer, drop, ends, .. } = &rule.action;
             if *drop || answer.is_some() {
-                return ControlFlow::Break(Some((answer.as_ref().map(|(status, _)| *status), place)));
+                hear(&|| Heard::of(place, true));
+                return ControlFlow::Break(Some((answer.as_ref().map(|(status, _)| *status), Why::Rule(place))));
             }
-            match self.claims(&facts, &rule.action) {
-                Ok(claims) => decision.claims.extend(claims),
-                Err((OverLimit::NextRule, _)) => return ControlFlow::Continue(()),
-                Err((OverLimit::Answer, status)) => return ControlFlow::Break(Some((Some(status), place))),
+            match self.claims(facts, &rule.action, full) {
+                Ok(claims) => {
+                    let limits = || claims.iter().map(|claim| claim.counted.name.to_string()).collect();
+                    hear(&|| Heard { limits: limits(), ..Heard::of(place, *ends) });
+                    Claim::add(&mut decision.claims, claims);
+                }
+                Err(limit) => {
+                    let answers = limit.over == OverLimit::Answer;
+                    hear(&|| Heard { full: Some(limit.name.to_string()), ..Heard::of(place, answers) });
+                    if !answers {
+                        return ControlFlow::Continue(());
+                    }
+                    let limits = &self.policy.config.call_limits;
+                    let why = limits.iter().position(|table| table.name == limit.name).map_or(Why::Status, Why::Limit);
+                    return ControlFlow::Break(Some((Some(limit.status), why)));
+                }
             }
             is_any = true;
-            decision.hear(&rule.action, &routing.uri, &decisions.sets);
+            let changes = |(_, failure): &(usize, &Arc<FailureAction>)| failure.user.is_some();
+            let failures = (decision.on_failure.len()..).zip(&rule.action.on_failure).filter(changes);
+            changing.extend(failures.map(|(place, failure)| (place, failure.clone())));
+            let claims = |failure: &FailureAction| claims_by(facts, &failure.call_limits);
+            decision.hear(&rule.action, claims);
+            if let (Some(part), Some(more)) = (part, &rule.action.user) {
+                join(edit.get_or_insert_default(), more, part, &decisions.sets);
+            }
             if *ends { ControlFlow::Break(None) } else { ControlFlow::Continue(()) }
         });
         match answer {
-            ControlFlow::Break(Some((Some(status), place))) => {
-                return Reply { why: Why::Rule(place), ..Reply::refused(status) }.into();
-            }
+            ControlFlow::Break(Some((Some(status), why))) => return Reply { why, ..Reply::refused(status) }.into(),
             ControlFlow::Break(Some((None, _))) => return Verdict::Drop,
             ControlFlow::Break(None) | ControlFlow::Continue(()) => (),
+        }
+        decision.user = part.zip(edit).and_then(|(part, edit)| edited(part, &edit, &decisions.sets));
+        decision.own_edits = (decision.add.len(), decision.remove.len());
+        if let Some(part) = decision.user.as_deref().or(part).filter(|_| !changing.is_empty()) {
+            // What one of them makes of it is nothing to the others.
+            for (place, failure) in decision.on_failure.iter_mut().enumerate() {
+                let action = changing.iter().find(|(changed, _)| *changed == place);
+                let edit = action.and_then(|(_, action)| action.user.as_ref());
+                let user = edit.and_then(|edit| edited(part, edit, &decisions.sets));
+                failure.user = (!failure.to.is_empty()).then(|| user.unwrap_or_else(|| part.to_vec()));
+            }
         }
         if is_any { Verdict::Decide(Box::new(decision)) } else { Verdict::Next(Stage::Route) }
     }
@@ -184,28 +356,71 @@ impl Engine {
         if !self.has_rules() {
             return None;
         }
-        Some(self.decide(handling, routing)).filter(|verdict| matches!(verdict, Verdict::Reply(_) | Verdict::Drop))
+        Some(self.consult_rules(handling, routing))
+            .filter(|verdict| matches!(verdict, Verdict::Reply(_) | Verdict::Drop))
     }
 
-    /// What a call would count under by this rule; an error where that would be too many, with what becomes of it then.
-    fn claims(&self, facts: &RequestFacts<'_, '_>, action: &Action) -> Result<Vec<Claim>, (OverLimit, u16)> {
-        let request = facts.request;
-        if action.call_limits.is_empty() || request.method != Method::Invite || !request.to_tag.is_empty() {
-            return Ok(Vec::new());
+    /// What a call would count under by this rule; an error where that would be too many: the limit. `full`: limits that are taken for full.
+    fn claims<'a>(
+        &self,
+        facts: &RequestFacts<'_, '_>,
+        action: &'a Action,
+        full: &[String],
+    ) -> Result<Vec<Claim>, &'a CallLimitTable> {
+        let claims = claims_by(facts, &action.call_limits);
+        if claims.is_empty() {
+            return Ok(claims);
         }
-        // One that comes again, with credentials for a server behind this one, counts already.
-        let key = self.key_of_call(request.call_id, request.from_tag);
-        let counts = self.calls.get(key).is_some_and(|call| !call.counted.is_empty());
-        let mut claims = Vec::new();
-        for limit in &action.call_limits {
-            let Some(value) = facts.counted_value(limit.per) else { continue };
-            let claim = Claim::of(limit, &value);
-            if !counts && self.shared.call_limits.is_full(&claim) {
-                return Err((limit.over, limit.status));
-            }
-            claims.push(claim);
+        // One that comes again may count already; for one more target there must be room.
+        let is_fork = |call: &Call| self.passes_again(facts.request, facts.user.is_some(), call) == Some(Again::Forked);
+        let before = self.call_of(facts.request).filter(|call| !is_fork(call));
+        let counts = |claim: &Claim| before.is_some_and(|call| call.counts_under(claim));
+        let is_full = |claim: &&Claim| !counts(claim) && self.is_full(claim, full);
+        let Some(full) = claims.iter().find(is_full) else { return Ok(claims) };
+        match action.call_limits.iter().find(|limit| *limit.name == *full.counted.name) {
+            Some(limit) => Err(limit),
+            None => Ok(claims),
         }
-        Ok(claims)
+    }
+
+    /// Whether one more call would be too many now. `full`: limits that are taken for full.
+    fn is_full(&self, claim: &Claim, full: &[String]) -> bool {
+        full.iter().any(|name| **name == *claim.counted.name) || self.shared.call_limits.is_full(claim)
+    }
+
+    /// The call that a request is of, if it is known already.
+    fn call_of(&self, request: &Request<'_>) -> Option<&Call> {
+        self.calls.get(self.key_of_call(request.call_id, request.from_tag))
+    }
+
+    /// What rules say of a request that fails with this status before it goes anywhere; none: nothing.
+    pub(crate) fn after_failure(&self, handling: &Handling<'_, '_>, status: u16) -> Option<AfterFailure> {
+        self.after_failures(handling, handling.progress.decision.as_deref()?, status, 0)
+    }
+
+    /// The same, of the failures from this place on.
+    fn after_failures(
+        &self,
+        handling: &Handling<'_, '_>,
+        decision: &Decision,
+        status: u16,
+        from: usize,
+    ) -> Option<AfterFailure> {
+        let full = handling.progress.inquiry.as_deref().map_or(&[][..], |inquiry| &inquiry.full);
+        let call = self.call_of(handling.request);
+        // Under what it counts already it counts no second time.
+        let counts = |claim: &Claim| {
+            decision.claims.iter().any(|other| other.counted == claim.counted)
+                || call.is_some_and(|call| call.counts_under(claim))
+        };
+        let has_room = |claims: &[Claim]| claims.iter().all(|claim| counts(claim) || !self.is_full(claim, full));
+        decision.after_failure(status, from, has_room)
+    }
+
+    /// What becomes of a request that a failure leads whose limits have no room any more.
+    pub(crate) fn after_full(&self, handling: &Handling<'_, '_>, led: &Led) -> (Reply, Option<AfterFailure>) {
+        let reply = Reply::not_found(led.status).because("the failure that leads it on is at a limit of calls");
+        (reply, self.after_failures(handling, &led.before, led.status, led.place + 1))
     }
 
     /// Whether a filter ends this request, which is then answered or dropped.
@@ -237,13 +452,17 @@ impl Engine {
         found.break_value()
     }
 
-    /// Starts a request again with the user part of its Request-URI that rules give it.
-    pub(crate) fn with_other_user(
+    /// A request goes on by this: from the stage of routes on, with the user part of its Request-URI that it gets.
+    pub(crate) fn go_on_by(
         &mut self,
         handling: &mut Handling<'_, '_>,
         routing: &Routing<'_>,
         mut decision: Box<Decision>,
     ) {
+        if !decision.edits_uri() {
+            (handling.progress.decision, handling.progress.stage) = (Some(decision), Stage::Route);
+            return self.advance(handling);
+        }
         let (request, mut index) = (handling.request, Index::new());
         let bytes = decision.change_user(request, routing);
         let again = index.parse(&bytes, &self.policy.limits);
@@ -260,21 +479,6 @@ impl Engine {
         }
     }
 
-    /// Why each rule holds for this request, or does not: a line a rule.
-    fn log_judgements(&self, facts: &RequestFacts<'_, '_>) {
-        let decisions = &self.policy.config.decisions;
-        for verdict in decisions.rules.explain(facts, &decisions.sets).verdicts {
-            tracing::debug!(
-                rule = %verdict.name,
-                holds = verdict.matches,
-                part = %verdict.decider,
-                part_holds = verdict.holds,
-                call_id = %shown(facts.request.call_id),
-                "rule judged"
-            );
-        }
-    }
-
     /// Whether rules are asked at all.
     pub(crate) fn has_rules(&self) -> bool {
         !self.policy.config.decisions.rules.is_empty()
@@ -287,6 +491,20 @@ impl Engine {
     }
 }
 
+/// What the call of a request would count under by these limits.
+fn claims_by(facts: &RequestFacts<'_, '_>, limits: &[Arc<CallLimitTable>]) -> Vec<Claim> {
+    let (request, mut claims) = (facts.request, Vec::new());
+    if request.method == Method::Invite && request.to_tag.is_empty() {
+        let claim = |limit: &Arc<CallLimitTable>| Some(Claim::of(limit, &facts.counted_value(limit.per)?));
+        Claim::add(&mut claims, limits.iter().filter_map(claim));
+    }
+    claims
+}
+
+fn milliseconds(time: Option<Duration>) -> Option<u64> {
+    time.map(|time| time.as_millis() as u64)
+}
+
 /// What edits may change: the user of a SIP URI, the number of a tel URI.
 fn user_part<'a>(uri: &Uri<'a>) -> Option<&'a [u8]> {
     match uri {
@@ -296,14 +514,49 @@ fn user_part<'a>(uri: &Uri<'a>) -> Option<&'a [u8]> {
     }
 }
 
-/// What an edit makes of a user part; none: it stays as it is.
-fn edited(user: &[u8], edit: &UserEdit, sets: &Sets) -> Option<Vec<u8>> {
-    let set = edit.translate.and_then(|set| sets.set(set));
-    let translated = set.and_then(|set| set.text_value(user, strowger_rules::Case::Exact));
-    let before = translated.filter(|text| !text.is_empty() && is_user_text(text)).unwrap_or(user);
+/// Adds to an edit what one more rule says and none before it has said. A set that has nothing for this user part says nothing.
+fn join(edit: &mut UserEdit, more: &UserEdit, part: &[u8], sets: &Sets) {
+    if edit.translate.is_none() {
+        edit.translate = more.translate.filter(|set| translated(&as_dialled(part), *set, sets).is_some());
+    }
+    if edit.strip == 0 {
+        edit.strip = more.strip;
+    }
+    if edit.prepend.is_empty() {
+        edit.prepend.clone_from(&more.prepend);
+    }
+}
+
+/// A user part as rules see it: the number that it is, or its text.
+fn as_dialled(part: &[u8]) -> Vec<u8> {
+    dialled(part).map_or_else(|| unescaped(part).collect(), Iterator::collect)
+}
+
+/// What takes the place of this user by a set.
+fn translated<'a>(user: &[u8], set: SetId, sets: &'a Sets) -> Option<&'a [u8]> {
+    let text = sets.set(set)?.text_value(user, strowger_rules::Case::Exact)?;
+    (!text.is_empty() && is_user_text(text)).then_some(text)
+}
+
+/// What an edit makes of a user part; none: it stays as it is. A number is edited as rules see it, and keeps its parameters (RFC 3966 section 3)
+/// where it is not translated.
+fn edited(part: &[u8], edit: &UserEdit, sets: &Sets) -> Option<Vec<u8>> {
+    let is_number = dialled(part).is_some();
+    let parameters = part.iter().position(|byte| *byte == b';').filter(|_| is_number).unwrap_or(part.len());
+    let user = as_dialled(part);
+    let translated = edit.translate.and_then(|set| translated(&user, set, sets));
+    let before = translated.unwrap_or(&user);
     let rest = before.get(usize::from(edit.strip)..).filter(|rest| !rest.is_empty()).unwrap_or(before);
     let after = [edit.prepend.as_bytes(), rest].concat();
-    (after != user).then_some(after)
+    if after == user {
+        return None;
+    }
+    let mut text = Vec::new();
+    escape_user(&after, &mut text);
+    if translated.is_none() {
+        text.extend_from_slice(&part[parameters..]);
+    }
+    Some(text)
 }
 
 impl InForce {

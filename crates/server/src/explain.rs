@@ -1,48 +1,74 @@
 //! What an engine would do with a request, and why: it passes the same stages, and nothing is done.
+//!
+//! Whether a limit of calls has room is not known before. So a request that counts under limits is followed again for each of them, as if
+//! it were full.
 
 use crate::contacts::Contacts;
-use crate::decision::Decision;
 use crate::engine::Engine;
-use crate::forwarding::{Destination, Targets};
-use crate::handling::{Handling, Progress, Proof};
+use crate::forwarding::{Destination, Edits, Onward};
+use crate::handling::{Handling, Progress, Proof, User};
+use crate::judgement::{Inquiry, judgements};
 use crate::question::{Question, Resolved};
 use crate::reply::{Counted, Reply, Why};
 use crate::request_facts::RequestFacts;
 use crate::stage::{Stage, Verdict};
 use serde::Serialize;
 use std::fmt;
+use strowger_core::digest::{ChallengeHeader, Credentials};
 use strowger_core::routing::{Request, Routing};
 use strowger_core::{Arrival, Now, Outbox};
-use strowger_message::{Index, Message, Method, status};
-use strowger_rules::Rules;
-use strowger_store::subscriber;
+use strowger_message::{Index, Message, Method, Name, status};
+use strowger_store::subscriber::{self, CredentialView, Ha1s};
+
+pub use crate::judgement::Judgement;
+pub use crate::plan_view::{FailureView, LimitView, PlaceView, PlanView};
 
 /// What becomes of a request, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Explained {
     /// The filters that were asked, in their order, up to the one that ends it.
     pub filters: Vec<Judgement>,
+    /// What becomes of it while the limits that it meets have room.
+    #[serde(flatten)]
+    pub course: Course,
+    /// What becomes of it where limits are full.
+    pub if_full: Vec<IfFull>,
+    /// There are more such cases.
+    pub more: bool,
+}
+
+/// What becomes of a request where these limits are full, and others that it meets have room.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct IfFull {
+    /// Their names.
+    pub limits: Vec<String>,
+    /// What becomes of it then.
+    #[serde(flatten)]
+    pub course: Course,
+}
+
+/// The course of a request through the stages.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Course {
     /// The rules that were asked, up to the last that counts.
     pub rules: Vec<Judgement>,
+    /// The Request-URI that rules have made of its own.
+    pub uri: Option<String>,
+    /// Failures before it has gone anywhere, for which rules say what is done.
+    pub failed: Vec<FailedView>,
     /// Names that were not looked up.
     pub names: Vec<String>,
     /// What becomes of it.
     pub outcome: Outcome,
 }
 
-/// What a rule or filter says of a request.
+/// A request fails before it has gone anywhere.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Judgement {
-    /// Its name.
-    pub name: String,
-    /// Whether it holds.
-    pub holds: bool,
-    /// The part of its condition that decided.
-    pub part: String,
-    /// Whether that part holds.
-    pub part_holds: bool,
-    /// What that part asked for, with the value, quoted, or `absent`.
-    pub values: Vec<(String, String)>,
+pub struct FailedView {
+    /// The status that its sender would get.
+    pub status: u16,
+    /// Why.
+    pub because: String,
 }
 
 /// What becomes of a request.
@@ -69,47 +95,16 @@ pub enum Outcome {
     Forward(PlanView),
 }
 
-/// How a request goes on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct PlanView {
-    /// In order of trying.
-    pub to: Vec<PlaceView>,
-    /// Status codes after which the next is tried; none: any but 6xx.
-    pub try_next: Option<Vec<u16>>,
-    /// The server stays in the path of later requests.
-    pub record_route: bool,
-    /// The call is tracked.
-    pub track: bool,
-    /// Milliseconds that a place may ring, where a rule says it.
-    pub ring_timeout: Option<u64>,
-    /// Milliseconds that a place may say nothing, where a rule says it.
-    pub answer_timeout: Option<u64>,
-    /// Header lines that it gets.
-    pub add: Vec<String>,
-    /// Header fields that it loses.
-    pub remove: Vec<String>,
-    /// What is done where it fails.
-    pub on_failure: Vec<FailureView>,
-}
+/// The most cases of full limits that are followed.
+const CASES: usize = 32;
 
-/// A place where a request goes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct PlaceView {
-    /// Its URI.
-    pub uri: String,
-    /// Its addresses, with the transport, in order of trying; none where a name was not looked up.
-    pub at: Vec<String>,
-}
-
-/// What is done about some failures.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct FailureView {
-    /// The first and the last status code of each range.
-    pub statuses: Vec<(u16, u16)>,
-    /// Where it goes then.
-    pub to: Vec<String>,
-    /// The answer in its place.
-    pub answer: Option<u16>,
+/// A request that a person asks about.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    now: Now,
+    arrival: &'a Arrival,
+    bytes: &'a [u8],
+    proven: bool,
 }
 
 impl Engine {
@@ -119,22 +114,60 @@ impl Engine {
     /// # Errors
     /// What is no request that begins something: the text says why.
     pub fn explain(&self, now: Now, arrival: &Arrival, bytes: &[u8], proven: bool) -> Result<Explained, String> {
-        let mut explained =
-            Explained { filters: Vec::new(), rules: Vec::new(), names: Vec::new(), outcome: Outcome::Drop };
-        let mut progress = Progress::new(now);
-        self.follow(&mut explained, now, arrival, bytes, proven, &mut progress)?;
+        let asked = Asked { now, arrival, bytes, proven };
+        let mut filters = Vec::new();
+        let course = self.course(asked, &[], &mut filters)?;
+        let mut explained = Explained { filters, course, if_full: Vec::new(), more: false };
+        let open = limits_of(&explained.course, &[]);
+        self.explain_full(asked, &[], open, &mut Vec::new(), &mut explained)?;
         Ok(explained)
+    }
+
+    /// Follows a request again with each of these limits full in turn. `full`: those that are in any case. `free`: those that are not.
+    fn explain_full(
+        &self,
+        asked: Asked<'_>,
+        full: &[String],
+        limits: Vec<String>,
+        free: &mut Vec<String>,
+        explained: &mut Explained,
+    ) -> Result<(), String> {
+        let before = free.len();
+        for limit in limits {
+            if explained.if_full.len() == CASES {
+                explained.more = true;
+                break;
+            }
+            let full = [full, std::slice::from_ref(&limit)].concat();
+            let course = self.course(asked, &full, &mut Vec::new())?;
+            let open = limits_of(&course, free);
+            explained.if_full.push(IfFull { limits: full.clone(), course });
+            self.explain_full(asked, &full, open, free, explained)?;
+            free.push(limit);
+        }
+        free.truncate(before);
+        Ok(())
+    }
+
+    /// What becomes of a request where limits with these names are full.
+    fn course(&self, asked: Asked<'_>, full: &[String], filters: &mut Vec<Judgement>) -> Result<Course, String> {
+        let inquiry = Inquiry { full: full.to_vec(), ..Inquiry::default() };
+        let mut progress = Progress { inquiry: Some(Box::new(inquiry)), ..Progress::new(asked.now) };
+        let (names, failed) = (Vec::new(), Vec::new());
+        let mut course = Course { rules: Vec::new(), uri: None, failed, names, outcome: Outcome::Drop };
+        self.follow(&mut course, filters, asked, &mut progress)?;
+        course.rules = progress.inquiry.map_or(Vec::new(), |inquiry| inquiry.path.into_inner());
+        Ok(course)
     }
 
     fn follow(
         &self,
-        explained: &mut Explained,
-        now: Now,
-        arrival: &Arrival,
-        bytes: &[u8],
-        proven: bool,
+        course: &mut Course,
+        filters: &mut Vec<Judgement>,
+        asked: Asked<'_>,
         progress: &mut Progress,
     ) -> Result<(), String> {
+        let Asked { now, arrival, bytes, proven } = asked;
         let mut index = Index::new();
         index.parse(bytes, &self.policy.limits).map_err(|error| error.to_string())?;
         let message = Message::new(bytes, &index);
@@ -145,40 +178,64 @@ impl Engine {
         let mut out = Outbox::new();
         let (mut contacts, routing) = (Contacts::default(), self.policy.router.route(now, &request));
         let handling = Handling { now, request: &request, server: None, progress, out: &mut out };
+        if handling.progress.decision.as_ref().is_some_and(|decision| decision.has_other_uri) {
+            course.uri = Some(String::from_utf8_lossy(routing.uri_text).into_owned());
+        }
         if handling.progress.stage == Stage::Address {
-            if self.explain_filters(explained, &handling, &routing) {
+            // It is dropped before anything is asked of it.
+            let agent = request.message.header(Name::UserAgent);
+            if agent.is_some_and(|agent| self.policy.bans.is_scanner(agent)) {
+                return Ok(());
+            }
+            if let Some(outcome) = self.explain_filters(filters, &handling, &routing) {
+                course.outcome = outcome;
                 return Ok(());
             }
             if request.method == Method::Register && self.is_for_registrar(now, &request) {
-                explained.outcome = Outcome::Register;
+                course.outcome = Outcome::Register;
                 return Ok(());
             }
         }
+        let judged = |verdict| match verdict {
+            Verdict::Reply(Reply { counted: Counted::Challenge, .. }) | Verdict::Ask(_) if proven => {
+                Verdict::Admit(Proof { user: Some(self.named_user(&request)), ..Proof::default() })
+            }
+            verdict => verdict,
+        };
+        // What a failure says comes before its stage is asked again.
+        let mut decided = None;
         loop {
-            let verdict = match handling.progress.stage {
-                Stage::Address => self.address(&handling, &routing),
-                Stage::Authorize => match self.authorize(&handling, &routing) {
-                    Verdict::Reply(Reply { counted: Counted::Challenge, .. }) | Verdict::Ask(_) if proven => {
-                        Verdict::Admit(Proof { authenticated: true, ..Proof::default() })
+            let verdict = if let Some(verdict) = decided.take() {
+                verdict
+            } else {
+                match handling.progress.stage {
+                    Stage::Address => self.address(&handling, &routing),
+                    Stage::Authorize => judged(self.authorize(&handling, &routing)),
+                    Stage::Decide => judged(self.decide(&handling, &routing)),
+                    Stage::Route => {
+                        let first = self.first_destination(&handling, &routing, &mut contacts);
+                        let refusal = if let Verdict::Reply(reply) = &first { Some(*reply) } else { None };
+                        let verdict = self.with_failures(&handling, first);
+                        let is_tried = matches!(verdict, Verdict::Decide(_));
+                        course.failed.extend(refusal.filter(|_| is_tried).map(|reply| self.failed(&reply)));
+                        verdict
                     }
-                    verdict => verdict,
-                },
-                Stage::Decide => {
-                    self.explain_rules(explained, &handling, &routing);
-                    self.decide(&handling, &routing)
+                    Stage::Register => {
+                        course.outcome = Outcome::Register;
+                        return Ok(());
+                    }
+                    Stage::Acknowledge => return Err("an ACK goes where its INVITE went".to_owned()),
                 }
-                Stage::Route => self.route(&handling, &routing, &mut contacts),
-                Stage::Register => {
-                    explained.outcome = Outcome::Register;
-                    return Ok(());
-                }
-                Stage::Acknowledge => return Err("an ACK goes where its INVITE went".to_owned()),
             };
             match verdict {
                 Verdict::Next(stage) => handling.progress.stage = stage,
                 Verdict::Admit(proof) => {
-                    handling.progress.proof = proof;
+                    if let Some(refused) = proof.user.as_ref().and_then(|user| self.claims_another(&request, user)) {
+                        course.outcome = refused;
+                        return Ok(());
+                    }
                     let is_asked = !proof.in_dialog && self.has_rules();
+                    handling.progress.proof = proof;
                     handling.progress.stage = if is_asked { Stage::Decide } else { Stage::Route };
                 }
                 Verdict::Decide(mut decision) => {
@@ -186,12 +243,12 @@ impl Engine {
                     if decision.edits_uri() {
                         let bytes = decision.change_user(&request, &routing);
                         handling.progress.decision = Some(decision);
-                        return self.follow(explained, now, arrival, &bytes, proven, handling.progress);
+                        return self.follow(course, filters, Asked { bytes: &bytes, ..asked }, handling.progress);
                     }
                     handling.progress.decision = Some(decision);
                 }
                 Verdict::Ask(Question::Name(key)) => {
-                    explained.names.push(String::from_utf8_lossy(&key.0).into_owned());
+                    course.names.push(String::from_utf8_lossy(&key.0).into_owned());
                     handling.progress.answers.names.push((key, Resolved::default()));
                 }
                 Verdict::Ask(Question::User { .. }) => {
@@ -202,18 +259,37 @@ impl Engine {
                 }
                 Verdict::Ask(Question::Registered { .. }) => handling.progress.answers.registered = Some(Ok(None)),
                 Verdict::Register(..) => {
-                    explained.outcome = Outcome::Register;
+                    course.outcome = Outcome::Register;
                     return Ok(());
                 }
                 Verdict::Reply(reply) => {
-                    if handling.progress.stage == Stage::Address && self.has_rules() {
-                        self.explain_rules(explained, &handling, &routing);
-                    }
-                    explained.outcome = self.outcome_of(&reply);
+                    course.outcome = self.outcome_of(&reply);
                     return Ok(());
                 }
                 Verdict::Forward(destination) => {
-                    explained.outcome = self.forwarded_to(explained, &handling, &routing, &contacts, &destination);
+                    let onward = match self.onward(&handling, &destination) {
+                        // A name that was not looked up may have an address.
+                        Onward::Reply(_) | Onward::Decide(..) if lacks_names(course, &destination) => {
+                            self.session_timer(&handling).map_or_else(Onward::Reply, Onward::Forward)
+                        }
+                        onward => onward,
+                    };
+                    course.outcome = match onward {
+                        Onward::Reply(reply) => self.outcome_of(&reply),
+                        Onward::Decide(next, reply) => {
+                            course.failed.push(self.failed(&reply));
+                            decided = Some(Verdict::Decide(next));
+                            continue;
+                        }
+                        Onward::Redirect => {
+                            let places = places(&handling, &routing, &contacts, &destination);
+                            Outcome::Redirect { contacts: places.into_iter().map(|place| place.uri).collect() }
+                        }
+                        Onward::Forward(timer) => {
+                            let places = places(&handling, &routing, &contacts, &destination);
+                            Outcome::Forward(self.plan_view(&handling, &Edits::of(&handling, &timer), places))
+                        }
+                    };
                     return Ok(());
                 }
                 // No name was looked up, so none of its Routes leads here by one.
@@ -222,129 +298,143 @@ impl Engine {
         }
     }
 
-    fn explain_filters(&self, explained: &mut Explained, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> bool {
+    /// The user that the credentials of a request name, whether or not there is one. A name without a domain is of that of From.
+    fn named_user(&self, request: &Request<'_>) -> User {
+        let realm = self.policy.realms.judging(request, ChallengeHeader::ProxyAuthenticate);
+        let shown = request.message.headers(Name::ProxyAuthorization);
+        let mut credentials = shown.filter_map(|value| Credentials::parse(value).ok());
+        let judged = credentials.find(|credentials| credentials.realm.value()[..] == *realm.as_bytes());
+        let username = judged.as_ref().and_then(Credentials::user).unwrap_or_default();
+        let name = self.account(&username, realm).name;
+        let mut domain = username[name.len()..].to_ascii_lowercase();
+        if domain.is_empty() {
+            domain.push(b'@');
+            request.mandatory.from.uri.sip().into_iter().for_each(|uri| uri.host.write_lower(&mut domain));
+        }
+        User { name: name.into(), domain: domain[1..].into() }
+    }
+
+    /// What becomes of a request whose sender has shown the password of this user, and names another.
+    fn claims_another(&self, request: &Request<'_>, user: &User) -> Option<Outcome> {
+        if !self.policy.config.auth.user_must_match {
+            return None;
+        }
+        let party = &request.mandatory.from.uri;
+        let [username, domain] = [&user.name, &user.domain].map(|text| String::from_utf8_lossy(text));
+        let subscriber = CredentialView { username: &username, domain: &domain, ha1: Ha1s::default() };
+        self.claims_only(request, ChallengeHeader::ProxyAuthenticate, party, subscriber).err()?;
+        let because = format!("authenticated as {username}, but the request names another user (auth.user_must_match)");
+        Some(Outcome::Answer { status: 403, because })
+    }
+
+    /// What the filters say that end a request.
+    fn explain_filters(
+        &self,
+        filters: &mut Vec<Judgement>,
+        handling: &Handling<'_, '_>,
+        routing: &Routing<'_>,
+    ) -> Option<Outcome> {
         let decisions = &self.policy.config.decisions;
         if decisions.filters.is_empty() {
-            return false;
+            return None;
         }
         let facts = RequestFacts::of(self, handling, routing);
         let found = self.filter(handling);
         let last = found.map_or(decisions.filters.len(), |(place, _)| place + 1);
-        explained.filters = judgements(&decisions.filters, &facts, &decisions.sets, last);
-        if let Some((place, status)) = found {
-            let reply = |status| self.outcome_of(&Reply { why: Why::Filter(place), ..Reply::refused(status) });
-            explained.outcome = status.map_or(Outcome::Drop, reply);
-        }
-        found.is_some()
-    }
-
-    fn explain_rules(&self, explained: &mut Explained, handling: &Handling<'_, '_>, routing: &Routing<'_>) {
-        let decisions = &self.policy.config.decisions;
-        let facts = RequestFacts::of(self, handling, routing);
-        let mut judged = judgements(&decisions.rules, &facts, &decisions.sets, decisions.rules.len());
-        let ends = decisions.rules.iter().zip(&judged).position(|(rule, judged)| judged.holds && rule.action.ends);
-        judged.truncate(ends.map_or(judged.len(), |place| place + 1));
-        explained.rules = judged;
+        *filters = judgements(&decisions.filters, &facts, &decisions.sets, last);
+        let (place, status) = found?;
+        let reply = |status| self.outcome_of(&Reply { why: Why::Filter(place), ..Reply::refused(status) });
+        Some(status.map_or(Outcome::Drop, reply))
     }
 
     fn outcome_of(&self, reply: &Reply) -> Outcome {
-        let because = match reply.why {
+        Outcome::Answer { status: reply.status, because: self.reason_of(reply).to_owned() }
+    }
+
+    fn failed(&self, reply: &Reply) -> FailedView {
+        FailedView { status: reply.status, because: self.reason_of(reply).to_owned() }
+    }
+
+    fn reason_of(&self, reply: &Reply) -> &str {
+        match reply.why {
             Why::Rule(place) => self.policy.rule(place).map_or("a rule", |rule| &rule.name),
             Why::Filter(place) => self.policy.filter(place).map_or("a filter", |filter| &filter.name),
+            Why::Limit(place) => {
+                self.policy.config.call_limits.get(place).map_or("a call limit", |limit| limit.name.as_str())
+            }
             Why::Text(text) => text,
             Why::Domain(_) => "a domain that is not ours",
             Why::Status | Why::Logged => status::reason(reply.status),
-        };
-        Outcome::Answer { status: reply.status, because: because.to_owned() }
-    }
-
-    fn forwarded_to(
-        &self,
-        explained: &Explained,
-        handling: &Handling<'_, '_>,
-        routing: &Routing<'_>,
-        contacts: &Contacts,
-        destination: &Destination,
-    ) -> Outcome {
-        let none = Decision::default();
-        let decision = handling.progress.decision.as_deref().unwrap_or(&none);
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let place = |uri: String, targets: &Targets| {
-            let at = |target: &strowger_core::Target| format!("{}:{}", target.transport.text(), target.address);
-            PlaceView { uri, at: targets.iter().map(at).collect() }
-        };
-        let (to, otherwise): (Vec<PlaceView>, u16) = match destination {
-            Destination::Contacts(targets) => {
-                let entries = contacts.entries.iter().zip(targets);
-                (entries.map(|(contact, at)| place(text(&contacts.text[contact.uri.clone()]), at)).collect(), 480)
-            }
-            Destination::Places(targets) => {
-                (decision.to.iter().zip(targets).map(|(uri, at)| place(uri.clone(), at)).collect(), 500)
-            }
-            Destination::NextHop { targets, otherwise, .. } => {
-                (vec![place(text(routing.uri_text), targets)], *otherwise)
-            }
-            Destination::FirstContact(_) => (Vec::new(), 404),
-        };
-        if explained.names.is_empty() && to.iter().all(|place| place.at.is_empty()) {
-            return self.outcome_of(&Reply::not_found(otherwise));
         }
-        let is_hop = matches!(destination, Destination::NextHop { .. });
-        if decision.redirect && (!is_hop || decision.has_other_uri) {
-            return Outcome::Redirect { contacts: to.into_iter().map(|place| place.uri).collect() };
-        }
-        let failures = decision.on_failure.iter().map(|failure| FailureView {
-            statuses: failure.statuses.clone(),
-            to: failure.to.clone(),
-            answer: failure.answer,
-        });
-        Outcome::Forward(PlanView {
-            to,
-            try_next: decision.statuses().map(<[u16]>::to_vec),
-            record_route: decision.record_route.unwrap_or(self.policy.config.proxy.record_route),
-            track: request_begins_call(handling.request) && self.tracks(handling),
-            ring_timeout: decision.ring_timeout,
-            answer_timeout: decision.answer_timeout,
-            add: text(&decision.add).lines().map(str::to_owned).collect(),
-            remove: decision.remove.iter().map(|name| name.text().to_owned()).collect(),
-            on_failure: failures.collect(),
-        })
     }
 }
 
-fn request_begins_call(request: &Request<'_>) -> bool {
-    request.method == Method::Invite && request.to_tag.is_empty()
+/// The limits that a call counts under on this course, but for those that are `free`.
+fn limits_of(course: &Course, free: &[String]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    let of_rules = course.rules.iter().flat_map(|rule| &rule.limits);
+    // Also those of a failure that leads it on.
+    let plan = if let Outcome::Forward(plan) = &course.outcome { &plan.limits[..] } else { &[] };
+    for name in of_rules.chain(plan.iter().map(|limit| &limit.name)) {
+        if !names.contains(name) && !free.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    names
 }
 
-fn judgements<A>(
-    rules: &Rules<A>,
-    facts: &RequestFacts<'_, '_>,
-    sets: &strowger_rules::Sets,
-    most: usize,
-) -> Vec<Judgement> {
-    let verdicts = rules.explain(facts, sets).verdicts.into_iter().take(most);
-    let judgement = |verdict: strowger_rules::Verdict<'_>| Judgement {
-        name: verdict.name.to_owned(),
-        holds: verdict.matches,
-        part: verdict.decider.split_whitespace().collect::<Vec<_>>().join(" "),
-        part_holds: verdict.holds,
-        values: verdict.values,
-    };
-    verdicts.map(judgement).collect()
+/// Whether a request has nowhere to go since names were not looked up.
+fn lacks_names(course: &Course, destination: &Destination) -> bool {
+    !course.names.is_empty() && destination.unreachable().is_some()
 }
 
-impl fmt::Display for Judgement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sign = if self.holds { "yes" } else { "no" };
-        write!(f, "{sign:<4}{}: {} is {}", self.name, self.part, self.part_holds)?;
-        self.values.iter().try_for_each(|(name, value)| write!(f, ", {name} is {value}"))
+/// The places of a destination.
+fn places(
+    handling: &Handling<'_, '_>,
+    routing: &Routing<'_>,
+    contacts: &Contacts,
+    destination: &Destination,
+) -> Vec<PlaceView> {
+    let decision = handling.progress.decision.as_deref();
+    match destination {
+        Destination::Contacts(targets) => {
+            PlaceView::several(contacts.entries.iter().map(|contact| &contacts.text[contact.uri.clone()]), targets)
+        }
+        Destination::Places(targets) => {
+            let to = decision.map_or(&[][..], |decision| &decision.to);
+            PlaceView::several(to.iter().map(|uri| uri.as_bytes()), targets)
+        }
+        Destination::NextHop { targets, .. } => vec![PlaceView::new(routing.uri_text, targets)],
+        Destination::FirstContact(_) => Vec::new(),
     }
 }
 
 impl fmt::Display for Explained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (what, judged) in [("filter", &self.filters), ("rule", &self.rules)] {
-            judged.iter().try_for_each(|judgement| writeln!(f, "{what:<8}{judgement}"))?;
+        self.filters.iter().try_for_each(|judgement| writeln!(f, "filter  {judgement}"))?;
+        self.course.write(f, 0)?;
+        for IfFull { limits, course } in &self.if_full {
+            let (last, others) = limits.split_last().map_or(("", &[][..]), |(last, others)| (&**last, others));
+            let (all, verb) = match others {
+                [] => (last.to_owned(), "is"),
+                others => (format!("{} and {last}", others.join(", ")), "are"),
+            };
+            writeln!(f, "\nif {all} {verb} full:")?;
+            // The rules before the first that then says something else say the same.
+            let is_same = |(rule, other): &(&Judgement, &Judgement)| rule == other;
+            course.write(f, course.rules.iter().zip(&self.course.rules).take_while(is_same).count())?;
+        }
+        if self.more { writeln!(f, "\nand more cases of limits that are full") } else { Ok(()) }
+    }
+}
+
+impl Course {
+    /// Without its first rules.
+    fn write(&self, f: &mut fmt::Formatter<'_>, without: usize) -> fmt::Result {
+        self.rules.iter().skip(without).try_for_each(|judgement| writeln!(f, "rule    {judgement}"))?;
+        self.uri.iter().try_for_each(|uri| writeln!(f, "uri     becomes {uri}"))?;
+        for FailedView { status, because } in &self.failed {
+            writeln!(f, "fails   {status}: {because}")?;
         }
         self.names.iter().try_for_each(|name| writeln!(f, "name    {name} is looked up when a request goes there"))?;
         match &self.outcome {
@@ -352,44 +442,7 @@ impl fmt::Display for Explained {
             Outcome::Drop => writeln!(f, "drop    no answer"),
             Outcome::Register => writeln!(f, "answer  by the registrar"),
             Outcome::Redirect { contacts } => contacts.iter().try_for_each(|to| writeln!(f, "redirect to {to}")),
-            Outcome::Forward(plan) => plan.fmt(f),
+            Outcome::Forward(plan) => write!(f, "{plan}"),
         }
     }
-}
-
-impl fmt::Display for PlanView {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (n, place) in self.to.iter().enumerate() {
-            let word = if n == 0 { "to" } else { "then" };
-            let at = if place.at.is_empty() { String::new() } else { format!(" at {}", place.at.join(", ")) };
-            writeln!(f, "{word:<8}{}{at}", place.uri)?;
-        }
-        if let Some(statuses) = &self.try_next {
-            writeln!(f, "next    after {}", list(statuses))?;
-        }
-        for (word, time) in [("ring", self.ring_timeout), ("silence", self.answer_timeout)] {
-            if let Some(time) = time {
-                writeln!(f, "{word:<8}at most {time} ms")?;
-            }
-        }
-        self.add.iter().try_for_each(|line| writeln!(f, "add     {line}"))?;
-        self.remove.iter().try_for_each(|name| writeln!(f, "remove  {name}"))?;
-        writeln!(f, "path    {}", if self.record_route { "record-route" } else { "not in the path" })?;
-        if self.track {
-            writeln!(f, "track   the call is tracked")?;
-        }
-        self.on_failure.iter().try_for_each(|failure| {
-            let range = |(first, last): &(u16, u16)| match first == last {
-                true => first.to_string(),
-                false => format!("{first}-{last}"),
-            };
-            let statuses: Vec<String> = failure.statuses.iter().map(range).collect();
-            let then = failure.answer.map_or_else(|| failure.to.join(", then "), |status| format!("answer {status}"));
-            writeln!(f, "failure {}: {then}", statuses.join(", "))
-        })
-    }
-}
-
-fn list(statuses: &[u16]) -> String {
-    statuses.iter().map(u16::to_string).collect::<Vec<_>>().join(", ")
 }

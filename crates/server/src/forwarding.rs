@@ -2,17 +2,17 @@
 
 use crate::calls::within::Context;
 use crate::contacts::{Contact, Contacts};
-use crate::decision::{AfterFailure, FailureDecision};
+use crate::decision::{AfterFailure, Decision, FailureDecision};
 use crate::engine::Engine;
 use crate::handling::Handling;
 use crate::identity::names_caller;
-use crate::reply::Reply;
+use crate::reply::{Reply, Why};
 use crate::session_timer::SessionTimer;
-use crate::stage::Stage;
 use smallvec::SmallVec;
 use strowger_config::{Fork, UnmatchedCancel};
-use strowger_core::proxy::{Candidate, FailurePlan, Plan, Remedy};
+use strowger_core::proxy::{Candidate, FailurePlan, Plan, Remedy, TryNext};
 use strowger_core::routing::{Request, Routing};
+use strowger_core::shown::shown;
 use strowger_core::transaction::ServerId;
 use strowger_core::{Round, Target};
 use strowger_message::{Message, Method, Name, Uri};
@@ -36,15 +36,40 @@ pub(crate) enum Destination {
     NextHop { targets: Targets, route: Vec<u8>, otherwise: u16 },
 }
 
+impl Destination {
+    /// The answer where none of its targets has an address; none: one has.
+    pub(crate) fn unreachable(&self) -> Option<u16> {
+        match self {
+            Self::Contacts(targets) => targets.iter().all(|targets| targets.is_empty()).then_some(480),
+            Self::Places(targets) => targets.iter().all(|targets| targets.is_empty()).then_some(500),
+            Self::NextHop { targets, otherwise, .. } => targets.is_empty().then_some(*otherwise),
+            Self::FirstContact(_) => None,
+        }
+    }
+}
+
+/// What becomes of a request whose destination is known.
+#[derive(Debug)]
+pub(crate) enum Onward {
+    /// It is answered.
+    Reply(Reply),
+    /// It is answered with where it would go.
+    Redirect,
+    /// Its destination has no address; in place of this answer it goes on by what rules say of that.
+    Decide(Box<Decision>, Reply),
+    /// It goes there.
+    Forward(SessionTimer),
+}
+
 /// What changes in the header of a request on its way.
 #[derive(Default)]
-struct Edits {
-    add: Vec<u8>,
-    remove: SmallVec<[Name; 4]>,
+pub(crate) struct Edits {
+    pub(crate) add: Vec<u8>,
+    pub(crate) remove: SmallVec<[Name; 4]>,
 }
 
 impl Edits {
-    fn of(handling: &Handling<'_, '_>, timer: &SessionTimer) -> Self {
+    pub(crate) fn of(handling: &Handling<'_, '_>, timer: &SessionTimer) -> Self {
         let (mut add, mut remove) = (timer.lines.clone(), SmallVec::from_slice(timer.replaced()));
         if let Some(decision) = &handling.progress.decision {
             add.extend_from_slice(&decision.add);
@@ -53,9 +78,11 @@ impl Edits {
         Self { add, remove }
     }
 
-    /// The same with further lines.
-    fn with(&self, lines: &[u8]) -> Self {
-        Self { add: [&self.add[..], lines].concat(), remove: self.remove.clone() }
+    /// The same with those of a failure, in place of so many of the failure that leads the request now ([`Decision::of_failure`]).
+    fn with(&self, (added, removed): (usize, usize), failure: &FailureDecision) -> Self {
+        let add = &self.add[..self.add.len() - added];
+        let remove = &self.remove[..self.remove.len() - removed];
+        Self { add: [add, &failure.add].concat(), remove: remove.iter().chain(&failure.remove).copied().collect() }
     }
 }
 
@@ -63,11 +90,12 @@ impl Edits {
 type Places<'a> = SmallVec<[Candidate<'a>; 2]>;
 
 /// The places with these numbers, in this order. One with a user takes the place of the Request-URI, one without leads there with the
-/// Request-URI as it is.
+/// Request-URI as it is, or with the one that is given.
 fn places<'a>(
     to: &'a [String],
     targets: &'a [Targets],
     order: impl Iterator<Item = usize>,
+    uri: Option<&'a [u8]>,
     edits: &'a Edits,
 ) -> Places<'a> {
     let count = targets.len().min(1000) as u16;
@@ -75,24 +103,64 @@ fn places<'a>(
         |uri: &&String| Uri::parse(uri.as_bytes()).is_ok_and(|uri| uri.sip().is_some_and(|uri| uri.user.is_some()));
     let place = |(n, place): (usize, usize)| {
         Some(Candidate {
-            uri: to.get(place).filter(has_user).map(|uri| uri.as_bytes()),
+            uri: to.get(place).filter(has_user).map(|uri| uri.as_bytes()).or(uri),
             targets: targets.get(place)?,
             q: count - (n as u16).min(count),
             add: &edits.add,
             remove: &edits.remove,
             watched: true,
+            rerouted: true,
             ..Candidate::default()
         })
     };
     order.enumerate().filter_map(place).collect()
 }
 
-fn plan_for<'a>(failure: &'a FailureDecision, to: &'a [Candidate<'a>]) -> FailurePlan<'a> {
+/// A request has failed before it went anywhere, and goes on by what rules say of that.
+pub(crate) fn log_failed(handling: &Handling<'_, '_>, status: u16) {
+    let call_id = shown(handling.request.call_id);
+    tracing::debug!(status, %call_id, "failed before it was forwarded");
+}
+
+fn plan_for<'a>(failure: &'a FailureDecision, to: &'a [Candidate<'a>], asks: &'a [u8]) -> FailurePlan<'a> {
     let remedy = failure.answer.map_or(Remedy::Try(to), Remedy::Answer);
-    FailurePlan { statuses: &failure.statuses, remedy }
+    FailurePlan {
+        statuses: &failure.statuses,
+        remedy,
+        ring_timeout: failure.ring_timeout,
+        answer_timeout: failure.answer_timeout,
+        try_next: failure.try_next.as_deref().map_or(TryNext::Any, TryNext::On),
+        asks,
+    }
 }
 
 impl Engine {
+    /// What becomes of a request now that its destination is known.
+    pub(crate) fn onward(&self, handling: &Handling<'_, '_>, destination: &Destination) -> Onward {
+        let timer = match self.session_timer(handling) {
+            Ok(timer) => timer,
+            Err(reply) => return Onward::Reply(reply),
+        };
+        let decision = handling.progress.decision.as_deref();
+        if decision.is_some_and(|decision| decision.redirects(destination)) {
+            return Onward::Redirect;
+        }
+        // An ACK is not answered.
+        let unreachable = destination.unreachable().filter(|_| handling.request.method != Method::Ack);
+        let Some(status) = unreachable else { return Onward::Forward(timer) };
+        let why = match status {
+            480 => "no contact of the user can be reached",
+            404 => "no route: nothing here leads to this kind of URI",
+            _ => "no route: the next hop has no address that a listener reaches",
+        };
+        let reply = Reply::not_found(status).because(why);
+        match self.after_failure(handling, status) {
+            Some(AfterFailure::Try(next)) => Onward::Decide(next, reply),
+            Some(AfterFailure::Answer(status)) => Onward::Reply(Reply { status, ..reply }),
+            None => Onward::Reply(reply),
+        }
+    }
+
     /// Forwards a request, or answers it if no way leads anywhere.
     pub(crate) fn forward(
         &mut self,
@@ -101,15 +169,15 @@ impl Engine {
         contacts: &Contacts,
         destination: Destination,
     ) {
-        let timer = match self.session_timer(handling) {
-            Ok(timer) => timer,
-            Err(reply) => return self.reply(handling, reply),
+        let timer = match self.onward(handling, &destination) {
+            Onward::Reply(reply) => return self.reply(handling, reply),
+            Onward::Redirect => return self.redirect(handling, routing, contacts, &destination),
+            Onward::Decide(next, reply) => {
+                log_failed(handling, reply.status);
+                return self.go_on_by(handling, routing, next);
+            }
+            Onward::Forward(timer) => timer,
         };
-        if handling.progress.decision.as_ref().is_some_and(|decision| decision.redirect)
-            && self.redirect(handling, routing, contacts, &destination)
-        {
-            return;
-        }
         match destination {
             Destination::Contacts(targets) => self.forward_to_contacts(handling, routing, contacts, &targets, &timer),
             Destination::Places(mut targets) => {
@@ -122,7 +190,7 @@ impl Engine {
                 let candidate = Candidate { uri, path, targets: &[target], ..Candidate::default() };
                 self.forward_ack(handling, routing, &candidate);
             }
-            Destination::NextHop { mut targets, route, otherwise } => {
+            Destination::NextHop { mut targets, route, .. } => {
                 // Where a second Route of ours says it, or a seal, there the dialog began.
                 if routing.listener.is_none() && routing.device.is_none() {
                     let shared = &self.shared;
@@ -153,8 +221,9 @@ impl Engine {
                     translated: routing.device.is_some(),
                     // A party of a call that is no next hop of this server's has no other address.
                     watched: routing.device.is_none(),
+                    rerouted: false,
                 };
-                self.send(handling, routing, &[candidate], otherwise, timer.session, &edits);
+                self.send(handling, routing, &[candidate], timer.session, &edits);
             }
         }
     }
@@ -204,9 +273,10 @@ impl Engine {
                 fixed: contact.path.is_empty(),
                 translated: contact.target.is_some(),
                 watched: false,
+                rerouted: false,
             })
             .collect();
-        self.send(handling, routing, &candidates, 480, timer.session, &edits);
+        self.send(handling, routing, &candidates, timer.session, &edits);
     }
 
     fn forward_to_places(
@@ -219,8 +289,8 @@ impl Engine {
     ) {
         let edits = Edits::of(handling, timer);
         let to = handling.progress.decision.as_ref().map_or(Vec::new(), |decision| decision.to.clone());
-        let candidates = places(&to, targets, order.iter().copied(), &edits);
-        self.send(handling, routing, &candidates, 500, timer.session, &edits);
+        let candidates = places(&to, targets, order.iter().copied(), None, &edits);
+        self.send(handling, routing, &candidates, timer.session, &edits);
     }
 
     fn send(
@@ -228,28 +298,10 @@ impl Engine {
         handling: &mut Handling<'_, '_>,
         routing: &Routing<'_>,
         candidates: &[Candidate<'_>],
-        otherwise: u16,
         session: u32,
         edits: &Edits,
     ) {
         let Some(server) = handling.server else { return };
-        if candidates.iter().all(|c| c.targets.is_empty()) {
-            let decision = handling.progress.decision.as_ref();
-            let otherwise = match decision.and_then(|decision| decision.after_failure(otherwise)) {
-                Some(AfterFailure::Try(next)) => {
-                    (handling.progress.decision, handling.progress.stage) = (Some(next), Stage::Route);
-                    return self.advance(handling);
-                }
-                Some(AfterFailure::Answer(status)) => status,
-                None => otherwise,
-            };
-            let why = match otherwise {
-                480 => "no contact of the user can be reached",
-                404 => "no route: nothing here leads to this kind of URI",
-                _ => "no route: the next hop has no address that a listener reaches",
-            };
-            return self.reply(handling, Reply::not_found(otherwise).because(why));
-        }
         if !self.proxy.has_breadth(handling.request, candidates) {
             return self.reply(handling, Reply::refused(440));
         }
@@ -260,43 +312,72 @@ impl Engine {
         let context = match self.context_of(handling) {
             Context::Notices(context) => context,
             Context::Full => return self.reply(handling, Reply::overloaded()),
-            Context::Limited(status) => {
-                return self.reply(handling, Reply::refused(status).because("as many calls as a limit lets"));
+            Context::Merged => {
+                let reply = Reply::refused(482).because("another call of this Call-ID and tag stands");
+                return self.reply(handling, reply);
             }
+            Context::Limited(status, place) => {
+                let why = place.map_or(Why::Text("as many calls as a limit lets"), Why::Limit);
+                return self.reply(handling, Reply { why, ..Reply::refused(status) });
+            }
+            Context::PassedOver => return self.pass_over(handling, routing),
         };
         self.trying(handling);
         self.doubt_unproven(handling, 0);
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            self.log_plan(handling, routing, candidates, edits);
+        }
         self.counters().forwarded.one();
         let decision = handling.progress.decision.take();
         // The stage before has asked for the names of these places.
         let targets = decision.as_ref().and_then(|decision| self.targets_on_failure(handling, decision).ok());
         let targets = targets.unwrap_or_default();
         let failures = decision.as_ref().map_or(&[][..], |decision| &decision.on_failure);
-        let edits: Vec<Edits> = failures.iter().map(|failure| edits.with(&failure.add)).collect();
-        let failures = failures.iter().zip(&targets).zip(&edits);
-        let failures: Vec<_> =
-            failures.map(|((failure, to), edits)| (failure, places(&failure.to, to, 0..to.len(), edits))).collect();
-        let on_failure: Vec<_> = failures.iter().map(|(failure, to)| plan_for(failure, to)).collect();
-        let set = self.policy.config.plan();
-        let plan = match &decision {
-            None => Plan { context, session, ..set },
-            Some(decision) => Plan {
-                context,
-                session,
-                record_route: decision.record_route.unwrap_or(set.record_route),
-                ring_timeout: decision.ring_timeout.unwrap_or(set.ring_timeout),
-                answer_timeout: decision.answer_timeout.or(set.answer_timeout),
-                try_next: decision.try_next(),
-                ring_ends: decision.ring_timeout.is_some(),
-                on_failure: &on_failure,
-                ..set
-            },
+        let of_failure = decision.as_ref().map_or((0, 0), |decision| decision.of_failure());
+        let changed = |failure: &FailureDecision| {
+            let uri = failure.user.as_ref().and_then(|user| routing.uri_with_user(user));
+            (edits.with(of_failure, failure), uri)
         };
+        let changed: Vec<_> = failures.iter().map(changed).collect();
+        let failures = failures.iter().zip(&targets).zip(&changed);
+        let failures: Vec<_> = failures
+            .map(|((failure, to), (edits, uri))| (failure, places(&failure.to, to, 0..to.len(), uri.as_deref(), edits)))
+            .collect();
+        let questions: Vec<_> = failures.iter().map(|(failure, _)| failure.question()).collect();
+        let on_failure = failures.iter().zip(&questions);
+        let on_failure: Vec<_> = on_failure.map(|((failure, to), asks)| plan_for(failure, to, asks)).collect();
+        let plan = Plan { context, session, on_failure: &on_failure, ..self.plan(decision.as_deref()) };
         let sent = handling.out.sends().len();
         if self.forward_concealed(handling, routing, server, candidates, &plan) {
             self.forwarded(handling, context, sent);
         } else {
             self.not_forwarded(context);
+        }
+    }
+
+    /// The failure that leads a request on has no room for its call: the next that is for what failed has its turn.
+    fn pass_over(&mut self, handling: &mut Handling<'_, '_>, routing: &Routing<'_>) {
+        let Some(led) = handling.progress.decision.take().and_then(|decision| decision.led) else { return };
+        let (reply, after) = self.after_full(handling, &led);
+        handling.progress.decision = Some(Box::new(led.before));
+        match after {
+            Some(AfterFailure::Try(next)) => self.go_on_by(handling, routing, next),
+            Some(AfterFailure::Answer(status)) => self.reply(handling, Reply { status, ..reply }),
+            None => self.reply(handling, reply),
+        }
+    }
+
+    /// How the proxy is to forward a request of which rules say this; what it does about failures aside.
+    pub(crate) fn plan<'a>(&self, decision: Option<&'a Decision>) -> Plan<'a> {
+        let set = self.policy.config.plan();
+        let Some(decision) = decision else { return set };
+        Plan {
+            record_route: decision.stays().unwrap_or(set.record_route),
+            ring_timeout: decision.ring_timeout.unwrap_or(set.ring_timeout),
+            answer_timeout: decision.answer_timeout.or(set.answer_timeout),
+            try_next: decision.try_next(),
+            ring_ends: decision.ring_timeout.is_some(),
+            ..set
         }
     }
 

@@ -1,8 +1,9 @@
 //! A request while the engine handles it, and how far it came.
 
 use crate::decision::Decision;
+use crate::judgement::Inquiry;
 use crate::policy::InForce;
-use crate::question::Answers;
+use crate::question::{Answers, Text};
 use crate::stage::Stage;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -38,6 +39,9 @@ pub struct Progress {
     /// While it waits: what it goes by. Bytes do not have it: read back, the request goes on by the policy where it comes to.
     #[serde(skip)]
     pub(crate) policy: Option<Arc<InForce>>,
+    /// Nothing of it is done: a person inquires what would be.
+    #[serde(skip)]
+    pub(crate) inquiry: Option<Box<Inquiry>>,
 }
 
 impl Progress {
@@ -50,6 +54,7 @@ impl Progress {
             decision: None,
             trying: false,
             policy: None,
+            inquiry: None,
         }
     }
 
@@ -59,21 +64,34 @@ impl Progress {
     }
 }
 
+/// A user as the database has it: credentials may spell one in many ways.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct User {
+    pub(crate) name: Text,
+    pub(crate) domain: Text,
+}
+
 /// What a request has shown of its sender.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Proof {
-    /// Its credentials were right.
-    pub(crate) authenticated: bool,
+    /// Its credentials were right: those of this user.
+    pub(crate) user: Option<User>,
     /// The credentials were right, but had been used before: nothing may change.
     pub(crate) replayed: bool,
     /// Its route token or seal: it goes to the other party of a call that was let through.
     pub(crate) in_dialog: bool,
 }
 
+impl Proof {
+    /// A password was shown, or a route token or seal.
+    pub(crate) const fn is_any(&self) -> bool {
+        self.user.is_some() || self.in_dialog
+    }
+}
+
 impl Handling<'_, '_> {
     /// Its sender is there, or was.
     pub(crate) fn is_proven(&self) -> bool {
-        let Proof { authenticated, in_dialog, .. } = self.progress.proof;
-        self.request.arrival.transport.is_reliable() || authenticated || in_dialog
+        self.request.arrival.transport.is_reliable() || self.progress.proof.is_any()
     }
 }

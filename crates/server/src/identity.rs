@@ -100,7 +100,7 @@ impl Engine {
     /// Whether this header field names a user of ours that the caller has not shown to be, or cannot be read.
     fn names_another(&self, handling: &Handling<'_, '_>, name: Name) -> bool {
         let auth = &self.policy.config.auth;
-        if !auth.calls || (handling.progress.proof.authenticated && !auth.user_must_match) {
+        if !auth.calls || (handling.progress.proof.user.is_some() && !auth.user_must_match) {
             return false;
         }
         let request = handling.request;
@@ -109,7 +109,7 @@ impl Engine {
             let said = [Name::PPreferredIdentity, Name::PAssertedIdentity]
                 .map(|name| request.message.values::<NameAddr<'_>>(name));
             let said = said.into_iter().flatten().flatten().map(|value| value.uri);
-            handling.progress.proof.authenticated
+            handling.progress.proof.user.is_some()
                 && said
                     .chain([request.mandatory.from.uri])
                     .any(|shown| self.is_of_our_domain(&shown) && is_same(&shown, user))

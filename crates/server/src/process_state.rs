@@ -176,15 +176,20 @@ impl ProcessState {
         next
     }
 
-    /// Frees the policies by which no request goes any more: rules and data sets are large, and no shard is to spend its time on that. To be
-    /// called by a thread that carries no messages. Returns whether there were any.
-    pub fn drop_retired(&self) -> bool {
+    /// Whether there are policies by which no request goes any more.
+    pub fn has_retired(&self) -> bool {
+        self.retired.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|policy| Arc::strong_count(policy) == 1)
+    }
+
+    /// Frees them: rules and data sets are large, and no shard is to spend its time on that. To be called by a thread that carries no messages,
+    /// the one that makes policies.
+    pub fn drop_retired(&self) {
         let unused = |policy: &mut Arc<Policy>| Arc::strong_count(policy) == 1;
         let unused: Vec<_> = {
             let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
             retired.extract_if(.., unused).collect()
         };
-        !unused.is_empty()
+        drop(unused);
     }
 
     /// Whether a connection of this process is open, as far as its shards have said.

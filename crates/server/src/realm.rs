@@ -1,6 +1,7 @@
 //! In which realm a request is judged (RFC 3261 sections 22.1 and 22.3). A domain may have one of its own: then its users are others than
 //! those of the same name elsewhere, and what they prove counts there alone.
 
+use crate::handling::User;
 use std::net::IpAddr;
 use strowger_config::Config;
 use strowger_core::digest::ChallengeHeader;
@@ -13,11 +14,15 @@ pub(crate) struct Realms {
     addresses: Vec<(IpAddr, Box<str>)>,
     /// Of those who are of no domain of ours.
     others: Box<str>,
+    /// Where all share one: the domain whose users are known by their name alone.
+    named_alone: Option<Box<str>>,
 }
 
 impl Realms {
     pub(crate) fn of(config: &Config) -> Self {
-        let mut realms = Self { names: Vec::new(), addresses: Vec::new(), others: (*config.realm).into() };
+        let first = config.first_domain_of(&config.realm).filter(|_| !config.has_several_realms());
+        let (others, named_alone) = ((*config.realm).into(), first.map(Box::from));
+        let mut realms = Self { names: Vec::new(), addresses: Vec::new(), others, named_alone };
         for domain in &config.domains {
             let (name, realm) = (domain.name.as_bytes(), (*domain.realm).into());
             match Host::parse(name).ok().and_then(|host| host.ip()) {
@@ -43,6 +48,16 @@ impl Realms {
             named.find_map(|value| self.of_uri(&value.uri))
         };
         self.of_uri(&request.mandatory.from.uri).or_else(said).unwrap_or(&self.others)
+    }
+
+    /// This name of a user, or what is shown of it, with its domain where that tells it from users of the same name: where domains have realms of
+    /// their own, and behind the first of those that share one.
+    pub(crate) fn with_domain(&self, user: &User, mut name: Vec<u8>) -> Vec<u8> {
+        if self.named_alone.as_ref().is_none_or(|domain| *domain.as_bytes() != *user.domain) {
+            name.push(b'@');
+            name.extend_from_slice(&user.domain);
+        }
+        name
     }
 
     /// The realm of the users of a local domain. A port in the URI says only which listener was meant.
@@ -102,6 +117,26 @@ mod tests {
         ] {
             assert_eq!(judging(ChallengeHeader::WwwAuthenticate, from, to, more), registers, "{to}");
             assert_eq!(judging(ChallengeHeader::ProxyAuthenticate, from, to, more), calls, "{from} {more}");
+        }
+    }
+
+    #[test]
+    fn users_have_a_domain_where_their_name_is_not_all() {
+        for (text, domain, named) in [
+            ("domains = [\"a.example\", \"a.test\"]\nrealm = \"shared\"\n", "a.example", "al"),
+            ("domains = [\"a.example\", \"a.test\"]\nrealm = \"shared\"\n", "a.test", "al@a.test"),
+            ("domains = [\"a.example\", \"a.test\"]\nrealm = \"a.test\"\n", "a.test", "al"),
+            ("domains = [\"a.example\"]\n", "left.example", "al@left.example"),
+            ("[[domain]]\nname = \"a.example\"\nrealm = \"one\"\n", "a.example", "al"),
+            ("[[domain]]\nname = \"a.example\"\n[[domain]]\nname = \"b.example\"\n", "a.example", "al@a.example"),
+            ("[[domain]]\nname = \"a.example\"\n[[domain]]\nname = \"b.example\"\n", "b.example", "al@b.example"),
+            ("domains = [\"a.example\", \"a.test\"]\n[[domain]]\nname = \"b.example\"\n", "a.test", "al@a.test"),
+        ] {
+            let (config, _) =
+                Config::read(Source { text, ..Source::default() }).unwrap_or_else(|report| panic!("{report}"));
+            let user = User { name: b"al"[..].into(), domain: domain.as_bytes().into() };
+            let all = Realms::of(&config).with_domain(&user, user.name.to_vec());
+            assert_eq!(String::from_utf8_lossy(&all), named, "{text}");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Where a request would go, as an answer to its sender (RFC 3261 section 8.3).
 
 use crate::contacts::Contacts;
+use crate::decision::Decision;
 use crate::engine::Engine;
 use crate::forwarding::Destination;
 use crate::handling::Handling;
@@ -8,16 +9,28 @@ use crate::reply::Why;
 use strowger_core::routing::Routing;
 use strowger_core::shown::shown;
 
+impl Decision {
+    /// Whether a request is answered with this destination; not where it says itself that it goes there.
+    pub(crate) fn redirects(&self, destination: &Destination) -> bool {
+        self.redirect
+            && match destination {
+                Destination::Contacts(_) | Destination::Places(_) => true,
+                // Another URI than the caller's own.
+                Destination::NextHop { .. } => self.has_other_uri,
+                Destination::FirstContact(_) => false,
+            }
+    }
+}
+
 impl Engine {
-    /// Answers a request with where it would go: 302, for several targets 300. False: that is where it says itself, so it is to be
-    /// forwarded.
+    /// Answers a request with where it would go: 302, for several targets 300.
     pub(crate) fn redirect(
         &mut self,
         handling: &mut Handling<'_, '_>,
         routing: &Routing<'_>,
         contacts: &Contacts,
         destination: &Destination,
-    ) -> bool {
+    ) {
         let mut lines = Vec::new();
         let decision = handling.progress.decision.as_deref();
         let count = match destination {
@@ -35,17 +48,14 @@ impl Engine {
                 }
                 to.len()
             }
-            // Another URI than the caller's own.
-            Destination::NextHop { .. } if decision.is_some_and(|decision| decision.has_other_uri) => {
+            Destination::NextHop { .. } | Destination::FirstContact(_) => {
                 write_contact(&mut lines, routing.uri_text, 0, 0);
                 1
             }
-            Destination::NextHop { .. } | Destination::FirstContact(_) => return false,
         };
         let status = if count == 1 { 302 } else { 300 };
         tracing::debug!(status, contacts = count, call_id = %shown(handling.request.call_id), "request redirected");
         self.respond(handling, status, Why::Logged, &lines);
-        true
     }
 }
 

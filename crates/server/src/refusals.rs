@@ -43,11 +43,17 @@ impl Engine {
     pub(crate) fn log_refusal(&self, handling: &Handling<'_, '_>, status: u16, why: Why) {
         let request = handling.request;
         let challenge = matches!(status, 401 | 407);
+        let named;
         let reason = match why {
             Why::Logged => return,
             Why::Text(text) => text,
             Why::Rule(place) => self.policy.rule(place).map_or("a rule", |rule| &rule.name),
             Why::Filter(place) => self.policy.filter(place).map_or("a filter", |filter| &filter.name),
+            Why::Limit(place) => {
+                let limit = self.policy.config.call_limits.get(place);
+                named = limit.map_or_else(|| "a call limit".to_owned(), |limit| format!("call limit {}", limit.name));
+                &named
+            }
             Why::Domain(party) if self.log_domain(handling, party) => return,
             Why::Domain(_) | Why::Status => strowger_message::status::reason(status),
         };

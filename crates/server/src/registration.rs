@@ -1,7 +1,7 @@
 //! REGISTER: from the request to the location table and back (RFC 3261 section 10.3).
 
 use crate::contacts::first_hop;
-use crate::credentials::{Keeping, Registrant};
+use crate::credentials::{Keeping, Registrant, last_end};
 use crate::engine::Engine;
 use crate::handling::{Handling, Proof};
 use crate::methods;
@@ -11,6 +11,7 @@ use crate::registration_log::{Changes, Sender};
 use crate::reply::{Party, Reply, Why};
 use crate::stage::Verdict;
 use crate::suspended::{Registration, Suspended};
+use std::cell::Cell;
 use strowger_cache::error::CacheError;
 use strowger_core::digest::ChallengeHeader;
 use strowger_core::log_limiter::Kind;
@@ -85,6 +86,7 @@ impl Engine {
         let mut pings = false;
         let mut changes = Changes::default();
         let (mut keeping, mut scratch) = (Keeping::None, self.scratch.take());
+        let end = Cell::new(None);
         let outcome = {
             let (lines, pings, node) = (&mut lines, &mut pings, policy.config.server.node);
             let (keeping, scratch) = (&mut keeping, &mut scratch);
@@ -100,22 +102,25 @@ impl Engine {
             };
             let here = |uri: &Uri<'_>| self.leads_here(uri, aor);
             let is_own = |uri: &Uri<'_>| uri.sip().is_some_and(|uri| self.policy.router.leads_here(uri));
-            shared.location.update(aor, handling.now.mono, most, ticket, |current| {
+            let taken = || {
+                if let Some(registrant) = registrant {
+                    let bindings = (end.get(), request.message.has(Name::Contact));
+                    *keeping = self.keep_credentials(now, registrant, aor, bindings, ticket.value, scratch);
+                }
+            };
+            shared.location.update_and(aor, handling.now.mono, most, ticket, taken, |current| {
                 let conditions =
                     Conditions { node, repair, is_unreachable: &is_unreachable, here: &here, is_own: &is_own };
                 let steps = decide(handling.now, request, decider, current, lines, pings, &conditions, &mut note);
                 if replayed && !(matches!(&steps, Ok(steps) if steps.is_empty()) && is_of(request, current)) {
                     return Err(RegistrationError::Replayed);
                 }
-                if let (Ok(steps), Some(registrant)) = (&steps, registrant) {
-                    let bindings = (current, &steps[..], request.message.has(Name::Contact));
-                    *keeping = self.keep_credentials(now, registrant, aor, bindings, ticket.value, &mut *scratch);
-                }
+                end.set(steps.as_ref().ok().and_then(|steps| last_end(current, steps)));
                 steps
             })
         };
         self.scratch.set(scratch);
-        self.has_asked_cache |= matches!(keeping, Keeping::Later { .. });
+        self.has_asked_cache |= keeping.answers() > 0;
         if pings {
             self.wake_pings(handling.now);
         }
@@ -125,9 +130,7 @@ impl Engine {
             self.credentials_not_kept(&shown(aor).to_string(), *error);
             has_failed = needs_cache;
         }
-        let (is_pending, is_asked) =
-            (matches!(outcome, Ok(UpdateStatus::Pending)), matches!(keeping, Keeping::Later { .. }));
-        let left = u8::from(is_pending) + u8::from(is_asked);
+        let left = u8::from(matches!(outcome, Ok(UpdateStatus::Pending))) + keeping.answers();
         match outcome {
             Ok(_) if left == 0 => {
                 if !has_failed {
@@ -152,7 +155,7 @@ impl Engine {
                 let target = Some(via::reply_target(&request.mandatory.via, request.arrival));
                 if let Some(Suspended::Registration(waiting)) = id.and_then(|id| self.suspended.get_mut(id)) {
                     let log = (!changes.is_empty()).then(|| (changes, Sender::of(request)));
-                    let (aor, stores) = (shown(aor).to_string(), keeping == Keeping::Later { stores: true });
+                    let (aor, stores) = (shown(aor).to_string(), keeping.stores());
                     let needs_cache = needs_cache && stores;
                     **waiting = Registration { ok, failed, target, aor, log, left, has_failed, stores, needs_cache };
                 }

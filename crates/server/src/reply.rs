@@ -54,6 +54,8 @@ pub(crate) enum Why {
     Rule(usize),
     /// The filter at this place of the configuration answers so.
     Filter(usize),
+    /// There are as many calls as the limit at this place of the configuration lets.
+    Limit(usize),
     /// It was logged with more than a text.
     Logged,
 }

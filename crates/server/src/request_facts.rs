@@ -1,51 +1,86 @@
 //! What rules may ask of a request.
 
 use crate::engine::Engine;
-use crate::handling::Handling;
+use crate::handling::{Handling, User};
+use crate::registration::write_aor;
+use smallvec::SmallVec;
+use std::cell::OnceCell;
+use std::fmt::{self, Write as _};
 use std::net::IpAddr;
+use std::ops::Deref;
 use strowger_config::CountedPer;
-use strowger_core::digest::Credentials;
 use strowger_core::routing::{Request, Routing};
+use strowger_message::uri::sip::unescaped;
+use strowger_message::uri::tel::dialled;
 use strowger_message::{Host, Name, SipUri, Uri};
 use strowger_rules::{AddressField, Facts, FlagField, NumberField, TextField};
 
-/// What rules may ask of a request.
+/// What rules may ask of a request. To make it and to ask it allocates nothing.
 pub(crate) struct RequestFacts<'a, 'm> {
     engine: &'a Engine,
     pub(crate) request: &'a Request<'m>,
     routing: &'a Routing<'a>,
     /// The user that has shown a password.
-    user: Option<Vec<u8>>,
-    from_host: HostText,
-    to_host: HostText,
-    request_host: HostText,
+    pub(crate) user: Option<&'a User>,
+    from_host: Option<FactText<'a>>,
+    to_host: Option<FactText<'a>>,
+    request_host: Option<FactText<'a>>,
+    undone: Undone,
 }
 
-/// A host as it is written.
+/// As long as user parts and numbers mostly are at most.
+type ShortText = SmallVec<[u8; 64]>;
+
+/// Texts that are not in the request as rules see them, made when a rule asks.
 #[derive(Default)]
-struct HostText(smallvec::SmallVec<[u8; 64]>);
+struct Undone {
+    from: OnceCell<ShortText>,
+    to: OnceCell<ShortText>,
+    request: OnceCell<ShortText>,
+    number: OnceCell<Option<ShortText>>,
+}
 
-impl HostText {
-    fn of(uri: &Uri<'_>) -> Self {
-        match uri {
-            Uri::Sip(SipUri { host, .. }) => Self::of_host(*host),
-            _ => Self::default(),
+/// Text of a request: as it stands there, or written here.
+enum FactText<'a> {
+    There(&'a [u8]),
+    /// An address, which always has room.
+    Here(SmallVec<[u8; 64]>),
+}
+
+impl<'a> FactText<'a> {
+    /// A host as it is written; a name without the dot at its end, with which it is the same name (RFC 1034 section 3.1).
+    fn of_host(uri: &Uri<'a>) -> Option<Self> {
+        let Uri::Sip(SipUri { host, .. }) = uri else { return None };
+        let mut text = Address::default();
+        // There is always room.
+        let _ = match host {
+            Host::Name(_) => return host.name().filter(|name| !name.is_empty()).map(Self::There),
+            Host::V4(ip) => write!(text, "{ip}"),
+            Host::V6(ip) => write!(text, "[{ip}]"),
+        };
+        Some(Self::Here(text.0))
+    }
+}
+
+impl Deref for FactText<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::There(text) => text,
+            Self::Here(text) => text,
         }
     }
+}
 
-    fn of_host(host: Host<'_>) -> Self {
-        match host {
-            Host::Name(name) => Self(smallvec::SmallVec::from_slice(name)),
-            host => {
-                let mut text = Vec::new();
-                host.write(&mut text);
-                Self(smallvec::SmallVec::from_vec(text))
-            }
-        }
-    }
+/// Takes what is written.
+#[derive(Default)]
+struct Address(SmallVec<[u8; 64]>);
 
-    fn text(&self) -> Option<&[u8]> {
-        (!self.0.is_empty()).then_some(&self.0[..])
+impl fmt::Write for Address {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.extend_from_slice(text.as_bytes());
+        Ok(())
     }
 }
 
@@ -57,10 +92,11 @@ impl<'a, 'm> RequestFacts<'a, 'm> {
             engine,
             request,
             routing,
-            user: handling.progress.proof.authenticated.then(|| username(engine, request)).flatten(),
-            from_host: HostText::of(from),
-            to_host: HostText::of(to),
-            request_host: HostText::of(&routing.uri),
+            user: handling.progress.proof.user.as_ref(),
+            from_host: FactText::of_host(from),
+            to_host: FactText::of_host(to),
+            request_host: FactText::of_host(&routing.uri),
+            undone: Undone::default(),
         }
     }
 }
@@ -70,12 +106,12 @@ impl RequestFacts<'_, '_> {
     pub(crate) fn counted_value(&self, per: CountedPer) -> Option<Vec<u8>> {
         let aor = |uri: &Uri<'_>| {
             let mut text = Vec::new();
-            uri.write_aor(&mut text);
+            write_aor(uri, &mut text);
             Some(text)
         };
         match per {
             CountedPer::All => Some(Vec::new()),
-            CountedPer::User => self.user.clone(),
+            CountedPer::User => self.user.map(|user| self.engine.policy.realms.with_domain(user, user.name.to_vec())),
             CountedPer::SourceGroup => self.text(TextField::SourceGroup).map(<[u8]>::to_vec),
             CountedPer::SourceAddress => Some(self.request.arrival.remote.ip().to_canonical().to_string().into_bytes()),
             CountedPer::Caller => aor(&self.request.mandatory.from.uri),
@@ -84,31 +120,34 @@ impl RequestFacts<'_, '_> {
     }
 }
 
-/// Whose credentials a request has shown.
-pub(crate) fn username(engine: &Engine, request: &Request<'_>) -> Option<Vec<u8>> {
-    let message = &request.message;
-    let shown = message.headers(Name::ProxyAuthorization).chain(message.headers(Name::Authorization));
-    let realms = engine.proxy.settings();
-    let ours = |credentials: &Credentials<'_>| realms.realms.iter().any(|own| **own == *credentials.realm.value());
-    let mut credentials = shown.filter_map(|value| Credentials::parse(value).ok());
-    credentials.find(ours)?.username.map(|username| username.value().into_owned())
-}
-
 fn user_of<'a>(uri: &Uri<'a>) -> Option<&'a [u8]> {
     uri.sip().and_then(|uri| uri.user)
 }
 
+/// What stands before the first colon.
+fn scheme_of(uri: &[u8]) -> &[u8] {
+    uri.split(|byte| *byte == b':').next().unwrap_or_default()
+}
+
+fn port_of(uri: &Uri<'_>) -> Option<u64> {
+    uri.sip()?.port.map(u64::from)
+}
+
 /// The number that a URI is for: that of a tel URI, or a user that is one.
-fn number_of<'a>(uri: &Uri<'a>) -> Option<&'a [u8]> {
-    let is_number = |text: &&[u8]| {
-        let digits = text.strip_prefix(b"+").unwrap_or(text);
-        !digits.is_empty() && digits.iter().all(|byte| byte.is_ascii_digit() || matches!(byte, b'*' | b'#'))
-    };
-    let text = match uri {
-        Uri::Tel(tel) => Some(tel.number),
-        uri => user_of(uri),
-    };
-    text.filter(is_number)
+fn number_of<'a>(uri: &Uri<'a>) -> Option<impl Iterator<Item = u8> + use<'a>> {
+    dialled(match uri {
+        Uri::Tel(tel) => tel.number,
+        uri => user_of(uri)?,
+    })
+}
+
+impl RequestFacts<'_, '_> {
+    /// A user part with its escapes undone: `%62ob` is `bob` (RFC 3261 section 19.1.4).
+    fn user_text<'s>(&'s self, uri: &Uri<'s>, undone: &'s OnceCell<ShortText>) -> Option<&'s [u8]> {
+        let user = user_of(uri)?;
+        let is_escaped = user.contains(&b'%');
+        Some(if is_escaped { undone.get_or_init(|| unescaped(user).collect()) } else { user })
+    }
 }
 
 impl Facts for RequestFacts<'_, '_> {
@@ -122,18 +161,23 @@ impl Facts for RequestFacts<'_, '_> {
                 let source = request.arrival.remote.ip().to_canonical();
                 self.engine.policy.config.decisions.group_of(source).map(str::as_bytes)
             }
-            TextField::FromUser => user_of(&mandatory.from.uri),
-            TextField::FromDomain => self.from_host.text(),
+            TextField::FromUser => self.user_text(&mandatory.from.uri, &self.undone.from),
+            TextField::FromDomain => self.from_host.as_deref(),
             TextField::FromUri => Some(mandatory.from.addr.uri_text),
-            TextField::ToUser => user_of(&mandatory.to.uri),
-            TextField::ToDomain => self.to_host.text(),
+            TextField::FromScheme => Some(scheme_of(mandatory.from.addr.uri_text)),
+            TextField::ToUser => self.user_text(&mandatory.to.uri, &self.undone.to),
+            TextField::ToDomain => self.to_host.as_deref(),
             TextField::ToUri => Some(mandatory.to.addr.uri_text),
-            TextField::RequestUser => user_of(&routing.uri),
-            TextField::RequestDomain => self.request_host.text(),
+            TextField::ToScheme => Some(scheme_of(mandatory.to.addr.uri_text)),
+            TextField::RequestUser => self.user_text(&routing.uri, &self.undone.request),
+            TextField::RequestDomain => self.request_host.as_deref(),
             TextField::RequestUri => Some(routing.uri_text),
-            TextField::RequestScheme => routing.uri_text.split(|byte| *byte == b':').next(),
-            TextField::User => self.user.as_deref(),
-            TextField::Number => number_of(&routing.uri),
+            TextField::RequestScheme => Some(scheme_of(routing.uri_text)),
+            TextField::User => self.user.map(|user| &*user.name),
+            TextField::Number => {
+                let number = || number_of(&routing.uri).map(Iterator::collect);
+                self.undone.number.get_or_init(number).as_deref()
+            }
         }
     }
 
@@ -147,7 +191,9 @@ impl Facts for RequestFacts<'_, '_> {
     fn number(&self, field: NumberField) -> Option<u64> {
         match field {
             NumberField::SourcePort => Some(self.request.arrival.remote.port().into()),
-            NumberField::RequestPort => self.routing.uri.sip().and_then(|uri| uri.port).map(u64::from),
+            NumberField::FromPort => port_of(&self.request.mandatory.from.uri),
+            NumberField::ToPort => port_of(&self.request.mandatory.to.uri),
+            NumberField::RequestPort => port_of(&self.routing.uri),
             NumberField::Size => Some(self.request.message.bytes().len() as u64),
             NumberField::RequestLength => Some(self.routing.uri_text.len() as u64),
             NumberField::MaxForwards => self.request.max_forwards.map(u64::from),
@@ -167,8 +213,9 @@ impl Facts for RequestFacts<'_, '_> {
             FlagField::ToLocal => engine.is_local(&self.request.mandatory.to.uri),
             FlagField::RequestLocal => {
                 let uri = &self.routing.uri;
-                self.routing.route.is_none() && (engine.is_local(uri) || engine.names_server(uri))
+                engine.is_local(uri) || engine.names_server(uri)
             }
+            FlagField::RequestRouted => self.routing.route.is_some() || self.routing.leads_elsewhere(),
             FlagField::Authenticated => self.user.is_some(),
             FlagField::InDialog => !self.request.to_tag.is_empty(),
         }

@@ -3,7 +3,7 @@
 use crate::contacts::{Contact, Contacts};
 use crate::decision::{AfterFailure, Decision};
 use crate::engine::Engine;
-use crate::forwarding::{Destination, Targets};
+use crate::forwarding::{Destination, Targets, log_failed};
 use crate::handling::Handling;
 use crate::question::{HostKey, Question, Resolved};
 use crate::reachability::{is_gone, is_web, listens_at, may_listen, target_of};
@@ -38,12 +38,22 @@ impl From<Question> for NoHop {
 impl Engine {
     /// Where a request goes that may be forwarded, and where it would go if that fails. `contacts` gets those of a user of ours.
     pub(crate) fn route(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>, contacts: &mut Contacts) -> Verdict {
-        let verdict = self.first_destination(handling, routing, contacts);
+        let first = self.first_destination(handling, routing, contacts);
+        let failed = if let Verdict::Reply(reply) = &first { Some(reply.status) } else { None };
+        let verdict = self.with_failures(handling, first);
+        if let (Some(status), Verdict::Decide(_)) = (failed, &verdict) {
+            log_failed(handling, status);
+        }
+        verdict
+    }
+
+    /// What becomes of a request with this first destination by what rules say of failures.
+    pub(crate) fn with_failures(&self, handling: &Handling<'_, '_>, verdict: Verdict) -> Verdict {
         match (&verdict, &handling.progress.decision) {
             (Verdict::Forward(_), Some(decision)) if !decision.on_failure.is_empty() => {
                 self.targets_on_failure(handling, decision).map_or_else(Verdict::Ask, |_| verdict)
             }
-            (Verdict::Reply(reply), Some(decision)) => match decision.after_failure(reply.status) {
+            (Verdict::Reply(reply), Some(_)) => match self.after_failure(handling, reply.status) {
                 Some(AfterFailure::Answer(status)) => Reply { status, ..*reply }.into(),
                 Some(AfterFailure::Try(next)) => Verdict::Decide(next),
                 None => verdict,
@@ -61,7 +71,8 @@ impl Engine {
         decision.on_failure.iter().map(|failure| self.targets_of_places(handling, &failure.to)).collect()
     }
 
-    fn first_destination(
+    /// Where a request goes first, as if no rule said a word of failures.
+    pub(crate) fn first_destination(
         &self,
         handling: &Handling<'_, '_>,
         routing: &Routing<'_>,
@@ -103,10 +114,20 @@ impl Engine {
         }
     }
 
-    /// The addresses of each of these places.
+    /// The addresses of each of these places. A request for a sips URI goes there by TLS, or not at all (RFC 3261 section 26.2.2): a sip URI
+    /// with a user, which would take the place of its own, has none.
     fn targets_of_places(&self, handling: &Handling<'_, '_>, to: &[String]) -> Result<Vec<Targets>, Question> {
+        let is_sips = handling.request.uri.is_sips();
         let uris = to.iter().filter_map(|uri| Uri::parse(uri.as_bytes()).ok());
-        uris.map(|uri| self.targets_of_uri(handling, &uri, handling.request.arrival.listener)).collect()
+        let targets = |uri: Uri<'_>| {
+            let uri = match uri {
+                Uri::Sip(uri) if is_sips && uri.user.is_some() && !uri.secure => return Ok(Targets::new()),
+                Uri::Sip(uri) => Uri::Sip(SipUri { secure: uri.secure || is_sips, ..uri }),
+                other => other,
+            };
+            self.targets_of_uri(handling, &uri, handling.request.arrival.listener)
+        };
+        uris.map(targets).collect()
     }
 
     /// The contacts of a local user; 404 if there is no such user, 480 if it is not registered.

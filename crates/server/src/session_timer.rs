@@ -29,8 +29,11 @@ impl Engine {
     /// It is too short, and its sender can choose a longer one.
     pub(crate) fn session_timer(&self, handling: &Handling<'_, '_>) -> Result<SessionTimer, Reply> {
         let (config, request) = (&self.policy.config, handling.request);
-        let is_of_session = matches!(request.method, Method::Invite | Method::Update);
-        if !is_of_session || !self.tracks(handling) {
+        let is_tracked = || match request.to_tag {
+            b"" => self.tracks(handling) && self.stays(handling),
+            _ => handling.progress.proof.in_dialog && self.is_of_tracked_dialog(request),
+        };
+        if !matches!(request.method, Method::Invite | Method::Update) || !is_tracked() {
             return Ok(SessionTimer::default());
         }
         let least = config.dialogs.min_session_expires.as_secs() as u32;
@@ -41,14 +44,15 @@ impl Engine {
     /// Whether the call of a request is tracked that begins with it.
     pub(crate) fn tracks(&self, handling: &Handling<'_, '_>) -> bool {
         let (config, decision) = (&self.policy.config, handling.progress.decision.as_ref());
+        let is_counted = decision.is_some_and(|decision| decision.may_count());
         let tracks = decision.and_then(|decision| decision.track).unwrap_or(config.dialogs.track);
-        (tracks || self.accounts(handling)) && self.stays(handling)
+        is_counted || (tracks || self.accounts(handling)) && self.stays(handling)
     }
 
     /// Whether later requests of its call come by.
     pub(crate) fn stays(&self, handling: &Handling<'_, '_>) -> bool {
         let decision = handling.progress.decision.as_ref();
-        decision.and_then(|decision| decision.record_route).unwrap_or(self.policy.config.proxy.record_route)
+        decision.and_then(|decision| decision.stays()).unwrap_or(self.policy.config.proxy.record_route)
     }
 }
 

@@ -262,7 +262,11 @@ fn encode<'a>(counts: impl Iterator<Item = &'a (LimitScope, u32)>) -> Vec<Vec<u8
             entry.extend_from_slice(text);
         }
         entry.extend_from_slice(&count.to_be_bytes());
-        let is_full = parts.last().is_some_and(|part| part.len() > HEAD.len() && part.len() + entry.len() > PART);
+        // A text that is too long for any part: its calls count here alone.
+        if HEAD.len() + entry.len() > PART {
+            continue;
+        }
+        let is_full = parts.last().is_some_and(|part| part.len() + entry.len() > PART);
         // More than that fit no cache; they count here alone.
         if is_full && parts.len() == usize::from(u16::MAX) {
             break;
@@ -324,6 +328,16 @@ mod tests {
             }
             assert_eq!(read, counts.into_iter().collect());
         }
+    }
+
+    #[test]
+    fn a_count_that_fits_no_part_is_left_out() {
+        let long = (scope("line", "x".repeat(PART)), 1);
+        let [first, last] = ["a", "b"].map(|value| (scope("line", value.into()), 2));
+        let parts = encode([first.clone(), long, last.clone()].iter());
+        let mut read = CallCounts::new();
+        assert_eq!(parts.iter().map(|part| decode(part, &mut read)).collect::<Vec<_>>(), [Some(1)]);
+        assert_eq!(read, [first, last].into_iter().collect());
     }
 
     #[test]

@@ -119,16 +119,16 @@ impl Engine {
             match verdict {
                 Verdict::Next(stage) => handling.progress.stage = stage,
                 Verdict::Admit(proof) => {
-                    if proof.in_dialog || proof.authenticated {
+                    if proof.is_any() {
                         self.confirm(request);
                     }
-                    handling.progress.proof = proof;
                     // A request of a call that was let through goes on as that call does.
                     let is_asked = !proof.in_dialog && self.has_rules();
+                    handling.progress.proof = proof;
                     handling.progress.stage = if is_asked { Stage::Decide } else { Stage::Route };
                 }
                 Verdict::Decide(decision) if decision.edits_uri() => {
-                    return self.with_other_user(handling, &routing, decision);
+                    return self.go_on_by(handling, &routing, decision);
                 }
                 Verdict::Decide(decision) => {
                     handling.progress.decision = Some(decision);
@@ -176,7 +176,7 @@ impl Engine {
         }
     }
 
-    /// QuestionKind, and lets the request wait; answered 503 where there is no room for that.
+    /// Asks, and lets the request wait; answered 503 where there is no room for that.
     fn ask(&mut self, handling: &mut Handling<'_, '_>, question: Question) {
         let request = handling.request;
         let asks = question.kind();

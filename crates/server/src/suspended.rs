@@ -145,9 +145,7 @@ impl Engine {
     /// password or a route token of ours.
     pub(crate) fn may_resolve(&self, handling: &Handling<'_, '_>) -> bool {
         let (arrival, limits) = (handling.request.arrival, &self.policy.config.limits);
-        let proof = handling.progress.proof;
-        let is_known = proof.authenticated || proof.in_dialog;
-        let most = if is_known { limits.lookup_queue } else { limits.lookup_queue / 2 };
+        let most = if handling.progress.proof.is_any() { limits.lookup_queue } else { limits.lookup_queue / 2 };
         let of_source = self.resolving.get(&self.source_of(arrival)).copied().unwrap_or(0);
         self.suspended.len() < most
             && of_source < limits.lookups_per_source
@@ -288,7 +286,7 @@ impl Engine {
             }
             let SuspendedRequest { bytes, arrival, progress, .. } = *waiting;
             let age = now.mono.saturating_sub(progress.began.mono);
-            taken.push(EngineRecord::Suspended { bytes, arrival, age, progress });
+            taken.push(EngineRecord::Suspended { bytes, arrival, age, progress: Box::new(progress) });
         }
         let lines: Vec<HoldKey> = self.held.keys().copied().filter(|(call_hash, _)| moves(*call_hash)).collect();
         for line in lines {

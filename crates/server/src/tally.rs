@@ -1,6 +1,7 @@
 //! Failures counted by whom they are of: for a while, and of no more than a bound.
 
 use hashbrown::HashMap;
+use std::collections::BinaryHeap;
 use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -120,15 +121,25 @@ impl<K: Hash + Eq + Copy> Tally<K> {
         if goes { Count::Goes } else { Count::Begins }
     }
 
-    /// Those that are held, with the moments at which that ends: `most` of them at most.
-    pub(crate) fn list(&self, now: u64, most: usize) -> Vec<(K, u64)> {
-        let mut held = Vec::new();
+    /// Those that are held, with the moments at which that ends: the first `most` from `from` on, in their order.
+    pub(crate) fn list(&self, now: u64, from: Option<K>, most: usize) -> Vec<(K, u64)>
+    where
+        K: Ord,
+    {
+        // The last of them comes out first.
+        let mut held = BinaryHeap::new();
         for part in &self.parts {
             let part = part.lock().unwrap_or_else(PoisonError::into_inner);
-            let left = most - held.len();
-            held.extend(part.iter().filter(|(_, r)| r.until > now).map(|(k, r)| (*k, r.until)).take(left));
+            for (key, record) in part.iter().filter(|(_, record)| record.until > now) {
+                if from.is_none_or(|from| *key >= from) {
+                    held.push((*key, record.until));
+                    if held.len() > most {
+                        held.pop();
+                    }
+                }
+            }
         }
-        held
+        held.into_sorted_vec()
     }
 
     /// Forgets all of these; returns how many of them were held.

@@ -8,16 +8,14 @@ use strowger_core::Now;
 const EXPIRED_AT_ONCE: usize = 20_000;
 
 impl ProcessState {
-    /// Removes the bindings that have expired, and logs what the log has left out. To be called about once a second. Returns whether much memory
-    /// was freed.
-    pub fn keep_up(&self, now: Now) -> bool {
+    /// Removes the bindings that have expired, and logs what the log has left out. To be called about once a second.
+    pub fn keep_up(&self, now: Now) {
         let mut expired = Vec::new();
         self.location.expire(now.mono, EXPIRED_AT_ONCE, &mut |binding| {
             expired.extend(Expired::of(&binding, self, now.mono));
         });
         expired.iter().for_each(Expired::log);
         self.report_suppressed(now.mono);
-        self.drop_retired()
     }
 
     /// Forgets bans that are over, nonces that are too old, and next hops that need not be set aside any more. To be called every few seconds.

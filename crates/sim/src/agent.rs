@@ -83,6 +83,8 @@ pub struct Agent {
     process: u16,
     has_restarted: bool,
     restarts: bool,
+    /// It calls again whom it did not reach, once, as the same call.
+    redials: bool,
     /// A message came to it that its sender meant for another host.
     is_impostor: bool,
     problem: Option<String>,
@@ -128,6 +130,7 @@ impl Agent {
             process: 0,
             has_restarted: false,
             restarts: false,
+            redials: Random::new(!seed).chance(150),
             is_impostor: false,
             problem: None,
         }

@@ -93,6 +93,7 @@ impl Day {
             database: Some(Arc::new(database)),
             credentials: None,
             counts: None,
+            mailbox: None,
             keeping: Keeping::Written,
             commits: (3, 20),
             commit_failures: 2,

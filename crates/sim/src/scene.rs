@@ -9,7 +9,8 @@ use crate::node::Node;
 use crate::noise::Noise;
 use crate::random::Random;
 use crate::server::{
-    CacheManners, CountManners, Database, End, Keeping, LIMITED, Name, Outage, OutageKind, ServerHost, ServerSettings,
+    CacheManners, CountManners, Database, End, Keeping, LIMITED, Mailbox, Name, Outage, OutageKind, ServerHost,
+    ServerSettings,
 };
 use crate::world::{PUBLIC_PORT, START, World};
 use std::net::SocketAddr;
@@ -79,6 +80,8 @@ struct Choices {
     exchange: (u64, u64),
     /// Two servers count calls together.
     counts: Option<CountManners>,
+    /// Calls to bob that fail go there.
+    mailbox: Option<Mailbox>,
 }
 
 impl Choices {
@@ -130,6 +133,7 @@ impl Choices {
             credentials,
             exchange: (100, 5),
             counts: None,
+            mailbox: None,
         }
     }
 
@@ -152,9 +156,10 @@ impl Choices {
             let is_counted = record_route && fixed.contains("dialogs.track = true\n");
             let rules = match &self.counts {
                 Some(manners) => counted_together(manners),
-                None if is_counted => COUNTED.to_owned(),
+                None if is_counted => counted(&format!("most = {UNLIMITED}"), ""),
                 None => String::new(),
             };
+            let mailbox = self.mailbox.filter(|_| domain == DOMAIN).map_or(String::new(), Mailbox::rules);
             // The log has the end of a kept call, and not its beginning, which a process before it logged.
             let lines = if self.keeps { 0 } else { 1_000_000 };
             let (cache, caches) = match self.credentials {
@@ -170,28 +175,41 @@ impl Choices {
                  proxy.relay_for = \"everyone\"\nproxy.record_route = {record_route}\n\
                  proxy.fork = \"{fork}\"\nproxy.fork_timeout = \"{seconds}s\"\n\
                  nat.ping_interval = \"never\"\nlog.calls_per_minute = {lines}\nstore.database = \"{database}\"\n\
-                 {cache}{caches}{rules}"
+                 {cache}{caches}{rules}{mailbox}"
             )
         };
         (0..versions).map(config).collect()
     }
 }
 
-/// Every call counts under two limits.
-const COUNTED: &str = "[[call_limit]]\nname = \"all\"\nmost = 1000\n[[call_limit]]\nname = \"each\"\nper = \"request.uri\"\nmost = 1000\n\
-    [[rule]]\nname = \"counted\"\ncall_limits = [\"all\", \"each\"]\n";
+/// What calls count under beside the limit of all: one for each way of counting.
+const WAYS: [(&str, &str); 5] = [
+    ("each", "request.uri"),
+    ("user", "user"),
+    ("group", "source.group"),
+    ("address", "source.address"),
+    ("caller", "from.uri"),
+];
+
+/// Every call counts under a limit of all, of which this is said, and under each of the others, which always have room; `shared` is said of every
+/// limit.
+fn counted(all: &str, shared: &str) -> String {
+    let mut text = format!(
+        "[[source]]\nname = \"group\"\nnetworks = [\"127.0.1.8/29\"]\n[[call_limit]]\nname = \"all\"\n{all}\n{shared}\n"
+    );
+    for (name, per) in WAYS {
+        text += &format!("[[call_limit]]\nname = \"{name}\"\nper = \"{per}\"\nmost = {UNLIMITED}\n{shared}\n");
+    }
+    let names = WAYS.map(|(name, _)| name);
+    text + &format!("[[rule]]\nname = \"counted\"\ncall_limits = [\"all\", \"{}\"]\n", names.join("\", \""))
+}
 
 /// The same by two servers together, in any of their ways.
 fn counted_together(manners: &CountManners) -> String {
     let without = if manners.refuses { "refuse" } else { "local" };
     let shared = format!("status = {LIMITED}\ncache = \"counts\"\nservers = [0, 1]\nwithout_cache = \"{without}\"");
-    format!(
-        "[[cache]]\nname = \"counts\"\nengine = \"redis\"\nservers = [\"192.0.2.1\"]\n\
-         [[call_limit]]\nname = \"all\"\nmost = {}\n{shared}\n\
-         [[call_limit]]\nname = \"each\"\nper = \"request.uri\"\nmost = 1000\n{shared}\n\
-         [[rule]]\nname = \"counted\"\ncall_limits = [\"all\", \"each\"]\n",
-        manners.most
-    )
+    let cache = "[[cache]]\nname = \"counts\"\nengine = \"redis\"\nservers = [\"192.0.2.1\"]\n";
+    format!("{cache}{}", counted(&format!("most = {}", manners.most), &shared))
 }
 
 /// More calls than there are.
@@ -209,6 +227,14 @@ fn counts(random: &mut Random, choices: &Choices) -> Option<CountManners> {
     };
     // Only calls whose end comes by can be counted.
     (two && beside && record_route && !reloads && random.chance(400)).then_some(manners)
+}
+
+/// Whether calls to bob that fail go to a mailbox, and how many at a time.
+fn mailbox(random: &mut Random, choices: &Choices) -> Option<Mailbox> {
+    let mailbox = Mailbox { address: address(24), most: random.between(1, 2) as u32 };
+    // Only calls whose end comes by can be counted.
+    let may_count = choices.record_route && !choices.reloads && choices.counts.is_none();
+    (may_count && random.chance(300)).then_some(mailbox)
 }
 
 /// What the database of subscribers does: most often what it should.
@@ -305,6 +331,7 @@ fn server(
         database: database.filter(|_| domain == DOMAIN).cloned(),
         credentials: choices.credentials.filter(|_| domain == DOMAIN),
         counts: choices.counts.clone(),
+        mailbox: choices.mailbox.filter(|_| domain == DOMAIN),
         keeping: choices.keeping.clone(),
         commits: (3, random.between(3, 100)),
         commit_failures: if fails && random.chance(300) { random.between(1, 300) } else { 0 },
@@ -407,6 +434,8 @@ pub fn world(seed: u64) -> World {
     choices.linger = *of_accounting.pick(&[1, 100, 5_000, 30_000]);
     choices.exchange = *of_accounting.pick(&[(250, 5), (250, 10), (500, 5), (500, 20), (2_000, 20)]);
     choices.counts = counts(&mut of_accounting, &choices);
+    let mut of_failures = Random::new(!seed.rotate_left(32));
+    choices.mailbox = mailbox(&mut of_failures, &choices);
     let Choices { calm, two, beside, passwords, .. } = choices;
     let mut users = database(random, &choices);
     let change = |n| {
@@ -442,6 +471,15 @@ pub fn world(seed: u64) -> World {
     script(random, &choices, callees == first, [&mut alice, &mut bob, &mut carol]);
     if choices.counts.as_ref().is_some_and(|manners| manners.most < UNLIMITED) {
         crowd(&mut of_accounting, [&mut alice, &mut bob], carol_is);
+    }
+    if choices.mailbox.is_some() {
+        let mut answer = || match of_failures.between(0, 9) {
+            0..6 => Answer::Refuse(486, of_failures.between(0, 1_000)),
+            6..8 => Answer::Ring,
+            _ => Answer::Accept(of_failures.between(0, 4_000)),
+        };
+        bob.will_answer((0..24).map(|_| answer()).collect());
+        crowd(&mut of_failures, [&mut alice, &mut bob], carol_is);
     }
     let mut public = Vec::new();
     for (n, agent) in [&mut alice, &mut bob, &mut carol].into_iter().enumerate() {
@@ -492,6 +530,7 @@ pub fn world(seed: u64) -> World {
         thief.plan_register(random.between(1_500, 20_000), 3_600);
     }
     agents.push(thief);
+    agents.extend(choices.mailbox.map(|mailbox| box_of(&mut of_failures, mailbox, home)));
     hosts.extend(agents.into_iter().map(|agent| (agent.address(), agent.into())));
 
     let count = hosts.len();
@@ -506,6 +545,18 @@ pub fn world(seed: u64) -> World {
     }
     world.noise = noise;
     world
+}
+
+/// Who takes the calls to bob that fail, or does not.
+fn box_of(random: &mut Random, mailbox: Mailbox, home: SocketAddr) -> Agent {
+    let mut agent = Agent::new("mailbox", GATEWAY, Line::new(mailbox.address, Transport::Udp), home, random.u64());
+    let mut answer = || match random.between(0, 9) {
+        0..5 => Answer::Accept(random.between(0, 4_000)),
+        5..8 => Answer::Refuse(*random.pick(&[486, 500, 503, 603]), random.between(0, 4_000)),
+        _ => Answer::Ring,
+    };
+    agent.will_answer((0..24).map(|_| answer()).collect());
+    agent
 }
 
 /// Who tries passwords.

@@ -10,15 +10,18 @@ mod counts;
 mod credentials;
 mod database;
 mod kept;
+mod limits;
 mod lookups;
 mod observer;
 mod process;
+mod ringing;
 mod rows;
 mod settings;
 
 pub use self::counts::{CountManners, LIMITED};
 pub use self::credentials::CacheManners;
 pub use self::database::{Database, Outage, OutageKind, password};
+pub use self::limits::Mailbox;
 pub use self::settings::{End, Keeping, Name, ServerSettings};
 
 use self::accounts::{Identities, Written};
@@ -34,6 +37,7 @@ use crate::log;
 use crate::random::Random;
 use crate::world::{Host, LISTENERS, listener, listens_at, nothing_left};
 use crate::written::through_bytes;
+use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::sync::Arc;
@@ -91,6 +95,8 @@ pub struct ServerHost {
     is_moving: bool,
     /// Calls that outlive a process, if its file names a folder for them.
     kept: Option<Kept>,
+    /// Call-IDs of those that a failure has led to the mailbox.
+    led: HashSet<Vec<u8>>,
 }
 
 /// ms between two rounds of upkeep.
@@ -148,6 +154,7 @@ impl ServerHost {
             identities: Identities::default(),
             table: Table::default(),
             is_moving: false,
+            led: HashSet::new(),
         }
     }
 
@@ -206,7 +213,7 @@ impl ServerHost {
 
     /// The sources that are banned.
     pub(crate) fn banned(&self, now: Now) -> Vec<IpAddr> {
-        let banned = self.process.shared.policy().bans.list(now.mono, usize::MAX);
+        let banned = self.process.shared.policy().bans.list(now.mono, None, usize::MAX);
         banned.into_iter().map(|(source, _)| source).collect()
     }
 
@@ -266,6 +273,8 @@ impl ServerHost {
         }
         self.check_registrations(&own);
         self.watch_counts(now, &own, !self.is_moving);
+        self.check_ringing(now, shard, input, &own, !notices.is_empty());
+        self.check_limits(now, &own, !notices.is_empty());
         if let Some(kept) = &mut self.kept {
             kept.watch(now, &own);
         }
@@ -278,6 +287,7 @@ impl ServerHost {
         own.clear();
         self.out = own;
         self.carry_out(now, shard);
+        self.check_records();
     }
 
     /// What is answered to a REGISTER is so on disk, and in the cache of credentials.
@@ -489,6 +499,7 @@ impl Host for ServerHost {
         if now.mono >= self.kept_up + UPKEEP {
             self.kept_up = now.mono;
             self.process.shared.keep_up(now);
+            self.process.shared.drop_retired();
             self.process.shared.tidy(now);
             self.keep_bindings(now);
         }

@@ -104,7 +104,7 @@ impl Took {
 fn measure(name: &str, url: &str, database: &Backend) -> Result<(), AnyError> {
     let settings = ServerSettings { url: url.parse()?, authorities: None };
     schema::carry_out(&settings, &[Part::Accounting, Part::Bindings, Part::Calls], Order::Init, false, 0)?;
-    let mut sink = ServerSink::new(&settings, PATIENCE)?;
+    let mut sink = ServerSink::new(&settings, PATIENCE, false)?;
     sink.open()?;
     let mut next = 0;
     for group in GROUPS {
@@ -130,7 +130,7 @@ fn measure(name: &str, url: &str, database: &Backend) -> Result<(), AnyError> {
     for linger in [100, 500, 1_000].map(Duration::from_millis) {
         let mut writing = Settings::new(folder.path().join("spool"));
         writing.group.linger = linger;
-        let sink = Box::new(ServerSink::new(&settings, PATIENCE)?);
+        let sink = Box::new(ServerSink::new(&settings, PATIENCE, false)?);
         let accounting = Accounting::start_on(sink, writing, Arc::new(|| 0))?;
         let ((), took) = took(database, || {
             let begun = Instant::now();

@@ -33,34 +33,36 @@ pub struct ServerSink {
     cdr: OwnTable,
     events: OwnTable,
     patience: Duration,
+    removes: bool,
 }
 
 impl ServerSink {
-    /// Nothing is connected yet. A statement may take so long, and a millisecond more for each row.
+    /// Nothing is connected yet. A statement may take so long, and a millisecond more for each row. `removes`: old rows are to go, for which the
+    /// user of the database needs a right more.
     ///
     /// # Errors
     /// The authorities that are trusted cannot be read.
-    pub fn new(settings: &ServerSettings, patience: Duration) -> Result<Self, OpenError> {
+    pub fn new(settings: &ServerSettings, patience: Duration, removes: bool) -> Result<Self, OpenError> {
         let connection = WritingConnection::new(settings)?;
         let [cdr, events] = tables();
-        Ok(Self { connection, cdr, events, patience: patience.max(LEAST) })
+        Ok(Self { connection, cdr, events, patience: patience.max(LEAST), removes })
     }
 
     fn explained(&self, failure: &Failure) -> SinkError {
         let kind = match failure {
             Failure::Lost(_) | Failure::TimedOut | Failure::NotTried => Trouble::Unreachable,
             Failure::Full(_) => Trouble::Full,
-            Failure::Refused(_) => Trouble::Unusable,
+            Failure::Refused(_) | Failure::Denied(_) => Trouble::Unusable,
         };
         SinkError { kind, detail: format!("{}: {failure}", self.connection.server().url) }
     }
 
     fn look(&mut self) -> Result<(), SinkError> {
         let server = self.connection.server().clone();
-        let own = [&self.cdr, &self.events];
-        let looked = self
-            .connection
-            .run(CONNECT, async |connection| schema::expect(connection, &server, Part::Accounting, &own).await);
+        let (own, removes) = ([&self.cdr, &self.events], self.removes);
+        let looked = self.connection.run(CONNECT, async |connection| {
+            schema::expect(connection, &server, Part::Accounting, &own, removes).await
+        });
         let unusable = |error: OpenError| SinkError { kind: Trouble::Unusable, detail: error.to_string() };
         looked.map_err(|Broken { failure, .. }| self.explained(&failure))?.map_err(unusable)
     }

@@ -100,7 +100,7 @@ impl ServerBindings {
         let server = this.connection.server().clone();
         let own = &this.table;
         let looked = this.connection.run(CONNECT, async |connection| {
-            if let Err(error) = schema::expect(connection, &server, Part::Bindings, &[own]).await? {
+            if let Err(error) = schema::expect(connection, &server, Part::Bindings, &[own], true).await? {
                 return Ok(Err(error));
             }
             Ok(match durability {

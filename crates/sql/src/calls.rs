@@ -72,7 +72,7 @@ impl ServerCalls {
             let (server, own) = (this.connection.server().clone(), &this.table);
             let looked = this
                 .connection
-                .run(CONNECT, async |connection| schema::expect(connection, &server, Part::Calls, &[own]).await);
+                .run(CONNECT, async |connection| schema::expect(connection, &server, Part::Calls, &[own], true).await);
             looked.map_err(|Broken { failure, .. }| failure.at_start(server.url.to_string(), CONNECT))??;
             Ok(this)
         })

@@ -41,7 +41,8 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// What proves this user in a realm. `sent`: the user name of the credentials, which has a domain behind it if `has_domain`.
+    /// What proves this user in a realm. `sent`: the user name of the credentials, which has a domain behind it if `has_domain`, in lower case
+    /// or upper. Whichever it is, the user is that of the row.
     ///
     /// An HA1 is taken as it stands: those programs make it for the realm that is called as the domain. A password in clear serves for any
     /// realm and algorithm, where there is no HA1, and where the one that stands there is for another realm.
@@ -124,6 +125,8 @@ mod tests {
             (["al", "d", "pw", "", ""], "al", false, hash("al", "d", "pw").md5, true),
             (["al", "d", "", DIGEST, DIGEST_B], "al@d", true, Some([255; 16]), false),
             (["al", "d", "pw", DIGEST, ""], "al@d", true, hash("al@d", "d", "pw").md5, true),
+            // What is hashed is what was sent.
+            (["al", "d", "pw", DIGEST, ""], "al@D", true, hash("al@D", "d", "pw").md5, true),
             // An HA1 of the domain `e` is for a realm of that name; a password for each.
             (["al", "e", "pw", DIGEST, ""], "al", false, hash("al", "d", "pw").md5, true),
             (["al", "e", "", DIGEST, ""], "al", false, Some(digest), false),

@@ -76,6 +76,16 @@ pub enum OpenError {
         /// Who we are there.
         user: String,
     },
+    /// Its user may not do there what a server does.
+    #[error("{server}: {user:?} lacks {rights}; an administrator of the database can grant that")]
+    Rights {
+        /// Which one.
+        server: String,
+        /// Who we are there.
+        user: String,
+        /// Which rights on which tables.
+        rights: String,
+    },
     /// A table that is to be written lacks columns.
     #[error(
         "the table {table:?} of {server} lacks {missing}: it is another program's, or was changed; give it another name, and `strowger db init` \
@@ -147,6 +157,8 @@ pub(crate) enum Failure {
     Lost(String),
     /// The server answers, and does not do what it is asked.
     Refused(String),
+    /// The same, since its user lacks a right on a table.
+    Denied(String),
     /// It answers, and has no room.
     Full(String),
     /// The deadline has passed.
@@ -159,7 +171,7 @@ impl Failure {
     pub(crate) const fn kind(&self) -> StoreError {
         match self {
             Self::Lost(_) | Self::NotTried => StoreError::Unavailable,
-            Self::Refused(_) => StoreError::Refused,
+            Self::Refused(_) | Self::Denied(_) => StoreError::Refused,
             Self::Full(_) => StoreError::Full,
             Self::TimedOut => StoreError::TimedOut,
         }
@@ -169,7 +181,7 @@ impl Failure {
     pub(crate) fn at_start(self, server: String, limit: Duration) -> OpenError {
         match self {
             Self::Lost(reason) => OpenError::Unreachable { server, reason },
-            Self::Refused(reason) | Self::Full(reason) => OpenError::Refused { server, reason },
+            Self::Refused(reason) | Self::Denied(reason) | Self::Full(reason) => OpenError::Refused { server, reason },
             Self::TimedOut => OpenError::TimedOut { server, limit },
             Self::NotTried => OpenError::Unreachable { server, reason: "the last attempt failed a moment ago".into() },
         }
@@ -179,14 +191,16 @@ impl Failure {
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Lost(reason) | Self::Refused(reason) | Self::Full(reason) => f.write_str(reason),
+            Self::Lost(reason) | Self::Refused(reason) | Self::Denied(reason) | Self::Full(reason) => {
+                f.write_str(reason)
+            }
             Self::TimedOut => f.write_str("it did not answer in time"),
             Self::NotTried => f.write_str("it could not be reached a moment ago"),
         }
     }
 }
 
-/// An error with those that caused it, each once.
+/// An error with those that caused it, each once, also where one repeats what the next one begins with.
 pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -198,5 +212,24 @@ pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
         }
         cause = error.source();
     }
-    text
+    let mut parts: Vec<&str> = text.split(": ").collect();
+    parts.dedup();
+    parts.join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("no input: {0}")]
+        struct Outer(#[source] Inner);
+        #[derive(Debug, thiserror::Error)]
+        #[error("no input: {0}")]
+        struct Inner(std::io::Error);
+        let error = Outer(Inner(std::io::Error::other("refused")));
+        assert_eq!(with_causes(&error), "no input: refused");
+    }
 }

@@ -15,6 +15,9 @@ const GONE: [u16; 5] = [1040, 1053, 1203, 1927, 4031];
 /// Errors of a server that has no room: the file system's, a table's, and a write that failed for it.
 const FULL: [u16; 4] = [3, 1021, 1026, 1114];
 
+/// Errors of a server whose user lacks a right on a table or a column.
+const DENIED: [u16; 2] = [1142, 1143];
+
 /// Prepared statements of a connection; there are a few for each size of list.
 const STATEMENTS: usize = 64;
 
@@ -164,6 +167,7 @@ fn failure(error: &Error) -> Failure {
             match error.code {
                 code if GONE.contains(&code) => Failure::Lost(text),
                 code if FULL.contains(&code) => Failure::Full(text),
+                code if DENIED.contains(&code) => Failure::Denied(text),
                 _ => Failure::Refused(text),
             }
         }

@@ -38,6 +38,27 @@ pub(crate) enum Clash {
     Replace,
 }
 
+/// What a user of the database may do with a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Right {
+    Select,
+    Insert,
+    Update,
+    Delete,
+}
+
+impl Right {
+    /// As it is granted.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Select => "SELECT",
+            Self::Insert => "INSERT",
+            Self::Update => "UPDATE",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
 /// A table.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnTable {
@@ -93,6 +114,27 @@ impl OwnTable {
                     index.map(|(index, column)| format!("CREATE INDEX IF NOT EXISTS {index} ON {name} ({column})"));
                 std::iter::once(table).chain(index).collect()
             }
+        }
+    }
+
+    /// What putting and removing rows, as this table has them put and removed, needs of its user.
+    pub(crate) fn rights(&self, dialect: Dialect, removes: bool) -> Vec<Right> {
+        // MariaDB asks for that also where the row stays as it is.
+        let updates = self.clash == Clash::Replace || dialect.0 == DatabaseKind::MariaDb;
+        let all = [(Right::Select, true), (Right::Insert, true), (Right::Update, updates), (Right::Delete, removes)];
+        all.into_iter().filter_map(|(right, is_needed)| is_needed.then_some(right)).collect()
+    }
+
+    /// A statement that needs this right, changes nothing and returns no row.
+    pub(crate) fn probe(&self, dialect: Dialect, right: Right) -> String {
+        let (table, names) = (dialect.quoted(self.name), self.names(dialect));
+        let key = dialect.quoted(self.columns.first().map_or("", |column| column.name));
+        let none = "WHERE 1 = 0";
+        match right {
+            Right::Select => format!("SELECT {key} FROM {table} {none}"),
+            Right::Insert => format!("INSERT INTO {table} ({names}) SELECT {names} FROM {table} {none}"),
+            Right::Update => format!("UPDATE {table} SET {key} = {key} {none}"),
+            Right::Delete => format!("DELETE FROM {table} {none}"),
         }
     }
 
@@ -299,6 +341,22 @@ mod tests {
             pair.array_deletion(Some(7)),
             "DELETE FROM \"t\" WHERE \"node\" = 7 AND \"number\" = ANY(CAST($1 AS bigint[]))"
         );
+    }
+
+    #[test]
+    fn rights_are_those_of_the_statements() {
+        let [mariadb, postgresql] = [DatabaseKind::MariaDb, DatabaseKind::PostgreSql].map(Dialect);
+        let names = |clash, dialect, removes| {
+            table(clash, true).rights(dialect, removes).into_iter().map(Right::name).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(names(Clash::Keep, mariadb, false), "SELECT INSERT UPDATE");
+        assert_eq!(names(Clash::Keep, postgresql, true), "SELECT INSERT DELETE");
+        assert_eq!(names(Clash::Replace, postgresql, true), "SELECT INSERT UPDATE DELETE");
+        assert_eq!(
+            table(Clash::Keep, true).probe(postgresql, Right::Insert),
+            "INSERT INTO \"t\" (\"key\", \"said\", \"raw\") SELECT \"key\", \"said\", \"raw\" FROM \"t\" WHERE 1 = 0"
+        );
+        assert_eq!(table(Clash::Keep, true).probe(mariadb, Right::Update), "UPDATE `t` SET `key` = `key` WHERE 1 = 0");
     }
 
     #[test]

@@ -23,6 +23,8 @@ use crate::tls::MakeTls;
 const GONE: [&str; 3] = ["08", "53", "57P"];
 /// The disk is full.
 const FULL: &str = "53100";
+/// The user lacks a right.
+const DENIED: &str = "42501";
 /// A prepared statement that the server does not have any more, or whose table has changed: the next connection prepares it again.
 const OUTDATED: [&str; 2] = ["26000", "0A000"];
 
@@ -245,6 +247,9 @@ fn failure(error: &Error) -> Failure {
     let text = format!("{} ({code})", said.message());
     if code == FULL {
         return Failure::Full(text);
+    }
+    if code == DENIED {
+        return Failure::Denied(text);
     }
     let is_gone = GONE.iter().any(|class| code.starts_with(class)) || OUTDATED.contains(&code);
     if is_gone { Failure::Lost(text) } else { Failure::Refused(text) }

@@ -12,7 +12,7 @@ use crate::cell::Cell;
 use crate::connection::{Connection, Parameter};
 use crate::dialect::Dialect;
 use crate::error::{Failure, OpenError};
-use crate::own_table::OwnTable;
+use crate::own_table::{OwnTable, Right};
 use crate::runtime::{CONNECT, apart, runtime, within};
 use crate::server::{Server, ServerSettings};
 use crate::table::SubscriberTable;
@@ -222,6 +222,8 @@ fn statements(
         // So that tables without a whole set of others are known as ours.
         statements.push(format!("DELETE FROM {schema} WHERE part = '{name}'"));
         statements.push(format!("INSERT INTO {schema} (part, version, changed_at) VALUES ('{name}', 0, {now})"));
+        // A user who lacks the right to do this at the end has made no table yet.
+        statements.push(format!("UPDATE {schema} SET version = 0, changed_at = {now} WHERE part = '{name}'"));
     }
     for (n, migration) in migrations.into_iter().enumerate().skip(seen as usize) {
         statements.extend(migration);
@@ -244,12 +246,14 @@ async fn version(connection: &mut Connection, dialect: Dialect, part: &Part) -> 
     Ok(rows.first().and_then(|row| row.first()).and_then(number))
 }
 
-/// Looks whether the tables of a part are there, with their columns and of this version.
+/// Looks whether the tables of a part are there, with their columns and of this version, and whether the user may do there what a server does;
+/// `removes`: that removes rows too.
 pub(crate) async fn expect(
     connection: &mut Connection,
     server: &Server,
     part: Part,
     tables: &[&OwnTable],
+    removes: bool,
 ) -> Result<Result<(), OpenError>, Failure> {
     let (dialect, shown) = (Dialect(server.url.kind), server.url.to_string());
     let known = part.version();
@@ -276,7 +280,42 @@ pub(crate) async fn expect(
             return Ok(Err(OpenError::Lacks { server: shown, table, missing }));
         }
     }
+    let rights = missing_rights(connection, dialect, tables, removes).await?;
+    if !rights.is_empty() {
+        return Ok(Err(OpenError::Rights { server: shown, user: server.url.user.clone(), rights }));
+    }
     Ok(Ok(()))
+}
+
+/// What the user may not do with these tables, as a part of a sentence. Only trying tells: rights come from tables, databases and roles.
+async fn missing_rights(
+    connection: &mut Connection,
+    dialect: Dialect,
+    tables: &[&OwnTable],
+    removes: bool,
+) -> Result<String, Failure> {
+    let mut lacking = Vec::new();
+    for table in tables {
+        let mut names = Vec::new();
+        for right in table.rights(dialect, removes) {
+            match connection.cells(&table.probe(dialect, right), &[]).await {
+                Err(Failure::Denied(_)) => {
+                    names.push(right.name());
+                    // What tries the others reads too.
+                    if right == Right::Select {
+                        break;
+                    }
+                }
+                // A server that only reads for now, say: what is written later will tell.
+                Ok(_) | Err(Failure::Refused(_) | Failure::Full(_)) => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        if !names.is_empty() {
+            lacking.push(format!("{} on {:?}", names.join(", "), table.name));
+        }
+    }
+    Ok(lacking.join(" and "))
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 //!
 //! Servers that share the cache share the credentials. An entry is as good as a password: who can read the cache can be any user in it.
 //!
-//! A key has the realm and the user name as the phone writes it. A value begins with the version of its form and holds both once more: what
-//! stands under a wrong key, is of another version or damaged is none.
+//! A key has the realm and the user name as the phone writes it, but for a domain behind that, which is in lower case: so no spelling has an entry
+//! that outlives the others. A value begins with the version of its form and holds both once more, the name with its domain as the phone writes it:
+//! what stands under a wrong key, is of another version or damaged is none, and what was stored by another spelling proves nothing by this one.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use strowger_cache::request::{Life, Promise, Request};
 use strowger_cache::ticket::{Receiver, ReceiverId, Ticket};
 
 use crate::second_level::codec::{Rest, ha1s, text};
-use crate::subscriber::CredentialView;
+use crate::subscriber::{CredentialView, parts_of};
 
 /// The form of values.
 const VERSION: u8 = 1;
@@ -96,18 +97,33 @@ impl CredentialCache {
     }
 }
 
-/// What a value says of this user; none if it is another's, of another version or damaged.
+/// The key under which the credentials of this user stand, for a thread that may wait.
+pub fn key(whose: Whose<'_>) -> Vec<u8> {
+    let mut key = Vec::new();
+    write_key(whose, &mut key);
+    key
+}
+
+/// What a value says of this user; none if it is another's, of another spelling, of another version or damaged.
 pub fn read<'a>(value: &'a [u8], whose: Whose<'_>) -> Option<CredentialView<'a>> {
+    let (spelled, credential) = read_spelled(value, whose)?;
+    (spelled == whose.username).then_some(credential)
+}
+
+/// What a value says of this user in any spelling of its domain, behind the spelling by which it was stored.
+pub fn read_spelled<'a>(value: &'a [u8], whose: Whose<'_>) -> Option<(&'a [u8], CredentialView<'a>)> {
     let mut rest = Rest(value);
     let [version] = *rest.take()?;
-    let is_own = rest.text()? == whose.realm && rest.text()? == whose.username;
+    let (realm, spelled) = (rest.text()?, rest.text()?);
+    let ((name, domain), (own_name, own_domain)) = (parts_of(spelled), parts_of(whose.username));
+    let is_own = realm == whose.realm && name == own_name && domain.eq_ignore_ascii_case(own_domain);
     if version != VERSION || !is_own {
         return None;
     }
     let username = std::str::from_utf8(rest.text()?).ok()?;
     let domain = std::str::from_utf8(rest.text()?).ok()?;
     let ha1 = rest.ha1s()?;
-    rest.0.is_empty().then_some(CredentialView { username, domain, ha1 })
+    rest.0.is_empty().then_some((spelled, CredentialView { username, domain, ha1 }))
 }
 
 /// Lengths make it certain where a text ends: no two users have one key.
@@ -118,7 +134,9 @@ fn write_key(whose: Whose<'_>, key: &mut Vec<u8>) {
     let _ = write!(key, "strowger:registered:{}:", whose.realm.len());
     key.extend_from_slice(whose.realm);
     key.push(b':');
-    key.extend_from_slice(whose.username);
+    let (name, domain) = parts_of(whose.username);
+    key.extend_from_slice(name);
+    key.extend(domain.iter().map(u8::to_ascii_lowercase));
 }
 
 fn write_value(whose: Whose<'_>, credential: CredentialView<'_>, value: &mut Vec<u8>) {
@@ -184,6 +202,26 @@ mod tests {
         cache.store(ALICE, credential(3), Life::ms(60_000), ticket, 1_000, &mut other);
         assert_eq!(cache.remove(ALICE, ticket, 1_000, &mut other), Reply::Now(Ok(Answer::Removed)));
         assert_eq!(fetch(ALICE, 1_000), None);
+    }
+
+    /// The HA1 of an address is that of one spelling; the entry is that of all.
+    #[test]
+    fn spellings_of_a_domain_share_an_entry() {
+        let ((cache, ticket), mut scratch) = (cache(), Scratch::default());
+        let of = |username: &'static str| Whose { username: username.as_bytes(), ..ALICE };
+        let (upper, lower) = (of("alice@EXAMPLE.org"), of("alice@example.org"));
+        cache.store(upper, credential(1), Life::ms(60_000), ticket, 0, &mut scratch);
+        for (whose, is_found, is_read) in
+            [(upper, true, true), (lower, true, false), (ALICE, false, false), (of("Alice@example.org"), false, false)]
+        {
+            let found = cache.fetch(whose, ticket, 0, &mut scratch);
+            assert_eq!(found == Reply::Now(Ok(Answer::Found)), is_found, "{whose:?}");
+            assert_eq!(read(&scratch.value, whose).is_some(), is_read, "{whose:?}");
+            let spelled = read_spelled(&scratch.value, whose).map(|(spelled, _)| spelled.to_vec());
+            assert_eq!(spelled, is_found.then(|| upper.username.to_vec()), "{whose:?}");
+        }
+        assert_eq!(cache.remove(lower, ticket, 0, &mut scratch), Reply::Now(Ok(Answer::Removed)));
+        assert_eq!(cache.fetch(upper, ticket, 0, &mut scratch), Reply::Now(Ok(Answer::Absent)));
     }
 
     proptest! {

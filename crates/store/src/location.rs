@@ -153,6 +153,23 @@ impl LocationTable {
         ticket: Ticket,
         decide: impl FnOnce(&ExistingBindings<'_>) -> Result<Vec<Step<'c>>, E>,
     ) -> Result<UpdateStatus, UpdateError<E>> {
+        self.update_and(aor, now_ms, most, ticket, || (), decide)
+    }
+
+    /// As [`update`](Self::update); `taken` is called once the table has taken the decision, under the same lock: what it asks of others has the
+    /// order of the decisions.
+    ///
+    /// # Errors
+    /// Nothing is changed then, `taken` is not called, and no ticket comes.
+    pub fn update_and<'c, E>(
+        &self,
+        aor: &[u8],
+        now_ms: u64,
+        most: usize,
+        ticket: Ticket,
+        taken: impl FnOnce(),
+        decide: impl FnOnce(&ExistingBindings<'_>) -> Result<Vec<Step<'c>>, E>,
+    ) -> Result<UpdateStatus, UpdateError<E>> {
         let hash = self.hasher.hash_one(aor);
         let mut guard = self.lock(hash);
         let partition = &mut *guard;
@@ -200,6 +217,7 @@ impl LocationTable {
             partition.insert(hash, record, |record| self.hasher.hash_one(record.aor()));
         }
         self.account(all.len(), all.len() + more - less);
+        taken();
         Ok(standing)
     }
 
@@ -364,9 +382,11 @@ impl LocationTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::group::GroupSettings;
     use crate::ticket::SinkId;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
+    use std::time::Duration;
 
     const TICKET: Ticket = Ticket { sink: SinkId(0), value: 0 };
 
@@ -468,6 +488,26 @@ mod tests {
         assert_eq!(add(&t, b"c", b"1", 9000), Err(UpdateError::TableFull));
         let refresh = |_: &ExistingBindings<'_>| Ok::<_, ()>(vec![Step::Replace(BindingId(1), contact(b"1", 10_000))]);
         t.update(b"a", 0, 10, TICKET, refresh).unwrap();
+    }
+
+    #[test]
+    fn what_is_refused_is_not_taken() {
+        let t = LocationTable::new(LocationSettings { bindings: 1, ..LocationSettings::default() });
+        let decided = |aor: &[u8], steps: Vec<Step<'_>>| {
+            let mut is_taken = false;
+            let outcome = t.update_and(aor, 0, 1, TICKET, || is_taken = true, |_| Ok::<_, ()>(steps));
+            (outcome.is_ok(), is_taken)
+        };
+        let add = || Step::Add(contact(b"one", 9000));
+        assert_eq!(decided(b"a", vec![add()]), (true, true));
+        assert_eq!(decided(b"a", vec![]), (true, true), "a question");
+        assert_eq!(decided(b"a", vec![add(), add()]), (false, false), "too many contacts");
+        assert_eq!(decided(b"b", vec![add()]), (false, false), "a full table");
+        let queue = Queue::new(GroupSettings { linger: Duration::ZERO, group: 1, queue: 1 });
+        queue.stop();
+        t.write_to(Arc::new(queue));
+        assert_eq!(decided(b"a", vec![Step::RemoveAll]), (false, false), "a journal that takes no more");
+        assert!(t.is_registered(b"a", 0));
     }
 
     #[test]

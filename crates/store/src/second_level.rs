@@ -28,7 +28,7 @@ use strowger_cache::waiting::WaitingCache;
 use self::codec::{decode, encode, key_of};
 use crate::clock::Clock;
 use crate::error::StoreError;
-use crate::read_through::{Changes, Engine};
+use crate::read_through::{Changes, Engine, Key};
 use crate::subscriber::{Answer, Asked, Removed, SubscriberWatch};
 
 /// Keys of which it is known when they changed. With more of them nothing is read that is older than now.
@@ -113,20 +113,23 @@ impl Shared {
         doubts.doubt_all(not_before);
     }
 
-    /// Removes what is to be removed. What the cache does not do is tried again.
-    fn remove(&self, cache: &mut WaitingCache) {
-        let keys: Vec<Vec<u8>> = self.doubts().removals.iter().cloned().collect();
+    /// Removes what stands under these keys. What the cache does not do stays to be done.
+    fn remove(&self, cache: &mut WaitingCache, keys: &[Vec<u8>]) -> Result<(), CacheError> {
         let removals: Vec<Request<'_>> = keys.iter().map(|key| Request::Remove { key }).collect();
         let now = (self.clock)().mono;
         let outcomes = cache.ask(&removals, Promise::Held, now, self.settings.wait);
+        let mut removed = Ok(());
         let doubts = &mut *self.doubts();
         for (key, outcome) in keys.iter().zip(outcomes) {
             match outcome.result {
                 // A key beyond its bound is never there.
-                Ok(_) | Err(CacheError::Refused) => doubts.removals.remove(key),
-                Err(_) => false,
-            };
+                Ok(_) | Err(CacheError::Refused) => {
+                    doubts.removals.remove(key);
+                }
+                Err(error) => removed = Err(error),
+            }
         }
+        removed
     }
 }
 
@@ -165,9 +168,13 @@ impl SecondLevel {
 
     /// What the cache holds of these questions counts no more, as if the database had said that it changed, and is removed. Waits for the cache:
     /// what it does not do now is done later where the database is watched.
-    pub fn void(&self, asked: &[Asked]) {
+    ///
+    /// # Errors
+    /// The cache has not removed all: it counts no more for this process, and for others that share the cache it does.
+    pub fn void(&self, asked: &[Asked]) -> Result<(), CacheError> {
         self.shared.doubt(asked);
-        self.shared.remove(&mut WaitingCache::new(self.shared.cache.clone()));
+        let keys: Vec<Vec<u8>> = asked.iter().map(key_of).collect();
+        self.shared.remove(&mut WaitingCache::new(self.shared.cache.clone()), &keys)
     }
 
     /// Nothing that the cache holds now counts any more for this process. It stays there until other answers take its place, for servers that
@@ -240,7 +247,8 @@ impl<E: Engine<Key = Asked>> Engine for Cached<E> {
             if said.len() != asked.len() {
                 return Err(StoreError::Refused);
             }
-            let pairs: Vec<(&[u8], &Answer)> = missing.iter().map(|place| &*keys[*place]).zip(&said).collect();
+            let kept = missing.iter().zip(&said).filter(|(place, _)| questions[**place].is_kept());
+            let pairs: Vec<(&[u8], &Answer)> = kept.map(|(place, answer)| (&*keys[*place], answer)).collect();
             self.keep(&pairs, read_at, changes);
             for (place, answer) in missing.into_iter().zip(said) {
                 known[place] = Some(answer);
@@ -261,12 +269,15 @@ pub struct Watching<W> {
 impl<W> Watching<W> {
     fn hear(&mut self, changes: &Changes<Asked>) {
         match changes {
-            Changes::None if self.shared.doubts().removals.is_empty() => return,
             Changes::None => {}
             Changes::Of(changed) => self.shared.doubt(changed),
             Changes::All => self.shared.doubt_all(),
         }
-        self.shared.remove(&mut self.cache);
+        let keys: Vec<Vec<u8>> = self.shared.doubts().removals.iter().cloned().collect();
+        if !keys.is_empty() {
+            // What is left is tried again.
+            let _left = self.shared.remove(&mut self.cache, &keys);
+        }
     }
 }
 
@@ -292,8 +303,11 @@ mod tests {
     use crate::clock::Moment;
     use crate::subscriber::{Credential, Ha1s, Question};
     use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+    use strowger_cache::engine::RemoteEngine;
+    use strowger_cache::gauges::Gauges;
     use strowger_cache::local::LocalCache;
     use strowger_cache::settings::LocalSettings;
+    use strowger_cache::ticket::Receivers;
 
     type Meanwhile = Box<dyn FnOnce() + Send>;
 
@@ -377,6 +391,10 @@ mod tests {
     }
 
     fn level(local: &Arc<LocalCache>, now: &Arc<AtomicU64>) -> SecondLevel {
+        level_of(CacheEngine::Local(local.clone()), now)
+    }
+
+    fn level_of(cache: CacheEngine, now: &Arc<AtomicU64>) -> SecondLevel {
         let settings = SecondLevelSettings {
             found: Duration::from_secs(60),
             absent: Duration::from_secs(10),
@@ -384,7 +402,7 @@ mod tests {
         };
         let now = now.clone();
         let clock: Clock = Arc::new(move || Moment { mono: now.load(SeqCst), wall: now.load(SeqCst) + 5_000_000 });
-        SecondLevel::new(CacheEngine::Local(local.clone()), settings, clock)
+        SecondLevel::new(cache, settings, clock)
     }
 
     const ALICE: Question<'_> = Question::Credential { username: b"alice", realm: b"r" };
@@ -402,6 +420,17 @@ mod tests {
             assert_eq!(other.ask(ALICE), Ok(credential("alice", 1)));
             assert_eq!(other.ask(BOB), Ok(Answer::Absent));
             assert_eq!(bed.asked(), asked, "{at}");
+        }
+    }
+
+    #[test]
+    fn of_the_spellings_of_an_address_one_is_stored() {
+        let bed = Bed::new();
+        bed.database.users.lock().unwrap().extend([("alice@d", 1), ("alice@D", 2)]);
+        for (username, octet, asked) in [("alice@d", 1, 1), ("alice@D", 2, 1), ("alice@D", 2, 1), ("alice@d", 1, 0)] {
+            let question = Question::Credential { username: username.as_bytes(), realm: b"r" };
+            assert_eq!(bed.ask(question), Ok(credential(username, octet)));
+            assert_eq!(bed.asked(), asked, "{username}");
         }
     }
 
@@ -504,6 +533,38 @@ mod tests {
             bed.ask(BOB).unwrap();
             assert_eq!(bed.asked(), asked);
         }
+    }
+
+    /// A server that does nothing.
+    #[derive(Default)]
+    struct Denying(Receivers);
+
+    impl RemoteEngine for Denying {
+        fn ask(&self, _: &Request<'_>, _: Ticket, _: u64) -> Result<(), CacheError> {
+            Err(CacheError::Denied)
+        }
+
+        fn receivers(&self) -> &Receivers {
+            &self.0
+        }
+
+        fn gauges(&self) -> Gauges {
+            Gauges::default()
+        }
+    }
+
+    #[test]
+    fn who_has_the_cache_void_an_answer_hears_whether_it_is_gone() {
+        let bed = Bed::new();
+        bed.database.users.lock().unwrap().push(("alice", 1));
+        bed.ask(ALICE).unwrap();
+        let is_there =
+            || bed.local.fetch(&key_of(&ALICE.into()), bed.now.load(SeqCst), &mut Vec::new()).expect("a short key");
+        assert!(is_there());
+        assert_eq!(bed.level.void(&[ALICE.into()]), Ok(()));
+        assert!(!is_there());
+        let denying = level_of(CacheEngine::Remote(Arc::new(Denying::default())), &bed.now);
+        assert_eq!(denying.void(&[ALICE.into()]), Err(CacheError::Denied));
     }
 
     #[test]

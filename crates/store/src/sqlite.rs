@@ -1,14 +1,14 @@
 //! The SQLite file: how it is opened and what its errors mean. Bindings in it are in
 //! [`sqlite_bindings`](crate::sqlite_bindings), subscribers in [`sqlite_subscribers`](crate::sqlite_subscribers).
 
-use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
+use strowger_records::private;
 
 use crate::error::StoreError;
 use crate::journal::Durability;
@@ -140,7 +140,7 @@ impl OpenError {
 /// Opens the file, makes it when needed, and brings it to the newest schema.
 pub(crate) fn open(settings: &SqliteSettings) -> Result<Connection, OpenError> {
     let path = &settings.path;
-    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let made = private::file().create_new(true).open(path);
     if let Err(error) = made
         && error.kind() != io::ErrorKind::AlreadyExists
     {

@@ -17,11 +17,11 @@ pub enum RowsError {
     Refused(String),
 }
 
-/// Between two looks at the time.
-const ROWS: usize = 1_024;
+/// Instructions of SQLite between two looks at the time: well under a millisecond.
+const INSTRUCTIONS: i32 = 10_000;
 
 /// The columns of these names of what a query gives, row by row, as text; NULL is an empty one. The query is read as a part of another one, and
-/// the file is opened for reading alone. A lock of another process is waited for so long at most, and all rows may take as long.
+/// the file is opened for reading alone. All of it may take so long, the wait for a lock of another process too.
 ///
 /// # Errors
 /// [`RowsError`]
@@ -29,22 +29,24 @@ pub fn read(path: &Path, query: &str, columns: &[&str], limit: Duration) -> Resu
     let failed = |error: rusqlite::Error| {
         let text = format!("{}: {error}", path.display());
         match error.sqlite_error_code() {
+            Some(ErrorCode::OperationInterrupted) => {
+                RowsError::Unavailable(format!("{}: the query took longer than {limit:?}", path.display()))
+            }
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => RowsError::Unavailable(text),
             _ => RowsError::Refused(text),
         }
     };
     let connection =
         Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX);
-    let connection = connection.map_err(failed)?;
+    let mut connection = connection.map_err(failed)?;
     connection.busy_timeout(limit).map_err(failed)?;
     let end = Instant::now() + limit;
+    // Before the first row too, which an aggregate or an ORDER BY has at its end.
+    connection.progress_handler(INSTRUCTIONS, Some(move || Instant::now() > end)).map_err(failed)?;
     let mut statement = connection.prepare(&statement(query, columns)).map_err(failed)?;
     let mut rows = statement.query([]).map_err(failed)?;
     let mut all = Vec::new();
     while let Some(row) = rows.next().map_err(failed)? {
-        if all.len() % ROWS == 0 && Instant::now() > end {
-            return Err(RowsError::Unavailable(format!("{}: the query took longer than {limit:?}", path.display())));
-        }
         let text = |place| {
             Ok(match row.get_ref(place)? {
                 ValueRef::Null => String::new(),
@@ -96,6 +98,13 @@ mod tests {
             );
         }
         assert!(read(&folder.path().join("no"), "SELECT 1 AS a", &["a"], SOON).is_err());
+        // One that never comes to its first row.
+        let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) AS a FROM n";
+        let error = read(&path, endless, &["a"], Duration::from_millis(50)).unwrap_err();
+        assert!(
+            matches!(error, RowsError::Unavailable(_)) && error.to_string().ends_with("took longer than 50ms"),
+            "{error}"
+        );
         // Another process writes.
         connection.execute_batch("BEGIN EXCLUSIVE").unwrap();
         let error = read(&path, "SELECT prefix FROM c", &["prefix"], Duration::from_millis(50)).unwrap_err();

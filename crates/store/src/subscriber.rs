@@ -69,7 +69,7 @@ impl fmt::Debug for Ha1s {
 /// What proves a user in a realm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credential {
-    /// User name as in the `username` parameter.
+    /// Name of the user; in the `username` parameter a phone may write the domain behind it, and the secrets are for what it wrote.
     pub username: Box<str>,
     /// Realm.
     pub realm: Box<str>,
@@ -95,6 +95,12 @@ impl Credential {
     pub fn view(&self) -> CredentialView<'_> {
         CredentialView { username: &self.username, domain: &self.domain, ha1: self.ha1 }
     }
+}
+
+/// A user name of credentials, and what stands behind it from its last `@` on: a phone may send its address in place of its name. The domain of
+/// an address is the same in upper and lower case, an HA1 is not.
+pub fn parts_of(username: &[u8]) -> (&[u8], &[u8]) {
+    username.split_at(username.iter().rposition(|byte| *byte == b'@').unwrap_or(username.len()))
 }
 
 /// What can be asked.
@@ -173,6 +179,12 @@ impl Key for Asked {
 
     fn is_absent(answer: &Answer) -> bool {
         *answer == Answer::Absent
+    }
+
+    /// A domain in other letters than lower case makes another HA1 of one user, for each way to write it.
+    fn is_kept(&self) -> bool {
+        let Question::Credential { username, .. } = self.question() else { return true };
+        !parts_of(username).1.iter().any(u8::is_ascii_uppercase)
     }
 }
 
@@ -388,6 +400,22 @@ mod tests {
         for secret in ["171", "ab", "205", "cd"] {
             assert!(!printed.to_lowercase().contains(secret), "{printed}");
         }
+    }
+
+    #[test]
+    fn one_spelling_of_a_domain_is_kept() {
+        let is_kept = |username: &str| {
+            Asked::from(Question::Credential { username: username.as_bytes(), realm: b"Office" }).is_kept()
+        };
+        assert!(
+            ["alice", "Alice", "alice@example.org", "Alice@example.org", "A@B@example.org", "@"]
+                .iter()
+                .all(|n| is_kept(n))
+        );
+        assert!(!["alice@example.Org", "alice@EXAMPLE.ORG", "a@b@C"].iter().any(|n| is_kept(n)));
+        assert!(Asked::from(Question::User { username: b"a@B", domain: b"example.org" }).is_kept());
+        assert_eq!(parts_of(b"a@b@c"), (&b"a@b"[..], &b"@c"[..]));
+        assert_eq!(parts_of(b"alice"), (&b"alice"[..], &b""[..]));
     }
 
     #[test]

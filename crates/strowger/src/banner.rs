@@ -100,7 +100,16 @@ pub(crate) fn banner(config: &Config, bound: &[BoundListener]) -> String {
         }
         if config.registrar.authenticate {
             let domain = if several { "DOMAIN" } else { &config.domains[0].name };
-            line("user", &format!("NAME and password of: strowger user add NAME@{domain}"));
+            match &config.store.subscribers {
+                None => line("user", &format!("NAME and password of: strowger user add NAME@{domain}")),
+                Some(_) => line(
+                    "user",
+                    &format!(
+                        "NAME and password of: a row for NAME@{domain} in the table {}",
+                        config.store.subscriber_table
+                    ),
+                ),
+            }
         } else if config.auth.calls {
             line("user", "any name; registering needs no password, calling does (auth.calls)");
         } else {
@@ -176,6 +185,15 @@ mod tests {
         let phones = "  domain        a.example   realm a.example\n  or            b.example   realm b.example\n\
                       \x20 or            c.example   realm office\n  user          NAME and password of: strowger user add NAME@DOMAIN\n";
         assert!(three.contains(phones), "{three}");
+    }
+
+    #[test]
+    fn users_of_a_database_server_are_added_there() {
+        let text = "domains = [\"a.example\"]\nstore.subscribers = \"mysql://sip@127.0.0.1:3306/sip\"";
+        let (config, _) = Config::read(Source { text, ..Source::default() }).expect("right");
+        let text = banner(&config, &bound(&config));
+        assert!(text.contains("a row for NAME@a.example in the table subscriber\n"), "{text}");
+        assert!(!text.contains("strowger user add"), "{text}");
     }
 
     #[test]

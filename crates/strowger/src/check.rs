@@ -56,7 +56,7 @@ fn standard_input() -> Result<(Config, Report), Report> {
 
 /// Reports what does not fit this machine and this database; the number of warnings.
 pub(crate) fn surroundings(config: &Config, file: &str) -> usize {
-    let foreign = config.foreign_listeners();
+    let foreign = [config.foreign_listeners(), config.unwritable()].concat();
     output::report(&Report::new(file, "", foreign.clone()));
     foreign.len() + realm::check(config, file)
 }

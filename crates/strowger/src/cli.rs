@@ -234,10 +234,10 @@ pub(crate) struct UserList {
 
 /// Make the tables that the configuration needs, and bring older ones up to date.
 ///
-/// It goes to the databases that the configuration names: `store.database`, `store.bindings`, `store.subscribers`, and those of
-/// `[accounting]`. In a database server its tables are `strowger_cdr`, `strowger_events`, `strowger_binding` and `strowger_schema`, and
-/// the table of subscribers as OpenSIPS 3 has it; tables that another program made are left as they are. A server makes and updates its
-/// SQLite files by itself when it starts.
+/// It goes to the databases that the configuration names: `store.database`, `store.bindings`, `store.subscribers`,
+/// `dialogs.database`, and those of `[accounting]`. In a database server its tables are `strowger_cdr`, `strowger_events`,
+/// `strowger_binding`, `strowger_call` and `strowger_schema`, and the table of subscribers as OpenSIPS 3 has it; tables that another
+/// program made are left as they are. A server makes and updates its SQLite files by itself when it starts.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

@@ -67,7 +67,12 @@ fn request(arguments: &ExplainArguments, config: &Config) -> Result<String, Stri
         if user.contains(['"', '\\', '\r', '\n']) {
             return Err(format!("--user is {user:?}, which is no name of a user"));
         }
-        let realm = &config.realm;
+        let host = Uri::parse(from.as_bytes()).ok().and_then(|uri| uri.sip().map(|uri| uri.host));
+        let mut domain = Vec::new();
+        if let Some(host) = host {
+            host.write_lower(&mut domain);
+        }
+        let realm = config.realm_of(&String::from_utf8_lossy(&domain));
         let _ = write!(
             text,
             "Proxy-Authorization: Digest username=\"{user}\", realm=\"{realm}\", nonce=\"0\", uri=\"{uri}\", response=\"\

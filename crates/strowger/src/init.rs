@@ -2,14 +2,13 @@
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
-use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::net::UdpSocket;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use strowger_config::{Advertised, Config, Domain, ListenAddress, Source};
+use strowger_records::private;
 
 use crate::access;
 use crate::cli::{Advertise, InitArguments};
@@ -281,9 +280,9 @@ fn toml_text(text: &str) -> String {
 /// Writes the file so that only its owner reads it: it holds a secret.
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     let write = || -> std::io::Result<()> {
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        let mut file = private::file().truncate(true).open(path)?;
         // One that was there before (--force) keeps the rights that it had.
-        file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+        private::narrow(&file)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()
     };
@@ -308,6 +307,7 @@ fn next_steps(domains: &[Domain], path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     fn answers() -> Answers {
         Answers {

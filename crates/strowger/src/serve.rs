@@ -8,7 +8,8 @@ use strowger_net::{ListenSocket, descriptors};
 use strowger_node::control::{Done, Fault, Reload, Reply, Request, Wrong};
 use strowger_node::{Program, Refusal, Server, supervisor};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, error::TrySendError};
+use tokio::sync::oneshot;
 
 use crate::allocator;
 use crate::banner::{BoundListener, banner};
@@ -52,6 +53,9 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<Outcome> {
 /// The exit code of a server of which a part failed (EX_SOFTWARE of sysexits.h).
 const FAILURE: u8 = 70;
 
+/// Reloads that wait for the one that is under way, at most.
+const RELOADS: usize = 8;
+
 /// How long the parts of such a server that still work may take to end: bindings are written meanwhile.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -87,44 +91,37 @@ fn serve(arguments: &ServeArguments, config: Config, sockets: Vec<ListenSocket>)
             ..Program::default()
         };
         let server = Server::start_with(program, config, sockets)?;
-        let policy = server.policy();
-        let config = &policy.config;
-        realm::watch(config)?;
-        let bound = config.listeners.iter().zip(server.addresses());
-        let bound: Vec<BoundListener> =
-            bound.map(|(listener, address)| BoundListener::new(listener, *address)).collect();
-        // Where both go to one file, what was logged before stands before.
-        logging::flush();
-        if let Err(error) = output::print(&banner(config, &bound)) {
-            tracing::warn!(%error, "the banner cannot be printed on standard output");
-        }
+        announce(&server)?;
+        // What it took this thread to read the configuration.
+        allocator::give_back();
         supervisor::ready();
         let failed = server.handle().clone();
         let mut failed = std::pin::pin!(failed.failed());
-        loop {
+        let (reloads, wanted_reloads) = mpsc::channel(RELOADS);
+        let mut reloading = Box::pin(reload_each(&server, arguments, wanted_reloads));
+        let has_failed = loop {
             let shards = server.handle().shards();
             let wanted = tokio::select! {
-                _ = terminate.recv() => break,
-                _ = interrupt.recv() => break,
+                _ = terminate.recv() => break false,
+                _ = interrupt.recv() => break false,
                 Some(request) = requested.recv() => match request {
-                    Request::Drain => break,
+                    Request::Drain => break false,
                     Request::Reload(reply) => {
-                        let _ = reply.send(reload(&server, arguments));
+                        if let Err(TrySendError::Full(Some(reply))) = reloads.try_send(Some(reply)) {
+                            let _ = reply.send(Reply::Unavailable(format!("{RELOADS} reloads wait already")));
+                        }
                         continue;
                     }
                 },
-                // It is in the log. What hangs is not waited for: the supervisor of the process starts it again.
-                _ = &mut failed => {
-                    let ending = tokio::task::spawn_blocking(move || server.stop());
-                    let _ = tokio::time::timeout(LAST_WORDS, ending).await;
-                    end_at_once(FAILURE);
-                }
+                _ = &mut failed => break true,
                 _ = hangup.recv() => {
-                    reload(&server, arguments);
+                    // Where there is no room, those that wait will read the file as it is now.
+                    let _ = reloads.try_send(None);
                     continue;
                 }
                 _ = more.recv() => shards + 1,
                 _ = fewer.recv() => shards.saturating_sub(1).max(1),
+                () = &mut reloading => unreachable!("its channel is open"),
             };
             match server.handle().set_shards(wanted) {
                 Ok(()) => match server.handle().shards() {
@@ -135,6 +132,14 @@ fn serve(arguments: &ServeArguments, config: Config, sockets: Vec<ListenSocket>)
                 },
                 Err(error) => tracing::warn!(%error, wanted, "the number of shards stays as it is"),
             }
+        };
+        // The one that is under way goes on, and is not waited for.
+        drop(reloading);
+        if has_failed {
+            // It is in the log. What hangs is not waited for: the supervisor of the process starts it again.
+            let ending = tokio::task::spawn_blocking(move || server.stop());
+            let _ = tokio::time::timeout(LAST_WORDS, ending).await;
+            end_at_once(FAILURE);
         }
         let drain = server.policy().config.server.drain_timeout;
         tracing::info!(
@@ -156,25 +161,42 @@ fn serve(arguments: &ServeArguments, config: Config, sockets: Vec<ListenSocket>)
     })
 }
 
-/// Reads the configuration again and gives it to the server, or says why not; the log has what came of it.
-fn reload(server: &Server, arguments: &ServeArguments) -> Reply {
-    supervisor::reloading();
-    // By a thread that ends: the one that frees the policy in the end can then give all its memory back.
-    let reply = std::thread::scope(|scope| {
-        let reading = std::thread::Builder::new().name("reload".into());
-        match reading.spawn_scoped(scope, || read_again(server, arguments)) {
-            Ok(reading) => reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            Err(_) => read_again(server, arguments),
-        }
-    });
-    supervisor::ready();
-    reply
+/// The server works: says on standard output what listens where, and in the log which users cannot register.
+fn announce(server: &Server) -> anyhow::Result<()> {
+    let policy = server.policy();
+    let config = &policy.config;
+    realm::watch(config)?;
+    let bound = config.listeners.iter().zip(server.addresses());
+    let bound: Vec<BoundListener> = bound.map(|(listener, address)| BoundListener::new(listener, *address)).collect();
+    // Where both go to one file, what was logged before stands before.
+    logging::flush();
+    if let Err(error) = output::print(&banner(config, &bound)) {
+        tracing::warn!(%error, "the banner cannot be printed on standard output");
+    }
+    Ok(())
 }
 
-fn read_again(server: &Server, arguments: &ServeArguments) -> Reply {
-    let choice = arguments.config.choose();
+/// Reads the configuration again each time that this is wanted, one after the other.
+async fn reload_each(
+    server: &Server,
+    arguments: &ServeArguments,
+    mut wanted: mpsc::Receiver<Option<oneshot::Sender<Reply>>>,
+) {
+    while let Some(reply) = wanted.recv().await {
+        supervisor::reloading();
+        let said = read_again(server, arguments).await;
+        supervisor::ready();
+        if let Some(reply) = reply {
+            let _ = reply.send(said);
+        }
+    }
+}
+
+/// Reads the configuration and gives it to the server, or says why not; the log has what came of it.
+async fn read_again(server: &Server, arguments: &ServeArguments) -> Reply {
+    let (choice, listen) = (arguments.config.choose(), arguments.listen.clone());
     let before = server.policy();
-    let (changes, report) = match server.reload(Config::load(choice.file(), &arguments.listen)) {
+    let (changes, report) = match server.reload(move || Config::load(choice.file(), &listen)).await {
         Ok(took) => took,
         Err(Refusal::Wrong(report)) => {
             logging::lines_of(&report);

@@ -448,6 +448,24 @@ pub(super) const WRONG: &[Wrong] = &[
         cure: "keep one of `to` and `answer`",
     },
     Wrong {
+        kind: "a failure that is answered, and changes a request",
+        text: "[[failure]]\nname = \"a\"\nstatuses = [\"486\"]\nanswer = 404\nstrip = »2«\n",
+        message: "failure 'a' has `strip`, and does not say where the request goes",
+        cure: "add `to`, or remove `strip`",
+    },
+    Wrong {
+        kind: "a failure that translates by a set without values",
+        text: "[[set]]\nname = \"s\"\nentries = [\"1\"]\n[[failure]]\nname = \"a\"\nstatuses = [\"486\"]\nto = [\"sip:a.example\"]\ntranslate = »\"s\"«\n",
+        message: "failure 'a' translates by a set that has no value for a text",
+        cure: "or with values in its `entries`",
+    },
+    Wrong {
+        kind: "a set whose values are no texts",
+        text: "[[set]]\nname = \"s\"\nentries = { a = »1« }\n",
+        message: "set[0].entries[0] must be text",
+        cure: "quotes",
+    },
+    Wrong {
         kind: "a success as a failure",
         text: "[[failure]]\nname = \"a\"\nstatuses = [»\"2xx\"«]\nanswer = 404\n",
         message: "is no failure from 300 to 699",
@@ -477,6 +495,27 @@ pub(super) const WRONG: &[Wrong] = &[
         text: "[[call_limit]]\nname = \"l\"\nmost = 3\n[[rule]]\nname = \"r\"\nrecord_route = false\ncall_limits = »[\"l\"]«\n",
         message: "counts calls whose end the server does not see",
         cure: "record_route = true",
+    },
+    Wrong {
+        kind: "a failure that counts calls whose end does not come by",
+        text: "[[call_limit]]\nname = \"l\"\nmost = 3\n[[failure]]\nname = \"f\"\nstatuses = [\"486\"]\nto = [\"sip:a.example\"]\n\
+               call_limits = [\"l\"]\n[[rule]]\nname = \"r\"\ntrack = false\non_failure = »[\"f\"]«\n",
+        message: "has a failure, 'f', that counts calls whose end the server does not see",
+        cure: "not track = false",
+    },
+    Wrong {
+        kind: "a failure that answers and has limits of calls",
+        text: "[[call_limit]]\nname = \"l\"\nmost = 3\n[[failure]]\nname = \"f\"\nstatuses = [\"486\"]\nanswer = 404\n\
+               call_limits = »[\"l\"]«\n",
+        message: "has limits for calls that it does not forward",
+        cure: "remove `call_limits`",
+    },
+    Wrong {
+        kind: "a failure that names a limit of calls which is not there",
+        text: "[[call_limit]]\nname = \"boxes\"\nmost = 3\n[[failure]]\nname = \"f\"\nstatuses = [\"486\"]\nto = [\"sip:a.example\"]\n\
+               call_limits = [»\"boxen\"«]\n",
+        message: "call limit 'boxen' does not exist",
+        cure: "boxes",
     },
     Wrong {
         kind: "a translation by a set without values",

@@ -66,7 +66,16 @@ const TESTS: &[(&str, &[&str])] = &[
     ("set.timeout", &["tests/tests/sql_subscribers.rs::subscribers_of_opensips_and_kamailio_are_read_in_place"]),
     ("set.refresh", &["tests/tests/data_sets.rs::a_set_is_read_again_by_itself"]),
     ("call_limit.name", &["crates/server/tests/suite/decisions.rs::calls_count_under_limits_until_they_end"]),
-    ("call_limit.per", &["crates/server/tests/suite/decisions.rs::a_limit_is_for_each_of_what_it_counts_by"]),
+    (
+        "call_limit.per",
+        &[
+            "crates/server/tests/suite/decisions.rs::a_limit_is_for_each_of_what_it_counts_by",
+            "crates/server/tests/suite/call_limits.rs::each_user_that_showed_a_password_has_a_limit",
+            "crates/server/tests/suite/call_limits.rs::each_group_of_sources_has_a_limit",
+            "crates/server/tests/suite/call_limits.rs::each_source_address_has_a_limit",
+            "crates/server/tests/suite/call_limits.rs::each_caller_has_a_limit",
+        ],
+    ),
     ("call_limit.most", &["crates/server/tests/suite/decisions.rs::calls_count_under_limits_until_they_end"]),
     ("call_limit.status", &["crates/server/tests/suite/decisions.rs::calls_count_under_limits_until_they_end"]),
     ("call_limit.over", &["crates/server/tests/suite/decisions.rs::calls_count_under_limits_until_they_end"]),
@@ -84,9 +93,29 @@ const TESTS: &[(&str, &[&str])] = &[
     ("failure.statuses", &["crates/server/tests/suite/decisions.rs::failures_lead_to_the_mailbox_or_another_answer"]),
     ("failure.to", &["crates/server/tests/suite/decisions.rs::failures_lead_to_the_mailbox_or_another_answer"]),
     ("failure.answer", &["crates/server/tests/suite/decisions.rs::failures_lead_to_the_mailbox_or_another_answer"]),
+    ("failure.try_next", &["crates/server/tests/suite/decisions.rs::a_failure_says_how_the_next_gateway_is_tried"]),
+    ("failure.strip", &["crates/server/tests/suite/decisions.rs::a_failure_says_how_the_next_gateway_is_tried"]),
+    ("failure.prepend", &["crates/server/tests/suite/decisions.rs::a_failure_says_how_the_next_gateway_is_tried"]),
+    ("failure.translate", &["crates/server/tests/suite/decisions.rs::a_failure_says_how_the_next_gateway_is_tried"]),
+    (
+        "failure.remove_headers",
+        &["crates/server/tests/suite/decisions.rs::a_failure_says_how_the_next_gateway_is_tried"],
+    ),
+    ("failure.ring_timeout", &["crates/server/tests/suite/decisions.rs::a_failure_says_how_the_next_gateway_is_tried"]),
+    (
+        "failure.answer_timeout",
+        &["crates/server/tests/suite/decisions.rs::a_failure_says_how_the_next_gateway_is_tried"],
+    ),
     (
         "failure.add_headers",
         &["crates/server/tests/suite/decisions.rs::failures_lead_to_the_mailbox_or_another_answer"],
+    ),
+    (
+        "failure.call_limits",
+        &[
+            "crates/server/tests/suite/failure_limits.rs::a_failure_without_room_is_passed_over",
+            "crates/server/tests/suite/failure_limits.rs::what_a_failure_took_is_given_back_when_the_call_ends",
+        ],
     ),
     ("rule.name", &["tests/tests/rules.rs::rules_answer_in_their_order"]),
     ("rule.when", &["tests/tests/rules.rs::rules_answer_in_their_order"]),
@@ -101,6 +130,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("rule.translate", &["crates/server/tests/suite/decisions.rs::numbers_are_translated_stripped_and_prepended"]),
     ("rule.stop", &["tests/tests/rules.rs::rules_answer_in_their_order"]),
     ("rule.to", &["tests/tests/rules.rs::rules_lead_to_places_with_fail_over"]),
+    ("rule.relay_for", &["crates/server/tests/suite/decisions.rs::a_rule_leads_outside_only_those_who_may_be_relayed"]),
     ("rule.try_next", &["tests/tests/rules.rs::rules_lead_to_places_with_fail_over"]),
     ("rule.add_headers", &["tests/tests/rules.rs::rules_lead_to_places_with_fail_over"]),
     ("rule.remove_headers", &["tests/tests/rules.rs::rules_lead_to_places_with_fail_over"]),
@@ -116,6 +146,8 @@ const TESTS: &[(&str, &[&str])] = &[
     ("cache.database", &["tests/tests/keys/caches.rs::what_a_server_learns_is_in_its_cache"]),
     ("cache.user", &["tests/tests/keys/caches.rs::a_cache_may_want_a_password_and_tls"]),
     ("cache.password", &["tests/tests/keys/caches.rs::a_cache_may_want_a_password_and_tls"]),
+    ("cache.sentinel_user", &["tests/tests/keys/caches.rs::a_cache_may_be_a_group_or_a_cluster"]),
+    ("cache.sentinel_password", &["tests/tests/keys/caches.rs::a_cache_may_be_a_group_or_a_cluster"]),
     ("cache.tls", &["tests/tests/keys/caches.rs::a_cache_may_want_a_password_and_tls"]),
     ("cache.connections", &["tests/tests/keys/caches.rs::a_cache_has_so_many_connections"]),
     ("cache.timeout", &["tests/tests/keys/caches.rs::a_cache_that_is_silent_is_waited_for_so_long"]),
@@ -182,7 +214,10 @@ const TESTS: &[(&str, &[&str])] = &[
     ),
     (
         "proxy.method_filter",
-        &["crates/server/tests/suite/decisions.rs::contacts_are_passed_over_that_do_not_take_the_method"],
+        &[
+            "crates/server/tests/suite/decisions.rs::contacts_are_passed_over_that_do_not_take_the_method",
+            "tests/tests/sql_bindings.rs::methods_of_a_device_in_sqlite_outlive_a_restart",
+        ],
     ),
     (
         "proxy.unfit_status",
@@ -223,7 +258,17 @@ const TESTS: &[(&str, &[&str])] = &[
     ("auth.uri_check", &["tests/tests/attacks_passwords.rs::credentials_lead_to_no_other_number"]),
     ("auth.secret", &["tests/tests/keys/passwords.rs::servers_of_one_secret_take_nonces_of_each_other"]),
     ("auth.secret_file", &["tests/tests/keys/passwords.rs::servers_of_one_secret_take_nonces_of_each_other"]),
-    ("auth.user_must_match", &["tests/tests/attacks_passwords.rs::a_user_registers_no_other"]),
+    (
+        "auth.user_must_match",
+        &[
+            "tests/tests/attacks_identities.rs::a_user_calls_as_no_other",
+            "crates/server/src/stage/tests.rs::domains_may_share_a_realm",
+        ],
+    ),
+    (
+        "auth.register_for_others",
+        &["tests/tests/attacks_identities.rs::a_user_registers_for_others_where_the_setting_says_so"],
+    ),
     ("auth.calls", &["crates/node/tests/policy/relaying.rs::from_local_domains_without_a_password"]),
     (
         "auth.credential_cache",
@@ -231,7 +276,10 @@ const TESTS: &[(&str, &[&str])] = &[
     ),
     (
         "auth.credential_cache_required",
-        &["tests/tests/credential_cache_faults.rs::a_cache_that_is_frozen_or_gone_has_its_stated_answers"],
+        &[
+            "tests/tests/credential_cache_faults.rs::a_redis_that_is_frozen_slow_or_gone_has_its_stated_answers",
+            "tests/tests/credential_cache_faults.rs::a_memcached_that_is_frozen_slow_or_gone_has_its_stated_answers",
+        ],
     ),
     ("ban.enabled", &["crates/node/tests/policy/bans.rs::switched_off"]),
     ("ban.failures", &["crates/node/tests/policy/bans.rs::who_fails_too_often_is_not_heard"]),

@@ -60,8 +60,8 @@ fn full_disk() {
     let ignores = ["sh", "-c", "trap '' XFSZ; exec \"$0\" \"$@\""];
     let quiet = "dialogs.group_interval = \"1ms\"\nlog.level = \"warn\"";
     let mut stage = Stage::start(relay(quiet).under(&ignores));
-    limit_files(&mut stage.server, 8 << 10);
-    // Of each some 2,000 bytes are kept. The first has room.
+    limit_files(&mut stage.server, 3 << 10);
+    // Of each some 2,000 bytes are kept: only the first has room, however they come into groups.
     let long = "x".repeat(1_900);
     let mut calls = vec![answered(&stage, &long)];
     stage.shows(&[

@@ -12,6 +12,7 @@ use strowger_tests::meter::Shows::{Above, At, By};
 use strowger_tests::name_server::{A, NAPTR, NameServer, Record, SRV};
 use strowger_tests::server::Setup;
 use strowger_tests::text::{Request, respond, status, unique};
+use strowger_tests::wait;
 use strowger_tests::wire::Transport::{Tcp, Udp};
 use strowger_tests::wire::{Wire, accept, listen};
 
@@ -221,6 +222,18 @@ fn silent_database() {
     stage.end();
 }
 
+/// How often the threads of this name have begun to sleep.
+fn sleeps(process: u32, name: &str) -> u64 {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("the process lives").flatten();
+    let of = |task: std::path::PathBuf| {
+        let comm = std::fs::read_to_string(task.join("comm")).ok()?;
+        let status = std::fs::read_to_string(task.join("status")).ok().filter(|_| comm.trim() == name)?;
+        let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+        count.trim().parse::<u64>().ok()
+    };
+    tasks.filter_map(|task| of(task.path())).sum()
+}
+
 fn too_many() {
     const QUEUE: u64 = 16;
     let mut stage = start(&format!("limits.lookup_queue = {QUEUE}\nstore.lookup_timeout = \"60s\""), &[]);
@@ -228,10 +241,14 @@ fn too_many() {
     let challenge = challenge(&mut phone);
     stage.shows(&[("lookups_bound", At(QUEUE)), ("lookup_connections", At(1)), ("challenges_total", By(1))]);
     let frozen = FrozenDatabase::of(&stage.server);
+    let process = stage.server.process().id();
+    let before = sleeps(process, "subscriber-read");
     // One by one: together they would be one batch of one connection.
     for n in 1..=QUEUE {
         let request = signed(&phone, &format!("user{n}"), &challenge);
         send(&mut phone, &request);
+        // With the first question at the database: it waits there.
+        assert!(wait::until(SOON, || sleeps(process, "subscriber-read") > before));
         stage.shows(&[("lookups_in_flight", At(n)), ("requests_waiting", At(n)), ("requests_suspended_total", By(1))]);
     }
     stage.shows(&[("lookup_connections", Above(1.0))]);

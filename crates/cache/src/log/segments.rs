@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use strowger_records::{FileLock, Magic, OpenError, Reader, Writer};
+use strowger_records::{FileLock, Magic, OpenError, Reader, Writer, private};
 
 use super::LoadReport;
 use super::changes::{Change, read};
@@ -19,7 +19,8 @@ const ENDING: &str = "segment";
 /// # Errors
 /// Another cache has the folder, or it cannot be written.
 pub(crate) fn hold(folder: &Path) -> io::Result<FileLock> {
-    std::fs::create_dir_all(folder)?;
+    // Values may be as good as passwords.
+    private::make_folder(folder)?;
     let held = FileLock::take(&folder.join("lock"), Duration::ZERO)?;
     held.ok_or_else(|| io::Error::new(io::ErrorKind::ResourceBusy, "another cache has this folder"))
 }
@@ -58,6 +59,8 @@ pub(crate) fn load(folder: &Path, mut apply: impl FnMut(Change<'_>)) -> io::Resu
     for (at, number) in numbers.iter().enumerate() {
         let path = path(folder, *number);
         let bytes = std::fs::metadata(&path).map_or(0, |file| file.len());
+        // Earlier versions left what their umask allowed. A file of another user is that user's affair.
+        let _ = File::open(&path).and_then(|file| private::narrow(&file));
         segments.push(Segment { number: *number, bytes });
         report.segments += 1;
         report.bytes += bytes;

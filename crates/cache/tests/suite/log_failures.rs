@@ -82,7 +82,7 @@ fn tickets_come_back_when_nothing_is_kept() {
     let cache = open(&folder, 64 << 20);
     std::fs::remove_dir_all(&folder).unwrap();
     let mailbox = Arc::new(Mailbox::default());
-    let receiver = cache.register(mailbox.clone());
+    let receiver = cache.receivers().expect("a log").register(mailbox.clone());
     let request = Request::Store { key: b"key", value: &[1; 1000], life: Life::FOREVER };
     let ask = |value| cache.ask(&request, Promise::Kept, Ticket { receiver, value }, AT.now, &mut Vec::new());
     let is_later = ask(1).is_none();

@@ -9,7 +9,7 @@ use strowger_cache::local::LocalCache;
 use strowger_cache::log::Moment;
 use strowger_cache::request::{Answer, Count, Floor, Life, Promise, Request};
 use strowger_cache::settings::{LocalSettings, LogSettings};
-use strowger_cache::ticket::{Answered, Receiver, ReceiverId, Receivers, Ticket};
+use strowger_cache::ticket::{Answered, Receiver, Receivers, Ticket};
 
 const NOW: u64 = 1_000_000;
 
@@ -117,8 +117,8 @@ impl RemoteEngine for Elsewhere {
         Ok(())
     }
 
-    fn register(&self, receiver: Arc<dyn Receiver>) -> ReceiverId {
-        self.receivers.register(receiver)
+    fn receivers(&self) -> &Receivers {
+        &self.receivers
     }
 
     fn gauges(&self) -> Gauges {

@@ -23,18 +23,21 @@ impl<'a> Text<'a> {
 
     /// The value with every quoted-pair resolved; copied only if there is one.
     pub fn value(&self) -> Cow<'a, [u8]> {
-        if !self.escaped {
-            return Cow::Borrowed(self.raw);
-        }
-        let mut out = Vec::with_capacity(self.raw.len());
-        let mut bytes = self.raw.iter();
-        while let Some(&byte) = bytes.next() {
-            match byte {
-                b'\\' => out.extend(bytes.next()),
-                _ => out.push(byte),
-            }
-        }
-        Cow::Owned(out)
+        self.plain().map_or_else(|| self.bytes().collect(), Cow::Borrowed)
+    }
+
+    /// The value, if it has no quoted-pair.
+    pub fn plain(&self) -> Option<&'a [u8]> {
+        (!self.escaped).then_some(self.raw)
+    }
+
+    /// The bytes of the value, with every quoted-pair resolved.
+    pub fn bytes(&self) -> impl Iterator<Item = u8> + use<'a> {
+        let (mut raw, escaped) = (self.raw.iter().copied(), self.escaped);
+        std::iter::from_fn(move || match raw.next() {
+            Some(b'\\') if escaped => raw.next(),
+            byte => byte,
+        })
     }
 
     /// There is nothing between the quotes.

@@ -1,22 +1,22 @@
 //! Requests on their way downstream (RFC 3261 section 16.6).
 
 use super::Proxy;
-use super::contact::{SenderContact, makes_dialog, renews_target};
+use super::contact::{SenderContact, renews_target};
 use super::notice::{Notice, NoticeEvent};
-use super::plan::{OwnedFailurePlan, OwnedPlan, Plan};
+use super::plan::{OwnedFailurePlan, OwnedPlan, Plan, records_route};
 use super::response_context::{Branch, Candidate, OwnedCandidate, Pending, ResponseContext, Share, may_be_removed};
 use crate::digest::{Credentials, HeaderError};
 use crate::message_store::memory_of;
 use crate::routing::loop_detection::{self, Visit};
+use crate::routing::request_uri::{is_unfit, write_clean};
 use crate::routing::route_token::{Named, Party};
-use crate::routing::seal::NAME;
 use crate::routing::{ROUTE_TOKEN, Request, Routing, Scope};
 use crate::slots::Id;
 use crate::transaction::{ClientId, Role, ServerId, TransactionUser};
 use crate::{ListenerId, Now, Round, Target, Transport};
 use std::cmp::Reverse;
 use std::ops::Range;
-use strowger_message::{Message, Method, Name, SipUri, Uri};
+use strowger_message::{Message, Method, Name, Uri};
 
 impl Proxy {
     /// Forwards a request to its candidates: those of the highest q at once, the others one group after
@@ -45,7 +45,7 @@ impl Proxy {
         }
         let id = self.contexts.insert(ResponseContext {
             server,
-            first: Branch { client: None, status: 0, candidate: 0, timed_out: false, watched: false },
+            first: Branch { client: None, number: 0, status: 0, candidate: 0, timed_out: false, watched: false },
             others: None,
             best: None,
             pending: None,
@@ -55,7 +55,7 @@ impl Proxy {
             direct: routing.in_dialog && routing.route.is_none(),
             registered: candidates.iter().all(|c| c.uri.is_some() && c.path.is_empty()),
             translated: candidates.iter().any(|c| c.translated),
-            recorded: plan.record_route && records_route(request),
+            recorded: plan.records_route(request),
             renews: routing.in_dialog && renews_target(request.method),
             cancelled: false,
             answered: false,
@@ -288,7 +288,8 @@ impl Proxy {
             round.out,
         );
         if let Some(context) = self.contexts.get_mut(id) {
-            context.add(Branch { client: Some(client), status: 0, candidate, timed_out: false, watched });
+            let number = unique as u32;
+            context.add(Branch { client: Some(client), number, status: 0, candidate, timed_out: false, watched });
             round.tx.bill(context.server, memory_of(length) + BESIDE);
         }
     }
@@ -334,14 +335,14 @@ impl Proxy {
         unique: u64,
         out: &mut Vec<u8>,
     ) -> (Range<usize>, [u8; loop_detection::LEN]) {
-        let OutgoingBranch { uri, path, add, remove, target, share, record_route, watched: _ } = *branch;
+        let OutgoingBranch { uri, path, add, remove, target, share, record_route, watched: _, rerouted } = *branch;
         let message = &request.message;
         let index = message.index();
         let top = index.headers_start();
         let visit = Visit { of_request: self.policy.router.loop_hash(request), left: share.left };
         let branch = self.policy.router.branch_key.write(unique, visit);
         self.edit.clear();
-        self.write_uri(message, routing, uri);
+        self.write_uri(message, routing, uri, routing.strict.filter(|_| !rerouted));
 
         // Our Via (step 8).
         let listener = self.policy.router.identity().listener(target.listener);
@@ -355,10 +356,10 @@ impl Proxy {
             text.extend_from_slice(b"\r\n");
         });
 
-        // Record-Route (step 4): only what can make a dialog.
+        // Record-Route (step 4).
         let contact = self.contact_of_request(request, record_route);
-        if record_route && records_route(request) {
-            let secure = match (routing.route, uri) {
+        if records_route(record_route, request) {
+            let secure = match (routing.route.filter(|_| !rerouted), uri) {
                 (Some(_), _) => routing.next().is_sips(),
                 (None, Some(uri)) => uri.len() > 4 && uri[..5].eq_ignore_ascii_case(b"sips:"),
                 (None, None) => routing.uri.is_sips(),
@@ -409,8 +410,9 @@ impl Proxy {
                 text.extend_from_slice(b"\r\n");
             });
         }
-        for range in &routing.remove {
-            self.edit.remove(range.clone());
+        match rerouted {
+            true => self.edit.remove_all(index, Name::Route),
+            false => routing.remove.iter().for_each(|range| self.edit.remove(range.clone())),
         }
 
         if message.has(Name::ProxyAuthorization) || message.has(Name::Authorization) {
@@ -431,7 +433,7 @@ impl Proxy {
     }
 
     /// The Request-URI (step 2), for a strict router the next Route instead (step 6).
-    fn write_uri(&mut self, message: &Message<'_>, routing: &Routing<'_>, uri: Option<&[u8]>) {
+    fn write_uri(&mut self, message: &Message<'_>, routing: &Routing<'_>, uri: Option<&[u8]>, strict: Option<&[u8]>) {
         let target = uri.unwrap_or(routing.uri_text);
         let cleaned = match uri {
             Some(text) => is_unfit(text).then(|| Uri::parse(text).ok()).flatten(),
@@ -441,7 +443,7 @@ impl Proxy {
             Some(Uri::Sip(uri)) => write_clean(&uri, routing.spent, routing.own_maddr, text),
             _ => text.extend_from_slice(target),
         };
-        if let Some(strict) = routing.strict {
+        if let Some(strict) = strict {
             self.edit.request_uri(message, |text| text.extend_from_slice(strict));
             self.edit.append(message.index(), Name::Route, |text| {
                 text.push(b'<');
@@ -546,11 +548,7 @@ pub(super) struct OutgoingBranch<'a> {
     pub(super) share: Share,
     pub(super) record_route: bool,
     pub(super) watched: bool,
-}
-
-/// A request that can make a dialog.
-fn records_route(request: &Request<'_>) -> bool {
-    request.to_tag.is_empty() && makes_dialog(request.method)
+    pub(super) rerouted: bool,
 }
 
 /// Memory that a branch takes beside the request that is kept: entries of its transactions, timers, keys, the last response. Measured, for
@@ -588,43 +586,4 @@ fn is_wide_enough(breadth: u16, budget: u16, candidates: &[Candidate<'_>]) -> bo
 fn widest(candidates: &[Candidate<'_>]) -> usize {
     let with = |q: u16| candidates.iter().filter(|c| c.q == q && !c.targets.is_empty()).count();
     if candidates.len() < 2 { candidates.len() } else { candidates.iter().map(|c| with(c.q)).max().unwrap_or(0) }
-}
-
-/// A URI of a binding with parts that a Request-URI must not have (section 19.1.1 table 1): they are taken off.
-fn is_unfit(uri: &[u8]) -> bool {
-    const METHOD: &[u8] = b";method=";
-    uri.contains(&b'?') || uri.windows(METHOD.len()).any(|w| w.eq_ignore_ascii_case(METHOD))
-}
-
-/// A Request-URI without headers and method, without the seal that has done its work, and if `maddr` names us without what
-/// brought it here (section 16.4).
-fn write_clean(uri: &SipUri<'_>, spent: Option<&[u8]>, maddr: bool, out: &mut Vec<u8>) {
-    out.extend_from_slice(uri.scheme());
-    out.push(b':');
-    if let Some(user) = uri.user {
-        out.extend_from_slice(user);
-        if let Some(password) = uri.password {
-            out.push(b':');
-            out.extend_from_slice(password);
-        }
-        out.push(b'@');
-    }
-    uri.host.write(out);
-    if let Some(port) = uri.port.filter(|_| !maddr) {
-        out.push(b':');
-        out.extend_from_slice(itoa::Buffer::new().format(port).as_bytes());
-    }
-    for (name, value) in uri.params.iter() {
-        let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
-        let sealed = spent.is_some() && value == spent && is(NAME);
-        if is(b"method") || sealed || (maddr && (is(b"maddr") || is(b"transport"))) {
-            continue;
-        }
-        out.push(b';');
-        out.extend_from_slice(name);
-        if let Some(value) = value {
-            out.push(b'=');
-            out.extend_from_slice(value);
-        }
-    }
 }

@@ -333,9 +333,11 @@ impl Proxy {
         let Some(context) = self.contexts.get_mut(id) else { return };
         context.live = context.live.saturating_sub(1);
         if context.live == 0 {
+            if !context.answered {
+                self.unanswered -= 1;
+                self.notice(id, NoticeEvent::Abandoned);
+            }
             self.notice(id, NoticeEvent::Ended);
-            let Some(context) = self.contexts.get(id) else { return };
-            self.unanswered -= usize::from(!context.answered);
             self.contexts.remove(id);
         }
     }

@@ -24,6 +24,8 @@ pub enum NoticeEvent {
     Rang {
         /// 101 to 199.
         status: u16,
+        /// Of which branch: a number by which [`NoticeEvent::BranchEnded`] names it again.
+        branch: u32,
         /// The response, in the bytes of the outbox.
         bytes: Range<usize>,
         /// Milliseconds since the request was forwarded, in the first sign of an answer alone.
@@ -52,15 +54,24 @@ pub enum NoticeEvent {
         /// The next hop; none: the transaction there is gone already.
         target: Option<Target>,
     },
+    /// A branch of an INVITE has no 2xx, and gets none in time: what rang there rings no more. Also of one that lost to another, and of
+    /// one that was given up before and has said something since.
+    BranchEnded {
+        /// As in [`NoticeEvent::Rang`].
+        branch: u32,
+    },
     /// Its sender has cancelled it.
     Cancelled,
     /// Every target has failed, and the plan asks: nothing goes upstream until the user says [`Proxy::more`], [`Proxy::answer`] or
-    /// [`Proxy::pass`]. `status`: of the best response. After a move to another shard it is asked again there.
+    /// [`Proxy::pass`], or of a plan for failures that it may be carried out ([`Proxy::carry_out`]). After a move to another shard it is asked
+    /// again there.
     Failing {
         /// Names the request in the answer of the user.
         server: ServerId,
         /// That of the best response (section 16.7 step 6), 300 to 699.
         status: u16,
+        /// The plan for failures that would be carried out now: [`FailurePlan::asks`](super::FailurePlan::asks).
+        plan: Option<Box<[u8]>>,
     },
     /// Every target was tried: the best response goes upstream.
     Exhausted {
@@ -69,7 +80,9 @@ pub enum NoticeEvent {
         /// The response, in the bytes of the outbox.
         bytes: Range<usize>,
     },
-    /// The last of its transactions has ended.
+    /// Its sender gets no final response: there is none, or it would come too late.
+    Abandoned,
+    /// The last of its transactions has ended. A notice before this one says what became of it.
     Ended,
 }
 

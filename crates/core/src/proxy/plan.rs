@@ -1,8 +1,10 @@
 //! How one request is forwarded: what belongs to it and not to the process; and what its user decides when no target is left.
 
 use super::Proxy;
+use super::contact::makes_dialog;
 use super::notice::NoticeEvent;
-use super::response_context::{Candidate, OwnedCandidate};
+use super::response_context::{Candidate, OwnedCandidate, Pending};
+use crate::routing::Request;
 use crate::slots::Id;
 use crate::transaction::{Role, ServerId, Transactions};
 use crate::{Now, Round};
@@ -44,6 +46,15 @@ pub struct FailurePlan<'a> {
     pub statuses: &'a [(u16, u16)],
     /// What is done.
     pub remedy: Remedy<'a>,
+    /// See [`Plan::ring_timeout`]; then the last of its targets too may ring no longer. None: as before.
+    pub ring_timeout: Option<u64>,
+    /// See [`Plan::answer_timeout`]; none: as before.
+    pub answer_timeout: Option<u64>,
+    /// Of its own targets.
+    pub try_next: TryNext<'a>,
+    /// Not empty: the user is asked before this is done, and gets these bytes of its own with the question ([`NoticeEvent::Failing`]). The
+    /// request is to have a [`Plan::context`] for that.
+    pub asks: &'a [u8],
 }
 
 /// What is done about a failure.
@@ -82,10 +93,32 @@ impl Default for Plan<'_> {
     }
 }
 
+/// Whether a request gets our Record-Route where its plan wants one: if it can make a dialog (RFC 3261 section 16.6 step 4).
+pub(super) fn records_route(wanted: bool, request: &Request<'_>) -> bool {
+    wanted && request.to_tag.is_empty() && makes_dialog(request.method)
+}
+
 impl Plan<'_> {
+    /// Whether this request gets a Record-Route: if the plan wants one, and the request can make a dialog.
+    pub fn records_route(&self, request: &Request<'_>) -> bool {
+        records_route(self.record_route, request)
+    }
+
     /// Nothing of it need be remembered for a request with one target.
     pub(super) const fn is_plain(&self) -> bool {
         self.answer_timeout.is_none() && !self.asks && !self.ring_ends && self.on_failure.is_empty()
+    }
+}
+
+/// Those of [`TryNext::On`]; none: [`TryNext::Any`].
+type Statuses = Option<SmallVec<[u16; 8]>>;
+
+impl TryNext<'_> {
+    fn statuses(self) -> Statuses {
+        match self {
+            Self::Any => None,
+            Self::On(statuses) => Some(SmallVec::from_slice(statuses)),
+        }
     }
 }
 
@@ -95,12 +128,13 @@ pub(super) struct OwnedPlan {
     pub(super) record_route: bool,
     pub(super) ring_timeout: u64,
     pub(super) answer_timeout: Option<u64>,
-    /// None: [`TryNext::Any`].
-    try_next: Option<SmallVec<[u16; 8]>>,
+    try_next: Statuses,
     pub(super) asks: bool,
     pub(super) ring_ends: bool,
     /// Those that were not used yet.
     pub(super) on_failure: Vec<OwnedFailurePlan>,
+    /// The user has passed over so many of them, the first ones, for the failure that there is now.
+    passed: usize,
 }
 
 /// A plan for failures that waits for one.
@@ -109,7 +143,12 @@ pub(super) struct OwnedFailurePlan {
     statuses: SmallVec<[(u16, u16); 2]>,
     /// Upstream, if there are no targets.
     status: u16,
+    ring_timeout: Option<u64>,
+    answer_timeout: Option<u64>,
+    try_next: Statuses,
     pub(super) candidates: Vec<OwnedCandidate>,
+    /// Empty: it is done without a question.
+    pub(super) asks: Box<[u8]>,
 }
 
 impl OwnedFailurePlan {
@@ -121,7 +160,15 @@ impl OwnedFailurePlan {
         let candidates = candidates.iter().filter(|candidate| !candidate.targets.is_empty());
         let mut candidates: Vec<_> = candidates.map(OwnedCandidate::of).collect();
         candidates.sort_by_key(|candidate| Reverse(candidate.q));
-        Self { statuses: SmallVec::from_slice(plan.statuses), status, candidates }
+        Self {
+            statuses: SmallVec::from_slice(plan.statuses),
+            status,
+            ring_timeout: plan.ring_timeout,
+            answer_timeout: plan.answer_timeout,
+            try_next: plan.try_next.statuses(),
+            candidates,
+            asks: plan.asks.into(),
+        }
     }
 
     fn is_for(&self, status: u16) -> bool {
@@ -131,24 +178,41 @@ impl OwnedFailurePlan {
 
     /// Memory that it takes while it waits.
     pub(super) fn memory(&self) -> usize {
-        size_of::<Self>() + self.candidates.iter().map(OwnedCandidate::memory).sum::<usize>()
+        size_of::<Self>() + self.asks.len() + self.candidates.iter().map(OwnedCandidate::memory).sum::<usize>()
     }
 }
 
 impl OwnedPlan {
     pub(super) fn of(plan: &Plan<'_>) -> Self {
-        let try_next = match plan.try_next {
-            TryNext::Any => None,
-            TryNext::On(statuses) => Some(SmallVec::from_slice(statuses)),
-        };
+        let try_next = plan.try_next.statuses();
         let Plan { record_route, ring_timeout, answer_timeout, asks, ring_ends, .. } = *plan;
         let on_failure = plan.on_failure.iter().map(OwnedFailurePlan::of).collect();
-        Self { record_route, ring_timeout, answer_timeout, try_next, asks, ring_ends, on_failure }
+        Self { record_route, ring_timeout, answer_timeout, try_next, asks, ring_ends, on_failure, passed: 0 }
+    }
+
+    /// A plan for a failure says how its targets are tried.
+    fn goes_on_by(&mut self, failure: &OwnedFailurePlan) {
+        if let Some(ring_timeout) = failure.ring_timeout {
+            (self.ring_timeout, self.ring_ends) = (ring_timeout, true);
+        }
+        self.answer_timeout = failure.answer_timeout.or(self.answer_timeout);
+        self.try_next.clone_from(&failure.try_next);
     }
 
     /// What happens when every target has failed is not yet decided.
     pub(super) fn goes_on(&self) -> bool {
         self.asks || !self.on_failure.is_empty()
+    }
+
+    /// The place of the plan for a failure with this status.
+    fn due(&self, status: u16) -> Option<usize> {
+        (self.passed..self.on_failure.len()).find(|place| self.on_failure[*place].is_for(status))
+    }
+
+    /// The question about the plan for a failure with this status, if that asks.
+    pub(super) fn question(&self, status: u16) -> Option<Box<[u8]>> {
+        let plan = &self.on_failure[self.due(status)?];
+        Some(plan.asks.clone()).filter(|asks| !asks.is_empty())
     }
 
     /// The same candidate is tried at its next address after this status.
@@ -166,18 +230,31 @@ impl OwnedPlan {
 const DECISION: u64 = 32_000;
 
 impl Proxy {
-    /// Before a failure goes upstream: what the plan does about it. True: that is under way, or was answered.
-    pub(super) fn remedies(&mut self, round: &mut Round<'_>, id: Id) -> bool {
+    /// No target is left: what the plan does about that, else the best response goes upstream.
+    pub(super) fn fail(&mut self, round: &mut Round<'_>, id: Id) {
+        if !self.remedies(round, id) && !self.asks(round.now, id) {
+            self.finish(round, id);
+        }
+    }
+
+    /// Before a failure goes upstream: what the plan does about it. True: that is under way, or was answered, or the user is asked whether it
+    /// may be done.
+    fn remedies(&mut self, round: &mut Round<'_>, id: Id) -> bool {
         loop {
             let Some(context) = self.contexts.get_mut(id).filter(|context| !context.cancelled) else { return false };
             let (server, status) = (context.server, context.failed_with());
             let Some(pending) = context.pending.as_mut() else { return false };
-            let Some(place) = pending.plan.on_failure.iter().position(|plan| plan.is_for(status)) else { return false };
+            let Some(place) = pending.plan.due(status) else { return false };
+            if !pending.plan.on_failure[place].asks.is_empty() {
+                self.ask(round.now, id);
+                return true;
+            }
             let plan = pending.plan.on_failure.remove(place);
             if plan.candidates.is_empty() {
                 self.answer_locally(round, id, plan.status);
                 return true;
             }
+            pending.plan.goes_on_by(&plan);
             self.put_behind(round, id, server, plan.candidates);
             if self.next_group(round, id) {
                 return true;
@@ -186,18 +263,24 @@ impl Proxy {
     }
 
     /// Before a failure goes upstream: the user is asked, if it wants to be. True: it is, and decides later.
-    pub(super) fn asks(&mut self, now: Now, id: Id) -> bool {
-        let Some(context) = self.contexts.get_mut(id) else { return false };
-        let cancelled = context.cancelled;
-        let Some(pending) = context.pending.as_mut().filter(|pending| pending.plan.asks && !cancelled) else {
+    fn asks(&mut self, now: Now, id: Id) -> bool {
+        let wants = |pending: &Pending| pending.plan.asks;
+        let context = self.contexts.get(id).filter(|context| !context.cancelled);
+        if !context.and_then(|context| context.pending.as_deref()).is_some_and(wants) {
             return false;
-        };
+        }
+        self.ask(now, id);
+        true
+    }
+
+    fn ask(&mut self, now: Now, id: Id) {
+        let Some(context) = self.contexts.get_mut(id) else { return };
+        let Some(pending) = context.pending.as_mut() else { return };
         let until = now.mono + DECISION;
         (pending.asking, pending.until) = (true, until);
         let failing = context.failing();
         self.fork_timers.push(Reverse((until, id.to_u64())));
         self.notice(id, failing);
-        true
     }
 
     /// It came from another shard, whose user was asked.
@@ -234,11 +317,34 @@ impl Proxy {
         self.by_its_policy(id, |proxy| proxy.answer_locally(round, id, status));
     }
 
-    /// After [`NoticeEvent::Failing`]: the failure goes upstream.
+    /// After [`NoticeEvent::Failing`] with a plan for failures: what that says is done.
+    pub fn carry_out(&mut self, round: &mut Round<'_>, server: ServerId) {
+        let Some(id) = self.asked(server, round.tx) else { return };
+        self.by_its_policy(id, |proxy| {
+            if let Some((plan, place)) = proxy.due(id) {
+                plan.on_failure[place].asks = Box::default();
+            }
+            proxy.fail(round, id);
+        });
+    }
+
+    /// After [`NoticeEvent::Failing`]: the failure goes upstream. With a plan for failures: the next plan that is for the failure has its turn.
     pub fn pass(&mut self, round: &mut Round<'_>, server: ServerId) {
-        if let Some(id) = self.asked(server, round.tx) {
-            self.finish(round, id);
-        }
+        let Some(id) = self.asked(server, round.tx) else { return };
+        self.by_its_policy(id, |proxy| {
+            let Some((plan, place)) = proxy.due(id) else { return proxy.finish(round, id) };
+            plan.passed = place + 1;
+            proxy.fail(round, id);
+        });
+    }
+
+    /// The plan of a request, and the place of that for the failure which it has now.
+    fn due(&mut self, id: Id) -> Option<(&mut OwnedPlan, usize)> {
+        let context = self.contexts.get_mut(id)?;
+        let status = context.failed_with();
+        let plan = &mut context.pending.as_mut()?.plan;
+        let place = plan.due(status)?;
+        Some((plan, place))
     }
 
     /// Targets beside those that are under way, at once: a phone that has just registered. Only where the plan asks. False: none could be
@@ -273,6 +379,8 @@ impl Proxy {
     fn put_behind(&mut self, round: &mut Round<'_>, id: Id, server: ServerId, candidates: Vec<OwnedCandidate>) {
         let room = self.policy.settings.request_memory;
         let Some(pending) = self.contexts.get_mut(id).and_then(|context| context.pending.as_mut()) else { return };
+        // What follows is another failure.
+        pending.plan.passed = 0;
         for mut owned in candidates {
             let branches = owned.targets.len().min(usize::from(pending.reserve));
             owned.targets.truncate(branches);
@@ -296,9 +404,7 @@ impl Proxy {
         context.answered = true;
         context.best = None;
         let server = context.server;
-        let Some(bytes) = self.respond_to(&pending.request, status) else {
-            return round.tx.abandon(round.now, server);
-        };
+        let Some(bytes) = self.respond_to(&pending.request, status) else { return self.abandon(round, id, server) };
         let from = round.out.start();
         round.out.bytes.extend_from_slice(&bytes);
         let range = from..round.out.bytes.len();

@@ -55,9 +55,10 @@ impl Proxy {
             // and only an INVITE has other provisional responses (RFC 4320 section 4.1).
             if status > 100 && context.invite && !context.answered {
                 let after = context.first_sign(round.now);
+                let branch = context.branch_of(client).map_or(0, |branch| branch.number);
                 let (server, facts) = (context.server, SenderFacts::of(context, round.tx.client_target(client)));
                 let range = self.write_upstream(round.now, response, arrival, status, facts, &mut round.out.bytes);
-                self.notice(id, NoticeEvent::Rang { status, bytes: range.clone(), after });
+                self.notice(id, NoticeEvent::Rang { status, branch, bytes: range.clone(), after });
                 round.tx.respond(round.now, server, status, range, round.out);
             }
             return;
@@ -66,6 +67,8 @@ impl Proxy {
         let Some(branch) = context.branch_mut(client) else { return };
         // The caller, who ended nothing, is not to hear that it did (section 21.4.25).
         let status = if status == 487 && branch.timed_out && !cancelled { 408 } else { status };
+        // One whose time was up counts as timed out: the search went on without it, or does so now.
+        let was_given_up = branch.timed_out || branch.status >= 200;
         branch.status = status;
         if status < 300 {
             // Every 2xx of an INVITE goes up, at once (step 5); of another request, the first.
@@ -88,6 +91,7 @@ impl Proxy {
         if status == 503 {
             self.says_unavailable(id, client, by, response, arrival);
         }
+        self.branch_ended(id, client);
         let Some(context) = self.contexts.get_mut(id) else { return };
         if context.answered {
             return;
@@ -101,7 +105,7 @@ impl Proxy {
             let text = strowger_message::status::reason(status);
             let lines = Arc::from(format!("Reason: SIP;cause={status};text=\"{text}\"\r\n").into_bytes());
             self.cancel_others(round, id, &lines);
-        } else {
+        } else if !was_given_up {
             let plan = context.pending.as_ref().map(|pending| &pending.plan);
             let (next, ends) = plan.map_or((false, false), |p| (p.tries_next_address(status), p.ends_search(status)));
             if ends {
@@ -117,8 +121,7 @@ impl Proxy {
             context.answered = true;
             let (server, invite) = (context.server, context.invite);
             if is_too_late(status, invite) {
-                round.tx.abandon(round.now, server);
-                return;
+                return self.abandon(round, id, server);
             }
             let status = best::upstream(status);
             let range =
@@ -140,6 +143,7 @@ impl Proxy {
         let Some(context) = self.contexts.get(id) else { return };
         let forwarded_status = if context.registered { best::of_user(status) } else { best::upstream(status) };
         let local = round.tx.lost_request(client).and_then(|sent| self.local_response(sent, forwarded_status));
+        self.branch_ended(id, client);
         let Some(context) = self.contexts.get_mut(id) else { return };
         let Some(branch) = context.branch_mut(client) else { return };
         if branch.status >= 200 {
@@ -163,7 +167,16 @@ impl Proxy {
         self.conclude(round, id);
     }
 
-    /// Branches whose time is up and that forwarded_status nothing at all cannot be cancelled: they count as timed out (section
+    /// A branch of an INVITE has come to nothing; after a 2xx it has not.
+    fn branch_ended(&mut self, id: Id, client: ClientId) {
+        let Some(context) = self.contexts.get(id).filter(|context| context.invite) else { return };
+        let branch = context.branch_of(client).filter(|branch| !(200..300).contains(&branch.status));
+        if let Some(branch) = branch.map(|branch| branch.number) {
+            self.notice(id, NoticeEvent::BranchEnded { branch });
+        }
+    }
+
+    /// Branches whose time is up and that answered nothing at all cannot be cancelled: they count as timed out (section
     /// 16.8), so that the next candidates need not wait for timer B.
     pub(super) fn silent_branches_failed(&mut self, round: &mut Round<'_>, id: Id) {
         let Some(context) = self.contexts.get_mut(id) else { return };
@@ -186,7 +199,7 @@ impl Proxy {
         self.conclude(round, id);
     }
 
-    /// Targets that have forwarded_status nothing for as long as the plan allows are given up, each for the next address of its candidate; a phone that
+    /// Targets that have answered nothing for as long as the plan allows are given up, each for the next address of its candidate; a phone that
     /// rings after all is cancelled.
     pub(super) fn end_silence(&mut self, round: &mut Round<'_>, id: Id) {
         let Some(context) = self.contexts.get_mut(id) else { return };
@@ -232,7 +245,7 @@ impl Proxy {
 
     fn remember_local(&mut self, id: Id, status: u16, forwarded_status: u16, bytes: &[u8], tx: &mut Transactions) {
         let mut index = Index::new();
-        if index.parse(bytes, &UNLIMITED).is_ok() {
+        if index.parse(bytes, &Limits::UNLIMITED).is_ok() {
             self.remember(id, status, forwarded_status, bytes, &Message::new(bytes, &index), tx);
         }
     }
@@ -297,10 +310,7 @@ impl Proxy {
         if context.pending.is_some() && !context.cancelled && self.next_group(round, id) {
             return;
         }
-        if self.remedies(round, id) || self.asks(round.now, id) {
-            return;
-        }
-        self.finish(round, id);
+        self.fail(round, id);
     }
 
     /// The best response goes upstream.
@@ -310,20 +320,14 @@ impl Proxy {
         context.answered = true;
         context.pending = None;
         let server = context.server;
-        let Some(held) = context.best.take() else {
-            round.tx.abandon(round.now, server);
-            return;
-        };
-        if is_too_late(held.status, context.invite) {
-            round.tx.abandon(round.now, server);
-            return;
-        }
+        let held = context.best.take().filter(|held| !is_too_late(held.status, context.invite));
+        let Some(held) = held else { return self.abandon(round, id, server) };
         let from = round.out.start();
         if held.challenges.is_empty() || !matches!(held.status, 401 | 407) {
             round.out.bytes.extend_from_slice(&held.bytes);
         } else {
             let mut index = Index::new();
-            match index.parse(&held.bytes, &UNLIMITED) {
+            match index.parse(&held.bytes, &Limits::UNLIMITED) {
                 Ok(()) => {
                     let message = Message::new(&held.bytes, &index);
                     let mut edit = Edit::new();
@@ -337,6 +341,12 @@ impl Proxy {
         let status = held.forwarded_status;
         self.notice(id, NoticeEvent::Exhausted { status, bytes: range.clone() });
         round.tx.respond(round.now, server, status, range, round.out);
+    }
+
+    /// Nothing goes upstream.
+    pub(super) fn abandon(&mut self, round: &mut Round<'_>, id: Id, server: ServerId) {
+        self.notice(id, NoticeEvent::Abandoned);
+        round.tx.abandon(round.now, server);
     }
 
     /// `lines`: the Reason.
@@ -429,7 +439,7 @@ impl Proxy {
     /// A response of our own to the request that was sent (our Via on top of it).
     fn local_response(&self, sent: &[u8], status: u16) -> Option<Vec<u8>> {
         let mut index = Index::new();
-        index.parse(sent, &UNLIMITED).ok()?;
+        index.parse(sent, &Limits::UNLIMITED).ok()?;
         let message = Message::new(sent, &index);
         let mut edit = Edit::new();
         message.cut_first(Name::Via, 1, |range| edit.remove(range));
@@ -441,7 +451,7 @@ impl Proxy {
     /// A response of our own to a request as it was received.
     pub(super) fn respond_to(&self, request: &[u8], status: u16) -> Option<Vec<u8>> {
         let mut index = Index::new();
-        index.parse(request, &UNLIMITED).ok()?;
+        index.parse(request, &Limits::UNLIMITED).ok()?;
         let message = Message::new(request, &index);
         let tag = self.policy.router.own_tag().of(message.call_id().map_or(&b""[..], |call_id| call_id.text));
         let tag = (status != 100).then_some(&tag[..]);
@@ -494,10 +504,6 @@ fn is_too_late(status: u16, invite: bool) -> bool {
     status == 408 && !invite
 }
 
-/// What was taken in or sent once is read again at any size.
-const UNLIMITED: Limits =
-    Limits { message: usize::MAX, body: usize::MAX, headers: u16::MAX as usize - 1, uri: usize::MAX };
-
 /// Status code and reason of a response, without the line end.
 fn status_range(response: &Message<'_>) -> std::ops::Range<usize> {
     let end = response.range_of(response.reason()).end;
@@ -508,7 +514,7 @@ fn status_range(response: &Message<'_>) -> std::ops::Range<usize> {
 /// A response with the header fields alone that every response has (RFC 3261 section 8.2.6.2).
 fn without_extras(response: &[u8]) -> Vec<u8> {
     let (mut index, mut bytes) = (Index::new(), Vec::new());
-    if index.parse(response, &UNLIMITED).is_ok() {
+    if index.parse(response, &Limits::UNLIMITED).is_ok() {
         let message = Message::new(response, &index);
         let status = message.status().unwrap_or(500);
         build::respond(&message, status, None, None, &mut bytes).finish(b"");
@@ -519,7 +525,7 @@ fn without_extras(response: &[u8]) -> Vec<u8> {
 fn challenge_lines(bytes: &[u8]) -> Vec<u8> {
     let mut index = Index::new();
     let mut lines = Vec::new();
-    if index.parse(bytes, &UNLIMITED).is_ok() {
+    if index.parse(bytes, &Limits::UNLIMITED).is_ok() {
         for line in index.lines() {
             if matches!(line.name, Name::WwwAuthenticate | Name::ProxyAuthenticate) {
                 lines.extend_from_slice(&bytes[line.start as usize..line.end as usize]);

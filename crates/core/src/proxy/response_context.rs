@@ -57,6 +57,8 @@ pub(super) struct ResponseContext {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Branch {
     pub(super) client: Option<ClientId>,
+    /// What notices call it: no other branch of any request, as good as surely, and the same wherever it moves to.
+    pub(super) number: u32,
     /// The last status: 0 while there is none, below 200 while there is no final one.
     pub(super) status: u16,
     /// Which of the pending candidates it serves, for its next address.
@@ -143,6 +145,8 @@ pub struct Candidate<'a> {
     pub translated: bool,
     /// Those of its targets that fail are told to the user ([`Proxy::failed_targets`](super::Proxy::failed_targets)).
     pub watched: bool,
+    /// The proxy leads the request there in place of its sender: the Routes of the request stay behind, and a strict router among them too.
+    pub rerouted: bool,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -158,6 +162,7 @@ pub(super) struct OwnedCandidate {
     pub(super) fixed: bool,
     #[serde(skip)]
     watched: bool,
+    rerouted: bool,
     /// How many of the targets were tried.
     pub(super) tried: usize,
 }
@@ -179,6 +184,7 @@ impl Candidate<'_> {
             share,
             record_route,
             watched: self.watched,
+            rerouted: self.rerouted,
         }
     }
 }
@@ -200,6 +206,7 @@ impl OwnedCandidate {
             remove: candidate.remove.to_vec(),
             fixed: candidate.fixed,
             watched: candidate.watched,
+            rerouted: candidate.rerouted,
             tried: 0,
         }
     }
@@ -215,6 +222,7 @@ impl OwnedCandidate {
             share,
             record_route,
             watched: self.watched,
+            rerouted: self.rerouted,
         }
     }
 
@@ -287,7 +295,9 @@ impl ResponseContext {
 
     /// What its user is asked when every target so far has failed: 408 where none has answered.
     pub(super) fn failing(&self) -> NoticeEvent {
-        NoticeEvent::Failing { server: self.server, status: self.failed_with() }
+        let status = self.failed_with();
+        let plan = self.pending.as_ref().and_then(|pending| pending.plan.question(status));
+        NoticeEvent::Failing { server: self.server, status, plan }
     }
 
     /// The status of the best response so far; 408 where no target has answered.
@@ -301,6 +311,10 @@ impl ResponseContext {
 
     pub(super) fn branches_mut(&mut self) -> impl Iterator<Item = &mut Branch> {
         std::iter::once(&mut self.first).chain(self.others.iter_mut().flat_map(|o| o.iter_mut()))
+    }
+
+    pub(super) fn branch_of(&self, client: ClientId) -> Option<&Branch> {
+        self.branches().find(|b| b.client == Some(client))
     }
 
     pub(super) fn branch_mut(&mut self, client: ClientId) -> Option<&mut Branch> {

@@ -11,6 +11,7 @@ pub(crate) mod loop_detection;
 mod own_tag;
 mod place;
 mod request;
+pub(crate) mod request_uri;
 mod route;
 pub(crate) mod route_token;
 mod scope;

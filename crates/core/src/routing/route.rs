@@ -84,6 +84,12 @@ impl<'a> Routing<'a> {
             (None, _) => self.uri,
         }
     }
+
+    /// The `maddr` of the Request-URI names another host than that, and not this server: the request goes there (RFC 3261 section 19.1.1).
+    pub fn leads_elsewhere(&self) -> bool {
+        let maddr = self.uri.sip().filter(|_| !self.own_maddr).and_then(|uri| Some((uri.host, uri.params.maddr()?)));
+        maddr.is_some_and(|(host, maddr)| strowger_message::Host::parse(maddr).is_ok_and(|maddr| maddr != host))
+    }
 }
 
 impl Router {

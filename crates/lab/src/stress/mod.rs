@@ -1,13 +1,16 @@
-//! The eleven stress tests of OpenSIPS' table: what each part of a server's work costs.
+//! The eleven stress tests of OpenSIPS' table, and one beside them: what each part of a server's work costs.
 //!
 //! Seed of the table: a stateful relay, then one thing more with each letter, up to digest from a database with a cache and a row for each
 //! call. Where OpenSIPS was driven to a load, here every system gets the same calls, and what counts is processor time a call: of the
 //! server, and of the database beside it.
 
+mod calls;
+mod credentials;
 mod letter;
 mod report;
 mod traffic;
 
+pub use calls::Calls;
 pub use letter::{Accounting, Letter};
 pub use report::{Row, table};
 pub use traffic::{Ends, Outcome, Traffic};
@@ -114,6 +117,7 @@ pub fn kamailio(letter: Letter, database: &MariaDb) -> Configuration {
         (letter.users() > 0, "WITH_USERS"),
         (letter.authenticates(), "WITH_AUTH"),
         (letter.caches(), "WITH_CACHE"),
+        (letter.sends_at_once(), "WITH_NONCE_COUNT"),
         (letter.accounting() == Some(Accounting::Events), "WITH_EVENTS"),
         (letter.accounting() == Some(Accounting::Cdr), "WITH_CDR"),
     ];
@@ -140,20 +144,21 @@ pub fn strowger(letter: Letter, examples: &Path, database: &MariaDb) -> Result<O
     Ok(Some(Configuration { text, first, ..Configuration::default() }))
 }
 
-/// Starts a system in this folder, registers the users of the letter, makes a second of calls that do not count, then those that do.
+/// Starts a system in this folder, registers the users of the calls, makes a second of calls that do not count, then those that do.
 ///
 /// # Errors
 /// A program does not run, or a user cannot register.
 pub fn round(
     driver: &Driver,
     configuration: &Configuration,
-    letter: Letter,
+    calls: Calls,
     load: &Load<'_>,
     ends: Ends,
     database: &MariaDb,
     folder: &Path,
 ) -> Result<Round, Error> {
-    let table = letter.accounting().map(|accounting| match (accounting, driver) {
+    let accounting = calls.accounting();
+    let table = accounting.map(|accounting| match (accounting, driver) {
         (Accounting::Events, Driver::Strowger { .. }) => "strowger_events",
         (Accounting::Cdr, Driver::Strowger { .. }) => "strowger_cdr",
         (Accounting::Events, _) => "acc",
@@ -164,19 +169,19 @@ pub fn round(
     if let Some(table) = table {
         database.execute(&format!("TRUNCATE TABLE {table}"))?;
     }
-    let traffic = Traffic::start(load.generator, folder, server.port(), ends, letter)?;
-    if let Some(registered) = traffic.register()?.filter(|outcome| outcome.failed > 0) {
+    let mut traffic = Traffic::start(load.generator, folder, server.port(), ends, calls)?;
+    if let Some(registered) = traffic.register(load.rate)?.filter(|outcome| outcome.failed > 0) {
         let reason = format!("{registered:?}\n{}", server.tail());
         return Err(Error::Unexpected { what: format!("registrations at {}", driver.name()), reason });
     }
     let first = u64::from(load.rate);
     traffic.call(first, load.rate)?;
-    let calls = (u64::from(load.rate) * u64::from(load.seconds)).max(letter.users().into());
+    let wanted = (u64::from(load.rate) * u64::from(load.seconds)).max(calls.users().into());
     let before = (server.usage(), database.server().usage());
-    let outcome = traffic.call(calls, load.rate)?;
-    let rows = table.map(|table| rows(database, table, letter, first + calls)).transpose()?;
+    let outcome = traffic.call(wanted, load.rate)?;
+    let rows = table.map(|table| rows(database, table, accounting, first + wanted)).transpose()?;
     Ok(Round {
-        calls,
+        calls: wanted,
         rate: load.rate,
         outcome,
         server: server.usage().since(&before.0),
@@ -187,8 +192,8 @@ pub fn round(
 }
 
 /// Rows that were written, once there are enough, and how many there should be.
-fn rows(database: &MariaDb, table: &str, letter: Letter, calls: u64) -> Result<(u64, u64), Error> {
-    let wanted = if letter.accounting() == Some(Accounting::Events) { 2 * calls } else { calls };
+fn rows(database: &MariaDb, table: &str, accounting: Option<Accounting>, calls: u64) -> Result<(u64, u64), Error> {
+    let wanted = if accounting == Some(Accounting::Events) { 2 * calls } else { calls };
     let count = || database.count(table).ok().filter(|count| *count >= wanted);
     let written = match wait::look(WRITTEN, count) {
         Some(count) => count,

@@ -30,6 +30,15 @@ impl Row {
         if self.rounds.is_empty() { 0.0 } else { median(self.rounds.iter().map(Round::database_cost).collect()) }
     }
 
+    /// Microseconds of call setup, for half of the calls and for 99 %: the medians of the rounds. None where no call was answered.
+    pub fn setup(&self) -> Option<[f64; 2]> {
+        let of = |n: usize| {
+            let rounds: Vec<_> = self.rounds.iter().filter_map(|round| Some(round.outcome.setup?[n] as f64)).collect();
+            (!rounds.is_empty()).then(|| median(rounds))
+        };
+        Some([of(0)?, of(1)?])
+    }
+
     /// Server and database together, in per cent of a machine with so many cores.
     fn load(&self, cores: usize) -> Option<f64> {
         let rate = f64::from(self.rounds.first()?.rate);
@@ -55,7 +64,7 @@ impl Row {
 /// by how much that is more than in the row named.
 pub fn table(system: &str, rows: &[Row], cores: usize) -> String {
     let mut text = format!(
-        "{system}\n{:<3} {:<40} {:>6} {:>9} {:>15} {:>9} {:>7} {:>8} {:>14} {:>6} {:>8} {:>9}\n",
+        "{system}\n{:<3} {:<40} {:>6} {:>9} {:>15} {:>9} {:>7} {:>8} {:>14} {:>9} {:>9} {:>6} {:>8} {:>9}\n",
         "",
         "",
         "calls/s",
@@ -65,6 +74,8 @@ pub fn table(system: &str, rows: &[Row], cores: usize) -> String {
         "load",
         "scaled",
         "penalty",
+        "setup p50",
+        "p99 µs",
         "lost",
         "invalid",
         "rows off"
@@ -79,10 +90,11 @@ pub fn table(system: &str, rows: &[Row], cores: usize) -> String {
             format!("{:+.1} % vs {base}", (scaled / of_base - 1.0) * 100.0)
         });
         let (lost, invalid, rows_off) = row.faults();
+        let [half, most] = row.setup().map(|setup| setup.map(|us| format!("{us:.0}"))).unwrap_or_default();
         // Writing to a String cannot fail.
         let _ = writeln!(
             text,
-            "{:<3} {:<40} {:>6} {:>9.1} {:>15} {:>9.1} {:>6.1}% {:>7.1}% {:>14} {:>6} {:>8} {:>9}",
+            "{:<3} {:<40} {:>6} {:>9.1} {:>15} {:>9.1} {:>6.1}% {:>7.1}% {:>14} {:>9} {:>9} {:>6} {:>8} {:>9}",
             row.letter.to_string(),
             row.letter.title(),
             row.rounds.first().map_or(0, |round| round.rate),
@@ -92,6 +104,8 @@ pub fn table(system: &str, rows: &[Row], cores: usize) -> String {
             load,
             scaled,
             penalty,
+            half,
+            most,
             lost,
             invalid,
             rows_off
@@ -109,7 +123,8 @@ mod tests {
 
     fn row(letter: Letter, server: u64, database: u64) -> Row {
         let usage = |us| Usage { run_time: Duration::from_micros(us * 1_000), ..Usage::default() };
-        let outcome = Outcome { successful: 999, failed: 1, valid: true, remarks: Vec::new() };
+        let setup = Some([300, 1_200]);
+        let outcome = Outcome { successful: 999, failed: 1, setup, valid: true, remarks: Vec::new() };
         let round = Round {
             calls: 1_000,
             rate: 500,
@@ -132,6 +147,6 @@ mod tests {
         assert!(text.contains("+25.0 % vs G"), "{text}");
         assert!(!text.contains("vs F") && text.lines().count() == 5, "{text}");
         let last = text.lines().last().unwrap_or_default();
-        assert!(last.starts_with("I") && last.ends_with("3        0         6"), "{last:?}");
+        assert!(last.starts_with("I") && last.ends_with("300      1200      3        0         6"), "{last:?}");
     }
 }

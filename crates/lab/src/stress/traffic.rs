@@ -1,6 +1,7 @@
 //! Calls through a system under test, by this project's generator: users that register, a side that answers, a side that calls.
 
-use super::{DOMAIN, Letter};
+use super::credentials::Credentials;
+use super::{Calls, DOMAIN};
 use crate::driver::fill;
 use crate::process::Process;
 use crate::{Error, port};
@@ -20,6 +21,9 @@ pub struct Outcome {
     pub successful: u64,
     /// That did not.
     pub failed: u64,
+    /// Microseconds from an INVITE to its first answer other than a 100 (RFC 6076 section 4.3), as the caller has them: of half of the calls at
+    /// most so many, and of 99 %. None where none was answered.
+    pub setup: Option<[u64; 2]>,
     /// The generator kept up with its schedule.
     pub valid: bool,
     /// Why it did not, and what is doubtful.
@@ -34,7 +38,9 @@ pub struct Traffic {
     /// Port of the system under test.
     port: u16,
     ends: Ends,
-    letter: Letter,
+    calls: Calls,
+    /// Once they were asked for.
+    credentials: Option<Credentials>,
     _answers: Process,
 }
 
@@ -64,56 +70,80 @@ impl Traffic {
     ///
     /// # Errors
     /// The folder cannot be written, or the generator does not start.
-    pub fn start(generator: &Path, folder: &Path, port: u16, ends: Ends, letter: Letter) -> Result<Self, Error> {
+    pub fn start(generator: &Path, folder: &Path, port: u16, ends: Ends, calls: Calls) -> Result<Self, Error> {
         let answers = ends.called;
-        let uri = if letter.users() == 0 { format!("{SERVICE}:{answers}") } else { format!("sip:[field2]@{DOMAIN}") };
-        let cseq = if letter.authenticates() { "2" } else { "1" };
-        let values =
-            [("URI", uri), ("DOMAIN", DOMAIN.to_owned()), ("CSEQ", cseq.to_owned()), ("ANSWERS", answers.to_string())];
-        let documents = [
-            ("call.xml", include_str!("documents/call.xml"), include_str!("documents/challenge.xml")),
-            ("register.xml", include_str!("documents/register.xml"), include_str!("documents/register_challenge.xml")),
+        let uri = if calls.users() == 0 { format!("{SERVICE}:{answers}") } else { format!("sip:[field2]@{DOMAIN}") };
+        let cseq = if calls.is_challenged() { "2" } else { "1" };
+        // A line of its own.
+        let credentials = if calls.sends_at_once() { "\n      [field1]" } else { "" };
+        let values = [
+            ("URI", uri),
+            ("DOMAIN", DOMAIN.to_owned()),
+            ("CSEQ", cseq.to_owned()),
+            ("ANSWERS", answers.to_string()),
+            ("CREDENTIALS", credentials.to_owned()),
         ];
+        let part = |is_wanted, text| if is_wanted { fill(text, &values) } else { Ok(String::new()) };
+        let documents = [
+            (
+                "call.xml",
+                include_str!("documents/call.xml"),
+                part(calls.is_challenged(), include_str!("documents/challenge.xml"))?,
+            ),
+            (
+                "register.xml",
+                include_str!("documents/register.xml"),
+                part(calls.authenticates(), include_str!("documents/register_challenge.xml"))?,
+            ),
+        ];
+        let exchange = part(calls.has_exchange(), include_str!("documents/exchange.xml"))?;
         for (name, document, challenge) in documents {
-            let challenge = if letter.authenticates() { fill(challenge, &values)? } else { String::new() };
-            let values = [&values[..], &[("CHALLENGE", challenge)]].concat();
+            let values = [&values[..], &[("CHALLENGE", challenge), ("EXCHANGE", exchange.clone())]].concat();
             let file = folder.join(name);
             std::fs::write(&file, fill(document, &values)?).map_err(Error::file(&file))?;
         }
-        let users = letter.users().max(1);
-        let mut data = String::from("SEQUENTIAL\n");
-        for number in 1..=users {
-            let ((name, password), (callee, _)) = (user(number), user(number % users + 1));
-            // Writing to a String cannot fail.
-            let _ = writeln!(data, "{name};[authentication username={name} password={password}];{callee}");
-        }
-        let file = folder.join("users.csv");
-        std::fs::write(&file, data).map_err(Error::file(&file))?;
+        write_users(folder, calls, |name, password| format!("[authentication username={name} password={password}]"))?;
         let mut command = Command::new(generator);
         // It rings for a moment: a 180 and a 200 at once overtake each other in servers of several processes.
         command.args(["load", "uas", "--source", "127.0.0.1", "--quiet", "--ring", "50ms"]);
         command.args(["--port", &answers.to_string()]);
         let mut process = Process::start("answers", folder, command.current_dir(folder))?;
         process.listens(answers, Duration::from_secs(20))?;
-        Ok(Self { generator: generator.into(), folder: folder.into(), port, ends, letter, _answers: process })
+        Ok(Self {
+            generator: generator.into(),
+            folder: folder.into(),
+            port,
+            ends,
+            calls,
+            credentials: None,
+            _answers: process,
+        })
     }
 
-    /// Registers all users of the letter, if it has any.
+    /// Registers all users, if there are any; no more of them a second than calls.
     ///
     /// # Errors
     /// The generator does not run, or ends without a report.
-    pub fn register(&self) -> Result<Option<Outcome>, Error> {
-        match self.letter.users() {
+    pub fn register(&self, calls: u32) -> Result<Option<Outcome>, Error> {
+        match self.calls.users() {
             0 => Ok(None),
-            users => self.run("register", u64::from(users), self.letter.rate()).map(Some),
+            users => self.run("register", u64::from(users), self.calls.rate().min(calls)).map(Some),
         }
     }
 
-    /// Makes so many calls.
+    /// Makes so many calls. Callers that send credentials at once ask for a nonce before their first.
     ///
     /// # Errors
-    /// The generator does not run, or ends without a report.
-    pub fn call(&self, calls: u64, rate: u32) -> Result<Outcome, Error> {
+    /// The generator does not run, or ends without a report; a user is not challenged.
+    pub fn call(&mut self, calls: u64, rate: u32) -> Result<Outcome, Error> {
+        if self.calls.sends_at_once() {
+            let asked = match self.credentials.take() {
+                Some(credentials) => credentials,
+                None => Credentials::ask(self.port, self.ends.caller, self.calls.users())?,
+            };
+            let mut lines = self.credentials.insert(asked).next(self.port)?.into_iter();
+            write_users(&self.folder, self.calls, |_, _| lines.next().unwrap_or_default())?;
+        }
         self.run("call", calls, rate)
     }
 
@@ -142,6 +172,20 @@ impl Traffic {
     }
 }
 
+/// The data of the generator: of each user its name, what proves it, and whom it calls.
+fn write_users(folder: &Path, calls: Calls, mut proof: impl FnMut(&str, &str) -> String) -> Result<(), Error> {
+    let users = calls.users().max(1);
+    let mut data = String::from("SEQUENTIAL\n");
+    for number in 1..=users {
+        let ((name, password), (callee, _)) = (user(number), user(number % users + 1));
+        let proof = proof(&name, &password);
+        // Writing to a String cannot fail.
+        let _ = writeln!(data, "{name};{proof};{callee}");
+    }
+    let file = folder.join("users.csv");
+    std::fs::write(&file, data).map_err(Error::file(&file))
+}
+
 impl Outcome {
     /// Of a report as JSON.
     fn of(text: &str) -> Option<Self> {
@@ -150,9 +194,11 @@ impl Outcome {
         let texts = |name: &str| verdict.get(name).and_then(|texts| texts.as_array()).into_iter().flatten();
         let remarks = texts("reasons").chain(texts("warnings")).filter_map(|text| text.as_str().map(str::to_owned));
         let count = |name: &str| report.get("calls")?.get(name)?.as_u64();
+        let setup = |percentile: &str| Some(report.get("delays")?.get("srd")?.get(percentile)?.as_f64()? as u64);
         Some(Self {
             successful: count("successful")?,
             failed: count("failed")? + count("stopped")?,
+            setup: setup("p50").zip(setup("p99")).map(|(half, most)| [half, most]),
             valid: verdict.get("valid")?.as_bool()?,
             remarks: remarks.collect(),
         })
@@ -170,9 +216,11 @@ mod tests {
 
     #[test]
     fn an_outcome_is_read_from_a_report() {
-        let text = r#"{"calls":{"successful":9,"failed":1,"stopped":0},"verdict":{"valid":true,"reasons":[],"warnings":["x"]}}"#;
+        let text = r#"{"calls":{"successful":9,"failed":1,"stopped":0},"delays":{"srd":{"p50":310.5,"p99":900}},
+            "verdict":{"valid":true,"reasons":[],"warnings":["x"]}}"#;
         let outcome = Outcome::of(text).expect("it has all");
         assert_eq!((outcome.successful, outcome.failed, outcome.valid), (9, 1, true));
+        assert_eq!(outcome.setup, Some([310, 900]));
         assert!(!outcome.is_whole(10) && outcome.remarks == ["x"]);
         assert!(Outcome { failed: 0, successful: 10, ..outcome }.is_whole(10));
         assert_eq!(Outcome::of("{}"), None);

@@ -146,7 +146,7 @@ pub fn unescape(text: &[u8], out: &mut Vec<u8>) {
 }
 
 /// The bytes of a text, its escapes undone.
-pub fn unescaped(text: &[u8]) -> impl Iterator<Item = u8> {
+pub fn unescaped(text: &[u8]) -> impl Iterator<Item = u8> + Clone {
     let mut at = 0;
     std::iter::from_fn(move || {
         let byte = *text.get(at)?;

@@ -1,5 +1,6 @@
 //! Telephone numbers (RFC 3966).
 
+use super::sip::unescaped;
 use super::{UriParams, compare};
 use crate::reader::{PHONE, Reader};
 use crate::write::Write;
@@ -64,6 +65,18 @@ const fn is_separator(b: u8) -> bool {
     matches!(b, b'-' | b'.' | b'(' | b')')
 }
 
+/// The number that the user part of a SIP URI, or the number of a tel URI, is for: a plus sign or none, and then digits, `*` and `#`. None: it
+/// is no number.
+///
+/// Escapes are undone (RFC 3261 section 19.1.4), parameters cut off (RFC 3966 section 3), visual separators and spaces left out: none of them makes
+/// it another number, and gateways read over them.
+pub fn dialled(user: &[u8]) -> Option<impl Iterator<Item = u8> + Clone> {
+    let number = unescaped(user).take_while(|b| *b != b';').filter(|b| !is_separator(*b) && *b != b' ');
+    let mut rest = number.clone().enumerate().skip_while(|(place, b)| *place == 0 && *b == b'+').peekable();
+    let is_number = rest.peek().is_some() && rest.all(|(_, b)| b.is_ascii_digit() || matches!(b, b'*' | b'#'));
+    is_number.then_some(number)
+}
+
 /// RFC 3966 section 4: visual separators do not count, hexadecimal digits compare in any case, parameters
 /// stand in both and match, in any order.
 impl PartialEq for TelUri<'_> {
@@ -111,7 +124,39 @@ impl FromIterator<u8> for Digits {
 
 #[cfg(test)]
 mod tests {
+    use super::dialled;
     use crate::uri::Uri;
+
+    #[test]
+    fn a_number_is_read_in_each_of_its_forms() {
+        for (user, number) in [
+            ("+4930", Some("+4930")),
+            ("*1#", Some("*1#")),
+            ("+49-30-12", Some("+493012")),
+            ("(030)1.2", Some("03012")),
+            ("%2B4930", Some("+4930")),
+            ("%2b49%2D30", Some("+4930")),
+            ("0049%2030", Some("004930")),
+            ("00493012;npdi=yes", Some("00493012")),
+            ("00493012%3Bnpdi", Some("00493012")),
+            ("7042;phone-context=+1-914-555", Some("7042")),
+            ("-+49", Some("+49")),
+            ("", None),
+            ("+", None),
+            ("-", None),
+            (";ext=1", None),
+            ("4+9", None),
+            ("++49", None),
+            ("bob", None),
+            ("49x", None),
+            ("%zz", None),
+            ("49%", None),
+            ("49%0a", None),
+        ] {
+            let read = dialled(user.as_bytes()).map(|number| String::from_utf8(number.collect()).unwrap());
+            assert_eq!(read.as_deref(), number, "{user}");
+        }
+    }
 
     fn same(a: &str, b: &str) -> bool {
         Uri::parse(a.as_bytes()).unwrap() == Uri::parse(b.as_bytes()).unwrap()

@@ -1,6 +1,6 @@
 //! Orders about accounting: what waits in its spool, and an attempt to write it now.
 
-use super::{Controlled, Reply};
+use super::{Controlled, Reply, shutting_down};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -69,17 +69,16 @@ impl Controlled {
     /// Tries to write what waits in the spool, and says what is left.
     pub(super) async fn flush_accounting(&self) -> Reply {
         let Some(accounting) = self.metrics.accounting() else { return off() };
-        let flush = move || {
-            let was_tried = accounting.flush(LONGEST_TRY);
-            (was_tried, state(&accounting))
-        };
-        match tokio::task::spawn_blocking(flush).await {
-            Ok((true, state)) => Reply::Accounting(state),
-            Ok((false, _)) => {
+        let attempt = accounting.flush();
+        // The server may end meanwhile: what is queued is written when nothing has it any more.
+        drop(accounting);
+        match tokio::task::spawn_blocking(move || attempt.wait(LONGEST_TRY)).await {
+            Ok(true) => self.accounting(),
+            Ok(false) => {
                 let seconds = LONGEST_TRY.as_secs();
-                Reply::Refused(format!("the attempt has no outcome after {seconds} s, and goes on"))
+                Reply::Unavailable(format!("the attempt has no outcome after {seconds} s, and goes on"))
             }
-            Err(_) => Reply::Refused("the server is shutting down".into()),
+            Err(_) => shutting_down(),
         }
     }
 }

@@ -1,18 +1,19 @@
 //! Orders about what is kept: of subscribers, in memory and in the cache before their database, and in the `[[cache]]`s. No value of an entry
 //! is shown: it may prove a password.
 
-use super::{Controlled, Done, Reply};
+use super::{Controlled, Done, Reply, shutting_down};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use strowger_cache::engine::Engine;
 use strowger_cache::error::CacheError;
 use strowger_cache::gauges::{Gauges, RemoteGauges};
-use strowger_cache::request::{Answer as CacheAnswer, Request};
+use strowger_cache::request::{Answer as CacheAnswer, Promise, Request};
 use strowger_cache::waiting::WaitingCache;
 use strowger_config::CacheTable;
 use strowger_net::clock;
-use strowger_store::subscriber::{Answer, Asked, Question};
+use strowger_store::credential_cache::{Whose, key, read_spelled};
+use strowger_store::subscriber::{Answer, Asked, Ha1s, Question};
 
 /// How long after its own deadline a cache is waited for.
 const GRACE: Duration = Duration::from_millis(100);
@@ -89,9 +90,10 @@ pub struct CacheSummary {
 pub struct CachedUser {
     /// `name@domain`.
     pub user: String,
-    /// Each answer that is kept. None: the database is asked at the next request.
+    /// Each answer that is kept. None: the database is asked at the next request, and where `auth.credential_cache` is set the user is not
+    /// verified until it registers.
     pub kept: Vec<KeptAnswer>,
-    /// Why nothing is said of the cache before the database, where it does not answer.
+    /// Why nothing is said of a cache that does not answer.
     pub error: Option<String>,
 }
 
@@ -100,7 +102,8 @@ pub struct CachedUser {
 pub struct KeptAnswer {
     /// `memory`, or the name of the `[[cache]]`.
     pub place: String,
-    /// `credential`: what proves the password; `user`: whether there is such a user.
+    /// `credential`: what proves the password; `user`: whether there is such a user; `registered`: what proves the password of one who has
+    /// registered, in the cache that `auth.credential_cache` names.
     pub question: String,
     /// The name that was asked for.
     pub name: String,
@@ -162,15 +165,29 @@ impl Controlled {
     }
 
     pub(super) async fn cached_user(&self, user: String) -> Reply {
-        let Some(subscribers) = &self.shared.subscribers else { return no_subscribers() };
+        let credentials = self.credential_cache();
+        if self.shared.subscribers.is_none() && credentials.is_none() {
+            return no_subscribers();
+        }
         let Some(questions) = self.questions(&user) else { return no_user(&user) };
         let now = clock::now().mono;
-        let in_memory = questions.iter().filter_map(|asked| {
-            let (answer, fresh) = subscribers.kept(asked.question(), now)?;
-            Some(kept("memory", asked, &answer, fresh, None))
+        let in_memory = self.shared.subscribers.iter().flat_map(|subscribers| {
+            questions.iter().filter_map(|asked| {
+                let (answer, fresh) = subscribers.kept(asked.question(), now)?;
+                Some(kept("memory", asked, &answer, fresh, None))
+            })
         });
         let mut found = CachedUser { kept: in_memory.collect(), user, error: None };
+        if let Some(credentials) = credentials {
+            let asked = questions.clone();
+            match tokio::task::spawn_blocking(move || credentials.of(&asked)).await {
+                Ok(Ok(held)) => found.kept.extend(held),
+                Ok(Err(error)) => found.error = Some(error),
+                Err(_) => return shutting_down(),
+            }
+        }
         if let (Some(second), Some(name)) = (self.second.clone(), self.second_name()) {
+            let of_second = name.clone();
             let held = move || -> Result<Vec<KeptAnswer>, CacheError> {
                 let mut all = Vec::new();
                 for asked in &questions {
@@ -180,7 +197,7 @@ impl Controlled {
             };
             match tokio::task::spawn_blocking(held).await {
                 Ok(Ok(held)) => found.kept.extend(held),
-                Ok(Err(error)) => found.error = Some(error.to_string()),
+                Ok(Err(error)) => found.error = Some(silent(&of_second, error)),
                 Err(_) => return shutting_down(),
             }
         }
@@ -188,7 +205,10 @@ impl Controlled {
     }
 
     pub(super) async fn drop_subscribers(&self, user: Option<String>) -> Reply {
-        let Some(subscribers) = self.shared.subscribers.clone() else { return no_subscribers() };
+        let (subscribers, credentials) = (self.shared.subscribers.clone(), self.credential_cache());
+        if subscribers.is_none() && credentials.is_none() {
+            return no_subscribers();
+        }
         let questions = match &user {
             None => None,
             Some(user) => match self.questions(user) {
@@ -196,32 +216,48 @@ impl Controlled {
                 None => return no_user(user),
             },
         };
-        let second = self.second.clone();
+        let (second, name) = (self.second.clone(), self.second_name().unwrap_or_default());
         // First the further one: what it holds must not come back into memory.
         let drop = move || match questions {
             Some(questions) => {
-                if let Some(second) = second {
-                    second.void(&questions);
-                }
-                subscribers.void(&questions)
+                let voided = second.map_or(Ok(()), |second| second.void(&questions));
+                let answers = subscribers.map_or(0, |subscribers| subscribers.void(&questions));
+                // Last: a REGISTER that is verified meanwhile is so by the database.
+                let removed = credentials.map_or(Ok(0), |credentials| credentials.remove(&questions));
+                // What fails in one cache is done in the others.
+                voided.map_err(|error| silent(&name, error)).and(removed).map(|removed| answers + removed)
             }
+            // The credentials of users who have registered stay: nothing else could verify them.
             None => {
                 if let Some(second) = second {
                     second.forget();
                 }
-                let answers = subscribers.gauges().entries;
-                subscribers.forget();
-                answers
+                let answers = subscribers.as_ref().map_or(0, |subscribers| subscribers.gauges().entries);
+                if let Some(subscribers) = subscribers {
+                    subscribers.forget();
+                }
+                Ok(answers)
             }
         };
         match tokio::task::spawn_blocking(drop).await {
-            Ok(answers) => {
+            Ok(Err(error)) => {
+                Reply::Unavailable(format!("{error}: what it holds of {} may be there", user.unwrap_or_default()))
+            }
+            Ok(Ok(answers)) => {
                 let user = user.unwrap_or_else(|| "all".into());
                 tracing::info!(user, answers, "what caches hold of subscribers dropped by command");
                 Reply::Done(Done::Dropped { answers })
             }
             Err(_) => shutting_down(),
         }
+    }
+
+    /// The cache that the credentials of registered users are in, if there is one.
+    fn credential_cache(&self) -> Option<Credentials> {
+        let policy = self.shared.policy();
+        let name = policy.config.auth.credential_cache.as_ref()?.name();
+        let (cache, most) = self.caches.waiting(&policy.config, name)?;
+        Some(Credentials { name: name.to_string(), cache, most })
     }
 
     pub(super) async fn cache_entry(&self, cache: String, key: String) -> Reply {
@@ -264,7 +300,7 @@ impl Controlled {
         };
         match tokio::task::spawn_blocking(ask).await {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => Err(Reply::Refused(format!("the cache {name} does not answer: {error}"))),
+            Ok(Err(error)) => Err(Reply::Unavailable(silent(name, error))),
             Err(_) => Err(shutting_down()),
         }
     }
@@ -283,8 +319,69 @@ impl Controlled {
     }
 }
 
-fn shutting_down() -> Reply {
-    Reply::Refused("the server is shutting down".into())
+/// The cache that the credentials of registered users are in.
+struct Credentials {
+    name: String,
+    cache: WaitingCache,
+    /// How long it is waited for.
+    most: Duration,
+}
+
+/// What that cache answers about a name that a phone may have authenticated by.
+struct Held<'a> {
+    asked: &'a Asked,
+    whose: Whose<'a>,
+    answer: CacheAnswer,
+    value: Box<[u8]>,
+}
+
+impl Credentials {
+    /// Each name that a phone may have authenticated by, with the request about it answered.
+    fn ask<'a>(
+        mut self,
+        questions: &'a [Asked],
+        request: impl Fn(&[u8]) -> Request<'_>,
+    ) -> Result<Vec<Held<'a>>, String> {
+        let mut all = Vec::new();
+        for asked in questions {
+            let Question::Credential { username, realm } = asked.question() else { continue };
+            let whose = Whose { username, realm };
+            let key = key(whose);
+            let mut outcomes = self.cache.ask(&[request(&key)], Promise::Kept, clock::now().mono, self.most);
+            let outcome = outcomes.pop().expect("a request has an outcome");
+            let answer = outcome.result.map_err(|error| silent(&self.name, error))?;
+            all.push(Held { asked, whose, answer, value: outcome.value });
+        }
+        Ok(all)
+    }
+
+    fn of(self, questions: &[Asked]) -> Result<Vec<KeptAnswer>, String> {
+        let place = self.name.clone();
+        let answers = self.ask(questions, |key| Request::Fetch { key })?;
+        let registered = |held: &Held<'_>| {
+            let (_, credential) = read_spelled(&held.value, held.whose)?;
+            let shown = kept(&place, held.asked, &Answer::Exists, true, None);
+            Some(KeptAnswer { question: "registered".into(), algorithms: algorithms(&credential.ha1), ..shown })
+        };
+        Ok(answers.iter().filter_map(registered).collect())
+    }
+
+    /// Removes them; how many there were.
+    fn remove(self, questions: &[Asked]) -> Result<usize, String> {
+        let answers = self.ask(questions, |key| Request::Remove { key })?;
+        Ok(answers.iter().filter(|held| held.answer == CacheAnswer::Removed).count())
+    }
+}
+
+fn silent(cache: &str, error: CacheError) -> String {
+    match error {
+        CacheError::Denied => format!("the cache {cache} refuses: the log has its reason"),
+        error => format!("the cache {cache} does not answer: {error}"),
+    }
+}
+
+fn algorithms(ha1: &Ha1s) -> Vec<String> {
+    ha1.iter().map(|(algorithm, _)| algorithm.into()).collect()
 }
 
 fn no_subscribers() -> Reply {
@@ -302,7 +399,7 @@ fn kept(place: &str, asked: &Asked, answer: &Answer, fresh: bool, read_at: Optio
         Question::User { username, domain } => ("user", text(username), text(domain)),
     };
     let algorithms = match answer {
-        Answer::Credential(credential) => credential.ha1.iter().map(|(algorithm, _)| algorithm.into()).collect(),
+        Answer::Credential(credential) => algorithms(&credential.ha1),
         Answer::Exists | Answer::Absent => Vec::new(),
     };
     let exists = *answer != Answer::Absent;
@@ -312,7 +409,7 @@ fn kept(place: &str, asked: &Asked, answer: &Answer, fresh: bool, read_at: Optio
 fn summary(table: &CacheTable, engine: &Engine) -> CacheSummary {
     let (all, remote) = (engine.gauges(), engine.remote_gauges());
     let Gauges { hits, misses, stores, evictions, refused, .. } = all;
-    let RemoteGauges { late, failed, connections, in_flight, is_down, .. } = remote;
+    let RemoteGauges { late, failed, connections, in_flight, is_down, silent, is_denied, .. } = remote;
     let local = matches!(engine, Engine::Local(_)).then_some(all);
     CacheSummary {
         name: table.name.to_string(),
@@ -322,6 +419,11 @@ fn summary(table: &CacheTable, engine: &Engine) -> CacheSummary {
                 "its folder is not written: entries do not outlive the process"
             }
             Engine::Remote(_) if is_down => "no server is reached: requests fail at once",
+            Engine::Remote(_) if silent > 0 && table.servers.len() > 1 => {
+                "some of its servers do not answer: their requests fail"
+            }
+            Engine::Remote(_) if silent > 0 => "its server does not answer: requests fail",
+            Engine::Remote(_) if is_denied => "a server refuses requests: the log has its reason",
             _ => "works",
         }
         .into(),

@@ -5,10 +5,13 @@ use crate::shard::{CallOrder, Input};
 use std::time::Duration;
 use strowger_server::calls::{CallView, DialogView};
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
-/// A shard answers between two rounds, or has ended.
+/// A shard answers between two rounds, unless it stands still or has ended.
 const SOON: Duration = Duration::from_secs(2);
+
+/// Calls that a shard copies between two rounds.
+const SLICE: usize = 64;
 
 impl Controlled {
     /// The place of a page is the number of the shard, and behind it the place there. A call that moves to another shard meanwhile may be
@@ -18,9 +21,9 @@ impl Controlled {
         let (mut shard, mut place) = ((from >> 32) as usize, from as u32);
         let mut calls = Vec::new();
         while calls.len() < most && shard < self.metrics.handle().shards() {
-            let (most, party) = (most - calls.len(), party.clone().map(String::into_bytes));
-            let page = self.ask(shard, |reply| CallOrder::List { from: place, most, party, reply }).await;
-            let page = page.unwrap_or_default();
+            let (most, party) = (SLICE.min(most - calls.len()), party.clone().map(String::into_bytes));
+            let page = self.ask(shard, |reply| CallOrder::List { from: place, most, party, reply });
+            let Ok(Ok(page)) = timeout(SOON, page).await else { return silent(shard) };
             calls.extend(page.calls.into_iter().map(Call::from));
             (shard, place) = page.next.map_or((shard + 1, 0), |next| (shard, next));
         }
@@ -29,30 +32,46 @@ impl Controlled {
     }
 
     pub(super) async fn call(&self, id: &str) -> Reply {
-        let Some(number) = number(id) else { return unknown(id) };
-        for shard in 0..self.metrics.handle().shards() {
-            if let Some(Some(call)) = self.ask(shard, |reply| CallOrder::Show { id: number, reply }).await {
-                return Reply::Call(Box::new(call.into()));
-            }
+        match self.ask_all(id, |id, reply| CallOrder::Show { id, reply }).await {
+            Ok(call) => Reply::Call(Box::new(call.into())),
+            Err(refusal) => refusal,
         }
-        unknown(id)
     }
 
     pub(super) async fn end_call(&self, id: String) -> Reply {
-        let Some(number) = number(&id) else { return unknown(&id) };
-        for shard in 0..self.metrics.handle().shards() {
-            if self.ask(shard, |reply| CallOrder::End { id: number, reply }).await == Some(true) {
+        match self.ask_all(&id, |id, reply| CallOrder::End { id, reply }).await {
+            Ok(()) => {
                 tracing::info!(id, "call ended by command");
-                return Reply::Done(Done::Ended { id });
+                Reply::Done(Done::Ended { id })
             }
+            Err(refusal) => refusal,
         }
-        unknown(&id)
     }
 
-    async fn ask<T>(&self, shard: usize, order: impl FnOnce(oneshot::Sender<T>) -> CallOrder) -> Option<T> {
+    fn ask<T>(&self, shard: usize, order: impl FnOnce(oneshot::Sender<T>) -> CallOrder) -> oneshot::Receiver<T> {
         let (reply, replied) = oneshot::channel();
         self.metrics.handle().mailbox(shard).send(Input::Calls(order(reply)));
-        timeout(SOON, replied).await.ok()?.ok()
+        replied
+    }
+
+    /// What the shard says that has the call with this id. One that does not answer may have it.
+    async fn ask_all<T>(
+        &self,
+        id: &str,
+        order: impl Fn(u64, oneshot::Sender<Option<T>>) -> CallOrder,
+    ) -> Result<T, Reply> {
+        let number = number(id).ok_or_else(|| unknown(id))?;
+        let shards = 0..self.metrics.handle().shards();
+        let asked: Vec<_> = shards.map(|shard| self.ask(shard, |reply| order(number, reply))).collect();
+        let (end, mut refusal) = (Instant::now() + SOON, unknown(id));
+        for (shard, replied) in asked.into_iter().enumerate() {
+            match timeout_at(end, replied).await {
+                Ok(Ok(Some(found))) => return Ok(found),
+                Ok(Ok(None)) => (),
+                Ok(Err(_)) | Err(_) => refusal = silent(shard),
+            }
+        }
+        Err(refusal)
     }
 }
 
@@ -62,6 +81,13 @@ fn number(id: &str) -> Option<u64> {
 
 fn unknown(id: &str) -> Reply {
     Reply::Refused(format!("no tracked call has the id {id}: it has ended, or `dialogs.track` is off"))
+}
+
+fn silent(shard: usize) -> Reply {
+    Reply::Unavailable(format!(
+        "shard {shard} has not answered in {} s: which calls it has is not known",
+        SOON.as_secs()
+    ))
 }
 
 fn seconds(milliseconds: u64) -> f64 {

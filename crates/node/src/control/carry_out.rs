@@ -1,7 +1,10 @@
 //! How each order is carried out.
 
-use super::{Ban, BanList, Controlled, Done, Order, Page, Registration, Reply, Request, ShardStatus, Status};
+use super::{
+    Ban, BanList, Controlled, Done, Order, Page, Registration, Reply, Request, ShardStatus, Status, shutting_down,
+};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use strowger_core::Transport;
 use strowger_metrics::{Metric, Unit};
 use strowger_net::clock;
@@ -38,7 +41,7 @@ impl Controlled {
             Order::DropEntry { cache, key } => self.drop_entry(cache, key).await,
             Order::Accounting => self.accounting(),
             Order::FlushAccounting => self.flush_accounting().await,
-            Order::Bans { most } => self.bans(most.clamp(1, MOST)),
+            Order::Bans { from, most } => self.bans(from, most.clamp(1, MOST)),
             Order::Lift { source } => {
                 let bans = self.shared.policy().bans.lift(source, clock::now().mono);
                 let source = source.map_or_else(|| "all".into(), |source| source.to_string());
@@ -63,7 +66,7 @@ impl Controlled {
     async fn reload(&self) -> Reply {
         let (reply, replied) = oneshot::channel();
         match self.request(Request::Reload(reply)).await {
-            Ok(()) => replied.await.unwrap_or_else(|_| Reply::Refused("the server is shutting down".into())),
+            Ok(()) => replied.await.unwrap_or_else(|_| shutting_down()),
             Err(refusal) => refusal,
         }
     }
@@ -73,7 +76,7 @@ impl Controlled {
         let Some(requests) = &self.program.requests else {
             return Err(Reply::Refused("the program around this server takes no such command".into()));
         };
-        requests.send(request).await.map_err(|_| Reply::Refused("the server is shutting down".into()))
+        requests.send(request).await.map_err(|_| shutting_down())
     }
 
     fn status(&self) -> Status {
@@ -156,11 +159,12 @@ impl Controlled {
         }
     }
 
-    fn bans(&self, most: usize) -> Reply {
-        let now = clock::now().mono;
-        let bans = self.shared.policy().bans.list(now, most).into_iter();
+    fn bans(&self, from: Option<IpAddr>, most: usize) -> Reply {
+        let (now, policy) = (clock::now().mono, self.shared.policy());
+        let mut listed = policy.bans.list(now, from, most + 1);
+        let next = if listed.len() > most { listed.pop().map(|(source, _)| source) } else { None };
         let ban = |(source, until): (_, u64)| Ban { source, seconds_left: until.saturating_sub(now).div_ceil(1_000) };
-        Reply::Bans(BanList { bans: bans.map(ban).collect(), banned: self.shared.policy().bans.banned() })
+        Reply::Bans(BanList { bans: listed.into_iter().map(ban).collect(), banned: policy.bans.banned(), next })
     }
 }
 

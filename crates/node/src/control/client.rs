@@ -14,11 +14,18 @@ pub struct Unreachable {
     error: io::Error,
 }
 
+impl Unreachable {
+    /// No process has this socket: the server is down, or has another one.
+    pub fn is_absent(&self) -> bool {
+        matches!(self.error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+    }
+}
+
 impl fmt::Display for Unreachable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let socket = self.socket.display();
         match self.error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => write!(f, "no server listens on {socket}"),
+            _ if self.is_absent() => write!(f, "no server listens on {socket}"),
             io::ErrorKind::PermissionDenied => {
                 write!(f, "{socket} is not for this user: its server runs as another one")
             }

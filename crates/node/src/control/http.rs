@@ -1,6 +1,6 @@
 //! Orders by HTTP, as JSON: which is which stands in `ways.rs`.
 //!
-//! Who shows `control.secret` may give them. Without one the server listens on loopback alone; then a page in a browser of this machine must
+//! Who shows `control.secret` may give them. Without one they are taken from this machine alone; and a page in a browser of this machine must
 //! not get there: what bears an Origin is refused, and what was sent to a name that is not this machine's.
 
 use super::openapi;
@@ -17,6 +17,7 @@ use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
+use strowger_config::Secret;
 use strowger_core::log_limiter::Kind;
 use strowger_net::clock;
 use subtle::ConstantTimeEq;
@@ -56,7 +57,8 @@ async fn converse(stream: TcpStream, peer: SocketAddr, server: &Controlled) -> h
 
 async fn answer(server: &Controlled, peer: SocketAddr, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     let (uri, method) = (request.uri(), request.method().as_str());
-    if let Err((status, reason)) = admit(server, request.headers()) {
+    let admitted = admit(server.shared.policy().config.control.secret.as_ref(), peer.ip(), request.headers());
+    if let Err((status, reason)) = admitted {
         if server.shared.log_limiter.allow(Kind::Authentication, peer.ip(), clock::now().mono) {
             tracing::warn!(%peer, status = status.as_u16(), reason, "order by HTTP refused");
         }
@@ -82,10 +84,12 @@ async fn answer(server: &Controlled, peer: SocketAddr, request: &Request<Incomin
     }
 }
 
-/// Whether who sends this may give orders.
-fn admit(server: &Controlled, headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
-    let policy = server.shared.policy();
-    let Some(secret) = &policy.config.control.secret else {
+/// Whether the peer that sends this may give orders.
+fn admit(secret: Option<&Secret>, peer: IpAddr, headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
+    let Some(secret) = secret else {
+        if !peer.to_canonical().is_loopback() {
+            return Err((StatusCode::FORBIDDEN, "another machine may give no orders: set control.secret"));
+        }
         return match headers.contains_key(ORIGIN) || !is_of_this_machine(headers.get(HOST)) {
             false => Ok(()),
             true => Err((StatusCode::FORBIDDEN, "a page of the web may give no orders: set control.secret")),
@@ -119,6 +123,7 @@ fn replied(way: &Way, reply: Reply) -> Response<Full<Bytes>> {
     let status = match &reply {
         Reply::Refused(reason) if way.names_one => return refused(StatusCode::NOT_FOUND, reason),
         Reply::Refused(reason) => return refused(StatusCode::CONFLICT, reason),
+        Reply::Unavailable(reason) => return refused(StatusCode::SERVICE_UNAVAILABLE, reason),
         Reply::Wrong(_) => StatusCode::UNPROCESSABLE_ENTITY,
         _ => StatusCode::OK,
     };
@@ -142,6 +147,15 @@ fn response(status: StatusCode, body: &Value) -> Response<Full<Bytes>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The socket may be open to a network: its address needs a restart, the secret does not.
+    #[test]
+    fn another_machine_gives_no_orders_without_a_secret() {
+        let headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static("localhost"))]);
+        let may = |peer: &str| admit(None, peer.parse().expect("an address"), &headers).is_ok();
+        assert!(["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"].into_iter().all(may));
+        assert!(!["192.0.2.1", "0.0.0.0", "2001:db8::1", "::ffff:192.0.2.1"].into_iter().any(may));
+    }
 
     #[test]
     fn only_names_of_this_machine_are_its_own() {

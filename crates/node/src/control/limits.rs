@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use strowger_config::CallLimitTable;
+use strowger_message::Uri;
 use strowger_server::call_limits::LimitScope;
 
 /// The limits of calls, and what counts under each now.
@@ -70,6 +71,7 @@ impl Controlled {
             });
             tokio::task::yield_now().await;
         }
+        let key = key.as_deref().map(counted_key);
         let of_key = |name: &str| {
             let key = key.as_ref()?;
             let scope = LimitScope { name: name.into(), value: key.as_bytes().into() };
@@ -82,6 +84,18 @@ impl Controlled {
         }
         limits.extend(tallies.into_iter().map(|(name, tally)| tally.limit(&name, of_key(&name))));
         Reply::Limits(LimitList { limits })
+    }
+}
+
+/// The key under which calls count that are of this user, group, address or URI: no scheme stands before a user of a domain.
+fn counted_key(key: &str) -> String {
+    match Uri::parse(key.as_bytes()) {
+        Ok(uri @ (Uri::Sip(_) | Uri::Tel(_))) => {
+            let mut aor = Vec::new();
+            uri.write_aor(&mut aor);
+            String::from_utf8_lossy(&aor).into_owned()
+        }
+        _ => key.to_owned(),
     }
 }
 
@@ -151,6 +165,21 @@ mod tests {
         assert_eq!((limit.calls, limit.keys, limit.full, limit.most), (14, 5, 2, Some(4)));
         let keys: Vec<(&str, u32)> = limit.highest.iter().map(|row| (&*row.key, row.calls)).collect();
         assert_eq!(keys, [("b", 4), ("d", 4), ("e", 3)]);
+    }
+
+    #[test]
+    fn a_key_may_have_a_scheme() {
+        for (asked, key) in [
+            ("sip:a0@Example.org", "a0@example.org"),
+            ("sips:a%30@example.org:5070;user=phone", "a0@example.org:5070"),
+            ("tel:+49-30", "tel:+4930"),
+            ("a0@example.org", "a0@example.org"),
+            ("alice", "alice"),
+            ("192.0.2.7", "192.0.2.7"),
+            ("2001:db8::7", "2001:db8::7"),
+        ] {
+            assert_eq!(counted_key(asked), key);
+        }
     }
 
     #[test]

@@ -120,6 +120,10 @@ async fn converse(stream: UnixStream, server: &Controlled, mut silence: Duration
     }
 }
 
+fn shutting_down() -> Reply {
+    Reply::Unavailable("the server is shutting down".into())
+}
+
 fn line(reply: &Reply) -> Vec<u8> {
     let mut line = serde_json::to_vec(reply).expect("replies are text, numbers and lists");
     line.push(b'\n');

@@ -53,6 +53,8 @@ fn operation(way: &Way, schemas: &mut SchemaGenerator) -> Value {
     responses.insert("200".into(), answer("It was carried out.", reply.to_value()));
     responses.insert("400".into(), error("A parameter is wrong."));
     responses.insert("401".into(), error("The secret was not shown, or is another one."));
+    let foreign = "No `control.secret` is set, and this comes from another machine or from a page of the web.";
+    responses.insert("403".into(), error(foreign));
     match way.names_one {
         true => responses.insert("404".into(), error("There is no such thing.")),
         false => responses.insert("409".into(), error("The server refuses.")),
@@ -62,6 +64,8 @@ fn operation(way: &Way, schemas: &mut SchemaGenerator) -> Value {
         let description = "What was to be read is wrong; the server goes on by what it has.";
         responses.insert("422".into(), answer(description, wrong.to_value()));
     }
+    let silent = "A shard, a cache or the place of accounting does not answer, or the server is shutting down.";
+    responses.insert("503".into(), error(silent));
     let parameters: Vec<Value> = way.parameters.iter().map(|parameter| described(way, parameter)).collect();
     json!({ "summary": way.summary, "operationId": id(way), "parameters": parameters, "responses": responses })
 }

@@ -109,8 +109,10 @@ pub enum Order {
     Accounting,
     /// [`Reply::Accounting`]: the same, after an attempt to write what waits in the spool.
     FlushAccounting,
-    /// [`Reply::Bans`]: the banned sources, `most` of them at most.
+    /// [`Reply::Bans`]: the banned sources by address, from where the page before ended.
     Bans {
+        /// [`BanList::next`] of the page before.
+        from: Option<IpAddr>,
         /// Bans of the reply at most; the server has a bound of its own.
         most: usize,
     },
@@ -164,6 +166,8 @@ pub enum Reply {
     Done(Done),
     /// Why the order was not carried out.
     Refused(String),
+    /// Why it cannot be carried out now: a part of the server or what stands behind it does not answer, or the server is shutting down.
+    Unavailable(String),
     /// To [`Order::Reload`] and [`Order::ReloadSets`]: what is wrong with the configuration, or with the sets.
     Wrong(Wrong),
 }
@@ -486,13 +490,15 @@ pub struct SetEntry {
     pub value: Option<String>,
 }
 
-/// Banned sources.
+/// A page of the banned sources.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BanList {
-    /// As many as were asked for.
+    /// By address, as many as were asked for.
     pub bans: Vec<Ban>,
     /// How many there are.
     pub banned: usize,
+    /// Where the next page begins; none: this was the last. [`Order::Bans`] takes it.
+    pub next: Option<IpAddr>,
 }
 
 /// One banned source; an IPv6 network stands as its first address.

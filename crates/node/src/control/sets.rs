@@ -1,7 +1,8 @@
 //! Orders about the data sets that rules ask.
 
-use super::{Controlled, Done, Found, Reply, SetEntry, SetList, SetPage, SetReload, SetSummary, Wrong};
-use crate::data_sets::Reread;
+use super::{Controlled, Done, Found, Reply, SetEntry, SetList, SetPage, SetReload, SetSummary, Wrong, shutting_down};
+use crate::data_sets::{self, Reread};
+use crate::reload::Running;
 
 impl Controlled {
     pub(super) fn sets(&self) -> Reply {
@@ -38,8 +39,13 @@ impl Controlled {
         };
         match tokio::task::spawn_blocking(work).await {
             Ok(page) => Reply::Set(page),
-            Err(_) => Reply::Refused("the server is shutting down".into()),
+            Err(_) => shutting_down(),
         }
+    }
+
+    fn running(&self) -> Running {
+        let (shared, services) = (self.shared.clone(), self.services.clone());
+        Running { shared, services, handle: self.metrics.handle().clone() }
     }
 
     /// All of them at once, or none.
@@ -56,9 +62,9 @@ impl Controlled {
                 Some(_) => (),
             }
         }
-        let (shared, services, handle) = (self.shared.clone(), self.services.clone(), self.metrics.handle().clone());
+        let running = self.running();
         let is_meant = move |other: &str| name.as_deref().is_none_or(|name| name == other);
-        let work = move || services.sets.read_again(is_meant, &shared, &services, &handle);
+        let work = move || data_sets::read_again(&running, is_meant);
         let reread = match tokio::task::spawn_blocking(work).await {
             Ok(Ok(reread)) => reread,
             Ok(Err(faults)) => {
@@ -67,14 +73,13 @@ impl Controlled {
                 }
                 return Reply::Wrong(Wrong::of_sets(&faults));
             }
-            Err(_) => return Reply::Refused("the server is shutting down".into()),
+            Err(_) => return shutting_down(),
         };
         let origin = |name: &str| {
             let table = tables.iter().find(|table| table.name.as_str() == name);
             table.map_or_else(String::new, strowger_config::SetTable::origin)
         };
-        let reloaded = |Reread { name, set, before, is_other }: Reread| {
-            let entries = set.len();
+        let reloaded = |Reread { name, entries, before, is_other }: Reread| {
             tracing::info!(set = %name, entries, before, "data set read again by command");
             SetReload { origin: origin(&name), name, before, entries, changed: is_other }
         };

@@ -273,10 +273,10 @@ pub(super) const WAYS: &[Way] = &[
     Way {
         method: "GET",
         path: "/v1/bans",
-        summary: "The banned sources.",
-        parameters: &[MOST],
+        summary: "The banned sources, page by page.",
+        parameters: &[Parameter::text("from", FROM.about), MOST],
         names_one: false,
-        order: |words| Ok(Order::Bans { most: words.most()? }),
+        order: |words| Ok(Order::Bans { from: words.read("from")?, most: words.most()? }),
         reply: |schemas| schemas.subschema_for::<BanList>(),
     },
     Way {
@@ -458,6 +458,7 @@ mod tests {
         assert_eq!(order("GET", "/v1/sets/carriers/search", "key=%2B49"), Ok(search));
         assert_eq!(order("DELETE", "/v1/bans", ""), Ok(Order::Lift { source: None }));
         let source = Some([192, 0, 2, 7].into());
+        assert_eq!(order("GET", "/v1/bans", "from=192.0.2.7&most=3"), Ok(Order::Bans { from: source, most: 3 }));
         assert_eq!(order("DELETE", "/v1/bans", "source=192.0.2.7"), Ok(Order::Lift { source }));
     }
 

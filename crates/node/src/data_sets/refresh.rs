@@ -3,15 +3,12 @@
 //! A file is read once it has changed and stands still from one look to the next: half of one that is being written is no set. A database is asked
 //! each time.
 
-use crate::shard::{Services, Shard};
+use crate::reload::Running;
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use strowger_config::SetTable;
-use strowger_net::Handle;
-use strowger_server::process_state::ProcessState;
 use tokio::task::JoinSet;
 
 /// Between two looks at what is due; another configuration may ask for other times at any moment.
@@ -59,7 +56,7 @@ struct Looked {
 }
 
 /// Reads sets again, as long as it is polled.
-pub(crate) async fn refresh(shared: Arc<ProcessState>, services: Arc<Services>, handle: Handle<Shard>) {
+pub(crate) async fn refresh(running: Running) {
     let mut seen: HashMap<String, Seen> = HashMap::new();
     let mut looks = JoinSet::new();
     loop {
@@ -70,7 +67,7 @@ pub(crate) async fn refresh(shared: Arc<ProcessState>, services: Arc<Services>, 
                 Err(_) => seen.values_mut().for_each(|known| known.is_under_way = false),
             },
             () = tokio::time::sleep(LOOK) => {
-                let (policy, now) = (shared.policy(), Instant::now());
+                let (policy, now) = (running.shared.policy(), Instant::now());
                 let due = |table: &&SetTable| table.is_elsewhere() && table.refresh.is_some();
                 seen.retain(|name, _| policy.config.sets.iter().filter(due).any(|table| table.name.as_str() == name));
                 for table in policy.config.sets.iter().filter(due) {
@@ -82,9 +79,8 @@ pub(crate) async fn refresh(shared: Arc<ProcessState>, services: Arc<Services>, 
                         continue;
                     }
                     (known.at, known.is_under_way) = (now, true);
-                    let (table, known) = (table.clone(), known.clone());
-                    let (shared, services, handle) = (shared.clone(), services.clone(), handle.clone());
-                    looks.spawn_blocking(move || look(&table, &known, &shared, &services, &handle));
+                    let (table, known, running) = (table.clone(), known.clone(), running.clone());
+                    looks.spawn_blocking(move || look(&table, &known, &running));
                 }
             }
         }
@@ -92,7 +88,7 @@ pub(crate) async fn refresh(shared: Arc<ProcessState>, services: Arc<Services>, 
 }
 
 /// Blocks.
-fn look(table: &SetTable, known: &Seen, shared: &ProcessState, services: &Services, handle: &Handle<Shard>) -> Looked {
+fn look(table: &SetTable, known: &Seen, running: &Running) -> Looked {
     let name = table.name.to_string();
     let mark = table.file.as_ref().and_then(|file| fs::metadata(file).ok()).map(|metadata| Mark::of(&metadata));
     // A file that is not there is read as well: that it is missing is to be said.
@@ -101,10 +97,10 @@ fn look(table: &SetTable, known: &Seen, shared: &ProcessState, services: &Servic
     if is_same || !stands_still {
         return Looked { name, mark, read: None };
     }
-    let read = match services.sets.read_again(|other| other == name, shared, services, handle) {
+    let read = match super::read_again(running, |other| other == name) {
         Ok(reread) => {
             for set in reread.iter().filter(|set| set.is_other) {
-                tracing::info!(set = %set.name, entries = set.set.len(), before = set.before, "data set read again");
+                tracing::info!(set = %set.name, entries = set.entries, before = set.before, "data set read again");
             }
             Ok(())
         }

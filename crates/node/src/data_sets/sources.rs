@@ -23,53 +23,58 @@ impl Unread {
     }
 }
 
-/// Reads these sets, all at a time, each by a thread of its own. Blocks.
-pub(crate) fn read_all<'a>(tables: &[&'a SetTable]) -> Vec<(&'a SetTable, Result<Set, Unread>)> {
-    std::thread::scope(|scope| {
-        let begun: Vec<_> = tables
-            .iter()
-            .map(|table| {
-                let work = || read(table);
-                (*table, std::thread::Builder::new().name("data-set".into()).spawn_scoped(scope, work))
-            })
-            .collect();
-        let ended = begun.into_iter().map(|(table, thread)| match thread {
-            Ok(thread) => (table, thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))),
-            Err(error) => {
+/// What a query gives: of each row the key, and the value if the set has values.
+pub(crate) type Rows = Vec<Vec<String>>;
+
+/// Asks the databases of these sets, all at a time, each by a thread of its own; of others there is nothing to fetch. Blocks.
+pub(crate) fn fetch_all(tables: Vec<SetTable>) -> Vec<(SetTable, Result<Rows, Unread>)> {
+    let fetched: Vec<_> = std::thread::scope(|scope| {
+        let begin = |table| {
+            let work = move || fetch(table);
+            std::thread::Builder::new().name("data-set".into()).spawn_scoped(scope, work)
+        };
+        let begun: Vec<_> = tables.iter().map(|table| table.database.is_some().then(|| begin(table))).collect();
+        let ended = begun.into_iter().zip(&tables).map(|(thread, table)| match thread {
+            None => Ok(Rows::new()),
+            Some(Ok(thread)) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Some(Err(error)) => {
                 let message = format!("no thread can be started: {error}");
-                (table, Err(Unread::Now(fault(table, message, "raise the limit of threads of this user"))))
+                Err(Unread::Now(fault(table, message, "raise the limit of threads of this user")))
             }
         });
         ended.collect()
-    })
+    });
+    tables.into_iter().zip(fetched).collect()
 }
 
-fn read(table: &SetTable) -> Result<Set, Unread> {
-    match (&table.file, &table.database) {
-        (Some(file), _) => table.read_file(file).map_err(Unread::Wrong),
-        (None, Some(database)) => {
-            let columns: Vec<&str> = std::iter::once(&*table.key).chain(table.value.as_deref()).collect();
-            let rows = match database {
-                SetDatabase::Sqlite(path) => of_sqlite(table, path, &columns),
-                SetDatabase::Server(url) => {
-                    let settings = ServerSettings { url: url.clone(), authorities: table.authorities() };
-                    of_server(table, &settings, &columns)
-                }
-            }?;
-            of_rows(table, &rows)
+fn fetch(table: &SetTable) -> Result<Rows, Unread> {
+    let Some(database) = &table.database else { return Ok(Rows::new()) };
+    let columns: Vec<&str> = std::iter::once(&*table.key).chain(table.value.as_deref()).collect();
+    match database {
+        SetDatabase::Sqlite(path) => of_sqlite(table, path, &columns),
+        SetDatabase::Server(url) => {
+            let settings = ServerSettings { url: url.clone(), authorities: table.authorities() };
+            of_server(table, &settings, &columns)
         }
-        (None, None) => of_rows(table, &[]),
     }
 }
 
-fn of_sqlite(table: &SetTable, path: &Path, columns: &[&str]) -> Result<Vec<Vec<String>>, Unread> {
+/// The set of its file, or of these rows of its database.
+pub(crate) fn build(table: &SetTable, rows: &[Vec<String>]) -> Result<Set, Unread> {
+    match &table.file {
+        Some(file) => table.read_file(file).map_err(Unread::Wrong),
+        None => of_rows(table, rows),
+    }
+}
+
+fn of_sqlite(table: &SetTable, path: &Path, columns: &[&str]) -> Result<Rows, Unread> {
     sqlite_rows::read(path, &table.query, columns, table.timeout).map_err(|error| match error {
         sqlite_rows::RowsError::Unavailable(text) => Unread::Now(fault(table, text, LATER)),
         sqlite_rows::RowsError::Refused(text) => Unread::Wrong(fault(table, text, QUERY)),
     })
 }
 
-fn of_server(table: &SetTable, settings: &ServerSettings, columns: &[&str]) -> Result<Vec<Vec<String>>, Unread> {
+fn of_server(table: &SetTable, settings: &ServerSettings, columns: &[&str]) -> Result<Rows, Unread> {
     rows::read(settings, &table.query, columns, table.timeout).map_err(|error| match error {
         rows::RowsError::Unavailable(text) => Unread::Now(fault(table, text, LATER)),
         rows::RowsError::Refused(text) => Unread::Wrong(fault(table, text, QUERY)),
@@ -117,10 +122,12 @@ mod tests {
         let text = "[[set]]\nname = \"a\"\ndatabase = \"sqlite:a.sqlite\"\nquery = \"SELECT 1 AS k\"\nkey = \"k\"\n";
         let source = Source { text, folder: folder.path(), ..Source::default() };
         let (config, _) = strowger_config::Config::read(source).unwrap_or_else(|report| panic!("{report}"));
-        let table = &config.sets[0];
-        assert!(matches!(&read_all(&[table])[0].1, Err(Unread::Wrong(_))), "there is no file");
+        let read = || {
+            let (table, rows) = fetch_all(vec![config.sets[0].clone()]).remove(0);
+            rows.and_then(|rows| build(&table, &rows))
+        };
+        assert!(matches!(read(), Err(Unread::Wrong(_))), "there is no file");
         std::fs::write(folder.path().join("a.sqlite"), "").expect("the folder can be written");
-        let (_, set) = read_all(&[table]).remove(0);
-        assert_eq!(set.unwrap_or_else(|why| panic!("{}", why.fault())).find("1").len(), 1);
+        assert_eq!(read().unwrap_or_else(|why| panic!("{}", why.fault())).find("1").len(), 1);
     }
 }

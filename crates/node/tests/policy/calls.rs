@@ -3,7 +3,7 @@
 use crate::site::*;
 
 /// Alice calls Bob, who answers; returns Alice's INVITE, the one that Bob got, and Alice's 200.
-fn answered(alice: &Phone, bob: &Phone) -> (Call, Got, Got) {
+pub(crate) fn answered(alice: &Phone, bob: &Phone) -> (Call, Got, Got) {
     let call = alice.call("INVITE", "sip:bob@example.org");
     let call = alice.authorized(&call, &alice.ask(&call), "alice", "alice");
     alice.send(&alice.text(&call));
@@ -22,7 +22,7 @@ fn uri_of(contact: &str) -> String {
 }
 
 /// A request of the caller's within the dialog.
-fn within(call: &Call, ok: &Got, method: &str, cseq: u32) -> Call {
+pub(crate) fn within(call: &Call, ok: &Got, method: &str, cseq: u32) -> Call {
     Call {
         method: method.into(),
         uri: uri_of(ok.one("Contact")),

@@ -13,7 +13,7 @@ fn pass(_: &Outbox) {
     drop(GATE.lock());
 }
 
-fn until(mut is_so: impl FnMut() -> bool) {
+pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < Duration::from_secs(20));

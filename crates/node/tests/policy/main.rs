@@ -5,6 +5,7 @@ mod bans;
 mod calls;
 mod gone;
 mod health;
+mod orders;
 mod pings;
 mod registrations;
 mod relaying;

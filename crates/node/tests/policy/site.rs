@@ -1,12 +1,13 @@
 //! A server in a folder of its own, and phones that talk to it.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use strowger_config::{Config, Report, Source};
 use strowger_core::digest::{Challenge, ChallengeAnswer, Ha1Set, Hash, Secret, strongest};
 use strowger_message::{Index, Limits, Message, Name, build};
-use strowger_node::Server;
+use strowger_node::{Program, Server};
 use strowger_store::sqlite_subscribers::SqliteAdmin;
 use strowger_store::subscriber::{Ha1s, SubscriberAdmin};
 use tempfile::TempDir;
@@ -17,6 +18,7 @@ const SOON: Duration = Duration::from_secs(5);
 /// A running server. Users have their own name as password.
 pub(crate) struct Site {
     server: Option<Server>,
+    program: Program,
     text: String,
     pub(crate) udp: SocketAddr,
     folder: TempDir,
@@ -42,14 +44,15 @@ pub(crate) fn ha1s(user: &str, password: &str) -> Ha1s {
 
 /// A server of this configuration. With `STROWGER_BY_RELOAD=1` it starts with the keys that need a restart alone, and is given the others
 /// while it runs: they must mean the same.
-fn start(config: Config) -> Server {
+fn start(program: Program, config: Config) -> Server {
     if std::env::var_os("STROWGER_BY_RELOAD").is_none_or(|value| value != "1") {
-        return Server::start(config).expect("it starts");
+        return Server::start_in(program, config).expect("it starts");
     }
     let (first, _) = Config::default().for_running(&config);
-    let server = Server::start(first).expect("it starts");
+    let server = Server::start_in(program, first).expect("it starts");
     let report = Report::new("test", "", Vec::new());
-    server.reload(Ok((config, report))).expect("it is right");
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    runtime.block_on(server.reload(move || Ok((config, report)))).expect("it is right");
     server
 }
 
@@ -57,6 +60,11 @@ impl Site {
     /// A registrar of example.org, or of the `domains` named there, with these users and lines of configuration; `{ip}` in
     /// them is its address.
     pub(crate) fn start(lines: &str, users: &[&str]) -> Self {
+        Self::start_in(Program::default(), lines, users)
+    }
+
+    /// The same as a part of this program.
+    pub(crate) fn start_in(program: Program, lines: &str, users: &[&str]) -> Self {
         let folder = TempDir::with_prefix("strowger-policy-").expect("a folder");
         let udp = own_address();
         let lines = lines.replace("{ip}", &udp.ip().to_string());
@@ -64,7 +72,7 @@ impl Site {
         let text = format!(
             "listen = [\"udp:{udp}\", \"tcp:{udp}\"]\nrealm = \"example.org\"\nstore.database = \"test.sqlite\"\n{domains}{lines}\n"
         );
-        let mut site = Self { server: None, text, udp, folder };
+        let mut site = Self { server: None, program, text, udp, folder };
         let config = site.config();
         if !users.is_empty() {
             let mut admin = SqliteAdmin::open(&config.sqlite_settings().expect("a database")).expect("it opens");
@@ -72,7 +80,7 @@ impl Site {
                 admin.add(user, "example.org", "example.org", &ha1s(user, user), 0).expect("a new user");
             }
         }
-        site.server = Some(start(config));
+        site.server = Some(start(site.program.clone(), config));
         site
     }
 
@@ -90,6 +98,11 @@ impl Site {
         self.server.as_ref().expect("it runs")
     }
 
+    /// Where it takes orders.
+    pub(crate) fn control_socket(&self) -> PathBuf {
+        self.config().control_socket().expect("it has a database")
+    }
+
     /// Lets it end what is under way, beside the test.
     pub(crate) fn drain(&mut self) -> std::thread::JoinHandle<()> {
         let server = self.server.take().expect("it runs");
@@ -99,7 +112,7 @@ impl Site {
     /// Stops it and starts it again, on the same port and database.
     pub(crate) fn restart(&mut self) {
         self.server.take().expect("it runs").stop();
-        self.server = Some(start(self.config()));
+        self.server = Some(start(self.program.clone(), self.config()));
     }
 
     pub(crate) fn phone(&self, user: &str) -> Phone {

@@ -28,7 +28,7 @@ pub(crate) struct CallAnswer {
     pub(crate) status: NonZeroU16,
 }
 
-/// A dialog of a call. Early while it has no answer.
+/// A dialog of a call. Early while it has no answer: then it ends with its branch, or with the last dialog that has one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Dialog {
     texts: Texts,
@@ -51,12 +51,31 @@ const NEVER: i64 = i64::MAX;
 const TAG: usize = 0;
 const CONTACT: usize = 1;
 const ROUTES: usize = 2;
+const BRANCH: usize = 3;
 
 impl Dialog {
     /// With the tag that a response of the callee has, and the CSeq of the INVITE.
     pub(crate) fn new(tag: &[u8], cseq: u32) -> Self {
-        let texts = Texts::new(&[tag]);
+        Self::of(Texts::new(&[tag]), cseq)
+    }
+
+    /// One that rings: the response came by this branch.
+    pub(crate) fn early(tag: &[u8], cseq: u32, branch: u32) -> Self {
+        Self::of(Texts::new(&[tag, b"", b"", &branch.to_le_bytes()]), cseq)
+    }
+
+    /// The CSeq of the last request of the caller in it.
+    pub(crate) fn last_of_caller(&self) -> u32 {
+        self.cseqs[0]
+    }
+
+    fn of(texts: Texts, cseq: u32) -> Self {
         Self { texts, answer: None, cseqs: [cseq, 0], logged: false, ending: None, renewal: None, session_end: NEVER }
+    }
+
+    /// It has no answer, and rang by this branch.
+    pub(crate) fn rings_by(&self, branch: u32) -> bool {
+        self.answer.is_none() && self.texts.get(BRANCH) == branch.to_le_bytes()
     }
 
     /// The callee's tag.
@@ -74,7 +93,7 @@ impl Dialog {
         self.texts.get(ROUTES)
     }
 
-    /// What the 2xx says of how the callee is reached.
+    /// What the 2xx says of how the callee is reached; by which branch it rang counts no more.
     pub(crate) fn set_way(&mut self, contact: &[u8], routes: &[u8]) {
         self.texts = Texts::new(&[self.texts.get(TAG), contact, routes]);
     }

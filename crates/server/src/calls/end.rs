@@ -7,7 +7,7 @@ use super::dialog::{Dialog, Party};
 use super::{Call, HASHED, moment};
 use crate::accounting::Ender;
 use crate::call_log::log_ended;
-use crate::engine::Engine;
+use crate::engine::{Effect, Engine};
 use crate::handling::{Handling, Progress};
 use strowger_core::routing::Request;
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Target, call};
@@ -56,7 +56,8 @@ impl Engine {
         let Some(at) = ended.filter_map(Dialog::session_end).max() else { return };
         if let Some(account) = self.calls.account(key) {
             // It may have been before this process began.
-            account.dialog_ended(at, Ender::SessionTimer);
+            let row = account.dialog_ended(at, Ender::SessionTimer);
+            self.effects.extend(row.map(Effect::Account));
         }
         self.calls.change(key, |call| call.dialogs.retain(|dialog| !is_over(dialog)));
         self.calls.has_changed(key);
@@ -87,7 +88,8 @@ impl Engine {
         if call.dialogs.iter().any(&is_meant)
             && let Some(account) = self.calls.account(key)
         {
-            account.dialog_ended(moment(now), by);
+            let row = account.dialog_ended(moment(now), by);
+            self.effects.extend(row.map(Effect::Account));
         }
         // Before they pass: nothing hangs on what becomes of them.
         self.calls.change(key, |call| call.dialogs.retain(|dialog| !is_meant(dialog)));

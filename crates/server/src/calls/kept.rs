@@ -14,7 +14,7 @@ use strowger_core::record::Unreadable;
 use strowger_core::{Now, call};
 
 /// Of the form of what is kept. Another form wants another number.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// Bytes before the call: the version, and the milliseconds since 1970 at which its moments were ages.
 const HEAD: usize = 1 + 8;
@@ -43,12 +43,12 @@ impl Call {
     }
 
     fn is_answered(&self) -> bool {
-        self.tracked && self.dialogs.iter().any(|dialog| dialog.answer.is_some())
+        self.tracked && self.has_answer()
     }
 
     /// Its transactions have ended with another process.
     fn goes_on(&mut self) {
-        (self.live, self.inviting, self.cancelled, self.challenged) = (0, false, false, false);
+        (self.open, self.cancelled, self.challenged) = (0, false, false);
         self.dialogs.retain(|dialog| dialog.answer.is_some());
         self.dialogs.iter_mut().for_each(super::Dialog::goes_on);
         self.account.iter_mut().for_each(|account| account.goes_on());
@@ -71,7 +71,7 @@ impl Calls {
         if !self.keeps {
             return;
         }
-        let Some(call) = self.places.get(&key).and_then(|id| self.calls.get_mut(*id)) else { return };
+        let Some(call) = self.get_mut(key) else { return };
         call.kept |= call.is_answered();
         if call.kept && !std::mem::replace(&mut call.changed, true) {
             self.changed.push(key);
@@ -90,14 +90,14 @@ impl Engine {
 
     #[cold]
     fn keep_all_changed(&mut self, now: Now) {
-        let calls = &mut self.calls;
-        for key in calls.changed.drain(..) {
-            let call = calls.places.get(&key).and_then(|id| calls.calls.get_mut(*id));
+        let mut changed = std::mem::take(&mut self.calls.changed);
+        for key in changed.drain(..) {
             // One that has ended meanwhile has left by itself.
-            let Some(call) = call.filter(|call| call.changed) else { continue };
+            let Some(call) = self.calls.get_mut(key).filter(|call| call.changed) else { continue };
             call.changed = false;
             self.effects.push(Effect::Keep { call: key, state: call.write(now) });
         }
+        self.calls.changed = changed;
     }
 
     /// The rows of calls that are over leave, and what is kept of those is to be no more.

@@ -6,7 +6,7 @@ use crate::engine::Engine;
 use strowger_core::{Now, Outbox, Round};
 
 /// Slots that are looked at for one page.
-const LOOKS: u32 = 4_096;
+const LOOKS: u32 = 1_024;
 
 /// Some of the tracked calls of a shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub struct DialogView {
 /// How far a call came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallState {
-    /// No callee has rung.
+    /// No callee rings.
     Calling,
     /// One rings at least.
     Ringing,
@@ -135,14 +135,12 @@ impl Engine {
     /// Ends a tracked call: both parties of each dialog that was answered get a BYE, callees that ring a CANCEL. False: there is none with
     /// this id.
     pub fn end_call(&mut self, now: Now, id: u64, out: &mut Outbox) -> bool {
-        if self.calls.get(id).is_none_or(|call| !call.tracked) {
-            return false;
-        }
+        let Some(call) = self.calls.get(id).filter(|call| call.tracked) else { return false };
+        let context = call.context(Purpose::Invite);
         if let Some(account) = self.calls.account(id) {
             account.is_ended_by(Ender::Operator);
         }
         self.end_dialogs(now, id, Ender::Operator, out, |dialog| dialog.answer.is_some());
-        let context = Purpose::Invite.context(id);
         self.proxy.cancel_all(&mut Round { now, tx: &mut self.transactions, out }, context);
         self.hear_notices(now, out);
         self.show_busy();

@@ -2,25 +2,28 @@
 
 use super::dialog::{CallAnswer, Dialog, Party};
 use super::within::{contact_of, way};
-use super::{PURPOSES, Purpose, moment};
+use super::{Call, Purpose, moment};
 use crate::accounting::{Account, cause};
+use crate::call_limits::Claim;
 use crate::call_log::log_outcome;
 use crate::engine::{Effect, Engine};
 use std::num::NonZeroU16;
 use std::ops::Range;
 use strowger_core::proxy::{Notice, NoticeEvent};
-use strowger_core::{Now, Outbox};
+use strowger_core::transaction::ServerId;
+use strowger_core::{Now, Outbox, Round};
 use strowger_message::header::SessionExpires;
-use strowger_message::{Index, Message, Name};
+use strowger_message::{Index, Limits, Message, Name};
 
 /// Early dialogs of one call, at most.
 const MOST_EARLY: usize = 64;
 
 impl Engine {
     /// Takes what the proxy has told since the last time; the responses that it names stand in the outbox.
-    pub(crate) fn hear_notices(&mut self, now: Now, out: &Outbox) {
+    pub(crate) fn hear_notices(&mut self, now: Now, out: &mut Outbox) {
         self.set_targets_aside(now);
-        if !self.proxy.notices().is_empty() {
+        // What is decided of one may lead to others.
+        while !self.proxy.notices().is_empty() {
             self.take_notices(now, out);
         }
         if !self.calls.ended.is_empty() {
@@ -28,7 +31,7 @@ impl Engine {
         }
     }
 
-    fn take_notices(&mut self, now: Now, out: &Outbox) {
+    fn take_notices(&mut self, now: Now, out: &mut Outbox) {
         let mut notices = std::mem::take(self.proxy.notices());
         if let Some(heard) = &mut self.heard {
             heard.extend_from_slice(&notices);
@@ -42,16 +45,34 @@ impl Engine {
             }
             self.hear(now, &notice, out);
         }
+        notices.append(self.proxy.notices());
         *self.proxy.notices() = notices;
     }
 
-    fn hear(&mut self, now: Now, notice: &Notice, out: &Outbox) {
-        let key = notice.context & !PURPOSES;
+    fn hear(&mut self, now: Now, notice: &Notice, out: &mut Outbox) {
+        let key = self.calls.key_of(notice.context);
+        if let NoticeEvent::Failing { server, plan: Some(claims), .. } = &notice.event {
+            return self.consider(now, key, *server, claims, out);
+        }
+        let Some(key) = key else { return };
         match Purpose::of(notice.context) {
             Some(Purpose::Invite) => self.hear_of_invite(now, key, &notice.event, out),
             Some(Purpose::Renewal) => self.hear_of_renewal(now, key, &notice.event, out),
             Some(Purpose::Bye) => self.hear_of_bye(key, &notice.event),
             None => (),
+        }
+    }
+
+    /// A failure of the rules is for what has become of an INVITE. It leads that on unless one of its limits is full.
+    /// `key`: of its call, if that is there.
+    pub(crate) fn consider(&mut self, now: Now, key: Option<u64>, server: ServerId, claims: &[u8], out: &mut Outbox) {
+        let claims: Option<Vec<Claim>> = postcard::from_bytes(claims).ok();
+        let is_counted = key.zip(claims).is_some_and(|(key, claims)| self.calls.count(key, &claims));
+        let round = &mut Round { now, tx: &mut self.transactions, out };
+        if is_counted {
+            self.proxy.carry_out(round, server);
+        } else {
+            self.proxy.pass(round, server);
         }
     }
 
@@ -67,46 +88,38 @@ impl Engine {
         }
     }
 
-    /// An INVITE of a call has its final response.
-    fn conclude_invite(&mut self, key: u64) {
-        self.calls.change(key, |call| {
-            call.account.iter_mut().for_each(|account| account.open = account.open.saturating_sub(1));
-        });
-    }
-
     fn hear_of_invite(&mut self, now: Now, key: u64, event: &NoticeEvent, out: &Outbox) {
         self.tell_account(now, key, event);
         match event {
-            NoticeEvent::Rang { bytes, .. } => {
+            NoticeEvent::Rang { branch, bytes, .. } => {
                 if self.calls.get(key).is_some_and(|call| call.tracked) {
-                    self.read_response(bytes, out, |engine, response| engine.rang(key, response));
+                    self.read_response(bytes, out, |engine, response| engine.rang(key, *branch, response));
                 }
+            }
+            NoticeEvent::BranchEnded { branch } => {
+                self.calls.change(key, |call| call.dialogs.retain(|dialog| !dialog.rings_by(*branch)));
             }
             NoticeEvent::Answered { status, first, bytes, .. } => {
                 self.read_response(bytes, out, |engine, response| engine.answered_with(now, key, *status, response));
                 if *first {
-                    self.conclude_invite(key);
+                    self.calls.change(key, Call::conclude);
                 }
             }
             NoticeEvent::Exhausted { status, bytes } => {
                 self.read_response(bytes, out, |engine, response| engine.failed_with(now, key, *status, response));
-                self.conclude_invite(key);
+                self.calls.change(key, Call::fail);
             }
             NoticeEvent::Cancelled => {
                 self.calls.change(key, |call| call.cancelled = true);
             }
-            NoticeEvent::Ended => {
-                self.calls.change(key, |call| {
-                    call.live = call.live.saturating_sub(1);
-                    // No other callee answers now; one whose INVITE was not answered at all has ended.
-                    if call.live == 0 {
-                        call.account.iter_mut().for_each(|account| account.open = 0);
-                        call.inviting = false;
-                        call.dialogs.retain(|dialog| dialog.answer.is_some());
-                    }
-                });
+            NoticeEvent::Abandoned => {
+                self.calls.change(key, Call::fail);
             }
-            // No plan asks.
+            // No other callee answers now.
+            NoticeEvent::Ended => {
+                self.calls.change(key, Call::end_early);
+            }
+            // What is asked was answered before.
             NoticeEvent::Failing { .. } | NoticeEvent::Refused { .. } | NoticeEvent::TimedOut { .. } => (),
         }
     }
@@ -115,21 +128,21 @@ impl Engine {
     fn read_response(&mut self, range: &Range<usize>, out: &Outbox, read: impl FnOnce(&mut Self, &Message<'_>)) {
         let Some(bytes) = out.bytes.get(range.clone()) else { return };
         let mut index: Index = std::mem::take(&mut self.calls.index);
-        if index.parse(bytes, &self.policy.limits).is_ok() {
+        if index.parse(bytes, &Limits::UNLIMITED).is_ok() {
             read(self, &Message::new(bytes, &index));
         }
         self.calls.index = index;
     }
 
-    fn rang(&mut self, key: u64, response: &Message<'_>) {
+    fn rang(&mut self, key: u64, branch: u32, response: &Message<'_>) {
         let Some(tag) = response.to().ok().and_then(|to| to.tag) else { return };
         let tag = &*self.kept_tag(tag);
         if self.calls.get(key).is_none_or(|call| call.dialogs.iter().any(|dialog| dialog.tag() == tag)) {
             return;
         }
         self.calls.change(key, |call| {
-            if call.inviting && call.dialogs.len() < MOST_EARLY {
-                call.dialogs.push(Dialog::new(tag, call.cseq));
+            if call.open > 0 && call.dialogs.len() < MOST_EARLY {
+                call.dialogs.push(Dialog::early(tag, call.cseq, branch));
             }
         });
     }
@@ -143,7 +156,7 @@ impl Engine {
             return;
         }
         // Another one of its callees was the first to answer: that was logged.
-        let is_first = call.inviting;
+        let is_first = call.open > 0 && !call.is_invite_answered();
         let is_logged = call.logged && is_first;
         if is_logged {
             log_outcome(now, call, status, call_id.text);
@@ -158,7 +171,7 @@ impl Engine {
             self.effects.extend(row.map(Effect::Account));
         }
         self.calls.change(key, |call| {
-            call.inviting = false;
+            call.challenged = false;
             if !stays || !(call.tracked || is_logged) {
                 return;
             }
@@ -181,16 +194,18 @@ impl Engine {
         let (Ok(call_id), Some(call)) = (response.call_id(), self.calls.get(key)) else { return };
         // The caller tries again with credentials.
         let is_challenged = matches!(status, 401 | 407);
-        if call.logged && call.inviting && !is_challenged {
+        // A server on the way, to which another INVITE of the call went, may try another target yet.
+        let is_last = call.open == 1 && !call.is_invite_answered();
+        if call.logged && is_last && !is_challenged {
             log_outcome(now, call, status, call_id.text);
         }
         if let Some(account) = self.calls.account(key) {
             account.refused(now, status, cause(status, response));
         }
+        // What the last of its INVITEs came to counts. Of one that is or was answered nothing comes again.
         self.calls.change(key, |call| {
-            call.challenged |= is_challenged;
-            call.inviting = false;
-            call.dialogs.retain(|dialog| dialog.answer.is_some());
+            let comes_again = is_challenged || (call.challenged && call.open > 1);
+            call.challenged = comes_again && !call.has_answer() && !call.kept;
         });
     }
 
@@ -250,7 +265,7 @@ impl Engine {
                 self.calls.account(key).into_iter().for_each(Account::bye_is_challenged);
                 self.calls.change(key, |call| call.dialogs.iter_mut().for_each(|dialog| dialog.ending = None));
             }
-            NoticeEvent::Answered { .. } | NoticeEvent::Exhausted { .. } | NoticeEvent::Ended => {
+            NoticeEvent::Answered { .. } | NoticeEvent::Exhausted { .. } | NoticeEvent::Abandoned => {
                 let status = match event {
                     NoticeEvent::Answered { status, .. } | NoticeEvent::Exhausted { status, .. } => *status,
                     // None came.

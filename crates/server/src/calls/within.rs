@@ -2,14 +2,16 @@
 
 use super::dialog::Party;
 use super::{Call, LONGEST_WAY, NO_CALL, Purpose};
+use crate::call_limits::Claim;
 use crate::call_log::log_ended;
+use crate::decision::Decision;
 use crate::engine::Engine;
 use crate::handling::Handling;
 use smallvec::SmallVec;
 use strowger_core::Outbox;
-use strowger_core::routing::Router;
+use strowger_core::routing::{Request, Router};
 use strowger_message::header::Hop;
-use strowger_message::{Message, Method};
+use strowger_message::{Limits, Message, Method};
 
 /// Under which context the proxy tells what becomes of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,8 +20,21 @@ pub(crate) enum Context {
     Notices(u64),
     /// No more calls can be tracked.
     Full,
-    /// As many calls are under way as a limit lets, whose status this is.
-    Limited(u16),
+    /// As many calls are under way as a limit lets: the status of its answer, and the place of the limit in the configuration.
+    Limited(u16, Option<usize>),
+    /// As many as a limit of the failure lets that leads it on.
+    PassedOver,
+    /// Another call of its Call-ID and tag stands, whose end would be taken for its own: it would count under no limit, and have no record.
+    Merged,
+}
+
+/// How an INVITE is one more of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Again {
+    /// A server on its way has sent it back here.
+    SentBack,
+    /// A server before this one has sent it to several targets at once.
+    Forked,
 }
 
 impl Engine {
@@ -39,52 +54,146 @@ impl Engine {
         let request = handling.request;
         let decision = handling.progress.decision.as_deref();
         let claims = decision.map_or(&[][..], |decision| &decision.claims);
-        let (tracks, stays) = (self.tracks(handling) || !claims.is_empty(), self.stays(handling));
+        let all = decision.map(Decision::all_claims).unwrap_or_default();
+        let may_count = decision.is_some_and(Decision::may_count);
+        let (tracks, stays) = (self.tracks(handling), self.stays(handling));
         let (logs, accounts) = (self.may_log_calls(), self.accounts(handling));
         if !tracks && !logs && !accounts {
             return Context::Notices(NO_CALL);
         }
         let key = self.key_of_call(request.call_id, request.from_tag);
-        let context = Purpose::Invite.context(key);
+        let mut retried = None;
         if let Some(call) = self.calls.get(key) {
-            // With credentials for a server behind us, or the same call once more on its way.
-            let comes_again = call.challenged || self.policy.router.has_been_here(request);
-            // A second call of the same Call-ID and tag, which no caller makes by chance, is not told from the first by its end.
-            let is_other = call.inviting && !comes_again;
-            let is_logged = !comes_again && logs && self.log_call_begun(handling);
-            if is_other {
-                // Its end would not be seen.
-                return if claims.is_empty() { Context::Notices(NO_CALL) } else { Context::Full };
-            }
-            let began = super::moment(handling.now);
-            self.calls.change(key, |call| {
-                call.live += 1;
-                call.account.iter_mut().for_each(|account| account.open += 1);
-                call.inviting = true;
-                call.cseq = request.cseq;
-                if !std::mem::take(&mut call.challenged) && !comes_again {
-                    (call.logged, call.began) = (call.logged || is_logged, began);
+            let is_counted = accounts || may_count || call.account.is_some() || !call.counted.is_empty();
+            if let Some(again) = self.passes_again(request, handling.progress.proof.user.is_some(), call) {
+                // Two targets would have one record, and that of the first.
+                if again == Again::Forked && (accounts || call.account.is_some()) {
+                    return Context::Merged;
                 }
-            });
-            return Context::Notices(context);
+                if tracks && !call.tracked && self.has_no_room() {
+                    return Context::Full;
+                }
+                // One more target takes a place of its own under each limit, until the call ends.
+                let is_more = |claim: &&Claim| again == Again::Forked || !call.counts_under(claim);
+                let more: Vec<Claim> = all.iter().filter(is_more).cloned().collect();
+                if let Err(claim) = self.shared.call_limits.take(&more) {
+                    return self.limited(claim, claims);
+                }
+                return Context::Notices(self.pass_again(handling, key, &more));
+            }
+            // With credentials for a server behind this one it comes as a call of its own: it may go elsewhere now.
+            if call.is_left() {
+                retried = self.calls.take(key);
+            } else if is_counted {
+                return Context::Merged;
+            } else {
+                let (context, is_other) = (call.context(Purpose::Invite), call.open > 0);
+                let is_logged = logs && self.log_call_begun(handling);
+                if is_other {
+                    // Its end would not be seen.
+                    return Context::Notices(NO_CALL);
+                }
+                let began = super::moment(handling.now);
+                self.calls.change(key, |call| {
+                    (call.open, call.cseq) = (call.open + 1, request.cseq);
+                    (call.logged, call.began) = (call.logged || is_logged, began);
+                });
+                return Context::Notices(context);
+            }
         }
-        let most = self.policy.config.dialogs.calls.div_ceil(self.shared.counters.len());
-        if tracks && self.calls.counts().tracked >= most {
+        if tracks && self.has_no_room() {
             return Context::Full;
         }
-        if let Err(claim) = self.shared.call_limits.take(claims) {
-            return Context::Limited(claim.status);
+        if let Err(claim) = self.shared.call_limits.take(&all) {
+            let context = self.limited(claim, claims);
+            if let Some(before) = retried.filter(|_| context == Context::PassedOver) {
+                // It comes here again, led elsewhere.
+                before.counted.iter().for_each(|counted| self.shared.call_limits.take_over(counted));
+                self.calls.put(key, before);
+            }
+            return context;
         }
-        let is_logged = logs && self.log_call_begun(handling);
+        let is_logged = match &retried {
+            Some(before) => before.logged,
+            None => logs && self.log_call_begun(handling),
+        };
         if !is_logged && !tracks && !accounts {
             return Context::Notices(NO_CALL);
         }
-        let mut call = Call::begun(request, handling.now, tracks, &self.kept_tag(request.from_tag));
-        (call.live, call.inviting, call.logged, call.stays) = (1, true, is_logged, stays);
-        call.counted = claims.iter().map(|claim| claim.counted.clone()).collect();
+        let mut call = self.new_call(handling, tracks);
+        (call.open, call.logged, call.stays) = (1, is_logged, stays);
+        call.count(&all);
         call.account = accounts.then(|| self.open_account(handling));
+        if let Some(before) = retried {
+            call.began = before.began;
+            if let (Some(account), Some(before)) = (&mut call.account, &before.account) {
+                account.began_as(before);
+            }
+        }
+        call.key = key;
+        let context = call.context(Purpose::Invite);
         self.calls.put(key, call);
         Context::Notices(context)
+    }
+
+    /// As many calls are tracked as may be.
+    fn has_no_room(&self) -> bool {
+        self.calls.counts().tracked >= self.policy.config.dialogs.calls.div_ceil(self.shared.counters.len())
+    }
+
+    fn new_call(&mut self, handling: &Handling<'_, '_>, tracks: bool) -> Call {
+        let (request, salt) = (handling.request, self.entropy.u64());
+        Call::begun(request, handling.now, tracks, &self.kept_tag(request.from_tag), salt)
+    }
+
+    /// How an INVITE is one more of a call that is known already; none: it is not. One whose sender `is_user`, by a password, makes a call of
+    /// its own.
+    pub(crate) fn passes_again(&self, request: &Request<'_>, is_user: bool, call: &Call) -> Option<Again> {
+        // While that is under way no server changes its CSeq.
+        if is_user || call.open == 0 || call.cseq != request.cseq {
+            return None;
+        }
+        let is_sent_back = self.policy.router.has_been_here(request);
+        Some(if is_sent_back { Again::SentBack } else { Again::Forked })
+    }
+
+    /// One more INVITE of this call, which counts under these limits as well, is tracked if one of its INVITEs is, and accounted from the first
+    /// on that is. Returns its context.
+    fn pass_again(&mut self, handling: &Handling<'_, '_>, key: u64, more: &[Claim]) -> u64 {
+        let is_tracked = self.calls.get(key).is_some_and(|call| call.tracked);
+        let tracked = (self.tracks(handling) && !is_tracked).then(|| self.new_call(handling, true));
+        let is_accounted = self.calls.account(key).is_some();
+        let account = (self.accounts(handling) && !is_accounted).then(|| self.open_account(handling));
+        let (stays, cseq) = (self.stays(handling), handling.request.cseq);
+        let context = self.calls.change(key, |call| {
+            if let Some(tracked) = tracked {
+                call.track(tracked);
+            }
+            (call.open, call.cseq, call.challenged) = (call.open + 1, cseq, false);
+            call.stays |= stays;
+            call.account = call.account.take().or(account);
+            call.count(more);
+            call.context(Purpose::Invite)
+        });
+        self.calls.has_changed(key);
+        context.unwrap_or_default()
+    }
+
+    /// There is no room under this; `of_rules`: what the rules have it count under, and not a failure that leads it on.
+    fn limited(&self, claim: &Claim, of_rules: &[Claim]) -> Context {
+        if !of_rules.contains(claim) {
+            return Context::PassedOver;
+        }
+        let mut limits = self.policy.config.call_limits.iter();
+        Context::Limited(claim.status, limits.position(|limit| *limit.name.as_str() == *claim.counted.name))
+    }
+
+    /// Whether a request is of a dialog that is tracked.
+    pub(crate) fn is_of_tracked_dialog(&self, request: &Request<'_>) -> bool {
+        [(request.from_tag, request.to_tag), (request.to_tag, request.from_tag)].into_iter().any(|(tag, other)| {
+            let call = self.calls.get(self.key_of_call(request.call_id, tag)).filter(|call| call.tracked);
+            call.is_some_and(|call| call.dialogs.iter().any(|dialog| dialog.tag() == &*self.kept_tag(other)))
+        })
     }
 
     /// A request within a dialog.
@@ -108,7 +217,8 @@ impl Engine {
                 self.calls.has_changed(key);
             }
             let renews = matches!(request.method, Method::Invite | Method::Update);
-            return if renews { Purpose::Renewal.context(key) } else { 0 };
+            let context = || self.calls.get(key).map_or(0, |call| call.context(Purpose::Renewal));
+            return if renews { context() } else { 0 };
         }
         0
     }
@@ -116,9 +226,10 @@ impl Engine {
     fn pass_bye(&mut self, handling: &Handling<'_, '_>, key: u64, party: Party, callee_tag: &[u8]) -> u64 {
         let Some(call) = self.calls.get(key) else { return 0 };
         let dialog = call.dialogs.iter().find(|dialog| dialog.tag() == callee_tag);
-        // A caller may end what has not been answered here yet (RFC 3261 section 15).
+        // A caller may end what has not been answered here yet (RFC 3261 section 15). A BYE that is older than that is of a call before it.
         let is_early = dialog.is_none_or(|dialog| dialog.answer.is_none());
-        if is_early && (party == Party::Callee || !call.inviting) {
+        let is_older = handling.request.cseq <= call.cseq;
+        if is_early && (party == Party::Callee || call.open == 0 || is_older) {
             return 0;
         }
         let answer = dialog.and_then(|dialog| dialog.answer);
@@ -132,12 +243,14 @@ impl Engine {
                 false => account.bye(handling.now, party, &handling.request.message),
             }
         }
-        let is_tracked = self.calls.change(key, |call| {
+        let context = self.calls.change(key, |call| {
             let is_tracked = call.tracked;
             if is_early {
                 // What becomes of its INVITE is no other line.
                 call.logged = false;
-                call.inviting &= is_tracked;
+                if !is_tracked {
+                    call.forget_invites();
+                }
             }
             match call.dialog(callee_tag) {
                 Some(dialog) if is_tracked => {
@@ -146,20 +259,22 @@ impl Engine {
                 }
                 _ => call.dialogs.retain(|dialog| dialog.tag() != callee_tag),
             }
-            is_tracked
+            if is_tracked { call.context(Purpose::Bye) } else { 0 }
         });
-        if is_tracked == Some(true) { Purpose::Bye.context(key) } else { 0 }
+        context.unwrap_or_default()
     }
 
     /// A request of a call was forwarded; from `sent` on stands in the outbox what left. What a party says there of how it is reached is as
     /// its peer gets it: with our seal and our route token.
     pub(crate) fn forwarded(&mut self, handling: &Handling<'_, '_>, context: u64, sent: usize) {
-        let key = context & !super::PURPOSES;
         let purpose = Purpose::of(context).filter(|purpose| *purpose != Purpose::Bye);
-        let Some(purpose) = purpose.filter(|_| self.calls.get(key).is_some_and(|call| call.tracked)) else { return };
+        let Some((purpose, key)) = purpose.zip(self.calls.key_of(context)) else { return };
+        if self.calls.get(key).is_none_or(|call| !call.tracked) {
+            return;
+        }
         let mut index = std::mem::take(&mut self.calls.index);
         if let Some(bytes) = first_sent(handling.out, sent)
-            && index.parse(bytes, &self.policy.limits).is_ok()
+            && index.parse(bytes, &Limits::UNLIMITED).is_ok()
         {
             let message = Message::new(bytes, &index);
             match purpose {
@@ -172,12 +287,8 @@ impl Engine {
 
     /// A request with this context could not be forwarded after all.
     pub(crate) fn not_forwarded(&mut self, context: u64) {
-        if Purpose::of(context) == Some(Purpose::Invite) {
-            self.calls.change(context & !super::PURPOSES, |call| {
-                call.live = call.live.saturating_sub(1);
-                call.account.iter_mut().for_each(|account| account.open = account.open.saturating_sub(1));
-                call.inviting = false;
-            });
+        if let (Some(Purpose::Invite), Some(key)) = (Purpose::of(context), self.calls.key_of(context)) {
+            self.calls.change(key, Call::fail);
         }
     }
 

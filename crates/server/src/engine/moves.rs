@@ -36,7 +36,7 @@ pub enum EngineRecord {
         /// Milliseconds since its first stage began.
         age: u64,
         /// How far it came.
-        progress: Progress,
+        progress: Box<Progress>,
     },
     /// A message that was held back behind such a request.
     Held(Held),
@@ -87,7 +87,7 @@ impl Engine {
             EngineRecord::Suspended { bytes, arrival, age, mut progress } => {
                 let ago = |moment: u64| moment.saturating_sub(age);
                 progress.began = Now { mono: ago(now.mono), wall: ago(now.wall) };
-                self.go_on_here(now, &arrival, &bytes, progress, out);
+                self.go_on_here(now, &arrival, &bytes, *progress, out);
             }
             EngineRecord::Held(held) => self.enter_held(now, held, out),
         }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::engine::Circumstances;
-use crate::handling::Progress;
+use crate::handling::{Progress, User};
 use crate::local_address::Routes;
 use crate::process_state::{ProcessState, Surroundings};
 use crate::question::{Answers, Resolved};
@@ -228,6 +228,13 @@ fn credential_in(realm: &str, user: &str, password: &str) -> Answer {
     Answer::Credential(Arc::new(Credential { username, realm, domain, ha1 }))
 }
 
+/// What a request has shown with the password of this user.
+fn shown_by(user: &str) -> Proof {
+    let (name, domain) = user.split_once('@').unwrap();
+    let user = User { name: name.as_bytes().into(), domain: domain.as_bytes().into() };
+    Proof { user: Some(user), ..Proof::default() }
+}
+
 /// The request with credentials, `password` the user's own name or not.
 fn authorized(engine: &mut Engine, method: &str, uri: &str, header: ChallengeHeader, password: &str) -> String {
     let plain = text(method, uri, ALICE, "");
@@ -285,8 +292,8 @@ fn a_password_is_asked_for_judged_and_counts_once() {
     assert_eq!(late, Reply { why: Why::Logged, ..Reply::new(500) }.into());
     assert_eq!(says(&engine, Stage::Authorize, found(Ok(Answer::Absent)), &right), challenge(false));
     assert_eq!(says(&engine, Stage::Authorize, found(Ok(credential("alice"))), &wrong), challenge(false));
-    let shown = Proof { authenticated: true, ..Proof::default() };
-    assert_eq!(says(&engine, Stage::Authorize, found(Ok(credential("alice"))), &right), Verdict::Admit(shown));
+    let shown = Verdict::Admit(shown_by("alice@example.org"));
+    assert_eq!(says(&engine, Stage::Authorize, found(Ok(credential("alice"))), &right), shown);
     assert_eq!(says(&engine, Stage::Authorize, found(Ok(credential("alice"))), &right), challenge(true));
 }
 
@@ -305,7 +312,7 @@ fn senders_that_may_change_bindings() {
     assert_eq!(says(&engine, Stage::Register, found(Ok(credential("alice"))), &other), refused.into());
     let own = authorized(&mut engine, "REGISTER", "sip:example.org", header, "alice")
         .replace("To: <sip:bob@", "To: <sip:alice@");
-    let shown = |replayed| Verdict::Register(Proof { authenticated: true, replayed, in_dialog: false }, None);
+    let shown = |replayed| Verdict::Register(Proof { replayed, ..shown_by("alice@example.org") }, None);
     assert_eq!(says(&engine, Stage::Register, found(Ok(credential("alice"))), &own), shown(false));
     // A copy by UDP may be one that was served already.
     assert_eq!(says(&engine, Stage::Register, found(Ok(credential("alice"))), &own), shown(true));
@@ -352,7 +359,7 @@ fn what_one_domain_has_shown_proves_nothing_in_another() {
     let (of_a, of_b) = (text("MESSAGE", BOB, ALICE_A, ""), text("MESSAGE", BOB, ALICE_B, ""));
     let (by_a, by_b) = (challenge(&mut engine, &of_a, header), challenge(&mut engine, &of_b, header));
     let stored = || found(Ok(credential_in("office", "alice@b.example", "of b")));
-    let admitted = Verdict::Admit(Proof { authenticated: true, ..Proof::default() });
+    let admitted = Verdict::Admit(shown_by("alice@b.example"));
     // No question is asked about credentials of another realm, nor about those with a nonce of another.
     assert_eq!(first(&engine, Stage::Authorize, &with_credentials(&of_b, &by_a, header, "of a")), refused);
     let moved = by_a.replace("realm=\"a.example\"", "realm=\"office\"");
@@ -369,12 +376,30 @@ fn what_one_domain_has_shown_proves_nothing_in_another() {
 }
 
 #[test]
+fn a_name_with_a_domain_of_its_realm_is_no_other_account() {
+    let engine = engine_of("", "domains = [\"a.example\", \"b.example\"]\n[[domain]]\nname = \"c.example\"\n");
+    for (username, name) in [
+        ("alice", "alice"),
+        ("alice@a.example", "alice"),
+        ("alice@B.Example", "alice"),
+        // Names of no user.
+        ("alice@c.example", "alice@c.example"),
+        ("alice@", "alice@"),
+        ("Alice@a.example", "Alice"),
+        ("a@b@a.example", "a@b"),
+    ] {
+        let account = engine.account(username.as_bytes(), "a.example");
+        assert_eq!((account.name, account.realm), (name.as_bytes(), "a.example"), "{username}");
+    }
+}
+
+#[test]
 fn domains_may_share_a_realm() {
     let shared = "domains = [\"a.example\", \"b.example\"]\nrealm = \"office\"\n";
     let header = ChallengeHeader::ProxyAuthenticate;
     let of_b = text("MESSAGE", BOB, ALICE_B, "");
     for (must_match, verdict) in [
-        (false, Verdict::Admit(Proof { authenticated: true, ..Proof::default() })),
+        (false, Verdict::Admit(shown_by("alice@a.example"))),
         (true, Reply { why: Why::Logged, ..Reply::refused(403) }.into()),
     ] {
         let mut engine = engine_of("", &format!("{shared}auth.user_must_match = {must_match}\n"));
@@ -399,8 +424,8 @@ fn who_names_itself_beside_from_is_judged_by_that() {
         says(&engine, Stage::Authorize, stored("alice@a.example"), &right),
         Verdict::Reply(Reply::challenge(header, false))
     );
-    let shown = Proof { authenticated: true, ..Proof::default() };
-    assert_eq!(says(&engine, Stage::Authorize, stored("alice@b.example"), &right), Verdict::Admit(shown));
+    let shown = Verdict::Admit(shown_by("alice@b.example"));
+    assert_eq!(says(&engine, Stage::Authorize, stored("alice@b.example"), &right), shown);
 }
 
 #[test]
@@ -543,7 +568,7 @@ fn a_message_that_finds_no_room_to_wait_is_answered_where_it_comes_once() {
 
 const RULES: &str = "[[rule]]\nname = \"no-user\"\nwhen = \"not exists request.user\"\nanswer = 484\n\
     [[rule]]\nname = \"hint\"\nwhen = \"from.local\"\nadd_headers = [\"P-Hint: local\"]\ntrack = true\n\
-    [[rule]]\nname = \"numbers\"\nwhen = \"exists number\"\nto = [\"sip:gw.example.net\"]\ntry_next = [503]\nadd_headers = [\"X: 1\"]\n\
+    [[rule]]\nname = \"numbers\"\nwhen = \"exists number\"\nto = [\"sip:gw.example.net\"]\nrelay_for = \"everyone\"\ntry_next = [503]\nadd_headers = [\"X: 1\"]\n\
     [[rule]]\nname = \"late\"\nadd_headers = [\"X: 2\"]\ntrack = false\n";
 
 #[test]

@@ -15,7 +15,7 @@ fn with_bob(settings: &str) -> Site {
 }
 
 /// The rows that engines wanted written since this was last called.
-fn rows(site: &mut Site) -> (Vec<Cdr>, Vec<Event>) {
+pub(crate) fn rows(site: &mut Site) -> (Vec<Cdr>, Vec<Event>) {
     let (mut cdrs, mut events) = (Vec::new(), Vec::new());
     for effect in site.engines.iter_mut().flat_map(|engine| engine.effects.drain(..)) {
         if let Effect::Account(row) = effect {
@@ -265,15 +265,17 @@ fn calls_that_this_server_ends_say_so() {
     answered(&mut site, 1);
     site.wait(61_000);
     let (cdr, of_it) = one(&mut site);
-    assert_eq!((&*cdr.ended_by, cdr.cause, of_it.len()), ("lifetime", 102, 1));
+    assert_eq!((&*cdr.ended_by, cdr.cause), ("lifetime", 102));
+    assert_eq!(of_it, events(&[("invite", "callee", 200), ("bye", "lifetime", 0)]));
     assert_eq!(cdr.end, Some(cdr.setup + 61_000));
 
     let mut site = with_bob("");
     answered(&mut site, 1);
     let id = site.engines[0].list_calls(site.now, 0, 9, None).calls[0].id;
     site.work(|engine, now, out| assert!(engine.end_call(now, id, out)));
-    let (cdr, _) = one(&mut site);
+    let (cdr, of_it) = one(&mut site);
     assert_eq!((&*cdr.ended_by, cdr.cause), ("operator", 31));
+    assert_eq!(of_it, events(&[("invite", "callee", 200), ("bye", "operator", 0)]));
 
     // One that rings.
     let mut site = with_bob("");
@@ -288,8 +290,9 @@ fn calls_that_this_server_ends_say_so() {
     let timer = "Session-Expires: 90;refresher=uas\r\nContent-Length";
     site.receive(BOB, &from_phone(request(&sent, "INVITE"), "200 OK", "bob").replace("Content-Length", timer));
     site.wait(90_100);
-    let (cdr, _) = one(&mut site);
+    let (cdr, of_it) = one(&mut site);
     assert_eq!((&*cdr.ended_by, cdr.cause), ("session timer", 102));
+    assert_eq!(of_it, events(&[("invite", "callee", 200), ("bye", "session timer", 0)]));
 }
 
 /// Without Record-Route no BYE comes by.

@@ -1,23 +1,21 @@
-//! What rules make of requests, at an engine: failures, redirections, numbers, filters, limits; and that `explain` says the same.
+//! What rules make of requests, at an engine: failures, redirections, numbers, filters, limits.
 
-use crate::peer::{answer, invites, pass, receive, status, statuses, uri};
-use crate::site::{ALICE, BOB, Site};
-use strowger_core::entropy::Entropy;
-use strowger_core::{Arrival, ListenerId, Transport};
-use strowger_server::explain::{Explained, Outcome};
+use crate::peer::{answer, invites, pass, receive, sent, status, statuses, uri};
+use crate::site::{ALICE, BOB, Site, credentials};
+use strowger_store::subscriber;
 
 /// Callers need no password, and may call anywhere.
 const OPEN: &str = "auth.calls = false\nproxy.relay_for = \"everyone\"\n";
-const GATEWAY: &str = "203.0.113.1:5060";
-const SECOND: &str = "203.0.113.2:5060";
-const MAILBOX: &str = "203.0.113.9:5060";
+pub(crate) const GATEWAY: &str = "203.0.113.1:5060";
+pub(crate) const SECOND: &str = "203.0.113.2:5060";
+pub(crate) const MAILBOX: &str = "203.0.113.9:5060";
 
-fn site(settings: &str) -> Site {
+pub(crate) fn site(settings: &str) -> Site {
     Site::new(&format!("{OPEN}{settings}"))
 }
 
 /// A request of a caller elsewhere, the `n`th of a test; `more` are further header lines.
-fn request(n: u32, method: &str, uri: &str, more: &str) -> String {
+pub(crate) fn request(n: u32, method: &str, uri: &str, more: &str) -> String {
     format!(
         "{method} {uri} SIP/2.0\r\nVia: SIP/2.0/UDP {ALICE};branch=z9hG4bKd{n};rport\r\nMax-Forwards: 70\r\n\
          From: <sip:carol@example.net>;tag=c{n}\r\nTo: <{uri}>\r\nCall-ID: d{n}\r\nCSeq: 1 {method}\r\n\
@@ -25,7 +23,7 @@ fn request(n: u32, method: &str, uri: &str, more: &str) -> String {
     )
 }
 
-fn invite(n: u32, uri: &str) -> String {
+pub(crate) fn invite(n: u32, uri: &str) -> String {
     request(n, "INVITE", uri, "")
 }
 
@@ -100,6 +98,11 @@ fn numbers_are_translated_stripped_and_prepended() {
         ("sip:*1@example.org", "sip:+49301@example.org"),
         ("sip:00441@example.org;user=phone", "sip:+441@example.org;user=phone"),
         ("tel:00441", "tel:+441"),
+        // A number in another form is the same number; what stands behind it stays.
+        ("sip:00-44(1)@example.org", "sip:+441@example.org"),
+        ("sip:0%3044.1;npdi=yes@example.org", "sip:+441;npdi=yes@example.org"),
+        ("tel:00-44-1;isub=2", "tel:+441;isub=2"),
+        ("sip:%2A1@example.org", "sip:+49301@example.org"),
         // What would leave nothing stays as it is.
         ("sip:9@example.org", "sip:9@example.org"),
     ]
@@ -116,6 +119,135 @@ fn numbers_are_translated_stripped_and_prepended() {
     assert!(site.receive(BOB, register).starts_with("SIP/2.0 200 "));
     let got = receive(&mut site, ALICE, &invite(99, "sip:71@example.org"));
     assert_eq!((&*got[0].0, uri(&got[0].1)), (BOB, "sip:81@198.51.100.8:5060"));
+}
+
+/// Of each key the first that says it counts, whichever rule that is.
+#[test]
+fn several_rules_change_one_number() {
+    let set = |name: &str, key: &str| {
+        let file = std::env::temp_dir().join(format!("strowger-several-{}-{name}.csv", std::process::id()));
+        std::fs::write(&file, format!("key,value\n{key},0301\n")).expect("it can be written");
+        (format!("[[set]]\nname = \"{name}\"\nfile = {file:?}\nvalue = \"value\"\n"), file)
+    };
+    let ((one, a), (two, b)) = (set("one", "71"), set("two", "72"));
+    let mut site = site(&format!(
+        "{one}{two}[[rule]]\nname = \"a\"\nwhen = \"number in ['030', '71', '72']\"\ntranslate = \"one\"\nstrip = 1\n\
+         [[rule]]\nname = \"b\"\nwhen = \"exists number\"\ntranslate = \"two\"\nstrip = 2\nprepend = \"+49\"\n\
+         [[rule]]\nname = \"c\"\nprepend = \"00\"\nto = [\"sip:{GATEWAY}\"]\n"
+    ));
+    [a, b].into_iter().for_each(|file| std::fs::remove_file(file).expect("it is ours"));
+    for (n, (dialled, leaves)) in [
+        ("sip:030@example.org", "sip:+4930@example.org"),
+        ("sip:71@example.org", "sip:+49301@example.org"),
+        // A set that has nothing for it says nothing.
+        ("sip:72@example.org", "sip:+49301@example.org"),
+        ("sip:0301@example.org", "sip:+4901@example.org"),
+        ("sip:bob@example.org", "sip:00bob@example.org"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let got = receive(&mut site, ALICE, &invite(n as u32, dialled));
+        assert_eq!((&*got[0].0, uri(&got[0].1)), (GATEWAY, leaves), "{dialled}");
+    }
+}
+
+/// Each of these leads where the plain form does (RFC 3261 section 19.1.4, RFC 3966).
+#[test]
+fn no_form_of_a_user_or_number_gets_around_a_rule() {
+    let mut site = site(
+        "[[rule]]\nname = \"barred\"\nwhen = \"number starts_with '+4900' or number starts_with '0049'\"\nanswer = 403\n\
+         [[rule]]\nname = \"trap\"\nwhen = \"request.user == 'trap' or from.user == 'mallory'\"\nanswer = 403\n",
+    );
+    for (n, barred) in [
+        "sip:+4900@203.0.113.5",
+        "tel:+49-00-12",
+        "sip:%2B4900@203.0.113.5",
+        "sip:00493012;npdi=yes@203.0.113.5",
+        "sip:0049-30@203.0.113.5",
+        "sip:(0049)30@203.0.113.5;user=phone",
+        "sip:%30049@203.0.113.5",
+        "sip:trap@203.0.113.5",
+        "sip:t%72ap@203.0.113.5",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let got = receive(&mut site, ALICE, &invite(n as u32, barred));
+        assert_eq!(statuses(&got, ALICE), [403], "{barred}");
+    }
+    let from = invite(50, "sip:bob@203.0.113.5").replace("sip:carol@", "sip:%6Dallory@");
+    assert_eq!(statuses(&receive(&mut site, ALICE, &from), ALICE), [403]);
+    for (n, other) in ["sip:bob0049@203.0.113.5", "sip:trapped@203.0.113.5"].into_iter().enumerate() {
+        let got = receive(&mut site, ALICE, &invite(60 + n as u32, other));
+        assert_eq!(uri(&got[0].1), other);
+    }
+}
+
+/// That its Request-URI is of our domain, for which no caller needs a password, is not enough where a rule leads it away.
+#[test]
+fn a_rule_leads_outside_only_those_who_may_be_relayed() {
+    let rule = |more: &str| {
+        format!("[[rule]]\nname = \"away\"\nwhen = \"request.user == 'bob'\"\nto = [\"sip:{GATEWAY}\"]\n{more}\n")
+    };
+    let known = "[[rule]]\nname = \"known\"\nwhen = \"user == 'alice'\"\nadd_headers = [\"X-Known: alice\"]\n";
+    let mut site = Site::new(&format!("{known}{}", rule("")));
+    let calls = |site: &mut Site, n| receive(site, ALICE, &invite(n, "sip:bob@example.org"));
+    let challenged = calls(&mut site, 1);
+    assert_eq!(statuses(&challenged, ALICE), [407]);
+    // Who shows a password is asked about again, as the user that it is.
+    let shown = credentials(b"secret of alice", "INVITE", &challenged[0].1, 1);
+    let more = format!("P-Preferred-Identity: <sip:alice@example.org>\r\n{shown}");
+    let asks = receive(&mut site, ALICE, &request(2, "INVITE", "sip:bob@example.org", &more));
+    assert!(invites(&asks).is_empty(), "{asks:?}");
+    let sent = site.answer();
+    assert!(sent.contains("INVITE sip:bob@example.org") && sent.contains("\r\nX-Known: alice\r\n"), "{sent}");
+    // Such a rule changes nothing for what is for the server itself.
+    let mut site = Site::new(&format!("[[rule]]\nname = \"all\"\nto = [\"sip:{GATEWAY}\"]\n"));
+    assert_eq!(statuses(&receive(&mut site, ALICE, &request(1, "OPTIONS", "sip:example.org", "")), ALICE), [200]);
+    assert_eq!(statuses(&calls(&mut site, 2), ALICE), [407]);
+
+    let trusted = "[[source]]\nname = \"peers\"\nnetworks = [\"198.51.100.0/24\"]\ntrusted = true\n";
+    for settings in [
+        rule("relay_for = \"everyone\""),
+        format!("proxy.relay_for = \"everyone\"\n{}", rule("")),
+        format!("{trusted}{}", rule("")),
+    ] {
+        let got = calls(&mut Site::new(&settings), 1);
+        assert_eq!(&*invites(&got)[0].0, GATEWAY, "{settings}");
+    }
+    for (settings, statuses_of_it) in [
+        (format!("proxy.relay_for = \"everyone\"\n{}", rule("relay_for = \"authenticated\"")), &[407][..]),
+        (rule("relay_for = \"local-domains\""), &[403]),
+        // Of the domain: where its name leads is looked up.
+        (rule("").replace(GATEWAY, "carol@example.org"), &[]),
+    ] {
+        assert_eq!(statuses(&calls(&mut Site::new(&settings), 1), ALICE), statuses_of_it, "{settings}");
+    }
+}
+
+#[test]
+fn a_route_does_not_change_of_which_domain_a_request_is() {
+    let mut site = site(
+        "[[rule]]\nname = \"away\"\nwhen = \"request.local and request.routed\"\nanswer = 403\n\
+         [[rule]]\nname = \"ours\"\nwhen = \"request.local\"\nanswer = 480\n[[rule]]\nname = \"routed\"\nwhen = \"request.routed\"\nanswer = 484\n\
+         [[rule]]\nname = \"theirs\"\nanswer = 486\n",
+    );
+    let (theirs, ours) = ("Route: <sip:203.0.113.9;lr>\r\n", "Route: <sip:192.0.2.1;lr>\r\n");
+    for (n, (uri, route, status)) in [
+        ("sip:bob@example.org", theirs, 403),
+        ("sip:bob@example.org", ours, 480),
+        ("sip:bob@example.org", "", 480),
+        ("sip:dave@203.0.113.5", theirs, 484),
+        ("sip:dave@203.0.113.5", ours, 486),
+        ("sip:dave@203.0.113.5", "", 486),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let got = receive(&mut site, ALICE, &request(n as u32, "INVITE", uri, route));
+        assert_eq!(statuses(&got, ALICE), [status], "{uri} {route}");
+    }
 }
 
 #[test]
@@ -231,97 +363,125 @@ fn statuses_of_users_that_are_away_and_cancels_that_match_nothing_are_settings()
     assert_eq!(ask(scripted), (vec![404], vec![]));
 }
 
-/// A configuration with a bit of everything, without names to look up.
-fn everything() -> String {
-    let prefixes: String = (10..60).map(|n| format!("\"{n}\", ")).collect();
-    format!(
-        "proxy.method_filter = true\n\
-         [[source]]\nname = \"carrier\"\nnetworks = [\"198.51.100.0/29\"]\n\
-         [[set]]\nname = \"prefixes\"\nkind = \"prefixes\"\nentries = [{prefixes}]\n\
-         [[set]]\nname = \"blocked\"\nentries = [\"u1\", \"u5\"]\n\
-         [[filter]]\nname = \"scanners\"\nwhen = \"header.User-Agent == 'scanner'\"\n\
-         [[filter]]\nname = \"long\"\nwhen = \"request.length > 40\"\nanswer = 414\n\
-         [[failure]]\nname = \"mailbox\"\nstatuses = [\"486\"]\nto = [\"sip:mailbox@{MAILBOX}\"]\n\
-         [[rule]]\nname = \"no-user\"\nwhen = \"request.local and not exists request.user\"\nanswer = 484\n\
-         [[rule]]\nname = \"blocked\"\nwhen = \"from.user in blocked and method == 'INVITE'\"\nanswer = 403\n\
-         [[rule]]\nname = \"trap\"\nwhen = \"request.user == 'u2' and from.user == 'u2'\"\ndrop = true\n\
-         [[rule]]\nname = \"hint\"\nwhen = \"not request.local\"\nadd_headers = [\"P-Hint: outbound\"]\nrecord_route = false\n\
-         [[rule]]\nname = \"subscriptions\"\nwhen = \"method in ['PUBLISH', 'SUBSCRIBE']\"\nanswer = 503\n\
-         [[rule]]\nname = \"abroad\"\nwhen = \"number starts_with '00'\"\nstrip = 2\nprepend = \"+\"\n\
-         [[rule]]\nname = \"carrier\"\nwhen = \"source.group == 'carrier' and number in prefixes\"\nto = [\"sip:{SECOND}\"]\n\
-         [[rule]]\nname = \"gateways\"\nwhen = \"number in prefixes\"\nto = [\"sip:{GATEWAY}\", \"sip:desk@{SECOND}\"]\n\
-         on_failure = [\"mailbox\"]\n\
-         [[rule]]\nname = \"moved\"\nwhen = \"request.user == 'u3'\"\nto = [\"sip:new@{GATEWAY}\"]\nredirect = true\n\
-         [[rule]]\nname = \"tracked\"\nwhen = \"request.user == 'bob'\"\ntrack = true\n"
-    )
-}
-
-/// A request at random.
-fn drawn(random: &mut Entropy, n: u32) -> (&'static str, String) {
-    let mut pick = |list: &[&'static str]| list[(random.u64() % list.len() as u64) as usize];
-    let method = pick(&["INVITE", "INVITE", "MESSAGE", "OPTIONS", "SUBSCRIBE", "PUBLISH", "REGISTER"]);
-    let user =
-        pick(&["bob@", "u1@", "u2@", "u3@", "u4@", "", "4930@", "004930@", "999@", "12345678901234567890123456@"]);
-    let host = pick(&["example.org", "example.org", "203.0.113.5", "192.0.2.1:5060"]);
-    let from = pick(&["u1", "u2", "u3", "carol"]);
-    let source = pick(&[ALICE, "198.51.100.1:5060", "203.0.113.40:5060"]);
-    let agent = pick(&["phone", "phone", "phone", "scanner"]);
-    let scheme = if method == "REGISTER" { "sip:example.org".to_owned() } else { format!("sip:{user}{host}") };
-    let text = request(n, method, &scheme, &format!("User-Agent: {agent}\r\n"))
-        .replace("<sip:carol@example.net>", &format!("<sip:{from}@example.net>"))
-        .replace(&format!("SIP/2.0/UDP {ALICE}"), &format!("SIP/2.0/UDP {source}"))
-        .replace("To: <sip:example.org>", "To: <sip:zoe@example.org>");
-    (source, text)
-}
-
-/// What was explained is what left.
-fn agrees(explained: &Explained, source: &str, sent: &[(String, String)]) -> bool {
-    let answers = statuses(sent, source);
-    match &explained.outcome {
-        Outcome::Answer { status, .. } => answers == [*status],
-        Outcome::Drop => sent.is_empty(),
-        Outcome::Register => answers == [200],
-        Outcome::Redirect { contacts } => {
-            let text = &sent[0].1;
-            matches!(answers[..], [300 | 302]) && contacts.iter().all(|to| text.contains(&format!("Contact: <{to}>")))
-        }
-        Outcome::Forward(plan) => {
-            let (at, text) = &sent[0];
-            let goes_there = plan.to[0].at.contains(&format!("udp:{at}"));
-            let has_lines = plan.add.iter().all(|line| text.contains(&format!("\r\n{line}\r\n")));
-            let stays = !text.starts_with("INVITE ") || text.contains("\r\nRecord-Route: ") == plan.record_route;
-            // A place without a user has the Request-URI as it is.
-            let named = uri(text) == plan.to[0].uri || !plan.to[0].uri.contains('@');
-            goes_there && has_lines && stays && named
+/// What leaves for a place of rules is what rules have seen.
+#[test]
+fn routes_of_the_caller_lead_no_place_of_a_rule_elsewhere() {
+    let mut site = site(&format!(
+        "[[failure]]\nname = \"mailbox\"\nstatuses = [\"486\"]\nto = [\"sip:{MAILBOX}\"]\n\
+         [[rule]]\nname = \"short\"\nwhen = \"number starts_with '1'\"\nto = [\"sip:{GATEWAY}\"]\non_failure = [\"mailbox\"]\n"
+    ));
+    for (n, route) in [(1, format!("<sip:0900123@{GATEWAY}>")), (2, "<sip:203.0.113.66;lr>".to_owned())] {
+        let routed = request(n, "INVITE", "sip:100@example.org", &format!("Route: {route}\r\n"));
+        let first = invites(&receive(&mut site, ALICE, &routed))[0].clone();
+        let failed = receive(&mut site, GATEWAY, &answer(&first.1, 486, ""));
+        let second = invites(&failed)[0].clone();
+        for (place, (at, text)) in [(GATEWAY, first), (MAILBOX, second)] {
+            assert_eq!((&*at, uri(&text)), (place, "sip:100@example.org"), "{route}");
+            assert!(!text.contains("\r\nRoute: "), "{text}");
         }
     }
 }
 
 #[test]
-fn what_explain_says_of_a_thousand_requests_is_what_happens() {
-    let mut site = site(&everything());
-    site.register("<sip:bob@198.51.100.8:5060>;methods=\"INVITE,ACK,BYE\"");
-    let mut random = Entropy::new([9; 32]);
-    let mut kinds = std::collections::BTreeMap::new();
-    for n in 0..1_000 {
-        let (source, text) = drawn(&mut random, n);
-        let remote = source.parse().expect("an address");
-        let arrival = Arrival { transport: Transport::Udp, listener: ListenerId(0), remote, flow: None };
-        let explained = site.engines[0].explain(site.now, &arrival, text.as_bytes(), false);
-        let explained = explained.unwrap_or_else(|error| panic!("{error}: {text}"));
-        let sent = receive(&mut site, source, &text);
-        assert!(agrees(&explained, source, &sent), "{explained}\n{text}\n{sent:?}");
-        // Rules that hold are those that made it so.
-        let kind = match &explained.outcome {
-            Outcome::Answer { status, because } => format!("{status} {because}"),
-            Outcome::Forward(plan) => plan.to[0].at[0].clone(),
-            other => format!("{other:?}").split([' ', '{']).next().unwrap_or_default().to_owned(),
-        };
-        *kinds.entry(kind).or_insert(0) += 1;
-        pass(&mut site);
+fn a_request_for_a_sips_uri_goes_to_no_place_without_tls() {
+    for to in [format!("sip:{GATEWAY}"), format!("sip:mailbox@{GATEWAY}")] {
+        let mut site = site(&format!("[[rule]]\nname = \"all\"\nto = [\"{to}\"]\n"));
+        let sips = receive(&mut site, ALICE, &invite(1, "sips:100@example.org"));
+        assert!(invites(&sips).is_empty(), "{sips:?}");
+        assert!(statuses(&sips, ALICE)[0] >= 400);
+        assert_eq!(invites(&receive(&mut site, ALICE, &invite(2, "sip:100@example.org"))).len(), 1);
     }
-    for kind in ["484 no-user", "403 blocked", "503 subscriptions", "414 long", "Drop", "Register", "Redirect"] {
-        assert!(kinds.get(kind).is_some_and(|count| *count > 5), "{kind}: {kinds:?}");
+}
+
+#[test]
+fn another_writing_of_a_domain_passes_no_rule() {
+    let mut site = site(&format!(
+        "[[rule]]\nname = \"blocked\"\nwhen = \"request.domain == 'blocked.example' or request.routed\"\nanswer = 403\n\
+         [[rule]]\nname = \"all\"\nto = [\"sip:{GATEWAY}\"]\n"
+    ));
+    for (n, uri) in [
+        (1, "sip:x@blocked.example"),
+        (2, "sip:x@BLOCKED.example."),
+        (3, "sip:x@partner.example;maddr=203.0.113.66"),
+        (4, "sip:x@203.0.113.5;maddr=203.0.113.66"),
+    ] {
+        assert_eq!(statuses(&receive(&mut site, ALICE, &invite(n, uri)), ALICE), [403], "{uri}");
     }
-    assert!(kinds.keys().filter(|kind| kind.starts_with("udp:")).count() >= 4, "{kinds:?}");
+    for (n, uri) in [(5, "sip:x@partner.example"), (6, "sip:x@203.0.113.5;maddr=203.0.113.5")] {
+        assert_eq!(invites(&receive(&mut site, ALICE, &invite(n, uri))).len(), 1, "{uri}");
+    }
+}
+
+#[test]
+fn the_parts_of_each_uri_are_asked_for() {
+    let mut site = site(
+        "[[filter]]\nname = \"caller\"\nwhen = \"from.scheme == 'SIPS' and from.port == 5070 and not exists to.port\"\nanswer = 403\n\
+         [[filter]]\nname = \"callee\"\nwhen = \"to.scheme == 'tel' and not exists from.port\"\nanswer = 404\n\
+         [[filter]]\nname = \"port\"\nwhen = \"to.port == 5071 and request.port == 5072\"\nanswer = 410\n",
+    );
+    let uri = "sip:bob@example.org:5072";
+    for (n, from, to, wanted) in [
+        (1, "sips:carol@example.net:5070", "sip:bob@example.org", 403),
+        (2, "sip:carol@example.net", "tel:+4930", 404),
+        (3, "sip:carol@example.net", "sip:bob@example.org:5071", 410),
+    ] {
+        let text = invite(n, uri).replace("<sip:carol@example.net>", &format!("<{from}>"));
+        let text = text.replace(&format!("To: <{uri}>"), &format!("To: <{to}>"));
+        assert_eq!(statuses(&receive(&mut site, ALICE, &text), ALICE), [wanted], "{from} {to}");
+    }
+}
+
+#[test]
+fn a_failure_says_how_the_next_gateway_is_tried() {
+    let settings = format!(
+        "[[set]]\nname = \"short\"\nentries = {{ \"+112\" = \"4912\" }}\n\
+         [[failure]]\nname = \"next\"\nstatuses = [\"5xx\", \"404\", \"480\"]\nto = [\"sip:{SECOND}\", \"sip:desk@{MAILBOX}\"]\n\
+         try_next = [486]\nstrip = 1\nprepend = \"9\"\ntranslate = \"short\"\nremove_headers = [\"User-Agent\"]\n\
+         ring_timeout = \"5s\"\nanswer_timeout = \"1s\"\n\
+         [[rule]]\nname = \"numbers\"\nwhen = \"exists number\"\nprepend = \"+\"\nto = [\"sip:{GATEWAY}\"]\ntry_next = [500]\n\
+         on_failure = [\"next\"]\n[[rule]]\nname = \"users\"\nwhen = \"request.local\"\non_failure = [\"next\"]\n"
+    );
+    let mut bed = site(&settings);
+    let site = &mut bed;
+    let tried = |site: &mut Site, n: u32, number: &str, status: u16| {
+        let text = request(n, "INVITE", &format!("sip:{number}@example.org"), "User-Agent: phone\r\n");
+        let got = receive(site, ALICE, &text);
+        let first = invites(&got)[0].1.clone();
+        let got = receive(site, GATEWAY, &answer(&first, status, ""));
+        let (at, text) = invites(&got)[0].clone();
+        (uri(&first).to_owned(), at, text)
+    };
+    // What the rule has made of the number is changed for the second gateway, and the header too.
+    let (first, at, second) = tried(site, 1, "4930;x=1", 503);
+    assert_eq!((&*first, &*at, uri(&second)), ("sip:+4930;x=1@example.org", SECOND, "sip:94930;x=1@example.org"));
+    assert!(first != uri(&second) && !second.contains("User-Agent"));
+    // Of its targets the next is tried after these statuses alone; one with a user stays as it is.
+    let got = receive(site, SECOND, &answer(&second, 486, ""));
+    assert_eq!((&*invites(&got)[0].0, uri(&invites(&got)[0].1)), (MAILBOX, "sip:desk@203.0.113.9:5060"));
+    let (_, _, second) = tried(site, 2, "4931", 503);
+    let got = receive(site, SECOND, &answer(&second, 503, ""));
+    assert_eq!((invites(&got).len(), statuses(&got, ALICE)), (0, vec![500]));
+    // One that says nothing is given up after a second, one that rings after five: then the caller gets 408.
+    let (_, _, second) = tried(site, 3, "4932", 503);
+    site.wait(1_100);
+    let left = sent(site);
+    let desk = invites(&left).into_iter().find(|(at, text)| at == MAILBOX && text.contains("Call-ID: d3\r\n"));
+    let (_, desk) = desk.unwrap_or_else(|| panic!("{second} {left:?}"));
+    receive(site, MAILBOX, &answer(desk, 180, ""));
+    let rang = (0..60).find(|_| {
+        site.wait(100);
+        sent(site).iter().any(|(_, text)| text.starts_with("CANCEL sip:desk@") && text.contains("Call-ID: d3\r\n"))
+    });
+    assert!(rang.is_some_and(|tenths| tenths >= 45), "{rang:?}");
+    let (first, _, second) = tried(site, 4, "112", 404);
+    assert_eq!((&*first, uri(&second)), ("sip:+112@example.org", "sip:9912@example.org"), "it is translated first");
+    // A user who is not registered has failed before a request went anywhere; there the second gateway has not failed yet.
+    let mut site = self::site(&settings);
+    let mut got = receive(&mut site, ALICE, &invite(5, "sip:absent@example.org"));
+    if got.is_empty() {
+        let exists = site.says(Ok(subscriber::Answer::Exists));
+        site.work(|engine, now, out| engine.answered(now, exists, out));
+        got = sent(&site);
+    }
+    assert_eq!((&*invites(&got)[0].0, uri(&invites(&got)[0].1)), (SECOND, "sip:9bsent@example.org"));
 }

@@ -125,6 +125,30 @@ fn a_call_ends_in_the_next_process_with_its_true_duration() {
     }
 }
 
+/// As much as what its rules have it count under.
+#[test]
+fn a_call_counts_in_the_next_process_by_the_failure_that_led_it_on() {
+    let settings = format!(
+        "{KEPT}[[call_limit]]\nname = \"boxes\"\nmost = 1\n[[failure]]\nname = \"mailbox\"\nstatuses = [\"480\", \"486\"]\n\
+         to = [\"sip:203.0.113.9:5060\"]\ncall_limits = [\"boxes\"]\n[[rule]]\nname = \"all\"\non_failure = [\"mailbox\"]\n"
+    );
+    let (mut site, mut disk) = (with_bob(&settings), Disk::default());
+    let sent = site.receive(ALICE, &invite(1, 1, ""));
+    let sent = site.receive(BOB, &from_phone(request(&sent, "INVITE"), "486 Busy Here", "bob"));
+    let forwarded = request(&sent, "INVITE").to_owned();
+    assert_eq!(counts(&site), (1, 0, 1));
+    let ok = site.receive("203.0.113.9:5060", &from_phone(&forwarded, "200 OK", "box"));
+    disk.turn(&mut site);
+    let (mut site, _) = disk.restart(&site, 20_000, &settings);
+    assert_eq!(counts(&site), (1, 1, 1));
+    assert!(site.receive(ALICE, &invite(2, 1, "")).contains("SIP/2.0 480 "), "there is no room at the mailbox");
+    let bye = site.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
+    site.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
+    assert_eq!(counts(&site), (0, 0, 0));
+    assert!(site.receive(ALICE, &invite(3, 1, "")).contains("INVITE sip:bob@"));
+    assert_eq!(counts(&site), (1, 0, 1));
+}
+
 #[test]
 fn what_is_kept_is_written_once_a_round_and_when_it_has_changed() {
     let (mut site, mut disk) = (with_bob(KEPT), Disk::default());

@@ -1,15 +1,22 @@
 //! Behaviours of engines, without a socket, a database or a moment of real time: one program, linked once.
 
 mod accounting;
+mod call_limits;
 mod credentials;
 mod decisions;
 mod default_scripts;
 mod dialogs;
+mod early;
+mod explain;
+mod facts;
+mod failure_limits;
 mod kept;
+mod log;
 mod moves;
 mod peer;
 mod policy;
 mod site;
+mod spellings;
 mod waiting;
 
 #[global_allocator]

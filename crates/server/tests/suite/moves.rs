@@ -1,18 +1,14 @@
 //! A bucket of calls in bytes: what is under way in one process goes on in another.
 
+use crate::log::Lines;
 use crate::site::*;
-use std::cell::RefCell;
-use std::fmt::{Debug, Write as _};
 use std::num::NonZeroU32;
 use std::path::Path;
-use std::sync::Once;
 use std::sync::atomic::Ordering::Relaxed;
 use strowger_core::record::{self, Names, Unreadable};
 use strowger_core::{ListenerId, Now, PeerName, Transport, call};
 use strowger_server::engine::{Answer, Effect, EngineRecord};
 use strowger_server::question::Resolved;
-use tracing::field::{Field, Visit};
-use tracing::{Event, Metadata, Subscriber, span};
 
 /// A process with a listener for each of these, in this order, which counts the names of its peers from `first`.
 struct Process {
@@ -50,54 +46,6 @@ fn calls<const N: usize>() -> ([u32; N], u8) {
     let of = bucket(1);
     let mut numbers = (1..).filter(|number| bucket(*number) == of);
     (std::array::from_fn(|_| numbers.next().expect("there are enough of them")), of)
-}
-
-thread_local! {
-    static LINES: RefCell<String> = const { RefCell::new(String::new()) };
-}
-
-/// The lines of the log, of each thread its own. It stays for the whole program: one that came and went while other tests log would miss some.
-#[derive(Clone, Copy)]
-struct Lines;
-
-impl Lines {
-    fn catch() -> Self {
-        static ONCE: Once = Once::new();
-        ONCE.call_once(|| tracing::subscriber::set_global_default(Self).expect("no other test sets one"));
-        Self
-    }
-
-    fn take(self) -> String {
-        LINES.take()
-    }
-}
-
-impl Visit for Lines {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        LINES.with_borrow_mut(|text| write!(text, "{field}={value:?} ").expect("a text takes all"));
-    }
-}
-
-impl Subscriber for Lines {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("strowger_server::call_log")
-    }
-
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        event.record(&mut Self);
-    }
-
-    fn enter(&self, _: &span::Id) {}
-
-    fn exit(&self, _: &span::Id) {}
 }
 
 /// What is under way of one bucket.
@@ -190,7 +138,7 @@ fn go_on(calls: &Calls, bytes: &[u8], lines: Lines) {
     lines.take();
     let bye = site.receive(ALICE, &calls.bye);
     assert!(bye.contains("BYE sip:bob1@"), "{bye}");
-    let ended = lines.take();
+    let ended = lines.text();
     assert!(ended.contains("call ended") && ended.contains("by=caller") && ended.contains("seconds=1.0"), "{ended}");
 
     // What waited is judged by what it had shown and learnt before.
@@ -231,7 +179,7 @@ fn a_record_of_this_version_is_taken_up() {
     let lines = Lines::catch();
     let calls = in_the_middle();
     // Otherwise the file would have no call that is logged.
-    assert!(lines.take().contains("call begun"));
+    assert!(lines.text().contains("call begun"));
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/suite/record_{}", record::VERSION));
     if !file.exists() {
         std::fs::write(&file, &calls.bytes).expect("the folder is there");

@@ -3,7 +3,7 @@
 use crate::site::Site;
 
 /// What left, each with its address; 100s do not count.
-fn sent(site: &Site) -> Vec<(String, String)> {
+pub(crate) fn sent(site: &Site) -> Vec<(String, String)> {
     let text = |range| String::from_utf8_lossy(&site.out.bytes[range]).into_owned();
     let all = site.out.sends().iter().map(|send| (send.target.address.to_string(), text(send.range())));
     all.filter(|(_, text)| !text.starts_with("SIP/2.0 100 ")).collect()

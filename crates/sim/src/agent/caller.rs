@@ -48,6 +48,8 @@ pub(super) struct Sent {
     pub(super) tries: u32,
     /// It was challenged, and another one with credentials follows.
     pub(super) challenged: bool,
+    /// It is the second attempt of a caller that was not answered.
+    pub(super) is_redial: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +81,18 @@ impl Sent {
             lines: String::new(),
             tries: 0,
             challenged: false,
+            is_redial: false,
         }
+    }
+
+    /// The same once more, with the same Call-ID and tag and the next CSeq (RFC 3261 section 8.1.3.5), without header lines of these names.
+    fn again(&self, without: &[&str]) -> Self {
+        let mut again = Self::new(self.kind, self.to.clone(), self.cancel);
+        (again.direct, again.cseq, again.is_redial) = (self.direct, self.cseq + 1, self.is_redial);
+        (again.call_id, again.tag) = (self.call_id.clone(), self.tag.clone());
+        let stays = |line: &&str| !without.iter().any(|name| line.starts_with(name));
+        again.lines = self.lines.split_inclusive("\r\n").filter(stays).collect();
+        again
     }
 }
 
@@ -159,24 +172,31 @@ impl Agent {
         }
         let sent = &mut self.sent[at];
         sent.challenged = true;
-        let mut again = Sent::new(sent.kind, sent.to.clone(), sent.cancel);
-        (again.direct, again.tries, again.cseq) = (sent.direct, sent.tries + 1, sent.cseq + 1);
-        (again.call_id, again.tag) = (sent.call_id.clone(), sent.tag.clone());
-        let plain = sent.lines.split_inclusive("\r\n").filter(|other| !other.starts_with(line));
-        again.lines = plain.collect::<String>() + &format!("{line}: {}\r\n", String::from_utf8_lossy(&credentials));
-        let is_call = sent.kind == Kind::Call;
+        let mut again = sent.again(&[line]);
+        again.tries = sent.tries + 1;
+        again.lines += &format!("{line}: {}\r\n", String::from_utf8_lossy(&credentials));
         if sent.kind == Kind::Register {
             self.registration.cseq += 1;
             again.cseq = self.registration.cseq;
         }
-        let patience = again.cancel.unwrap_or(PATIENCE);
+        self.send_again(now, again, method, out);
+        true
+    }
+
+    /// Calls again, as a new attempt.
+    pub(super) fn redial(&mut self, now: Now, at: usize, out: &mut Outbox) {
+        let again = self.sent[at].again(&["Authorization", "Proxy-Authorization"]);
+        self.send_again(now, Sent { is_redial: true, ..again }, Method::Invite, out);
+    }
+
+    fn send_again(&mut self, now: Now, again: Sent, method: Method, out: &mut Outbox) {
+        let (is_call, patience) = (again.kind == Kind::Call, again.cancel.unwrap_or(PATIENCE));
         self.sent.push(again);
         let at = self.sent.len() - 1;
         self.start(now, at, method, out);
         if is_call {
             self.plan(now.mono + patience, Task::Cancel(at));
         }
-        true
     }
 
     fn request_uri(&self, at: usize, method: Method) -> String {
@@ -205,6 +225,12 @@ impl Agent {
             }
             if self.sent[at].kind == Kind::Register {
                 self.registered(now, at);
+            }
+            let sent = &self.sent[at];
+            if self.redials && sent.kind == Kind::Call && status >= 300 && !sent.cancelled && !sent.is_redial {
+                // While the transactions of the first attempt live on, or after that.
+                let pause = self.random.between(0, 40_000);
+                self.plan(now.mono + pause, Task::Redial(at));
             }
         }
         if self.sent[at].kind == Kind::Call && status < 300 {

@@ -23,6 +23,8 @@ pub(super) enum Task {
     /// From now on its password is another one.
     Password(u32),
     Call(usize),
+    /// Calls again whom this call did not reach.
+    Redial(usize),
     Message(usize),
     Cancel(usize),
     Ring(usize),
@@ -39,7 +41,13 @@ impl Task {
     pub(super) const fn is_of_call(&self) -> bool {
         matches!(
             self,
-            Self::Cancel(_) | Self::Ring(_) | Self::Answer(_) | Self::Again(..) | Self::NoAck(_) | Self::HangUp(_)
+            Self::Redial(_)
+                | Self::Cancel(_)
+                | Self::Ring(_)
+                | Self::Answer(_)
+                | Self::Again(..)
+                | Self::NoAck(_)
+                | Self::HangUp(_)
         )
     }
 }
@@ -57,6 +65,7 @@ impl Agent {
                 let patience = self.sent[at].cancel.unwrap_or(PATIENCE);
                 self.plan(now.mono + patience, Task::Cancel(at));
             }
+            Task::Redial(at) => self.redial(now, at, out),
             Task::Message(at) => self.start(now, at, Method::Message, out),
             Task::Cancel(at) => {
                 let sent = &mut self.sent[at];

@@ -48,7 +48,10 @@ fn is_for(call: &Called<'_>, agent: &Agent) -> bool {
 
 /// How a caller had to wait for an agent that was not there, or heard something else. `at_once`: ms.
 pub(super) fn waited(agents: &[&Agent], at_once: u64) -> Result<(), String> {
-    for call in agents.iter().flat_map(|agent| agent.called()) {
+    // Who calls bob hears the mailbox, where there is one.
+    let is_answered_for =
+        |call: &Called<'_>| call.user == "bob" && agents.iter().any(|agent| agent.name() == "mailbox");
+    for call in agents.iter().flat_map(|agent| agent.called()).filter(|call| !is_answered_for(call)) {
         let is_called = |agent: &&&Agent| agent.name() == call.user;
         let is_lost = |agent: &&Agent| agent.presence().is_lost(call.started, call.finished);
         let mut called = agents.iter().filter(is_called).peekable();

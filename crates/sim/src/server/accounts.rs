@@ -81,6 +81,11 @@ impl Accounts {
         }
     }
 
+    /// A record of this call was written.
+    pub(super) fn has_record(&self, call_id: &str) -> bool {
+        self.records.contains_key(call_id)
+    }
+
     fn check_moments(cdr: &Cdr, written: Written) -> Result<(), String> {
         let is_answered = cdr.answer.is_some();
         let moments: Vec<u64> =
@@ -140,13 +145,13 @@ impl Accounts {
         if !written.cdr {
             return Ok(());
         }
-        for (call_id, invites, challenges) in observer.invites() {
+        for (call_id, invites, challenges, tries) in observer.invites() {
             let call_id = String::from_utf8_lossy(call_id).into_owned();
             let (records, most) =
                 (self.records.get(&call_id).copied().unwrap_or(0), invites.saturating_sub(challenges));
-            if records > most || (most > 0 && records == 0) {
+            if records > most || (most > 0 && records == 0) || records < tries {
                 return Err(format!(
-                    "accounting: {call_id} has {records} records of {invites} INVITEs, of which {challenges} were to show a password"
+                    "accounting: {call_id} has {records} records of {invites} INVITEs and {tries} tries; {challenges} were to show a password"
                 ));
             }
         }

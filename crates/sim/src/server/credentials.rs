@@ -108,8 +108,8 @@ impl RemoteEngine for Credentials {
         Ok(())
     }
 
-    fn register(&self, receiver: Arc<dyn Receiver>) -> ReceiverId {
-        self.receivers.register(receiver)
+    fn receivers(&self) -> &Receivers {
+        &self.receivers
     }
 
     fn gauges(&self) -> Gauges {

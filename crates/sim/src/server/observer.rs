@@ -4,7 +4,7 @@
 use crate::laws::recent::Recent;
 use crate::log::Line;
 use crate::noise;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use strowger_core::proxy::{Notice, NoticeEvent};
 use strowger_core::{Arrival, Outbox};
@@ -75,8 +75,8 @@ pub(super) struct Observer {
     told: HashMap<u64, Told>,
     /// How many INVITEs were forwarded of each Call-ID and caller's tag.
     invites: HashMap<Vec<u8>, u32>,
-    /// The first final response of each of them, by Call-ID.
-    finals: HashMap<Vec<u8>, Vec<u16>>,
+    /// The first final response of each of them with the CSeq of both, by Call-ID.
+    finals: HashMap<Vec<u8>, Vec<(u32, u16)>>,
     forwarded: Recent<Forwarded>,
     /// Own branches of those.
     branches: Recent<()>,
@@ -231,7 +231,7 @@ impl Observer {
                         && invite.status == 0
                         && let Ok(call_id) = message.call_id()
                     {
-                        self.finals.entry(call_id.text.to_vec()).or_default().push(status);
+                        self.finals.entry(call_id.text.to_vec()).or_default().push((cseq.number, status));
                     }
                     match status {
                         101..200 if !is_repeated => said.rang += 1,
@@ -267,7 +267,7 @@ impl Observer {
                     says(out.bytes.get(bytes.clone()), *status)?;
                     continue;
                 }
-                NoticeEvent::Rang { status, bytes, after } | NoticeEvent::Answered { status, bytes, after, .. } => {
+                NoticeEvent::Rang { status, bytes, after, .. } | NoticeEvent::Answered { status, bytes, after, .. } => {
                     let is_answer = matches!(event, NoticeEvent::Answered { .. });
                     (rang, answered) = (rang + u32::from(!is_answer), answered + u32::from(is_answer));
                     says(out.bytes.get(bytes.clone()), *status)?;
@@ -300,7 +300,10 @@ impl Observer {
                     }
                 }
                 NoticeEvent::TimedOut { .. } => told.lost += 1,
+                // `ringing.rs` has what hangs on it.
+                NoticeEvent::BranchEnded { .. } => (),
                 NoticeEvent::Cancelled => cancelled += 1,
+                NoticeEvent::Abandoned => told.concluded += 1,
                 NoticeEvent::Ended => {
                     self.ended += 1;
                     told.ended += 1;
@@ -309,7 +312,9 @@ impl Observer {
                     }
                     continue;
                 }
-                NoticeEvent::Failing { .. } => return Err("no plan asks".to_owned()),
+                // `limits.rs` has what hangs on it.
+                NoticeEvent::Failing { plan: Some(_), .. } => (),
+                NoticeEvent::Failing { plan: None, .. } => return Err("no plan asks as a whole".to_owned()),
             }
             if is_own && requests > 0 && told.concluded > requests {
                 return Err("a request was concluded twice".to_owned());
@@ -367,11 +372,12 @@ impl Observer {
 
     /// A final response of this status has gone to the caller of this Call-ID, whose INVITE was forwarded.
     pub(super) fn has_said(&self, call_id: &[u8], status: u16) -> bool {
-        self.finals.get(call_id).is_some_and(|finals| finals.contains(&status))
+        self.finals.get(call_id).is_some_and(|finals| finals.iter().any(|(_, said)| *said == status))
     }
 
-    /// Of each Call-ID how many INVITEs were forwarded, and how many of those were to show a password.
-    pub(super) fn invites(&self) -> impl Iterator<Item = (&[u8], u32, u32)> {
+    /// Of each Call-ID how many INVITEs were forwarded, how many of those were to show a password, and how many times its caller tried and
+    /// got another final response.
+    pub(super) fn invites(&self) -> impl Iterator<Item = (&[u8], u32, u32, u32)> {
         let mut all: HashMap<&[u8], u32> = HashMap::new();
         for (caller, invites) in &self.invites {
             // Behind the last space stands the tag.
@@ -380,8 +386,11 @@ impl Observer {
         }
         all.into_iter().map(|(call_id, invites)| {
             let finals = self.finals.get(call_id).map_or(&[][..], Vec::as_slice);
-            let challenges = finals.iter().filter(|status| matches!(status, 401 | 407)).count();
-            (call_id, invites, challenges as u32)
+            let is_challenge = |status: u16| matches!(status, 401 | 407);
+            let challenges = finals.iter().filter(|(_, status)| is_challenge(*status)).count();
+            let tries = finals.iter().filter(|(_, status)| !is_challenge(*status)).map(|(cseq, _)| cseq);
+            let tries: BTreeSet<_> = tries.collect();
+            (call_id, invites, challenges as u32, tries.len() as u32)
         })
     }
 

@@ -7,6 +7,7 @@ use super::counts::Sharing;
 use super::credentials::ByTheClock;
 use super::lookups::{AskedBatch, Asking, Lookups};
 use super::observer::Observer;
+use super::ringing::Ringing;
 use super::rows::Writer;
 use super::settings::{Keeping, ServerSettings};
 use super::{Site, identity};
@@ -109,6 +110,7 @@ pub(super) struct Process {
     pub(super) due: BTreeMap<(u64, u64), Due>,
     pub(super) draining: Option<Draining>,
     pub(super) observer: Observer,
+    pub(super) ringing: Ringing,
     pub(super) accounts: Accounts,
     pub(super) writer: Writer,
     /// What is known of the calls that another server counts, if they count together.
@@ -222,6 +224,7 @@ impl Process {
             due: BTreeMap::new(),
             draining: None,
             observer: Observer::default(),
+            ringing: Ringing::default(),
             accounts: Accounts::default(),
             writer,
             sharing,

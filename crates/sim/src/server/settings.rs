@@ -5,6 +5,7 @@ use super::counts::CountManners;
 use super::credentials::CacheManners;
 use super::database::{Database, Outage};
 use super::kept::Kept;
+use super::limits::Mailbox;
 use super::listeners;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -58,6 +59,8 @@ pub struct ServerSettings {
     pub credentials: Option<CacheManners>,
     /// How it counts calls together with the server beside it, as its files say too; none: it counts alone.
     pub counts: Option<CountManners>,
+    /// Where calls to bob go that fail, as its files say too; none: they fail.
+    pub mailbox: Option<Mailbox>,
     pub keeping: Keeping,
     /// Shortest and longest time that a commit takes, ms.
     pub commits: (u64, u64),

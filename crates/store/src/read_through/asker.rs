@@ -41,12 +41,16 @@ impl<E: Engine> Asker<E> {
     }
 
     fn ask(&mut self, keys: &[E::Key], answers: &mut Vec<<E::Key as Key>::Answer>) -> Result<(), StoreError> {
-        let engine = match &mut self.engine {
-            Some(engine) => engine,
-            none => none.insert((self.connect)()?),
+        let Self { engine, connect, .. } = self;
+        let ask = || {
+            let engine = match engine {
+                Some(engine) => engine,
+                none => none.insert(connect()?),
+            };
+            engine.answer(keys, answers)
         };
         // A panic in an engine fails its questions like any other failure.
-        let asked = catch_unwind(AssertUnwindSafe(|| engine.answer(keys, answers))).unwrap_or_else(|_| {
+        let asked = catch_unwind(AssertUnwindSafe(ask)).unwrap_or_else(|_| {
             tracing::error!(of = self.shared.settings.name, "asking the database panicked: the questions are given up");
             Err(StoreError::Refused)
         });

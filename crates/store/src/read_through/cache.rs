@@ -91,7 +91,7 @@ impl<K: Key> Cache<K> {
     /// Keeps the answer of an engine that was asked after `mark` was taken.
     pub(super) fn keep(&self, key: K, answer: K::Answer, read_at: u64, mark: Mark) {
         let is_absent = K::is_absent(&answer);
-        if is_absent && key.bytes() > self.absent_name {
+        if !key.is_kept() || (is_absent && key.bytes() > self.absent_name) {
             return;
         }
         let hash = self.hash(&key);

@@ -15,6 +15,12 @@ pub trait Key: Clone + Eq + Hash + Send + Sync + 'static {
 
     /// Whether the answer is that there is none.
     fn is_absent(answer: &Self::Answer) -> bool;
+
+    /// Whether an answer is kept. One of a question that has many spellings is not: they would take many places, and what voids
+    /// one names none of the others.
+    fn is_kept(&self) -> bool {
+        true
+    }
 }
 
 /// One connection to a database. Lives on a thread of its own; may block, should give up after its own deadline.

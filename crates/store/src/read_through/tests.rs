@@ -69,6 +69,10 @@ struct Bed {
 }
 
 fn bed(settings: ReadThroughSettings) -> Bed {
+    bed_that_connects(settings, Ok)
+}
+
+fn bed_that_connects(settings: ReadThroughSettings, connect: fn(Fake) -> Result<Fake, StoreError>) -> Bed {
     let fake = Fake::default();
     let (again, version) = (fake.clone(), fake.version.clone());
     let version = Version::new(Box::new(move || Ok(version.load(Ordering::SeqCst))) as Box<_>);
@@ -76,7 +80,7 @@ fn bed(settings: ReadThroughSettings) -> Bed {
     let ahead = Arc::new(AtomicU64::new(0));
     let skew = ahead.clone();
     let clock = Arc::new(move || Moment { mono: real_now() + skew.load(Ordering::SeqCst), wall: 0 });
-    let store = ReadThrough::start(fake.clone(), move || Ok(again.clone()), Some(watch), settings, clock).unwrap();
+    let store = ReadThrough::start(fake.clone(), move || connect(again.clone()), Some(watch), settings, clock).unwrap();
     // The first look at a version makes everything doubtful.
     while store.gauges().doubted == 0 {
         std::thread::yield_now();
@@ -158,6 +162,15 @@ fn that_there_is_no_user_of_a_long_name_is_not_kept() {
         let name = "n".repeat(length);
         assert_eq!(bed.ask(credential(&name)), Answer::Absent);
         assert_eq!(bed.store.gauges().entries, kept, "{length}");
+    }
+}
+
+#[test]
+fn of_the_spellings_of_an_address_one_is_kept() {
+    let bed = bed(ReadThroughSettings::default());
+    for (name, is_kept) in [("u@example.org", true), ("u@Example.org", false), ("n@EXAMPLE.org", false)] {
+        let answer = bed.ask(credential(name));
+        assert_eq!(bed.cached(credential(name)), is_kept.then_some(answer), "{name}");
     }
 }
 
@@ -338,6 +351,21 @@ fn as_many_batches_are_with_the_engine_as_there_are_connections() {
     for _ in 0..5 {
         bed.result().1.unwrap();
     }
+}
+
+#[test]
+fn a_panic_while_it_connects_fails_a_question_and_ends_nothing() {
+    let deadline = Duration::from_secs(20);
+    let settings = ReadThroughSettings { batch: 1, connections: 2, deadline, ..ReadThroughSettings::default() };
+    let bed = bed_that_connects(settings, |_| panic!("as a test wants it"));
+    let gate = bed.fake.gate.lock().unwrap();
+    bed.request(1, credential("u1")).unwrap();
+    bed.until_asked(1);
+    // For this one there is no connection yet.
+    bed.request(2, credential("u2")).unwrap();
+    assert_eq!(bed.result(), (2, Err(StoreError::Refused)));
+    drop(gate);
+    assert!(matches!(bed.result(), (1, Ok(_))) && !bed.store.has_ended());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::subscriber::{Answer, Asked, Credential, Ha1s, Question};
 
 /// The form of values. What has another one is no answer.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 const ABSENT: u8 = 0;
 const EXISTS: u8 = 1;
@@ -35,6 +35,8 @@ pub(super) fn encode(answer: &Answer, key: &[u8], read_at: u64) -> Vec<u8> {
     value.extend_from_slice(&read_at.to_be_bytes());
     text(key, &mut value);
     if let Answer::Credential(credential) = answer {
+        // A phone may authenticate by another name than the subscriber's own.
+        text(credential.username.as_bytes(), &mut value);
         text(credential.domain.as_bytes(), &mut value);
         ha1s(&credential.ha1, &mut value);
     }
@@ -68,11 +70,10 @@ pub(super) fn decode(value: &[u8], asked: &Asked, key: &[u8], not_before: u64) -
     let answer = match (kind, asked.question()) {
         (ABSENT, _) => Answer::Absent,
         (EXISTS, Question::User { .. }) => Answer::Exists,
-        (CREDENTIAL, Question::Credential { username, realm }) => {
+        (CREDENTIAL, Question::Credential { realm, .. }) => {
             let text = |bytes| std::str::from_utf8(bytes).ok().map(Box::from);
-            let domain = text(rest.text()?)?;
-            let ha1 = rest.ha1s()?;
-            let (username, realm) = (text(username)?, text(realm)?);
+            let (username, domain) = (text(rest.text()?)?, text(rest.text()?)?);
+            let (ha1, realm) = (rest.ha1s()?, text(realm)?);
             Answer::Credential(Arc::new(Credential { username, realm, domain, ha1 }))
         }
         _ => return None,
@@ -136,14 +137,14 @@ mod tests {
     }
 
     fn any_answer() -> impl Strategy<Value = Answer> {
-        let credential =
-            (any::<Option<[u8; 16]>>(), any::<Option<[u8; 32]>>(), any::<Option<[u8; 32]>>(), "[a-zé.]{0,9}").prop_map(
-                |(md5, sha256, sha512_256, domain)| {
-                    let ha1 = Ha1s { md5, sha256, sha512_256 };
-                    let (username, realm) = ("alice".into(), "r".into());
-                    Answer::Credential(Arc::new(Credential { username, realm, domain: domain.into(), ha1 }))
-                },
-            );
+        // Her own name is hardly ever the one that is asked for.
+        let names = ("[a-zé@.]{0,9}", "[a-zé.]{0,9}");
+        let digests = (any::<Option<[u8; 16]>>(), any::<Option<[u8; 32]>>(), any::<Option<[u8; 32]>>());
+        let credential = (digests, names).prop_map(|((md5, sha256, sha512_256), (username, domain))| {
+            let ha1 = Ha1s { md5, sha256, sha512_256 };
+            let (username, domain) = (username.into(), domain.into());
+            Answer::Credential(Arc::new(Credential { username, realm: "r".into(), domain, ha1 }))
+        });
         prop_oneof![Just(Answer::Absent), Just(Answer::Exists), credential]
     }
 

@@ -267,7 +267,7 @@ Examples:
   strowger caches user alice@example.org
   strowger caches drop alice@example.org
   strowger caches drop --all
-  strowger caches get shared --key counter:west
+  strowger caches get shared --key strowger:registered:11:example.org:alice
 
 Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
 3 no server reached.")]
@@ -298,6 +298,8 @@ line cannot be used, 3 no server reached.")]
     User(CachedUserArguments),
     /// Drop what the caches hold of a user, or of all subscribers: the database is asked again at the next request.
     #[command(after_long_help = "\
+Of a user, auth.credential_cache too: it calls no more until it registers again, which the
+database has to allow. With --all that cache keeps what it has.
 Of all subscribers, what a [[cache]] holds that servers share stays there for the others;
 this server does not use it any more.
 
@@ -311,7 +313,7 @@ Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
     /// Show whether a cache has an entry, and how large its value is.
     #[command(after_long_help = "\
 Examples:
-  strowger caches get shared --key counter:west
+  strowger caches get shared --key strowger:registered:11:example.org:alice
 
 Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
 3 no server reached.")]
@@ -319,7 +321,7 @@ Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
     /// Remove an entry of a cache.
     #[command(after_long_help = "\
 Examples:
-  strowger caches remove shared --key counter:west
+  strowger caches remove shared --key strowger:registered:11:example.org:alice
 
 Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
 3 no server reached.")]

@@ -8,7 +8,7 @@ use strowger_node::control::{CacheList, CacheSummary, CachedUser, Done, KeptAnsw
 use super::arguments::{
     CacheEntryArguments, CachedUserArguments, CachesArguments, CachesCommand, DropSubscribersArguments, ServerArgument,
 };
-use super::{ago, as_json, ask, printable, reach, unexpected};
+use super::{ago, as_json, ask, printable, reach, sentence, unexpected};
 use crate::output::{self, Outcome};
 
 pub(crate) fn caches(arguments: &CachesArguments) -> anyhow::Result<Outcome> {
@@ -77,7 +77,7 @@ fn kept(found: &CachedUser) -> String {
     for KeptAnswer { place, question, name, within, exists, algorithms, fresh, read_at } in &found.kept {
         let what = match (&**question, exists) {
             (_, false) => "there is none".into(),
-            ("credential", true) => format!("HA1 for {}", algorithms.join(", ")),
+            ("credential" | "registered", true) => format!("HA1 for {}", algorithms.join(", ")),
             (_, true) => "there is one".into(),
         };
         let age = match (read_at, fresh) {
@@ -89,7 +89,7 @@ fn kept(found: &CachedUser) -> String {
         let _ = writeln!(text, "{place:<16} {question:<10} {name} in {within}: {what}{age}");
     }
     if let Some(error) = &found.error {
-        let _ = writeln!(text, "the cache before the database does not answer: {}", printable(error));
+        let _ = writeln!(text, "{}", sentence(error));
     }
     text
 }
@@ -100,7 +100,7 @@ fn drop_subscribers(arguments: &DropSubscribersArguments) -> anyhow::Result<Outc
         Reply::Done(Done::Dropped { answers }) if arguments.server.json => {
             output::print(&as_json(&json!({"dropped": answers}))?)
         }
-        Reply::Done(Done::Dropped { answers }) => output::print(&format!("answers dropped from memory: {answers}\n")),
+        Reply::Done(Done::Dropped { answers }) => output::print(&format!("answers dropped: {answers}\n")),
         other => unexpected(&other),
     })
 }

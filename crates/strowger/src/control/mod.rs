@@ -16,7 +16,7 @@ use anyhow::{anyhow, bail};
 use serde_json::json;
 use strowger_config::Config;
 use strowger_core::shown::shown;
-use strowger_node::control::{BanList, Client, Done, Order, Page, Registration, Reply, Unreachable};
+use strowger_node::control::{Ban, BanList, Client, Done, Order, Page, Registration, Reply, Unreachable};
 
 pub(crate) use self::accounting::accounting;
 use self::arguments::*;
@@ -71,24 +71,22 @@ pub(crate) fn registrations(arguments: &RegistrationsArguments) -> anyhow::Resul
 
 pub(crate) fn ban(arguments: &BanArguments) -> anyhow::Result<Outcome> {
     match &arguments.command {
-        BanCommand::List(server) => reach(server, |client| match ask(client, &Order::Bans { most: PAGE })? {
-            Reply::Bans(list) if server.json => output::print(&as_json(&list)?),
-            Reply::Bans(BanList { bans, banned }) => {
-                let mut text = String::new();
-                if bans.is_empty() {
-                    text.push_str("no source is banned\n");
-                } else {
+        BanCommand::List(server) => reach(server, |client| {
+            let bans = banned(client)?;
+            if server.json {
+                return output::print(&as_json(&json!({"bans": bans, "banned": bans.len()}))?);
+            }
+            let mut text = String::new();
+            match bans.is_empty() {
+                true => text.push_str("no source is banned\n"),
+                false => {
                     let _ = writeln!(text, "{:<40} ends in", "source");
                 }
-                for ban in &bans {
-                    let _ = writeln!(text, "{:<40} {}", ban.source.to_string(), duration(ban.seconds_left));
-                }
-                if banned > bans.len() {
-                    let _ = writeln!(text, "{} of {banned}", bans.len());
-                }
-                output::print(&text)
             }
-            other => unexpected(&other),
+            for ban in &bans {
+                let _ = writeln!(text, "{:<40} {}", ban.source.to_string(), duration(ban.seconds_left));
+            }
+            output::print(&text)
         }),
         BanCommand::Lift(LiftArguments { source, server, .. }) => {
             reach(server, |client| match ask(client, &Order::Lift { source: *source })? {
@@ -100,6 +98,22 @@ pub(crate) fn ban(arguments: &BanArguments) -> anyhow::Result<Outcome> {
                 Reply::Done(Done::Lifted { bans }) => output::print(&format!("bans lifted: {bans}\n")),
                 other => unexpected(&other),
             })
+        }
+    }
+}
+
+/// All banned sources, page by page.
+fn banned(client: &mut Client) -> anyhow::Result<Vec<Ban>> {
+    let (mut all, mut from) = (Vec::new(), None);
+    loop {
+        let BanList { bans, next, .. } = match ask(client, &Order::Bans { from, most: PAGE })? {
+            Reply::Bans(list) => list,
+            other => return unexpected(&other),
+        };
+        all.extend(bans);
+        from = next;
+        if from.is_none() {
+            return Ok(all);
         }
     }
 }
@@ -183,22 +197,30 @@ fn reach(argument: &ServerArgument, speak: impl FnOnce(&mut Client) -> anyhow::R
         Client::connect(&socket, PATIENCE).map_err(anyhow::Error::from).and_then(|mut client| speak(&mut client));
     match spoken {
         Ok(()) => Ok(Outcome::Done),
-        Err(error) if error.is::<Unreachable>() => {
-            output::complain(&format!("{error:#}"));
+        Err(error) => {
+            let Some(unreachable) = error.downcast_ref::<Unreachable>() else { return Err(error) };
+            let cure = match argument.socket.is_none() && unreachable.is_absent() {
+                true => {
+                    ": name the configuration of a server that runs by --config FILE or STROWGER_CONFIG, or its socket by \
+                     --socket PATH"
+                }
+                false => "",
+            };
+            output::complain(&format!("{error:#}{cure}"));
             Ok(Outcome::Unreached)
         }
-        Err(error) => Err(error),
     }
 }
 
 fn ask(client: &mut Client, order: &Order) -> anyhow::Result<Reply> {
     match client.ask(order)? {
         Reply::Refused(reason) => bail!("the server refuses: {reason}"),
+        Reply::Unavailable(reason) => bail!("the server cannot do that now: {reason}"),
         reply => Ok(reply),
     }
 }
 
-fn unexpected(reply: &Reply) -> anyhow::Result<()> {
+fn unexpected<T>(reply: &Reply) -> anyhow::Result<T> {
     bail!("the server answers something else, it may be of another version: {reply:?}")
 }
 
@@ -272,6 +294,11 @@ impl List {
 /// Text of a peer, for a terminal.
 fn printable(text: &str) -> String {
     shown(text.as_bytes()).to_string()
+}
+
+/// A sentence of the server, whole: it names files and database servers, and may quote what those said.
+fn sentence(text: &str) -> String {
+    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
 }
 
 fn registration_line(row: &Registration) -> String {

@@ -2,7 +2,7 @@
 
 use super::rig::*;
 use strowger_core::Target;
-use strowger_core::proxy::{Candidate, FailurePlan, Plan, ProxySettings, Remedy};
+use strowger_core::proxy::{Candidate, FailurePlan, Plan, ProxySettings, Remedy, TryNext};
 
 const ONE: &str = "10.2.2.1:5061";
 const TWO: &str = "10.2.2.2:5062";
@@ -15,6 +15,15 @@ fn mailbox() -> Remedy<'static> {
     let uri = Some(&b"sip:mailbox@10.3.3.3"[..]);
     let add = b"Diversion: <sip:bob@example.org>\r\n";
     Remedy::Try(Box::leak(Box::new([Candidate { uri, targets, q: 1000, add, ..Candidate::default() }])))
+}
+
+fn plan(statuses: &'static [(u16, u16)], remedy: Remedy<'static>) -> FailurePlan<'static> {
+    FailurePlan { statuses, remedy, ring_timeout: None, answer_timeout: None, try_next: TryNext::Any, asks: b"" }
+}
+
+/// One of whose use the user is asked, with these bytes.
+fn asking(statuses: &'static [(u16, u16)], asks: &'static [u8]) -> FailurePlan<'static> {
+    FailurePlan { asks, ..plan(statuses, mailbox()) }
 }
 
 fn rig(plans: &[FailurePlan<'static>]) -> Rig {
@@ -41,7 +50,7 @@ fn invites(sent: &[Sent]) -> Vec<Sent> {
 
 #[test]
 fn a_busy_phone_leads_to_the_mailbox() {
-    let mut rig = rig(&[FailurePlan { statuses: BUSY, remedy: mailbox() }]);
+    let mut rig = rig(&[plan(BUSY, mailbox())]);
     let phone = only(invite(&mut rig, &[contact(ONE, 1000)]));
     let sent = rig.answer(&phone, 486, "");
     assert_eq!(to_alice(&sent), <[u16; 0]>::default(), "nothing goes upstream");
@@ -54,11 +63,11 @@ fn a_busy_phone_leads_to_the_mailbox() {
 
 #[test]
 fn a_plan_is_for_its_failures_and_used_once() {
-    let mut rig = rig(&[FailurePlan { statuses: BUSY, remedy: mailbox() }]);
+    let mut rig = rig(&[plan(BUSY, mailbox())]);
     let phone = only(invite(&mut rig, &[contact(ONE, 1000)]));
     assert_eq!(to_alice(&rig.answer(&phone, 404, "")), [404]);
     rig.end();
-    let mut rig = self::rig(&[FailurePlan { statuses: &[(300, 699)], remedy: mailbox() }]);
+    let mut rig = self::rig(&[plan(&[(300, 699)], mailbox())]);
     let phone = only(invite(&mut rig, &[contact(ONE, 1000)]));
     let mailbox = only(invites(&rig.answer(&phone, 486, "")));
     assert_eq!(to_alice(&rig.answer(&mailbox, 500, "")), [486], "the better of both");
@@ -67,13 +76,13 @@ fn a_plan_is_for_its_failures_and_used_once() {
 
 #[test]
 fn a_plan_answers_in_place_of_a_failure() {
-    let redirects = FailurePlan { statuses: &[(300, 399)], remedy: Remedy::Answer(404) };
-    let mut rig = rig(&[FailurePlan { statuses: BUSY, remedy: mailbox() }, redirects]);
+    let redirects = plan(&[(300, 399)], Remedy::Answer(404));
+    let mut rig = rig(&[plan(BUSY, mailbox()), redirects]);
     let phone = only(invite(&mut rig, &[contact(ONE, 1000)]));
     assert_eq!(to_alice(&rig.answer(&phone, 302, "Contact: <sip:c@10.9.9.9>\n")), [404]);
     rig.end();
     // Also where what another plan led to has failed so.
-    let mut rig = self::rig(&[FailurePlan { statuses: BUSY, remedy: mailbox() }, redirects]);
+    let mut rig = self::rig(&[plan(BUSY, mailbox()), redirects]);
     let phone = only(invite(&mut rig, &[contact(ONE, 1000)]));
     let mailbox = only(invites(&rig.answer(&phone, 486, "")));
     let up = to_alice(&rig.answer(&mailbox, 302, "Contact: <sip:c@10.9.9.9>\n"));
@@ -83,13 +92,13 @@ fn a_plan_answers_in_place_of_a_failure() {
 
 #[test]
 fn a_plan_comes_after_every_group_and_after_6xx() {
-    let mut rig = rig(&[FailurePlan { statuses: &[(600, 699), (486, 486)], remedy: mailbox() }]);
+    let mut rig = rig(&[plan(&[(600, 699), (486, 486)], mailbox())]);
     let first = only(invite(&mut rig, &[contact(ONE, 1000), contact(TWO, 500)]));
     let second = only(invites(&rig.answer(&first, 486, "")));
     assert_eq!(second.to(), TWO);
     assert_eq!(only(invites(&rig.answer(&second, 486, ""))).to(), MAILBOX);
     rig.end();
-    let mut rig = self::rig(&[FailurePlan { statuses: &[(600, 699)], remedy: mailbox() }]);
+    let mut rig = self::rig(&[plan(&[(600, 699)], mailbox())]);
     let first = only(invite(&mut rig, &[contact(ONE, 1000), contact(TWO, 500)]));
     assert_eq!(only(invites(&rig.answer(&first, 603, ""))).to(), MAILBOX, "the second group has no turn");
     rig.end();
@@ -97,7 +106,7 @@ fn a_plan_comes_after_every_group_and_after_6xx() {
 
 #[test]
 fn no_plan_is_for_a_caller_that_has_cancelled() {
-    let mut rig = rig(&[FailurePlan { statuses: &[(300, 699)], remedy: mailbox() }]);
+    let mut rig = rig(&[plan(&[(300, 699)], mailbox())]);
     let text = alice("INVITE", "sip:bob@example.org", "");
     let phone = only(rig.request(&text, udp(ALICE), &[contact(ONE, 1000)]));
     rig.answer(&phone, 180, "");
@@ -124,7 +133,7 @@ fn ringing_ends_with_408_or_a_plan_for_that() {
     assert!(rig.pass(60_000).is_empty());
     rig.answer(&phone, 200, "Contact: <sip:b@10.2.2.1>\n");
     rig.end();
-    let plans = Box::leak(Box::new([FailurePlan { statuses: BUSY, remedy: mailbox() }]));
+    let plans = Box::leak(Box::new([plan(BUSY, mailbox())]));
     let mut rig = rig_of(Plan { ring_timeout: 5_000, ring_ends: true, on_failure: plans, ..Plan::default() });
     let phone = only(invite(&mut rig, &[contact(ONE, 1000)]));
     rig.answer(&phone, 180, "");
@@ -135,7 +144,7 @@ fn ringing_ends_with_408_or_a_plan_for_that() {
 
 #[test]
 fn plans_move_with_their_call() {
-    let mut rig = rig(&[FailurePlan { statuses: BUSY, remedy: mailbox() }]);
+    let mut rig = rig(&[plan(BUSY, mailbox())]);
     let phone = only(invite(&mut rig, &[contact(ONE, 1000)]));
     rig.answer(&phone, 180, "");
     rig.moved(9);
@@ -147,7 +156,7 @@ fn plans_move_with_their_call() {
 #[test]
 fn plans_have_the_half_of_the_branches() {
     let mut rig = Rig::with(ProxySettings { max_branches: 4, ..ProxySettings::default() });
-    let plans = [FailurePlan { statuses: &[(300, 699)], remedy: mailbox() }; 9];
+    let plans = [plan(&[(300, 699)], mailbox()); 9];
     rig.plan = Plan { on_failure: Box::leak(Box::new(plans)), ..Plan::default() };
     let mut sent = invite(&mut rig, &[contact(ONE, 1000)]);
     let mut tried = 0;
@@ -156,5 +165,64 @@ fn plans_have_the_half_of_the_branches() {
         sent = rig.answer(&next, 486, "");
     }
     assert_eq!((tried, to_alice(&sent)), (3, vec![486]), "one of two, and the two of the plans");
+    rig.end();
+}
+
+/// What the proxy told of the request.
+fn heard(rig: &Rig) -> Vec<&str> {
+    rig.heard.get(&1).map_or(Vec::new(), |heard| heard.iter().map(String::as_str).collect())
+}
+
+#[test]
+fn the_user_is_asked_whether_a_plan_is_carried_out() {
+    let mut rig = rig(&[asking(BUSY, b"mailbox")]);
+    let phone = only(invite(&mut rig, &[contact(ONE, 1000)]));
+    assert_eq!(words(&rig.answer(&phone, 486, "")), ["ACK"], "nothing goes on before it says so");
+    assert_eq!(heard(&rig).last(), Some(&"failing 486: mailbox"));
+    let mailbox = only(rig.decide(&Decision::CarryOut));
+    assert_eq!((mailbox.to().as_str(), mailbox.uri()), (MAILBOX, "sip:mailbox@10.3.3.3"));
+    assert_eq!(to_alice(&rig.answer(&mailbox, 200, "Contact: <sip:m@10.3.3.3>\n")), [200]);
+    rig.end();
+}
+
+#[test]
+fn a_plan_that_is_passed_over_leaves_its_turn_to_the_next_for_this_failure() {
+    let plans = [asking(BUSY, b"one"), plan(&[(404, 404)], Remedy::Answer(480)), asking(&[(300, 699)], b"two")];
+    let mut rig = rig(&plans);
+    let phone = only(invite(&mut rig, &[contact(ONE, 1000)]));
+    rig.answer(&phone, 486, "");
+    assert!(rig.decide(&Decision::Pass).is_empty());
+    assert_eq!(heard(&rig)[1..], ["failing 486: one", "failing 486: two"]);
+    let mailbox = only(rig.decide(&Decision::CarryOut));
+    // It fails too: that is another failure, for which the first is asked about again.
+    assert_eq!(words(&rig.answer(&mailbox, 503, "")), ["ACK"]);
+    assert_eq!(heard(&rig).last(), Some(&"failing 486: one"));
+    assert_eq!(to_alice(&rig.decide(&Decision::Pass)), [486], "no other is for it");
+    rig.end();
+}
+
+#[test]
+fn a_caller_that_cancels_while_the_user_is_asked_gets_487() {
+    let mut rig = rig(&[asking(BUSY, b"mailbox")]);
+    let text = alice("INVITE", "sip:bob@example.org", "");
+    let phone = only(rig.request(&text, udp(ALICE), &[contact(ONE, 1000)]));
+    rig.answer(&phone, 486, "");
+    let cancel = text.replace("INVITE sip", "CANCEL sip").replace("1 INVITE", "1 CANCEL");
+    assert_eq!(to_alice(&rig.request(&cancel, udp(ALICE), &[])), [200, 487]);
+    assert!(rig.decide(&Decision::CarryOut).is_empty());
+    rig.end();
+}
+
+#[test]
+fn after_a_move_the_user_is_asked_about_the_same_plan() {
+    let mut rig = rig(&[asking(BUSY, b"one"), asking(BUSY, b"two")]);
+    let phone = only(invite(&mut rig, &[contact(ONE, 1000)]));
+    rig.answer(&phone, 486, "");
+    rig.decide(&Decision::Pass);
+    rig.asked = None;
+    rig.moved(9);
+    rig.pass(0);
+    assert_eq!(heard(&rig)[1..], ["failing 486: one", "failing 486: two", "failing 486: two"]);
+    assert_eq!(only(rig.decide(&Decision::CarryOut)).to(), MAILBOX);
     rig.end();
 }

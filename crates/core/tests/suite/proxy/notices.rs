@@ -92,3 +92,50 @@ fn notices_go_on_in_another_shard() {
     rig.end();
     assert_eq!(heard(&rig), ["rang 180", "refused 486 by 10.2.2.2:5060", "exhausted 486", "ended"]);
 }
+
+type End<'a> = &'a dyn Fn(&mut Rig, &[Sent]);
+
+/// Of what rings the end is heard, also when another branch has answered.
+#[test]
+fn a_branch_that_rang_ends_without_an_answer() {
+    let contacts = [contact("10.2.2.1:5061", 1000), contact("10.2.2.2:5062", 1000)];
+    let ends: [End<'_>; 4] = [
+        &|rig, sent| drop(rig.answer(&sent[0], 486, "")),
+        // The other one takes the call; this one says so, or is silent.
+        &|rig, sent| {
+            rig.answer(&sent[1], 200, "");
+            assert_eq!(rig.ringing.len(), 2, "the answer ends no other branch by itself");
+            rig.answer(&sent[0], 487, "");
+        },
+        &|rig, sent| {
+            rig.answer(&sent[1], 200, "");
+            rig.pass(33_000);
+        },
+        // In another shard it has the same number.
+        &|rig, sent| {
+            rig.moved(9);
+            rig.answer(&sent[1], 200, "");
+            rig.answer(&sent[0], 487, "");
+        },
+    ];
+    for (n, end) in ends.iter().enumerate() {
+        let mut rig = Rig::new();
+        let sent = invite(&mut rig, &contacts);
+        for sent in &sent {
+            rig.answer(sent, 180, "");
+        }
+        assert_eq!(rig.ringing.len(), 2, "end {n}");
+        end(&mut rig, &sent);
+        assert_eq!(rig.ringing.len(), 1, "end {n}");
+    }
+}
+
+#[test]
+fn a_branch_that_has_answered_does_not_end() {
+    let mut rig = Rig::new();
+    let sent = only(invite(&mut rig, &[contact(BOB, 1000)]));
+    rig.answer(&sent, 180, "");
+    rig.answer(&sent, 200, "Contact: <sip:bob@10.2.2.2>\n");
+    rig.end();
+    assert_eq!(rig.ringing.len(), 1);
+}

@@ -231,6 +231,33 @@ fn gateways_are_changed_after_some_failures_alone() {
 }
 
 #[test]
+fn gateways_whose_time_is_up_do_not_end_the_search() {
+    // One that rang too long.
+    let some = TryNext::On(&[500, 503]);
+    let mut rig = rig(Plan { ring_timeout: 30_000, ring_ends: true, try_next: some, ..Plan::default() });
+    let first = only(invite(&mut rig, &[contact(ONE, 1000), contact(TWO, 500)]));
+    rig.answer(&first, 180, "");
+    assert!(later(rig.pass(30_000)).iter().any(|s| s.method() == "CANCEL" && s.to() == ONE));
+    let sent = rig.answer(&first, 487, "");
+    let second = sent.iter().find(|s| s.method() == "INVITE").unwrap_or_else(|| panic!("none of {sent:?}")).clone();
+    assert_eq!(to_alice(&rig.answer(&second, 200, "Contact: <sip:b@10.2.2.2:5062>\n")), [200]);
+    rig.end();
+    // One that was silent, and says something while the next has its turn.
+    for late in [487, 486, 503] {
+        let mut rig = self::rig(Plan { answer_timeout: Some(2_000), try_next: some, ..Plan::default() });
+        let three = [contact(ONE, 1000), contact(TWO, 500), contact("10.2.2.3:5063", 100)];
+        let first = only(invite(&mut rig, &three));
+        let second = later(rig.pass(2_000)).into_iter().find(|s| s.to() == TWO).expect("the next has its turn");
+        rig.answer(&second, 100, "");
+        let sent = rig.answer(&first, late, "");
+        assert!(sent.iter().all(|s| s.method() != "INVITE"), "{late}: {sent:?}");
+        let third = only(rig.answer(&second, 503, "").into_iter().filter(|s| s.method() == "INVITE").collect());
+        assert_eq!(to_alice(&rig.answer(&third, 200, "Contact: <sip:b@10.2.2.3:5063>\n")), [200]);
+        rig.end();
+    }
+}
+
+#[test]
 fn a_gateway_that_cannot_be_reached_is_changed_in_any_case() {
     let mut rig = rig(Plan { try_next: TryNext::On(&[500]), ..Plan::default() });
     let first = only(invite(&mut rig, &[contact(ONE, 1000), contact(TWO, 500)]));

@@ -2,7 +2,7 @@
 
 use super::allocation;
 use crate::written::through_bytes;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use strowger_core::entropy::Entropy;
@@ -76,6 +76,7 @@ pub(crate) struct Try {
     pub(crate) remove: Vec<Name>,
     pub(crate) fixed: bool,
     pub(crate) watched: bool,
+    pub(crate) rerouted: bool,
 }
 
 pub(crate) struct Rig {
@@ -96,6 +97,8 @@ pub(crate) struct Rig {
     pub(crate) plan: Plan<'static>,
     /// What the proxy told of each, in order.
     pub(crate) heard: BTreeMap<u64, Vec<String>>,
+    /// Branches that rang, and of which no end was heard.
+    pub(crate) ringing: BTreeSet<u32>,
     /// Made inside the proxy and its transactions so far.
     pub(crate) allocations: u64,
 }
@@ -213,6 +216,7 @@ impl Rig {
             asked: None,
             plan: Plan::default(),
             heard: BTreeMap::new(),
+            ringing: BTreeSet::new(),
             allocations: 0,
         }
     }
@@ -412,6 +416,7 @@ impl Rig {
         self.next = self.next.max(other.next);
         self.forwarded.append(&mut other.forwarded);
         self.heard.append(&mut other.heard);
+        self.ringing.append(&mut other.ringing);
     }
 
     /// What the proxy has told since, with the response that it tells of.
@@ -424,7 +429,14 @@ impl Rig {
         let place = |target: Option<Target>| target.map_or_else(|| "nobody".to_owned(), |t| t.address.to_string());
         for notice in self.proxy.notices().drain(..) {
             let what = match notice.event {
-                NoticeEvent::Rang { status, bytes, .. } => format!("rang {}", is_of(status, bytes)),
+                NoticeEvent::Rang { status, branch, bytes, .. } => {
+                    self.ringing.insert(branch);
+                    format!("rang {}", is_of(status, bytes))
+                }
+                NoticeEvent::BranchEnded { branch } => {
+                    self.ringing.remove(&branch);
+                    continue;
+                }
                 NoticeEvent::Answered { status, bytes, first: true, .. } => {
                     format!("answered {}", is_of(status, bytes))
                 }
@@ -432,11 +444,13 @@ impl Rig {
                 NoticeEvent::Refused { status, by } => format!("refused {status} by {}", place(by)),
                 NoticeEvent::TimedOut { target } => format!("timed out at {}", place(target)),
                 NoticeEvent::Cancelled => "cancelled".to_owned(),
-                NoticeEvent::Failing { server, status } => {
+                NoticeEvent::Failing { server, status, plan } => {
                     self.asked = Some(server);
-                    format!("failing {status}")
+                    let plan = plan.map(|plan| format!(": {}", String::from_utf8_lossy(&plan)));
+                    format!("failing {status}{}", plan.unwrap_or_default())
                 }
                 NoticeEvent::Exhausted { status, bytes } => format!("exhausted {}", is_of(status, bytes)),
+                NoticeEvent::Abandoned => "abandoned".to_owned(),
                 NoticeEvent::Ended => "ended".to_owned(),
             };
             self.heard.entry(notice.context).or_default().push(what);
@@ -521,6 +535,7 @@ fn candidates_of<'a>(tries: &'a [Try], uris: &'a Uris<'a>) -> Vec<Candidate<'a>>
         remove: &t.remove,
         fixed: t.fixed,
         watched: t.watched,
+        rerouted: t.rerouted,
         translated: t.uri.as_deref().is_some_and(|uri| !uri.ends_with(&t.at[0].address.to_string())),
     };
     tries.iter().zip(uris).map(candidate).collect()
@@ -530,6 +545,7 @@ fn candidates_of<'a>(tries: &'a [Try], uris: &'a Uris<'a>) -> Vec<Candidate<'a>>
 pub(crate) enum Decision<'a> {
     More(&'a [Try]),
     Answer(u16),
+    CarryOut,
     Pass,
 }
 
@@ -544,6 +560,7 @@ impl Rig {
                 self.proxy.more(&mut round, server, &candidates_of(tries, &uris));
             }
             Decision::Answer(status) => self.proxy.answer(&mut round, server, *status),
+            Decision::CarryOut => self.proxy.carry_out(&mut round, server),
             Decision::Pass => self.proxy.pass(&mut round, server),
         }
         self.taken()

@@ -184,3 +184,22 @@ fn an_maddr_that_names_us_has_done_its_work() {
     let sent = routed("sip:bob@10.2.2.2;maddr=10.6.6.6", "");
     assert_eq!((sent.uri(), sent.to().as_str()), ("sip:bob@10.2.2.2;maddr=10.6.6.6", "10.6.6.6:5060"));
 }
+
+#[test]
+fn routes_stay_behind_where_the_request_is_led_elsewhere() {
+    let elsewhere = |at_: &str, q| Try { at: vec![at(at_)], q, rerouted: true, ..Try::default() };
+    for route in
+        ["<sip:10.8.8.8;lr>", "<sip:0900@10.8.8.8>", "<sip:10.0.0.1;lr>, <sip:0900@10.8.8.8>, <sip:10.7.7.7;lr>"]
+    {
+        let mut rig = Rig::new();
+        let routes = format!("Route: {route}\n");
+        let places = [elsewhere("10.3.3.1:5060", 1000), elsewhere("10.3.3.2:5060", 900)];
+        let first = only(rig.request(&alice("INVITE", "sip:100@10.2.2.2", &routes), udp(ALICE), &places));
+        let second =
+            rig.answer(&first, 503, "").into_iter().find(|sent| sent.method() == "INVITE").expect("the next place");
+        for (place, sent) in [("10.3.3.1:5060", first), ("10.3.3.2:5060", second)] {
+            assert_eq!((sent.to().as_str(), sent.uri()), (place, "sip:100@10.2.2.2"), "{route}");
+            assert_eq!(sent.all("Route"), [""; 0], "{route}");
+        }
+    }
+}

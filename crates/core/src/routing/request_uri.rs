@@ -1,0 +1,64 @@
+//! The Request-URI as it goes to a next hop: without what has done its work here (RFC 3261 sections 16.4 and 16.6 step 2).
+
+use super::Routing;
+use super::seal::NAME;
+use strowger_message::{SipUri, Uri};
+
+impl Routing<'_> {
+    /// The Request-URI with another user part, or another number of a tel URI, as it goes to a next hop: without what has done its work here.
+    /// None: it has neither.
+    pub fn uri_with_user(&self, user: &[u8]) -> Option<Vec<u8>> {
+        let mut text = Vec::new();
+        match self.uri {
+            Uri::Sip(uri) => {
+                uri.user?;
+                write_clean(&SipUri { user: Some(user), ..uri }, self.spent, self.own_maddr, &mut text);
+            }
+            Uri::Tel(tel) => {
+                let (scheme, number) = self.uri_text.split_at_checked("tel:".len())?;
+                text = [scheme, user, number.get(tel.number.len()..)?].concat();
+            }
+            _ => return None,
+        }
+        Some(text)
+    }
+}
+
+/// A URI of a binding with parts that a Request-URI must not have (section 19.1.1 table 1): they are taken off.
+pub(crate) fn is_unfit(uri: &[u8]) -> bool {
+    const METHOD: &[u8] = b";method=";
+    uri.contains(&b'?') || uri.windows(METHOD.len()).any(|w| w.eq_ignore_ascii_case(METHOD))
+}
+
+/// A Request-URI without headers and method, without the seal that has done its work, and if `maddr` names us without what
+/// brought it here (section 16.4).
+pub(crate) fn write_clean(uri: &SipUri<'_>, spent: Option<&[u8]>, maddr: bool, out: &mut Vec<u8>) {
+    out.extend_from_slice(uri.scheme());
+    out.push(b':');
+    if let Some(user) = uri.user {
+        out.extend_from_slice(user);
+        if let Some(password) = uri.password {
+            out.push(b':');
+            out.extend_from_slice(password);
+        }
+        out.push(b'@');
+    }
+    uri.host.write(out);
+    if let Some(port) = uri.port.filter(|_| !maddr) {
+        out.push(b':');
+        out.extend_from_slice(itoa::Buffer::new().format(port).as_bytes());
+    }
+    for (name, value) in uri.params.iter() {
+        let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
+        let sealed = spent.is_some() && value == spent && is(NAME);
+        if is(b"method") || sealed || (maddr && (is(b"maddr") || is(b"transport"))) {
+            continue;
+        }
+        out.push(b';');
+        out.extend_from_slice(name);
+        if let Some(value) = value {
+            out.push(b'=');
+            out.extend_from_slice(value);
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! What a shard counts of its calls, for gauges and bounds.
+
+use super::Call;
+
+/// What is counted of calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CallCounts {
+    /// Calls that are logged and have not ended.
+    pub(crate) logged: usize,
+    /// Calls that are tracked.
+    pub(crate) tracked: usize,
+    /// Tracked dialogs without an answer.
+    pub(crate) early: usize,
+    /// Tracked dialogs with one.
+    pub(crate) confirmed: usize,
+    /// Limits that they count under, those of each call together.
+    pub(crate) counted: usize,
+}
+
+impl CallCounts {
+    pub(super) fn of(call: &Call) -> Self {
+        let confirmed = call.dialogs.iter().filter(|dialog| dialog.answer.is_some()).count();
+        let of_dialogs = |count: usize| if call.tracked { count } else { 0 };
+        Self {
+            logged: usize::from(call.is_in_log()),
+            tracked: usize::from(call.tracked),
+            early: of_dialogs(call.dialogs.len() - confirmed),
+            confirmed: of_dialogs(confirmed),
+            counted: call.counted.len(),
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Why rules hold or do not, for people who ask: each rule that was asked of a request, with the values that made it so.
+//!
+//! What the log says at the level debug and what [`explain`](crate::explain) says are made here, of the same walk through the rules that
+//! decides.
+
+use crate::request_facts::RequestFacts;
+use crate::stage::Verdict;
+use serde::Serialize;
+use std::cell::RefCell;
+use std::fmt;
+use strowger_core::shown::{brief, shown};
+use strowger_rules::{Rules, Sets};
+
+/// What a rule or filter says of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Judgement {
+    /// Its name.
+    pub name: String,
+    /// Whether it holds.
+    pub holds: bool,
+    /// The part of its condition that decided.
+    pub part: String,
+    /// Whether that part holds.
+    pub part_holds: bool,
+    /// What that part asked for, with the value, quoted, or `absent`.
+    pub values: Vec<(String, String)>,
+    /// The limits that the call counts under by this rule.
+    pub limits: Vec<String>,
+    /// The limit of this rule that has no room for the call: the rule adds nothing.
+    pub full: Option<String>,
+}
+
+impl fmt::Display for Judgement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.holds { "yes" } else { "no" };
+        write!(f, "{sign:<4}{}: {} is {}", self.name, self.part, self.part_holds)?;
+        self.values.iter().try_for_each(|(name, value)| write!(f, ", {name} is {value}"))?;
+        self.full.iter().try_for_each(|limit| write!(f, "; limit {limit} is full"))
+    }
+}
+
+/// What a request is asked beside what becomes of it.
+#[derive(Debug, Default)]
+pub(crate) struct Inquiry {
+    /// Limits of calls that are taken for full.
+    pub(crate) full: Vec<String>,
+    /// The rules that were asked, up to the one that decided.
+    pub(crate) path: RefCell<Vec<Judgement>>,
+}
+
+/// The first `most` of these rules, each with what it says.
+pub(crate) fn judgements<A>(
+    rules: &Rules<A>,
+    facts: &RequestFacts<'_, '_>,
+    sets: &Sets,
+    most: usize,
+) -> Vec<Judgement> {
+    let judgement = |verdict: strowger_rules::Verdict<'_>| Judgement {
+        name: verdict.name.to_owned(),
+        holds: verdict.matches,
+        part: verdict.decider.split_whitespace().collect::<Vec<_>>().join(" "),
+        part_holds: verdict.holds,
+        values: verdict.values,
+        limits: Vec::new(),
+        full: None,
+    };
+    rules.explain_first(most, facts, sets).verdicts.into_iter().map(judgement).collect()
+}
+
+/// A rule that holds, when it is asked.
+#[derive(Debug)]
+pub(crate) struct Heard {
+    pub(crate) place: usize,
+    /// No further one is asked.
+    pub(crate) is_last: bool,
+    /// As [`Judgement::limits`] has it.
+    pub(crate) limits: Vec<String>,
+    /// As [`Judgement::full`] has it.
+    pub(crate) full: Option<String>,
+}
+
+impl Heard {
+    pub(crate) const fn of(place: usize, is_last: bool) -> Self {
+        Self { place, is_last, limits: Vec::new(), full: None }
+    }
+}
+
+/// The rules that were asked of a request, up to the last; those that hold were heard.
+pub(crate) fn path<A>(
+    rules: &Rules<A>,
+    facts: &RequestFacts<'_, '_>,
+    sets: &Sets,
+    heard: Vec<Heard>,
+) -> Vec<Judgement> {
+    let last = heard.last().filter(|heard| heard.is_last).map_or(rules.len(), |heard| heard.place + 1);
+    let mut path = judgements(rules, facts, sets, last);
+    // What was heard counts: it has decided.
+    path.iter_mut().for_each(|judgement| judgement.holds = false);
+    for Heard { place, limits, full, .. } in heard {
+        if let Some(judgement) = path.get_mut(place) {
+            *judgement = Judgement { holds: true, limits, full, ..std::mem::take(judgement) };
+        }
+    }
+    path
+}
+
+/// Writes down which rules were asked of a request, in their order up to the one that decided, and how one ended it.
+#[cold]
+pub(crate) fn log_path(path: &[Judgement], verdict: &Verdict, call_id: &[u8]) {
+    let call_id = shown(call_id);
+    for Judgement { name, holds, part, part_holds, values, limits, full } in path {
+        let values = plain(values.iter().map(|(name, value)| format!("{name} is {value}")));
+        let part = plain(std::iter::once(part.clone()));
+        let limits = Some(limits.join(", ")).filter(|limits| !limits.is_empty());
+        tracing::debug!(rule = %name, holds, part, part_holds, values, limits, full, %call_id, "rule judged");
+    }
+    let rule = path.last().map_or("", |last| &last.name);
+    match verdict {
+        Verdict::Reply(reply) => tracing::debug!(rule = %rule, answer = reply.status, %call_id, "rule ends a request"),
+        Verdict::Drop => tracing::debug!(rule = %rule, drop = true, %call_id, "rule ends a request"),
+        _ => (),
+    }
+}
+
+/// Texts of peers in one value of a line of the log: short, printable, in ASCII.
+pub(crate) fn plain(texts: impl Iterator<Item = String>) -> String {
+    let text = texts.collect::<Vec<_>>().join(", ");
+    let mut plain = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            ' '..='~' => plain.push(character),
+            other => plain.extend(other.escape_default()),
+        }
+    }
+    brief(&plain).to_string()
+}

@@ -1,0 +1,294 @@
+//! How a request goes on, for people: its places, limits, edits and what is done about which failure. What the log says at the level debug
+//! and what [`explain`](crate::explain) says are this one view.
+
+use crate::call_limits::Claim;
+use crate::decision::{Decision, FailureDecision};
+use crate::engine::Engine;
+use crate::forwarding::{Edits, Targets};
+use crate::handling::Handling;
+use crate::judgement::plain;
+use serde::Serialize;
+use std::fmt;
+use strowger_config::OverLimit;
+use strowger_core::Target;
+use strowger_core::proxy::Candidate;
+use strowger_core::routing::Routing;
+use strowger_core::shown::shown;
+use strowger_message::Method;
+
+/// How a request goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PlanView {
+    /// In order of trying.
+    pub to: Vec<PlaceView>,
+    /// Status codes after which the next is tried; none: any but 6xx.
+    pub try_next: Option<Vec<u16>>,
+    /// The limits that its call counts under.
+    pub limits: Vec<LimitView>,
+    /// The server stays in the path of later requests, by a Record-Route: only a request that can make a dialog has some.
+    pub record_route: bool,
+    /// The call is tracked.
+    pub track: bool,
+    /// The call is accounted.
+    pub account: bool,
+    /// Milliseconds that a place may ring, where a rule says it.
+    pub ring_timeout: Option<u64>,
+    /// Milliseconds that a place may say nothing, where a rule says it.
+    pub answer_timeout: Option<u64>,
+    /// Header lines that it gets.
+    pub add: Vec<String>,
+    /// Header fields that it loses.
+    pub remove: Vec<String>,
+    /// What is done where it fails: the first that is for the failure counts, each once.
+    pub on_failure: Vec<FailureView>,
+}
+
+/// A place where a request goes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PlaceView {
+    /// Its URI.
+    pub uri: String,
+    /// Its addresses, with the transport, in order of trying; none where a name was not looked up.
+    pub at: Vec<String>,
+}
+
+/// A limit that a call counts under.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LimitView {
+    /// Its name.
+    pub name: String,
+    /// The user, group or URI of which it counts the calls; empty: all calls.
+    pub of: String,
+    /// Calls at a time.
+    pub most: u32,
+    /// The answer to a call beyond them; none: its rule, or its failure, is passed over.
+    pub answer: Option<u16>,
+    /// It is one of a failure.
+    pub of_failure: bool,
+}
+
+/// What is done about some failures.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FailureView {
+    /// The first and the last status code of each range.
+    pub statuses: Vec<(u16, u16)>,
+    /// Where it goes then, in order of trying.
+    pub to: Vec<String>,
+    /// The answer in its place.
+    pub answer: Option<u16>,
+    /// Status codes after which the next is tried then; none: any but 6xx.
+    pub try_next: Option<Vec<u16>>,
+    /// The user part that its Request-URI gets then; none: it stays.
+    pub user: Option<String>,
+    /// Milliseconds that a place may ring then; none: as before.
+    pub ring_timeout: Option<u64>,
+    /// Milliseconds that a place may say nothing then; none: as before.
+    pub answer_timeout: Option<u64>,
+    /// Header lines that it gets then.
+    pub add: Vec<String>,
+    /// Header fields that it loses then.
+    pub remove: Vec<String>,
+    /// The limits that its call counts under then.
+    pub limits: Vec<LimitView>,
+}
+
+impl LimitView {
+    fn new(claim: &Claim, answer: Option<u16>, of_failure: bool) -> Self {
+        let (name, of) = (claim.counted.name.to_string(), String::from_utf8_lossy(&claim.counted.value).into_owned());
+        Self { name, of, most: claim.most, answer, of_failure }
+    }
+
+    fn of_failure(claim: &Claim) -> Self {
+        Self::new(claim, None, true)
+    }
+}
+
+impl PlaceView {
+    pub(crate) fn new(uri: &[u8], targets: &[Target]) -> Self {
+        let at = |target: &Target| format!("{}:{}", target.transport.text(), target.address);
+        Self { uri: String::from_utf8_lossy(uri).into_owned(), at: targets.iter().map(at).collect() }
+    }
+
+    /// Several, each with its targets.
+    pub(crate) fn several<'a>(uris: impl Iterator<Item = &'a [u8]>, targets: &[Targets]) -> Vec<Self> {
+        uris.zip(targets).map(|(uri, targets)| Self::new(uri, targets)).collect()
+    }
+}
+
+impl FailureView {
+    fn of(failure: &FailureDecision) -> Self {
+        Self {
+            statuses: failure.statuses.clone(),
+            to: failure.to.clone(),
+            answer: failure.answer,
+            try_next: failure.try_next.clone(),
+            user: failure.user.as_deref().map(|user| String::from_utf8_lossy(user).into_owned()),
+            ring_timeout: failure.ring_timeout,
+            answer_timeout: failure.answer_timeout,
+            add: lines(&failure.add),
+            remove: failure.remove.iter().map(|name| name.text().to_owned()).collect(),
+            limits: failure.claims.iter().map(LimitView::of_failure).collect(),
+        }
+    }
+}
+
+impl Engine {
+    /// How a request goes on to these places.
+    pub(crate) fn plan_view(&self, handling: &Handling<'_, '_>, edits: &Edits, to: Vec<PlaceView>) -> PlanView {
+        let none = Decision::default();
+        let decision = handling.progress.decision.as_deref().unwrap_or(&none);
+        let begins_call = handling.request.method == Method::Invite && handling.request.to_tag.is_empty();
+        PlanView {
+            to,
+            try_next: decision.statuses().map(<[u16]>::to_vec),
+            limits: self.limit_views(decision),
+            record_route: self.plan(Some(decision)).records_route(handling.request),
+            track: begins_call && self.tracks(handling),
+            account: begins_call && self.accounts(handling),
+            ring_timeout: decision.ring_timeout,
+            answer_timeout: decision.answer_timeout,
+            add: lines(&edits.add),
+            remove: edits.remove.iter().map(|name| name.text().to_owned()).collect(),
+            on_failure: decision.on_failure.iter().map(FailureView::of).collect(),
+        }
+    }
+
+    /// Writes down how a request goes on to these candidates.
+    #[cold]
+    pub(crate) fn log_plan(
+        &self,
+        handling: &Handling<'_, '_>,
+        routing: &Routing<'_>,
+        candidates: &[Candidate<'_>],
+        edits: &Edits,
+    ) {
+        let reached = candidates.iter().filter(|candidate| !candidate.targets.is_empty());
+        let place = |to: &Candidate<'_>| PlaceView::new(to.uri.unwrap_or(routing.uri_text), to.targets);
+        let view = self.plan_view(handling, edits, reached.map(place).collect());
+        let is_changed = handling.progress.decision.as_ref().is_some_and(|decision| decision.has_other_uri);
+        view.log(is_changed.then_some(routing.uri_text), handling.request.call_id);
+    }
+
+    fn limit_views(&self, decision: &Decision) -> Vec<LimitView> {
+        let passes_over = |name: &str| {
+            let mut limits = self.policy.config.call_limits.iter();
+            limits.any(|limit| *limit.name == *name && limit.over == OverLimit::NextRule)
+        };
+        let answer = |claim: &Claim| (!passes_over(&claim.counted.name)).then_some(claim.status);
+        let of_rules = decision.claims.iter().map(|claim| LimitView::new(claim, answer(claim), false));
+        let of_failure = decision.led_claims().iter().filter(|claim| !decision.claims.contains(claim));
+        of_rules.chain(of_failure.map(LimitView::of_failure)).collect()
+    }
+}
+
+impl PlanView {
+    /// `uri`: the Request-URI that rules have made.
+    fn log(&self, uri: Option<&[u8]>, call_id: &[u8]) {
+        let some = |text: String| Some(text).filter(|text| !text.is_empty());
+        let places = self.to.iter().map(|place| match &place.at[..] {
+            [] => shown(place.uri.as_bytes()).to_string(),
+            at => format!("{} at {}", shown(place.uri.as_bytes()), at.join(" ")),
+        });
+        let limits = some(plain(self.limits.iter().map(ToString::to_string)));
+        let failures = some(plain(self.on_failure.iter().map(ToString::to_string)));
+        tracing::debug!(
+            to = plain(places),
+            uri = uri.map(|uri| shown(uri).to_string()),
+            try_next = self.try_next.as_deref().map(list),
+            limits,
+            record_route = self.record_route,
+            track = self.track,
+            account = self.account,
+            ring_timeout = self.ring_timeout,
+            answer_timeout = self.answer_timeout,
+            add = some(plain(self.add.iter().cloned())),
+            remove = some(self.remove.join(", ")),
+            on_failure = failures,
+            call_id = %shown(call_id),
+            "request planned"
+        );
+    }
+}
+
+impl fmt::Display for LimitView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of = if self.of.is_empty() { String::new() } else { format!(" of {}", self.of) };
+        let calls = if self.most == 1 { "call" } else { "calls" };
+        write!(f, "{}{of}: at most {} {calls}, one more ", self.name, self.most)?;
+        match self.answer {
+            Some(status) => write!(f, "is answered {status}"),
+            None if self.of_failure => f.write_str("goes to the next failure"),
+            None => f.write_str("goes to the next rule"),
+        }
+    }
+}
+
+impl fmt::Display for FailureView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let range = |(first, last): &(u16, u16)| match first == last {
+            true => first.to_string(),
+            false => format!("{first}-{last}"),
+        };
+        let statuses: Vec<String> = self.statuses.iter().map(range).collect();
+        let then = self.answer.map_or_else(|| self.to.join(", then "), |status| format!("answer {status}"));
+        write!(f, "{}: {then}", statuses.join(", "))?;
+        if let Some(user) = &self.user {
+            write!(f, " for {user}")?;
+        }
+        if !self.add.is_empty() {
+            write!(f, " with {}", self.add.join(", "))?;
+        }
+        if !self.remove.is_empty() {
+            write!(f, " without {}", self.remove.join(", "))?;
+        }
+        if let Some(statuses) = self.try_next.as_deref().filter(|_| self.to.len() > 1) {
+            write!(f, "; next after {}", list(statuses))?;
+        }
+        for (word, time) in [("ring", self.ring_timeout), ("silence", self.answer_timeout)] {
+            if let Some(time) = time {
+                write!(f, "; {word} at most {time} ms")?;
+            }
+        }
+        self.limits.iter().try_for_each(|limit| write!(f, "; limit {limit}"))
+    }
+}
+
+impl fmt::Display for PlanView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, place) in self.to.iter().enumerate() {
+            let word = if n == 0 { "to" } else { "then" };
+            let at = if place.at.is_empty() { String::new() } else { format!(" at {}", place.at.join(", ")) };
+            writeln!(f, "{word:<8}{}{at}", place.uri)?;
+        }
+        match &self.try_next {
+            Some(statuses) => writeln!(f, "next    after {}", list(statuses))?,
+            None if self.to.len() > 1 => writeln!(f, "next    after any but 6xx")?,
+            None => (),
+        }
+        for (word, time) in [("ring", self.ring_timeout), ("silence", self.answer_timeout)] {
+            if let Some(time) = time {
+                writeln!(f, "{word:<8}at most {time} ms")?;
+            }
+        }
+        self.limits.iter().try_for_each(|limit| writeln!(f, "limit   {limit}"))?;
+        self.add.iter().try_for_each(|line| writeln!(f, "add     {line}"))?;
+        self.remove.iter().try_for_each(|name| writeln!(f, "remove  {name}"))?;
+        writeln!(f, "path    {}", if self.record_route { "record-route" } else { "not in the path" })?;
+        if self.track {
+            writeln!(f, "track   the call is tracked")?;
+        }
+        if self.account {
+            writeln!(f, "account the call is accounted")?;
+        }
+        self.on_failure.iter().try_for_each(|failure| writeln!(f, "failure {failure}"))
+    }
+}
+
+/// Header lines without their ends.
+fn lines(text: &[u8]) -> Vec<String> {
+    String::from_utf8_lossy(text).lines().map(str::to_owned).collect()
+}
+
+fn list(statuses: &[u16]) -> String {
+    statuses.iter().map(u16::to_string).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,78 @@
+//! One user by several spellings of its name: what counts, what rules see and what is written down has the name that the database has.
+
+use crate::accounting::rows;
+use crate::site::*;
+use strowger_store::subscriber;
+
+/// What is answered to the INVITE of a phone there, by this spelling of alice's name and with this password: at once, or when the database has said
+/// what it knows of her by this spelling.
+fn calls(site: &mut Site, from: &str, number: u32, spelled: &str, password: &[u8]) -> (String, bool) {
+    let challenged = site.receive(from, &invite(number, 1, ""));
+    assert!(challenged.starts_with("SIP/2.0 407 "), "{challenged}");
+    let line = credentials_of(spelled, password, ("INVITE", "sip:bob@example.org"), &challenged, 1);
+    let at_once = site.receive(from, &invite(number, 2, &line));
+    if !at_once.is_empty() {
+        return (at_once, false);
+    }
+    let known = credential_as(spelled, "alice", b"secret of alice");
+    let known = site.says(Ok(subscriber::Answer::Credential(known)));
+    (site.work(|engine, now, out| engine.answered(now, known, out)), true)
+}
+
+/// What alice's INVITE comes to, by each spelling in turn.
+fn by_each(site: &mut Site) -> [String; 3] {
+    let mut number = 0;
+    SPELLINGS.map(|spelled| {
+        number += 1;
+        calls(site, ALICE, number, spelled, b"secret of alice").0
+    })
+}
+
+#[test]
+fn a_user_has_one_limit_of_calls() {
+    let mut site = Site::new(
+        "[[call_limit]]\nname = \"line\"\nper = \"user\"\nmost = 1\nstatus = 486\n\
+         [[rule]]\nname = \"all\"\nto = [\"sip:203.0.113.1\"]\ncall_limits = [\"line\"]\n",
+    );
+    let [first, others @ ..] = by_each(&mut site);
+    assert!(first.contains("INVITE sip:bob@example.org "), "{first}");
+    for other in others {
+        assert!(other.starts_with("SIP/2.0 486 "), "{other}");
+    }
+    let counted = site.shared.call_limits.list();
+    let counted: Vec<_> = counted.iter().map(|(counted, calls)| (&*counted.value, *calls)).collect();
+    assert_eq!(counted, [(&b"alice"[..], 1)]);
+}
+
+#[test]
+fn rules_see_the_name_of_a_user_and_so_do_records() {
+    let mut site = Site::new(
+        "accounting.cdr = true\n[[rule]]\nname = \"hers\"\nwhen = \"authenticated and user == 'alice'\"\nanswer = 486\n",
+    );
+    for answer in by_each(&mut site) {
+        assert!(answer.starts_with("SIP/2.0 486 "), "{answer}");
+    }
+    let users: Vec<_> = rows(&mut site).0.into_iter().map(|cdr| cdr.user).collect();
+    assert_eq!(users, ["alice"; 3]);
+}
+
+/// Three failures for one account, each from a source and in a spelling of its own; then each further source may fail for it once.
+#[test]
+fn guesses_at_a_user_count_together() {
+    let mut site = Site::new("ban.account_failures = 3\n");
+    let sources = ["203.0.113.1:5060", "203.0.113.2:5060", "203.0.113.3:5060"];
+    for (number, (source, spelled)) in sources.into_iter().zip(SPELLINGS).enumerate() {
+        let (answer, is_judged) = calls(&mut site, source, number as u32, spelled, b"guessed");
+        assert!(is_judged && answer.starts_with("SIP/2.0 407 "), "{answer}");
+    }
+    let last = "203.0.113.4:5060";
+    for (number, spelled, expected) in
+        [(3, "alice@EXAMPLE.org", true), (4, "alice@example.ORG", false), (5, "alice", false)]
+    {
+        let (answer, is_judged) = calls(&mut site, last, number, spelled, b"guessed");
+        assert!(is_judged == expected && answer.starts_with("SIP/2.0 407 "), "{spelled}: {answer}");
+    }
+    // She herself is heard.
+    let (answer, is_judged) = calls(&mut site, ALICE, 6, "alice", b"secret of alice");
+    assert!(is_judged && !answer.starts_with("SIP/2.0 407 "), "{answer}");
+}

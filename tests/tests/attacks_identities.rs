@@ -1,0 +1,120 @@
+//! Users who would be others: who register for them, or call under their names.
+
+use crate::attacks_passwords::{LIMIT, answer, at, code, invite, register, send, start, with_password};
+use std::net::UdpSocket;
+use strowger_tests::text::{Request, method, request_uri, status, unique};
+use strowger_tests::wire::Transport::Udp;
+use strowger_tests::wire::Wire;
+
+/// The status of a REGISTER for this user with the right password of mallory.
+fn register_as_mallory(wire: &mut Wire, to: &str) -> Option<u16> {
+    let request = Request { to: to.into(), ..register(wire, "mallory") };
+    code(with_password(wire, &request, "mallory", "a secret"))
+}
+
+/// Also where it may call as another.
+#[test]
+fn a_user_registers_no_other() {
+    for more in ["", "auth.user_must_match = false"] {
+        let server = start(&[Udp], more);
+        let mut wire = at(&server, Udp, 2);
+        for to in [
+            "<sip:alice@example.org>",
+            "<sip:%61lice@example.org>",
+            "<sip:alice@EXAMPLE.org>",
+            "<sips:alice@example.org>",
+            "<sip:alice:mallory@example.org>",
+            "\"mallory\" <sip:alice@example.org;user=mallory>",
+        ] {
+            assert_eq!(register_as_mallory(&mut wire, to), Some(403), "{more} {to}");
+        }
+        let log = server.log_with("the request names another");
+        let line = log.lines().find(|line| line.contains("the request names another")).expect("a line");
+        for part in ["user=mallory@example.org", "header=\"To\"", "names=alice@example.org", "auth.register_for_others"]
+        {
+            assert!(line.contains(part), "{part}: {line}");
+        }
+    }
+}
+
+/// A PBX registers the numbers behind it by one password, and calls under its own name alone.
+#[test]
+fn a_user_registers_for_others_where_the_setting_says_so() {
+    let server = start(&[Udp], "auth.register_for_others = true");
+    let mut wire = at(&server, Udp, 2);
+    assert_eq!(register_as_mallory(&mut wire, "<sip:alice@example.org>"), Some(200));
+    assert_eq!(call_as_mallory(&mut wire, "<sip:alice@example.org>", &[], "sip:bob@example.org"), Some(403));
+}
+
+/// Calls bob with the right password of mallory; what is answered.
+fn call_as_mallory(wire: &mut Wire, from: &str, more: &[&str], uri: &str) -> Option<u16> {
+    let mut request = invite(wire, "mallory", uri);
+    request.from = format!("{from};tag={}", unique("f"));
+    request.headers.extend(more.iter().map(ToString::to_string));
+    code(with_password(wire, &request, "mallory", "a secret"))
+}
+
+#[test]
+fn a_user_calls_as_no_other() {
+    let server = start(&[Udp], "");
+    let mut wire = at(&server, Udp, 2);
+    let local = "sip:bob@example.org";
+    for (from, more) in [
+        ("<sip:alice@example.org>", &[][..]),
+        ("<sip:%61lice@example.org>", &[]),
+        ("<sip:alice@example.org:5999>", &[]),
+        ("\"Anonymous\" <sip:anonymous@example.org>", &[]),
+        ("<sip:alice@example.org>", &["P-Preferred-Identity: <sip:mallory@example.org>"]),
+        ("<sip:mallory@example.org>", &["P-Asserted-Identity: <sip:alice@example.org>"]),
+        (
+            "<sip:mallory@example.org>",
+            &["P-Asserted-Identity: <sip:mallory@example.org>, <sip:alice@example.org:5999>"],
+        ),
+        ("<sip:mallory@example.org>", &["P-Preferred-Identity: <sip:alice@example.org"]),
+        ("\"Anonymous\" <sip:anonymous@anonymous.invalid>", &["P-Asserted-Identity: <sip:alice@example.org>"]),
+    ] {
+        // From a foreign domain a call to bob needs no password; what it says of local users counts where one was shown.
+        let uri = if from.contains("invalid") { "sip:bob@192.0.2.1" } else { local };
+        assert_eq!(call_as_mallory(&mut wire, from, more, uri), Some(403), "{from} {more:?}");
+    }
+}
+
+#[test]
+fn callers_may_withhold_their_identity_and_gateways_show_another() {
+    let server = start(&[Udp], "");
+    let gateway = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    gateway.set_read_timeout(Some(LIMIT)).expect("a socket can be set");
+    let uri = format!("sip:+4930@{}", gateway.local_addr().expect("it is bound"));
+    let mut wire = at(&server, Udp, 2);
+    for (from, more) in [
+        ("\"Anonymous\" <sip:anonymous@anonymous.invalid>", &[][..]),
+        (
+            "\"Anonymous\" <sip:anonymous@anonymous.invalid>",
+            &["P-Preferred-Identity: <sip:mallory@example.org>", "Privacy: id"],
+        ),
+        ("<sip:+49301@192.0.2.1>", &["P-Preferred-Identity: <sip:mallory@example.org>"]),
+        ("<sip:+49301@192.0.2.1>", &["P-Asserted-Identity: <sip:mallory@example.org>, <tel:+49301>"]),
+    ] {
+        let mut request = invite(&wire, "mallory", &uri);
+        request.from = format!("{from};tag={}", unique("f"));
+        request.headers.extend(more.iter().map(ToString::to_string));
+        let credentials = answer(&mut wire, &request, "mallory", "a secret");
+        send(&mut wire, &credentials.on(&request));
+        let mut buffer = [0; 4_000];
+        let (length, _) =
+            gateway.recv_from(&mut buffer).unwrap_or_else(|_| panic!("{from} {more:?}: {}", server.log()));
+        assert_eq!(
+            (method(&buffer[..length]).as_deref(), request_uri(&buffer[..length])),
+            (Some("INVITE"), uri.clone())
+        );
+        // The answer ends it, so that nothing comes again.
+        let busy = strowger_tests::text::respond(&buffer[..length], 486, "busy", &[]);
+        gateway.send_to(&busy, server.address(Udp)).expect("loopback takes it");
+        assert_eq!(wire.final_response(LIMIT).and_then(|response| status(&response)), Some(486));
+        let mut ack = [0; 4_000];
+        while gateway.recv(&mut ack).is_ok_and(|length| method(&ack[..length]).as_deref() != Some("ACK")) {}
+    }
+    // Without a word of who it is, another's name stays refused.
+    assert_eq!(call_as_mallory(&mut wire, "<sip:+49301@192.0.2.1>", &[], &uri), Some(403));
+    server.log_with("header=\"From\" names=+49301@192.0.2.1");
+}
