@@ -243,8 +243,9 @@ fn forwarding_that_fails_names_the_address_and_the_error() {
     line(&server, &["connection not made", "Connection refused"]);
 }
 
+/// On an address of its own, where no other test listens.
 fn closed_port() -> SocketAddr {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback has ports");
+    let socket = UdpSocket::bind("127.0.0.231:0").expect("loopback has ports");
     socket.local_addr().expect("it is bound")
 }
 

@@ -222,8 +222,8 @@ fn connections_of_calls_are_lost_one_by_one() {
     let peer = Peer::tcp(1);
     let (code, errors) = sipp_over_tcp(&peer, 500, &["-t", "tn", "-max_reconnect", "5"]);
     assert_eq!((code, peer.connections.made.load(SeqCst)), (1, 3), "{errors}");
-    // A closed port.
-    let closed = TcpListener::bind("127.0.0.1:0").expect("a port is free").local_addr().expect("it is bound");
+    // A closed port, on an address of its own.
+    let closed = TcpListener::bind("127.0.0.232:0").expect("a port is free").local_addr().expect("it is bound");
     let ran = run(&format!("tcp://{closed}"), &["--connections", "per-call", "-r", "50", "-m", "10"]);
     assert_eq!((ran.calls("failed"), ran.failures("connect")), (10, 10), "{}", ran.said);
     assert_eq!(TcpStream::connect(closed).map_err(|e| e.kind()).err(), Some(ErrorKind::ConnectionRefused));

@@ -378,7 +378,7 @@ mod tests {
     #[test]
     fn a_closed_port_is_named() {
         let target: Target = "127.0.0.1".parse().unwrap();
-        let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = UdpSocket::bind("127.0.0.234:0").unwrap().local_addr().unwrap();
         let found = probing(&target, address).run();
         assert!(matches!(&found[..], [Finding::Closed(text)] if text.contains("nothing listens")), "{found:?}");
         let found = Probing { transport: Transport::Tcp, ..probing(&target, address) }.run();

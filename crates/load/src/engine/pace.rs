@@ -14,9 +14,9 @@ pub enum Arrivals {
     Poisson,
 }
 
-/// Calls of a burst are due so many microseconds apart, for no wire carries them at once: 20,000 a second. What a slower
-/// generator adds to that is its lag.
-pub const BURST_GAP: u64 = 50;
+/// Calls of a burst are due so many microseconds apart, for no wire carries them at once: 10,000 a second, which a machine of half the
+/// usual speed keeps with a server beside it. What a slower generator adds to that is its lag.
+pub const BURST_GAP: u64 = 100;
 
 /// A part of a rate profile.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -420,7 +420,7 @@ fn what_a_socket_of_its_own_sends_to_a_closed_port_is_reported() {
             start(NetSettings { udp: UdpSettings { icmp_errors, ..UdpSettings::default() }, ..settings(1) }, 3);
         let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
         peer.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let closed = UdpSocket::bind("127.0.0.233:0").unwrap().local_addr().unwrap();
         controller.open("gone", Udp, closed);
         controller.open("here", Udp, peer.local_addr().unwrap());
         for _ in 0..3 {
