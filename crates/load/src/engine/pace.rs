@@ -267,10 +267,10 @@ mod tests {
         // Of a call that the burst finds half begun, half is left.
         let parts = vec![Part::Ramp { from: 1.0, to: 1.0, micros: 1_500_000 }, Part::Burst { calls: 2 }, hold(1.0, 2)];
         let calls = all(&mut Pace::profile(parts, 0, Arrivals::Fixed, 1), u64::MAX);
-        assert_eq!(calls, [0, 1_000_000, 1_500_000, 1_500_050, 2_000_000, 3_000_000]);
+        assert_eq!(calls, [0, 1_000_000, 1_500_000, 1_500_000 + BURST_GAP, 2_000_000, 3_000_000]);
         let parts = vec![Part::Burst { calls: 1_000 }, hold(1_000.0, 1)];
         let calls = all(&mut Pace::profile(parts, 0, Arrivals::Fixed, 1), u64::MAX);
-        assert_eq!((calls.len(), calls[999], calls[1_000], calls[1_050]), (2_000, 49_950, 49_950, 50_000));
+        assert_eq!((calls.len(), calls[999], calls[1_000], calls[1_100]), (2_000, 99_900, 99_900, 100_000));
         let mut none = Pace::constant(0.0, 0, Arrivals::Fixed, 1);
         assert_eq!(none.due(u64::MAX), None);
         none.set_rate(10.0, 2_000_000);

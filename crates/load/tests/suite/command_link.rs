@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 use strowger_load::command::{Ear, Heard, Link, Plan, Word};
@@ -24,8 +25,11 @@ fn word(text: &str) -> Heard {
     Heard::Word(Word::from(text.as_bytes()))
 }
 
+/// On an address of its own each time, where no other test listens.
 fn free() -> SocketAddr {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    static LAST: AtomicU8 = AtomicU8::new(0);
+    let address = std::net::Ipv4Addr::new(127, 0, 200, LAST.fetch_add(1, Ordering::Relaxed));
+    std::net::TcpListener::bind((address, 0)).unwrap().local_addr().unwrap()
 }
 
 /// Sends until the other side has connected.
