@@ -66,7 +66,8 @@ section! {
         pub lookup_timeout: Duration = Duration::from_secs(2), Rule::time(Duration::from_millis(10), Duration::from_secs(60)).fixed();
         /// Look-ups that miss that time in a row after which further ones fail at once, until the database answers again.
         pub breaker_after: u32 = 5, Rule::number(1, 1 << 20).fixed();
-        /// Most connections by which look-ups are made at a time; the second is opened when the first is busy.
+        /// Most connections by which look-ups are made at a time; the second is opened when the first is busy. To a database server each shard
+        /// has one more of its own, which it uses first.
         pub lookup_connections: usize = 4, Rule::number(1, 256).fixed();
         /// Answers about subscribers kept in memory.
         pub cache_entries: usize = 200_000, Rule::number(1, 1 << 28).fixed();

@@ -22,6 +22,8 @@ use strowger_server::engine::{Answer, Circumstances, Effect, Engine, EngineRecor
 use strowger_server::process_state::ProcessState;
 use strowger_server::question::{HostKey, Resolved};
 use strowger_store::journal::Journal;
+use strowger_store::read_through::LocalAsker;
+use strowger_store::subscriber::Asked;
 use tokio::sync::oneshot;
 
 /// What all shards of a process reach beside their engines.
@@ -128,6 +130,8 @@ pub struct Shard {
     accounting: Option<Arc<Accounting>>,
     /// The same.
     keeper: Option<Arc<Keeper>>,
+    /// Sends the questions of a round to the database by a connection of this shard.
+    asker: Option<LocalAsker<Asked>>,
 }
 
 impl Shard {
@@ -152,13 +156,17 @@ impl Shard {
                 mailbox.send(Input::Answer(Answer::Subscribers(results.to_vec())));
             }))
         });
+        let asker = shared.subscribers.as_ref().and_then(|subscribers| subscribers.local()).map(|(asker, task)| {
+            tokio::task::spawn_local(task);
+            asker
+        });
         let cached = shared.credentials.as_ref().map(|cache| cache.receiver(Arc::new(CacheAnswers(mailbox.clone()))));
         // Before the policy itself: one that takes its place meanwhile is seen after the first round.
         services.reloads[number].store(shared.reloads(), Relaxed);
         let mut engine = Engine::new(clock::now(), shared, number, circumstances(handle));
         (engine.written, engine.found, engine.cached) = (written, found, cached);
         let left = if number == 0 { services.take_left() } else { Vec::new() };
-        let mut shard = Self { engine, services, handle: handle.clone(), mailbox, accounting, keeper };
+        let mut shard = Self { engine, services, handle: handle.clone(), mailbox, accounting, keeper, asker };
         if !left.is_empty() {
             shard.take_over(left);
         }
@@ -321,7 +329,10 @@ impl Service for Shard {
         if std::mem::take(&mut self.engine.has_asked)
             && let Some(subscribers) = &self.engine.shared.subscribers
         {
-            subscribers.flush();
+            match &self.asker {
+                Some(asker) => asker.flush(),
+                None => subscribers.flush(),
+            }
         }
         if std::mem::take(&mut self.engine.has_asked_cache)
             && let Some(cache) = &self.engine.shared.credentials

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use strowger_store::cached_subscribers::CachedSubscribers;
 use strowger_store::clock::Clock;
 use strowger_store::error::StoreError;
-use strowger_store::read_through::{Engine, ReadThroughSettings};
+use strowger_store::read_through::{Engine, LocalEngine, ReadThroughSettings};
 use strowger_store::second_level::SecondLevel;
 use strowger_store::subscriber::{Answer, Asked, Ha1s, Question};
 use tokio::runtime::Runtime;
@@ -94,7 +94,11 @@ pub fn start(
     let again = shared.clone();
     let connect = move || SqlSubscribers::further(again.clone());
     let subscribers = match second.cloned() {
-        None => CachedSubscribers::start_unwatched(first, connect, cache, clock),
+        None => {
+            let of_shards = shared.clone();
+            CachedSubscribers::start_unwatched(first, connect, cache, clock)
+                .map(|subscribers| subscribers.with_local(move || Reader::new(of_shards.clone())))
+        }
         Some(second) => {
             let first = second.before(first);
             let connect = move || connect().map(|engine| second.before(engine));
@@ -162,11 +166,16 @@ type Lengths = (Option<usize>, Option<usize>);
 /// A connection, what all have in common, and the algorithms of the table.
 type Opened = (SqlSubscribers, Arc<Shared>, Vec<&'static str>);
 
-/// Answers questions by a connection of its own.
+/// Answers questions by the connection of a thread.
 struct SqlSubscribers {
-    shared: Arc<Shared>,
     /// `None` once it is dropped.
     runtime: Option<Runtime>,
+    reader: Reader,
+}
+
+/// Reads by a connection of its own.
+struct Reader {
+    shared: Arc<Shared>,
     connection: Option<Connection>,
     /// Statements by the lengths of their lists.
     statements: HashMap<Lengths, Arc<str>>,
@@ -210,8 +219,8 @@ impl SqlSubscribers {
             back_off: BackOff::default(),
             said: Mutex::default(),
         });
-        let this = Self { shared: shared.clone(), runtime: Some(runtime), connection, statements: HashMap::new() };
-        Ok((this, shared, algorithms))
+        let reader = Reader { connection, ..Reader::new(shared.clone()) };
+        Ok((Self { runtime: Some(runtime), reader }, shared, algorithms))
     }
 
     /// One that connects when it is asked.
@@ -220,20 +229,18 @@ impl SqlSubscribers {
             tracing::error!(%error, "a further connection for look-ups cannot be made");
             StoreError::Unavailable
         })?;
-        Ok(Self { shared, runtime: Some(runtime), connection: None, statements: HashMap::new() })
+        Ok(Self { runtime: Some(runtime), reader: Reader::new(shared) })
+    }
+}
+
+impl Reader {
+    /// One that connects when it is asked.
+    fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, connection: None, statements: HashMap::new() }
     }
 
     /// The rows of all these users, statement by statement, by realm and name.
-    fn read(&mut self, wanted: &[Option<Wanted<'_>>], realms: &Realms) -> Result<Found, Failure> {
-        // It is gone where the last question panicked.
-        let runtime = self.runtime.take().map_or_else(runtime, Ok);
-        let runtime = runtime.map_err(|error| Failure::Lost(error.to_string()))?;
-        let read = runtime.block_on(self.read_all(wanted, realms));
-        self.runtime = Some(runtime);
-        read
-    }
-
-    async fn read_all(&mut self, wanted: &[Option<Wanted<'_>>], realms: &Realms) -> Result<Found, Failure> {
+    async fn read(&mut self, wanted: &[Option<Wanted<'_>>], realms: &Realms) -> Result<Found, Failure> {
         let mut found = Found::default();
         for (number, realm) in realms.all().iter().enumerate() {
             let of_realm = wanted.iter().flatten().filter(|wanted| wanted.realm == number);
@@ -353,15 +360,15 @@ impl<'q> Wanted<'q> {
     }
 }
 
-impl Engine for SqlSubscribers {
+impl LocalEngine for Reader {
     type Key = Asked;
 
-    fn answer(&mut self, questions: &[Asked], answers: &mut Vec<Answer>) -> Result<(), StoreError> {
+    async fn answer(&mut self, questions: &[Asked], answers: &mut Vec<Answer>) -> Result<(), StoreError> {
         let shared = self.shared.clone();
         let realms = shared.realms.read().unwrap_or_else(PoisonError::into_inner).clone();
         let table = &shared.table;
         let wanted: Vec<_> = questions.iter().map(|asked| Wanted::of(asked.question(), &realms, table)).collect();
-        let found = self.read(&wanted, &realms).map_err(|failure| {
+        let found = self.read(&wanted, &realms).await.map_err(|failure| {
             shared.say(&failure);
             failure.kind()
         })?;
@@ -382,10 +389,25 @@ impl Engine for SqlSubscribers {
     }
 }
 
+impl Engine for SqlSubscribers {
+    type Key = Asked;
+
+    fn answer(&mut self, questions: &[Asked], answers: &mut Vec<Answer>) -> Result<(), StoreError> {
+        // It is gone where the last question panicked.
+        let runtime = self.runtime.take().map_or_else(runtime, Ok).map_err(|error| {
+            self.reader.shared.say(&Failure::Lost(error.to_string()));
+            StoreError::Unavailable
+        })?;
+        let answered = runtime.block_on(self.reader.answer(questions, answers));
+        self.runtime = Some(runtime);
+        answered
+    }
+}
+
 impl Drop for SqlSubscribers {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            farewell(runtime, self.connection.take());
+            farewell(runtime, self.reader.connection.take());
         }
     }
 }

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::clock::Clock;
 use crate::error::StoreError;
-use crate::read_through::{Changes, Engine, ReadThrough, ReadThroughGauges, ReadThroughSettings, Watch};
+use crate::read_through::{
+    Changes, Engine, LocalAsker, LocalEngine, ReadThrough, ReadThroughGauges, ReadThroughSettings, Task, Watch,
+};
 use crate::subscriber::{Answer, Asked, LookupSink, Question, Removed, SubscriberWatch, Subscribers};
 use crate::ticket::{Refused, SinkId, Ticket};
 
@@ -15,7 +17,11 @@ use crate::ticket::{Refused, SinkId, Ticket};
 pub struct CachedSubscribers {
     cache: ReadThrough<Asked>,
     removals: Arc<Mutex<Removals>>,
+    local: Option<Box<MakeLocal>>,
 }
+
+/// Makes the asker of a shard.
+type MakeLocal = dyn Fn(&ReadThrough<Asked>) -> (LocalAsker<Asked>, Task) + Send + Sync;
 
 /// Users who were removed.
 #[derive(Default)]
@@ -44,7 +50,7 @@ impl CachedSubscribers {
         let removals = Arc::<Mutex<Removals>>::default();
         let watch = RemovalWatch { watch, removals: removals.clone(), is_behind: true, read: None };
         let cache = ReadThrough::start(first, connect, Some(Box::new(watch)), settings, clock)?;
-        Ok(Self { cache, removals })
+        Ok(Self { cache, removals, local: None })
     }
 
     /// The same for a database that does not tell what changes: an answer is good for its lifetime, and a user who was removed is not
@@ -59,7 +65,14 @@ impl CachedSubscribers {
         clock: Clock,
     ) -> std::io::Result<Self> {
         let cache = ReadThrough::start(first, connect, None, settings, clock)?;
-        Ok(Self { cache, removals: Arc::default() })
+        Ok(Self { cache, removals: Arc::default(), local: None })
+    }
+
+    /// Each shard asks by a connection of its own before the threads do; `connect` makes it, and connects when it is asked.
+    #[must_use]
+    pub fn with_local<E: LocalEngine<Key = Asked>>(mut self, connect: impl Fn() -> E + Send + Sync + 'static) -> Self {
+        self.local = Some(Box::new(move |cache| cache.local(connect())));
+        self
     }
 }
 
@@ -79,6 +92,10 @@ impl Subscribers for CachedSubscribers {
 
     fn flush(&self) {
         self.cache.flush();
+    }
+
+    fn local(&self) -> Option<(LocalAsker<Asked>, Task)> {
+        self.local.as_ref().map(|make| make(&self.cache))
     }
 
     fn kept(&self, question: Question<'_>, now_ms: u64) -> Option<(Answer, bool)> {

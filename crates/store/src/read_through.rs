@@ -1,7 +1,8 @@
 //! A cache in front of any engine, for any kind of question: known answers at once, others from threads beside the shards.
 //!
 //! *Asked together.* Equal questions in flight are asked once. Those of a round leave together ([`ReadThrough::flush`]); up to
-//! [`ReadThroughSettings::connections`] batches are with the engine at once, each by a connection of its own.
+//! [`ReadThroughSettings::connections`] batches are with the engine at once, each by a connection of its own. A shard may have one more for
+//! itself, which wakes no thread ([`ReadThrough::local`]).
 //!
 //! *Fresh.* A [`Watch`] asks the engine some times a second what has changed, by a connection that no question blocks: a notice voids
 //! the answers that it names, a version all of them, so that `strowger user passwd` of another process counts within
@@ -23,6 +24,7 @@ mod engine;
 mod flights;
 mod generations;
 mod keeper;
+mod local;
 mod steps;
 
 use std::hash::Hash;
@@ -39,6 +41,7 @@ use self::cache::Cache;
 pub use self::engine::{Changes, Engine, Key, Version, Watch};
 use self::flights::Flights;
 use self::keeper::{keep_time, watch};
+pub use self::local::{LocalAsker, LocalEngine, Task};
 pub use self::steps::Steps;
 use crate::clock::Clock;
 use crate::error::StoreError;

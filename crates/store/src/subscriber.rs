@@ -17,7 +17,7 @@ use std::sync::Arc;
 use hashbrown::Equivalent;
 
 use crate::error::StoreError;
-use crate::read_through::{Changes, Key, ReadThroughGauges};
+use crate::read_through::{Changes, Key, LocalAsker, ReadThroughGauges, Task};
 use crate::ticket::{Refused, SinkId, Ticket};
 
 /// HA1 of one user and realm for each algorithm that was set up, as digests, not in hex.
@@ -239,6 +239,12 @@ pub trait Subscribers: Send + Sync {
 
     /// A round of a shard has ended: what it requested leaves together.
     fn flush(&self) {}
+
+    /// For the calling shard: what sends the questions of its rounds in place of [`flush`](Self::flush), and a task that it is to run
+    /// beside them. `None`: threads ask.
+    fn local(&self) -> Option<(LocalAsker<Asked>, Task)> {
+        None
+    }
 
     /// What is kept of a question, and whether it is good at `now_ms` without asking the database; for people, no request is answered by it.
     fn kept(&self, _question: Question<'_>, _now_ms: u64) -> Option<(Answer, bool)> {

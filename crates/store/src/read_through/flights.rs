@@ -164,6 +164,11 @@ impl<K: Key> Flights<K> {
         Ok(false)
     }
 
+    /// Questions were requested, and have not left.
+    pub(super) fn has_unsent(&self) -> bool {
+        self.has_unsent.load(Ordering::Acquire)
+    }
+
     pub(super) fn flush(&self) {
         if self.has_unsent.load(Ordering::Acquire) && self.has_unsent.swap(false, Ordering::AcqRel) {
             self.questions.notify_one();
@@ -203,6 +208,13 @@ impl<K: Key> Flights<K> {
         let has_taken = !state.has_stopped && state.idle > 0 && self.next(&mut state, questions, broken_at, false);
         state.idle -= usize::from(has_taken);
         has_taken
+    }
+
+    /// The same for the asker of a shard whose round has ended; whether an engine that has stopped answering does again, the threads find out.
+    pub(super) fn take_round(&self, questions: &mut Questions<K>) -> bool {
+        let mut state = self.lock();
+        self.has_unsent.store(false, Ordering::Release);
+        !state.has_stopped && self.next(&mut state, questions, None, true)
     }
 
     /// What is to be asked next, if anything is. `broken_at`: the time, if the engine has stopped answering. `is_whole`: of the round under
@@ -377,6 +389,11 @@ impl<K: Key> Flights<K> {
     /// An asker begins.
     pub(super) fn begin(&self) {
         self.askers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One ends before the cache does.
+    pub(super) fn end(&self) {
+        self.askers.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Refuses what comes from now on, and ends the threads.
