@@ -17,6 +17,32 @@ pub fn now() -> Now {
     Now { mono, wall }
 }
 
+/// The moment for the rounds of a shard, thousands a second, each of which would read two clocks.
+#[derive(Debug, Default)]
+pub(crate) struct RoundClock {
+    /// By how much [`Now::wall`] is ahead of [`Now::mono`].
+    ahead: u64,
+    /// When that was read; none: never.
+    read_at: Option<u64>,
+}
+
+/// How long the two clocks are taken to run alike, in milliseconds: so late a step of the wall clock is seen.
+const ALIKE: u64 = 10;
+
+impl RoundClock {
+    /// The moment, and [`micros`] of it.
+    #[inline]
+    pub(crate) fn read(&mut self) -> (Now, u64) {
+        let micros = micros();
+        let mono = micros / 1_000;
+        if self.read_at.is_none_or(|at| mono - at >= ALIKE) {
+            self.ahead = now().wall.wrapping_sub(mono);
+            self.read_at = Some(mono);
+        }
+        (Now { mono, wall: mono.wrapping_add(self.ahead) }, micros)
+    }
+}
+
 /// Microseconds on the clock of [`Now::mono`], with the same zero.
 pub fn micros() -> u64 {
     start().elapsed().as_micros() as u64
@@ -48,4 +74,36 @@ pub fn processor_micros() -> u64 {
 pub(crate) fn instant(at: u64) -> Instant {
     // A deadline centuries away would overflow the clock of some systems; a year is never reached either.
     start() + Duration::from_micros(at.min(365 * 86_400_000_000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_of_rounds_tells_what_the_clocks_do() {
+        let mut clock = RoundClock::default();
+        let end = micros() + 3 * ALIKE * 1_000;
+        let (mut before, mut last) = (now(), 0);
+        while last < end {
+            let (read, exact) = clock.read();
+            let after = now();
+            assert!(before.mono <= read.mono && read.mono <= after.mono && read.mono == exact / 1_000);
+            // The fractions of both clocks are cut off.
+            assert!(before.wall <= read.wall + 1 && read.wall <= after.wall + 1, "{before:?} {read:?} {after:?}");
+            (before, last) = (after, exact);
+        }
+    }
+
+    #[test]
+    fn a_step_of_the_wall_clock_is_seen_soon() {
+        let mut clock = RoundClock::default();
+        clock.read();
+        clock.ahead = clock.ahead.wrapping_sub(3_600_000);
+        let end = micros() + (ALIKE + 1) * 1_000;
+        while micros() < end {
+            std::thread::yield_now();
+        }
+        assert!(clock.read().0.wall.abs_diff(now().wall) < 1_000);
+    }
 }

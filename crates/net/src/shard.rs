@@ -2,6 +2,7 @@
 
 use crate::alarm::Alarm;
 use crate::batch::Receiver;
+use crate::clock::RoundClock;
 use crate::dedicated::{self, SendOutcome};
 use crate::dispatcher::Dispatcher;
 use crate::failure::{caught, or_fail};
@@ -41,6 +42,7 @@ pub(crate) struct Shard<S: Service, X: Extension<S>> {
     quoted: Vec<u8>,
     /// Tasks that wait for ICMP errors were started.
     watches_errors: bool,
+    clock: RoundClock,
     alarm: Alarm,
     /// Datagrams came since the shard last rested.
     received_any: bool,
@@ -74,6 +76,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
             || process.listeners.iter().any(|listener| listener.bind.ip().is_unspecified());
         Rc::new_cyclic(|me| {
             RefCell::new(Self {
+                clock: RoundClock::default(),
                 alarm: Alarm::new(settings.scheduling.exact_timers),
                 receiver: Receiver::new(settings.udp.batch.clamp(1, 1_024), has_ancillary),
                 routes: RouteCache::new(settings.udp.peers),
@@ -101,7 +104,6 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let process = self.dispatcher.process.clone();
         let entry = &process.entries[self.dispatcher.index];
-        entry.turns.begin();
         let poll = self.turn(cx, &process);
         entry.turns.end();
         poll
@@ -115,11 +117,15 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
             self.waker = Some(cx.waker().clone());
             entry.bell.set_waker(cx.waker());
         }
+        let mut has_begun = false;
         for _ in 0..self.streams.bounds.batches.max(1) {
+            let (now, micros) = self.clock.read();
+            if !std::mem::replace(&mut has_begun, true) {
+                entry.turns.begin(micros);
+            }
             if process.stopping.load(Acquire) {
                 return Poll::Ready(());
             }
-            let now = clock::now();
             entry.counters.rounds.add(1);
             if self.has_new_bounds() {
                 self.take_bounds();
@@ -165,7 +171,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
                 entry.turns.end();
                 // What lies in a mailbox meanwhile rings no bell, and is taken after it.
                 std::thread::park_timeout(delay);
-                entry.turns.begin();
+                entry.turns.begin(clock::micros());
                 self.delayed = true;
                 if self.streams.has_connections() {
                     break;
@@ -261,10 +267,14 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
     /// in vain, and not beyond the moment at which something is due.
     #[inline]
     fn receive_delay(&mut self) -> Option<Duration> {
+        let most = self.streams.bounds.receive_delay;
+        if most.is_zero() {
+            self.delayed = false;
+            return None;
+        }
         let received_any = std::mem::take(&mut self.received_any);
         let delayed = std::mem::take(&mut self.delayed);
-        let most = self.streams.bounds.receive_delay;
-        if !received_any || most.is_zero() {
+        if !received_any {
             return None;
         }
         let now = clock::micros();

@@ -20,10 +20,10 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// A turn begins.
+    /// A turn begins at this moment, in microseconds.
     #[inline]
-    pub(crate) fn begin(&self) {
-        self.began.store(clock::micros().max(1), Relaxed);
+    pub(crate) fn begin(&self, now: u64) {
+        self.began.store(now.max(1), Relaxed);
     }
 
     /// It ends.
@@ -94,7 +94,7 @@ mod tests {
     fn a_turn_that_goes_on_counts() {
         let turns = Turns::default();
         assert_eq!(turns.current(), Duration::ZERO);
-        turns.begin();
+        turns.begin(clock::micros());
         while turns.current().is_zero() {
             std::thread::yield_now();
         }

@@ -329,11 +329,34 @@ impl Engine {
         }
         self.counters().forwarded.one();
         let decision = handling.progress.decision.take();
+        let plan = Plan { context, session, ..self.plan(decision.as_deref()) };
+        let sent = handling.out.sends().len();
+        let is_forwarded = match decision.as_deref().filter(|decision| !decision.on_failure.is_empty()) {
+            None => self.forward_concealed(handling, routing, server, candidates, &plan),
+            Some(decision) => {
+                self.forward_with_failures(handling, routing, (server, candidates), &plan, (decision, edits))
+            }
+        };
+        if is_forwarded {
+            self.forwarded(handling, context, sent);
+        } else {
+            self.not_forwarded(context);
+        }
+    }
+
+    /// Forwards a request of which rules say what is to be done about failures. Apart: most requests have none, and pass by less code.
+    #[inline(never)]
+    fn forward_with_failures(
+        &mut self,
+        handling: &mut Handling<'_, '_>,
+        routing: &Routing<'_>,
+        (server, candidates): (ServerId, &[Candidate<'_>]),
+        plan: &Plan<'_>,
+        (decision, edits): (&Decision, &Edits),
+    ) -> bool {
         // The stage before has asked for the names of these places.
-        let targets = decision.as_ref().and_then(|decision| self.targets_on_failure(handling, decision).ok());
-        let targets = targets.unwrap_or_default();
-        let failures = decision.as_ref().map_or(&[][..], |decision| &decision.on_failure);
-        let of_failure = decision.as_ref().map_or((0, 0), |decision| decision.of_failure());
+        let targets = self.targets_on_failure(handling, decision).unwrap_or_default();
+        let (failures, of_failure) = (&decision.on_failure, decision.of_failure());
         let changed = |failure: &FailureDecision| {
             let uri = failure.user.as_ref().and_then(|user| routing.uri_with_user(user));
             (edits.with(of_failure, failure), uri)
@@ -346,13 +369,7 @@ impl Engine {
         let questions: Vec<_> = failures.iter().map(|(failure, _)| failure.question()).collect();
         let on_failure = failures.iter().zip(&questions);
         let on_failure: Vec<_> = on_failure.map(|((failure, to), asks)| plan_for(failure, to, asks)).collect();
-        let plan = Plan { context, session, on_failure: &on_failure, ..self.plan(decision.as_deref()) };
-        let sent = handling.out.sends().len();
-        if self.forward_concealed(handling, routing, server, candidates, &plan) {
-            self.forwarded(handling, context, sent);
-        } else {
-            self.not_forwarded(context);
-        }
+        self.forward_concealed(handling, routing, server, candidates, &Plan { on_failure: &on_failure, ..*plan })
     }
 
     /// The failure that leads a request on has no room for its call: the next that is for what failed has its turn.

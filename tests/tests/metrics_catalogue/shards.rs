@@ -89,7 +89,7 @@ fn full_ring() {
     let trace = Trace::default();
     let lines = format!("limits.shard_queue = {QUEUE}\nlimits.messages_per_turn = 1000");
     let setup = Setup::on(&[Udp, Tcp]).open_registrar().with(&lines);
-    let mut stage = start(setup.under(&trace.injecting("sendmmsg", "delay_enter=2000000")));
+    let mut stage = start(setup.under(&trace.injecting("sendmmsg,sendto", "delay_enter=2000000")));
     let mut wire = stage.server.connect(Tcp);
     let call_id = foreign_call(&mut stage, &mut wire);
     let mut other = stage.server.connect(Udp);
@@ -122,7 +122,7 @@ fn held() {
     }
     let trace = Trace::default();
     let setup = Setup::on(&[Udp]).open_registrar();
-    let mut stage = start(setup.under(&trace.injecting("sendmmsg", "delay_enter=50000")));
+    let mut stage = start(setup.under(&trace.injecting("sendmmsg,sendto", "delay_enter=50000")));
     let (over, sent) = (AtomicBool::new(false), AtomicU64::new(0));
     let mut wires: Vec<Wire> = (0..8).map(|_| stage.server.connect(Udp)).collect();
     let (mut is_seen, mut of_second) = (false, 0.0);

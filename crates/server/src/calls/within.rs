@@ -51,16 +51,16 @@ impl Engine {
     }
 
     fn begin_call(&mut self, handling: &Handling<'_, '_>) -> Context {
-        let request = handling.request;
-        let decision = handling.progress.decision.as_deref();
-        let claims = decision.map_or(&[][..], |decision| &decision.claims);
-        let all = decision.map(Decision::all_claims).unwrap_or_default();
-        let may_count = decision.is_some_and(Decision::may_count);
         let (tracks, stays) = (self.tracks(handling), self.stays(handling));
         let (logs, accounts) = (self.may_log_calls(), self.accounts(handling));
         if !tracks && !logs && !accounts {
             return Context::Notices(NO_CALL);
         }
+        let request = handling.request;
+        let decision = handling.progress.decision.as_deref();
+        let claims = decision.map_or(&[][..], |decision| &decision.claims);
+        let all = decision.map(Decision::all_claims).unwrap_or_default();
+        let may_count = decision.is_some_and(Decision::may_count);
         let key = self.key_of_call(request.call_id, request.from_tag);
         let mut retried = None;
         if let Some(call) = self.calls.get(key) {
