@@ -111,6 +111,11 @@ impl Laws {
         Ok(())
     }
 
+    /// How many answers to an INVITE came after its sender had a failure.
+    pub fn late_answers(&self) -> usize {
+        self.wire.late_answers()
+    }
+
     /// The host has started again, and knows nothing of what it did before.
     pub fn restarted(&mut self, host: SocketAddr) {
         self.wire.restarted(host);

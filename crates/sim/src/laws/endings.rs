@@ -78,7 +78,8 @@ pub fn judge(world: &World) -> Result<Weather, String> {
     honest.iter().for_each(|agent| whole += agent.tally());
     let is_good = conditions.is_perfect() && !befallen.kills && !befallen.drains && !befallen.moves;
     let no_acks = transactions(world, &befallen, &whole, is_good)?;
-    if is_good && whole.unacknowledged + whole.unanswered > 0 {
+    let unacknowledged = (whole.unacknowledged as usize).saturating_sub(world.laws.late_answers());
+    if is_good && unacknowledged + whole.unanswered as usize > 0 {
         return Err(format!("something was lost in good weather: {whole:?}"));
     }
     if is_good && whole.challenged_again > 0 && !befallen.changes {

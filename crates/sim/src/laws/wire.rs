@@ -22,6 +22,8 @@ pub(super) struct Wire {
     copies: Recent<u32>,
     /// Failures of an INVITE that their sender saw the ACK of.
     acknowledged: Recent<()>,
+    /// Answers to an INVITE, by call and tag, that came when its sender had a failure already, as that a target had not answered in time.
+    late: HashSet<Vec<u8>>,
 }
 
 impl Wire {
@@ -80,8 +82,16 @@ impl Wire {
                     if self.acknowledged.contains(&key) && !copied {
                         return Err("a failure sent again after its ACK".to_owned());
                     }
+                    if copied {
+                        // That ACK was for the answer to the first.
+                        self.acknowledged.remove(&key);
+                    }
                 }
                 let late_success = invite && (300..700).contains(&before) && status < 300;
+                if late_success {
+                    let call = message.call_id().map(|call| call.text).unwrap_or_default();
+                    self.late.insert([call, b" ", to_tag].concat());
+                }
                 let both_success = invite && before < 300 && status < 300;
                 let is_another = copied && (before >= 300 || is_brief);
                 if before != status && !late_success && !both_success {
@@ -108,6 +118,11 @@ impl Wire {
     /// To this host a copy of the request may be another request, and one has come that it has not answered.
     fn is_copied(&self, host: SocketAddr, key: &[u8], reliable: bool) -> bool {
         (reliable || self.stateless.contains(&host)) && self.copies.get(key).is_some_and(|copies| *copies > 0)
+    }
+
+    /// How many answers came too late for their callers, who need not acknowledge them.
+    pub(super) fn late_answers(&self) -> usize {
+        self.late.len()
     }
 
     pub(super) fn turn(&mut self, now: u64) {
