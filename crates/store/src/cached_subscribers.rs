@@ -68,10 +68,10 @@ impl CachedSubscribers {
         Ok(Self { cache, removals: Arc::default(), local: None })
     }
 
-    /// Each shard asks by a connection of its own before the threads do; `connect` makes it, and connects when it is asked.
+    /// Each shard asks by a connection of its own before the threads do, once it is made; `engine` makes one that is not connected yet.
     #[must_use]
-    pub fn with_local<E: LocalEngine<Key = Asked>>(mut self, connect: impl Fn() -> E + Send + Sync + 'static) -> Self {
-        self.local = Some(Box::new(move |cache| cache.local(connect())));
+    pub fn with_local<E: LocalEngine<Key = Asked>>(mut self, engine: impl Fn() -> E + Send + Sync + 'static) -> Self {
+        self.local = Some(Box::new(move |cache| cache.local(engine())));
         self
     }
 }

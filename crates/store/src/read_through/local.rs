@@ -18,6 +18,9 @@ pub trait LocalEngine: 'static {
     /// What it is asked.
     type Key: Key;
 
+    /// Makes the connection, before the first question; where that fails, the first question makes it. Until then the threads ask.
+    fn connect(&mut self) -> impl Future<Output = ()>;
+
     /// Answers each question, in their order; see [`Engine::answer`](super::Engine::answer). Should give up after a deadline of its own.
     fn answer(
         &mut self,
@@ -64,6 +67,7 @@ async fn run<E: LocalEngine>(mut engine: E, shared: Arc<Shared<E::Key>>, idle: I
     shared.flights.begin();
     let _end = EndOnDrop { shared: &shared, idle: &idle };
     let (mut questions, mut answers) = (Questions::none(), Vec::new());
+    engine.connect().await;
     while !shared.flights.has_stopped() {
         if !shared.flights.take_round(&mut questions) {
             wait(&idle).await;
@@ -140,11 +144,21 @@ mod tests {
     /// Says that everyone is there, once its gate is open.
     struct Gated(Rc<Cell<bool>>);
 
+    impl Gated {
+        async fn opened(&self) {
+            poll_fn(|_| if self.0.get() { Poll::Ready(()) } else { Poll::Pending }).await;
+        }
+    }
+
     impl LocalEngine for Gated {
         type Key = Asked;
 
+        async fn connect(&mut self) {
+            self.opened().await;
+        }
+
         async fn answer(&mut self, questions: &[Asked], answers: &mut Vec<Answer>) -> Result<(), StoreError> {
-            poll_fn(|_| if self.0.get() { Poll::Ready(()) } else { Poll::Pending }).await;
+            self.opened().await;
             answers.extend(questions.iter().map(|_| Answer::Exists));
             Ok(())
         }
@@ -173,9 +187,14 @@ mod tests {
 
     impl Bed {
         fn new() -> Self {
+            Self::with_gate(true)
+        }
+
+        /// `is_open`: the connection is made at once.
+        fn with_gate(is_open: bool) -> Self {
             let clock: Clock = Arc::new(|| Moment { mono: 0, wall: 0 });
             let (cache, steps) = ReadThrough::<Asked>::in_steps(ReadThroughSettings::default(), clock);
-            let (results, gate) = (Arc::<Mutex<Vec<Answered>>>::default(), Rc::new(Cell::new(true)));
+            let (results, gate) = (Arc::<Mutex<Vec<Answered>>>::default(), Rc::new(Cell::new(is_open)));
             let to = results.clone();
             let sink = cache.receiver(move |more: &[Answered]| {
                 to.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(more);
@@ -244,6 +263,22 @@ mod tests {
         bed.gate.set(true);
         bed.run();
         assert_eq!(bed.taken(), [(1, THERE), (3, THERE)]);
+        assert!(bed.steps.take().is_none());
+    }
+
+    #[test]
+    fn no_question_waits_for_its_connection_to_be_made() {
+        let mut bed = Bed::with_gate(false);
+        bed.ask(1, "a");
+        bed.asker.flush();
+        let batch = bed.steps.take().expect("the question is the threads'");
+        bed.steps.answered(batch, Ok(vec![Answer::Exists]));
+        bed.gate.set(true);
+        bed.run();
+        bed.ask(2, "b");
+        bed.asker.flush();
+        bed.run();
+        assert_eq!(bed.taken(), [(1, THERE), (2, THERE)]);
         assert!(bed.steps.take().is_none());
     }
 
