@@ -216,13 +216,8 @@ impl Shard {
                 Effect::Alias { flow, transport, address } => self.handle.alias(flow, transport, address),
                 Effect::Confirm(peer) => self.handle.confirm(peer),
                 Effect::Resolve { ticket, source, name } => {
-                    let (services, log_limiter) = (self.services.clone(), self.engine.shared.log_limiter.clone());
-                    let (handle, mailbox) = (self.handle.clone(), self.mailbox.clone());
-                    let work = async move {
-                        let to = resolve(&services.resolver(), &log_limiter, &handle, source, &name).await;
-                        mailbox.send(Input::Answer(Answer::Resolved { ticket, name, to }));
-                    };
-                    self.handle.spawn("the resolver", work);
+                    let log_limiter = &self.engine.shared.log_limiter;
+                    look_up((ticket, source, name), &self.services, log_limiter, &self.handle, &self.mailbox);
                 }
                 Effect::WakePings => self.handle.mailbox(0).send(Input::Answer(Answer::Pings)),
                 Effect::Account(row) => account(self.accounting.as_deref(), row),
@@ -281,6 +276,24 @@ impl CallOrder {
 
 fn circumstances(handle: &Handle<Shard>) -> Circumstances {
     Circumstances { draining: handle.is_draining(), shards: handle.shards() }
+}
+
+/// Starts the look-up of a name: what comes of it goes to the mailbox. Apart: no round waits for it or shares its stack.
+#[inline(never)]
+fn look_up(
+    (ticket, source, name): (u64, IpAddr, HostKey),
+    services: &Arc<Services>,
+    log_limiter: &Arc<LogLimiter>,
+    handle: &Handle<Shard>,
+    mailbox: &Mailbox<Shard>,
+) {
+    let (services, log_limiter) = (services.clone(), log_limiter.clone());
+    let (own, mailbox) = (handle.clone(), mailbox.clone());
+    let work = async move {
+        let to = resolve(&services.resolver(), &log_limiter, &own, source, &name).await;
+        mailbox.send(Input::Answer(Answer::Resolved { ticket, name, to }));
+    };
+    handle.spawn("the resolver", work);
 }
 
 /// Where this name leads; nowhere if that cannot be found out.

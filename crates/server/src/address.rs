@@ -66,7 +66,9 @@ impl Engine {
         self.refused_by_rules(handling, routing).unwrap_or_else(|| self.serve(handling.request).into())
     }
 
-    /// Starts a request again without the Routes that name this server by names that were looked up.
+    /// Starts a request again without the Routes that name this server by names that were looked up. Apart: what it needs room for, most requests
+    /// have no use for.
+    #[inline(never)]
     pub(crate) fn take_off_routes(&mut self, handling: &mut Handling<'_, '_>, routing: &Routing<'_>) {
         let request = handling.request;
         let mut bytes = Vec::with_capacity(request.message.bytes().len());

@@ -440,10 +440,12 @@ impl Engine {
 
     /// The first filter that holds, by its place, and the status that it answers with; none: it drops.
     pub(crate) fn filter(&self, handling: &Handling<'_, '_>) -> Option<(usize, Option<u16>)> {
+        if self.policy.config.decisions.filters.is_empty() { None } else { self.filter_by_facts(handling) }
+    }
+
+    #[inline(never)]
+    fn filter_by_facts(&self, handling: &Handling<'_, '_>) -> Option<(usize, Option<u16>)> {
         let decisions = &self.policy.config.decisions;
-        if decisions.filters.is_empty() {
-            return None;
-        }
         let routing = self.policy.router.route(handling.progress.began, handling.request);
         let facts = RequestFacts::of(self, handling, &routing);
         let found = decisions.filters.walk(&facts, &decisions.sets, |place, rule| {
@@ -453,6 +455,7 @@ impl Engine {
     }
 
     /// A request goes on by this: from the stage of routes on, with the user part of its Request-URI that it gets.
+    #[inline(never)]
     pub(crate) fn go_on_by(
         &mut self,
         handling: &mut Handling<'_, '_>,

@@ -261,7 +261,6 @@ impl Engine {
     pub fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         self.read(now, arrival, bytes, out);
         self.hear_notices(now, out);
-        self.show_busy();
     }
 
     /// Runs the timers that are due. To be called when [`Engine::deadline`] has passed.
@@ -307,7 +306,6 @@ impl Engine {
             Answer::Policy(policy) => self.set_policy(now, policy),
         }
         self.hear_notices(now, out);
-        self.show_busy();
     }
 
     /// A message with this token did not leave. `by_peer`: its peer took no connection; otherwise this machine could not send it.
@@ -318,7 +316,7 @@ impl Engine {
             self.excuse_targets();
         }
         self.hear_notices(now, out);
-        self.show_busy();
+        self.show_gauges();
     }
 
     /// The connection has ended by which went what has this token: no answer comes by it (RFC 3261 section 18.4).
@@ -328,7 +326,7 @@ impl Engine {
         // It took the connection. Perhaps it did not like the request.
         self.excuse_targets();
         self.hear_notices(now, out);
-        self.show_busy();
+        self.show_gauges();
     }
 
     /// A datagram to this address was unreachable, as ICMP says; `quoted` is how it began. Believed only where that names a transaction.
@@ -336,7 +334,7 @@ impl Engine {
         if self.transactions.unreachable(now, to, quoted, out, &mut self.events) {
             self.run_events(now, "unreachable (ICMP error)", out);
             self.hear_notices(now, out);
-            self.show_busy();
+            self.show_gauges();
         }
     }
 

@@ -412,6 +412,19 @@ impl Engine {
             let round = &mut Round { now, tx: &mut self.transactions, out: handling.out };
             return self.proxy.forward(round, request, routing, server, candidates, plan);
         }
+        self.conceal_and_forward(handling, routing, server, candidates, plan)
+    }
+
+    #[inline(never)]
+    fn conceal_and_forward(
+        &mut self,
+        handling: &mut Handling<'_, '_>,
+        routing: &Routing<'_>,
+        server: ServerId,
+        candidates: &[Candidate<'_>],
+        plan: &Plan<'_>,
+    ) -> bool {
+        let (now, request) = (handling.now, handling.request);
         let (mut edit, (mut bytes, mut index)) = (std::mem::take(&mut self.edit), std::mem::take(&mut self.concealed));
         bytes.clear();
         let conceals = self.conceal(handling, routing, &mut edit, &mut bytes);

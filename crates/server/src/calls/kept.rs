@@ -130,7 +130,6 @@ impl Engine {
             self.calls.put(call.key, call);
         }
         self.close_accounts();
-        self.show_busy();
         strange
     }
 

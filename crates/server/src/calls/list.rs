@@ -143,7 +143,6 @@ impl Engine {
         self.end_dialogs(now, id, Ender::Operator, out, |dialog| dialog.answer.is_some());
         self.proxy.cancel_all(&mut Round { now, tx: &mut self.transactions, out }, context);
         self.hear_notices(now, out);
-        self.show_busy();
         true
     }
 }

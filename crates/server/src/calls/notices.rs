@@ -65,6 +65,7 @@ impl Engine {
 
     /// A failure of the rules is for what has become of an INVITE. It leads that on unless one of its limits is full.
     /// `key`: of its call, if that is there.
+    #[inline(never)]
     pub(crate) fn consider(&mut self, now: Now, key: Option<u64>, server: ServerId, claims: &[u8], out: &mut Outbox) {
         let claims: Option<Vec<Claim>> = postcard::from_bytes(claims).ok();
         let is_counted = key.zip(claims).is_some_and(|(key, claims)| self.calls.count(key, &claims));

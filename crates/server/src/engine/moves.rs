@@ -70,7 +70,7 @@ impl Engine {
         let calls = self.calls.export(now, bucket);
         let is_any = !contexts.is_empty() || !transactions.is_empty() || !calls.is_empty();
         let record = is_any.then_some(EngineRecord::Calls { contexts, transactions, calls });
-        self.show_busy();
+        self.show_gauges();
         record.into_iter().chain(waiting).collect()
     }
 
@@ -91,7 +91,6 @@ impl Engine {
             }
             EngineRecord::Held(held) => self.enter_held(now, held, out),
         }
-        self.show_busy();
     }
 
     /// [`Engine::export`], written down.

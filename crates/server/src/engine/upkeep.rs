@@ -38,8 +38,9 @@ impl Engine {
         }
     }
 
-    /// What the end of the process waits for, or logs, is always true: an old value would end it in the middle of a call.
-    pub(crate) fn show_busy(&self) {
+    /// Brings what the metrics show of this engine, and what the end of the process waits for, up to date. A round calls this when it ends, before
+    /// what it sends leaves: a peer that has an answer finds it counted. What comes when a round has ended calls it itself.
+    pub fn show_gauges(&self) {
         let counters = self.counters();
         counters.unanswered.set(self.proxy.unanswered() as u64);
         counters.waiting.set(self.suspended.len() as u64);
@@ -48,14 +49,7 @@ impl Engine {
         counters.calls_tracked.set(calls.tracked as u64);
         counters.dialogs_early.set(calls.early as u64);
         counters.dialogs_confirmed.set(calls.confirmed as u64);
-    }
-
-    /// Brings what the metrics show of this engine up to date; to be called when a round ends. Until then a transaction that began or ended,
-    /// and what was sent again, is not seen: its next timer may be far off.
-    pub fn show_gauges(&self) {
-        self.show_busy();
         let counts = self.transactions.counts();
-        let counters = self.counters();
         counters.server_transactions.set(counts.servers);
         counters.client_transactions.set(counts.clients);
         counters.kept_bytes.set(counts.kept_bytes);
