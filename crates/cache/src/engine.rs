@@ -1,5 +1,6 @@
 //! Engines: one in this process answers at once, one of another process under a ticket.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::error::CacheError;
@@ -7,6 +8,9 @@ use crate::gauges::{Gauges, RemoteGauges};
 use crate::local::LocalCache;
 use crate::request::{Answer, Promise, Request};
 use crate::ticket::{Receiver, ReceiverId, Receivers, Ticket};
+
+/// What a thread runs in its runtime, beside its own work.
+pub type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 /// A cache in another process or on another machine. Asking neither blocks nor does I/O: it queues for a thread of the engine's own, which
 /// answers within its deadline once the round is [flushed](Self::flush).
@@ -22,6 +26,12 @@ pub trait RemoteEngine: Send + Sync {
 
     /// Those that get tickets back.
     fn receivers(&self) -> &Receivers;
+
+    /// The same cache for the calling thread alone, which asks it by connections of its own: no other thread is woken for a request or its answer.
+    /// It is to run the task in its runtime, one of tokio that takes local tasks, as long as it asks. `None`: all ask by the thread of the engine.
+    fn local(&self) -> Option<(Arc<dyn RemoteEngine>, Task)> {
+        None
+    }
 
     /// Has messages of a channel heard as long as the engine lives.
     ///
@@ -83,6 +93,14 @@ impl Engine {
     pub fn flush(&self) {
         if let Self::Remote(engine) = self {
             engine.flush();
+        }
+    }
+
+    /// The same cache for the calling thread alone, where that can ask it by connections of its own; see [`RemoteEngine::local`].
+    pub fn local(&self) -> Option<(Self, Task)> {
+        match self {
+            Self::Local(_) => None,
+            Self::Remote(engine) => engine.local().map(|(own, task)| (Self::Remote(own), task)),
         }
     }
 

@@ -176,13 +176,16 @@ pub(crate) fn run<S: Service + 'static, X: Extension<S>>(
     let (process, index) = (startup.process.clone(), startup.index);
     process.entries[index].clock.store(own_clock(), Release);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default())?;
-    runtime.block_on(async {
+    let ended = runtime.block_on(async {
         let shard = begin::<S, X>(startup, &factory)?;
         let _guard = FailOnDrop { process, index };
         let _ = ready.send(Ok(()));
         poll_fn(|cx| shard.borrow_mut().poll(cx)).await;
         Ok(())
-    })
+    });
+    // A task may be looking up a name, which is not waited for.
+    runtime.shutdown_background();
+    ended
 }
 
 /// Makes the shard, inside the runtime of its thread. Apart: what it puts on the stack is no part of each poll's frame.

@@ -160,7 +160,15 @@ impl Shard {
             tokio::task::spawn_local(task);
             asker
         });
-        let cached = shared.credentials.as_ref().map(|cache| cache.receiver(Arc::new(CacheAnswers(mailbox.clone()))));
+        let cached = shared.credentials.as_ref().map(|cache| {
+            let own = cache.local().map(|(own, task)| {
+                tokio::task::spawn_local(task);
+                own
+            });
+            let cache = own.unwrap_or_else(|| cache.clone());
+            let receiver = cache.receiver(Arc::new(CacheAnswers(mailbox.clone())));
+            (cache, receiver)
+        });
         // Before the policy itself: one that takes its place meanwhile is seen after the first round.
         services.reloads[number].store(shared.reloads(), Relaxed);
         let mut engine = Engine::new(clock::now(), shared, number, circumstances(handle));
@@ -348,7 +356,7 @@ impl Service for Shard {
             }
         }
         if std::mem::take(&mut self.engine.has_asked_cache)
-            && let Some(cache) = &self.engine.shared.credentials
+            && let Some((cache, _)) = &self.engine.cached
         {
             cache.flush();
         }

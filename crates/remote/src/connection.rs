@@ -37,28 +37,36 @@ enum End {
 
 /// Keeps a connection to a server until the thread ends, or the server is none of the cluster any more.
 pub(super) async fn keep(world: Rc<World>, node: Rc<Node>, connection: Rc<Connection>) {
-    let (name, figures) = (&world.settings.name, &world.shared.figures);
+    let (shared, server) = (&world.shared, &node.server);
+    let name = &shared.settings.name;
     let mut pause = FIRST_PAUSE;
     let mut is_missing = false;
     while !connection.is_retired.get() {
-        match dial(&world.settings, &node.server).await {
+        match dial(&shared.settings, server).await {
             Ok(stream) => {
-                if std::mem::take(&mut is_missing) && node.is_first(&connection) {
-                    tracing::info!(cache = name, server = %node.server, "cache server reached again");
+                let was_missing = std::mem::take(&mut is_missing) && node.is_first(&connection);
+                if was_missing && shared.said.reached(server, world.thread) {
+                    tracing::info!(cache = name, %server, "cache server reached again");
                 }
                 let since = Instant::now();
                 connection.is_given_up.set(false);
                 world.opened(&connection);
                 let end = drive(&world, &node, &connection, stream).await;
-                figures.lost.fetch_add(1, Ordering::Relaxed);
+                shared.figures.lost.fetch_add(1, Ordering::Relaxed);
                 let is_steady = since.elapsed() >= STEADY;
                 let again = is_steady && !matches!(end, End::GivenUp | End::Retired);
                 world.lose(&connection, if again { State::Opening } else { State::Down });
                 match end {
                     End::Retired => {}
                     // A server that restarts, or ends idle connections.
-                    End::Closed => tracing::debug!(cache = name, server = %node.server, "cache connection closed"),
-                    end => tracing::warn!(cache = name, server = %node.server, reason = %end, "cache connection lost"),
+                    End::Closed => tracing::debug!(cache = name, %server, "cache connection closed"),
+                    end => {
+                        let reason = end.to_string();
+                        // Others to the same server are lost at the same time.
+                        if shared.said.is_news(server, &reason, STEADY) {
+                            tracing::warn!(cache = name, %server, reason, "cache connection lost");
+                        }
+                    }
                 }
                 if is_steady {
                     pause = FIRST_PAUSE;
@@ -70,13 +78,17 @@ pub(super) async fn keep(world: Rc<World>, node: Rc<Node>, connection: Rc<Connec
             Err(error) => {
                 world.lose(&connection, State::Down);
                 // All connections to a server miss it at once.
-                if !std::mem::replace(&mut is_missing, true) && node.is_first(&connection) {
-                    tracing::warn!(cache = name, server = %node.server, %error, "cache server not reached");
+                let is_new = !std::mem::replace(&mut is_missing, true) && node.is_first(&connection);
+                if is_new && shared.said.missed(server, world.thread) {
+                    tracing::warn!(cache = name, %server, %error, "cache server not reached");
                 }
             }
         }
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(world.settings.pause.max(FIRST_PAUSE));
+        pause = (pause * 2).min(shared.settings.pause.max(FIRST_PAUSE));
+    }
+    if is_missing && node.is_first(&connection) {
+        let _is_last = shared.said.reached(server, world.thread);
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use smallvec::SmallVec;
 
+use super::order::Claim;
 use strowger_cache::request::{Count, Life, Request};
 use strowger_cache::ticket::Ticket;
 
@@ -51,6 +52,8 @@ pub(super) struct Flight {
     pub(super) hops: u8,
     /// The server is to answer though the slot is on its way to it.
     pub(super) is_asking: bool,
+    /// Of a change: it ends with this.
+    pub(super) _claim: Option<Claim>,
 }
 
 /// What a counter that is not there becomes by this change.

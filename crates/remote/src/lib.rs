@@ -47,10 +47,13 @@ mod dial;
 mod flight;
 mod link;
 mod memcached;
+mod order;
 mod queue;
 mod redis;
 mod resp;
+mod said;
 mod settings;
+mod shared;
 mod subscription;
 mod wire;
 mod world;
@@ -59,31 +62,28 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 pub use self::settings::RemoteSettings;
 
-use self::flight::Op;
-use self::queue::Shared;
-use self::world::World;
-use strowger_cache::engine::{RemoteEngine, Subscriber};
+use self::queue::Queue;
+use self::shared::Shared;
+use self::world::Served;
+use strowger_cache::engine::{RemoteEngine, Subscriber, Task};
 use strowger_cache::error::CacheError;
 use strowger_cache::gauges::{Gauges, RemoteGauges};
 use strowger_cache::request::Request;
 use strowger_cache::servers::Service;
 use strowger_cache::ticket::{Receivers, Ticket};
 
-/// Most bytes of keys and values of requests under way.
-const BYTES: usize = 64 << 20;
-
-/// A cache in other processes, with its thread. Dropping it ends the thread; open tickets come back with [`CacheError::Unavailable`].
+/// A cache in other processes, and the connections by which it is asked: those of its thread, or of [one that asks by its
+/// own](RemoteEngine::local). Dropping it ends them; open tickets come back with [`CacheError::Unavailable`].
 pub struct RemoteCache {
     shared: Arc<Shared>,
+    /// The number of the thread that has the connections, and the way to it.
+    number: usize,
+    queue: Arc<Queue>,
+    /// Where it is the engine's own.
     thread: Option<JoinHandle<()>>,
-    key: usize,
-    value: usize,
-    timeout: Duration,
-    is_memcached: bool,
 }
 
 impl RemoteCache {
@@ -102,36 +102,42 @@ impl RemoteCache {
         }
         let port = settings.service.port();
         settings.servers = settings.servers.into_iter().map(|server| server.or_port(port)).collect();
-        let shared = Arc::new(Shared::new(settings.queue, BYTES));
-        let (key, value, timeout) = (settings.key, settings.value, settings.timeout);
-        let of_thread = shared.clone();
         // The kernel keeps 15 bytes of it.
         let thread = std::thread::Builder::new().name(format!("cache-{}", settings.name));
-        let thread = thread.spawn(move || run(settings, of_thread))?;
-        Ok(Self { shared, thread: Some(thread), key, value, timeout, is_memcached })
+        let mut this = Self::of(Arc::new(Shared::new(settings)));
+        let (shared, number, queue) = (this.shared.clone(), this.number, this.queue.clone());
+        this.thread = Some(thread.spawn(move || run(shared, number, queue))?);
+        Ok(this)
+    }
+
+    fn of(shared: Arc<Shared>) -> Self {
+        let (number, queue) = shared.add();
+        Self { shared, number, queue, thread: None }
     }
 }
 
 impl RemoteEngine for RemoteCache {
     fn ask(&self, request: &Request<'_>, ticket: Ticket, _now: u64) -> Result<(), CacheError> {
-        let (op, key, value) = Op::of(request);
-        let is_within = !key.is_empty() && key.len() <= self.key && value.len() <= self.value;
-        if !is_within || (self.is_memcached && memcached::refuses(op)) {
-            return Err(self.shared.refuse());
-        }
-        self.shared.push(request, ticket, Instant::now() + self.timeout)
+        self.shared.ask((self.number, &self.queue), request, ticket)
     }
 
     fn flush(&self) {
-        self.shared.flush();
+        self.queue.flush();
     }
 
     fn receivers(&self) -> &Receivers {
         &self.shared.receivers
     }
 
+    fn local(&self) -> Option<(Arc<dyn RemoteEngine>, Task)> {
+        let this = Self::of(self.shared.clone());
+        let served = Served::new(this.shared.clone(), this.number, this.queue.clone());
+        Some((Arc::new(this), Box::pin(served.serve())))
+    }
+
     fn subscribe(&self, channel: &[u8], subscriber: Arc<dyn Subscriber>) -> Result<(), CacheError> {
-        if self.is_memcached || channel.is_empty() || channel.len() > self.key {
+        let settings = &self.shared.settings;
+        if settings.service == Service::Memcached || channel.is_empty() || channel.len() > settings.key {
             return Err(self.shared.refuse());
         }
         self.shared.subscriptions.add(channel, subscriber);
@@ -149,7 +155,7 @@ impl RemoteEngine for RemoteCache {
 
 impl Drop for RemoteCache {
     fn drop(&mut self) {
-        self.shared.stop();
+        self.queue.stop();
         // The last owner may be a receiver of answers, on the thread itself.
         if let Some(thread) = self.thread.take().filter(|thread| thread.thread().id() != std::thread::current().id()) {
             // A panic there was logged.
@@ -158,20 +164,16 @@ impl Drop for RemoteCache {
     }
 }
 
-/// The thread. However it ends, each request that was taken gets its answer.
-fn run(settings: RemoteSettings, shared: Arc<Shared>) {
-    let name = settings.name.clone();
-    let world = World::new(settings, shared.clone());
+/// The thread of the engine.
+fn run(shared: Arc<Shared>, number: usize, queue: Arc<Queue>) {
+    let served = Served::new(shared.clone(), number, queue);
     match tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default()) {
         Ok(runtime) => {
-            if catch_unwind(AssertUnwindSafe(|| runtime.block_on(world.serve()))).is_err() {
-                tracing::error!(cache = name, "the thread of a cache ended by a panic: the cache is not available");
-            }
+            // A panic is logged where it ends what is served.
+            let _ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(served.serve())));
             // It may be looking up a name, which is not waited for.
             runtime.shutdown_background();
         }
-        Err(error) => tracing::error!(cache = name, %error, "the thread of a cache cannot work"),
+        Err(error) => tracing::error!(cache = shared.settings.name, %error, "the thread of a cache cannot work"),
     }
-    shared.stop();
-    world.end();
 }

@@ -230,6 +230,13 @@ impl Link {
         let hangs = self.flights.front().is_some_and(|front| front.due + self.bounds.timeout <= now);
         self.state == State::Up && (hangs || self.missed >= self.bounds.misses)
     }
+
+    /// When [`expire`](Self::expire) has something to do next, if no request comes; none where none is under way.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        let hangs = self.flights.front().map(|front| front.due + self.bounds.timeout);
+        let asked = self.flights.iter().filter(|flight| flight.ticket.is_some()).chain(&self.waiting);
+        asked.map(|flight| flight.due).chain(hangs).min()
+    }
 }
 
 /// The words of a line that says why not.
@@ -276,6 +283,7 @@ mod tests {
             due,
             hops: 0,
             is_asking: false,
+            _claim: None,
         }
     }
 

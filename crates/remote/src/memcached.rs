@@ -284,7 +284,7 @@ mod tests {
 
     fn flight(op: Op, key: &[u8]) -> Flight {
         let due = Instant::now();
-        Flight { op, key: key.into(), value: None, size: 0, ticket: None, due, hops: 0, is_asking: false }
+        Flight { op, key: key.into(), value: None, size: 0, ticket: None, due, hops: 0, is_asking: false, _claim: None }
     }
 
     fn written(op: Op, key: &[u8], value: &[u8]) -> String {

@@ -62,14 +62,14 @@ pub(super) async fn keep(world: Rc<World>) {
             subscriptions.changed.notified().await;
         }
         for server in world.servers() {
-            match dial(&world.settings, &server).await {
+            match dial(&world.shared.settings, &server).await {
                 Ok(stream) => {
                     let reason = listen(&world, stream).await;
-                    tracing::debug!(cache = world.settings.name, %server, reason, "subscription lost");
+                    tracing::debug!(cache = world.shared.settings.name, %server, reason, "subscription lost");
                     break;
                 }
                 Err(error) => {
-                    tracing::debug!(cache = world.settings.name, %server, %error, "no subscription");
+                    tracing::debug!(cache = world.shared.settings.name, %server, %error, "no subscription");
                 }
             }
         }
@@ -81,7 +81,7 @@ pub(super) async fn keep(world: Rc<World>) {
 async fn listen(world: &World, mut stream: Box<dyn Stream>) -> &'static str {
     let subscriptions = &world.shared.subscriptions;
     // A message, with its channel and what stands around them.
-    let longest = world.settings.value + world.settings.key + AROUND;
+    let longest = world.shared.settings.value + world.shared.settings.key + AROUND;
     let (mut sent, mut input, mut output) = (0, Vec::new(), Vec::new());
     let mut heard = Instant::now();
     let mut asked = Instant::now();
@@ -111,7 +111,7 @@ async fn listen(world: &World, mut stream: Box<dyn Stream>) -> &'static str {
                 }
                 heard = Instant::now();
                 loop {
-                    match resp::read(&input, world.settings.value) {
+                    match resp::read(&input, world.shared.settings.value) {
                         Front::More if input.len() > longest => return "a message without an end",
                         Front::More => break,
                         Front::Broken(reason) => return reason,

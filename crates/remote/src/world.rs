@@ -1,13 +1,13 @@
-//! The thread of an engine: takes requests from the queue, hands each to the connection that its key belongs to, gives answers back.
+//! The connections that one thread has to the servers of a cache: takes requests from a queue, hands each to the connection that its key belongs
+//! to, gives answers back.
 //!
-//! One thread has all connections of an engine: what a shard queues in a round leaves in one write for each connection, and what one read
-//! brings goes back to a shard at once.
+//! What a shard queues in a round leaves in one write for each connection, and what one read brings goes back to a shard at once.
 
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -16,16 +16,14 @@ use super::cluster::{self, Share};
 use super::dial::ask_cluster;
 use super::flight::Flight;
 use super::link::{Answering, Bounds, Event, Link, State};
-use super::queue::{Job, Jobs, Shared};
-use super::settings::RemoteSettings;
+use super::queue::{Job, Jobs, Queue};
+use super::shared::{DENIED, Shared};
 use super::wire::Wire;
 use super::{cluster::SLOTS, connection, subscription};
 use strowger_cache::error::CacheError;
 use strowger_cache::servers::{Endpoint, Service};
 use strowger_cache::ticket::{Answered, ReceiverId, Ticket};
 
-/// How often deadlines are looked after while requests are under way: they are kept within twice that.
-const STEP: Duration = Duration::from_millis(20);
 /// How often a cluster is asked which server has which slots, if nothing tells that it has changed.
 const LEARN: Duration = Duration::from_secs(15);
 /// Shortest pause between two such questions.
@@ -35,17 +33,10 @@ const HOPS: u8 = 4;
 /// No server is known for a slot.
 const UNKNOWN: u16 = u16::MAX;
 
-/// A reason for which a server does not do what it is asked is logged once in so long, and so long it is said to be one that refuses.
-pub(super) const DENIED: Duration = Duration::from_secs(60);
-/// Most reasons that are logged in that time.
-const REASONS: usize = 8;
-
 /// A server and the connections to it.
 pub(super) struct Node {
     pub(super) server: Endpoint,
     connections: Vec<Rc<Connection>>,
-    /// Why it did not do what it was asked, as it was logged, and when.
-    said: RefCell<Vec<(String, Instant)>>,
 }
 
 /// A connection to a server, while there is one and while there is none.
@@ -61,89 +52,129 @@ pub(super) struct Connection {
 
 /// What the tasks of the thread share.
 pub(super) struct World {
-    pub(super) settings: RemoteSettings,
     pub(super) shared: Arc<Shared>,
+    /// The number of the thread.
+    pub(super) thread: usize,
+    queue: Arc<Queue>,
     nodes: RefCell<Vec<Rc<Node>>>,
     /// Of servers among which keys are shared out.
     hashes: Vec<u64>,
     /// Place in `nodes` of the server that has a slot.
     slots: RefCell<Vec<u16>>,
     answers: RefCell<Vec<(ReceiverId, Answered)>>,
+    /// Deadlines are looked after then, or later.
+    due: Cell<Option<Instant>>,
     /// The cluster is to be asked for its slots.
     learn: Notify,
 }
 
+/// A world that is served. However that ends, each request that was taken gets its answer.
+pub(super) struct Served(Rc<World>);
+
+impl Served {
+    pub(super) fn new(shared: Arc<Shared>, thread: usize, queue: Arc<Queue>) -> Self {
+        Self(World::new(shared, thread, queue))
+    }
+
+    /// Serves until the queue is stopped.
+    pub(super) async fn serve(self) {
+        self.0.serve().await;
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let cache = &self.0.shared.settings.name;
+            tracing::error!(cache, thread = self.0.thread, "a thread of a cache panicked: to those who ask by it the cache is not available");
+        }
+        self.0.end();
+    }
+}
+
 impl World {
-    pub(super) fn new(settings: RemoteSettings, shared: Arc<Shared>) -> Rc<Self> {
-        let hashes = settings.servers.iter().map(|server| cluster::hash(server.to_string().as_bytes())).collect();
-        let slots = if settings.service == Service::Cluster { vec![UNKNOWN; SLOTS] } else { Vec::new() };
+    fn new(shared: Arc<Shared>, thread: usize, queue: Arc<Queue>) -> Rc<Self> {
+        let hashes = shared.settings.servers.iter().map(|server| cluster::hash(server.to_string().as_bytes())).collect();
+        let slots = if shared.settings.service == Service::Cluster { vec![UNKNOWN; SLOTS] } else { Vec::new() };
         Rc::new(Self {
-            settings,
             shared,
+            thread,
+            queue,
             nodes: RefCell::default(),
             hashes,
             slots: RefCell::new(slots),
             answers: RefCell::default(),
+            due: Cell::new(None),
             learn: Notify::new(),
         })
     }
 
-    /// Serves until the engine is dropped.
-    pub(super) async fn serve(self: &Rc<Self>) {
+    /// Whether it is that of the engine's own thread, which does what is done once for all.
+    const fn is_first(&self) -> bool {
+        self.thread == 0
+    }
+
+    async fn serve(self: &Rc<Self>) {
+        let settings = &self.shared.settings;
         // Sentinels are asked for one server.
-        let single = matches!(self.settings.service, Service::Redis { .. } | Service::Sentinel { .. });
-        for server in self.settings.servers.iter().take(if single { 1 } else { usize::MAX }) {
+        let single = matches!(settings.service, Service::Redis { .. } | Service::Sentinel { .. });
+        for server in settings.servers.iter().take(if single { 1 } else { usize::MAX }) {
             self.node(server);
         }
-        if self.settings.service == Service::Cluster {
+        if settings.service == Service::Cluster {
             tokio::task::spawn_local(self.clone().keep_learning());
         }
-        if self.settings.service != Service::Memcached {
+        if settings.service != Service::Memcached && self.is_first() {
             tokio::task::spawn_local(subscription::keep(self.clone()));
         }
         let mut jobs = Jobs::default();
-        let mut step = pin!(tokio::time::sleep(Duration::ZERO));
-        let mut is_armed = false;
-        while !self.shared.is_stopped() {
-            self.shared.take(&mut jobs);
-            for job in &jobs.list {
+        let mut alarm = pin!(tokio::time::sleep(Duration::ZERO));
+        let mut armed: Option<Instant> = None;
+        while !self.queue.is_stopped() {
+            self.queue.take(&mut jobs);
+            for job in jobs.list.drain(..) {
                 self.dispatch(job, &jobs.bytes);
             }
             jobs.clear();
             self.hand_out();
-            if !is_armed && self.shared.in_flight.load(Ordering::Relaxed) > 0 {
-                step.as_mut().reset(tokio::time::Instant::now() + STEP);
-                is_armed = true;
+            // Answers that come in time leave it as it is: it rings once in the time of a deadline, not once for each request.
+            if let Some(due) = self.due.get().filter(|due| armed.is_none_or(|armed| *due < armed)) {
+                alarm.as_mut().reset(due.into());
+                armed = Some(due);
             }
             tokio::select! {
-                () = self.shared.wake.notified() => {}
-                () = &mut step, if is_armed => {
-                    is_armed = false;
+                () = self.queue.wake.notified() => {}
+                () = &mut alarm, if armed.is_some() => {
+                    armed = None;
                     self.expire();
                 }
             }
         }
     }
 
-    /// Answers all that has none.
-    pub(super) fn end(&self) {
+    /// Takes no more, and answers all that has none.
+    fn end(&self) {
+        self.queue.stop();
         for node in self.nodes.borrow().iter() {
             for connection in &node.connections {
                 self.lose(connection, State::Down);
             }
         }
         let mut jobs = Jobs::default();
-        self.shared.take(&mut jobs);
-        for job in &jobs.list {
+        self.queue.take(&mut jobs);
+        for job in jobs.list.drain(..) {
             let size = (job.value.end - job.key.start) as u32;
             let (ticket, op, result) = (job.ticket, job.op, Err(CacheError::Unavailable));
             self.answer(Answering { ticket, op, size, result, value: Box::default() });
         }
         self.hand_out();
+        self.queue.silent.store(0, Ordering::Relaxed);
+        self.shared.said.forget(self.thread);
     }
 
-    fn dispatch(self: &Rc<Self>, job: &Job, bytes: &[u8]) {
-        let (key, value) = (&bytes[job.key.clone()], &bytes[job.value.clone()]);
+    fn dispatch(&self, job: Job, bytes: &[u8]) {
+        let (key, value) = (&bytes[job.key], &bytes[job.value]);
+        self.due.set(Some(self.due.get().map_or(job.due, |due| due.min(job.due))));
         let flight = Flight {
             op: job.op,
             key: key.into(),
@@ -154,6 +185,7 @@ impl World {
             due: job.due,
             hops: 0,
             is_asking: false,
+            _claim: job.claim,
         };
         let node = self.node_of(key);
         self.hand(&node, flight, value);
@@ -162,7 +194,7 @@ impl World {
     /// The server that has a key.
     fn node_of(&self, key: &[u8]) -> Rc<Node> {
         let nodes = self.nodes.borrow();
-        let place = match self.settings.service {
+        let place = match self.shared.settings.service {
             Service::Memcached if self.hashes.len() > 1 => cluster::chosen(key, &self.hashes),
             Service::Cluster => match self.slots.borrow()[cluster::slot(key)] {
                 // Any server that answers says which one has it.
@@ -196,26 +228,22 @@ impl World {
             match event {
                 Event::Answered(answering) => self.answer(answering),
                 Event::Elsewhere(flight, address, once) => self.redirect(flight, &address, once, by),
-                Event::Denied(words) => self.log_denial(words, by),
+                Event::Denied(words) => self.log_denial(&words, by),
             }
         }
     }
 
     /// Logs why a server does not do what it is asked: each of its reasons now and then, since it may be that of all requests.
-    fn log_denial(&self, words: String, by: &Node) {
-        let now = Instant::now();
-        *self.shared.denied.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
-        let mut said = by.said.borrow_mut();
-        said.retain(|(_, at)| now.duration_since(*at) < DENIED);
-        if said.len() < REASONS && said.iter().all(|(other, _)| *other != words) {
-            tracing::warn!(cache = self.settings.name, server = %by.server, reason = words, "cache server refuses");
-            said.push((words, now));
+    fn log_denial(&self, reason: &str, by: &Node) {
+        self.shared.denied();
+        if self.shared.said.is_news(&by.server, reason, DENIED) {
+            tracing::warn!(cache = self.shared.settings.name, server = %by.server, reason, "cache server refuses");
         }
     }
 
     fn redirect(self: &Rc<Self>, mut flight: Flight, address: &str, once: bool, by: &Node) {
         let Some(ticket) = flight.ticket else { return };
-        let server = cluster::redirected(address, &by.server).filter(|_| self.settings.service == Service::Cluster);
+        let server = cluster::redirected(address, &by.server).filter(|_| self.shared.settings.service == Service::Cluster);
         let Some(server) = server.filter(|_| flight.hops < HOPS) else {
             let (op, size, result) = (flight.op, flight.size, Err(CacheError::Unavailable));
             return self.answer(Answering { ticket, op, size, result, value: Box::default() });
@@ -277,22 +305,26 @@ impl World {
             }
             silent += usize::from(!node.is_retired() && node.is_silent());
         }
-        self.shared.figures.connections.store(up, Ordering::Relaxed);
-        self.shared.usable.store(usable, Ordering::Relaxed);
-        self.shared.silent.store(silent, Ordering::Relaxed);
+        self.queue.connections.store(up, Ordering::Relaxed);
+        self.queue.usable.store(usable, Ordering::Relaxed);
+        self.queue.silent.store(silent, Ordering::Relaxed);
     }
 
     /// Answers requests whose deadline has come.
     fn expire(&self) {
-        let (now, mut events) = (Instant::now(), Vec::new());
+        let (now, mut events, mut next) = (Instant::now(), Vec::new(), None);
         for node in self.nodes.borrow().iter() {
             for connection in &node.connections {
-                if connection.link.borrow_mut().expire(now, &mut events) {
+                let mut link = connection.link.borrow_mut();
+                if link.expire(now, &mut events) {
                     connection.is_given_up.set(true);
                     connection.wake.notify_one();
+                } else {
+                    next = next.into_iter().chain(link.next_due()).min();
                 }
             }
         }
+        self.due.set(next);
         for event in events {
             if let Event::Answered(answering) = event {
                 self.answer(answering);
@@ -307,19 +339,20 @@ impl World {
         if let Some(place) = known.filter(|place| !self.nodes.borrow()[*place].is_retired()) {
             return place;
         }
-        let wire = if self.settings.service == Service::Memcached { Wire::Memcached } else { Wire::Redis };
-        let bounds =
-            Bounds { value: self.settings.value, timeout: self.settings.timeout, misses: self.settings.misses };
+        let settings = &self.shared.settings;
+        let wire = if settings.service == Service::Memcached { Wire::Memcached } else { Wire::Redis };
+        let bounds = Bounds { value: settings.value, timeout: settings.timeout, misses: settings.misses };
         let make = |_| {
             Rc::new(Connection {
-                link: RefCell::new(Link::new(wire, bounds, self.settings.service == Service::Cluster)),
+                link: RefCell::new(Link::new(wire, bounds, settings.service == Service::Cluster)),
                 wake: Notify::new(),
                 is_given_up: Cell::new(false),
                 is_retired: Cell::new(false),
             })
         };
-        let connections: Vec<_> = (0..self.settings.connections.max(1)).map(make).collect();
-        let node = Rc::new(Node { server: server.clone(), connections, said: RefCell::default() });
+        // A shard asks by one: what it asks in a round leaves together.
+        let connections = if self.is_first() { settings.connections.max(1) } else { 1 };
+        let node = Rc::new(Node { server: server.clone(), connections: (0..connections).map(make).collect() });
         for connection in &node.connections {
             tokio::task::spawn_local(connection::keep(self.clone(), node.clone(), connection.clone()));
         }
@@ -340,8 +373,8 @@ impl World {
         let mut was_known = true;
         loop {
             let is_known = self.learn_slots().await;
-            if was_known && !is_known {
-                tracing::warn!(cache = self.settings.name, "no server of the cluster says which slots it has");
+            if was_known && !is_known && self.is_first() {
+                tracing::warn!(cache = self.shared.settings.name, "no server of the cluster says which slots it has");
             }
             was_known = is_known;
             tokio::time::sleep(LEARN_PAUSE).await;
@@ -357,7 +390,7 @@ impl World {
         let (mut servers, down): (Vec<&Rc<Node>>, Vec<&Rc<Node>>) = nodes.iter().partition(|node| node.is_up());
         servers.extend(down);
         let mut servers: Vec<Endpoint> = servers.into_iter().map(|node| node.server.clone()).collect();
-        for server in &self.settings.servers {
+        for server in &self.shared.settings.servers {
             if !servers.contains(server) {
                 servers.push(server.clone());
             }
@@ -367,15 +400,15 @@ impl World {
 
     async fn learn_slots(self: &Rc<Self>) -> bool {
         for server in self.servers() {
-            match ask_cluster(&self.settings, &server).await {
+            match ask_cluster(&self.shared.settings, &server).await {
                 Ok(said) => match cluster::shares(&said.bytes, &said.reply, &server) {
                     Some(shares) if !shares.is_empty() => {
                         self.learned(&shares);
                         return true;
                     }
-                    _ => tracing::debug!(cache = self.settings.name, %server, "a server of the cluster knows no slots"),
+                    _ => tracing::debug!(cache = self.shared.settings.name, %server, "a server of the cluster knows no slots"),
                 },
-                Err(error) => tracing::debug!(cache = self.settings.name, %server, %error, "a server gives no slots"),
+                Err(error) => tracing::debug!(cache = self.shared.settings.name, %server, %error, "a server gives no slots"),
             }
         }
         false

@@ -102,7 +102,7 @@ impl Keeping {
 impl Engine {
     /// The cache of credentials, if the server has one.
     pub(crate) fn credentials(&self) -> Option<(&CredentialCache, ReceiverId)> {
-        self.shared.credentials.as_ref().zip(self.cached)
+        self.cached.as_ref().map(|(cache, receiver)| (cache, *receiver))
     }
 
     /// What the cache has of this user: at once where it is in this process or was asked before.
@@ -147,9 +147,8 @@ impl Engine {
         asks: QuestionKind,
     ) {
         let request = handling.request;
-        let shared = self.shared.clone();
         // Without a cache no stage asks.
-        let (Some(cache), Some(receiver)) = (&shared.credentials, self.cached) else { return };
+        let Some((cache, receiver)) = self.cached.clone() else { return };
         if !self.has_room_to_wait(request.arrival, request.message.bytes().len()) {
             return self.reply(handling, Reply::overloaded());
         }

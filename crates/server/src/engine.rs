@@ -36,7 +36,7 @@ use strowger_core::timer::sooner;
 use strowger_core::transaction::{Event, Outgoing, Role, Transactions};
 use strowger_core::{Arrival, Flow, Now, Outbox, Round, Transport};
 use strowger_message::{Edit, Index, Message};
-use strowger_store::credential_cache::Scratch;
+use strowger_store::credential_cache::{CredentialCache, Scratch};
 use strowger_store::error::StoreError;
 use strowger_store::subscriber;
 use strowger_store::ticket::SinkId;
@@ -172,8 +172,8 @@ pub struct Engine {
     pub written: Option<SinkId>,
     /// The same for subscribers; none where the server has no users.
     pub found: Option<SinkId>,
-    /// The same for the cache of credentials; none where there is none.
-    pub cached: Option<ReceiverId>,
+    /// The cache of credentials as this shard asks it, and the shard among its receivers; none where there is none.
+    pub cached: Option<(CredentialCache, ReceiverId)>,
     /// Subscribers were asked in this round: what they are asked leaves when it ends.
     pub has_asked: bool,
     /// The same for the cache of credentials.

@@ -259,7 +259,7 @@ impl ServerHost {
             subscribers.flush();
         }
         if std::mem::take(&mut engine.has_asked_cache)
-            && let Some(cache) = &process.shared.credentials
+            && let Some((cache, _)) = &engine.cached
         {
             cache.flush();
         }

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use strowger_cache::engine::{Engine, Reply};
+use strowger_cache::engine::{Engine, Reply, Task};
 use strowger_cache::request::{Life, Promise, Request};
 use strowger_cache::ticket::{Receiver, ReceiverId, Ticket};
 
@@ -46,6 +46,11 @@ impl CredentialCache {
     /// In this cache.
     pub const fn new(engine: Engine) -> Self {
         Self { engine }
+    }
+
+    /// The same cache for the calling shard alone, which then is to run the task, where it can ask by connections of its own.
+    pub fn local(&self) -> Option<(Self, Task)> {
+        self.engine.local().map(|(engine, task)| (Self { engine }, task))
     }
 
     /// Adds a receiver of answers.

@@ -163,7 +163,10 @@ impl Site {
         let engine = |number| {
             let mut engine = Engine::new(now, shared.clone(), number, Circumstances { draining: false, shards: 2 });
             engine.found = Some(SinkId::NONE);
-            engine.cached = credentials.as_ref().map(|cache| cache.receiver(Arc::new(ByHand)));
+            engine.cached = credentials.clone().map(|cache| {
+                let receiver = cache.receiver(Arc::new(ByHand));
+                (cache, receiver)
+            });
             engine
         };
         let engines = vec![engine(0), engine(1)];

@@ -206,7 +206,7 @@ impl Process {
                     written.lock().unwrap_or_else(PoisonError::into_inner).extend(results);
                 }))
             });
-            engine.cached = cached.get(number).copied();
+            engine.cached = shared.credentials.clone().zip(cached.get(number).copied());
             engine.heard = Some(Vec::new());
             engine
         };

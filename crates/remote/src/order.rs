@@ -1,0 +1,83 @@
+//! Which of several threads has a key: while a change of it is under way by the connections of one, all requests for it go by them. So changes
+//! of a key are made in the order in which they were asked, on different shards too, and a fetch sees those that were asked before it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::cluster;
+
+/// Keys are told apart by so many places: two that share one go by the same connections while one changes.
+const PLACES: u64 = 4096;
+/// Of a place: the lower bits count changes under way, the others name the thread.
+const COUNT: u64 = (1 << THREAD) - 1;
+const THREAD: u32 = 48;
+
+/// The changes under way of all threads of a cache.
+pub(super) struct Order(Box<[AtomicU64]>);
+
+impl Default for Order {
+    fn default() -> Self {
+        Self((0..PLACES).map(|_| AtomicU64::new(0)).collect())
+    }
+}
+
+impl Order {
+    fn place(key: &[u8]) -> usize {
+        (cluster::hash(key) % PLACES) as usize
+    }
+
+    /// The thread by which a request that changes nothing goes: `own`, unless another has the key.
+    pub(super) fn has(&self, key: &[u8], own: usize) -> usize {
+        let held = self.0[Self::place(key)].load(Ordering::Acquire);
+        if held & COUNT == 0 { own } else { (held >> THREAD) as usize }
+    }
+
+    /// The same for a change, which is under way until its claim is dropped.
+    pub(super) fn claim(self: &Arc<Self>, key: &[u8], own: usize) -> (usize, Claim) {
+        let place = Self::place(key);
+        let own = (own as u64) << THREAD;
+        let more = |held: u64| Some(if held & COUNT == 0 { own } else { held } + 1);
+        let claimed = self.0[place].fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        let thread = claimed.map_or(own, |held| if held & COUNT == 0 { own } else { held }) >> THREAD;
+        (thread as usize, Claim { order: self.clone(), place })
+    }
+}
+
+/// A change under way.
+pub(super) struct Claim {
+    order: Arc<Order>,
+    place: usize,
+}
+
+impl std::fmt::Debug for Claim {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Claim").field("place", &self.place).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.order.0[self.place].fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_for_a_key_go_where_a_change_of_it_is_under_way() {
+        let order = Arc::<Order>::default();
+        assert_eq!(order.has(b"key", 2), 2);
+        let (thread, first) = order.claim(b"key", 1);
+        assert_eq!((thread, order.has(b"key", 2), order.has(b"other", 2)), (1, 1, 2));
+        let (thread, second) = order.claim(b"key", 2);
+        assert_eq!(thread, 1);
+        drop(first);
+        assert_eq!(order.has(b"key", 2), 1, "the other is still under way");
+        drop(second);
+        assert_eq!(order.has(b"key", 2), 2);
+        assert_eq!(order.claim(b"key", 0).0, 0);
+        assert_eq!(order.claim(b"key", 3).0, 3);
+    }
+}
