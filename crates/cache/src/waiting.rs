@@ -1,6 +1,8 @@
-//! A cache as a thread sees it that may wait: one beside the shards, a program of the command line, a test.
+//! A cache as one sees it that waits for its answers: a thread beside the shards, a program of the command line, a test; or a task of a shard.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::future::poll_fn;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use crate::engine::{Engine, Reply};
@@ -17,7 +19,7 @@ pub struct Outcome {
     pub value: Box<[u8]>,
 }
 
-/// Asks a cache of any kind and waits for the answers. A thread has one of its own.
+/// Asks a cache of any kind and waits for the answers. A thread, or a task, has one of its own.
 pub struct WaitingCache {
     engine: Engine,
     mailbox: Arc<Mailbox>,
@@ -41,6 +43,29 @@ impl WaitingCache {
     /// Asks all of these at once, and waits for the answers, which come in the order of the requests. None is waited for longer than `most`,
     /// which is more than the deadline of the engine. `now` as [`Engine::ask`] has it.
     pub fn ask(&mut self, requests: &[Request<'_>], promise: Promise, now: u64, most: Duration) -> Vec<Outcome> {
+        let mut asking = self.begin(requests, promise, now);
+        let end = Instant::now() + most;
+        while asking.open > 0 {
+            let answers = self.mailbox.wait(end);
+            if answers.is_empty() {
+                break;
+            }
+            asking.take(answers);
+        }
+        asking.outcomes()
+    }
+
+    /// The same for a task, which lets its thread do other work meanwhile. The engine has a deadline.
+    pub async fn ask_in_task(&mut self, requests: &[Request<'_>], promise: Promise, now: u64) -> Vec<Outcome> {
+        let mut asking = self.begin(requests, promise, now);
+        while asking.open > 0 {
+            let mailbox = &self.mailbox;
+            asking.take(poll_fn(|context| mailbox.poll(context.waker())).await);
+        }
+        asking.outcomes()
+    }
+
+    fn begin(&mut self, requests: &[Request<'_>], promise: Promise, now: u64) -> Asking {
         let first = self.next;
         self.next += requests.len() as u64;
         let mut outcomes: Vec<Option<Outcome>> = Vec::with_capacity(requests.len());
@@ -53,24 +78,8 @@ impl WaitingCache {
             });
         }
         self.engine.flush();
-        let end = Instant::now() + most;
-        let mut open = outcomes.iter().filter(|outcome| outcome.is_none()).count();
-        while open > 0 {
-            let answers = self.mailbox.wait(end);
-            if answers.is_empty() {
-                break;
-            }
-            for answered in answers {
-                // Those of an earlier call came too late.
-                let place = answered.ticket.checked_sub(first).and_then(|place| usize::try_from(place).ok());
-                if let Some(outcome @ None) = place.and_then(|place| outcomes.get_mut(place)) {
-                    *outcome = Some(Outcome { result: answered.result, value: answered.value });
-                    open -= 1;
-                }
-            }
-        }
-        let late = || Outcome { result: Err(CacheError::TimedOut), value: Box::default() };
-        outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(late)).collect()
+        let open = outcomes.iter().filter(|outcome| outcome.is_none()).count();
+        Asking { first, outcomes, open }
     }
 
     /// Asks this and waits for the answer, as [`ask`](Self::ask) does.
@@ -86,26 +95,79 @@ impl Drop for WaitingCache {
     }
 }
 
+/// Requests that were asked at once, and what came of them so far.
+struct Asking {
+    /// The ticket of the first.
+    first: u64,
+    outcomes: Vec<Option<Outcome>>,
+    /// How many have none.
+    open: usize,
+}
+
+impl Asking {
+    fn take(&mut self, answers: Vec<Answered>) {
+        for answered in answers {
+            // Those of an earlier call came too late.
+            let place = answered.ticket.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
+            if let Some(outcome @ None) = place.and_then(|place| self.outcomes.get_mut(place)) {
+                *outcome = Some(Outcome { result: answered.result, value: answered.value });
+                self.open -= 1;
+            }
+        }
+    }
+
+    fn outcomes(self) -> Vec<Outcome> {
+        let late = || Outcome { result: Err(CacheError::TimedOut), value: Box::default() };
+        self.outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(late)).collect()
+    }
+}
+
 #[derive(Default)]
 struct Mailbox {
-    answers: Mutex<Vec<Answered>>,
+    held: Mutex<Held>,
     came: Condvar,
 }
 
+#[derive(Default)]
+struct Held {
+    answers: Vec<Answered>,
+    /// Of a task that waits.
+    waker: Option<Waker>,
+}
+
 impl Mailbox {
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// What came; nothing where nothing comes until `end`.
     fn wait(&self, end: Instant) -> Vec<Answered> {
-        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let left = end.saturating_duration_since(Instant::now());
-        let waited = self.came.wait_timeout_while(answers, left, |answers| answers.is_empty());
-        std::mem::take(&mut *waited.unwrap_or_else(PoisonError::into_inner).0)
+        let waited = self.came.wait_timeout_while(self.held(), left, |held| held.answers.is_empty());
+        std::mem::take(&mut waited.unwrap_or_else(PoisonError::into_inner).0.answers)
+    }
+
+    /// What came, once something has.
+    fn poll(&self, waker: &Waker) -> Poll<Vec<Answered>> {
+        let mut held = self.held();
+        if held.answers.is_empty() {
+            held.waker = Some(waker.clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(std::mem::take(&mut held.answers))
     }
 }
 
 impl Receiver for Mailbox {
     fn answered(&self, answers: Vec<Answered>) {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner).extend(answers);
+        let mut held = self.held();
+        held.answers.extend(answers);
+        let waker = held.waker.take();
+        drop(held);
         self.came.notify_one();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
     }
 }
 
@@ -115,6 +177,9 @@ mod tests {
     use crate::engine::RemoteEngine;
     use crate::gauges::Gauges;
     use crate::ticket::Receivers;
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Wake};
 
     /// It never answers.
     #[derive(Default)]
@@ -132,6 +197,71 @@ mod tests {
         fn gauges(&self) -> Gauges {
             Gauges::default()
         }
+    }
+
+    /// Answers when it is to.
+    #[derive(Default)]
+    struct Late {
+        receivers: Receivers,
+        asked: Mutex<Vec<Ticket>>,
+    }
+
+    impl Late {
+        fn answer(&self) {
+            let asked = std::mem::take(&mut *self.asked.lock().unwrap());
+            let of =
+                |ticket: Ticket| Answered { ticket: ticket.value, result: Ok(Answer::Absent), value: Box::default() };
+            self.receivers.hand_out(asked.into_iter().map(|ticket| (ticket.receiver, of(ticket))).collect());
+        }
+    }
+
+    impl RemoteEngine for Late {
+        fn ask(&self, request: &Request<'_>, ticket: Ticket, _: u64) -> Result<(), CacheError> {
+            if *request == (Request::Fetch { key: b"full" }) {
+                return Err(CacheError::Full);
+            }
+            self.asked.lock().unwrap().push(ticket);
+            Ok(())
+        }
+
+        fn receivers(&self) -> &Receivers {
+            &self.receivers
+        }
+
+        fn gauges(&self) -> Gauges {
+            Gauges::default()
+        }
+    }
+
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_task_is_woken_when_it_has_its_answers() {
+        let (engine, wakes) = (Arc::new(Late::default()), Arc::new(Wakes::default()));
+        let mut cache = WaitingCache::new(Engine::Remote(engine.clone()));
+        let waker = Waker::from(wakes.clone());
+        let mut context = Context::from_waker(&waker);
+        let requests = [b"key".as_slice(), b"full", b"other"].map(|key| Request::Fetch { key });
+        {
+            // It is given up, and what it asked is answered later.
+            let mut given_up = pin!(cache.ask_in_task(&requests, Promise::Held, 0));
+            assert!(given_up.as_mut().poll(&mut context).is_pending());
+        }
+        let mut asked = pin!(cache.ask_in_task(&requests, Promise::Held, 0));
+        assert!(asked.as_mut().poll(&mut context).is_pending());
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
+        engine.answer();
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+        let Poll::Ready(outcomes) = asked.as_mut().poll(&mut context) else { panic!("it has its answers") };
+        let results: Vec<_> = outcomes.into_iter().map(|outcome| outcome.result).collect();
+        assert_eq!(results, [Ok(Answer::Absent), Err(CacheError::Full), Ok(Answer::Absent)]);
     }
 
     /// Each order of an operator has one.

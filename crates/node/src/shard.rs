@@ -156,8 +156,10 @@ impl Shard {
                 mailbox.send(Input::Answer(Answer::Subscribers(results.to_vec())));
             }))
         });
-        let asker = shared.subscribers.as_ref().and_then(|subscribers| subscribers.local()).map(|(asker, task)| {
-            tokio::task::spawn_local(task);
+        let asker = shared.subscribers.as_ref().and_then(|subscribers| subscribers.local()).map(|(asker, tasks)| {
+            for task in tasks {
+                tokio::task::spawn_local(task);
+            }
             asker
         });
         let cached = shared.credentials.as_ref().map(|cache| {

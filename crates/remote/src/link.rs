@@ -486,6 +486,23 @@ mod tests {
     }
 
     #[test]
+    fn deadlines_are_looked_after_when_the_first_of_them_comes() {
+        let (mut link, mut events, now) = (link(Wire::Redis), Vec::new(), Instant::now());
+        assert_eq!(link.next_due(), None);
+        link.ask(flight(1, Op::Fetch, now + TIMEOUT * 3), &[], &mut events);
+        link.ask(flight(2, Op::Fetch, now + TIMEOUT * 2), &[], &mut events);
+        assert_eq!(link.next_due(), Some(now + TIMEOUT * 2));
+        link.expire(now + TIMEOUT * 2, &mut events);
+        assert_eq!(link.next_due(), Some(now + TIMEOUT * 3));
+        // None waits any more, and the server hangs or does not.
+        link.expire(now + TIMEOUT * 3, &mut events);
+        assert_eq!(link.next_due(), Some(now + TIMEOUT * 4));
+        link.lost(State::Opening, &mut events);
+        link.ask(flight(3, Op::Fetch, now + TIMEOUT), &[], &mut events);
+        assert_eq!(link.next_due(), Some(now + TIMEOUT));
+    }
+
+    #[test]
     fn requests_wait_for_a_connection_as_long_as_they_may() {
         let (mut link, mut events, now) = (link(Wire::Memcached), Vec::new(), Instant::now());
         link.lost(State::Opening, &mut events);

@@ -141,7 +141,17 @@ mod tests {
 
     fn flight(op: Op) -> Flight {
         let due = Instant::now();
-        Flight { op, key: b"key"[..].into(), value: None, size: 0, ticket: None, due, hops: 0, is_asking: false, _claim: None }
+        Flight {
+            op,
+            key: b"key"[..].into(),
+            value: None,
+            size: 0,
+            ticket: None,
+            due,
+            hops: 0,
+            is_asking: false,
+            _claim: None,
+        }
     }
 
     fn written(op: Op) -> Vec<String> {

@@ -6,8 +6,8 @@
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -86,7 +86,11 @@ impl Drop for Served {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let cache = &self.0.shared.settings.name;
-            tracing::error!(cache, thread = self.0.thread, "a thread of a cache panicked: to those who ask by it the cache is not available");
+            tracing::error!(
+                cache,
+                thread = self.0.thread,
+                "a thread of a cache panicked: to those who ask by it the cache is not available"
+            );
         }
         self.0.end();
     }
@@ -94,7 +98,8 @@ impl Drop for Served {
 
 impl World {
     fn new(shared: Arc<Shared>, thread: usize, queue: Arc<Queue>) -> Rc<Self> {
-        let hashes = shared.settings.servers.iter().map(|server| cluster::hash(server.to_string().as_bytes())).collect();
+        let hashes =
+            shared.settings.servers.iter().map(|server| cluster::hash(server.to_string().as_bytes())).collect();
         let slots = if shared.settings.service == Service::Cluster { vec![UNKNOWN; SLOTS] } else { Vec::new() };
         Rc::new(Self {
             shared,
@@ -243,7 +248,8 @@ impl World {
 
     fn redirect(self: &Rc<Self>, mut flight: Flight, address: &str, once: bool, by: &Node) {
         let Some(ticket) = flight.ticket else { return };
-        let server = cluster::redirected(address, &by.server).filter(|_| self.shared.settings.service == Service::Cluster);
+        let server =
+            cluster::redirected(address, &by.server).filter(|_| self.shared.settings.service == Service::Cluster);
         let Some(server) = server.filter(|_| flight.hops < HOPS) else {
             let (op, size, result) = (flight.op, flight.size, Err(CacheError::Unavailable));
             return self.answer(Answering { ticket, op, size, result, value: Box::default() });
@@ -406,9 +412,13 @@ impl World {
                         self.learned(&shares);
                         return true;
                     }
-                    _ => tracing::debug!(cache = self.shared.settings.name, %server, "a server of the cluster knows no slots"),
+                    _ => {
+                        tracing::debug!(cache = self.shared.settings.name, %server, "a server of the cluster knows no slots")
+                    }
                 },
-                Err(error) => tracing::debug!(cache = self.shared.settings.name, %server, %error, "a server gives no slots"),
+                Err(error) => {
+                    tracing::debug!(cache = self.shared.settings.name, %server, %error, "a server gives no slots")
+                }
             }
         }
         false

@@ -160,7 +160,12 @@ impl Asker {
 
 fn remote(address: SocketAddr) -> RemoteCache {
     let endpoint = Endpoint::Tcp(address.ip().to_string(), address.port());
-    let settings = RemoteSettings { timeout: TIMEOUT, connections: 1, queue: 3, ..RemoteSettings::new(Service::Memcached, vec![endpoint]) };
+    let settings = RemoteSettings {
+        timeout: TIMEOUT,
+        connections: 1,
+        queue: 3,
+        ..RemoteSettings::new(Service::Memcached, vec![endpoint])
+    };
     RemoteCache::start(settings).unwrap()
 }
 

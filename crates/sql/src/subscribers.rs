@@ -93,18 +93,17 @@ pub fn start(
     })?;
     let again = shared.clone();
     let connect = move || SqlSubscribers::further(again.clone());
+    let of_shards = shared.clone();
+    let reader = move || Reader::new(of_shards.clone());
     let subscribers = match second.cloned() {
-        None => {
-            let of_shards = shared.clone();
-            CachedSubscribers::start_unwatched(first, connect, cache, clock)
-                .map(|subscribers| subscribers.with_local(move || Reader::new(of_shards.clone())))
-        }
+        None => CachedSubscribers::start_unwatched(first, connect, cache, clock)?.with_local(move || (reader(), None)),
         Some(second) => {
-            let first = second.before(first);
+            let (first, of_shards) = (second.before(first), second.clone());
             let connect = move || connect().map(|engine| second.before(engine));
-            CachedSubscribers::start_unwatched(first, connect, cache, clock)
+            CachedSubscribers::start_unwatched(first, connect, cache, clock)?
+                .with_local(move || of_shards.before_local(reader()))
         }
-    }?;
+    };
     Ok(Started { subscribers, realms: CurrentRealms(shared), algorithms })
 }
 

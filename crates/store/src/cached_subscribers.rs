@@ -20,8 +20,8 @@ pub struct CachedSubscribers {
     local: Option<Box<MakeLocal>>,
 }
 
-/// Makes the asker of a shard.
-type MakeLocal = dyn Fn(&ReadThrough<Asked>) -> (LocalAsker<Asked>, Task) + Send + Sync;
+/// Makes the asker of a shard, and its tasks.
+type MakeLocal = dyn Fn(&ReadThrough<Asked>) -> (LocalAsker<Asked>, Vec<Task>) + Send + Sync;
 
 /// Users who were removed.
 #[derive(Default)]
@@ -68,10 +68,19 @@ impl CachedSubscribers {
         Ok(Self { cache, removals: Arc::default(), local: None })
     }
 
-    /// Each shard asks by a connection of its own before the threads do, once it is made; `engine` makes one that is not connected yet.
+    /// Each shard asks by a connection of its own before the threads do, once it is made; `engine` makes one that is not connected
+    /// yet, with a task that it needs beside it.
     #[must_use]
-    pub fn with_local<E: LocalEngine<Key = Asked>>(mut self, engine: impl Fn() -> E + Send + Sync + 'static) -> Self {
-        self.local = Some(Box::new(move |cache| cache.local(engine())));
+    pub fn with_local<E, F>(mut self, engine: F) -> Self
+    where
+        E: LocalEngine<Key = Asked>,
+        F: Fn() -> (E, Option<Task>) + Send + Sync + 'static,
+    {
+        self.local = Some(Box::new(move |cache| {
+            let (own, beside) = engine();
+            let (asker, task) = cache.local(own);
+            (asker, beside.into_iter().chain([task]).collect())
+        }));
         self
     }
 }
@@ -94,7 +103,7 @@ impl Subscribers for CachedSubscribers {
         self.cache.flush();
     }
 
-    fn local(&self) -> Option<(LocalAsker<Asked>, Task)> {
+    fn local(&self) -> Option<(LocalAsker<Asked>, Vec<Task>)> {
         self.local.as_ref().map(|make| make(&self.cache))
     }
 

@@ -240,9 +240,9 @@ pub trait Subscribers: Send + Sync {
     /// A round of a shard has ended: what it requested leaves together.
     fn flush(&self) {}
 
-    /// For the calling shard: what sends the questions of its rounds in place of [`flush`](Self::flush), and a task that it is to run
+    /// For the calling shard: what sends the questions of its rounds in place of [`flush`](Self::flush), and the tasks that it is to run
     /// beside them. `None`: threads ask.
-    fn local(&self) -> Option<(LocalAsker<Asked>, Task)> {
+    fn local(&self) -> Option<(LocalAsker<Asked>, Vec<Task>)> {
         None
     }
 

@@ -4,7 +4,6 @@
 
 use std::cell::RefCell;
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -12,6 +11,7 @@ use std::task::{Poll, Waker};
 use super::batch::Questions;
 use super::{Batch, Key, ReadThrough, Shared};
 use crate::error::StoreError;
+pub use strowger_cache::engine::Task;
 
 /// A connection to a database that blocks no thread.
 pub trait LocalEngine: 'static {
@@ -28,9 +28,6 @@ pub trait LocalEngine: 'static {
         answers: &mut Vec<<Self::Key as Key>::Answer>,
     ) -> impl Future<Output = Result<(), StoreError>>;
 }
-
-/// What a shard runs on its thread, beside its rounds.
-pub type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 /// Sends the questions of a shard's rounds by its own connection.
 pub struct LocalAsker<K: Key> {
