@@ -7,7 +7,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use strowger_core::digest::{Ha1Set, Hash};
-use strowger_lab::backend::{Backend, MariaDb, PostgreSql};
+use strowger_lab::backend::{self, Backend, MariaDb, PostgreSql};
 use strowger_lab::stress::KAMAILIO_TABLES;
 use strowger_sql::subscribers::{self, SqlSettings};
 use strowger_sql::{Realms, ServerSettings};
@@ -21,7 +21,7 @@ use strowger_tests::binary::strowger;
 use strowger_tests::call::exchange;
 use strowger_tests::certificate::Certificate;
 use strowger_tests::database::Database;
-use strowger_tests::program::{MARIADB, MARIADBD, POSTGRESQL, have, lacking};
+use strowger_tests::program::{MARIADB, MARIADBD, POSTGRESQL, REDIS, have, lacking};
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::slow_relay::SlowRelay;
 use strowger_tests::text::{Request, fields, status};
@@ -316,15 +316,24 @@ fn changed_password(bed: &Bed) {
 
 /// What the cache before the database has of a user is what the database said, also of one who authenticates by the whole address.
 fn second_level(bed: &Bed) {
-    bed.add("erin", "example.org", "secret");
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("cache").display().to_string();
-    let mut server = bed.start(&format!("store.cache = \"near\"\ncache = [{{ name = \"near\", folder = {path:?} }}]"));
-    let register = |server: &Server| register_as(&mut server.connect(Tcp), "erin", "erin@example.org", "secret").0;
+    is_known_to_the_cache(bed, "erin", &format!("folder = {path:?}"));
+    if REDIS.path().is_some() {
+        let redis = backend::redis(folder.path()).expect("it starts");
+        is_known_to_the_cache(bed, "frank", &format!("engine = \"redis\", servers = [\"{}\"]", redis.address()));
+    }
+}
+
+fn is_known_to_the_cache(bed: &Bed, user: &str, cache: &str) {
+    bed.add(user, "example.org", "secret");
+    let mut server = bed.start(&format!("store.cache = \"near\"\ncache = [{{ name = \"near\", {cache} }}]"));
+    let address = format!("{user}@example.org");
+    let register = |server: &Server| register_as(&mut server.connect(Tcp), user, &address, "secret").0;
     assert_eq!(register(&server), Some(200));
     server.stop();
-    // From now on the cache alone knows her.
-    bed.execute("DELETE FROM subscriber WHERE username = 'erin'");
+    // From now on the cache alone knows the user.
+    bed.execute(&format!("DELETE FROM subscriber WHERE username = '{user}'"));
     server.start();
     assert_eq!(register(&server), Some(200));
 }

@@ -62,7 +62,7 @@ section! {
         pub sentinel_password: Option<Password> = None, ANY.or("").fixed();
         /// Connect by TLS: servers must show a certificate of `tls.outbound_ca`, as that is at the start, for their host.
         pub tls: bool = false, ANY.fixed();
-        /// Of "memcached" and "redis": connections to each server.
+        /// Of "memcached" and "redis": connections to each server, beside the one that each shard has which asks it.
         pub connections: usize = 2, Rule::number(1, 64).fixed();
         /// Of "memcached" and "redis": how long a server has for an answer before the server goes on without it.
         pub timeout: Duration = Duration::from_millis(200), Rule::time(Duration::from_millis(5), Duration::from_secs(30)).fixed();

@@ -20,8 +20,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! *Asking* queues a request, with its bytes, for the one thread of the engine. Requests of a round leave together when it is
-//! [flushed](RemoteCache::flush), many on one connection without waiting for one another; requests for one key keep their order.
+//! *Asking* queues a request, with its bytes, for the thread of the engine, or for the tasks of a shard that has [connections of its
+//! own](RemoteCache::local): no other thread is woken for what that asks. Requests of a round leave together when it is
+//! [flushed](RemoteCache::flush), many on one connection without waiting for one another.
+//!
+//! *Order.* Requests of one thread for one key keep their order, and so do changes of it by several threads: while one is under way all requests
+//! for the key go by the connections that it went by.
 //!
 //! *Answers.* Each request has one answer within its deadline: what the server says, [`TimedOut`](CacheError::TimedOut), or
 //! [`Unavailable`](CacheError::Unavailable) at once where the server is not reached. A change that timed out may have been made.

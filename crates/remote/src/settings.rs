@@ -18,7 +18,7 @@ pub struct RemoteSettings {
     /// How long a request may take before its ticket comes back with [`CacheError::TimedOut`](strowger_cache::error::CacheError::TimedOut), kept within
     /// 50 ms; how long a connection may take until it can be used.
     pub timeout: Duration,
-    /// Connections to each server. Requests for one key take one connection, in their order.
+    /// Connections of the engine's thread to each server; one that asks by its own has one. Requests for one key take one connection, in their order.
     pub connections: usize,
     /// Most requests that wait or are under way.
     pub queue: usize,

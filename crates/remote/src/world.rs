@@ -88,8 +88,7 @@ impl Drop for Served {
             let cache = &self.0.shared.settings.name;
             tracing::error!(
                 cache,
-                thread = self.0.thread,
-                "a thread of a cache panicked: to those who ask by it the cache is not available"
+                "a thread of a cache ended by a panic: to those who ask by it the cache is not available"
             );
         }
         self.0.end();
