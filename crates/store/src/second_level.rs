@@ -221,6 +221,10 @@ impl<E: Engine<Key = Asked>> Engine for Cached<E> {
 impl<E: LocalEngine<Key = Asked>> LocalEngine for Cached<E> {
     type Key = Asked;
 
+    async fn connect(&mut self) {
+        self.engine.connect().await;
+    }
+
     async fn answer(&mut self, questions: &[Asked], answers: &mut Vec<Answer>) -> Result<(), StoreError> {
         let mut batch = Batch::new(&self.shared, questions);
         let now = (self.shared.clock)().mono;

@@ -61,6 +61,8 @@ impl Engine for Database {
 impl LocalEngine for Database {
     type Key = Asked;
 
+    async fn connect(&mut self) {}
+
     async fn answer(&mut self, questions: &[Asked], answers: &mut Vec<Answer>) -> Result<(), StoreError> {
         Engine::answer(self, questions, answers)
     }
