@@ -1,21 +1,28 @@
 //! Every configuration of `examples/`: it is right, and a server with it starts and answers.
 
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use strowger_lab::backend::MariaDb;
 use strowger_lab::stress;
+use strowger_tests::account::challenged;
 use strowger_tests::binary::strowger;
+use strowger_tests::call::exchange;
 use strowger_tests::certificate::Certificate;
+use strowger_tests::control::done;
+use strowger_tests::dialog::invite;
 use strowger_tests::port;
 use strowger_tests::process::Process;
 use strowger_tests::program::{MARIADB, MARIADBD, have, lacking};
-use strowger_tests::server::loopback;
+use strowger_tests::server::{Server, Setup, loopback};
 use strowger_tests::text::{self, Request};
 use strowger_tests::wire::{Transport, Wire};
 use tempfile::TempDir;
+
+use crate::rules::{LIMIT, gateway, taker};
 
 fn examples() -> Vec<PathBuf> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples");
@@ -138,6 +145,148 @@ fn subscribers() -> Option<(MariaDb, TempDir)> {
     let database = MariaDb::start(folder.path()).expect("it starts");
     stress::prepare_database(&database).expect("the tables of Kamailio");
     Some((database, folder))
+}
+
+/// An example as a server of this machine alone; each of `changes` stands there in place of what the example names.
+fn on_loopback(name: &str, changes: &[(&str, &str)]) -> Server {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(name);
+    let mut text = std::fs::read_to_string(&file).expect("an example can be read");
+    for (from, to) in changes {
+        assert!(text.contains(from), "{name} has no {from}");
+        text = text.replace(from, to);
+    }
+    let at = port::free_address();
+    let text =
+        text.replace("\"0.0.0.0\"", "\"127.0.0.1\"").replace("\nport = 5060\n", &format!("\nport = {}\n", at.port()));
+    // The file says all itself.
+    Setup::tables(&[(Transport::Udp, at)]).with("# store.database, log.level").with(&text).start()
+}
+
+/// A gateway at this address of the loopback network, on a free port.
+fn beside(last: u8) -> SocketAddr {
+    SocketAddr::new(Ipv4Addr::new(127, 0, 0, last).into(), port::free())
+}
+
+#[test]
+fn the_trunk_has_two_gateways_and_bounds_its_calls() {
+    let at = [33, 34].map(beside);
+    let gateways = at.map(|at| format!("sip:{at}"));
+    let server = on_loopback(
+        "trunk.toml",
+        &[
+            ("sip:192.0.2.33:5060", &gateways[0]),
+            ("sip:192.0.2.34:5060", &gateways[1]),
+            ("[\"192.0.2.33\", \"192.0.2.34\"]", "[\"127.0.0.33\", \"127.0.0.34\"]"),
+            ("most = 20", "most = 1"),
+        ],
+    );
+    let mut gateways = at.map(|at| gateway(&server, at));
+    server.add_user("alice@office.example.org", "secret");
+    let mut phone = server.connect(Transport::Udp);
+    let contact = format!("sip:alice@{}", phone.local());
+    let register = Request::register("alice", "office.example.org", &contact, "udp", phone.local());
+    let register = challenged(&mut phone, &register, "alice", "secret");
+    assert_eq!(text::status(&exchange(&mut phone, &register)), Some(200));
+    // Out: one call to each gateway, which has room for one, and none for a third.
+    let mut rings = Vec::new();
+    for n in 0..3 {
+        let mut call = invite("sip:0049301234@office.example.org", &phone);
+        call.from = "<sip:alice@office.example.org>;tag=1".into();
+        let call = challenged(&mut phone, &call, "alice", "secret");
+        phone.send(&call.bytes()).expect("loopback");
+        if n == 2 {
+            let answer = phone.final_response(LIMIT).expect("an answer");
+            assert_eq!(text::status(&answer), Some(503));
+            phone.send(&call.ack(&answer).bytes()).expect("loopback");
+            continue;
+        }
+        let (place, got) = taker(&mut gateways, "INVITE");
+        assert_eq!((place, text::request_uri(&got).as_str()), (n, "sip:+49301234@office.example.org"));
+        gateways[place].send(&text::respond(&got, 180, "g", &[])).expect("loopback");
+        rings.push((call, got));
+    }
+    let limits = done(&server, &["limits"]);
+    assert!(limits.contains("trunk") && limits.contains("channels"), "{limits}");
+    // One has ended: there is room, and where the first gateway fails the second has it.
+    for (place, (call, got)) in rings.iter().enumerate() {
+        gateways[place].send(&text::respond(got, 486, "g", &[])).expect("loopback");
+        let answer = phone.final_response(LIMIT).expect("an answer");
+        phone.send(&call.ack(&answer).bytes()).expect("loopback");
+    }
+    let mut call = invite("sip:+49301234@office.example.org", &phone);
+    call.from = "<sip:alice@office.example.org>;tag=1".into();
+    let call = challenged(&mut phone, &call, "alice", "secret");
+    phone.send(&call.bytes()).expect("loopback");
+    for (expected, status) in [(0, 503), (1, 404)] {
+        let (place, got) = taker(&mut gateways, "INVITE");
+        assert_eq!(place, expected);
+        gateways[place].send(&text::respond(&got, status, "g", &[])).expect("loopback");
+    }
+    let answer = phone.final_response(LIMIT).expect("an answer");
+    assert_eq!(text::status(&answer), Some(404));
+    phone.send(&call.ack(&answer).bytes()).expect("loopback");
+    // In: to the user of the number, and nowhere else.
+    let call = invite("sip:+49301234560@office.example.org", &gateways[0]);
+    gateways[0].send(&call.bytes()).expect("loopback");
+    let got = phone.request("INVITE", LIMIT).expect("it rings");
+    assert_eq!(text::request_uri(&got), contact);
+    phone.send(&text::respond(&got, 486, "p", &[])).expect("loopback");
+    let answer = gateways[0].final_response(LIMIT).expect("an answer");
+    gateways[0].send(&call.ack(&answer).bytes()).expect("loopback");
+    let call = invite("sip:+49999@office.example.org", &gateways[0]);
+    gateways[0].send(&call.bytes()).expect("loopback");
+    assert_eq!(gateways[0].final_response(LIMIT).as_deref().and_then(text::status), Some(404));
+    // Who has shown no password calls nowhere.
+    let mut stranger = server.connect(Transport::Udp);
+    let call = invite("sip:0049301234@office.example.org", &stranger);
+    stranger.send(&call.bytes()).expect("loopback");
+    let answer = stranger.final_response(LIMIT).as_deref().and_then(text::status);
+    assert!(matches!(answer, Some(404 | 407 | 480)), "{answer:?}");
+}
+
+#[test]
+fn the_load_balancer_takes_turns_and_leaves_out_what_is_silent() {
+    let at = [41, 42, 43].map(beside);
+    let servers = at.map(|at| format!("sip:{at}"));
+    let server = on_loopback(
+        "load-balancer.toml",
+        &[
+            ("sip:192.0.2.41:5060", &servers[0]),
+            ("sip:192.0.2.42:5060", &servers[1]),
+            ("sip:192.0.2.43:5060", &servers[2]),
+            ("\"192.0.2.0/28\"", "\"127.0.0.1\""),
+        ],
+    );
+    let mut servers = at.map(|at| gateway(&server, at));
+    let mut peer = server.connect(Transport::Udp);
+    let mut takes = |servers: &mut [Wire]| {
+        let call = invite("sip:4930@example.net", &peer);
+        peer.send(&call.bytes()).expect("loopback");
+        let (place, got) = taker(servers, "INVITE");
+        servers[place].send(&text::respond(&got, 486, "s", &[])).expect("loopback");
+        let answer = peer.final_response(LIMIT).expect("an answer");
+        assert_eq!(text::status(&answer), Some(486));
+        peer.send(&call.ack(&answer).bytes()).expect("loopback");
+        place
+    };
+    let turns: Vec<usize> = (0..6).map(|_| takes(&mut servers)).collect();
+    assert_eq!(turns, [0, 1, 2, 0, 1, 2]);
+    // The first says nothing any more: one call waits for it, the others go past.
+    let [silent, rest @ ..] = &mut servers;
+    let turns: Vec<usize> = (0..6).map(|_| takes(rest)).collect();
+    assert_eq!(turns, [0, 0, 1, 0, 0, 1]);
+    let mut asked = std::collections::BTreeSet::new();
+    while let Some(got) = silent.request("INVITE", Duration::from_millis(20)) {
+        asked.insert(text::field(&got, "Call-ID"));
+    }
+    assert_eq!(asked.len(), 1, "{asked:?}");
+    // Others get no further.
+    let mut stranger =
+        Wire::connect_from(Transport::Udp, beside(9), server.address(Transport::Udp), None).expect("loopback");
+    let call = invite("sip:4930@example.net", &stranger);
+    stranger.send(&call.bytes()).expect("loopback");
+    let answer = stranger.final_response(LIMIT).as_deref().and_then(text::status);
+    assert!(matches!(answer, Some(403 | 407)), "{answer:?}");
 }
 
 #[test]

@@ -189,6 +189,33 @@ fn all_that_rules_say_of_a_call_is_printed() {
     assert_eq!(case["outcome"]["to"][0]["uri"], "sip:203.0.113.85");
 }
 
+/// Which group led to which target, and what becomes of the call where the group is full.
+#[test]
+fn groups_of_gateways_are_printed() {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/trunk.toml");
+    let example =
+        std::fs::read_to_string(example).expect("it is there").replace("database = \"trunk", "database = \"/tmp/none");
+    let words = ["--from", "alice@office.example.org", "--to", "0049301234@office.example.org", "--user", "alice"];
+    let said = text_of(explain_by(&example, &words));
+    let (first, full) = said.split_once("\nif trunk is full:\n").expect("it is followed");
+    for line in [
+        "uri     becomes sip:+49301234@office.example.org",
+        "to      sip:192.0.2.33:5060 at udp:192.0.2.33:5060 of group carrier",
+        "then    sip:192.0.2.34:5060 at udp:192.0.2.34:5060 of group carrier",
+        "group   carrier, in order",
+        "limit   trunk: at most 30 calls, one more goes to the next place",
+        "limit   channels of 192.0.2.34:5060: at most 20 calls, one more goes to the next place",
+    ] {
+        assert!(first.lines().any(|said| said == line), "{line}\n{said}");
+    }
+    assert!(full.contains("; limit trunk is full\nanswer  503: trunk\n"), "{said}");
+    let json = text_of(explain_by(&example, &[&words[..], &["--json"]].concat()));
+    let value: Value = serde_json::from_str(&json).expect("JSON");
+    let outcome = &value["outcome"];
+    assert_eq!((&outcome["to"][0]["group"], &outcome["groups"][0]["pick"]), (&"carrier".into(), &"in_order".into()));
+    assert_eq!(outcome["limits"][0]["of_place"], true);
+}
+
 /// The server is in the path of what can make a dialog, and of nothing else.
 #[test]
 fn the_method_decides_whether_the_server_stays_in_the_path() {

@@ -116,6 +116,67 @@ fn rules_lead_to_places_with_fail_over() {
     assert_eq!(wire.final_response(LIMIT).as_deref().and_then(status), Some(404));
 }
 
+/// Which of these gateways a request comes to, with it.
+pub(crate) fn taker(gateways: &mut [Wire], method: &str) -> (usize, Vec<u8>) {
+    let since = Instant::now();
+    while since.elapsed() < LIMIT {
+        for (n, gateway) in gateways.iter_mut().enumerate() {
+            if let Some(got) = gateway.request(method, Duration::from_millis(20)) {
+                return (n, got);
+            }
+        }
+    }
+    panic!("no gateway gets a {method}");
+}
+
+#[test]
+fn groups_of_gateways_are_tried_in_order_in_turn_and_by_call() {
+    let at = [(); 3].map(|()| free_address());
+    let group = |name: &str, pick: &str| {
+        format!(
+            "[[gateway_group]]\nname = \"{name}\"\nto = [\"sip:{}\", \"sip:{}\", \"sip:{}\"]\npick = \"{pick}\"\n\
+             [[rule]]\nname = \"{name}\"\nwhen = \"request.user == '{name}'\"\nto = [\"{name}\"]\ntry_next = [503]\n",
+            at[0], at[1], at[2]
+        )
+    };
+    let groups = [group("first", "in_order"), group("next", "in_turn"), group("same", "by_call")];
+    let server = start(&groups.concat());
+    let mut gateways = at.map(|at| gateway(&server, at));
+    let mut wire = server.connect(Udp);
+    // A gateway that fails is followed by the next.
+    let call = invite("sip:first@example.org", &wire);
+    wire.send(&call.bytes()).expect("loopback");
+    for (n, answer) in [(0, 503), (1, 503), (2, 486)] {
+        let (at, got) = taker(&mut gateways, "INVITE");
+        assert_eq!(at, n);
+        gateways[at].send(&respond(&got, answer, "g", &[])).expect("loopback");
+    }
+    let answer = wire.final_response(LIMIT).expect("an answer");
+    assert_eq!(status(&answer), Some(486));
+    wire.send(&call.ack(&answer).bytes()).expect("loopback");
+    // Calls of all threads take turns; each of one call goes to the same.
+    let mut takes = |request: &Request| {
+        wire.send(&request.bytes()).expect("loopback");
+        let (at, got) = taker(&mut gateways, "OPTIONS");
+        gateways[at].send(&respond(&got, 200, "g", &[])).expect("loopback");
+        assert_eq!(wire.final_response(LIMIT).as_deref().and_then(status), Some(200));
+        at
+    };
+    let local = server.connect(Udp).local();
+    let asked = |user: &str| Request::new("OPTIONS", &format!("sip:{user}@example.org"), "udp", local);
+    let turns: Vec<usize> = (0..12).map(|_| takes(&asked("next"))).collect();
+    assert_eq!(turns, [0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2]);
+    let mut met = [0; 3];
+    for _ in 0..12 {
+        let first = asked("same");
+        let at = takes(&first);
+        met[at] += 1;
+        let again = Request { call_id: first.call_id.clone(), ..asked("same") };
+        assert_eq!(takes(&again), at);
+    }
+    assert!(met.iter().filter(|count| **count > 0).count() > 1, "{met:?}");
+}
+
 #[test]
 fn rules_set_what_the_configuration_sets_for_all() {
     let server = start(

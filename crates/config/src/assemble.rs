@@ -22,6 +22,7 @@ pub(super) fn assemble(mut tables: Tables, source: Source<'_>, reader: &mut Read
         (std::mem::take(&mut tables.source), std::mem::take(&mut tables.set), std::mem::take(&mut tables.rule));
     let (filters, failures) = (std::mem::take(&mut tables.filter), std::mem::take(&mut tables.failure));
     let (call_limits, caches) = (std::mem::take(&mut tables.call_limit), std::mem::take(&mut tables.cache));
+    let gateway_groups = std::mem::take(&mut tables.gateway_group);
     let lists = rules::Lists {
         rules: &rules,
         sets: &sets,
@@ -29,6 +30,7 @@ pub(super) fn assemble(mut tables: Tables, source: Source<'_>, reader: &mut Read
         failures: &failures,
         filters: &filters,
         call_limits: &call_limits,
+        gateway_groups: &gateway_groups,
     };
     let decisions = rules::compile(lists, tables.proxy.record_route, reader);
     tables.into_config(
@@ -38,6 +40,7 @@ pub(super) fn assemble(mut tables: Tables, source: Source<'_>, reader: &mut Read
         sources,
         sets,
         call_limits,
+        gateway_groups,
         filters,
         failures,
         rules,

@@ -11,7 +11,9 @@ use super::key::duration_text;
 use super::listen::Listener;
 use super::reader::Reader;
 use super::report::Fault;
-use super::{Config, Source, cache, call_limit, check_database, check_relay, check_rules, check_tls, dialogs};
+use super::{
+    Config, Source, cache, call_limit, check_database, check_relay, check_rules, check_tls, dialogs, gateway_group,
+};
 
 pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
     warn_if_empty(source, reader);
@@ -29,6 +31,7 @@ pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
     check_dialogs(config, reader);
     dialogs::check(config, reader);
     cache::check(config, reader);
+    gateway_group::check(&config.gateway_groups, reader);
     check_rules::check(config, reader);
     check_mixed(config, reader);
     reader.check_unused();

@@ -68,7 +68,7 @@ fn check_rules(config: &Config, open: &Listener, reader: &mut Reader) {
         if is_narrow(config, &rule.condition) {
             continue;
         }
-        let place = to.iter().find(|uri| leads_outside(config, uri));
+        let place = to.uris.iter().find(|uri| leads_outside(config, uri));
         let is_for_all = match relay_for {
             Some(RelayFor::Everyone) => true,
             Some(RelayFor::LocalDomains) => !config.auth.calls,
@@ -92,7 +92,7 @@ fn check_rules(config: &Config, open: &Listener, reader: &mut Reader) {
             let Some(place) = config.failures.iter().position(|table| table.name == failure.name) else { continue };
             let table = &config.failures[place];
             if is_for_unknown_users(table) && !told.contains(&&table.name) {
-                let Some(outside) = table.to.iter().find(|uri| leads_outside(config, uri)) else { continue };
+                let Some(outside) = failure.to.uris.iter().find(|uri| leads_outside(config, uri)) else { continue };
                 let message = format!(
                     "failure '{}' of rule '{}' makes an open relay of {open} where {} can dial out: every number that is no user's \
                      fails with 404, and no password is asked for",
@@ -212,6 +212,20 @@ mod tests {
         let of_domains = rule("true", gateway).replace("everyone", "local-domains");
         assert_eq!(warnings(&of_domains), [""; 0]);
         assert!(warnings(&format!("{of_domains}[auth]\ncalls = false\n")).concat().contains("rule 'r'"));
+    }
+
+    /// At any place of a group.
+    #[test]
+    fn groups_that_lead_all_callers_to_all_numbers() {
+        let group = |to: &str| format!("[[gateway_group]]\nname = \"g\"\nto = [{to}]\n");
+        for (to, is_open) in [("\"sip:example.org\", \"sip:gw.example.net\"", true), ("\"sip:example.org\"", false)] {
+            let by_rule = format!("{}{}", rule("true", "g"), group(to));
+            let found = warnings(&by_rule).concat();
+            assert_eq!(found.contains("rule 'r' makes an open relay of"), is_open, "{by_rule}\n{found}");
+            let by_failure = format!("{}{}", failure("\"404\"", "g", "when = \"method == 'INVITE'\""), group(to));
+            let found = warnings(&by_failure).concat();
+            assert_eq!(found.contains("failure 'f' of rule 'r'"), is_open, "{by_failure}\n{found}");
+        }
     }
 
     #[test]

@@ -31,8 +31,7 @@ pub(super) fn check(config: &Config, reader: &mut Reader) {
 
 /// Notes the first rule that is never asked, since one before it holds for all requests and is the last for each.
 fn check_order(config: &Config, reader: &mut Reader) {
-    let is_last =
-        |action: &Action| action.ends && !action.call_limits.iter().any(|limit| limit.over == OverLimit::NextRule);
+    let is_last = |action: &Action| action.ends && !action.limits().any(|limit| limit.over == OverLimit::NextRule);
     let mut rules = config.decisions.rules.iter().enumerate();
     let Some((_, last)) = rules.find(|(_, rule)| rule.condition.constant() == Some(true) && is_last(&rule.action))
     else {
@@ -51,7 +50,7 @@ fn check_order(config: &Config, reader: &mut Reader) {
 fn does_nothing(action: &Action) -> bool {
     let Action { answer, drop, to, on_failure, call_limits, redirect, user, add, remove, .. } = action;
     let Action { record_route, track, account, ring_timeout, answer_timeout, ends, .. } = action;
-    let leads = answer.is_some() || *drop || !to.is_empty() || *redirect || *ends;
+    let leads = answer.is_some() || *drop || !to.uris.is_empty() || *redirect || *ends;
     let changes = user.is_some() || !add.is_empty() || !remove.is_empty();
     let sets = [record_route, track, account].into_iter().any(Option::is_some);
     let times = ring_timeout.is_some() || answer_timeout.is_some();

@@ -7,9 +7,9 @@ use strowger_message::Name as HeaderName;
 use strowger_rules::SetNames;
 
 use super::call_limit::{self, CallLimitTable};
+use super::gateway_group::{GatewayGroup, Place, Targets};
 use super::key::{Rule, Text};
 use super::name::{Name, Reference};
-use super::proxy::SipUri;
 use super::reader::{ANY, Reader, section};
 use super::report::Fault;
 use super::rules::{HeaderLine, NOT_TRANSLATING, RemovableHeader, UserEdit, UserText, translates};
@@ -24,8 +24,9 @@ section! {
         /// The failures that it is for: status codes and classes of them, such as ["408", "480", "6xx"], of the response that the caller
         /// would get; 408 where no target has answered in time.
         pub statuses: Vec<StatusRange> = Vec::new(), ANY.required();
-        /// Where the request goes then, in order of trying, as `rule.to` says it: voicemail, another gateway. `[]`: it is tried no further.
-        pub to: Vec<SipUri> = Vec::new(), ANY;
+        /// Where the request goes then, in order of trying, as `rule.to` says it: voicemail, another gateway or group of them. `[]`: it is tried no
+        /// further.
+        pub to: Vec<Place> = Vec::new(), ANY;
         /// Status of the answer that the caller gets in place of the failure; "none": the failure's own.
         pub answer: Option<u16> = None, Rule::number(300, 699).or("none");
         /// Status codes after which the next of `to` is tried, as `rule.try_next` says it.
@@ -87,8 +88,8 @@ pub struct FailureAction {
     pub name: Name,
     /// The failures that it is for.
     pub statuses: Box<[StatusRange]>,
-    /// Where the request goes, in order; empty: it is answered.
-    pub to: Box<[SipUri]>,
+    /// Where the request goes, in order; no targets: it is answered.
+    pub to: Targets,
     /// The answer in place of the failure.
     pub answer: Option<u16>,
     /// Status codes after which the next of `to` is tried; none: any but 6xx.
@@ -108,11 +109,21 @@ pub struct FailureAction {
 }
 
 impl FailureAction {
-    pub(super) fn of(table: &FailureTable, names: &SetNames, call_limits: &[Arc<CallLimitTable>]) -> Self {
+    /// Limits that a call may count under where it is used: its own, and those of the groups that it leads to.
+    pub fn limits(&self) -> impl Iterator<Item = &Arc<CallLimitTable>> {
+        self.call_limits.iter().chain(self.to.call_limits())
+    }
+
+    pub(super) fn of(
+        table: &FailureTable,
+        names: &SetNames,
+        call_limits: &[Arc<CallLimitTable>],
+        groups: &[Arc<GatewayGroup>],
+    ) -> Self {
         Self {
             name: table.name.clone(),
             statuses: table.statuses.clone().into(),
-            to: table.to.clone().into(),
+            to: Targets::of(&table.to, groups),
             answer: table.answer,
             try_next: table.try_next.clone().map(Vec::into),
             user: UserEdit::of(table.translate.as_ref(), table.strip, &table.prepend, names),

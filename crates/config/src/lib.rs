@@ -34,6 +34,7 @@ mod domains;
 mod effective;
 mod failure;
 mod filter;
+mod gateway_group;
 mod key;
 mod limits;
 mod listen;
@@ -79,6 +80,7 @@ pub use self::domains::{Domain, LocalDomain};
 pub use self::effective::reference;
 pub use self::failure::{FailureAction, FailureTable, StatusRange};
 pub use self::filter::{FilterAction, FilterTable};
+pub use self::gateway_group::{GatewayGroup, GatewayGroupTable, GroupPlaces, Pick, Place, Targets};
 pub use self::limits::Limits;
 pub use self::listen::{Advertised, Identity, ListenAddress, Listener};
 pub use self::log::{Log, LogFormat, LogLevel};
@@ -127,6 +129,8 @@ macro_rules! tables {
                 set: SetTable => sets: SetTable,
                 /// How many calls there may be at a time.
                 call_limit: CallLimitTable => call_limits: CallLimitTable,
+                /// Next hops under one name.
+                gateway_group: GatewayGroupTable => gateway_groups: GatewayGroupTable,
                 /// Requests that are refused before anything else is looked at.
                 filter: FilterTable => filters: FilterTable,
                 /// What rules do about requests that fail.

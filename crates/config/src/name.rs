@@ -27,14 +27,19 @@ impl Name {
         &self.0
     }
 
+    /// Whether a text may be a name.
+    pub(super) fn is_one(text: &str) -> bool {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        !text.is_empty() && text.chars().all(is_part)
+    }
+
     fn read(path: &str, value: &Spanned<DeValue<'_>>, reader: &mut Reader) -> Option<Self> {
         let cure = format!("write {}", Self::EXPECTED);
         let DeValue::String(text) = value.get_ref() else {
             reader.wrong_type(path, value, "text", cure);
             return None;
         };
-        let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        if text.is_empty() || !text.chars().all(is_part) {
+        if !Self::is_one(text) {
             reader.error(value.span(), format!("{path} is {text:?}, which is not a name"), cure);
             return None;
         }
@@ -92,13 +97,23 @@ impl<L> Reference<L> {
     }
 }
 
+/// Reads a reference that may be meant to be something else: `otherwise` says so, where no name is near.
+pub(super) fn read_reference<L: Section>(
+    path: &str,
+    value: &Spanned<DeValue<'_>>,
+    otherwise: &'static str,
+    reader: &mut Reader,
+) -> Option<Reference<L>> {
+    let name = Name::read(path, value, reader)?;
+    reader.names.refer(L::NAME, &name, value.span(), otherwise);
+    Some(Reference { name, list: PhantomData })
+}
+
 impl<L: Section> Key for Reference<L> {
     const ROLE: Role = Role::Reference(L::NAME);
 
     fn read(path: &str, value: &Spanned<DeValue<'_>>, _: &Rule, reader: &mut Reader) -> Option<Self> {
-        let name = Name::read(path, value, reader)?;
-        reader.names.refer(L::NAME, &name, value.span());
-        Some(Self { name, list: PhantomData })
+        read_reference(path, value, "", reader)
     }
 
     fn write(&self, _: &Rule) -> String {
@@ -116,6 +131,8 @@ struct Named {
     list: &'static str,
     name: Name,
     span: Range<usize>,
+    /// What it may be instead, of a reference; empty: nothing.
+    otherwise: &'static str,
 }
 
 impl Named {
@@ -149,8 +166,8 @@ impl Names {
         self.doubtful.insert(list);
     }
 
-    fn refer(&mut self, list: &'static str, name: &Name, span: Range<usize>) {
-        self.references.push(Named { list, name: name.clone(), span });
+    fn refer(&mut self, list: &'static str, name: &Name, span: Range<usize>, otherwise: &'static str) {
+        self.references.push(Named { list, name: name.clone(), span, otherwise });
     }
 
     /// `'a', 'b' and 'c'`, those that a list has.
@@ -167,14 +184,18 @@ impl Names {
     /// What would be right in place of a reference that leads nowhere.
     fn cure(&self, reference: &Named) -> String {
         let list = reference.list;
+        let otherwise = match reference.otherwise {
+            "" => String::new(),
+            otherwise => format!("; {otherwise}"),
+        };
         let mut names =
             self.tables.iter().filter(|table| table.list == list).map(|table| table.name.as_str()).peekable();
         if names.peek().is_none() {
-            return format!("there is no [[{list}]] table: add one with name = \"{}\"", reference.name);
+            return format!("there is no [[{list}]] table: add one with name = \"{}\"{otherwise}", reference.name);
         }
         match nearest(&reference.name, names) {
             Some(near) => format!("did you mean '{near}'?"),
-            None => format!("the names in [[{list}]] are {}", self.of(list)),
+            None => format!("the names in [[{list}]] are {}{otherwise}", self.of(list)),
         }
     }
 }
@@ -188,7 +209,7 @@ impl Reader {
             let message = format!("there are two tables [[{list}]] with the name '{name}': {lines}");
             return self.error(span, message, "give one of them another name, or remove it");
         }
-        self.names.tables.push(Named { list, name: name.clone(), span });
+        self.names.tables.push(Named { list, name: name.clone(), span, otherwise: "" });
     }
 
     /// Notes each reference that leads nowhere, once the whole file is read.
@@ -212,7 +233,7 @@ impl Reader {
 
     /// A text of another language than that of the file, such as a condition, names a table of this list.
     pub(super) fn note_reference(&mut self, list: &'static str, name: &str, span: Range<usize>) {
-        self.names.refer(list, &Name(name.to_owned()), span);
+        self.names.refer(list, &Name(name.to_owned()), span, "");
     }
 
     /// Warns of each named table that nothing refers to, though keys of other tables can.

@@ -11,12 +11,13 @@ use strowger_core::proxy::may_be_removed;
 use strowger_message::Name as HeaderName;
 use strowger_rules::{Condition, Kind, Rule as CompiledRule, Rules, Set, SetId, SetNames, Sets};
 
-use super::call_limit::{self, CallLimitTable};
+use super::call_limit::{self, CallLimitTable, CountedPer};
 use super::failure::{self, FailureAction, FailureTable};
 use super::filter::{self, FilterAction, FilterTable};
+use super::gateway_group::{self, GatewayGroup, GatewayGroupTable, Place, Targets};
 use super::key::{Rule, Text};
 use super::name::{Name, Reference};
-use super::proxy::{RelayFor, SipUri};
+use super::proxy::RelayFor;
 use super::reader::{ANY, Reader, Section, section};
 use super::report::Fault;
 use super::set::{SetKind, SetTable, load};
@@ -50,9 +51,9 @@ section! {
         /// The request gets no answer at all: for senders that only look for servers.
         pub drop: bool = false, ANY;
         /// Where the request goes, in order of trying: a URI with a user takes the place of the Request-URI, one without leads there with the
-        /// Request-URI as it is. Routes of its sender stay behind. A request for a sips URI goes there by TLS or not at all. `[]`: to its
-        /// contacts or where it says itself.
-        pub to: Vec<SipUri> = Vec::new(), ANY;
+        /// Request-URI as it is; the name of a `[[gateway_group]]` stands for its targets. Routes of its sender stay behind. A request for a sips URI
+        /// goes there by TLS or not at all. `[]`: to its contacts or where it says itself.
+        pub to: Vec<Place> = Vec::new(), ANY;
         /// Who may go to `to` where that is outside the local domains, as `proxy.relay_for` says it for a Request-URI; "as-set": as that is set.
         /// A caller by a rule for which it has shown too little is asked for a password (407) or refused (403).
         pub relay_for: Option<RelayFor> = None, ANY.or("as-set");
@@ -193,8 +194,8 @@ pub struct Action {
     pub answer: Option<(u16, Box<str>)>,
     /// It gets no answer.
     pub drop: bool,
-    /// Where the request goes, in order.
-    pub to: Box<[SipUri]>,
+    /// Where the request goes, in order; no targets: the rule does not say.
+    pub to: Targets,
     /// Who may go there where it is outside the local domains; none: as `proxy.relay_for` says.
     pub relay_for: Option<RelayFor>,
     /// Status codes after which the next of `to` is tried; none: any but 6xx.
@@ -251,11 +252,17 @@ impl UserEdit {
 }
 
 impl Action {
+    /// Limits that a call may count under before it fails: its own, and those of the groups that it leads to.
+    pub fn limits(&self) -> impl Iterator<Item = &Arc<CallLimitTable>> {
+        self.call_limits.iter().chain(self.to.call_limits())
+    }
+
     fn of(
         table: &RuleTable,
         names: &SetNames,
         failures: &[Arc<FailureAction>],
         call_limits: &[Arc<CallLimitTable>],
+        groups: &[Arc<GatewayGroup>],
     ) -> Self {
         let answer = table.answer.map(|status| (status, table.reason.as_str().into()));
         Self {
@@ -266,7 +273,7 @@ impl Action {
             on_failure: failure::named(&table.on_failure, failures),
             call_limits: call_limit::named(&table.call_limits, call_limits),
             user: UserEdit::of(table.translate.as_ref(), table.strip, &table.prepend, names),
-            to: table.to.clone().into(),
+            to: Targets::of(&table.to, groups),
             relay_for: table.relay_for,
             try_next: table.try_next.clone().map(Vec::into),
             add: HeaderLine::lines(&table.add_headers),
@@ -338,7 +345,8 @@ impl Decisions {
     /// Whether a rule has calls tracked.
     pub(super) fn track_calls(&self) -> bool {
         let counts = |action: &Action| {
-            !action.call_limits.is_empty() || action.on_failure.iter().any(|failure| !failure.call_limits.is_empty())
+            action.limits().next().is_some()
+                || action.on_failure.iter().any(|failure| failure.limits().next().is_some())
         };
         self.rules.iter().any(|rule| rule.action.track == Some(true) || counts(&rule.action))
     }
@@ -357,24 +365,28 @@ pub(super) struct Lists<'a> {
     pub(super) failures: &'a [FailureTable],
     pub(super) filters: &'a [FilterTable],
     pub(super) call_limits: &'a [CallLimitTable],
+    pub(super) gateway_groups: &'a [GatewayGroupTable],
 }
 
 /// Compiles what the file says. Where something is wrong that is noted, and the rest compiled.
 pub(super) fn compile(lists: Lists<'_>, record_route: bool, reader: &mut Reader) -> Arc<Decisions> {
-    let Lists { rules, sets, sources, failures, filters, call_limits } = lists;
+    let Lists { rules, sets, sources, failures, filters, call_limits, gateway_groups } = lists;
     let (names, loaded) = load(sets, reader);
     failure::check(failures, sets, reader);
     let call_limits: Vec<_> = call_limits.iter().cloned().map(Arc::new).collect();
-    let failure = |table| Arc::new(FailureAction::of(table, &names, &call_limits));
+    let groups = gateway_group::all(gateway_groups, &call_limits);
+    let failure = |table| Arc::new(FailureAction::of(table, &names, &call_limits, &groups));
     let failures: Vec<_> = failures.iter().map(failure).collect();
     let mut compiled = Vec::new();
     for (index, table) in rules.iter().enumerate() {
         let path = format!("rule[{index}]");
         if let Some(condition) = condition(&table.when, &path, &rule_shown(table), &names, reader) {
             let name = table.name.as_str().into();
-            compiled.push(CompiledRule { name, condition, action: Action::of(table, &names, &failures, &call_limits) });
+            let action = Action::of(table, &names, &failures, &call_limits, &groups);
+            compiled.push(CompiledRule { name, condition, action });
         }
-        check_action(table, &path, sets, &failures, record_route, reader);
+        let named = Named { sets, failures: &failures, call_limits: &call_limits, groups: &groups };
+        check_action(table, &path, &named, record_route, reader);
     }
     let filters = Rules::new(filter::compile(filters, &names, reader));
     let mut filled = Sets::empty(&names);
@@ -423,15 +435,17 @@ fn within(value: &Range<usize>, span: &Range<usize>) -> Range<usize> {
     at(span.start)..at(span.end).max(at(span.start))
 }
 
+/// What rules name.
+struct Named<'a> {
+    sets: &'a [SetTable],
+    failures: &'a [Arc<FailureAction>],
+    call_limits: &'a [Arc<CallLimitTable>],
+    groups: &'a [Arc<GatewayGroup>],
+}
+
 /// Notes what a rule says that cannot be done together.
-fn check_action(
-    table: &RuleTable,
-    path: &str,
-    sets: &[SetTable],
-    failures: &[Arc<FailureAction>],
-    record_route: bool,
-    reader: &mut Reader,
-) {
+fn check_action(table: &RuleTable, path: &str, named: &Named<'_>, record_route: bool, reader: &mut Reader) {
+    let Named { sets, failures, call_limits, groups } = named;
     let mut note = |key: &str, what: &str, cure: &str| {
         let span = reader.value_of(&format!("{path}.{key}"));
         reader.push(Fault::error(span, format!("{} {what}", rule_shown(table)), cure));
@@ -455,14 +469,35 @@ fn check_action(
     if (answers || table.drop || table.redirect) && !table.call_limits.is_empty() {
         note("call_limits", "has limits for calls that it does not forward", "remove `call_limits`");
     }
+    let to = Targets::of(&table.to, groups);
+    let counting = to.groups.iter().find(|part| !part.group.call_limits.is_empty());
+    if let Some(part) = counting.filter(|_| table.redirect) {
+        let what = format!("redirects to gateway group '{}', which has limits for calls", part.group.name);
+        note("to", &what, "name its targets, or another group of them without limits");
+    }
+    let limits = call_limit::named(&table.call_limits, call_limits);
+    if let Some(limit) = limits.iter().find(|limit| limit.per == CountedPer::Gateway && !goes) {
+        let what = format!("has no `to`, and call limit '{}' counts the calls of each gateway there", limit.name);
+        note(
+            "call_limits",
+            &what,
+            "name the limit in the rule, the failure or the gateway group that has the gateways",
+        );
+    }
     let stays = table.record_route.unwrap_or(record_route);
     if !stays || table.track == Some(false) {
         let cure = "let the rule have record_route = true, and not track = false";
         if !table.call_limits.is_empty() {
             note("call_limits", "counts calls whose end the server does not see", cure);
         }
+        if let Some(part) = counting {
+            let group = &part.group.name;
+            let what =
+                format!("leads to gateway group '{group}', which counts calls whose end the server does not see");
+            note("to", &what, cure);
+        }
         let failures = failure::named(&table.on_failure, failures);
-        if let Some(failure) = failures.iter().find(|failure| !failure.call_limits.is_empty()) {
+        if let Some(failure) = failures.iter().find(|failure| failure.limits().next().is_some()) {
             let what =
                 format!("has a failure, '{}', that counts calls whose end the server does not see", failure.name);
             note("on_failure", &what, cure);

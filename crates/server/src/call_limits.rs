@@ -35,6 +35,16 @@ impl Claim {
         Self { counted, most: limit.most, status: limit.status }
     }
 
+    /// Written down, to come back as a question; never empty.
+    pub(crate) fn write_all(claims: &[Self]) -> Vec<u8> {
+        postcard::to_extend(claims, Vec::new()).expect("a vector takes all, and every sequence knows its length")
+    }
+
+    /// What [`Claim::write_all`] wrote; of nothing, none.
+    pub(crate) fn read_all(bytes: &[u8]) -> Option<Vec<Self>> {
+        if bytes.is_empty() { Some(Vec::new()) } else { postcard::from_bytes(bytes).ok() }
+    }
+
     /// Adds these: a call counts once under each limit and value.
     pub(crate) fn add(claims: &mut Vec<Self>, more: impl IntoIterator<Item = Self>) {
         for claim in more {

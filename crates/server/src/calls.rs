@@ -10,6 +10,7 @@ mod counts;
 pub(crate) mod dialog;
 mod end;
 mod kept;
+mod led;
 mod list;
 mod notices;
 pub(crate) mod texts;
@@ -25,6 +26,7 @@ use crate::process_state::CALL_SEED;
 pub(crate) use counts::CallCounts;
 use dialog::{Dialog, Party};
 use hashbrown::HashTable;
+use led::LedScope;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -67,8 +69,11 @@ pub struct Call {
     /// A server behind this one has asked for credentials: the INVITE comes again.
     pub(crate) challenged: bool,
     pub(crate) dialogs: SmallVec<[Dialog; 1]>,
-    /// Limits that it counts under.
+    /// Limits that it counts under to its end.
     pub(crate) counted: Box<[LimitScope]>,
+    /// Those that it counts under while it is led where it is. A record of a bucket has them beside its calls.
+    #[serde(skip)]
+    led: Box<[LedScope]>,
     /// What is to be written down of it.
     pub(crate) account: Option<Box<Account>>,
     /// Its state was given out, or is in a moment: the next process is to go on with it.
@@ -80,6 +85,9 @@ pub struct Call {
     #[serde(skip)]
     deadline: u32,
 }
+
+/// What the call with a key counts under where it is led.
+pub type LedScopes = (u64, Box<[LedScope]>);
 
 const CALLER: usize = 0;
 const CALLEE: usize = 1;
@@ -124,6 +132,7 @@ impl Call {
             challenged: false,
             dialogs: SmallVec::new(),
             counted: Box::default(),
+            led: Box::default(),
             account: None,
             kept: false,
             changed: false,
@@ -237,18 +246,6 @@ impl Call {
     /// Its caller was asked for credentials, and may come again.
     pub(crate) fn is_left(&self) -> bool {
         self.challenged && self.open == 0 && !self.has_answer()
-    }
-
-    pub(crate) fn counts_under(&self, claim: &Claim) -> bool {
-        self.counted.contains(&claim.counted)
-    }
-
-    /// It counts under these limits as well, which were taken for it.
-    fn count(&mut self, claims: &[Claim]) {
-        if !claims.is_empty() {
-            let more = claims.iter().map(|claim| claim.counted.clone());
-            self.counted = std::mem::take(&mut self.counted).into_iter().chain(more).collect();
-        }
     }
 
     /// A callee has answered its last INVITE.
@@ -442,7 +439,7 @@ impl Calls {
         let (id, _) = self.places.find_entry(place_hash(key), is_meant).ok()?.remove();
         let mut call = self.calls.remove(id)?;
         self.recount(CallCounts::of(&call), CallCounts::default());
-        call.counted.iter().for_each(|counted| self.limits.give_back(counted));
+        call.taken().for_each(|counted| self.limits.give_back(counted));
         if call.deadline != 0 {
             self.deadlines.remove(&(call.deadline, id.slot));
             call.deadline = 0;
@@ -453,13 +450,14 @@ impl Calls {
     /// Counts a call that is there under these too, once under each. False: it is not there, or one of them is full.
     pub(crate) fn count(&mut self, key: u64, claims: &[Claim]) -> bool {
         let Some(call) = self.get(key) else { return false };
-        let more: Vec<Claim> = claims.iter().filter(|claim| !call.counts_under(claim)).cloned().collect();
-        if let Err(full) = self.limits.take(&more) {
+        let more: Vec<Claim> = claims.iter().filter(|claim| !call.counts_to_its_end(claim)).cloned().collect();
+        let taken: Vec<Claim> = more.iter().filter(|claim| !call.counts_under(claim)).cloned().collect();
+        if let Err(full) = self.limits.take(&taken) {
             let call_id = shown(call.call_id());
             tracing::debug!(limit = %full.counted.name, %call_id, "failure passed over: its limit of calls is full");
             return false;
         }
-        self.change(key, |call| call.count(&more));
+        self.change(key, |call| call.count(&more, &taken));
         self.has_changed(key);
         true
     }
@@ -529,13 +527,27 @@ impl Calls {
         taken
     }
 
-    /// Takes in what another shard exported.
-    pub(crate) fn import(&mut self, now: Now, calls: Vec<Call>) {
+    /// What calls on their way to another shard count under where they are led, by their keys.
+    pub(crate) fn export_led(calls: &mut [Call]) -> Vec<LedScopes> {
+        let led = calls.iter_mut().filter(|call| !call.led.is_empty());
+        led.map(|call| (call.key, std::mem::take(&mut call.led))).collect()
+    }
+
+    /// Takes in what another shard exported; `led`: by the keys of some of its calls what they count under where they are led.
+    pub(crate) fn import(&mut self, now: Now, calls: Vec<Call>, mut led: Vec<LedScopes>) {
         for mut call in calls {
             call.turn(moment(now));
-            call.counted.iter().for_each(|counted| self.limits.take_over(counted));
-            self.put(call.key, call);
+            if let Some(place) = led.iter().position(|(key, _)| *key == call.key) {
+                call.led = led.swap_remove(place).1;
+            }
+            self.put_back(call);
         }
+    }
+
+    /// Puts a call in that counted elsewhere, or here, before.
+    pub(crate) fn put_back(&mut self, call: Call) {
+        call.taken().for_each(|counted| self.limits.take_over(counted));
+        self.put(call.key, call);
     }
 
     /// Gives memory back, once a second at most.

@@ -6,6 +6,7 @@ use crate::calls::within::Again;
 use crate::engine::Engine;
 use crate::handling::Handling;
 use crate::judgement::{self, Heard, Inquiry, log_path};
+use crate::places::{Places, begins_call, claims_at};
 use crate::policy::InForce;
 use crate::reply::{Reply, Why};
 use crate::request_facts::RequestFacts;
@@ -24,14 +25,14 @@ use strowger_core::record::header_names;
 use strowger_core::routing::{Request, Routing};
 use strowger_message::uri::sip::{escape_user, unescaped};
 use strowger_message::uri::tel::dialled;
-use strowger_message::{Edit, Index, Message, Method, Name, Uri};
+use strowger_message::{Edit, Index, Message, Name, Uri};
 use strowger_rules::{Rule, SetId, Sets};
 
 /// What the rules that hold say together. It goes with its request, also where the rules have changed since.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Decision {
-    /// Where it goes, in order of trying; empty: the rules do not say.
-    pub(crate) to: Vec<String>,
+    /// Where it goes; empty: the rules do not say.
+    pub(crate) to: Places,
     /// Who may go there, until that is judged.
     #[serde(skip)]
     relay_for: Option<RelayFor>,
@@ -69,8 +70,8 @@ pub(crate) struct Decision {
 pub(crate) struct FailureDecision {
     /// The first and the last status code of each range that it is for.
     pub(crate) statuses: Vec<(u16, u16)>,
-    /// Where the request goes then, in order of trying; empty: it is answered.
-    pub(crate) to: Vec<String>,
+    /// Where the request goes then; empty: it is answered.
+    pub(crate) to: Places,
     /// The answer in place of the failure.
     pub(crate) answer: Option<u16>,
     /// Statuses that lead on there; none: any but 6xx.
@@ -102,10 +103,10 @@ pub(crate) struct Led {
 }
 
 impl FailureDecision {
-    fn of(action: &FailureAction, claims: Vec<Claim>) -> Self {
+    fn of(action: &FailureAction, facts: &RequestFacts<'_, '_>) -> Self {
         Self {
             statuses: action.statuses.iter().map(|range| (range.first, range.last)).collect(),
-            to: action.to.iter().map(|uri| uri.as_str().to_owned()).collect(),
+            to: Places::of(&action.to, claims_at(facts, &action.to, &action.call_limits)),
             answer: action.answer,
             try_next: action.try_next.as_ref().map(|statuses| statuses.to_vec()),
             // It changes what all rules together make of it.
@@ -114,7 +115,7 @@ impl FailureDecision {
             remove: action.remove.to_vec(),
             ring_timeout: milliseconds(action.ring_timeout),
             answer_timeout: milliseconds(action.answer_timeout),
-            claims,
+            claims: claims_by(facts, &action.call_limits),
         }
     }
 
@@ -122,12 +123,34 @@ impl FailureDecision {
         self.statuses.iter().any(|(first, last)| (*first..=*last).contains(&status))
     }
 
+    /// Its call counts under limits if it is used.
+    fn may_count(&self) -> bool {
+        !self.claims.is_empty() || self.to.may_count()
+    }
+
     /// Its limits for [`Engine::consider`](crate::engine::Engine::consider), which is asked before it is used; empty: it has none.
     pub(crate) fn question(&self) -> Vec<u8> {
-        if self.claims.is_empty() {
+        if !self.may_count() {
             return Vec::new();
         }
-        postcard::to_extend(&self.claims, Vec::new()).expect("a vector takes all, and every sequence knows its length")
+        let question = (&self.claims, self.to.all_claims());
+        postcard::to_extend(&question, Vec::new()).expect("a vector takes all, and every sequence knows its length")
+    }
+}
+
+/// The limits of a failure, when its turn has come.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Question {
+    /// What the call counts under to its end.
+    pub(crate) claims: Vec<Claim>,
+    /// What it counts under at each place.
+    pub(crate) places: Vec<Vec<Claim>>,
+}
+
+impl Question {
+    /// What [`FailureDecision::question`] wrote.
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        postcard::from_bytes(bytes).ok()
     }
 }
 
@@ -142,8 +165,13 @@ pub(crate) enum AfterFailure {
 
 impl Decision {
     /// What is done where its target fails with this status before the request goes there, of the failures from this place on; none: nothing.
-    fn after_failure(&self, status: u16, from: usize, has_room: impl Fn(&[Claim]) -> bool) -> Option<AfterFailure> {
-        let is_used = |failure: &FailureDecision| failure.is_for(status) && has_room(&failure.claims);
+    fn after_failure(
+        &self,
+        status: u16,
+        from: usize,
+        has_room: impl Fn(&FailureDecision) -> bool,
+    ) -> Option<AfterFailure> {
+        let is_used = |failure: &FailureDecision| failure.is_for(status) && has_room(failure);
         let place = (from..self.on_failure.len()).find(|place| is_used(&self.on_failure[*place]))?;
         // What led here had no address: its limits are not taken.
         let mut next = Self { led: None, ..self.clone() };
@@ -151,7 +179,7 @@ impl Decision {
         if let Some(status) = failure.answer {
             return Some(AfterFailure::Answer(status));
         }
-        if !failure.claims.is_empty() {
+        if failure.may_count() {
             let before = Self { led: None, ..self.clone() };
             next.led = Some(Box::new(Led { status, place, claims: failure.claims, before }));
         }
@@ -181,8 +209,14 @@ impl Decision {
     /// Its call counts under limits, or may do so yet: it is tracked for that.
     pub(crate) fn may_count(&self) -> bool {
         !self.claims.is_empty()
+            || self.to.may_count()
             || self.led.is_some()
-            || self.on_failure.iter().any(|failure| !failure.claims.is_empty())
+            || self.on_failure.iter().any(FailureDecision::may_count)
+    }
+
+    /// Its call may count under something where it is led, and no more where it is led then.
+    pub(crate) fn may_count_at_places(&self) -> bool {
+        self.to.may_count() || self.on_failure.iter().any(|failure| failure.to.may_count())
     }
 
     /// Whether later requests of its call come by, if that is said. What counts is followed to its end.
@@ -196,14 +230,13 @@ impl Decision {
     }
 
     /// What one more rule says counts where none before it has said so.
-    fn hear(&mut self, action: &Action, claims: impl Fn(&FailureAction) -> Vec<Claim>) {
+    fn hear(&mut self, action: &Action, facts: &RequestFacts<'_, '_>, places: Vec<Vec<Claim>>) {
         if self.to.is_empty() {
-            self.to = action.to.iter().map(|uri| uri.as_str().to_owned()).collect();
+            self.to = Places::of(&action.to, places);
             self.relay_for = action.relay_for;
             self.try_next = action.try_next.as_ref().map(|statuses| statuses.to_vec());
         }
-        let failures = action.on_failure.iter().map(|failure| FailureDecision::of(failure, claims(failure)));
-        self.on_failure.extend(failures);
+        self.on_failure.extend(action.on_failure.iter().map(|failure| FailureDecision::of(failure, facts)));
         self.redirect |= action.redirect;
         self.add.extend_from_slice(&action.add);
         self.remove.extend_from_slice(&action.remove);
@@ -247,7 +280,7 @@ impl Engine {
         match self.consult_rules(handling, routing) {
             Verdict::Decide(mut decision) if !decision.redirect => {
                 let relay_for = decision.relay_for.take();
-                let unproven = self.authorize_places(handling, routing, &decision.to, relay_for);
+                let unproven = self.authorize_places(handling, routing, &decision.to.uris, relay_for);
                 unproven.unwrap_or(Verdict::Decide(decision))
             }
             verdict => verdict,
@@ -304,11 +337,12 @@ impl Engine {
                 hear(&|| Heard::of(place, true));
                 return ControlFlow::Break(Some((answer.as_ref().map(|(status, _)| *status), Why::Rule(place))));
             }
-            match self.claims(facts, &rule.action, full) {
-                Ok(claims) => {
+            let places = match self.claims(facts, &rule.action, full) {
+                Ok((claims, places)) => {
                     let limits = || claims.iter().map(|claim| claim.counted.name.to_string()).collect();
                     hear(&|| Heard { limits: limits(), ..Heard::of(place, *ends) });
                     Claim::add(&mut decision.claims, claims);
+                    places
                 }
                 Err(limit) => {
                     let answers = limit.over == OverLimit::Answer;
@@ -320,13 +354,12 @@ impl Engine {
                     let why = limits.iter().position(|table| table.name == limit.name).map_or(Why::Status, Why::Limit);
                     return ControlFlow::Break(Some((Some(limit.status), why)));
                 }
-            }
+            };
             is_any = true;
             let changes = |(_, failure): &(usize, &Arc<FailureAction>)| failure.user.is_some();
             let failures = (decision.on_failure.len()..).zip(&rule.action.on_failure).filter(changes);
             changing.extend(failures.map(|(place, failure)| (place, failure.clone())));
-            let claims = |failure: &FailureAction| claims_by(facts, &failure.call_limits);
-            decision.hear(&rule.action, claims);
+            decision.hear(&rule.action, facts, places);
             if let (Some(part), Some(more)) = (part, &rule.action.user) {
                 join(edit.get_or_insert_default(), more, part, &decisions.sets);
             }
@@ -360,31 +393,38 @@ impl Engine {
             .filter(|verdict| matches!(verdict, Verdict::Reply(_) | Verdict::Drop))
     }
 
-    /// What a call would count under by this rule; an error where that would be too many: the limit. `full`: limits that are taken for full.
+    /// What a call would count under by this rule, and at each place where that leads; an error where that would be too many, or no place has
+    /// room: the limit. `full`: limits that are taken for full.
     fn claims<'a>(
         &self,
         facts: &RequestFacts<'_, '_>,
         action: &'a Action,
         full: &[String],
-    ) -> Result<Vec<Claim>, &'a CallLimitTable> {
+    ) -> Result<(Vec<Claim>, Vec<Vec<Claim>>), &'a CallLimitTable> {
         let claims = claims_by(facts, &action.call_limits);
-        if claims.is_empty() {
-            return Ok(claims);
+        let places = claims_at(facts, &action.to, &action.call_limits);
+        if claims.is_empty() && places.is_empty() {
+            return Ok((claims, places));
         }
         // One that comes again may count already; for one more target there must be room.
         let is_fork = |call: &Call| self.passes_again(facts.request, facts.user.is_some(), call) == Some(Again::Forked);
         let before = self.call_of(facts.request).filter(|call| !is_fork(call));
         let counts = |claim: &Claim| before.is_some_and(|call| call.counts_under(claim));
         let is_full = |claim: &&Claim| !counts(claim) && self.is_full(claim, full);
-        let Some(full) = claims.iter().find(is_full) else { return Ok(claims) };
-        match action.call_limits.iter().find(|limit| *limit.name == *full.counted.name) {
+        let of_places = || {
+            let has_room = self.has_room_at_any(&places, full, counts);
+            // The first of them says what becomes of the call.
+            places.first().filter(|_| !has_room)?.iter().find(is_full)
+        };
+        let limit = claims.iter().find(is_full).or_else(of_places);
+        match limit.and_then(|full| action.limits().find(|limit| *limit.name == *full.counted.name)) {
             Some(limit) => Err(limit),
-            None => Ok(claims),
+            None => Ok((claims, places)),
         }
     }
 
     /// Whether one more call would be too many now. `full`: limits that are taken for full.
-    fn is_full(&self, claim: &Claim, full: &[String]) -> bool {
+    pub(crate) fn is_full(&self, claim: &Claim, full: &[String]) -> bool {
         full.iter().any(|name| **name == *claim.counted.name) || self.shared.call_limits.is_full(claim)
     }
 
@@ -413,7 +453,11 @@ impl Engine {
             decision.claims.iter().any(|other| other.counted == claim.counted)
                 || call.is_some_and(|call| call.counts_under(claim))
         };
-        let has_room = |claims: &[Claim]| claims.iter().all(|claim| counts(claim) || !self.is_full(claim, full));
+        let has_room = |failure: &FailureDecision| {
+            let is_own = |claim: &Claim| failure.claims.iter().any(|other| other.counted == claim.counted);
+            failure.claims.iter().all(|claim| counts(claim) || !self.is_full(claim, full))
+                && self.has_room_at_any(failure.to.all_claims(), full, |claim| is_own(claim) || counts(claim))
+        };
         decision.after_failure(status, from, has_room)
     }
 
@@ -496,8 +540,8 @@ impl Engine {
 
 /// What the call of a request would count under by these limits.
 fn claims_by(facts: &RequestFacts<'_, '_>, limits: &[Arc<CallLimitTable>]) -> Vec<Claim> {
-    let (request, mut claims) = (facts.request, Vec::new());
-    if request.method == Method::Invite && request.to_tag.is_empty() {
+    let mut claims = Vec::new();
+    if begins_call(facts.request) {
         let claim = |limit: &Arc<CallLimitTable>| Some(Claim::of(limit, &facts.counted_value(limit.per)?));
         Claim::add(&mut claims, limits.iter().filter_map(claim));
     }

@@ -21,7 +21,7 @@ use strowger_message::{Index, Message, Method, Name, status};
 use strowger_store::subscriber::{self, CredentialView, Ha1s};
 
 pub use crate::judgement::Judgement;
-pub use crate::plan_view::{FailureView, LimitView, PlaceView, PlanView};
+pub use crate::plan_view::{FailureView, GroupView, LimitView, PlaceView, PlanView};
 
 /// What becomes of a request, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -282,11 +282,11 @@ impl Engine {
                             continue;
                         }
                         Onward::Redirect => {
-                            let places = places(&handling, &routing, &contacts, &destination);
+                            let places = places(self, &handling, &routing, &contacts, &destination);
                             Outcome::Redirect { contacts: places.into_iter().map(|place| place.uri).collect() }
                         }
                         Onward::Forward(timer) => {
-                            let places = places(&handling, &routing, &contacts, &destination);
+                            let places = places(self, &handling, &routing, &contacts, &destination);
                             Outcome::Forward(self.plan_view(&handling, &Edits::of(&handling, &timer), places))
                         }
                     };
@@ -390,20 +390,17 @@ fn lacks_names(course: &Course, destination: &Destination) -> bool {
 
 /// The places of a destination.
 fn places(
+    engine: &Engine,
     handling: &Handling<'_, '_>,
     routing: &Routing<'_>,
     contacts: &Contacts,
     destination: &Destination,
 ) -> Vec<PlaceView> {
-    let decision = handling.progress.decision.as_deref();
     match destination {
         Destination::Contacts(targets) => {
             PlaceView::several(contacts.entries.iter().map(|contact| &contacts.text[contact.uri.clone()]), targets)
         }
-        Destination::Places(targets) => {
-            let to = decision.map_or(&[][..], |decision| &decision.to);
-            PlaceView::several(to.iter().map(|uri| uri.as_bytes()), targets)
-        }
+        Destination::Places(targets) => engine.open_places(handling, targets),
         Destination::NextHop { targets, .. } => vec![PlaceView::new(routing.uri_text, targets)],
         Destination::FirstContact(_) => Vec::new(),
     }

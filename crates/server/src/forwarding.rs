@@ -1,11 +1,13 @@
 //! A request goes on: to the proxy of `core`, with its targets and without what it must not say (RFC 3261 section 16.6).
 
-use crate::calls::within::Context;
+use crate::call_limits::Claim;
+use crate::calls::within::{Context, Ways};
 use crate::contacts::{Contact, Contacts};
 use crate::decision::{AfterFailure, Decision, FailureDecision};
 use crate::engine::Engine;
 use crate::handling::Handling;
 use crate::identity::names_caller;
+use crate::places::Places;
 use crate::reply::{Reply, Why};
 use crate::session_timer::SessionTimer;
 use smallvec::SmallVec;
@@ -87,17 +89,20 @@ impl Edits {
 }
 
 /// Places that rules name, as targets of a request.
-type Places<'a> = SmallVec<[Candidate<'a>; 2]>;
+type Candidates<'a> = SmallVec<[Candidate<'a>; 2]>;
 
 /// The places with these numbers, in this order. One with a user takes the place of the Request-URI, one without leads there with the
 /// Request-URI as it is, or with the one that is given.
+///
+/// `asks`: [`Candidate::asks`] of each, by its number; empty: of none.
 fn places<'a>(
     to: &'a [String],
     targets: &'a [Targets],
     order: impl Iterator<Item = usize>,
     uri: Option<&'a [u8]>,
     edits: &'a Edits,
-) -> Places<'a> {
+    asks: &'a [Vec<u8>],
+) -> Candidates<'a> {
     let count = targets.len().min(1000) as u16;
     let has_user =
         |uri: &&String| Uri::parse(uri.as_bytes()).is_ok_and(|uri| uri.sip().is_some_and(|uri| uri.user.is_some()));
@@ -110,16 +115,38 @@ fn places<'a>(
             remove: &edits.remove,
             watched: true,
             rerouted: true,
+            asks: asks.get(place).map_or(&[], |asks| asks),
             ..Candidate::default()
         })
     };
     order.enumerate().filter_map(place).collect()
 }
 
+/// What the proxy is to ask before each of these places is tried, if a call may count under something at one of them, or did so before.
+fn questions(to: &Places, counts: bool) -> Vec<Vec<u8>> {
+    if !counts {
+        return Vec::new();
+    }
+    (0..to.uris.len()).map(|place| Claim::write_all(to.claims(place))).collect()
+}
+
 /// A request has failed before it went anywhere, and goes on by what rules say of that.
 pub(crate) fn log_failed(handling: &Handling<'_, '_>, status: u16) {
     let call_id = shown(handling.request.call_id);
     tracing::debug!(status, %call_id, "failed before it was forwarded");
+}
+
+/// Where a request may go, if its call counts under something at these places.
+fn ways<'a>(handling: &'a Handling<'_, '_>, candidates: &[Candidate<'_>], places: &[usize]) -> Ways<'a> {
+    let mut ways = Ways::default();
+    let Some(decision) = handling.progress.decision.as_deref().filter(|decision| decision.to.may_count()) else {
+        return ways;
+    };
+    let places = candidates.iter().zip(places).enumerate();
+    let reached = places.filter(|(_, (candidate, _))| !candidate.targets.is_empty());
+    ways.claims = reached.map(|(number, (_, place))| (number, decision.to.claims(*place))).collect();
+    ways.first = ways.claims.first().map_or(0, |(number, _)| *number);
+    ways
 }
 
 fn plan_for<'a>(failure: &'a FailureDecision, to: &'a [Candidate<'a>], asks: &'a [u8]) -> FailurePlan<'a> {
@@ -181,7 +208,10 @@ impl Engine {
         match destination {
             Destination::Contacts(targets) => self.forward_to_contacts(handling, routing, contacts, &targets, &timer),
             Destination::Places(mut targets) => {
-                let order = self.order_places(handling, &mut targets);
+                let decision = handling.progress.decision.as_deref();
+                let order = decision.map(|decision| self.order_of_groups(handling.request, &decision.to));
+                let mut order = order.unwrap_or_default();
+                self.order_places(handling, &mut targets, &mut order);
                 self.forward_to_places(handling, routing, &targets, &order, &timer);
             }
             Destination::FirstContact(target) => {
@@ -222,8 +252,9 @@ impl Engine {
                     // A party of a call that is no next hop of this server's has no other address.
                     watched: routing.device.is_none(),
                     rerouted: false,
+                    asks: b"",
                 };
-                self.send(handling, routing, &[candidate], timer.session, &edits);
+                self.send(handling, routing, &[candidate], &[], timer.session, &edits);
             }
         }
     }
@@ -274,9 +305,10 @@ impl Engine {
                 translated: contact.target.is_some(),
                 watched: false,
                 rerouted: false,
+                asks: b"",
             })
             .collect();
-        self.send(handling, routing, &candidates, timer.session, &edits);
+        self.send(handling, routing, &candidates, &[], timer.session, &edits);
     }
 
     fn forward_to_places(
@@ -288,16 +320,21 @@ impl Engine {
         timer: &SessionTimer,
     ) {
         let edits = Edits::of(handling, timer);
-        let to = handling.progress.decision.as_ref().map_or(Vec::new(), |decision| decision.to.clone());
-        let candidates = places(&to, targets, order.iter().copied(), None, &edits);
-        self.send(handling, routing, &candidates, timer.session, &edits);
+        let decision = handling.progress.decision.as_deref();
+        let to = decision.map_or(Vec::new(), |decision| decision.to.uris.clone());
+        let counts = |decision: &Decision| questions(&decision.to, decision.to.may_count());
+        let asks = decision.map(counts).unwrap_or_default();
+        let candidates = places(&to, targets, order.iter().copied(), None, &edits, &asks);
+        self.send(handling, routing, &candidates, order, timer.session, &edits);
     }
 
+    /// `places`: the numbers that the candidates have as places of rules; empty: they are none.
     fn send(
         &mut self,
         handling: &mut Handling<'_, '_>,
         routing: &Routing<'_>,
         candidates: &[Candidate<'_>],
+        places: &[usize],
         session: u32,
         edits: &Edits,
     ) {
@@ -309,7 +346,11 @@ impl Engine {
         if !handling.is_proven() && !self.transactions.has_room_for_unproven(length) {
             return self.reply(handling, Reply::overloaded());
         }
-        let context = match self.context_of(handling) {
+        let (context, first) = {
+            let mut ways = ways(handling, candidates, places);
+            (self.context_of(handling, &mut ways), ways.first)
+        };
+        let context = match context {
             Context::Notices(context) => context,
             Context::Full => return self.reply(handling, Reply::overloaded()),
             Context::Merged => {
@@ -322,10 +363,12 @@ impl Engine {
             }
             Context::PassedOver => return self.pass_over(handling, routing),
         };
+        // Those before it have no room.
+        let (candidates, places) = (&candidates[first..], places.get(first..).unwrap_or_default());
         self.trying(handling);
         self.doubt_unproven(handling, 0);
         if tracing::enabled!(tracing::Level::DEBUG) {
-            self.log_plan(handling, routing, candidates, edits);
+            self.log_plan(handling, routing, candidates, places, edits);
         }
         self.counters().forwarded.one();
         let decision = handling.progress.decision.take();
@@ -362,12 +405,21 @@ impl Engine {
             (edits.with(of_failure, failure), uri)
         };
         let changed: Vec<_> = failures.iter().map(changed).collect();
-        let failures = failures.iter().zip(&targets).zip(&changed);
+        let counts = decision.may_count_at_places();
+        let first = |number, count| self.policy.first_after_failure(number, count, handling.request);
+        let of_failure = |failure: &FailureDecision| questions(&failure.to, true);
+        let asks: Vec<_> = failures.iter().filter(|_| counts).map(of_failure).collect();
+        let failures = failures.iter().zip(&targets).zip(&changed).enumerate();
         let failures: Vec<_> = failures
-            .map(|((failure, to), (edits, uri))| (failure, places(&failure.to, to, 0..to.len(), uri.as_deref(), edits)))
+            .map(|(n, ((failure, to), (edits, uri)))| {
+                let asks = asks.get(n).map_or(&[][..], |asks| asks);
+                let order = failure.to.groups().next().map(|_| failure.to.order(first));
+                let order = (0..to.len()).map(|n| order.as_ref().map_or(n, |order| order[n]));
+                (failure, places(&failure.to.uris, to, order, uri.as_deref(), edits, asks))
+            })
             .collect();
-        let questions: Vec<_> = failures.iter().map(|(failure, _)| failure.question()).collect();
-        let on_failure = failures.iter().zip(&questions);
+        let of_failures: Vec<_> = failures.iter().map(|(failure, _)| failure.question()).collect();
+        let on_failure = failures.iter().zip(&of_failures);
         let on_failure: Vec<_> = on_failure.map(|((failure, to), asks)| plan_for(failure, to, asks)).collect();
         self.forward_concealed(handling, routing, server, candidates, &Plan { on_failure: &on_failure, ..*plan })
     }

@@ -120,6 +120,7 @@ pub mod local_address;
 mod methods;
 mod own_name;
 mod ping;
+mod places;
 mod plan_view;
 pub mod policy;
 pub mod process_state;

@@ -7,6 +7,7 @@ use crate::engine::Engine;
 use crate::forwarding::{Edits, Targets};
 use crate::handling::Handling;
 use crate::judgement::plain;
+use crate::places::{Places, begins_call};
 use serde::Serialize;
 use std::fmt;
 use strowger_config::OverLimit;
@@ -14,13 +15,14 @@ use strowger_core::Target;
 use strowger_core::proxy::Candidate;
 use strowger_core::routing::Routing;
 use strowger_core::shown::shown;
-use strowger_message::Method;
 
 /// How a request goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PlanView {
     /// In order of trying.
     pub to: Vec<PlaceView>,
+    /// The groups that some of these are of, in order.
+    pub groups: Vec<GroupView>,
     /// Status codes after which the next is tried; none: any but 6xx.
     pub try_next: Option<Vec<u16>>,
     /// The limits that its call counts under.
@@ -50,6 +52,17 @@ pub struct PlaceView {
     pub uri: String,
     /// Its addresses, with the transport, in order of trying; none where a name was not looked up.
     pub at: Vec<String>,
+    /// The group that led there.
+    pub group: Option<String>,
+}
+
+/// A group of gateways.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct GroupView {
+    /// Its name.
+    pub name: String,
+    /// Which of its targets is tried first: `in_order`, `in_turn` or `by_call`.
+    pub pick: &'static str,
 }
 
 /// A limit that a call counts under.
@@ -61,10 +74,12 @@ pub struct LimitView {
     pub of: String,
     /// Calls at a time.
     pub most: u32,
-    /// The answer to a call beyond them; none: its rule, or its failure, is passed over.
+    /// The answer to a call beyond them; none: its rule, its failure, or the place is passed over.
     pub answer: Option<u16>,
     /// It is one of a failure.
     pub of_failure: bool,
+    /// The call counts under it while it is led to a place, or to a group of them.
+    pub of_place: bool,
 }
 
 /// What is done about some failures.
@@ -74,6 +89,8 @@ pub struct FailureView {
     pub statuses: Vec<(u16, u16)>,
     /// Where it goes then, in order of trying.
     pub to: Vec<String>,
+    /// The groups that some of these are of, in order.
+    pub groups: Vec<GroupView>,
     /// The answer in its place.
     pub answer: Option<u16>,
     /// Status codes after which the next is tried then; none: any but 6xx.
@@ -93,20 +110,31 @@ pub struct FailureView {
 }
 
 impl LimitView {
-    fn new(claim: &Claim, answer: Option<u16>, of_failure: bool) -> Self {
+    fn new(claim: &Claim, answer: Option<u16>) -> Self {
         let (name, of) = (claim.counted.name.to_string(), String::from_utf8_lossy(&claim.counted.value).into_owned());
-        Self { name, of, most: claim.most, answer, of_failure }
+        Self { name, of, most: claim.most, answer, of_failure: false, of_place: false }
     }
 
     fn of_failure(claim: &Claim) -> Self {
-        Self::new(claim, None, true)
+        Self { of_failure: true, ..Self::new(claim, None) }
+    }
+
+    /// Those of some places, each once.
+    fn of_places<'a>(claims: impl Iterator<Item = &'a Claim>) -> Vec<Self> {
+        let mut views = Vec::new();
+        for view in claims.map(|claim| Self { of_place: true, ..Self::new(claim, None) }) {
+            if !views.contains(&view) {
+                views.push(view);
+            }
+        }
+        views
     }
 }
 
 impl PlaceView {
     pub(crate) fn new(uri: &[u8], targets: &[Target]) -> Self {
         let at = |target: &Target| format!("{}:{}", target.transport.text(), target.address);
-        Self { uri: String::from_utf8_lossy(uri).into_owned(), at: targets.iter().map(at).collect() }
+        Self { uri: String::from_utf8_lossy(uri).into_owned(), at: targets.iter().map(at).collect(), group: None }
     }
 
     /// Several, each with its targets.
@@ -116,10 +144,12 @@ impl PlaceView {
 }
 
 impl FailureView {
-    fn of(failure: &FailureDecision) -> Self {
+    fn of(failure: &FailureDecision, groups: Vec<GroupView>) -> Self {
+        let of_places = LimitView::of_places(failure.to.all_claims().iter().flatten());
         Self {
             statuses: failure.statuses.clone(),
-            to: failure.to.clone(),
+            to: failure.to.uris.clone(),
+            groups,
             answer: failure.answer,
             try_next: failure.try_next.clone(),
             user: failure.user.as_deref().map(|user| String::from_utf8_lossy(user).into_owned()),
@@ -127,7 +157,7 @@ impl FailureView {
             answer_timeout: failure.answer_timeout,
             add: lines(&failure.add),
             remove: failure.remove.iter().map(|name| name.text().to_owned()).collect(),
-            limits: failure.claims.iter().map(LimitView::of_failure).collect(),
+            limits: failure.claims.iter().map(LimitView::of_failure).chain(of_places).collect(),
         }
     }
 }
@@ -137,11 +167,13 @@ impl Engine {
     pub(crate) fn plan_view(&self, handling: &Handling<'_, '_>, edits: &Edits, to: Vec<PlaceView>) -> PlanView {
         let none = Decision::default();
         let decision = handling.progress.decision.as_deref().unwrap_or(&none);
-        let begins_call = handling.request.method == Method::Invite && handling.request.to_tag.is_empty();
+        let begins_call = begins_call(handling.request);
+        let of_failure = |failure: &FailureDecision| FailureView::of(failure, self.group_views(&failure.to));
         PlanView {
             to,
+            groups: self.group_views(&decision.to),
             try_next: decision.statuses().map(<[u16]>::to_vec),
-            limits: self.limit_views(decision),
+            limits: self.limit_views(handling, decision),
             record_route: self.plan(Some(decision)).records_route(handling.request),
             track: begins_call && self.tracks(handling),
             account: begins_call && self.accounts(handling),
@@ -149,35 +181,73 @@ impl Engine {
             answer_timeout: decision.answer_timeout,
             add: lines(&edits.add),
             remove: edits.remove.iter().map(|name| name.text().to_owned()).collect(),
-            on_failure: decision.on_failure.iter().map(FailureView::of).collect(),
+            on_failure: decision.on_failure.iter().map(of_failure).collect(),
         }
     }
 
-    /// Writes down how a request goes on to these candidates.
+    /// The groups of places.
+    fn group_views(&self, places: &Places) -> Vec<GroupView> {
+        let group = |number: usize| self.policy.config.gateway_groups.get(number);
+        let groups = places.groups().filter_map(group);
+        groups.map(|group| GroupView { name: group.name.to_string(), pick: group.pick.word() }).collect()
+    }
+
+    /// The place of a decision with this number.
+    pub(crate) fn place_view(&self, decision: &Decision, place: usize, uri: &[u8], targets: &[Target]) -> PlaceView {
+        let group = decision.to.group_of(place).and_then(|number| self.policy.config.gateway_groups.get(number));
+        PlaceView { group: group.map(|group| group.name.to_string()), ..PlaceView::new(uri, targets) }
+    }
+
+    /// The places where a request goes by its rules that have room for its call, with their targets.
+    pub(crate) fn open_places(&self, handling: &Handling<'_, '_>, targets: &[Targets]) -> Vec<PlaceView> {
+        let Some(decision) = &handling.progress.decision else { return Vec::new() };
+        let uris = decision.to.uris.iter().zip(targets).enumerate();
+        let open = uris.filter(|(place, _)| self.is_open(handling, decision, *place));
+        open.map(|(place, (uri, targets))| self.place_view(decision, place, uri.as_bytes(), targets)).collect()
+    }
+
+    fn is_open(&self, handling: &Handling<'_, '_>, decision: &Decision, place: usize) -> bool {
+        let full = handling.progress.inquiry.as_deref().map_or(&[][..], |inquiry| &inquiry.full);
+        let is_full = |claim: &Claim| full.iter().any(|name| **name == *claim.counted.name);
+        !decision.to.claims(place).iter().any(is_full)
+    }
+
+    /// Writes down how a request goes on to these candidates. `places`: the numbers that they have as places of its rules, if they are such.
     #[cold]
     pub(crate) fn log_plan(
         &self,
         handling: &Handling<'_, '_>,
         routing: &Routing<'_>,
         candidates: &[Candidate<'_>],
+        places: &[usize],
         edits: &Edits,
     ) {
-        let reached = candidates.iter().filter(|candidate| !candidate.targets.is_empty());
-        let place = |to: &Candidate<'_>| PlaceView::new(to.uri.unwrap_or(routing.uri_text), to.targets);
+        let reached = candidates.iter().enumerate().filter(|(_, candidate)| !candidate.targets.is_empty());
+        let decision = handling.progress.decision.as_deref();
+        let place = |(n, to): (usize, &Candidate<'_>)| {
+            let uri = to.uri.unwrap_or(routing.uri_text);
+            match decision.zip(places.get(n)) {
+                Some((decision, place)) => self.place_view(decision, *place, uri, to.targets),
+                None => PlaceView::new(uri, to.targets),
+            }
+        };
         let view = self.plan_view(handling, edits, reached.map(place).collect());
         let is_changed = handling.progress.decision.as_ref().is_some_and(|decision| decision.has_other_uri);
         view.log(is_changed.then_some(routing.uri_text), handling.request.call_id);
     }
 
-    fn limit_views(&self, decision: &Decision) -> Vec<LimitView> {
+    fn limit_views(&self, handling: &Handling<'_, '_>, decision: &Decision) -> Vec<LimitView> {
         let passes_over = |name: &str| {
             let mut limits = self.policy.config.call_limits.iter();
             limits.any(|limit| *limit.name == *name && limit.over == OverLimit::NextRule)
         };
         let answer = |claim: &Claim| (!passes_over(&claim.counted.name)).then_some(claim.status);
-        let of_rules = decision.claims.iter().map(|claim| LimitView::new(claim, answer(claim), false));
+        let of_rules = decision.claims.iter().map(|claim| LimitView::new(claim, answer(claim)));
         let of_failure = decision.led_claims().iter().filter(|claim| !decision.claims.contains(claim));
-        of_rules.chain(of_failure.map(LimitView::of_failure)).collect()
+        let is_open = |place: &usize| self.is_open(handling, decision, *place);
+        let open = (0..decision.to.uris.len()).filter(is_open);
+        let of_places = LimitView::of_places(open.flat_map(|place| decision.to.claims(place)));
+        of_rules.chain(of_failure.map(LimitView::of_failure)).chain(of_places).collect()
     }
 }
 
@@ -185,9 +255,12 @@ impl PlanView {
     /// `uri`: the Request-URI that rules have made.
     fn log(&self, uri: Option<&[u8]>, call_id: &[u8]) {
         let some = |text: String| Some(text).filter(|text| !text.is_empty());
-        let places = self.to.iter().map(|place| match &place.at[..] {
-            [] => shown(place.uri.as_bytes()).to_string(),
-            at => format!("{} at {}", shown(place.uri.as_bytes()), at.join(" ")),
+        let places = self.to.iter().map(|place| {
+            let of = place.group.iter().map(|group| format!(" of group {group}")).collect::<String>();
+            match &place.at[..] {
+                [] => format!("{}{of}", shown(place.uri.as_bytes())),
+                at => format!("{} at {}{of}", shown(place.uri.as_bytes()), at.join(" ")),
+            }
         });
         let limits = some(plain(self.limits.iter().map(ToString::to_string)));
         let failures = some(plain(self.on_failure.iter().map(ToString::to_string)));
@@ -217,9 +290,16 @@ impl fmt::Display for LimitView {
         write!(f, "{}{of}: at most {} {calls}, one more ", self.name, self.most)?;
         match self.answer {
             Some(status) => write!(f, "is answered {status}"),
+            None if self.of_place => f.write_str("goes to the next place"),
             None if self.of_failure => f.write_str("goes to the next failure"),
             None => f.write_str("goes to the next rule"),
         }
+    }
+}
+
+impl fmt::Display for GroupView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}", self.name, self.pick.replace('_', " "))
     }
 }
 
@@ -232,6 +312,7 @@ impl fmt::Display for FailureView {
         let statuses: Vec<String> = self.statuses.iter().map(range).collect();
         let then = self.answer.map_or_else(|| self.to.join(", then "), |status| format!("answer {status}"));
         write!(f, "{}: {then}", statuses.join(", "))?;
+        self.groups.iter().try_for_each(|group| write!(f, "; group {group}"))?;
         if let Some(user) = &self.user {
             write!(f, " for {user}")?;
         }
@@ -258,8 +339,10 @@ impl fmt::Display for PlanView {
         for (n, place) in self.to.iter().enumerate() {
             let word = if n == 0 { "to" } else { "then" };
             let at = if place.at.is_empty() { String::new() } else { format!(" at {}", place.at.join(", ")) };
-            writeln!(f, "{word:<8}{}{at}", place.uri)?;
+            let of = place.group.iter().map(|group| format!(" of group {group}")).collect::<String>();
+            writeln!(f, "{word:<8}{}{at}{of}", place.uri)?;
         }
+        self.groups.iter().try_for_each(|group| writeln!(f, "group   {group}"))?;
         match &self.try_next {
             Some(statuses) => writeln!(f, "next    after {}", list(statuses))?,
             None if self.to.len() > 1 => writeln!(f, "next    after any but 6xx")?,

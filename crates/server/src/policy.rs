@@ -4,6 +4,7 @@
 //! request goes by the one with which it came, however long it waits or rings.
 
 use crate::ban::Bans;
+use crate::places::Turn;
 use crate::realm::Realms;
 use std::fmt;
 use std::ops::Deref;
@@ -32,6 +33,8 @@ pub struct Policy {
     pub(crate) registrar: Arc<registrar::RegistrarSettings>,
     /// `Server: ...` with its line end, or nothing.
     pub(crate) server_line: Vec<u8>,
+    /// Whose turn it is in each group of gateways, in the order of the configuration.
+    pub(crate) turns: Arc<[Turn]>,
 }
 
 impl Policy {
@@ -62,6 +65,7 @@ impl Policy {
             realms: Realms::of(&self.config),
             registrar: self.registrar.clone(),
             server_line: self.server_line.clone(),
+            turns: self.turns.clone(),
         }
     }
 
@@ -78,6 +82,7 @@ impl Policy {
                 "" => Vec::new(),
                 software => format!("Server: {software}\r\n").into_bytes(),
             },
+            turns: config.gateway_groups.iter().map(|_| Turn::default()).collect(),
             config,
         }
     }

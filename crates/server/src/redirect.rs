@@ -42,8 +42,10 @@ impl Engine {
                 contacts.entries.len()
             }
             Destination::Places(_) => {
-                let to = decision.map_or(&[][..], |decision| &decision.to);
-                for (n, uri) in to.iter().enumerate() {
+                let order = decision.map(|decision| self.order_of_groups(handling.request, &decision.to));
+                let order = order.unwrap_or_default();
+                let to = decision.map_or(&[][..], |decision| &decision.to.uris);
+                for (n, uri) in order.iter().filter_map(|place| to.get(*place)).enumerate() {
                     write_contact(&mut lines, uri.as_bytes(), n as u16, to.len() as u16 - 1);
                 }
                 to.len()

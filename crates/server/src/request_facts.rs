@@ -116,6 +116,8 @@ impl RequestFacts<'_, '_> {
             CountedPer::SourceAddress => Some(self.request.arrival.remote.ip().to_canonical().to_string().into_bytes()),
             CountedPer::Caller => aor(&self.request.mandatory.from.uri),
             CountedPer::Callee => aor(&self.routing.uri),
+            // Which that is its places say.
+            CountedPer::Gateway => None,
         }
     }
 }

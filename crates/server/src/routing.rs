@@ -68,7 +68,7 @@ impl Engine {
         handling: &Handling<'_, '_>,
         decision: &Decision,
     ) -> Result<Vec<Vec<Targets>>, Question> {
-        decision.on_failure.iter().map(|failure| self.targets_of_places(handling, &failure.to)).collect()
+        decision.on_failure.iter().map(|failure| self.targets_of_places(handling, &failure.to.uris)).collect()
     }
 
     /// Where a request goes first, as if no rule said a word of failures.
@@ -107,7 +107,7 @@ impl Engine {
 
     /// Where rules say.
     fn route_to_places(&self, handling: &Handling<'_, '_>) -> Verdict {
-        let to = handling.progress.decision.as_ref().map_or(&[][..], |decision| &decision.to);
+        let to = handling.progress.decision.as_ref().map_or(&[][..], |decision| &decision.to.uris);
         match self.targets_of_places(handling, to) {
             Ok(targets) => Verdict::Forward(Destination::Places(targets)),
             Err(question) => Verdict::Ask(question),

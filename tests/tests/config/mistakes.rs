@@ -518,6 +518,56 @@ pub(super) const WRONG: &[Wrong] = &[
         cure: "boxes",
     },
     Wrong {
+        kind: "a rule that leads to a gateway group which is not there",
+        text: "[[gateway_group]]\nname = \"West\"\nto = [\"sip:192.0.2.1\"]\n[[rule]]\nname = \"r\"\nto = [\"sip:a.example\", »\"west\"«]\n",
+        message: "gateway group 'west' does not exist",
+        cure: "did you mean 'West'?",
+    },
+    Wrong {
+        kind: "a failure that leads to a host without a scheme",
+        text: "[[failure]]\nname = \"f\"\nstatuses = [\"486\"]\nto = [»\"box.example.net\"«]\n",
+        message: "gateway group 'box.example.net' does not exist",
+        cure: "a URI begins with sip:",
+    },
+    Wrong {
+        kind: "a gateway group without a gateway",
+        text: "[[gateway_group]]\nname = \"west\"\nto = »[]«\n",
+        message: "gateway group 'west' has no target",
+        cure: "write at least one URI",
+    },
+    Wrong {
+        kind: "a gateway group within another",
+        text: "[[gateway_group]]\nname = \"west\"\nto = [»\"east\"«]\n[[gateway_group]]\nname = \"east\"\nto = [\"sip:192.0.2.1\"]\n",
+        message: "which is not a SIP URI",
+        cure: "a URI without angle brackets",
+    },
+    Wrong {
+        kind: "a gateway group that begins with a target which there is no word for",
+        text: "[[gateway_group]]\nname = \"west\"\nto = [\"sip:192.0.2.1\"]\npick = »\"in-turn\"«\n",
+        message: "gateway_group[0].pick",
+        cure: "in_turn",
+    },
+    Wrong {
+        kind: "a gateway group that counts calls whose end does not come by",
+        text: "[[call_limit]]\nname = \"l\"\nmost = 3\n[[gateway_group]]\nname = \"west\"\nto = [\"sip:192.0.2.1\"]\n\
+               call_limits = [\"l\"]\n[[rule]]\nname = \"r\"\nrecord_route = false\nto = »[\"west\"]«\n",
+        message: "leads to gateway group 'west', which counts calls whose end the server does not see",
+        cure: "record_route = true",
+    },
+    Wrong {
+        kind: "a gateway group with limits that a redirection names",
+        text: "[[call_limit]]\nname = \"l\"\nmost = 3\n[[gateway_group]]\nname = \"west\"\nto = [\"sip:192.0.2.1\"]\n\
+               call_limits = [\"l\"]\n[[rule]]\nname = \"r\"\nredirect = true\nto = »[\"west\"]«\n",
+        message: "redirects to gateway group 'west', which has limits for calls",
+        cure: "without limits",
+    },
+    Wrong {
+        kind: "a limit of each gateway in a rule that leads to none",
+        text: "[[call_limit]]\nname = \"l\"\nper = \"gateway\"\nmost = 3\n[[rule]]\nname = \"r\"\ncall_limits = »[\"l\"]«\n",
+        message: "has no `to`, and call limit 'l' counts the calls of each gateway there",
+        cure: "that has the gateways",
+    },
+    Wrong {
         kind: "a translation by a set without values",
         text: "[[set]]\nname = \"s\"\nentries = [\"1\"]\n[[rule]]\nname = \"r\"\ntranslate = »\"s\"«\n",
         message: "translates by a set that has no value for a text",

@@ -74,6 +74,7 @@ const TESTS: &[(&str, &[&str])] = &[
             "crates/server/tests/suite/call_limits.rs::each_group_of_sources_has_a_limit",
             "crates/server/tests/suite/call_limits.rs::each_source_address_has_a_limit",
             "crates/server/tests/suite/call_limits.rs::each_caller_has_a_limit",
+            "crates/server/tests/suite/gateway_groups.rs::each_gateway_has_a_limit",
         ],
     ),
     ("call_limit.most", &["crates/server/tests/suite/decisions.rs::calls_count_under_limits_until_they_end"]),
@@ -115,6 +116,23 @@ const TESTS: &[(&str, &[&str])] = &[
         &[
             "crates/server/tests/suite/failure_limits.rs::a_failure_without_room_is_passed_over",
             "crates/server/tests/suite/failure_limits.rs::what_a_failure_took_is_given_back_when_the_call_ends",
+        ],
+    ),
+    ("gateway_group.name", &["tests/tests/rules.rs::groups_of_gateways_are_tried_in_order_in_turn_and_by_call"]),
+    ("gateway_group.to", &["tests/tests/rules.rs::groups_of_gateways_are_tried_in_order_in_turn_and_by_call"]),
+    (
+        "gateway_group.pick",
+        &[
+            "tests/tests/rules.rs::groups_of_gateways_are_tried_in_order_in_turn_and_by_call",
+            "crates/server/tests/suite/gateway_groups.rs::a_group_in_turn_begins_with_the_next",
+            "crates/server/tests/suite/gateway_groups.rs::a_group_by_call_sends_one_call_to_one_gateway",
+        ],
+    ),
+    (
+        "gateway_group.call_limits",
+        &[
+            "crates/server/tests/suite/gateway_groups.rs::a_group_without_room_is_passed_over",
+            "crates/server/tests/suite/gateway_groups.rs::what_a_gateway_took_is_given_back_when_the_call_ends",
         ],
     ),
     ("rule.name", &["tests/tests/rules.rs::rules_answer_in_their_order"]),

@@ -4,7 +4,9 @@ use super::Proxy;
 use super::contact::{SenderContact, renews_target};
 use super::notice::{Notice, NoticeEvent};
 use super::plan::{OwnedFailurePlan, OwnedPlan, Plan, records_route};
-use super::response_context::{Branch, Candidate, OwnedCandidate, Pending, ResponseContext, Share, may_be_removed};
+use super::response_context::{
+    Asking, Branch, Candidate, OwnedCandidate, Pending, ResponseContext, Share, may_be_removed,
+};
 use crate::digest::{Credentials, HeaderError};
 use crate::message_store::memory_of;
 use crate::routing::loop_detection::{self, Visit};
@@ -111,6 +113,7 @@ impl Proxy {
         // Half of the branches are for what may be added when these fail.
         let reserve = if plan.asks || !plan.on_failure.is_empty() { budget / 2 } else { 0 };
         let left = divide(budget - reserve, &mut owned);
+        let chosen = std::mem::take(&mut owned[0].asks);
         let mut request_bytes = Vec::with_capacity(request.message.bytes().len());
         request_bytes.extend_from_slice(request.message.bytes());
         let plan = OwnedPlan::of(plan);
@@ -125,7 +128,8 @@ impl Proxy {
                 share: Share { breadth, left },
                 silent_until: None,
                 plan,
-                asking: false,
+                asking: Asking::No,
+                chosen,
                 reserve,
             }));
         }
@@ -143,12 +147,17 @@ impl Proxy {
         self.policy.router.target(Transport::Tcp, target.address, target.listener)
     }
 
-    /// Sends to the next group of candidates with one q. False if there is none left, or no room for it beside what is kept for
-    /// those that were silent.
+    /// Sends to the next group of candidates with one q, or asks the user whether the next one is tried. False if there is none left, or no room for
+    /// it beside what is kept for those that were silent.
     pub(super) fn next_group(&mut self, round: &mut Round<'_>, id: Id) -> bool {
         let Some(context) = self.contexts.get_mut(id) else { return false };
         let Some(mut pending) = context.pending.take() else { return false };
         let from = pending.next;
+        if pending.candidates.get(from).is_some_and(|candidate| !candidate.asks.is_empty()) {
+            context.pending = Some(pending);
+            self.ask(round.now, id, Asking::Candidate);
+            return true;
+        }
         let Some(q) = pending.candidates.get(from).map(|c| c.q) else {
             context.pending = Some(pending).filter(|pending| pending.plan.goes_on());
             return false;
@@ -159,7 +168,7 @@ impl Proxy {
         let mut memory = before + waiting_memory(bytes, &pending.candidates);
         let fits = |candidate: &&OwnedCandidate| {
             memory += branch_memory(bytes, candidate);
-            candidate.q == q && memory <= self.policy.settings.request_memory
+            candidate.q == q && candidate.asks.is_empty() && memory <= self.policy.settings.request_memory
         };
         let count = match pending.candidates[from..].iter().take_while(fits).count() {
             0 if before > 0 => {

@@ -284,7 +284,7 @@ impl Proxy {
     fn give_up(&mut self, round: &mut Round<'_>, id: Id, lines: Option<&Arc<[u8]>>) {
         let Some(context) = self.contexts.get_mut(id) else { return };
         context.cancelled = true;
-        let is_asking = context.pending.as_ref().is_some_and(|pending| pending.asking);
+        let is_asking = context.pending.as_ref().is_some_and(|pending| pending.asking.is_any());
         self.notice(id, NoticeEvent::Cancelled);
         if is_asking {
             return self.answer_locally(round, id, 487);
@@ -389,7 +389,7 @@ impl Proxy {
         if !rings(self) {
             return;
         }
-        if self.contexts.get(id).and_then(|c| c.pending.as_ref()).is_some_and(|pending| pending.asking) {
+        if self.contexts.get(id).and_then(|c| c.pending.as_ref()).is_some_and(|pending| pending.asking.is_any()) {
             self.finish(round, id);
             return;
         }

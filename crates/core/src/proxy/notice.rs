@@ -73,6 +73,16 @@ pub enum NoticeEvent {
         /// The plan for failures that would be carried out now: [`FailurePlan::asks`](super::FailurePlan::asks).
         plan: Option<Box<[u8]>>,
     },
+    /// A candidate that asks ([`Candidate::asks`](super::Candidate::asks)) would be tried now, for those before it have failed: it is once the user
+    /// says [`Proxy::carry_out`], and passed over if it says [`Proxy::pass`]. After a move to another shard it is asked again there.
+    Choosing {
+        /// Names the request in the answer of the user.
+        server: ServerId,
+        /// What the candidate that was tried last had asked; empty: nothing.
+        before: Box<[u8]>,
+        /// What this one asks.
+        next: Box<[u8]>,
+    },
     /// Every target was tried: the best response goes upstream.
     Exhausted {
         /// What the sender of the request gets.

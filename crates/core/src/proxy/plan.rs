@@ -3,7 +3,7 @@
 use super::Proxy;
 use super::contact::makes_dialog;
 use super::notice::NoticeEvent;
-use super::response_context::{Candidate, OwnedCandidate, Pending};
+use super::response_context::{Asking, Candidate, OwnedCandidate, Pending, ResponseContext};
 use crate::routing::Request;
 use crate::slots::Id;
 use crate::transaction::{Role, ServerId, Transactions};
@@ -246,7 +246,7 @@ impl Proxy {
             let Some(pending) = context.pending.as_mut() else { return false };
             let Some(place) = pending.plan.due(status) else { return false };
             if !pending.plan.on_failure[place].asks.is_empty() {
-                self.ask(round.now, id);
+                self.ask(round.now, id, Asking::Failure);
                 return true;
             }
             let plan = pending.plan.on_failure.remove(place);
@@ -269,38 +269,37 @@ impl Proxy {
         if !context.and_then(|context| context.pending.as_deref()).is_some_and(wants) {
             return false;
         }
-        self.ask(now, id);
+        self.ask(now, id, Asking::Failure);
         true
     }
 
-    fn ask(&mut self, now: Now, id: Id) {
+    pub(super) fn ask(&mut self, now: Now, id: Id, asking: Asking) {
         let Some(context) = self.contexts.get_mut(id) else { return };
         let Some(pending) = context.pending.as_mut() else { return };
         let until = now.mono + DECISION;
-        (pending.asking, pending.until) = (true, until);
-        let failing = context.failing();
+        (pending.asking, pending.until) = (asking, until);
+        let Some(question) = context.question() else { return };
         self.fork_timers.push(Reverse((until, id.to_u64())));
-        self.notice(id, failing);
+        self.notice(id, question);
     }
 
     /// It came from another shard, whose user was asked.
     pub(super) fn ask_again(&mut self, id: Id) {
-        let Some(context) = self.contexts.get(id) else { return };
-        if context.pending.as_ref().is_some_and(|pending| pending.asking) {
-            self.notice(id, context.failing());
+        if let Some(question) = self.contexts.get(id).and_then(ResponseContext::question) {
+            self.notice(id, question);
         }
     }
 
-    /// The response context of this request, if its user is asked what becomes of it.
-    fn asked(&mut self, server: ServerId, tx: &Transactions) -> Option<Id> {
+    /// The response context of this request, and what its user is asked; none: nothing.
+    fn asked(&mut self, server: ServerId, tx: &Transactions) -> Option<(Id, Asking)> {
         let id = tx.user(server).id(Role::Proxy)?;
         let pending = self.contexts.get_mut(id).filter(|c| c.server == server)?.pending.as_mut()?;
-        std::mem::take(&mut pending.asking).then_some(id)
+        Some((id, std::mem::take(&mut pending.asking))).filter(|(_, asking)| asking.is_any())
     }
 
     /// After [`NoticeEvent::Failing`]: further targets. False: none could be tried, and the failure went upstream.
     pub fn more(&mut self, round: &mut Round<'_>, server: ServerId, candidates: &[Candidate<'_>]) -> bool {
-        let Some(id) = self.asked(server, round.tx) else { return false };
+        let Some((id, _)) = self.asked(server, round.tx) else { return false };
         self.by_its_policy(id, |proxy| {
             proxy.extend(round, id, candidates);
             let sent = proxy.next_group(round, id);
@@ -313,14 +312,17 @@ impl Proxy {
 
     /// After [`NoticeEvent::Failing`]: this status goes upstream in place of what the targets said.
     pub fn answer(&mut self, round: &mut Round<'_>, server: ServerId, status: u16) {
-        let Some(id) = self.asked(server, round.tx) else { return };
+        let Some((id, _)) = self.asked(server, round.tx) else { return };
         self.by_its_policy(id, |proxy| proxy.answer_locally(round, id, status));
     }
 
-    /// After [`NoticeEvent::Failing`] with a plan for failures: what that says is done.
+    /// After [`NoticeEvent::Failing`] with a plan for failures: what that says is done. After [`NoticeEvent::Choosing`]: the candidate is tried.
     pub fn carry_out(&mut self, round: &mut Round<'_>, server: ServerId) {
-        let Some(id) = self.asked(server, round.tx) else { return };
+        let Some((id, asking)) = self.asked(server, round.tx) else { return };
         self.by_its_policy(id, |proxy| {
+            if asking == Asking::Candidate {
+                return proxy.choose(round, id);
+            }
             if let Some((plan, place)) = proxy.due(id) {
                 plan.on_failure[place].asks = Box::default();
             }
@@ -328,14 +330,45 @@ impl Proxy {
         });
     }
 
-    /// After [`NoticeEvent::Failing`]: the failure goes upstream. With a plan for failures: the next plan that is for the failure has its turn.
+    /// After [`NoticeEvent::Failing`]: the failure goes upstream. With a plan for failures: the next plan that is for the failure has its turn. After
+    /// [`NoticeEvent::Choosing`]: the next candidate has its turn.
     pub fn pass(&mut self, round: &mut Round<'_>, server: ServerId) {
-        let Some(id) = self.asked(server, round.tx) else { return };
+        let Some((id, asking)) = self.asked(server, round.tx) else { return };
         self.by_its_policy(id, |proxy| {
+            if asking == Asking::Candidate {
+                return proxy.pass_over(round, id);
+            }
             let Some((plan, place)) = proxy.due(id) else { return proxy.finish(round, id) };
             plan.passed = place + 1;
             proxy.fail(round, id);
         });
+    }
+
+    /// The candidate that was asked about is tried.
+    fn choose(&mut self, round: &mut Round<'_>, id: Id) {
+        if let Some(pending) = self.contexts.get_mut(id).and_then(|context| context.pending.as_mut())
+            && let Some(candidate) = pending.candidates.get_mut(pending.next)
+        {
+            pending.chosen = std::mem::take(&mut candidate.asks);
+        }
+        self.try_on(round, id);
+    }
+
+    /// The candidate that was asked about is not tried, nor any of its addresses.
+    fn pass_over(&mut self, round: &mut Round<'_>, id: Id) {
+        if let Some(pending) = self.contexts.get_mut(id).and_then(|context| context.pending.as_mut())
+            && let Some(candidate) = pending.candidates.get_mut(pending.next)
+        {
+            candidate.targets.clear();
+            pending.next += 1;
+        }
+        self.try_on(round, id);
+    }
+
+    fn try_on(&mut self, round: &mut Round<'_>, id: Id) {
+        if !self.next_group(round, id) {
+            self.fail(round, id);
+        }
     }
 
     /// The plan of a request, and the place of that for the failure which it has now.
@@ -355,7 +388,7 @@ impl Proxy {
             return false;
         };
         let Some(pending) = context.pending.as_mut().filter(|pending| pending.plan.asks) else { return false };
-        pending.asking = false;
+        pending.asking = Asking::No;
         // Before those that wait for their turn.
         let waiting = pending.candidates.split_off(pending.next);
         let sent = self.by_its_policy(id, |proxy| {

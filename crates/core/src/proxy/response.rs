@@ -304,7 +304,7 @@ impl Proxy {
     /// When every branch has ended: the next targets, or the best response upstream.
     fn conclude(&mut self, round: &mut Round<'_>, id: Id) {
         let Some(context) = self.contexts.get(id) else { return };
-        if context.answered || context.is_waiting() {
+        if context.answered || context.is_waiting() || context.is_choosing() {
             return;
         }
         if context.pending.is_some() && !context.cancelled && self.next_group(round, id) {

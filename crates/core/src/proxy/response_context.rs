@@ -96,11 +96,31 @@ pub(super) struct Pending {
     /// At which a target that has said nothing is given up.
     pub(super) silent_until: Option<u64>,
     pub(super) plan: OwnedPlan,
-    /// All have failed, and the user decides what becomes of the request.
-    pub(super) asking: bool,
+    /// What the user decides now.
+    pub(super) asking: Asking,
+    /// [`Candidate::asks`] of the candidate that was tried last.
+    pub(super) chosen: Box<[u8]>,
     /// Branches that targets may have which the user adds.
     pub(super) reserve: u16,
     pub(super) share: Share,
+}
+
+/// What the user of the proxy is asked about a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Asking {
+    /// Nothing.
+    #[default]
+    No,
+    /// All targets have failed: what becomes of it.
+    Failure,
+    /// Whether the next candidate is tried.
+    Candidate,
+}
+
+impl Asking {
+    pub(super) fn is_any(self) -> bool {
+        self != Self::No
+    }
 }
 
 impl Pending {
@@ -147,6 +167,9 @@ pub struct Candidate<'a> {
     pub watched: bool,
     /// The proxy leads the request there in place of its sender: the Routes of the request stay behind, and a strict router among them too.
     pub rerouted: bool,
+    /// Not empty: it is tried by itself, and the user is asked before that and gets these bytes of its own with the question
+    /// ([`NoticeEvent::Choosing`]). Of the first that is tried of all the user has no doubt, and is not asked.
+    pub asks: &'a [u8],
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -163,6 +186,8 @@ pub(super) struct OwnedCandidate {
     #[serde(skip)]
     watched: bool,
     rerouted: bool,
+    /// Empty: it is tried without a question.
+    pub(super) asks: Box<[u8]>,
     /// How many of the targets were tried.
     pub(super) tried: usize,
 }
@@ -207,6 +232,7 @@ impl OwnedCandidate {
             fixed: candidate.fixed,
             watched: candidate.watched,
             rerouted: candidate.rerouted,
+            asks: candidate.asks.into(),
             tried: 0,
         }
     }
@@ -230,10 +256,10 @@ impl OwnedCandidate {
         self.targets.iter_mut().chain(self.uris.iter_mut().map(|(target, _)| target))
     }
 
-    /// Bytes of its URIs, its Path and its lines.
+    /// Bytes of its URIs, its Path, its lines and its question.
     pub(super) fn texts(&self) -> usize {
         let uris: usize = self.uris.iter().map(|(_, uri)| uri.len()).sum();
-        self.uri.as_ref().map_or(0, Vec::len) + uris + self.path.len() + self.add.len()
+        self.uri.as_ref().map_or(0, Vec::len) + uris + self.path.len() + self.add.len() + self.asks.len()
     }
 
     /// Memory that it takes while it waits for its turn.
@@ -300,6 +326,25 @@ impl ResponseContext {
         NoticeEvent::Failing { server: self.server, status, plan }
     }
 
+    /// Its user is asked whether the next candidate is tried.
+    pub(super) fn is_choosing(&self) -> bool {
+        self.pending.as_ref().is_some_and(|pending| pending.asking == Asking::Candidate)
+    }
+
+    /// What its user is asked now.
+    pub(super) fn question(&self) -> Option<NoticeEvent> {
+        let pending = self.pending.as_ref()?;
+        match pending.asking {
+            Asking::No => None,
+            Asking::Failure => Some(self.failing()),
+            Asking::Candidate => Some(NoticeEvent::Choosing {
+                server: self.server,
+                before: pending.chosen.clone(),
+                next: pending.candidates.get(pending.next)?.asks.clone(),
+            }),
+        }
+    }
+
     /// The status of the best response so far; 408 where no target has answered.
     pub(super) fn failed_with(&self) -> u16 {
         self.best.as_ref().map_or(408, |best| best.forwarded_status)
@@ -337,7 +382,7 @@ impl ResponseContext {
             pending.next < pending.candidates.len() || pending.plan.goes_on() || pending.plan.ring_ends
         };
         let pending = self.pending.as_ref().filter(|pending| is_bounded(pending))?;
-        (!self.answered && !self.cancelled && (self.invite || pending.asking)).then_some(pending.until)
+        (!self.answered && !self.cancelled && (self.invite || pending.asking.is_any())).then_some(pending.until)
     }
 
     /// Until when targets may say nothing; none if all have said something, or that is not bounded.

@@ -26,7 +26,7 @@ impl CallCounts {
             tracked: usize::from(call.tracked),
             early: of_dialogs(call.dialogs.len() - confirmed),
             confirmed: of_dialogs(confirmed),
-            counted: call.counted.len(),
+            counted: call.taken().count(),
         }
     }
 }

@@ -59,7 +59,13 @@ impl Call {
         bytes.push(VERSION);
         bytes.extend_from_slice(&now.wall.to_le_bytes());
         self.turn(moment(now));
+        // The next process leads it nowhere else.
+        let all = (!self.led.is_empty()).then(|| self.stays_led());
+        let counted = all.map(|all| std::mem::replace(&mut self.counted, all));
         let bytes = postcard::to_extend(self, bytes).expect("a vector takes all, and every sequence knows its length");
+        if let Some(counted) = counted {
+            self.counted = counted;
+        }
         self.turn(moment(now));
         bytes.into()
     }
@@ -126,8 +132,7 @@ impl Engine {
                 self.calls.ended.push(Ended { key: call.key, is_kept: true, account: call.account });
                 continue;
             }
-            call.counted.iter().for_each(|counted| self.calls.limits.take_over(counted));
-            self.calls.put(call.key, call);
+            self.calls.put_back(call);
         }
         self.close_accounts();
         strange

@@ -6,6 +6,7 @@ use super::{Call, Purpose, moment};
 use crate::accounting::{Account, cause};
 use crate::call_limits::Claim;
 use crate::call_log::log_outcome;
+use crate::decision::Question;
 use crate::engine::{Effect, Engine};
 use std::num::NonZeroU16;
 use std::ops::Range;
@@ -54,6 +55,9 @@ impl Engine {
         if let NoticeEvent::Failing { server, plan: Some(claims), .. } = &notice.event {
             return self.consider(now, key, *server, claims, out);
         }
+        if let NoticeEvent::Choosing { server, before, next } = &notice.event {
+            return self.choose(now, key, *server, [before, next], out);
+        }
         let Some(key) = key else { return };
         match Purpose::of(notice.context) {
             Some(Purpose::Invite) => self.hear_of_invite(now, key, &notice.event, out),
@@ -67,10 +71,28 @@ impl Engine {
     /// `key`: of its call, if that is there.
     #[inline(never)]
     pub(crate) fn consider(&mut self, now: Now, key: Option<u64>, server: ServerId, claims: &[u8], out: &mut Outbox) {
-        let claims: Option<Vec<Claim>> = postcard::from_bytes(claims).ok();
-        let is_counted = key.zip(claims).is_some_and(|(key, claims)| self.calls.count(key, &claims));
+        let is_counted = key.zip(Question::read(claims)).is_some_and(|(key, Question { claims, places })| {
+            let call = self.calls.get(key);
+            let counts = |claim: &Claim| {
+                let is_own = claims.iter().any(|other| other.counted == claim.counted);
+                is_own || call.is_some_and(|call| call.counts_under(claim))
+            };
+            self.has_room_at_any(&places, &[], counts) && self.calls.count(key, &claims)
+        });
+        self.say(now, server, is_counted, out);
+    }
+
+    /// A place that rules lead an INVITE to has its turn: its call counts under something there, or did where it was led before.
+    fn choose(&mut self, now: Now, key: Option<u64>, server: ServerId, places: [&[u8]; 2], out: &mut Outbox) {
+        let [before, next] = places.map(Claim::read_all);
+        let is_chosen = next.is_some_and(|next| self.calls.lead_on(key, &before.unwrap_or_default(), &next));
+        self.say(now, server, is_chosen, out);
+    }
+
+    /// What the proxy has asked is done, or not.
+    fn say(&mut self, now: Now, server: ServerId, is_so: bool, out: &mut Outbox) {
         let round = &mut Round { now, tx: &mut self.transactions, out };
-        if is_counted {
+        if is_so {
             self.proxy.carry_out(round, server);
         } else {
             self.proxy.pass(round, server);
@@ -121,7 +143,10 @@ impl Engine {
                 self.calls.change(key, Call::end_early);
             }
             // What is asked was answered before.
-            NoticeEvent::Failing { .. } | NoticeEvent::Refused { .. } | NoticeEvent::TimedOut { .. } => (),
+            NoticeEvent::Failing { .. }
+            | NoticeEvent::Choosing { .. }
+            | NoticeEvent::Refused { .. }
+            | NoticeEvent::TimedOut { .. } => (),
         }
     }
 

@@ -28,6 +28,25 @@ pub(crate) enum Context {
     Merged,
 }
 
+/// The places that a request may go to, of which each has something that its call counts under there.
+#[derive(Debug, Default)]
+pub(crate) struct Ways<'a> {
+    /// The number of each among the candidates, with that.
+    pub(crate) claims: SmallVec<[(usize, &'a [Claim]); 4]>,
+    /// The candidate that is to be tried first.
+    pub(crate) first: usize,
+}
+
+/// What was taken for a request that goes on.
+struct Room<'a> {
+    /// For its call, to the end of that.
+    of_call: Vec<Claim>,
+    /// What its call counts under while it is led where it goes.
+    led: &'a [Claim],
+    /// For that.
+    taken: Vec<Claim>,
+}
+
 /// How an INVITE is one more of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Again {
@@ -38,11 +57,11 @@ pub(crate) enum Again {
 }
 
 impl Engine {
-    /// A request that has a target is about to be forwarded.
-    pub(crate) fn context_of(&mut self, handling: &Handling<'_, '_>) -> Context {
+    /// A request that has a target is about to be forwarded, there or to the first of these ways that has room.
+    pub(crate) fn context_of(&mut self, handling: &Handling<'_, '_>, ways: &mut Ways<'_>) -> Context {
         let request = handling.request;
         match (request.method, request.to_tag) {
-            (Method::Invite, b"") => self.begin_call(handling),
+            (Method::Invite, b"") => self.begin_call(handling, ways),
             (_, b"") => Context::Notices(0),
             // Outside of its dialog a request changes nothing of a call.
             _ if self.calls.is_empty() || !handling.progress.proof.in_dialog => Context::Notices(0),
@@ -50,7 +69,7 @@ impl Engine {
         }
     }
 
-    fn begin_call(&mut self, handling: &Handling<'_, '_>) -> Context {
+    fn begin_call(&mut self, handling: &Handling<'_, '_>, ways: &mut Ways<'_>) -> Context {
         let (tracks, stays) = (self.tracks(handling), self.stays(handling));
         let (logs, accounts) = (self.may_log_calls(), self.accounts(handling));
         if !tracks && !logs && !accounts {
@@ -58,13 +77,12 @@ impl Engine {
         }
         let request = handling.request;
         let decision = handling.progress.decision.as_deref();
-        let claims = decision.map_or(&[][..], |decision| &decision.claims);
         let all = decision.map(Decision::all_claims).unwrap_or_default();
         let may_count = decision.is_some_and(Decision::may_count);
         let key = self.key_of_call(request.call_id, request.from_tag);
         let mut retried = None;
         if let Some(call) = self.calls.get(key) {
-            let is_counted = accounts || may_count || call.account.is_some() || !call.counted.is_empty();
+            let is_counted = accounts || may_count || call.account.is_some() || call.taken().next().is_some();
             if let Some(again) = self.passes_again(request, handling.progress.proof.user.is_some(), call) {
                 // Two targets would have one record, and that of the first.
                 if again == Again::Forked && (accounts || call.account.is_some()) {
@@ -74,12 +92,14 @@ impl Engine {
                     return Context::Full;
                 }
                 // One more target takes a place of its own under each limit, until the call ends.
-                let is_more = |claim: &&Claim| again == Again::Forked || !call.counts_under(claim);
+                let is_forked = again == Again::Forked;
+                let is_more = |claim: &&Claim| is_forked || !call.counts_to_its_end(claim);
                 let more: Vec<Claim> = all.iter().filter(is_more).cloned().collect();
-                if let Err(claim) = self.shared.call_limits.take(&more) {
-                    return self.limited(claim, claims);
-                }
-                return Context::Notices(self.pass_again(handling, key, &more));
+                let counts = |claim: &Claim| !is_forked && call.counts_under(claim);
+                return match self.take_room(&all, &more, ways, counts) {
+                    Ok(room) => Context::Notices(self.pass_again(handling, key, &more, &room)),
+                    Err(claim) => self.limited(&claim, decision),
+                };
             }
             // With credentials for a server behind this one it comes as a call of its own: it may go elsewhere now.
             if call.is_left() {
@@ -104,15 +124,17 @@ impl Engine {
         if tracks && self.has_no_room() {
             return Context::Full;
         }
-        if let Err(claim) = self.shared.call_limits.take(&all) {
-            let context = self.limited(claim, claims);
-            if let Some(before) = retried.filter(|_| context == Context::PassedOver) {
+        let room = match self.take_room(&all, &all, ways, |_| false) {
+            Ok(room) => room,
+            Err(claim) => {
+                let context = self.limited(&claim, decision);
                 // It comes here again, led elsewhere.
-                before.counted.iter().for_each(|counted| self.shared.call_limits.take_over(counted));
-                self.calls.put(key, before);
+                if let Some(before) = retried.filter(|_| context == Context::PassedOver) {
+                    self.calls.put_back(before);
+                }
+                return context;
             }
-            return context;
-        }
+        };
         let is_logged = match &retried {
             Some(before) => before.logged,
             None => logs && self.log_call_begun(handling),
@@ -122,7 +144,8 @@ impl Engine {
         }
         let mut call = self.new_call(handling, tracks);
         (call.open, call.logged, call.stays) = (1, is_logged, stays);
-        call.count(&all);
+        call.count(&all, &all);
+        call.lead(room.led, &room.taken);
         call.account = accounts.then(|| self.open_account(handling));
         if let Some(before) = retried {
             call.began = before.began;
@@ -134,6 +157,35 @@ impl Engine {
         let context = call.context(Purpose::Invite);
         self.calls.put(key, call);
         Context::Notices(context)
+    }
+
+    /// Takes room under all of `more`, and at the first of these ways that has some. Of `all` a call counts under each then. `counts`: it does so
+    /// under this one already. An error: under what there is none.
+    fn take_room<'a>(
+        &self,
+        all: &[Claim],
+        more: &[Claim],
+        ways: &mut Ways<'a>,
+        counts: impl Fn(&Claim) -> bool,
+    ) -> Result<Room<'a>, Claim> {
+        let limits = &self.shared.call_limits;
+        let of_call: Vec<Claim> = more.iter().filter(|claim| !counts(claim)).cloned().collect();
+        limits.take(&of_call).map_err(Claim::clone)?;
+        let mut full = None;
+        for &(candidate, led) in &ways.claims {
+            let is_new = |claim: &&Claim| !all.iter().any(|other| other.counted == claim.counted) && !counts(claim);
+            let taken: Vec<Claim> = led.iter().filter(is_new).cloned().collect();
+            match limits.take(&taken) {
+                Ok(()) => {
+                    ways.first = candidate;
+                    return Ok(Room { of_call, led, taken });
+                }
+                Err(claim) => full = full.or_else(|| Some(claim.clone())),
+            }
+        }
+        let Some(full) = full else { return Ok(Room { of_call, led: &[], taken: Vec::new() }) };
+        of_call.iter().for_each(|claim| limits.give_back(&claim.counted));
+        Err(full)
     }
 
     /// As many calls are tracked as may be.
@@ -159,7 +211,7 @@ impl Engine {
 
     /// One more INVITE of this call, which counts under these limits as well, is tracked if one of its INVITEs is, and accounted from the first
     /// on that is. Returns its context.
-    fn pass_again(&mut self, handling: &Handling<'_, '_>, key: u64, more: &[Claim]) -> u64 {
+    fn pass_again(&mut self, handling: &Handling<'_, '_>, key: u64, more: &[Claim], room: &Room<'_>) -> u64 {
         let is_tracked = self.calls.get(key).is_some_and(|call| call.tracked);
         let tracked = (self.tracks(handling) && !is_tracked).then(|| self.new_call(handling, true));
         let is_accounted = self.calls.account(key).is_some();
@@ -172,16 +224,17 @@ impl Engine {
             (call.open, call.cseq, call.challenged) = (call.open + 1, cseq, false);
             call.stays |= stays;
             call.account = call.account.take().or(account);
-            call.count(more);
+            call.count(more, &room.of_call);
+            call.lead(room.led, &room.taken);
             call.context(Purpose::Invite)
         });
         self.calls.has_changed(key);
         context.unwrap_or_default()
     }
 
-    /// There is no room under this; `of_rules`: what the rules have it count under, and not a failure that leads it on.
-    fn limited(&self, claim: &Claim, of_rules: &[Claim]) -> Context {
-        if !of_rules.contains(claim) {
+    /// There is no room under this for a request that goes on by these rules, or by a failure that leads it on.
+    fn limited(&self, claim: &Claim, decision: Option<&Decision>) -> Context {
+        if decision.is_some_and(|decision| decision.led.is_some() && !decision.claims.contains(claim)) {
             return Context::PassedOver;
         }
         let mut limits = self.policy.config.call_limits.iter();

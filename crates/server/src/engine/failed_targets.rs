@@ -3,6 +3,7 @@
 use super::Engine;
 use crate::forwarding::Targets;
 use crate::handling::Handling;
+use crate::places::Order;
 use crate::set_aside::Times;
 use smallvec::SmallVec;
 use std::time::Duration;
@@ -88,21 +89,21 @@ impl Engine {
         is_free
     }
 
-    /// The same for places that come one after the other: their order, those last of which nothing is free.
-    pub(crate) fn order_places(&self, handling: &Handling<'_, '_>, places: &mut [Targets]) -> SmallVec<[usize; 4]> {
-        let mut order: SmallVec<[usize; 4]> = (0..places.len()).collect();
-        if self.shared.set_aside.holds_any() {
-            // The first place that is free is tried first.
-            let mut is_found = false;
-            let mut is_aside: SmallVec<[bool; 4]> = SmallVec::new();
-            for targets in places {
-                let is_free = self.order_targets(handling, targets, !is_found);
-                is_found |= is_free && !targets.is_empty();
-                is_aside.push(!is_free);
-            }
-            order.sort_by_key(|place| is_aside[*place]);
+    /// The same for places that come one after the other in this order: those last of which nothing is free.
+    pub(crate) fn order_places(&self, handling: &Handling<'_, '_>, places: &mut [Targets], order: &mut Order) {
+        if !self.shared.set_aside.holds_any() {
+            return;
         }
-        order
+        // The first place that is free is tried first.
+        let mut is_found = false;
+        let mut is_aside: SmallVec<[bool; 4]> = SmallVec::from_elem(false, places.len());
+        for place in order.iter() {
+            let Some(targets) = places.get_mut(*place) else { continue };
+            let is_free = self.order_targets(handling, targets, !is_found);
+            is_found |= is_free && !targets.is_empty();
+            is_aside[*place] = !is_free;
+        }
+        order.sort_by_key(|place| is_aside.get(*place).copied());
     }
 }
 

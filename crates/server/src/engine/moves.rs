@@ -4,7 +4,7 @@
 //! request, stays behind, and the request goes on by that of its new owner.
 
 use super::Engine;
-use crate::calls::Call;
+use crate::calls::{Call, Calls, LedScopes};
 use crate::handling::Progress;
 use crate::suspended::Held;
 use serde::{Deserialize, Serialize};
@@ -26,6 +26,8 @@ pub enum EngineRecord {
         transactions: Vec<TransactionRecord>,
         /// Calls that are tracked or logged and have not ended.
         calls: Vec<Call>,
+        /// What some of these count under where they are led.
+        led: Vec<LedScopes>,
     },
     /// A request that waited for an answer: it asks again with its new owner.
     Suspended {
@@ -67,9 +69,10 @@ impl Engine {
         let waiting = self.take_waiting(now, bucket);
         let contexts = self.proxy.export(now, moves);
         let transactions = self.transactions.export(now, moves);
-        let calls = self.calls.export(now, bucket);
+        let mut calls = self.calls.export(now, bucket);
+        let led = Calls::export_led(&mut calls);
         let is_any = !contexts.is_empty() || !transactions.is_empty() || !calls.is_empty();
-        let record = is_any.then_some(EngineRecord::Calls { contexts, transactions, calls });
+        let record = is_any.then_some(EngineRecord::Calls { contexts, transactions, calls, led });
         self.show_gauges();
         record.into_iter().chain(waiting).collect()
     }
@@ -77,8 +80,8 @@ impl Engine {
     /// What another engine exported; timers go on where they were.
     pub fn import(&mut self, now: Now, record: EngineRecord, out: &mut Outbox) {
         match record {
-            EngineRecord::Calls { contexts, transactions, calls } => {
-                self.calls.import(now, calls);
+            EngineRecord::Calls { contexts, transactions, calls, led } => {
+                self.calls.import(now, calls, led);
                 let moved = self.proxy.import(now, contexts);
                 let user = |record: &TransactionRecord| moved.user(record).unwrap_or(TransactionUser::NONE);
                 let ids = self.transactions.import_all(now, transactions, user);

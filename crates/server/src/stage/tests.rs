@@ -580,13 +580,13 @@ fn rules_add_up_until_one_leads_on_or_answers() {
     let Verdict::Decide(decision) = says("sip:4930@example.org", alice) else { panic!("rules hold") };
     assert_eq!((&decision.add[..], decision.track), (&b"P-Hint: local\r\nX: 1\r\n"[..], Some(true)));
     assert_eq!(
-        (decision.to.as_slice(), decision.try_next()),
+        (decision.to.uris.as_slice(), decision.try_next()),
         (&["sip:gw.example.net".to_owned()][..], TryNext::On(&[503]))
     );
     let Verdict::Decide(decision) = says("sip:bob@example.org", "sip:carol@example.net") else {
         panic!("the last holds")
     };
-    assert_eq!((&decision.add[..], decision.track, decision.to.len()), (&b"X: 2\r\n"[..], Some(false), 0));
+    assert_eq!((&decision.add[..], decision.track, decision.to.uris.len()), (&b"X: 2\r\n"[..], Some(false), 0));
 }
 
 /// What a rule leads to is looked up before the request goes there.

@@ -40,7 +40,8 @@ fn everything() -> String {
          call_limits = [\"first\"]\n\
          [[rule]]\nname = \"second\"\nwhen = \"number in prefixes\"\nto = [\"sip:{SECOND}\", \"sip:desk@{GATEWAY}\"]\n\
          call_limits = [\"second\"]\non_failure = [\"mailbox\", \"gone\"]\ntry_next = [486, 503]\n\
-         [[rule]]\nname = \"gateways\"\nwhen = \"number in prefixes\"\nto = [\"sip:{GATEWAY}\", \"sip:desk@{SECOND}\"]\n\
+         [[gateway_group]]\nname = \"both\"\nto = [\"sip:{GATEWAY}\", \"sip:desk@{SECOND}\"]\ncall_limits = [\"caller\"]\n\
+         [[rule]]\nname = \"gateways\"\nwhen = \"number in prefixes\"\nto = [\"both\"]\n\
          on_failure = [\"mailbox\"]\nring_timeout = \"30s\"\nanswer_timeout = \"20s\"\n\
          [[rule]]\nname = \"moved\"\nwhen = \"request.user == 'u3'\"\nto = [\"sip:new@{GATEWAY}\"]\nredirect = true\n\
          [[rule]]\nname = \"away\"\nwhen = \"request.user == 'u4'\"\non_failure = [\"mailbox\"]\n\
@@ -497,4 +498,57 @@ fn limits_of_failures_are_said() {
     // What begins no call counts under nothing.
     let message = self::explained(&site, ALICE, &request(3, "MESSAGE", "sip:bob@example.org", ""));
     assert!(!message.to_string().contains("limit"), "{message}");
+}
+
+/// Which group led to which place, by what it picks, and what becomes of the call where a group has no room.
+#[test]
+fn groups_of_gateways_are_said() {
+    let settings = format!(
+        "[[call_limit]]\nname = \"west\"\nmost = 3\n[[call_limit]]\nname = \"lines\"\nper = \"gateway\"\nmost = 1\nstatus = 486\n\
+         [[gateway_group]]\nname = \"west\"\nto = [\"sip:{GATEWAY}\", \"sip:{SECOND}\"]\npick = \"in_turn\"\ncall_limits = [\"west\"]\n\
+         [[gateway_group]]\nname = \"boxes\"\nto = [\"sip:{MAILBOX}\"]\npick = \"by_call\"\ncall_limits = [\"lines\"]\n\
+         [[failure]]\nname = \"mailbox\"\nstatuses = [\"486\"]\nto = [\"boxes\"]\n\
+         [[rule]]\nname = \"all\"\nto = [\"west\", \"sip:desk@{MAILBOX}\"]\non_failure = [\"mailbox\"]\n"
+    );
+    let mut site = site(&settings);
+    let desk = format!("sip:desk@{MAILBOX} at udp:{MAILBOX}");
+    let rest = format!(
+        "path    record-route\ntrack   the call is tracked\n\
+         failure 486: sip:{MAILBOX}; group boxes, by call; limit lines of {MAILBOX}: at most 1 call, one more goes to the next place\n"
+    );
+    let expected = format!(
+        "rule    yes all: true is true\n\
+         to      sip:{GATEWAY} at udp:{GATEWAY} of group west\n\
+         then    sip:{SECOND} at udp:{SECOND} of group west\n\
+         then    {desk}\n\
+         group   west, in turn\n\
+         next    after any but 6xx\n\
+         limit   west: at most 3 calls, one more goes to the next place\n\
+         {rest}\nif west is full:\nto      {desk}\ngroup   west, in turn\n{rest}"
+    );
+    assert_eq!(explained(&site, ALICE, &invite(1, "sip:1@203.0.113.5")).to_string(), expected);
+    // It takes no turn, and what the log says is what is done.
+    let lines = Lines::catch();
+    lines.debug(true);
+    for (n, first) in [(1, GATEWAY), (2, SECOND)] {
+        receive(&mut site, ALICE, &invite(n, "sip:1@203.0.113.5"));
+        let said = lines
+            .take()
+            .into_iter()
+            .find(|line| line.value("message") == Some("request planned"))
+            .expect("it is planned");
+        let to = said.value("to").expect("it goes somewhere");
+        assert!(
+            to.starts_with(&format!("sip:1@203.0.113.5 at udp:{first} of group west, ")) && to.ends_with(&desk),
+            "{to}"
+        );
+    }
+    // A group that leads nowhere else says what becomes of the call.
+    let alone =
+        settings.replace(&format!(", \"sip:desk@{MAILBOX}\""), "").replace("most = 3", "most = 3\nstatus = 480");
+    let said = explained(&crate::decisions::site(&alone), ALICE, &invite(1, "sip:1@203.0.113.5")).to_string();
+    assert!(
+        said.contains("\nif west is full:\nrule    yes all: true is true; limit west is full\nanswer  480: west\n"),
+        "{said}"
+    );
 }

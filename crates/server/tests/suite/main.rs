@@ -10,6 +10,7 @@ mod early;
 mod explain;
 mod facts;
 mod failure_limits;
+mod gateway_groups;
 mod kept;
 mod log;
 mod moves;

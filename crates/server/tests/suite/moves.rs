@@ -11,7 +11,7 @@ use strowger_server::engine::{Answer, Effect, EngineRecord};
 use strowger_server::question::Resolved;
 
 /// A process with a listener for each of these, in this order, which counts the names of its peers from `first`.
-struct Process {
+pub(crate) struct Process {
     listeners: &'static [&'static str],
     first: u32,
 }
@@ -36,7 +36,7 @@ impl Names for Process {
     }
 }
 
-const HERE: Process = Process { listeners: &["udp:192.0.2.1:5060"], first: 0 };
+pub(crate) const HERE: Process = Process { listeners: &["udp:192.0.2.1:5060"], first: 0 };
 /// It has begun a moment ago, and lists another listener first.
 const THERE: Process = Process { listeners: &["tcp:192.0.2.1:5060", "udp:192.0.2.1:5060"], first: 70 };
 

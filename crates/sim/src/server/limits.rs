@@ -1,4 +1,5 @@
-//! A limit of calls that a failure has: as many calls count under it as were led on by that failure and go on, and no more than it lets.
+//! A limit of calls that a failure has, or a group which that leads to: as many calls count under it as were led on by that failure and go on,
+//! and no more than it lets.
 
 use super::ServerHost;
 use std::collections::HashSet;
@@ -17,8 +18,17 @@ pub struct Mailbox {
 const BOXES: &str = "boxes";
 
 impl Mailbox {
-    /// What the file of a server says of it.
+    /// What the file of a server says of it: the limit is that of the failure, or of a group that the failure leads to.
     pub fn rules(self) -> String {
+        if self.most.is_multiple_of(2) {
+            return format!(
+                "[[call_limit]]\nname = \"{BOXES}\"\nmost = {}\n[[gateway_group]]\nname = \"mailboxes\"\nto = [\"sip:mailbox@{}\"]\n\
+                 pick = \"in_turn\"\ncall_limits = [\"{BOXES}\"]\n[[failure]]\nname = \"mailbox\"\n\
+                 statuses = [\"408\", \"480\", \"486\", \"500\"]\nto = [\"mailboxes\"]\n\
+                 [[rule]]\nname = \"mailbox\"\nwhen = \"method == 'INVITE' and request.user == 'bob'\"\non_failure = [\"mailbox\"]\n",
+                self.most, self.address
+            );
+        }
         format!(
             "[[call_limit]]\nname = \"{BOXES}\"\nmost = {}\n[[failure]]\nname = \"mailbox\"\n\
              statuses = [\"408\", \"480\", \"486\", \"500\"]\nto = [\"sip:mailbox@{}\"]\ncall_limits = [\"{BOXES}\"]\n\

@@ -313,7 +313,7 @@ impl Observer {
                     continue;
                 }
                 // `limits.rs` has what hangs on it.
-                NoticeEvent::Failing { plan: Some(_), .. } => (),
+                NoticeEvent::Failing { plan: Some(_), .. } | NoticeEvent::Choosing { .. } => (),
                 NoticeEvent::Failing { plan: None, .. } => return Err("no plan asks as a whole".to_owned()),
             }
             if is_own && requests > 0 && told.concluded > requests {

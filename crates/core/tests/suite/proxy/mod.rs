@@ -4,6 +4,7 @@ mod allocation;
 mod breadth;
 mod cancel;
 mod chaos;
+mod choices;
 mod dialog;
 mod failed_targets;
 mod failover;

@@ -77,6 +77,7 @@ pub(crate) struct Try {
     pub(crate) fixed: bool,
     pub(crate) watched: bool,
     pub(crate) rerouted: bool,
+    pub(crate) asks: &'static str,
 }
 
 pub(crate) struct Rig {
@@ -449,6 +450,10 @@ impl Rig {
                     let plan = plan.map(|plan| format!(": {}", String::from_utf8_lossy(&plan)));
                     format!("failing {status}{}", plan.unwrap_or_default())
                 }
+                NoticeEvent::Choosing { server, before, next } => {
+                    self.asked = Some(server);
+                    format!("choosing {} after {}", String::from_utf8_lossy(&next), String::from_utf8_lossy(&before))
+                }
                 NoticeEvent::Exhausted { status, bytes } => format!("exhausted {}", is_of(status, bytes)),
                 NoticeEvent::Abandoned => "abandoned".to_owned(),
                 NoticeEvent::Ended => "ended".to_owned(),
@@ -536,6 +541,7 @@ fn candidates_of<'a>(tries: &'a [Try], uris: &'a Uris<'a>) -> Vec<Candidate<'a>>
         fixed: t.fixed,
         watched: t.watched,
         rerouted: t.rerouted,
+        asks: t.asks.as_bytes(),
         translated: t.uri.as_deref().is_some_and(|uri| !uri.ends_with(&t.at[0].address.to_string())),
     };
     tries.iter().zip(uris).map(candidate).collect()

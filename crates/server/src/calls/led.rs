@@ -1,0 +1,120 @@
+//! What a call counts under as long as it is led to a place: a gateway, or a group of them.
+//!
+//! Each INVITE of it holds what it counts under where it was led last. A call takes room once for what several of them hold, unless a server
+//! before this one has forked it.
+
+use super::{Call, Calls};
+use crate::call_limits::{Claim, LimitScope};
+use serde::{Deserialize, Serialize};
+use strowger_core::shown::shown;
+
+/// One thing that a call counts under where it is led.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LedScope {
+    scope: LimitScope,
+    /// INVITEs of the call that were led there.
+    holds: u16,
+    /// How often it was taken for them.
+    takes: u16,
+}
+
+impl Call {
+    /// All that it takes room under, each as often as it does.
+    pub(super) fn taken(&self) -> impl Iterator<Item = &LimitScope> {
+        let led = self.led.iter().flat_map(|led| std::iter::repeat_n(&led.scope, usize::from(led.takes)));
+        self.counted.iter().chain(led)
+    }
+
+    fn led_to(&self, claim: &Claim) -> Option<&LedScope> {
+        self.led.iter().find(|led| led.scope == claim.counted && led.takes > 0)
+    }
+
+    /// It takes room under this already.
+    pub(crate) fn counts_under(&self, claim: &Claim) -> bool {
+        self.counts_to_its_end(claim) || self.led_to(claim).is_some()
+    }
+
+    pub(crate) fn counts_to_its_end(&self, claim: &Claim) -> bool {
+        self.counted.contains(&claim.counted)
+    }
+
+    /// It counts under these to its end. Of those that were not taken for it now it has room already, where it was led.
+    pub(super) fn count(&mut self, claims: &[Claim], taken: &[Claim]) {
+        if claims.is_empty() {
+            return;
+        }
+        for claim in claims.iter().filter(|claim| !taken.contains(claim)) {
+            let led = self.led.iter_mut().find(|led| led.scope == claim.counted && led.takes > 0);
+            led.into_iter().for_each(|led| led.takes -= 1);
+        }
+        let more = claims.iter().map(|claim| claim.counted.clone());
+        self.counted = std::mem::take(&mut self.counted).into_iter().chain(more).collect();
+    }
+
+    /// One of its INVITEs was led to where it counts under these; `taken`: those that were taken for that.
+    pub(super) fn lead(&mut self, claims: &[Claim], taken: &[Claim]) {
+        if claims.is_empty() {
+            return;
+        }
+        let mut all = std::mem::take(&mut self.led).into_vec();
+        for claim in claims {
+            let place = all.iter().position(|led| led.scope == claim.counted).unwrap_or_else(|| {
+                all.push(LedScope { scope: claim.counted.clone(), holds: 0, takes: 0 });
+                all.len() - 1
+            });
+            let led = &mut all[place];
+            led.holds = led.holds.saturating_add(1);
+            // Each of them is given back some time.
+            led.takes += u16::from(taken.contains(claim) && led.takes < u16::MAX);
+        }
+        self.led = all.into();
+    }
+
+    /// One of its INVITEs goes on from where it counted under these. What is to be given back.
+    fn leave(&mut self, claims: &[Claim]) -> Vec<LimitScope> {
+        let mut given = Vec::new();
+        for claim in claims {
+            let Some(led) = self.led.iter_mut().find(|led| led.scope == claim.counted) else { continue };
+            led.holds = led.holds.saturating_sub(1);
+            if led.takes > led.holds {
+                led.takes -= 1;
+                given.push(led.scope.clone());
+            }
+        }
+        if self.led.iter().any(|led| led.holds == 0) {
+            self.led = std::mem::take(&mut self.led).into_iter().filter(|led| led.holds > 0).collect();
+        }
+        given
+    }
+
+    /// What it counts under to its end if it is led nowhere else.
+    pub(super) fn stays_led(&self) -> Box<[LimitScope]> {
+        self.taken().cloned().collect()
+    }
+}
+
+impl Calls {
+    /// An INVITE of a call goes on from a place where it counts under `before` to one where it does under `next`. False: that has no room, or the
+    /// call is not there, and the INVITE is still where it was.
+    pub(crate) fn lead_on(&mut self, key: Option<u64>, before: &[Claim], next: &[Claim]) -> bool {
+        let Some((key, call)) = key.and_then(|key| Some((key, self.get(key)?))) else { return next.is_empty() };
+        let without = |claims: &[Claim], others: &[Claim]| -> Vec<Claim> {
+            let is_other = |claim: &&Claim| !others.iter().any(|other| other.counted == claim.counted);
+            claims.iter().filter(is_other).cloned().collect()
+        };
+        let (left, new) = (without(before, next), without(next, before));
+        let taken: Vec<Claim> = new.iter().filter(|claim| !call.counts_to_its_end(claim)).cloned().collect();
+        if let Err(full) = self.limits.take(&taken) {
+            let call_id = shown(call.call_id());
+            tracing::debug!(limit = %full.counted.name, %call_id, "gateway passed over: its limit of calls is full");
+            return false;
+        }
+        let given = self.change(key, |call| {
+            call.lead(&new, &taken);
+            call.leave(&left)
+        });
+        given.iter().flatten().for_each(|scope| self.limits.give_back(scope));
+        self.has_changed(key);
+        true
+    }
+}

@@ -1,0 +1,252 @@
+//! Places that rules and failures lead a request to: gateways, those of groups among them, and what a call counts under at each.
+
+use crate::call_limits::Claim;
+use crate::engine::Engine;
+use crate::policy::Policy;
+use crate::request_facts::RequestFacts;
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use strowger_config::{CallLimitTable, CountedPer, Pick, Targets};
+use strowger_core::routing::Request;
+use strowger_message::{Method, Uri};
+
+/// The numbers of places in the order in which they are tried.
+pub(crate) type Order = SmallVec<[usize; 4]>;
+
+/// Where a request goes by rules, or by a failure of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Places {
+    /// Their URIs, those of each group in its order.
+    pub(crate) uris: Vec<String>,
+    groups: SmallVec<[GroupPart; 1]>,
+    /// What a call counts under while it is led to each of them; empty: to none.
+    claims: Vec<Vec<Claim>>,
+}
+
+/// Places that are of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct GroupPart {
+    /// Its place among the groups of the configuration by which the request goes.
+    number: u16,
+    first: u16,
+    behind: u16,
+}
+
+impl GroupPart {
+    fn places(&self) -> Range<usize> {
+        usize::from(self.first)..usize::from(self.behind)
+    }
+}
+
+impl Places {
+    pub(crate) fn of(targets: &Targets, claims: Vec<Vec<Claim>>) -> Self {
+        let number = |number: usize| u16::try_from(number).unwrap_or(u16::MAX);
+        let groups = targets.groups.iter().map(|part| GroupPart {
+            number: number(part.group.number),
+            first: number(part.places.start),
+            behind: number(part.places.end),
+        });
+        Self {
+            uris: targets.uris.iter().map(|uri| uri.as_str().to_owned()).collect(),
+            groups: groups.collect(),
+            claims,
+        }
+    }
+
+    /// There is none: the rules do not say.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.uris.is_empty()
+    }
+
+    /// What a call counts under while it is led to this one.
+    pub(crate) fn claims(&self, place: usize) -> &[Claim] {
+        self.claims.get(place).map_or(&[], |claims| claims)
+    }
+
+    /// Those of each place; empty: a call counts under nothing there.
+    pub(crate) fn all_claims(&self) -> &[Vec<Claim>] {
+        &self.claims
+    }
+
+    /// A call may count under something there.
+    pub(crate) fn may_count(&self) -> bool {
+        !self.claims.is_empty()
+    }
+
+    /// The number of the group that this place is of.
+    pub(crate) fn group_of(&self, place: usize) -> Option<usize> {
+        let part = self.groups.iter().find(|part| part.places().contains(&place))?;
+        Some(usize::from(part.number))
+    }
+
+    /// The numbers of their groups, in order.
+    pub(crate) fn groups(&self) -> impl Iterator<Item = usize> {
+        self.groups.iter().map(|part| usize::from(part.number))
+    }
+
+    /// The order in which they are tried: each group begins with the one of so many that is named.
+    pub(crate) fn order(&self, first: impl Fn(usize, usize) -> usize) -> Order {
+        let mut order: Order = (0..self.uris.len()).collect();
+        for part in &self.groups {
+            if let Some(places) = order.get_mut(part.places()).filter(|places| !places.is_empty()) {
+                places.rotate_left(first(usize::from(part.number), places.len()) % places.len());
+            }
+        }
+        order
+    }
+}
+
+/// Whose turn it is in each group. All shards share them: a few calls too are spread evenly.
+#[derive(Debug, Default)]
+pub(crate) struct Turn {
+    /// Of requests that go there.
+    of_rules: AtomicUsize,
+    /// Of requests that may come to a failure which leads there.
+    of_failures: AtomicUsize,
+}
+
+impl Policy {
+    /// With which of so many targets this group begins for a request that goes there.
+    pub(crate) fn first_of_group(&self, number: usize, count: usize, request: &Request<'_>) -> usize {
+        self.picks(number, count, request, |turn| turn.of_rules.fetch_add(1, Relaxed))
+    }
+
+    /// The same for one that goes there if it fails. Few come so far, and which of them is nothing to the group: in turn one is drawn for each.
+    pub(crate) fn first_after_failure(&self, number: usize, count: usize, request: &Request<'_>) -> usize {
+        self.picks(number, count, request, |turn| mixed(turn.of_failures.fetch_add(1, Relaxed) as u64) as usize)
+    }
+
+    fn picks(&self, number: usize, count: usize, request: &Request<'_>, turn: impl Fn(&Turn) -> usize) -> usize {
+        match self.config.gateway_groups.get(number).map(|group| group.pick) {
+            Some(Pick::InTurn) => self.turns.get(number).map_or(0, turn) % count.max(1),
+            Some(Pick::ByCall) => of_call(request.call_id, count),
+            Some(Pick::InOrder) | None => 0,
+        }
+    }
+}
+
+/// One of so many by a Call-ID: the same in each process and server, also after a restart.
+fn of_call(call_id: &[u8], count: usize) -> usize {
+    // FNV-1a.
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    let hash = mixed(call_id.iter().fold(0xcbf2_9ce4_8422_2325, step));
+    ((u128::from(hash) * count as u128) >> 64) as usize
+}
+
+/// Each bit of a number in all bits of another (splitmix64).
+const fn mixed(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ number >> 31
+}
+
+impl Engine {
+    /// The order in which the places of a request are tried by their groups.
+    pub(crate) fn order_of_groups(&self, request: &Request<'_>, places: &Places) -> Order {
+        places.order(|number, count| self.policy.first_of_group(number, count, request))
+    }
+
+    /// Whether a call has room at one of these places at least. `counts`: it counts under that already. `full`: limits that are taken for full.
+    pub(crate) fn has_room_at_any(
+        &self,
+        places: &[Vec<Claim>],
+        full: &[String],
+        counts: impl Fn(&Claim) -> bool,
+    ) -> bool {
+        let has_room = |claims: &Vec<Claim>| claims.iter().all(|claim| counts(claim) || !self.is_full(claim, full));
+        places.is_empty() || places.iter().any(has_room)
+    }
+}
+
+/// Whether a request begins a call, which may count.
+pub(crate) fn begins_call(request: &Request<'_>) -> bool {
+    request.method == Method::Invite && request.to_tag.is_empty()
+}
+
+/// What the call of a request would count under at each of these targets: by those of `limits` that count for each gateway, and by the limits of
+/// groups. Empty: at none.
+pub(crate) fn claims_at(
+    facts: &RequestFacts<'_, '_>,
+    targets: &Targets,
+    limits: &[Arc<CallLimitTable>],
+) -> Vec<Vec<Claim>> {
+    let of_gateway = |limit: &&Arc<CallLimitTable>| limit.per == CountedPer::Gateway;
+    let is_any = limits.iter().any(|limit| of_gateway(&limit)) || targets.call_limits().next().is_some();
+    if !is_any || !begins_call(facts.request) {
+        return Vec::new();
+    }
+    let claims = |(place, uri): (usize, &strowger_config::SipUri)| {
+        let part = targets.groups.iter().find(|part| part.places.contains(&place));
+        let of_group = part.map_or(&[][..], |part| &part.group.call_limits);
+        let value = |per: CountedPer| match per {
+            CountedPer::Gateway => gateway(uri.as_str()),
+            per => facts.counted_value(per),
+        };
+        let limits = limits.iter().filter(of_gateway).chain(of_group);
+        let mut claims = Vec::new();
+        Claim::add(&mut claims, limits.filter_map(|limit| Some(Claim::of(limit, &value(limit.per)?))));
+        claims
+    };
+    targets.uris.iter().enumerate().map(claims).collect()
+}
+
+/// The next hop that a URI names: its host, and the port if it has one.
+fn gateway(uri: &str) -> Option<Vec<u8>> {
+    let Ok(Uri::Sip(uri)) = Uri::parse(uri.as_bytes()) else { return None };
+    let mut text = Vec::new();
+    uri.host.write_lower(&mut text);
+    if let Some(port) = uri.port {
+        text.extend_from_slice(format!(":{port}").as_bytes());
+    }
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(count: usize, groups: &[(u16, u16, u16)]) -> Places {
+        let part = |&(number, first, behind): &(u16, u16, u16)| GroupPart { number, first, behind };
+        Places { uris: vec!["sip:a".into(); count], groups: groups.iter().map(part).collect(), claims: Vec::new() }
+    }
+
+    #[test]
+    fn a_group_begins_with_the_one_that_it_picks() {
+        let order = |places: &Places, first| places.order(|_, _| first).into_vec();
+        let one = places(5, &[(0, 1, 4)]);
+        assert_eq!(order(&one, 0), [0, 1, 2, 3, 4]);
+        assert_eq!(order(&one, 2), [0, 3, 1, 2, 4]);
+        assert_eq!(order(&places(4, &[(0, 0, 2), (1, 2, 4)]), 1), [1, 0, 3, 2]);
+        assert_eq!(order(&places(0, &[(0, 0, 0)]), 1), [0; 0]);
+        assert_eq!(one.groups().chain((0..5).filter_map(|place| one.group_of(place))).collect::<Vec<_>>(), [0; 4]);
+    }
+
+    /// Servers that share calls agree on it: the numbers are those of another process too.
+    #[test]
+    fn calls_are_spread_by_their_ids() {
+        let mut counts = [0; 3];
+        for n in 0..3_000 {
+            counts[of_call(format!("{n}@192.0.2.1").as_bytes(), 3)] += 1;
+        }
+        assert!(counts.iter().all(|count| (900..1_100).contains(count)), "{counts:?}");
+        assert_eq!([&b""[..], b"a", b"b", b"c", b"d"].map(|id| of_call(id, 4)), [3, 1, 1, 1, 3]);
+        assert_eq!(of_call(b"a", 0), 0);
+    }
+
+    #[test]
+    fn a_gateway_is_known_by_host_and_port() {
+        for (uri, known) in [
+            ("sip:GW1.example.net", "gw1.example.net"),
+            ("sip:49@gw1.example.net;transport=tcp", "gw1.example.net"),
+            ("sip:192.0.2.1:5070", "192.0.2.1:5070"),
+            ("sip:[2001:db8::1]:5070", "[2001:db8::1]:5070"),
+        ] {
+            assert_eq!(gateway(uri).map(|text| String::from_utf8_lossy(&text).into_owned()).as_deref(), Some(known));
+        }
+    }
+}
