@@ -24,8 +24,8 @@ section! {
         /// The failures that it is for: status codes and classes of them, such as ["408", "480", "6xx"], of the response that the caller
         /// would get; 408 where no target has answered in time.
         pub statuses: Vec<StatusRange> = Vec::new(), ANY.required();
-        /// Where the request goes then, in order of trying, as `rule.to` says it: voicemail, another gateway or group of them. `[]`: it is tried no
-        /// further.
+        /// Where the request goes then, in order of trying, as `rule.to` says it: voicemail, another gateway or group of them. `[]`: it is
+        /// tried no further.
         pub to: Vec<Place> = Vec::new(), ANY;
         /// Status of the answer that the caller gets in place of the failure; "none": the failure's own.
         pub answer: Option<u16> = None, Rule::number(300, 699).or("none");

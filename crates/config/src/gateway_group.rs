@@ -26,18 +26,19 @@ words! {
 }
 
 section! {
-    /// Targets under one name, such as the gateways of a carrier or the servers of a cluster, which `to` of rules and failures names in place of a URI;
-    /// repeat the table for each.
+    /// Targets under one name, such as the gateways of a carrier or the servers of a cluster, which `to` of rules and failures names in
+    /// place of a URI; repeat the table for each.
     pub struct GatewayGroupTable = "gateway_group" {
         /// What `to` calls it.
         pub name: Name = Name::UNSET, ANY.required();
         /// Its targets, at least one: URIs as in `rule.to`.
         pub to: Vec<SipUri> = Vec::new(), ANY.required();
-        /// Which of them is tried first: the first of the list, the next one with each request, or the one that a hash of the Call-ID names. The
-        /// others follow in the order of the list, from there on round it.
+        /// Which of them is tried first: the first of the list, the next one with each request, or the one that a hash of the Call-ID
+        /// names. The others follow in the order of the list, from there on round it.
         pub pick: Pick = Pick::InOrder, ANY;
-        /// Names of `[[call_limit]]` tables that a call counts under while it is led to this group, until it ends or goes on to what follows the
-        /// group. A group without room is passed over; where nothing else is left, `over` and `status` of the limit say what becomes of the call.
+        /// Names of `[[call_limit]]` tables that a call counts under while it is led to this group, until it ends or goes on to what
+        /// follows the group. A group without room is passed over; where nothing else is left, `over` and `status` of the limit say what
+        /// becomes of the call.
         pub call_limits: Vec<Reference<CallLimitTable>> = Vec::new(), ANY;
     }
 }

@@ -50,9 +50,9 @@ section! {
         pub reason: String = String::new(), ANY;
         /// The request gets no answer at all: for senders that only look for servers.
         pub drop: bool = false, ANY;
-        /// Where the request goes, in order of trying: a URI with a user takes the place of the Request-URI, one without leads there with the
-        /// Request-URI as it is; the name of a `[[gateway_group]]` stands for its targets. Routes of its sender stay behind. A request for a sips URI
-        /// goes there by TLS or not at all. `[]`: to its contacts or where it says itself.
+        /// Where the request goes, in order of trying: a URI with a user takes the place of the Request-URI, one without leads there with
+        /// the Request-URI as it is; the name of a `[[gateway_group]]` stands for its targets. Routes of its sender stay behind. A request
+        /// for a sips URI goes there by TLS or not at all. `[]`: to its contacts or where it says itself.
         pub to: Vec<Place> = Vec::new(), ANY;
         /// Who may go to `to` where that is outside the local domains, as `proxy.relay_for` says it for a Request-URI; "as-set": as that is set.
         /// A caller by a rule for which it has shown too little is asked for a password (407) or refused (403).

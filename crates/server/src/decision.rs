@@ -393,8 +393,8 @@ impl Engine {
             .filter(|verdict| matches!(verdict, Verdict::Reply(_) | Verdict::Drop))
     }
 
-    /// What a call would count under by this rule, and at each place where that leads; an error where that would be too many, or no place has
-    /// room: the limit. `full`: limits that are taken for full.
+    /// What a call would count under by this rule, and at each place where that leads; an error where that would be too many, or no place
+    /// has room: the limit. `full`: limits that are taken for full.
     fn claims<'a>(
         &self,
         facts: &RequestFacts<'_, '_>,

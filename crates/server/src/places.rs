@@ -115,7 +115,8 @@ impl Policy {
         self.picks(number, count, request, |turn| turn.of_rules.fetch_add(1, Relaxed))
     }
 
-    /// The same for one that goes there if it fails. Few come so far, and which of them is nothing to the group: in turn one is drawn for each.
+    /// The same for one that goes there if it fails. Few come so far, and which of them is nothing to the group: in turn one is drawn for
+    /// each.
     pub(crate) fn first_after_failure(&self, number: usize, count: usize, request: &Request<'_>) -> usize {
         self.picks(number, count, request, |turn| mixed(turn.of_failures.fetch_add(1, Relaxed) as u64) as usize)
     }
@@ -151,7 +152,8 @@ impl Engine {
         places.order(|number, count| self.policy.first_of_group(number, count, request))
     }
 
-    /// Whether a call has room at one of these places at least. `counts`: it counts under that already. `full`: limits that are taken for full.
+    /// Whether a call has room at one of these places at least. `counts`: it counts under that already. `full`: limits that are taken for
+    /// full.
     pub(crate) fn has_room_at_any(
         &self,
         places: &[Vec<Claim>],
@@ -168,8 +170,8 @@ pub(crate) fn begins_call(request: &Request<'_>) -> bool {
     request.method == Method::Invite && request.to_tag.is_empty()
 }
 
-/// What the call of a request would count under at each of these targets: by those of `limits` that count for each gateway, and by the limits of
-/// groups. Empty: at none.
+/// What the call of a request would count under at each of these targets: by those of `limits` that count for each gateway, and by the
+/// limits of groups. Empty: at none.
 pub(crate) fn claims_at(
     facts: &RequestFacts<'_, '_>,
     targets: &Targets,

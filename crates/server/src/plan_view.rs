@@ -212,7 +212,8 @@ impl Engine {
         !decision.to.claims(place).iter().any(is_full)
     }
 
-    /// Writes down how a request goes on to these candidates. `places`: the numbers that they have as places of its rules, if they are such.
+    /// Writes down how a request goes on to these candidates. `places`: the numbers that they have as places of its rules, if they are
+    /// such.
     #[cold]
     pub(crate) fn log_plan(
         &self,

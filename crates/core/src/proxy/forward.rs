@@ -147,8 +147,8 @@ impl Proxy {
         self.policy.router.target(Transport::Tcp, target.address, target.listener)
     }
 
-    /// Sends to the next group of candidates with one q, or asks the user whether the next one is tried. False if there is none left, or no room for
-    /// it beside what is kept for those that were silent.
+    /// Sends to the next group of candidates with one q, or asks the user whether the next one is tried. False if there is none left, or no
+    /// room for it beside what is kept for those that were silent.
     pub(super) fn next_group(&mut self, round: &mut Round<'_>, id: Id) -> bool {
         let Some(context) = self.contexts.get_mut(id) else { return false };
         let Some(mut pending) = context.pending.take() else { return false };

@@ -73,8 +73,9 @@ pub enum NoticeEvent {
         /// The plan for failures that would be carried out now: [`FailurePlan::asks`](super::FailurePlan::asks).
         plan: Option<Box<[u8]>>,
     },
-    /// A candidate that asks ([`Candidate::asks`](super::Candidate::asks)) would be tried now, for those before it have failed: it is once the user
-    /// says [`Proxy::carry_out`], and passed over if it says [`Proxy::pass`]. After a move to another shard it is asked again there.
+    /// A candidate that asks ([`Candidate::asks`](super::Candidate::asks)) would be tried now, for those before it have failed: it is once
+    /// the user says [`Proxy::carry_out`], and passed over if it says [`Proxy::pass`]. After a move to another shard it is asked again
+    /// there.
     Choosing {
         /// Names the request in the answer of the user.
         server: ServerId,

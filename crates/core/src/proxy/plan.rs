@@ -316,7 +316,8 @@ impl Proxy {
         self.by_its_policy(id, |proxy| proxy.answer_locally(round, id, status));
     }
 
-    /// After [`NoticeEvent::Failing`] with a plan for failures: what that says is done. After [`NoticeEvent::Choosing`]: the candidate is tried.
+    /// After [`NoticeEvent::Failing`] with a plan for failures: what that says is done. After [`NoticeEvent::Choosing`]: the candidate is
+    /// tried.
     pub fn carry_out(&mut self, round: &mut Round<'_>, server: ServerId) {
         let Some((id, asking)) = self.asked(server, round.tx) else { return };
         self.by_its_policy(id, |proxy| {
@@ -330,8 +331,8 @@ impl Proxy {
         });
     }
 
-    /// After [`NoticeEvent::Failing`]: the failure goes upstream. With a plan for failures: the next plan that is for the failure has its turn. After
-    /// [`NoticeEvent::Choosing`]: the next candidate has its turn.
+    /// After [`NoticeEvent::Failing`]: the failure goes upstream. With a plan for failures: the next plan that is for the failure has its
+    /// turn. After [`NoticeEvent::Choosing`]: the next candidate has its turn.
     pub fn pass(&mut self, round: &mut Round<'_>, server: ServerId) {
         let Some((id, asking)) = self.asked(server, round.tx) else { return };
         self.by_its_policy(id, |proxy| {

@@ -1,7 +1,7 @@
 //! What a call counts under as long as it is led to a place: a gateway, or a group of them.
 //!
-//! Each INVITE of it holds what it counts under where it was led last. A call takes room once for what several of them hold, unless a server
-//! before this one has forked it.
+//! Each INVITE of it holds what it counts under where it was led last. A call takes room once for what several of them hold, unless a
+//! server before this one has forked it.
 
 use super::{Call, Calls};
 use crate::call_limits::{Claim, LimitScope};
@@ -94,8 +94,8 @@ impl Call {
 }
 
 impl Calls {
-    /// An INVITE of a call goes on from a place where it counts under `before` to one where it does under `next`. False: that has no room, or the
-    /// call is not there, and the INVITE is still where it was.
+    /// An INVITE of a call goes on from a place where it counts under `before` to one where it does under `next`. False: that has no room,
+    /// or the call is not there, and the INVITE is still where it was.
     pub(crate) fn lead_on(&mut self, key: Option<u64>, before: &[Claim], next: &[Claim]) -> bool {
         let Some((key, call)) = key.and_then(|key| Some((key, self.get(key)?))) else { return next.is_empty() };
         let without = |claims: &[Claim], others: &[Claim]| -> Vec<Claim> {

@@ -159,8 +159,8 @@ impl Engine {
         Context::Notices(context)
     }
 
-    /// Takes room under all of `more`, and at the first of these ways that has some. Of `all` a call counts under each then. `counts`: it does so
-    /// under this one already. An error: under what there is none.
+    /// Takes room under all of `more`, and at the first of these ways that has some. Of `all` a call counts under each then. `counts`: it
+    /// does so under this one already. An error: under what there is none.
     fn take_room<'a>(
         &self,
         all: &[Claim],

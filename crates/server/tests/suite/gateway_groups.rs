@@ -150,8 +150,8 @@ fn a_group_picks_for_redirections_and_failures_too() {
 fn a_group_costs_no_memory_for_each_request() {
     let allocated = |to: &str, pick: &str| {
         let more = format!("pick = \"{pick}\"");
-        let unused = format!("[[rule]]\nname = \"other\"\nwhen = \"request.user == 'x'\"\nto = [\"west\"]\n");
-        let mut site = site(&(group("west", &[GATEWAY, SECOND, THIRD], &more) + &rule(to, "") + &unused));
+        let unused = "[[rule]]\nname = \"other\"\nwhen = \"request.user == 'x'\"\nto = [\"west\"]\n";
+        let mut site = site(&(group("west", &[GATEWAY, SECOND, THIRD], &more) + &rule(to, "") + unused));
         for n in 0..3 {
             calls(&mut site, n);
         }

@@ -1,5 +1,5 @@
-//! A limit of calls that a failure has, or a group which that leads to: as many calls count under it as were led on by that failure and go on,
-//! and no more than it lets.
+//! A limit of calls that a failure has, or a group which that leads to: as many calls count under it as were led on by that failure and go
+//! on, and no more than it lets.
 
 use super::ServerHost;
 use std::collections::HashSet;
