@@ -116,13 +116,17 @@ impl Laws {
         self.wire.late_answers()
     }
 
+    /// The host starts again, and keeps nothing but what it sends from now on.
+    pub fn restarts(&mut self, host: SocketAddr) {
+        self.memory.restarted(host);
+    }
+
     /// The host has started again, and knows nothing of what it did before.
     pub fn restarted(&mut self, host: SocketAddr) {
         self.wire.restarted(host);
         self.order.restarted(host);
         self.policies.restarted(host);
         self.replies.restarted(host);
-        self.memory.restarted(host);
     }
 
     /// What must hold of a host after each step.

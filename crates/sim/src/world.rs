@@ -312,8 +312,12 @@ impl World {
         };
         // As a shard does: the timers are looked at once after each round.
         self.hosts[at].host().poll(now, &mut self.out);
+        let has_restarted = self.hosts[at].host().has_restarted();
+        if has_restarted {
+            self.laws.restarts(self.own[at]);
+        }
         self.flush(at)?;
-        if self.hosts[at].host().has_restarted() {
+        if has_restarted {
             self.laws.restarted(self.own[at]);
             for peer in self.connections.kill(&mut self.network, now.mono, at) {
                 self.hosts[peer].host().lost_connection(now);
