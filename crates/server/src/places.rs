@@ -88,12 +88,23 @@ impl Places {
         self.groups.iter().map(|part| usize::from(part.number))
     }
 
-    /// The order in which they are tried: each group begins with the one of so many that is named.
+    /// The order in which they are tried: each group begins with the one of so many that is named. One that stands there twice takes one turn.
     pub(crate) fn order(&self, first: impl Fn(usize, usize) -> usize) -> Order {
         let mut order: Order = (0..self.uris.len()).collect();
-        for part in &self.groups {
-            if let Some(places) = order.get_mut(part.places()).filter(|places| !places.is_empty()) {
-                places.rotate_left(first(usize::from(part.number), places.len()) % places.len());
+        for (n, part) in self.groups.iter().enumerate() {
+            let is_same = |other: &&GroupPart| other.number == part.number;
+            if self.groups[..n].iter().any(|other| is_same(&other)) {
+                continue;
+            }
+            let count = order.get(part.places()).map_or(0, <[usize]>::len);
+            if count == 0 {
+                continue;
+            }
+            let first = first(usize::from(part.number), count) % count;
+            for part in self.groups[n..].iter().filter(is_same) {
+                if let Some(places) = order.get_mut(part.places()).filter(|places| places.len() == count) {
+                    places.rotate_left(first);
+                }
             }
         }
         order
@@ -225,6 +236,10 @@ mod tests {
         assert_eq!(order(&one, 2), [0, 3, 1, 2, 4]);
         assert_eq!(order(&places(4, &[(0, 0, 2), (1, 2, 4)]), 1), [1, 0, 3, 2]);
         assert_eq!(order(&places(0, &[(0, 0, 0)]), 1), [0; 0]);
+        let (twice, turns) = (places(5, &[(0, 0, 2), (0, 3, 5)]), std::cell::Cell::new(0));
+        let in_turn = |_, count| turns.replace(turns.get() + 1) % count;
+        let order = |places: &Places| places.order(in_turn).into_vec();
+        assert_eq!([order(&twice), order(&twice)], [[0, 1, 2, 3, 4], [1, 0, 2, 4, 3]], "a request takes one turn");
         assert_eq!(one.groups().chain((0..5).filter_map(|place| one.group_of(place))).collect::<Vec<_>>(), [0; 4]);
     }
 
