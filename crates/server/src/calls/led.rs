@@ -13,15 +13,15 @@ use strowger_core::shown::shown;
 pub struct LedScope {
     scope: LimitScope,
     /// INVITEs of the call that were led there.
-    holds: u16,
+    holds: u32,
     /// How often it was taken for them.
-    takes: u16,
+    takes: u32,
 }
 
 impl Call {
     /// All that it takes room under, each as often as it does.
     pub(super) fn taken(&self) -> impl Iterator<Item = &LimitScope> {
-        let led = self.led.iter().flat_map(|led| std::iter::repeat_n(&led.scope, usize::from(led.takes)));
+        let led = self.led.iter().flat_map(|led| std::iter::repeat_n(&led.scope, led.takes as usize));
         self.counted.iter().chain(led)
     }
 
@@ -63,9 +63,8 @@ impl Call {
                 all.len() - 1
             });
             let led = &mut all[place];
-            led.holds = led.holds.saturating_add(1);
-            // Each of them is given back some time.
-            led.takes += u16::from(taken.contains(claim) && led.takes < u16::MAX);
+            led.holds += 1;
+            led.takes += u32::from(taken.contains(claim));
         }
         self.led = all.into();
     }
