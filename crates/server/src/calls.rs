@@ -533,12 +533,14 @@ impl Calls {
         led.map(|call| (call.key, std::mem::take(&mut call.led))).collect()
     }
 
-    /// Takes in what another shard exported; `led`: by the keys of some of its calls what they count under where they are led.
-    pub(crate) fn import(&mut self, now: Now, calls: Vec<Call>, mut led: Vec<LedScopes>) {
+    /// Takes in what another shard exported; `led`: by the keys of some of these calls, in their order, what they count under where they are
+    /// led.
+    pub(crate) fn import(&mut self, now: Now, calls: Vec<Call>, led: Vec<LedScopes>) {
+        let mut led = led.into_iter().peekable();
         for mut call in calls {
             call.turn(moment(now));
-            if let Some(place) = led.iter().position(|(key, _)| *key == call.key) {
-                call.led = led.swap_remove(place).1;
+            if let Some((_, led)) = led.next_if(|(key, _)| *key == call.key) {
+                call.led = led;
             }
             self.put_back(call);
         }
