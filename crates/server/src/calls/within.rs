@@ -32,7 +32,7 @@ pub(crate) enum Context {
 #[derive(Debug, Default)]
 pub(crate) struct Ways<'a> {
     /// The number of each among the candidates, with that.
-    pub(crate) claims: SmallVec<[(usize, &'a [Claim]); 4]>,
+    pub(crate) claims: Vec<(usize, &'a [Claim])>,
     /// The candidate that is to be tried first.
     pub(crate) first: usize,
 }
