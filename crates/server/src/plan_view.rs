@@ -169,9 +169,11 @@ impl Engine {
         let decision = handling.progress.decision.as_deref().unwrap_or(&none);
         let begins_call = begins_call(handling.request);
         let of_failure = |failure: &FailureDecision| FailureView::of(failure, self.group_views(&failure.to));
+        let is_led_to = |group: &GroupView| to.iter().any(|place| place.group.as_deref() == Some(group.name.as_str()));
+        let groups = self.group_views(&decision.to).into_iter().filter(is_led_to).collect();
         PlanView {
             to,
-            groups: self.group_views(&decision.to),
+            groups,
             try_next: decision.statuses().map(<[u16]>::to_vec),
             limits: self.limit_views(handling, decision),
             record_route: self.plan(Some(decision)).records_route(handling.request),
@@ -185,11 +187,15 @@ impl Engine {
         }
     }
 
-    /// The groups of places.
+    /// The groups of places, each once.
     fn group_views(&self, places: &Places) -> Vec<GroupView> {
-        let group = |number: usize| self.policy.config.gateway_groups.get(number);
-        let groups = places.groups().filter_map(group);
-        groups.map(|group| GroupView { name: group.name.to_string(), pick: group.pick.word() }).collect()
+        let mut views: Vec<GroupView> = Vec::new();
+        for group in places.groups().filter_map(|number| self.policy.config.gateway_groups.get(number)) {
+            if views.iter().all(|view| view.name != *group.name) {
+                views.push(GroupView { name: group.name.to_string(), pick: group.pick.word() });
+            }
+        }
+        views
     }
 
     /// The place of a decision with this number.

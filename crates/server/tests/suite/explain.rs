@@ -524,7 +524,7 @@ fn groups_of_gateways_are_said() {
          group   west, in turn\n\
          next    after any but 6xx\n\
          limit   west: at most 3 calls, one more goes to the next place\n\
-         {rest}\nif west is full:\nto      {desk}\ngroup   west, in turn\n{rest}"
+         {rest}\nif west is full:\nto      {desk}\n{rest}"
     );
     assert_eq!(explained(&site, ALICE, &invite(1, "sip:1@203.0.113.5")).to_string(), expected);
     // It takes no turn, and what the log says is what is done.
