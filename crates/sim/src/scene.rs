@@ -9,8 +9,8 @@ use crate::node::Node;
 use crate::noise::Noise;
 use crate::random::Random;
 use crate::server::{
-    CacheManners, CountManners, Database, End, Keeping, LIMITED, Mailbox, Name, Outage, OutageKind, ServerHost,
-    ServerSettings,
+    BoxLimit, CacheManners, CountManners, Database, End, Keeping, LIMITED, Mailbox, Name, Outage, OutageKind,
+    ServerHost, ServerSettings,
 };
 use crate::world::{PUBLIC_PORT, START, World};
 use std::net::SocketAddr;
@@ -231,10 +231,14 @@ fn counts(random: &mut Random, choices: &Choices) -> Option<CountManners> {
 
 /// Whether calls to bob that fail go to a mailbox, and how many at a time.
 fn mailbox(random: &mut Random, choices: &Choices) -> Option<Mailbox> {
-    let mailbox = Mailbox { address: address(24), most: random.between(1, 2) as u32 };
+    let most = random.between(1, 2) as u32;
     // Only calls whose end comes by can be counted.
     let may_count = choices.record_route && !choices.reloads && choices.counts.is_none();
-    (may_count && random.chance(300)).then_some(mailbox)
+    (may_count && random.chance(300)).then(|| Mailbox {
+        addresses: [address(24), address(25)],
+        most,
+        limit: *random.pick(&[BoxLimit::Failure, BoxLimit::Group, BoxLimit::Gateway]),
+    })
 }
 
 /// What the database of subscribers does: most often what it should.
@@ -530,7 +534,9 @@ pub fn world(seed: u64) -> World {
         thief.plan_register(random.between(1_500, 20_000), 3_600);
     }
     agents.push(thief);
-    agents.extend(choices.mailbox.map(|mailbox| box_of(&mut of_failures, mailbox, home)));
+    for address in choices.mailbox.iter().flat_map(|mailbox| mailbox.addresses) {
+        agents.push(box_of(&mut of_failures, address, home));
+    }
     hosts.extend(agents.into_iter().map(|agent| (agent.address(), agent.into())));
 
     let count = hosts.len();
@@ -548,8 +554,8 @@ pub fn world(seed: u64) -> World {
 }
 
 /// Who takes the calls to bob that fail, or does not.
-fn box_of(random: &mut Random, mailbox: Mailbox, home: SocketAddr) -> Agent {
-    let mut agent = Agent::new("mailbox", GATEWAY, Line::new(mailbox.address, Transport::Udp), home, random.u64());
+fn box_of(random: &mut Random, address: SocketAddr, home: SocketAddr) -> Agent {
+    let mut agent = Agent::new("mailbox", GATEWAY, Line::new(address, Transport::Udp), home, random.u64());
     let mut answer = || match random.between(0, 9) {
         0..5 => Answer::Accept(random.between(0, 4_000)),
         5..8 => Answer::Refuse(*random.pick(&[486, 500, 503, 603]), random.between(0, 4_000)),

@@ -21,7 +21,7 @@ mod settings;
 pub use self::counts::{CountManners, LIMITED};
 pub use self::credentials::CacheManners;
 pub use self::database::{Database, Outage, OutageKind, password};
-pub use self::limits::Mailbox;
+pub use self::limits::{BoxLimit, Mailbox};
 pub use self::settings::{End, Keeping, Name, ServerSettings};
 
 use self::accounts::{Identities, Written};
@@ -29,6 +29,7 @@ use self::bindings::Rows;
 use self::counts::Counting;
 use self::credentials::Credentials;
 use self::kept::{INTERVAL, Kept};
+use self::limits::Leads;
 use self::observer::Input;
 use self::process::{Due, Process, listeners};
 use self::rows::Table;
@@ -37,7 +38,6 @@ use crate::log;
 use crate::random::Random;
 use crate::world::{Host, LISTENERS, listener, listens_at, nothing_left};
 use crate::written::through_bytes;
-use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::sync::Arc;
@@ -95,8 +95,8 @@ pub struct ServerHost {
     is_moving: bool,
     /// Calls that outlive a process, if its file names a folder for them.
     kept: Option<Kept>,
-    /// Call-IDs of those that a failure has led to the mailbox.
-    led: HashSet<Vec<u8>>,
+    /// Calls that a failure has led to the mailbox.
+    led: Leads,
 }
 
 /// ms between two rounds of upkeep.
@@ -154,7 +154,7 @@ impl ServerHost {
             identities: Identities::default(),
             table: Table::default(),
             is_moving: false,
-            led: HashSet::new(),
+            led: Leads::new(),
         }
     }
 

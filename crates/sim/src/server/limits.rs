@@ -1,40 +1,70 @@
-//! A limit of calls that a failure has, or a group which that leads to: as many calls count under it as were led on by that failure and go
-//! on, and no more than it lets.
+//! Limits of calls where a failure leads: of that failure, of a group of gateways, or of each gateway. As many calls count under one as were
+//! led there last and go on, and no more than it lets.
 
 use super::ServerHost;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use strowger_core::{Now, Outbox};
 use strowger_message::{Limits, Message};
+use strowger_server::call_limits::LimitScope;
 
 /// Where calls go that fail, and how many at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Mailbox {
-    pub address: SocketAddr,
+    /// Of a group both, else the first.
+    pub addresses: [SocketAddr; 2],
     pub most: u32,
+    pub limit: BoxLimit,
+}
+
+/// What has the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BoxLimit {
+    Failure,
+    /// The group that the failure leads to, for both together.
+    Group,
+    /// The same, for each by itself.
+    Gateway,
 }
 
 /// What files call its limit.
 const BOXES: &str = "boxes";
 
+/// An INVITE that was led to a mailbox: its branch, and where that is.
+type Lead = (Vec<u8>, SocketAddr);
+
+/// Those of each call by its Call-ID, the last one behind the others.
+pub(super) type Leads = HashMap<Vec<u8>, Vec<Lead>>;
+
 impl Mailbox {
-    /// What the file of a server says of it: the limit is that of the failure, or of a group that the failure leads to.
+    /// What the file of a server says of it.
     pub fn rules(self) -> String {
-        if self.most.is_multiple_of(2) {
-            return format!(
-                "[[call_limit]]\nname = \"{BOXES}\"\nmost = {}\n[[gateway_group]]\nname = \"mailboxes\"\nto = [\"sip:mailbox@{}\"]\n\
-                 pick = \"in_turn\"\ncall_limits = [\"{BOXES}\"]\n[[failure]]\nname = \"mailbox\"\n\
-                 statuses = [\"408\", \"480\", \"486\", \"500\"]\nto = [\"mailboxes\"]\n\
-                 [[rule]]\nname = \"mailbox\"\nwhen = \"method == 'INVITE' and request.user == 'bob'\"\non_failure = [\"mailbox\"]\n",
-                self.most, self.address
-            );
-        }
+        let [first, second] = self.addresses;
+        let limits = format!("call_limits = [\"{BOXES}\"]\n");
+        let (per, group, to) = match self.limit {
+            BoxLimit::Failure => ("all", "", format!("\"sip:mailbox@{first}\"]\n{limits}")),
+            BoxLimit::Group => ("all", "in_turn", "\"mailboxes\"]\n".to_owned()),
+            BoxLimit::Gateway => ("gateway", "by_call", "\"mailboxes\"]\n".to_owned()),
+        };
+        let group = match group {
+            "" => String::new(),
+            pick => format!(
+                "[[gateway_group]]\nname = \"mailboxes\"\nto = [\"sip:mailbox@{first}\", \"sip:mailbox@{second}\"]\n\
+                 pick = \"{pick}\"\n{limits}"
+            ),
+        };
         format!(
-            "[[call_limit]]\nname = \"{BOXES}\"\nmost = {}\n[[failure]]\nname = \"mailbox\"\n\
-             statuses = [\"408\", \"480\", \"486\", \"500\"]\nto = [\"sip:mailbox@{}\"]\ncall_limits = [\"{BOXES}\"]\n\
+            "[[call_limit]]\nname = \"{BOXES}\"\nper = \"{per}\"\nmost = {}\n{group}[[failure]]\nname = \"mailbox\"\n\
+             statuses = [\"408\", \"480\", \"486\", \"500\"]\nto = [{to}\
              [[rule]]\nname = \"mailbox\"\nwhen = \"method == 'INVITE' and request.user == 'bob'\"\non_failure = [\"mailbox\"]\n",
-            self.most, self.address
+            self.most
         )
+    }
+
+    /// What a call counts under that is led there.
+    fn scope(self, address: SocketAddr) -> LimitScope {
+        let value = if self.limit == BoxLimit::Gateway { address.to_string() } else { String::new() };
+        LimitScope { name: BOXES.into(), value: value.into_bytes().into() }
     }
 }
 
@@ -43,12 +73,10 @@ impl ServerHost {
     pub(super) fn check_limits(&mut self, now: Now, out: &Outbox, has_told: bool) {
         let Some(mailbox) = self.settings.mailbox else { return };
         let mut leads = false;
-        for send in out.sends().iter().filter(|send| send.target.address == mailbox.address) {
+        for send in out.sends().iter().filter(|send| mailbox.addresses.contains(&send.target.address)) {
             let bytes = &out.bytes[send.range()];
             if bytes.starts_with(b"INVITE ") && self.index.parse(bytes, &Limits::default()).is_ok() {
-                leads = true;
-                let call_id = Message::new(bytes, &self.index).call_id().map(|call_id| call_id.text.to_vec());
-                self.led.extend(call_id);
+                leads |= lead(&mut self.led, send.target.address, &Message::new(bytes, &self.index)).is_some();
             }
         }
         if self.is_moving || !(leads || has_told) {
@@ -57,12 +85,29 @@ impl ServerHost {
         let engines = self.process.engines.iter();
         let calls = engines.flat_map(|engine| engine.list_calls(now, 0, usize::MAX, None).calls);
         let listed: HashSet<Vec<u8>> = calls.map(|call| call.call_id).collect();
-        self.led.retain(|call_id| listed.contains(call_id));
+        self.led.retain(|call_id, _| listed.contains(call_id));
+        let mut led: HashMap<LimitScope, u32> = HashMap::new();
+        for (_, address) in self.led.values().filter_map(|leads| leads.last()) {
+            *led.entry(mailbox.scope(*address)).or_default() += 1;
+        }
         let counted = self.process.shared.call_limits.list();
-        let counted: u32 = counted.iter().filter(|(of, _)| *of.name == *BOXES).map(|(_, calls)| calls).sum();
-        let led = self.led.len();
-        if counted as usize != led || counted > mailbox.most {
-            self.wrong(format!("{led} calls were led to the mailbox and go on, {counted} of {} count", mailbox.most));
+        let counted: HashMap<LimitScope, u32> = counted.into_iter().filter(|(of, _)| *of.name == *BOXES).collect();
+        if counted != led || counted.values().any(|calls| *calls > mailbox.most) {
+            self.wrong(format!("{led:?} were led to mailboxes and go on, {counted:?} of {} count", mailbox.most));
         }
     }
+}
+
+/// Notes where an INVITE leads its call; none for a copy of one, and within a dialog.
+fn lead(led: &mut Leads, address: SocketAddr, invite: &Message<'_>) -> Option<()> {
+    let branch = invite.via().ok()?.branch?.to_vec();
+    if invite.to().ok()?.tag.is_some() {
+        return None;
+    }
+    let leads = led.entry(invite.call_id().ok()?.text.to_vec()).or_default();
+    if leads.iter().any(|(before, _)| *before == branch) {
+        return None;
+    }
+    leads.push((branch, address));
+    Some(())
 }
