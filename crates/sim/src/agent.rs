@@ -382,7 +382,9 @@ impl Host for Agent {
     }
 
     fn poll(&mut self, now: Now, out: &mut Outbox) {
-        while let Some(entry) = self.tasks.first_entry().filter(|e| e.key().0 <= now.mono) {
+        while !self.has_restarted
+            && let Some(entry) = self.tasks.first_entry().filter(|e| e.key().0 <= now.mono)
+        {
             let task = entry.remove();
             self.task(now, task, out);
         }

@@ -486,12 +486,19 @@ impl Host for ServerHost {
         }
         if let Some((_, end)) = self.settings.ends.pop_if(|(due, _)| *due <= now.mono) {
             self.end(now, end);
+            // The next process begins with a round of its own.
+            if self.has_restarted {
+                return;
+            }
         }
         self.exchange_counts(now);
         self.ask_users(now);
         while let Some(entry) = self.process.due.first_entry().filter(|entry| entry.key().0 <= now.mono) {
             let what = entry.remove();
             self.run(now, what, out);
+            if self.has_restarted {
+                return;
+            }
         }
         for shard in 0..self.process.engines.len() {
             self.work(now, shard, Input::Timer, out, |engine, out| engine.poll(now, out));

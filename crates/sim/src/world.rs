@@ -42,7 +42,8 @@ pub trait Host {
         Vec::new()
     }
 
-    /// Its process has ended and started again since this was last asked for, and remembers nothing.
+    /// Its process has ended and started again since this was last asked for, and remembers nothing. The next process does nothing before
+    /// this is asked: what the host has sent is all of the one before, and the connections that are ended now are too.
     fn has_restarted(&mut self) -> bool {
         false
     }

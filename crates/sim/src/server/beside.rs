@@ -245,3 +245,78 @@ impl ServerHost {
         self.record_counts(now);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::{Agent, Answer, Line};
+    use crate::network::{Conditions, Network};
+    use crate::node::Node;
+    use crate::random::Random;
+    use crate::server::{Keeping, ServerSettings};
+    use crate::world::{START, World};
+    use std::net::SocketAddr;
+    use strowger_core::Transport;
+
+    fn address(last: u8) -> SocketAddr {
+        SocketAddr::from(([127, 0, 1, last], 5060))
+    }
+
+    /// One without passwords that keeps calls, and ends them when they have lasted two seconds.
+    fn server(killed: u64) -> ServerHost {
+        let config = "domains = [\"home.example\"]\nregistrar.authenticate = false\nregistrar.durability = \"none\"\n\
+                      auth.calls = false\nauth.secret = \"the secret of a site\"\nproxy.relay_for = \"everyone\"\n\
+                      nat.ping_interval = \"never\"\nlog.calls_per_minute = 0\nstore.database = \"memory\"\n\
+                      dialogs.track = true\ndialogs.lifetime = \"2s\"\ndialogs.folder = \"calls\"\n";
+        let settings = ServerSettings {
+            address: address(1),
+            configs: vec![config.to_owned()],
+            reloads: Vec::new(),
+            names: Vec::new(),
+            lookups: (1, 1),
+            failures: 0,
+            database: None,
+            credentials: None,
+            counts: None,
+            mailbox: None,
+            keeping: Keeping::Shared,
+            commits: (1, 1),
+            commit_failures: 0,
+            disk_outages: Vec::new(),
+            shards: 1,
+            moves: Vec::new(),
+            chased: 0,
+            ends: vec![(killed, End::Killed)],
+        };
+        ServerHost::new(START, settings, 1)
+    }
+
+    /// What a process sends as soon as it starts is its own: the laws know of it, and it goes by a connection that lasts.
+    #[test]
+    fn a_process_ends_at_once_a_call_whose_time_is_over() {
+        let mut alice = Agent::new("alice", "home.example", Line::new(address(2), Transport::Udp), address(1), 2);
+        let mut bob = Agent::new("bob", "home.example", Line::new(address(3), Transport::Tcp), address(1), 3);
+        bob.plan_register(START.mono, 600);
+        bob.will_answer(vec![Answer::Accept(0)]);
+        alice.plan_call(START.mono + 1_000, "sip:bob@home.example", None);
+        // While the BYEs of the process before are on their way; that the call has ended is not on disk yet.
+        let server = server(START.mono + 3_210);
+        let hosts: [(SocketAddr, Node); 3] =
+            [(address(1), server.into()), (address(2), alice.into()), (address(3), bob.into())];
+        let conditions = Conditions { delay: (40, 40), ..Conditions::PERFECT };
+        let mut world = World::new(Network::new(conditions, Random::new(1)), hosts.into());
+        world.trace = Some(Vec::new());
+        assert_eq!(world.run(), Ok(()));
+        let of_bob = |line: &&String| line.contains("CSeq: 2 BYE");
+        let lines: Vec<String> = world.trace.into_iter().flatten().filter(|line| of_bob(&line)).collect();
+        let heads: Vec<&str> = lines.iter().filter_map(|line| line.lines().next()).collect();
+        assert_eq!(
+            heads,
+            [
+                "4200 127.0.1.1:5060 -> 127.0.1.3:32768 tcp",
+                "4210 127.0.1.1:5060 -> 127.0.1.3:5060 tcp",
+                "4250 127.0.1.3:5060 -> 127.0.1.1:32769 tcp"
+            ]
+        );
+    }
+}
