@@ -79,7 +79,8 @@ pub fn judge(world: &World) -> Result<Weather, String> {
     let is_good = conditions.is_perfect() && !befallen.kills && !befallen.drains && !befallen.moves;
     let no_acks = transactions(world, &befallen, &whole, is_good)?;
     let unacknowledged = (whole.unacknowledged as usize).saturating_sub(world.laws.late_answers());
-    if is_good && unacknowledged + whole.unanswered as usize > 0 {
+    let unanswered = whole.unanswered.saturating_sub(given_up_after_moves(world));
+    if is_good && unacknowledged as u64 + unanswered > 0 {
         return Err(format!("something was lost in good weather: {whole:?}"));
     }
     if is_good && whole.challenged_again > 0 && !befallen.changes {
@@ -96,7 +97,7 @@ pub fn judge(world: &World) -> Result<Weather, String> {
         reach::waited(&honest, befallen.slowest + T1 + looked_up)?;
     }
     if is_good {
-        // Of a call that has moved meanwhile no failure to send is heard: its transaction has another token by then.
+        // Where a call has moved, no failure to send is heard (`given_up_after_moves`).
         if !world.hosts.iter().filter_map(Node::server).any(ServerHost::has_moved) {
             reach::unsent(&honest)?;
         }
@@ -113,6 +114,14 @@ pub fn judge(world: &World) -> Result<Weather, String> {
     let fair = if is_fair { whole } else { Tally::default() };
     let records = world.hosts.iter().filter_map(Node::server).map(ServerHost::records).sum();
     Ok(Weather { all: whole, fair, fair_no_acks: if is_fair { no_acks } else { 0 }, records })
+}
+
+/// Requests that servers gave up after a time-out, where buckets move. Of a call that has moved meanwhile no failure to send is heard: its
+/// transaction has another token by then. So its next address is tried when the first has been silent for 64*T1, and then the sender of a
+/// request that is no INVITE has given up as well.
+fn given_up_after_moves(world: &World) -> u64 {
+    let moved = world.hosts.iter().filter_map(Node::server).filter(|server| server.has_moved());
+    moved.flat_map(ServerHost::transactions).map(|transactions| transactions.counts().timeouts).sum()
 }
 
 /// Failures that found no ACK, where the counters of all transactions are as they must be.
