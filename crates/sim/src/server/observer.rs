@@ -86,7 +86,9 @@ pub(super) struct Observer {
     /// Requests of every kind that were forwarded, by branch and method as they came, and how many.
     requests: Recent<()>,
     count: usize,
-    /// Copies of those that came by streams: a transaction there may have ended, and they are other requests then.
+    /// Those that came by streams, forwarded or not yet: a copy may wait behind the first.
+    came: Recent<()>,
+    /// Copies of them: a transaction there may have ended, and they are other requests then.
     copies: usize,
 }
 
@@ -140,6 +142,7 @@ impl Observer {
         self.forwarded.turn(now);
         self.branches.turn(now);
         self.requests.turn(now);
+        self.came.turn(now);
     }
 
     fn count_copy(&mut self, input: Input<'_>) {
@@ -148,7 +151,7 @@ impl Observer {
             let message = Message::new(bytes, &self.index);
             let branch = message.via().ok().and_then(|via| via.branch).unwrap_or_default();
             let request = [branch, message.method_text()].join(&b' ');
-            self.copies += usize::from(message.is_request() && self.requests.contains(&request));
+            self.copies += usize::from(message.is_request() && self.came.insert(request, ()).is_some());
         }
     }
 
