@@ -24,6 +24,8 @@ pub struct Tally {
     /// Requests with a right password that were challenged all the same, and sent once more; without those that the phone's own next
     /// REGISTER overtook.
     pub challenged_again: u64,
+    /// Those of them that left before a REGISTER of their sender was confirmed.
+    pub unregistered_again: u64,
     /// Requests within a call that a server refused, as if they belonged to none.
     pub refused_in_call: u64,
 }
@@ -41,6 +43,7 @@ impl std::ops::AddAssign for Tally {
         self.messages += other.messages;
         self.unanswered += other.unanswered;
         self.challenged_again += other.challenged_again;
+        self.unregistered_again += other.unregistered_again;
         self.refused_in_call += other.refused_in_call;
     }
 }
@@ -129,10 +132,20 @@ impl Agent {
         sent.kind == Kind::Register && is_copied && self.sent.iter().any(is_next)
     }
 
+    /// A REGISTER was confirmed before this left, or it is one.
+    fn is_of_registered(&self, sent: &Sent) -> bool {
+        let is_confirmed = |other: &Sent| {
+            other.kind == Kind::Register && other.outcome == Some(Outcome::Success) && other.finished <= sent.started
+        };
+        sent.kind == Kind::Register || self.sent.iter().any(is_confirmed)
+    }
+
     pub fn tally(&self) -> Tally {
         let mut tally = self.tally;
         let is_again = |sent: &&Sent| sent.challenged && sent.tries > 0 && !self.is_overtaken(sent);
-        tally.challenged_again = self.sent.iter().filter(is_again).count() as u64;
+        let again: Vec<&Sent> = self.sent.iter().filter(is_again).collect();
+        tally.challenged_again = again.len() as u64;
+        tally.unregistered_again = again.iter().filter(|sent| !self.is_of_registered(sent)).count() as u64;
         for sent in self.sent.iter().filter(|sent| !sent.challenged) {
             let is_refused = matches!(sent.outcome, Some(Outcome::Failed(403 | 404 | 407 | 482 | 483)));
             tally.refused_in_call += u64::from(is_refused && matches!(sent.kind, Kind::Bye(_)));
