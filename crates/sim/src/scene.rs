@@ -237,7 +237,7 @@ fn mailbox(random: &mut Random, choices: &Choices) -> Option<Mailbox> {
     (may_count && random.chance(300)).then(|| Mailbox {
         addresses: [address(24), address(25)],
         most,
-        limit: *random.pick(&[BoxLimit::Failure, BoxLimit::Group, BoxLimit::Gateway]),
+        limit: *random.pick(&[BoxLimit::Failure, BoxLimit::Group, BoxLimit::Gateway, BoxLimit::Rule]),
     })
 }
 

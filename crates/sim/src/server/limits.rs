@@ -1,14 +1,14 @@
-//! Limits of calls where a failure leads: of that failure, of a group of gateways, or of each gateway. As many calls count under one as were
-//! led there last and go on, and no more than it lets.
+//! Limits of calls where a rule or a failure leads: of that failure, of a group of gateways, or of each gateway. As many calls count under one
+//! as were led there last and go on, and no more than it lets.
 
-use super::ServerHost;
+use super::{LIMITED, ServerHost};
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use strowger_core::{Now, Outbox};
 use strowger_message::{Limits, Message};
 use strowger_server::call_limits::LimitScope;
 
-/// Where calls go that fail, and how many at a time.
+/// Where calls go that fail, or all, and how many at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Mailbox {
     /// Of a group both, else the first.
@@ -25,6 +25,8 @@ pub enum BoxLimit {
     Group,
     /// The same, for each by itself.
     Gateway,
+    /// That again, of the group that a rule leads to.
+    Rule,
 }
 
 /// What files call its limit.
@@ -41,29 +43,38 @@ impl Mailbox {
     pub fn rules(self) -> String {
         let [first, second] = self.addresses;
         let limits = format!("call_limits = [\"{BOXES}\"]\n");
-        let (per, group, to) = match self.limit {
-            BoxLimit::Failure => ("all", "", format!("\"sip:mailbox@{first}\"]\n{limits}")),
-            BoxLimit::Group => ("all", "in_turn", "\"mailboxes\"]\n".to_owned()),
-            BoxLimit::Gateway => ("gateway", "by_call", "\"mailboxes\"]\n".to_owned()),
+        let (per, pick) = match self.limit {
+            BoxLimit::Failure | BoxLimit::Group => ("all", "in_turn"),
+            BoxLimit::Gateway => ("gateway", "by_call"),
+            BoxLimit::Rule => ("gateway", "in_order"),
         };
-        let group = match group {
-            "" => String::new(),
-            pick => format!(
-                "[[gateway_group]]\nname = \"mailboxes\"\nto = [\"sip:mailbox@{first}\", \"sip:mailbox@{second}\"]\n\
-                 pick = \"{pick}\"\n{limits}"
-            ),
+        let group = format!(
+            "[[gateway_group]]\nname = \"mailboxes\"\nto = [\"sip:mailbox@{first}\", \"sip:mailbox@{second}\"]\n\
+             pick = \"{pick}\"\n{limits}"
+        );
+        let failure = |to: &str| {
+            format!(
+                "[[failure]]\nname = \"mailbox\"\nstatuses = [\"408\", \"480\", \"486\", \"500\"]\nto = [\"{to}\"]\n"
+            )
+        };
+        let (places, way) = match self.limit {
+            BoxLimit::Failure => (failure(&format!("sip:mailbox@{first}")) + &limits, "on_failure = [\"mailbox\"]"),
+            BoxLimit::Group | BoxLimit::Gateway => (group + &failure("mailboxes"), "on_failure = [\"mailbox\"]"),
+            BoxLimit::Rule => (group, "to = [\"mailboxes\"]"),
         };
         format!(
-            "[[call_limit]]\nname = \"{BOXES}\"\nper = \"{per}\"\nmost = {}\n{group}[[failure]]\nname = \"mailbox\"\n\
-             statuses = [\"408\", \"480\", \"486\", \"500\"]\nto = [{to}\
-             [[rule]]\nname = \"mailbox\"\nwhen = \"method == 'INVITE' and request.user == 'bob'\"\non_failure = [\"mailbox\"]\n",
+            "[[call_limit]]\nname = \"{BOXES}\"\nper = \"{per}\"\nmost = {}\nstatus = {LIMITED}\n{places}\
+             [[rule]]\nname = \"mailbox\"\nwhen = \"method == 'INVITE' and request.user == 'bob'\"\n{way}\n",
             self.most
         )
     }
 
     /// What a call counts under that is led there.
     fn scope(self, address: SocketAddr) -> LimitScope {
-        let value = if self.limit == BoxLimit::Gateway { address.to_string() } else { String::new() };
+        let value = match self.limit {
+            BoxLimit::Failure | BoxLimit::Group => String::new(),
+            BoxLimit::Gateway | BoxLimit::Rule => address.to_string(),
+        };
         LimitScope { name: BOXES.into(), value: value.into_bytes().into() }
     }
 }
