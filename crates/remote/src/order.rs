@@ -27,7 +27,7 @@ impl Order {
     }
 
     /// The thread by which a request that changes nothing goes: `own`, unless another has the key.
-    pub(super) fn has(&self, key: &[u8], own: usize) -> usize {
+    pub(super) fn thread_for(&self, key: &[u8], own: usize) -> usize {
         let held = self.0[Self::place(key)].load(Ordering::Acquire);
         if held & COUNT == 0 { own } else { (held >> THREAD) as usize }
     }
@@ -68,15 +68,15 @@ mod tests {
     #[test]
     fn requests_for_a_key_go_where_a_change_of_it_is_under_way() {
         let order = Arc::<Order>::default();
-        assert_eq!(order.has(b"key", 2), 2);
+        assert_eq!(order.thread_for(b"key", 2), 2);
         let (thread, first) = order.claim(b"key", 1);
-        assert_eq!((thread, order.has(b"key", 2), order.has(b"other", 2)), (1, 1, 2));
+        assert_eq!((thread, order.thread_for(b"key", 2), order.thread_for(b"other", 2)), (1, 1, 2));
         let (thread, second) = order.claim(b"key", 2);
         assert_eq!(thread, 1);
         drop(first);
-        assert_eq!(order.has(b"key", 2), 1, "the other is still under way");
+        assert_eq!(order.thread_for(b"key", 2), 1, "the other is still under way");
         drop(second);
-        assert_eq!(order.has(b"key", 2), 2);
+        assert_eq!(order.thread_for(b"key", 2), 2);
         assert_eq!(order.claim(b"key", 0).0, 0);
         assert_eq!(order.claim(b"key", 3).0, 3);
     }

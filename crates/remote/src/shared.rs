@@ -92,7 +92,7 @@ impl Shared {
             return Err(self.refuse());
         }
         let (thread, claim) = match op {
-            Op::Fetch => (self.order.has(key, own), None),
+            Op::Fetch => (self.order.thread_for(key, own), None),
             _ => {
                 let (thread, claim) = self.order.claim(key, own);
                 (thread, Some(claim))

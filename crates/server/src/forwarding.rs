@@ -468,6 +468,7 @@ impl Engine {
         self.conceal_and_forward(handling, routing, server, candidates, plan)
     }
 
+    /// Apart: most requests say nothing that is to be concealed, and take no room for a second message.
     #[inline(never)]
     fn conceal_and_forward(
         &mut self,

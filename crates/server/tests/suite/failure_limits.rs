@@ -1,7 +1,7 @@
 //! Limits of calls that failures have: a failure without room is passed over, and what a call took there is given back when it ends.
 
 use crate::decisions::{MAILBOX, SECOND, invite, request, site};
-use crate::peer::{answer, invites, pass, receive, sent, statuses};
+use crate::peer::{answer, ends, goes, invites, pass, receive, sent};
 use crate::site::{ALICE, BOB, CALL_SECRET, Site, line};
 use strowger_core::{Arrival, ListenerId, Transport, call};
 use strowger_server::engine::{Answer, Effect};
@@ -42,20 +42,6 @@ fn busy(site: &mut Site, n: u32) -> Vec<(String, String)> {
     let (at, text) = invites(&got)[0].clone();
     assert_eq!(at, BOB);
     receive(site, BOB, &answer(&text, 486, ""))
-}
-
-/// Where a call goes: the one INVITE that leaves.
-#[track_caller]
-fn goes(sent: &[(String, String)]) -> (String, String) {
-    let [one] = invites(sent)[..] else { panic!("{sent:?}") };
-    assert_eq!(statuses(sent, ALICE), <[u16; 0]>::default());
-    one.clone()
-}
-
-/// The caller gets this, and the call goes nowhere.
-#[track_caller]
-fn ends(sent: &[(String, String)], status: u16) {
-    assert_eq!((statuses(sent, ALICE), invites(sent).len()), (vec![status], 0), "{sent:?}");
 }
 
 const ELSEWHERE: &str = "203.0.113.5:5060";

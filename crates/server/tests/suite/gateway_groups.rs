@@ -1,7 +1,7 @@
 //! Groups of gateways: which of them comes first, and what a call counts under while it is led to one.
 
 use crate::decisions::{GATEWAY, MAILBOX, SECOND, invite, request, site};
-use crate::peer::{answer, invites, pass, receive, sent, statuses};
+use crate::peer::{answer, ends, goes, invites, pass, receive, sent};
 use crate::site::{ALICE, CALL_SECRET, SERVER, Site, line};
 use strowger_core::{Arrival, ListenerId, Now, Transport, call};
 use strowger_server::calls::read_kept;
@@ -23,20 +23,6 @@ fn limit(name: &str, per: &str, most: u32, more: &str) -> String {
 /// Numbers lead there; `more` are further keys.
 fn rule(to: &str, more: &str) -> String {
     format!("[[rule]]\nname = \"numbers\"\nwhen = \"exists number\"\nto = {to}\n{more}\n")
-}
-
-/// Where the one INVITE goes that leaves, with it.
-#[track_caller]
-fn goes(sent: &[(String, String)]) -> (String, String) {
-    let [one] = invites(sent)[..] else { panic!("{sent:?}") };
-    assert_eq!(statuses(sent, ALICE), <[u16; 0]>::default());
-    one.clone()
-}
-
-/// The caller gets this, and the call goes nowhere.
-#[track_caller]
-fn ends(sent: &[(String, String)], status: u16) {
-    assert_eq!((statuses(sent, ALICE), invites(sent).len()), (vec![status], 0), "{sent:?}");
 }
 
 fn calls(site: &mut Site, n: u32) -> (String, String) {

@@ -1,6 +1,6 @@
 //! Peers of a server: what reaches them, and what they answer.
 
-use crate::site::Site;
+use crate::site::{ALICE, Site};
 
 /// What left, each with its address; 100s do not count.
 pub(crate) fn sent(site: &Site) -> Vec<(String, String)> {
@@ -48,4 +48,18 @@ pub(crate) fn invites(sent: &[(String, String)]) -> Vec<&(String, String)> {
 
 pub(crate) fn uri(text: &str) -> &str {
     text.split(' ').nth(1).unwrap_or_default()
+}
+
+/// Where a call goes: the one INVITE that leaves.
+#[track_caller]
+pub(crate) fn goes(sent: &[(String, String)]) -> (String, String) {
+    let [one] = invites(sent)[..] else { panic!("{sent:?}") };
+    assert_eq!(statuses(sent, ALICE), <[u16; 0]>::default());
+    one.clone()
+}
+
+/// The caller gets this, and the call goes nowhere.
+#[track_caller]
+pub(crate) fn ends(sent: &[(String, String)], status: u16) {
+    assert_eq!((statuses(sent, ALICE), invites(sent).len()), (vec![status], 0), "{sent:?}");
 }
