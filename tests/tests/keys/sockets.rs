@@ -28,11 +28,11 @@ fn trace(lines: &str) -> Option<(String, usize)> {
         send(&mut wire, &options);
     }
     server.process().signal(libc::SIGCONT);
-    // Two milliseconds apart is fast.
     let mut slow = 0;
     for _ in 0..100 {
         let sent = Instant::now();
         send(&mut wire, &options);
+        // Two milliseconds apart is fast.
         std::thread::sleep(Duration::from_millis(2));
         // The machine was busy with something else.
         slow += usize::from(sent.elapsed() > LINGER / 2);
