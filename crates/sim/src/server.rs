@@ -367,8 +367,10 @@ impl ServerHost {
                 }
                 Effect::Confirm(_) | Effect::GiveBack => (),
                 effect @ (Effect::Keep { .. } | Effect::Close { .. } | Effect::Forget { .. }) => {
-                    if self.kept.as_mut().is_some_and(|kept| kept.take(effect)) {
-                        self.plan(now.mono + INTERVAL, Due::Keep);
+                    match self.kept.as_mut().map_or(Ok(false), |kept| kept.take(now, effect, &self.led)) {
+                        Ok(true) => self.plan(now.mono + INTERVAL, Due::Keep),
+                        Ok(false) => (),
+                        Err(problem) => self.wrong(problem),
                     }
                 }
             }

@@ -210,11 +210,12 @@ impl ServerHost {
 
     /// The next process goes on with the calls that are on disk.
     fn take_over(&mut self, now: Now) {
-        let Some(calls) = self.kept.as_ref().map(|kept| kept.calls(now)) else { return };
-        let calls = calls.unwrap_or_else(|problem| {
+        let left = self.kept.as_ref().map_or_else(|| Ok(Default::default()), |kept| kept.calls(now));
+        let (calls, led) = left.unwrap_or_else(|problem| {
             self.wrong(problem);
-            Vec::new()
+            Default::default()
         });
+        self.led = led;
         self.kept.iter_mut().for_each(|kept| kept.restored(&calls));
         for call in calls {
             let shard = self.process.owners[usize::from(call.bucket())];

@@ -1,5 +1,6 @@
 //! Calls that are kept between processes: what stands on disk when one is killed, and what must come of it.
 
+use super::limits::{Lead, Leads};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use strowger_accounting::{Cdr, Row};
 use strowger_core::{Now, Outbox};
@@ -13,14 +14,21 @@ pub(super) const INTERVAL: u64 = 100;
 /// What stands on disk of a call.
 #[derive(Debug)]
 enum OnDisk {
-    State(Box<[u8]>),
+    State(State),
     /// It is over. These are its rows, until this moment.
     LastWords(Box<[u8]>, u64),
 }
 
+/// A call as it was in a round, and where that round had left it led.
+#[derive(Debug)]
+struct State {
+    bytes: Box<[u8]>,
+    lead: Option<Lead>,
+}
+
 #[derive(Debug)]
 enum Change {
-    State(Box<[u8]>),
+    State(State),
     Closed(Box<[u8]>),
     Removed,
 }
@@ -53,16 +61,25 @@ impl Kept {
         Self { grace, has_records, ..Self::default() }
     }
 
-    /// A change of what is kept. Whether a group begins with it.
-    pub(super) fn take(&mut self, effect: Effect) -> bool {
+    /// A change of what is kept, when calls are led so. Whether a group begins with it.
+    ///
+    /// # Errors
+    /// A state cannot be read.
+    pub(super) fn take(&mut self, now: Now, effect: Effect, led: &Leads) -> Result<bool, String> {
         let begins = self.pending.is_empty();
         match effect {
-            Effect::Keep { call, state } => self.pending.insert(call, Change::State(state)),
-            Effect::Close { call, rows } => self.pending.insert(call, Change::Closed(rows)),
-            Effect::Forget { call } => self.pending.insert(call, Change::Removed),
-            _ => return false,
-        };
-        begins
+            Effect::Keep { call, state: bytes } => {
+                let lead = match led.is_empty() {
+                    true => None,
+                    false => led.get(read(now, &bytes)?.call_id()).and_then(|leads| leads.last()).cloned(),
+                };
+                self.pending.insert(call, Change::State(State { bytes, lead }));
+            }
+            Effect::Close { call, rows } => _ = self.pending.insert(call, Change::Closed(rows)),
+            Effect::Forget { call } => _ = self.pending.insert(call, Change::Removed),
+            _ => return Ok(false),
+        }
+        Ok(begins)
     }
 
     /// The group is written. Returns when last words that it has are to be removed.
@@ -75,7 +92,7 @@ impl Kept {
             match change {
                 Change::State(state) => {
                     if self.has_records {
-                        self.owed.insert(call_id(&read(now, &state)?));
+                        self.owed.insert(call_id(&read(now, &state.bytes)?));
                     }
                     self.disk.insert(call, OnDisk::State(state));
                 }
@@ -135,16 +152,21 @@ impl Kept {
         }
     }
 
-    /// The calls with which the next process goes on.
+    /// The calls with which the next process goes on, and where they are led.
     ///
     /// # Errors
     /// One cannot be read.
-    pub(super) fn calls(&self, now: Now) -> Result<Vec<Call>, String> {
-        let states = self.disk.values().filter_map(|left| match left {
-            OnDisk::State(state) => Some(state),
-            OnDisk::LastWords(..) => None,
-        });
-        states.map(|state| read(now, state)).collect()
+    pub(super) fn calls(&self, now: Now) -> Result<(Vec<Call>, Leads), String> {
+        let (mut calls, mut led) = (Vec::new(), Leads::new());
+        for left in self.disk.values() {
+            let OnDisk::State(state) = left else { continue };
+            let call = read(now, &state.bytes)?;
+            if let Some(lead) = &state.lead {
+                led.insert(call.call_id().to_vec(), vec![lead.clone()]);
+            }
+            calls.push(call);
+        }
+        Ok((calls, led))
     }
 
     /// A process went on with these.

@@ -33,7 +33,7 @@ pub enum BoxLimit {
 const BOXES: &str = "boxes";
 
 /// An INVITE that was led to a mailbox: its branch, and where that is.
-type Lead = (Vec<u8>, SocketAddr);
+pub(super) type Lead = (Vec<u8>, SocketAddr);
 
 /// Those of each call by its Call-ID, the last one behind the others.
 pub(super) type Leads = HashMap<Vec<u8>, Vec<Lead>>;
