@@ -142,13 +142,17 @@ fn transactions(world: &World, befallen: &Befallen, whole: &Tally, is_good: bool
         no_acks += unacknowledged;
         // The last copy of a 2xx without ACK leaves half a second before timer M ends: held up, it comes too late.
         let too_late = conditions.reordering > 0 && whole.unacknowledged > 0;
+        // A branch was given up, and its callee answered: by a reliable transport the caller keeps nothing of the failure (RFC 3261
+        // section 17.1.1.2, timer D).
+        let overtook = world.laws.late_answers() > 0;
         let may_stray = befallen.kills
             || befallen.drains
             || befallen.moves
             || befallen.noise
             || befallen.may_fail
             || conditions.has_outage()
-            || too_late;
+            || too_late
+            || overtook;
         if strays > 0 && given_up == 0 && !may_stray {
             return Err(format!("{}: a response to nothing though nothing was given up: {counts:?}", node.name()));
         }

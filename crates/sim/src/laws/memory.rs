@@ -90,10 +90,12 @@ impl Memory {
                 }
             }
             (None, Some(200..)) => {
-                let is_failure = cseq.method == Method::Invite && message.status() >= Some(300);
-                if let Some(key) = key(b"client", message) {
+                let (is_invite, is_success) = (cseq.method == Method::Invite, message.status() < Some(300));
+                // A 2xx may come behind a failure, whose ACK stays.
+                let is_late = |key: &Vec<u8>| is_invite && is_success && kept.until.get(key) != Some(&u64::MAX);
+                if let Some(key) = key(b"client", message).filter(|key| !is_late(key)) {
                     // Its ACK, to be sent again.
-                    kept.at_most(key, if is_failure { now + LONGEST } else { now });
+                    kept.at_most(key, if is_invite && !is_success { now + LONGEST } else { now });
                 }
             }
             (None, _) => (),
