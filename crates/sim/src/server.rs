@@ -154,7 +154,7 @@ impl ServerHost {
             identities: Identities::default(),
             table: Table::default(),
             is_moving: false,
-            led: Leads::new(),
+            led: Leads::default(),
         }
     }
 

@@ -1,7 +1,8 @@
 //! Calls that are kept between processes: what stands on disk when one is killed, and what must come of it.
 
-use super::limits::{Lead, Leads};
+use super::limits::Leads;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::SocketAddr;
 use strowger_accounting::{Cdr, Row};
 use strowger_core::{Now, Outbox};
 use strowger_message::{Index, Limits, Message, Method};
@@ -23,7 +24,7 @@ enum OnDisk {
 #[derive(Debug)]
 struct State {
     bytes: Box<[u8]>,
-    lead: Option<Lead>,
+    lead: Option<SocketAddr>,
 }
 
 #[derive(Debug)]
@@ -71,7 +72,7 @@ impl Kept {
             Effect::Keep { call, state: bytes } => {
                 let lead = match led.is_empty() {
                     true => None,
-                    false => led.get(read(now, &bytes)?.call_id()).and_then(|leads| leads.last()).cloned(),
+                    false => led.last(read(now, &bytes)?.call_id()),
                 };
                 self.pending.insert(call, Change::State(State { bytes, lead }));
             }
@@ -157,16 +158,16 @@ impl Kept {
     /// # Errors
     /// One cannot be read.
     pub(super) fn calls(&self, now: Now) -> Result<(Vec<Call>, Leads), String> {
-        let (mut calls, mut led) = (Vec::new(), Leads::new());
+        let (mut calls, mut last) = (Vec::new(), HashMap::new());
         for left in self.disk.values() {
             let OnDisk::State(state) = left else { continue };
             let call = read(now, &state.bytes)?;
-            if let Some(lead) = &state.lead {
-                led.insert(call.call_id().to_vec(), vec![lead.clone()]);
+            if let Some(lead) = state.lead {
+                last.insert(call.call_id().to_vec(), lead);
             }
             calls.push(call);
         }
-        Ok((calls, led))
+        Ok((calls, Leads::of(last)))
     }
 
     /// A process went on with these.

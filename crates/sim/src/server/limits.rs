@@ -32,11 +32,14 @@ pub enum BoxLimit {
 /// What files call its limit.
 const BOXES: &str = "boxes";
 
-/// An INVITE that was led to a mailbox: its branch, and where that is.
-pub(super) type Lead = (Vec<u8>, SocketAddr);
-
-/// Those of each call by its Call-ID, the last one behind the others.
-pub(super) type Leads = HashMap<Vec<u8>, Vec<Lead>>;
+/// INVITEs that were led to a mailbox.
+#[derive(Debug, Default)]
+pub(super) struct Leads {
+    /// Where the last one of each call went, by Call-ID.
+    last: HashMap<Vec<u8>, SocketAddr>,
+    /// Branches of all that this process has sent: a copy may leave when its call is over, and another has its Call-ID.
+    branches: HashSet<Vec<u8>>,
+}
 
 impl Mailbox {
     /// What the file of a server says of it.
@@ -87,7 +90,7 @@ impl ServerHost {
         for send in out.sends().iter().filter(|send| mailbox.addresses.contains(&send.target.address)) {
             let bytes = &out.bytes[send.range()];
             if bytes.starts_with(b"INVITE ") && self.index.parse(bytes, &Limits::default()).is_ok() {
-                leads |= lead(&mut self.led, send.target.address, &Message::new(bytes, &self.index)).is_some();
+                leads |= self.led.lead(send.target.address, &Message::new(bytes, &self.index)).is_some();
             }
         }
         if self.is_moving || !(leads || has_told) {
@@ -96,9 +99,9 @@ impl ServerHost {
         let engines = self.process.engines.iter();
         let calls = engines.flat_map(|engine| engine.list_calls(now, 0, usize::MAX, None).calls);
         let listed: HashSet<Vec<u8>> = calls.map(|call| call.call_id).collect();
-        self.led.retain(|call_id, _| listed.contains(call_id));
+        self.led.last.retain(|call_id, _| listed.contains(call_id));
         let mut led: HashMap<LimitScope, u32> = HashMap::new();
-        for (_, address) in self.led.values().filter_map(|leads| leads.last()) {
+        for address in self.led.last.values() {
             *led.entry(mailbox.scope(*address)).or_default() += 1;
         }
         let counted = self.process.shared.call_limits.list();
@@ -109,16 +112,27 @@ impl ServerHost {
     }
 }
 
-/// Notes where an INVITE leads its call; none for a copy of one, and within a dialog.
-fn lead(led: &mut Leads, address: SocketAddr, invite: &Message<'_>) -> Option<()> {
-    let branch = invite.via().ok()?.branch?.to_vec();
-    if invite.to().ok()?.tag.is_some() {
-        return None;
+impl Leads {
+    /// Of calls that another process had led.
+    pub(super) fn of(last: HashMap<Vec<u8>, SocketAddr>) -> Self {
+        Self { last, ..Self::default() }
     }
-    let leads = led.entry(invite.call_id().ok()?.text.to_vec()).or_default();
-    if leads.iter().any(|(before, _)| *before == branch) {
-        return None;
+
+    pub(super) fn last(&self, call_id: &[u8]) -> Option<SocketAddr> {
+        self.last.get(call_id).copied()
     }
-    leads.push((branch, address));
-    Some(())
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.last.is_empty()
+    }
+
+    /// Notes where an INVITE leads its call; none for a copy of one, and within a dialog.
+    fn lead(&mut self, address: SocketAddr, invite: &Message<'_>) -> Option<()> {
+        let branch = invite.via().ok()?.branch?.to_vec();
+        if invite.to().ok()?.tag.is_some() || !self.branches.insert(branch) {
+            return None;
+        }
+        self.last.insert(invite.call_id().ok()?.text.to_vec(), address);
+        Some(())
+    }
 }
