@@ -290,6 +290,38 @@ fn the_load_balancer_takes_turns_and_leaves_out_what_is_silent() {
 }
 
 #[test]
+fn the_redirect_server_says_where_users_and_numbers_are() {
+    let server = on_loopback("redirect.toml", &[("\"192.0.2.0/28\"", "\"127.0.0.7\"")]);
+    server.add_user("alice@sip.example.org", "secret");
+    let mut phone = server.connect(Transport::Udp);
+    let contact = format!("sip:alice@{}", phone.local());
+    let register = Request::register("alice", "sip.example.org", &contact, "udp", phone.local());
+    let register = challenged(&mut phone, &register, "alice", "secret");
+    assert_eq!(text::status(&exchange(&mut phone, &register)), Some(200));
+    let from = |last| {
+        Wire::connect_from(Transport::Udp, beside(last), server.address(Transport::Udp), None).expect("loopback")
+    };
+    let (mut peer, mut stranger) = (from(7), from(9));
+    let asks = |wire: &mut Wire, uri: &str| {
+        let call = invite(uri, wire);
+        wire.send(&call.bytes()).expect("loopback");
+        let answer = wire.final_response(LIMIT).expect("an answer");
+        wire.send(&call.ack(&answer).bytes()).expect("loopback");
+        (text::status(&answer).unwrap_or_default(), text::fields(&answer, "Contact").join(", "))
+    };
+    let (status, places) = asks(&mut peer, "sip:alice@sip.example.org");
+    assert!(status == 302 && places.contains(&contact), "{status} {places}");
+    let (status, places) = asks(&mut peer, "sip:+4930123@sip.example.org");
+    let (first, second) = (places.find("sip:+4930123@192.0.2.33:5060"), places.find("sip:+4930123@192.0.2.34:5060"));
+    assert!(status == 300 && first.is_some() && first < second && places.contains("q="), "{status} {places}");
+    for (uri, expected) in [("sip:bob@sip.example.org", 404), ("sip:alice@elsewhere.example.net", 403)] {
+        assert_eq!(asks(&mut peer, uri), (expected, String::new()), "{uri}");
+    }
+    assert_eq!(asks(&mut stranger, "sip:alice@sip.example.org"), (403, String::new()));
+    assert!(phone.request("INVITE", Duration::from_millis(50)).is_none(), "a call went through the server");
+}
+
+#[test]
 fn a_server_starts_with_every_example() {
     let mut database = None;
     for file in examples() {

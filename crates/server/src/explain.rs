@@ -9,6 +9,7 @@ use crate::forwarding::{Destination, Edits, Onward};
 use crate::handling::{Handling, Progress, Proof, User};
 use crate::judgement::{Inquiry, judgements};
 use crate::question::{Question, Resolved};
+use crate::redirect;
 use crate::reply::{Counted, Reply, Why};
 use crate::request_facts::RequestFacts;
 use crate::stage::{Stage, Verdict};
@@ -283,7 +284,12 @@ impl Engine {
                         }
                         Onward::Redirect => {
                             let places = places(self, &handling, &routing, &contacts, &destination);
-                            Outcome::Redirect { contacts: places.into_iter().map(|place| place.uri).collect() }
+                            let contact = |to: PlaceView| match destination {
+                                Destination::Places(_) => redirect::place(&routing, to.uri.as_bytes()).into_owned(),
+                                _ => to.uri.into_bytes(),
+                            };
+                            let text = |to| String::from_utf8_lossy(&contact(to)).into_owned();
+                            Outcome::Redirect { contacts: places.into_iter().map(text).collect() }
                         }
                         Onward::Forward(timer) => {
                             let places = places(self, &handling, &routing, &contacts, &destination);

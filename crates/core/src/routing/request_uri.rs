@@ -22,6 +22,31 @@ impl Routing<'_> {
         }
         Some(text)
     }
+
+    /// A place as a caller calls there who has the Request-URI: with its user, or the number of a tel URI (RFC 3261 section 19.1.6). None: the
+    /// place has a user of its own, or the Request-URI has none.
+    pub fn at_place(&self, place: &[u8]) -> Option<Vec<u8>> {
+        let Ok(Uri::Sip(place)) = Uri::parse(place) else { return None };
+        if place.user.is_some() {
+            return None;
+        }
+        let (user, is_phone) = match self.uri {
+            Uri::Sip(uri) => (uri.user?, uri.params.user().is_some_and(is_phone)),
+            Uri::Tel(_) => (self.uri_text.get("tel:".len()..)?, true),
+            _ => return None,
+        };
+        let mut text = Vec::new();
+        let says_phone = is_phone && place.params.user().is_none() && place.headers.is_empty();
+        SipUri { user: Some(user), ..place }.write(&mut text);
+        if says_phone {
+            text.extend_from_slice(b";user=phone");
+        }
+        Some(text)
+    }
+}
+
+fn is_phone(value: &[u8]) -> bool {
+    value.eq_ignore_ascii_case(b"phone")
 }
 
 /// A URI of a binding with parts that a Request-URI must not have (section 19.1.1 table 1): they are taken off.

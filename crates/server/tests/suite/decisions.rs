@@ -56,6 +56,7 @@ fn failures_lead_to_the_mailbox_or_another_answer() {
 fn redirections_name_contacts_and_places_with_q() {
     let mut site = site(&format!(
         "[[rule]]\nname = \"places\"\nwhen = \"request.user == '1'\"\nto = [\"sip:a@{GATEWAY}\", \"sip:b@{SECOND}\"]\nredirect = true\n\
+         [[rule]]\nname = \"gateways\"\nwhen = \"number starts_with '+1'\"\nto = [\"sip:{GATEWAY}\", \"sip:b@{SECOND}\"]\nredirect = true\n\
          [[rule]]\nname = \"number\"\nwhen = \"request.user == '00491'\"\nstrip = 2\nprepend = \"+\"\nredirect = true\n\
          [[rule]]\nname = \"all\"\nredirect = true\n"
     ));
@@ -74,6 +75,15 @@ fn redirections_name_contacts_and_places_with_q() {
         (Some(302), vec!["<sip:+491@203.0.113.5>".to_owned()]),
         "the number that it became"
     );
+    // What was dialled is what a place without a user is called for.
+    for (n, dialled, contact) in [
+        (5, "sip:+1-212@example.org", "<sip:+1-212@203.0.113.1:5060>;q=1"),
+        (6, "sip:+1212;ext=7@example.org;user=phone", "<sip:+1212;ext=7@203.0.113.1:5060;user=phone>;q=1"),
+        (7, "tel:+1212;ext=7", "<sip:+1212;ext=7@203.0.113.1:5060;user=phone>;q=1"),
+    ] {
+        let (status, contacts) = redirected(n, dialled);
+        assert_eq!((status, &*contacts[0], &*contacts[1]), (Some(300), contact, &*places[1]), "{dialled}");
+    }
     // A caller is never sent to where it is already (RFC 3261 section 8.3): that goes on.
     let got = receive(&mut site, ALICE, &invite(4, "sip:carol@203.0.113.5"));
     assert_eq!((&*got[0].0, uri(&got[0].1)), ("203.0.113.5:5060", "sip:carol@203.0.113.5"));

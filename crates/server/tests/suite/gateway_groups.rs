@@ -113,7 +113,7 @@ fn a_group_picks_for_redirections_and_failures_too() {
     for (n, q) in [(1, ["1", "0.500"]), (2, ["0.500", "1"]), (3, ["1", "0.500"])] {
         let got = receive(&mut redirecting, ALICE, &invite(n, NUMBER));
         for (gateway, q) in [GATEWAY, SECOND].iter().zip(q) {
-            assert!(got[0].1.contains(&format!("Contact: <sip:{gateway}>;q={q}\r\n")), "{n}: {}", got[0].1);
+            assert!(got[0].1.contains(&format!("Contact: <sip:4930@{gateway}>;q={q}\r\n")), "{n}: {}", got[0].1);
         }
     }
     let mut failing = site(&format!(
