@@ -167,6 +167,17 @@ fn beside(last: u8) -> SocketAddr {
     SocketAddr::new(Ipv4Addr::new(127, 0, 0, last).into(), port::free())
 }
 
+/// A phone of the user alice of a domain that has registered, and its contact.
+fn phone_of_alice(server: &Server, domain: &str) -> (Wire, String) {
+    server.add_user(&format!("alice@{domain}"), "secret");
+    let mut phone = server.connect(Transport::Udp);
+    let contact = format!("sip:alice@{}", phone.local());
+    let register = Request::register("alice", domain, &contact, "udp", phone.local());
+    let register = challenged(&mut phone, &register, "alice", "secret");
+    assert_eq!(text::status(&exchange(&mut phone, &register)), Some(200));
+    (phone, contact)
+}
+
 #[test]
 fn the_trunk_has_two_gateways_and_bounds_its_calls() {
     let at = [33, 34].map(beside);
@@ -181,12 +192,7 @@ fn the_trunk_has_two_gateways_and_bounds_its_calls() {
         ],
     );
     let mut gateways = at.map(|at| gateway(&server, at));
-    server.add_user("alice@office.example.org", "secret");
-    let mut phone = server.connect(Transport::Udp);
-    let contact = format!("sip:alice@{}", phone.local());
-    let register = Request::register("alice", "office.example.org", &contact, "udp", phone.local());
-    let register = challenged(&mut phone, &register, "alice", "secret");
-    assert_eq!(text::status(&exchange(&mut phone, &register)), Some(200));
+    let (mut phone, contact) = phone_of_alice(&server, "office.example.org");
     // Out: one call to each gateway, which has room for one, and none for a third.
     let mut rings = Vec::new();
     for n in 0..3 {
@@ -292,16 +298,11 @@ fn the_load_balancer_takes_turns_and_leaves_out_what_is_silent() {
 #[test]
 fn the_redirect_server_says_where_users_and_numbers_are() {
     let server = on_loopback("redirect.toml", &[("\"192.0.2.0/28\"", "\"127.0.0.7\"")]);
-    server.add_user("alice@sip.example.org", "secret");
-    let mut phone = server.connect(Transport::Udp);
-    let contact = format!("sip:alice@{}", phone.local());
-    let register = Request::register("alice", "sip.example.org", &contact, "udp", phone.local());
-    let register = challenged(&mut phone, &register, "alice", "secret");
-    assert_eq!(text::status(&exchange(&mut phone, &register)), Some(200));
+    let (mut phone, contact) = phone_of_alice(&server, "sip.example.org");
     let from = |last| {
         Wire::connect_from(Transport::Udp, beside(last), server.address(Transport::Udp), None).expect("loopback")
     };
-    let (mut peer, mut stranger) = (from(7), from(9));
+    let (mut peer, mut other) = (from(7), from(9));
     let asks = |wire: &mut Wire, uri: &str| {
         let call = invite(uri, wire);
         wire.send(&call.bytes()).expect("loopback");
@@ -317,7 +318,7 @@ fn the_redirect_server_says_where_users_and_numbers_are() {
     for (uri, expected) in [("sip:bob@sip.example.org", 404), ("sip:alice@elsewhere.example.net", 403)] {
         assert_eq!(asks(&mut peer, uri), (expected, String::new()), "{uri}");
     }
-    assert_eq!(asks(&mut stranger, "sip:alice@sip.example.org"), (403, String::new()));
+    assert_eq!(asks(&mut other, "sip:alice@sip.example.org"), (403, String::new()));
     assert!(phone.request("INVITE", Duration::from_millis(50)).is_none(), "a call went through the server");
 }
 

@@ -9,7 +9,6 @@ use crate::forwarding::{Destination, Edits, Onward};
 use crate::handling::{Handling, Progress, Proof, User};
 use crate::judgement::{Inquiry, judgements};
 use crate::question::{Question, Resolved};
-use crate::redirect;
 use crate::reply::{Counted, Reply, Why};
 use crate::request_facts::RequestFacts;
 use crate::stage::{Stage, Verdict};
@@ -284,12 +283,12 @@ impl Engine {
                         }
                         Onward::Redirect => {
                             let places = places(self, &handling, &routing, &contacts, &destination);
-                            let contact = |to: PlaceView| match destination {
-                                Destination::Places(_) => redirect::place(&routing, to.uri.as_bytes()).into_owned(),
-                                _ => to.uri.into_bytes(),
+                            let is_place = matches!(destination, Destination::Places(_));
+                            let contact = |to: PlaceView| {
+                                let with_user = routing.at_place(to.uri.as_bytes()).filter(|_| is_place);
+                                with_user.map_or(to.uri, |uri| String::from_utf8_lossy(&uri).into_owned())
                             };
-                            let text = |to| String::from_utf8_lossy(&contact(to)).into_owned();
-                            Outcome::Redirect { contacts: places.into_iter().map(text).collect() }
+                            Outcome::Redirect { contacts: places.into_iter().map(contact).collect() }
                         }
                         Onward::Forward(timer) => {
                             let places = places(self, &handling, &routing, &contacts, &destination);

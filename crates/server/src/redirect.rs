@@ -6,7 +6,6 @@ use crate::engine::Engine;
 use crate::forwarding::Destination;
 use crate::handling::Handling;
 use crate::reply::Why;
-use std::borrow::Cow;
 use strowger_core::routing::Routing;
 use strowger_core::shown::shown;
 
@@ -47,8 +46,9 @@ impl Engine {
                 let order = order.unwrap_or_default();
                 let to = decision.map_or(&[][..], |decision| &decision.to.uris);
                 for (n, uri) in order.iter().filter_map(|place| to.get(*place)).enumerate() {
-                    let uri = place(routing, uri.as_bytes());
-                    write_contact(&mut lines, &uri, n as u16, to.len() as u16 - 1);
+                    let with_user = routing.at_place(uri.as_bytes());
+                    let uri = with_user.as_deref().unwrap_or(uri.as_bytes());
+                    write_contact(&mut lines, uri, n as u16, to.len() as u16 - 1);
                 }
                 to.len()
             }
@@ -61,11 +61,6 @@ impl Engine {
         tracing::debug!(status, contacts = count, call_id = %shown(handling.request.call_id), "request redirected");
         self.respond(handling, status, Why::Logged, &lines);
     }
-}
-
-/// What a caller is to call at a place.
-pub(crate) fn place<'a>(routing: &Routing<'_>, uri: &'a [u8]) -> Cow<'a, [u8]> {
-    routing.at_place(uri).map_or(Cow::Borrowed(uri), Cow::Owned)
 }
 
 /// Writes a Contact. The groups of q are numbered from 0, the first to be tried, to `last`; a single group has no q.

@@ -28,7 +28,7 @@ use self::accounts::{Identities, Written};
 use self::bindings::Rows;
 use self::counts::Counting;
 use self::credentials::Credentials;
-use self::kept::{INTERVAL, Kept};
+use self::kept::Kept;
 use self::limits::Leads;
 use self::observer::Input;
 use self::process::{Due, Process, listeners};
@@ -366,13 +366,7 @@ impl ServerHost {
                     self.submit(now, row);
                 }
                 Effect::Confirm(_) | Effect::GiveBack => (),
-                effect @ (Effect::Keep { .. } | Effect::Close { .. } | Effect::Forget { .. }) => {
-                    match self.kept.as_mut().map_or(Ok(false), |kept| kept.take(now, effect, &self.led)) {
-                        Ok(true) => self.plan(now.mono + INTERVAL, Due::Keep),
-                        Ok(false) => (),
-                        Err(problem) => self.wrong(problem),
-                    }
-                }
+                effect @ (Effect::Keep { .. } | Effect::Close { .. } | Effect::Forget { .. }) => self.keep(now, effect),
             }
         }
         self.hear_credentials(now);

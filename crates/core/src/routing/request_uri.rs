@@ -30,23 +30,18 @@ impl Routing<'_> {
         if place.user.is_some() {
             return None;
         }
-        let (user, is_phone) = match self.uri {
-            Uri::Sip(uri) => (uri.user?, uri.params.user().is_some_and(is_phone)),
+        let (user, is_number) = match self.uri {
+            Uri::Sip(uri) => (uri.user?, uri.params.user().is_some_and(|kind| kind.eq_ignore_ascii_case(b"phone"))),
             Uri::Tel(_) => (self.uri_text.get("tel:".len()..)?, true),
             _ => return None,
         };
         let mut text = Vec::new();
-        let says_phone = is_phone && place.params.user().is_none() && place.headers.is_empty();
         SipUri { user: Some(user), ..place }.write(&mut text);
-        if says_phone {
+        if is_number && place.params.user().is_none() && place.headers.is_empty() {
             text.extend_from_slice(b";user=phone");
         }
         Some(text)
     }
-}
-
-fn is_phone(value: &[u8]) -> bool {
-    value.eq_ignore_ascii_case(b"phone")
 }
 
 /// A URI of a binding with parts that a Request-URI must not have (section 19.1.1 table 1): they are taken off.

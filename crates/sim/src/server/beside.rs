@@ -1,6 +1,7 @@
 //! What goes on beside the engines of a server, by the clock of the world: look-ups, commits, reloads, the end of the process.
 
 use super::database::{Outage, OutageKind, error, outage};
+use super::kept::INTERVAL;
 use super::lookups::STEP;
 use super::observer::Input;
 use super::process::{Draining, Due, Process};
@@ -8,7 +9,7 @@ use super::{End, ServerHost, identity};
 use std::sync::Arc;
 use strowger_core::{Now, Outbox};
 use strowger_server::calls::CallView;
-use strowger_server::engine::Answer;
+use strowger_server::engine::{Answer, Effect};
 use strowger_store::error::StoreError;
 
 /// ms between two looks whether a process that is to end has anything under way.
@@ -183,6 +184,15 @@ impl ServerHost {
         self.write_rows();
         self.leave_counts(now);
         self.start(now);
+    }
+
+    /// A call is to be kept as it is now, or no longer.
+    pub(super) fn keep(&mut self, now: Now, change: Effect) {
+        match self.kept.as_mut().map_or(Ok(false), |kept| kept.take(now, change, &self.led)) {
+            Ok(true) => self.plan(now.mono + INTERVAL, Due::Keep),
+            Ok(false) => (),
+            Err(problem) => self.wrong(problem),
+        }
     }
 
     /// What has changed of kept calls is on disk.
