@@ -181,8 +181,8 @@ fn once_each(database: &mut Database) {
     comes_to_hold(database, &server, &all);
 
     // What is older than an hour goes.
-    let old = "INSERT INTO strowger_events (identity, call_identity, event, event_at, setup_at, call_id, caller, callee, auth_user, source, \
-               gateway, done_by, status, cause) VALUES ('old', '', 'bye', 1, 1, '', '', '', '', '', '', '', 200, 16)";
+    let old = "INSERT INTO strowger_events (identity, call_identity, event, event_at, setup_at, call_id, caller, callee, auth_user, account, \
+               source, gateway, done_by, status, cause) VALUES ('old', '', 'bye', 1, 1, '', '', '', '', '', '', '', '', 200, 16)";
     database.execute(old);
     server.stop();
     server.start();
@@ -246,7 +246,7 @@ fn files_are_made_by_the_command_too() {
     let (is_done, said) = db(&server, &["migrate"]);
     assert!(!is_done && said.contains("strowger db init makes them"), "{said}");
     let (is_done, said) = db(&server, &["init"]);
-    assert!(is_done && said.contains("nothing") && said.contains("version 1"), "{said}");
+    assert!(is_done && said.contains("nothing") && said.contains("version 2"), "{said}");
     let (is_done, said) = db(&server, &["migrate"]);
     assert!(is_done && !said.contains("nothing"), "{said}");
     assert!(server.folder().join("test.sqlite").exists() && server.folder().join("rows").exists());

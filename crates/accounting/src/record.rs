@@ -49,6 +49,8 @@ pub struct Cdr {
     pub callee: String,
     /// The name of the user that has shown its password.
     pub user: String,
+    /// What the rules account it as; empty: none says.
+    pub account: String,
     /// Where its INVITE came from: address and port.
     pub source: String,
     /// By which its INVITE came: `udp`, `tcp`, `tls`, `ws`, `wss`.
@@ -93,6 +95,8 @@ pub struct Event {
     pub callee: String,
     /// See [`Cdr`].
     pub user: String,
+    /// See [`Cdr`].
+    pub account: String,
     /// See [`Cdr`].
     pub source: String,
     /// See [`Cdr`].
@@ -223,7 +227,7 @@ fn maybe(number: Option<u64>) -> Value<'static> {
     number.map_or(Value::Null, Value::Number)
 }
 
-const CDR: [Column<Cdr>; 21] = [
+const CDR: [Column<Cdr>; 22] = [
     column("identity", Kind::Text, |cdr| text(&cdr.identity)),
     column("call_id", Kind::Text, |cdr| text(&cdr.call_id)),
     column("setup_at", Kind::Number, |cdr| Value::Number(cdr.setup)),
@@ -239,6 +243,7 @@ const CDR: [Column<Cdr>; 21] = [
     column("caller", Kind::Text, |cdr| text(&cdr.caller)),
     column("callee", Kind::Text, |cdr| text(&cdr.callee)),
     column("auth_user", Kind::Text, |cdr| text(&cdr.user)),
+    column("account", Kind::Text, |cdr| text(&cdr.account)),
     column("source", Kind::Text, |cdr| text(&cdr.source)),
     column("transport", Kind::Text, |cdr| text(&cdr.transport)),
     column("gateway", Kind::Text, |cdr| text(&cdr.gateway)),
@@ -251,7 +256,7 @@ const CDR: [Column<Cdr>; 21] = [
     column("fields", Kind::Fields, |cdr| Value::Fields(&cdr.fields)),
 ];
 
-const EVENTS: [Column<Event>; 15] = [
+const EVENTS: [Column<Event>; 16] = [
     column("identity", Kind::Text, |event| text(&event.identity)),
     column("call_identity", Kind::Text, |event| text(&event.call_identity)),
     column("event", Kind::Text, |event| text(&event.event)),
@@ -261,6 +266,7 @@ const EVENTS: [Column<Event>; 15] = [
     column("caller", Kind::Text, |event| text(&event.caller)),
     column("callee", Kind::Text, |event| text(&event.callee)),
     column("auth_user", Kind::Text, |event| text(&event.user)),
+    column("account", Kind::Text, |event| text(&event.account)),
     column("source", Kind::Text, |event| text(&event.source)),
     column("gateway", Kind::Text, |event| text(&event.gateway)),
     column("done_by", Kind::Text, |event| text(&event.by)),

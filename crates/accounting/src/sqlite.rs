@@ -24,7 +24,7 @@ pub struct Sqlite {
 const APPLICATION: i32 = 0x5354_5241;
 
 /// Of the tables.
-pub const VERSION: i32 = 1;
+pub const VERSION: i32 = 2;
 
 const FOREIGN: &str = "this database belongs to another program; name a file of its own";
 

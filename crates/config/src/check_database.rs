@@ -218,9 +218,17 @@ fn check_accounting(config: &Config, source: Source<'_>, reader: &mut Reader) {
 fn check_accounted(config: &Config, reader: &mut Reader) {
     let accounting = &config.accounting;
     let is_on = accounting.cdr || accounting.events;
-    let rule = |account| config.rules.iter().position(|rule| rule.account == Some(account));
+    let rule = |account| config.rules.iter().position(|rule| rule.accounts() == Some(account));
+    for (place, rule) in config.rules.iter().enumerate() {
+        if rule.account == Some(false) && rule.account_as.is_some() {
+            let message = format!("rule '{}' names an account for calls that it does not account", rule.name);
+            let cure = "remove account = false, or account_as";
+            reader.push(Fault::error(reader.value_of(&format!("rule[{place}].account_as")), message, cure));
+        }
+    }
     if let (false, Some(place)) = (is_on, rule(true)) {
-        let span = reader.value_of(&format!("rule[{place}].account"));
+        let span = ["account", "account_as"].map(|key| format!("rule[{place}].{key}"));
+        let span = reader.first_of(&span.each_ref().map(String::as_str));
         let message = "a rule accounts calls, but nothing is written: accounting.cdr and accounting.events are false";
         reader.push(Fault::warning(span, message, "set accounting.cdr = true or accounting.events = true"));
     }

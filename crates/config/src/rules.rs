@@ -84,6 +84,9 @@ section! {
         pub track: Option<bool> = None, ANY.or("as-set");
         /// Account the call; "as-set": as `accounting.all` says.
         pub account: Option<bool> = None, ANY.or("as-set");
+        /// Account the call, with this in the column `account` of its rows: a tariff, a tenant, a cost centre; "": the column is empty,
+        /// unless a later rule fills it.
+        pub account_as: Option<AccountName> = None, ANY.or("");
         /// How long it may ring in one place: then the next is tried, and after the last the caller gets 408; "as-set": as
         /// `proxy.fork_timeout` says, the last place as long as its caller waits.
         pub ring_timeout: Option<Duration> = None, Rule::time(Duration::from_secs(1), Duration::from_secs(600)).or("as-set");
@@ -161,6 +164,27 @@ pub fn is_user_text(text: &[u8]) -> bool {
     text.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.!~*'()&=+$,;?/".contains(byte))
 }
 
+/// What calls are accounted as.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountName(Box<str>);
+
+impl Text for AccountName {
+    const EXPECTED: &'static str = "at most 64 characters, such as \"wholesale\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        match text.chars().count() {
+            0 => Err("is empty".to_owned()),
+            1..=64 if !text.chars().any(char::is_control) => Ok(Self(text.into())),
+            1..=64 => Err("has control characters".to_owned()),
+            count => Err(format!("has {count} characters")),
+        }
+    }
+
+    fn to_text(&self) -> String {
+        self.0.to_string()
+    }
+}
+
 /// A header field that a request may do without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemovableHeader(HeaderName);
@@ -184,6 +208,13 @@ impl Text for RemovableHeader {
 impl RemovableHeader {
     pub(super) fn names(headers: &[Self]) -> Box<[HeaderName]> {
         headers.iter().map(|header| header.0).collect()
+    }
+}
+
+impl RuleTable {
+    /// Whether its calls are accounted; none: as `accounting.all` says.
+    pub fn accounts(&self) -> Option<bool> {
+        self.account.or_else(|| self.account_as.is_some().then_some(true))
     }
 }
 
@@ -218,6 +249,8 @@ pub struct Action {
     pub track: Option<bool>,
     /// None: as `accounting.all` says.
     pub account: Option<bool>,
+    /// What the call is accounted as; such a call is accounted.
+    pub account_as: Option<Box<str>>,
     /// None: as `proxy.fork_timeout` says.
     pub ring_timeout: Option<Duration>,
     /// None: until the transaction ends.
@@ -280,7 +313,8 @@ impl Action {
             remove: RemovableHeader::names(&table.remove_headers),
             record_route: table.record_route,
             track: table.track,
-            account: table.account,
+            account: table.accounts(),
+            account_as: table.account_as.as_ref().map(|account| account.0.clone()),
             ring_timeout: table.ring_timeout,
             answer_timeout: table.answer_timeout,
         }

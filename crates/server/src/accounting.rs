@@ -63,7 +63,8 @@ const USER: usize = 4;
 const SOURCE: usize = 5;
 const TRANSPORT: usize = 6;
 const GATEWAY: usize = 7;
-const FIELDS: usize = 8;
+const ACCOUNT: usize = 8;
+const FIELDS: usize = 9;
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Bye {
@@ -305,6 +306,7 @@ impl Account {
             caller: self.text(CALLER),
             callee: self.text(CALLEE),
             user: self.text(USER),
+            account: self.text(ACCOUNT),
             source: self.text(SOURCE),
             transport: self.text(TRANSPORT),
             gateway: self.text(GATEWAY),
@@ -335,6 +337,7 @@ impl Account {
             caller: self.text(CALLER),
             callee: self.text(CALLEE),
             user: self.text(USER),
+            account: self.text(ACCOUNT),
             source: self.text(SOURCE),
             gateway: self.text(GATEWAY),
             by: by.into(),
@@ -353,6 +356,11 @@ impl Engine {
         (accounting.cdr || accounting.events) && said().unwrap_or(accounting.all)
     }
 
+    /// What rules account the call of a request as.
+    pub(crate) fn account_of<'h>(&self, handling: &'h Handling<'_, '_>) -> Option<&'h str> {
+        handling.progress.decision.as_ref()?.account_as.as_deref()
+    }
+
     /// The account of a call that begins with this request.
     pub(crate) fn open_account(&mut self, handling: &Handling<'_, '_>) -> Box<Account> {
         let (request, config) = (handling.request, &self.policy.config);
@@ -367,6 +375,7 @@ impl Engine {
         let shown = |user: &User| masks.user(&kept(&user.name)).into_bytes();
         let user = handling.progress.proof.user.as_ref();
         let user = user.map(|user| self.policy.realms.with_domain(user, shown(user)));
+        let account = self.account_of(handling).map(ToString::to_string);
         let named = [
             // The answer says the encodings, and the next hop is known later.
             String::new(),
@@ -377,6 +386,7 @@ impl Engine {
             masks.socket(request.arrival.remote),
             request.arrival.transport.text().to_owned(),
             String::new(),
+            account.unwrap_or_default(),
         ];
         let texts: SmallVec<[&[u8]; 16]> = named.iter().chain(fields.as_flattened()).map(String::as_bytes).collect();
         Box::new(Account {

@@ -59,6 +59,7 @@ pub(crate) struct Decision {
     record_route: Option<bool>,
     pub(crate) track: Option<bool>,
     pub(crate) account: Option<bool>,
+    pub(crate) account_as: Option<Box<str>>,
     /// Milliseconds.
     pub(crate) ring_timeout: Option<u64>,
     /// Milliseconds.
@@ -243,6 +244,9 @@ impl Decision {
         self.record_route = self.record_route.or(action.record_route);
         self.track = self.track.or(action.track);
         self.account = self.account.or(action.account);
+        if self.account_as.is_none() {
+            self.account_as.clone_from(&action.account_as);
+        }
         self.ring_timeout = self.ring_timeout.or_else(|| milliseconds(action.ring_timeout));
         self.answer_timeout = self.answer_timeout.or_else(|| milliseconds(action.answer_timeout));
     }

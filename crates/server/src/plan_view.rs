@@ -33,6 +33,8 @@ pub struct PlanView {
     pub track: bool,
     /// The call is accounted.
     pub account: bool,
+    /// And as what, where a rule says it.
+    pub account_as: Option<String>,
     /// Milliseconds that a place may ring, where a rule says it.
     pub ring_timeout: Option<u64>,
     /// Milliseconds that a place may say nothing, where a rule says it.
@@ -168,6 +170,7 @@ impl Engine {
         let none = Decision::default();
         let decision = handling.progress.decision.as_deref().unwrap_or(&none);
         let begins_call = begins_call(handling.request);
+        let is_accounted = begins_call && self.accounts(handling);
         let of_failure = |failure: &FailureDecision| FailureView::of(failure, self.group_views(&failure.to));
         let is_led_to = |group: &GroupView| to.iter().any(|place| place.group.as_deref() == Some(group.name.as_str()));
         let groups = self.group_views(&decision.to).into_iter().filter(is_led_to).collect();
@@ -178,7 +181,8 @@ impl Engine {
             limits: self.limit_views(handling, decision),
             record_route: self.plan(Some(decision)).records_route(handling.request),
             track: begins_call && self.tracks(handling),
-            account: begins_call && self.accounts(handling),
+            account: is_accounted,
+            account_as: self.account_of(handling).filter(|_| is_accounted).map(str::to_owned),
             ring_timeout: decision.ring_timeout,
             answer_timeout: decision.answer_timeout,
             add: lines(&edits.add),
@@ -279,6 +283,7 @@ impl PlanView {
             record_route = self.record_route,
             track = self.track,
             account = self.account,
+            account_as = self.account_as,
             ring_timeout = self.ring_timeout,
             answer_timeout = self.answer_timeout,
             add = some(plain(self.add.iter().cloned())),
@@ -367,8 +372,10 @@ impl fmt::Display for PlanView {
         if self.track {
             writeln!(f, "track   the call is tracked")?;
         }
-        if self.account {
-            writeln!(f, "account the call is accounted")?;
+        match &self.account_as {
+            Some(account) => writeln!(f, "account the call is accounted as {account}")?,
+            None if self.account => writeln!(f, "account the call is accounted")?,
+            None => (),
         }
         self.on_failure.iter().try_for_each(|failure| writeln!(f, "failure {failure}"))
     }

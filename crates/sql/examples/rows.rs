@@ -59,6 +59,7 @@ fn cdr(number: u64) -> Box<Row> {
         caller: format!("sip:user{}@stress.example", number % 10_000),
         callee: format!("sip:user{}@stress.example", (number + 1) % 10_000),
         user: format!("user{}", number % 10_000),
+        account: String::new(),
         source: "127.0.0.1:5061".into(),
         transport: "udp".into(),
         gateway: "127.0.0.1:5062".into(),

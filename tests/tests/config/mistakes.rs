@@ -580,6 +580,18 @@ pub(super) const WRONG: &[Wrong] = &[
         cure: "such as \"+49\"",
     },
     Wrong {
+        kind: "an account for calls that are not accounted",
+        text: "[[rule]]\nname = \"r\"\naccount = false\naccount_as = »\"west\"«\n",
+        message: "rule 'r' names an account for calls that it does not account",
+        cure: "remove account = false, or account_as",
+    },
+    Wrong {
+        kind: "an account with a line break",
+        text: "[[rule]]\nname = \"r\"\naccount_as = »\"we\\nst\"«\n",
+        message: "account_as has control characters",
+        cure: "such as \"wholesale\"",
+    },
+    Wrong {
         kind: "a filter with a reason and no answer",
         text: "[[filter]]\nname = \"f\"\nwhen = \"size > 9\"\nreason = »\"Too Large\"«\n",
         message: "has a reason and no answer",

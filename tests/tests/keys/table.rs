@@ -491,6 +491,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("dialogs.count_interval", &["tests/tests/shared_counts.rs::servers_count_their_calls_together"]),
     ("dialogs.count_lifetime", &["tests/tests/shared_counts.rs::servers_count_their_calls_together"]),
     ("rule.account", &["crates/server/tests/suite/accounting.rs::rules_say_what_is_accounted"]),
+    ("rule.account_as", &["crates/server/tests/suite/accounting.rs::rules_say_what_a_call_is_accounted_as"]),
     ("dialogs.folder", &["tests/tests/kept_dialogs.rs::calls_that_a_kill_interrupts_end_in_the_next_process"]),
     ("dialogs.database", &["tests/tests/sql_calls.rs::calls_kept_in_mariadb_outlive_kills_and_its_outages"]),
     ("dialogs.database_tls", &["tests/tests/sql_calls.rs::calls_kept_in_postgresql_outlive_kills_and_its_outages"]),

@@ -91,6 +91,7 @@ fn a_call_that_is_answered_has_a_record_when_it_ends() {
         caller: "sip:alice@example.org".into(),
         callee: "sip:bob@example.org".into(),
         user: String::new(),
+        account: String::new(),
         source: ALICE.into(),
         transport: "udp".into(),
         gateway: BOB.into(),
@@ -324,6 +325,32 @@ fn rules_say_what_is_accounted() {
         site.receive(BOB, &from_phone(request(&sent, "INVITE"), "486 Busy Here", "bob"));
         let (cdrs, events) = rows(&mut site);
         assert_eq!((cdrs.len(), events.len()), (usize::from(is_accounted), usize::from(is_accounted)), "{settings}");
+    }
+}
+
+/// The first rule that says it counts; a call that rules leave alone has an empty column.
+#[test]
+fn rules_say_what_a_call_is_accounted_as() {
+    for (settings, account) in [
+        ("", Some("")),
+        (
+            "[[rule]]\nname = \"a\"\naccount_as = \"wholesale\"\n[[rule]]\nname = \"b\"\naccount_as = \"retail\"\n",
+            Some("wholesale"),
+        ),
+        (
+            "[[rule]]\nname = \"a\"\nwhen = \"method == 'MESSAGE'\"\naccount_as = \"wholesale\"\n\
+             [[rule]]\nname = \"b\"\naccount_as = \"Kostenstelle 17\"\n",
+            Some("Kostenstelle 17"),
+        ),
+        ("[[rule]]\nname = \"free\"\naccount = false\n[[rule]]\nname = \"b\"\naccount_as = \"retail\"\n", None),
+    ] {
+        let mut site = with_bob(&format!("accounting.all = {}\n{settings}", account == Some("")));
+        let sent = site.receive(ALICE, &invite(1, 1, ""));
+        site.receive(BOB, &from_phone(request(&sent, "INVITE"), "486 Busy Here", "bob"));
+        let (cdrs, events) = rows(&mut site);
+        let cdrs: Vec<_> = cdrs.iter().map(|cdr| &*cdr.account).collect();
+        let events: Vec<_> = events.iter().map(|event| &*event.account).collect();
+        assert_eq!((&cdrs[..], &events[..]), (account.as_slice(), account.as_slice()), "{settings}");
     }
 }
 

@@ -35,7 +35,7 @@ fn everything() -> String {
          [[rule]]\nname = \"hint\"\nwhen = \"not request.local\"\nadd_headers = [\"P-Hint: outbound\"]\nrecord_route = false\n\
          remove_headers = [\"User-Agent\"]\n\
          [[rule]]\nname = \"subscriptions\"\nwhen = \"method in ['PUBLISH', 'SUBSCRIBE'] and from.user == 'u1'\"\nanswer = 503\n\
-         [[rule]]\nname = \"abroad\"\nwhen = \"number starts_with '00'\"\nstrip = 2\nprepend = \"+\"\naccount = true\n\
+         [[rule]]\nname = \"abroad\"\nwhen = \"number starts_with '00'\"\nstrip = 2\nprepend = \"+\"\naccount_as = \"abroad\"\n\
          [[rule]]\nname = \"carrier\"\nwhen = \"source.group == 'carrier' and number in prefixes\"\nto = [\"sip:{SECOND}\"]\n\
          call_limits = [\"first\"]\n\
          [[rule]]\nname = \"second\"\nwhen = \"number in prefixes\"\nto = [\"sip:{SECOND}\", \"sip:desk@{GATEWAY}\"]\n\
@@ -180,6 +180,7 @@ fn is_planned(plan: &PlanView, uri: Option<&str>, line: &Line) -> bool {
         && is("record_route", plan.record_route.to_string())
         && is("track", plan.track.to_string())
         && is("account", plan.account.to_string())
+        && is("account_as", plan.account_as.clone().unwrap_or_default())
         && is("ring_timeout", some(plan.ring_timeout))
         && is("answer_timeout", some(plan.answer_timeout))
         && is("add", list(plan.add.clone()))
