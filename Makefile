@@ -34,8 +34,8 @@ TESTS ?=
 BY_RELOAD ?= keys:: algorithms:: answers:: bans:: calls:: gone:: pings:: registrations:: relaying:: removal:: unreachable:: waiting::
 # Those of which a short form is among the tests; the whole takes minutes.
 LONG ?= fault_matrix:: reload_under_load::
-# How many tests run at once: most of them wait.
-TEST_THREADS ?= $(shell expr 2 \* `nproc`)
+# How many tests run at once: most of them wait nearly all the time.
+TEST_THREADS ?= $(shell expr 4 \* `nproc`)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo build packages lint test test-all test-reload test-long test-dialogs faults loom test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-cache bench-load bench-abuse bench-control bench-rules bench-engine bench-stress bench-lookups bench-caches
