@@ -92,7 +92,7 @@ pub enum Outcome {
         contacts: Vec<String>,
     },
     /// It goes on.
-    Forward(PlanView),
+    Forward(Box<PlanView>),
 }
 
 /// The most cases of full limits that are followed.
@@ -292,7 +292,7 @@ impl Engine {
                         }
                         Onward::Forward(timer) => {
                             let places = places(self, &handling, &routing, &contacts, &destination);
-                            Outcome::Forward(self.plan_view(&handling, &Edits::of(&handling, &timer), places))
+                            Outcome::Forward(Box::new(self.plan_view(&handling, &Edits::of(&handling, &timer), places)))
                         }
                     };
                     return Ok(());
