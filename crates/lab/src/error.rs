@@ -23,7 +23,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A program does not do in time what it is waited for.
-    #[error("{name} does not {what} within {limit:?}{}\n{tail}", if *.ended { ": it has ended" } else { "" })]
+    #[error("{name} does not {what} within {limit:?}{}\n{tail}{threads}", if *.ended { ": it has ended" } else { "" })]
     NotInTime {
         /// What it is called here.
         name: String,
@@ -35,6 +35,8 @@ pub enum Error {
         ended: bool,
         /// The last lines that it printed.
         tail: String,
+        /// What its threads wait for, a line for each, unless it has ended.
+        threads: String,
     },
     /// A program ended with an error.
     #[error("{name} failed ({status})\n{output}")]

@@ -1,5 +1,6 @@
 //! A program that runs beside this one: its output in a file, its end with the owner's.
 
+use crate::sample::{is_stopped, task_state, tasks};
 use crate::{Error, wait};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 use std::fs::File;
@@ -131,7 +132,8 @@ impl Process {
     }
 
     fn not_in_time(&self, what: &str, limit: Duration, ended: bool) -> Error {
-        Error::NotInTime { name: self.name.clone(), what: what.into(), limit, ended, tail: self.tail() }
+        let threads = if ended { String::new() } else { threads(self.id()) };
+        Error::NotInTime { name: self.name.clone(), what: what.into(), limit, ended, tail: self.tail(), threads }
     }
 
     /// How it ended, if it did.
@@ -184,7 +186,7 @@ impl Process {
     pub fn stands(&self) -> Result<(), Error> {
         let limit = Duration::from_secs(10);
         let end = Instant::now() + limit;
-        while !stands(self.id()) {
+        while !is_stopped(self.id()) {
             if Instant::now() >= end {
                 return Err(self.not_in_time("stop", limit, false));
             }
@@ -228,15 +230,15 @@ fn has_bound(id: u32, port: u16) -> bool {
     })
 }
 
-/// Whether no thread of the process runs: each is stopped or has ended.
-fn stands(id: u32) -> bool {
-    let threads = std::fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten();
-    let mut states = threads.filter_map(|thread| {
-        let stat = std::fs::read_to_string(thread.path().join("stat")).ok()?;
-        // The name of the thread stands in brackets and may contain anything.
-        stat.rsplit_once(") ")?.1.chars().next()
-    });
-    states.all(|state| matches!(state, 'T' | 't' | 'Z' | 'X'))
+/// For each thread of the process its name, its state, and what it does in the kernel, as far as this process may see it.
+fn threads(id: u32) -> String {
+    let line = |thread: PathBuf| {
+        let read = |name| std::fs::read_to_string(thread.join(name)).unwrap_or_default();
+        let [name, waits_in, call] = ["comm", "wchan", "syscall"].map(read);
+        let state = task_state(&thread).unwrap_or('?');
+        format!("\n{}: state {state}, waits in {waits_in}, system call {}", name.trim(), call.trim())
+    };
+    tasks(id).map(line).collect()
 }
 
 #[cfg(test)]
@@ -255,6 +257,15 @@ mod tests {
         assert!(error.contains("shell does not listen on 9") && error.contains("it has ended\nno port"), "{error}");
         let missing = Process::start("missing", folder.path(), &mut Command::new("/no/such/program"));
         assert!(missing.is_err_and(|error| error.to_string().starts_with("missing does not start: ")));
+    }
+
+    #[test]
+    fn of_a_program_that_comes_to_nothing_the_error_says_what_its_threads_wait_for() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut sleeper =
+            Process::start("sleeper", folder.path(), Command::new("sleep").arg("600")).expect("it starts");
+        let error = sleeper.listens(9, Duration::ZERO).expect_err("it listens nowhere").to_string();
+        assert!(error.lines().any(|line| line.starts_with("sleep: state ")), "{error}");
     }
 
     #[test]

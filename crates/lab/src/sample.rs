@@ -1,6 +1,7 @@
 //! What a tree of processes costs: processor time and memory, as the kernel charges them.
 
 use serde::Serialize;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Processor time of processes so far.
@@ -81,18 +82,22 @@ pub(crate) fn tree(id: u32) -> Vec<u32> {
     all
 }
 
-fn tasks(id: u32) -> impl Iterator<Item = std::path::PathBuf> {
+/// Folders of the threads of a process.
+pub(crate) fn tasks(id: u32) -> impl Iterator<Item = PathBuf> {
     std::fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+/// The state of a thread as the kernel writes it: R, S, D, T and so on. One that has ended has none.
+pub(crate) fn task_state(thread: &Path) -> Option<char> {
+    let stat = std::fs::read_to_string(thread.join("stat")).ok()?;
+    // Behind the name, which may have any character.
+    stat.rsplit_once(") ")?.1.chars().next()
 }
 
 /// Whether none of its threads runs until a signal lets it go on: that takes a moment where the processors are busy, for a thread of the process has to
 /// see the signal first.
 pub(crate) fn is_stopped(id: u32) -> bool {
-    tasks(id).all(|thread| {
-        let stat = std::fs::read_to_string(thread.join("stat")).unwrap_or_default();
-        // Behind the name, which may have any character; one that has ended has none.
-        stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['T', 't', 'Z', 'X']))
-    })
+    tasks(id).filter_map(|thread| task_state(&thread)).all(|state| matches!(state, 'T' | 't' | 'Z' | 'X'))
 }
 
 fn kilobytes(file: &str, name: &str) -> u64 {
@@ -103,7 +108,7 @@ fn kilobytes(file: &str, name: &str) -> u64 {
 
 /// The first number of `schedstat` of each thread.
 fn run_time(id: u32) -> Duration {
-    let of = |thread: std::path::PathBuf| std::fs::read_to_string(thread.join("schedstat")).unwrap_or_default();
+    let of = |thread: PathBuf| std::fs::read_to_string(thread.join("schedstat")).unwrap_or_default();
     let nanoseconds = |text: String| text.split_whitespace().next().and_then(|ns| ns.parse().ok()).unwrap_or(0);
     Duration::from_nanos(tasks(id).map(of).map(nanoseconds).sum())
 }

@@ -44,8 +44,7 @@ pub struct Backend {
 impl Backend {
     /// Waits until it listens on this port of 127.0.0.1. What it prints goes to `NAME.log` in the folder.
     fn start(name: &str, folder: &Path, port: u16, mut command: Command) -> Result<Self, Error> {
-        let mut process = Process::start(name, folder, command.current_dir(folder))?;
-        process.listens(port, START)?;
+        let process = listening(name, folder, port, command.current_dir(folder))?;
         Ok(Self { name: name.into(), folder: folder.into(), command, process, port })
     }
 
@@ -64,8 +63,8 @@ impl Backend {
     /// # Errors
     /// It does not start.
     pub fn start_again(&mut self) -> Result<(), Error> {
-        self.process = Process::start(&self.name, &self.folder, &mut self.command)?;
-        self.process.listens(self.port, START)
+        self.process = listening(&self.name, &self.folder, self.port, &mut self.command)?;
+        Ok(())
     }
 
     /// Stops all its processes (SIGSTOP), and returns when they have: the kernel takes connections and bytes for them, and they answer nothing.
@@ -105,6 +104,19 @@ impl Backend {
     pub fn usage(&self) -> Usage {
         Usage::of_tree(self.process.id())
     }
+}
+
+/// Starts one, and waits until it listens on this port. One that hangs at its start, as a Memcached was seen to, is started a second time, and what
+/// its threads waited for is printed.
+fn listening(name: &str, folder: &Path, port: u16, command: &mut Command) -> Result<Process, Error> {
+    let mut first = Process::start(name, folder, command)?;
+    match first.listens(port, START) {
+        Err(error @ Error::NotInTime { ended: false, .. }) => eprintln!("{error}\n{name} is started a second time"),
+        other => return other.map(|()| first),
+    }
+    first.kill();
+    let mut second = Process::start(name, folder, command)?;
+    second.listens(port, START).map(|()| second)
 }
 
 /// What is stopped ends by no signal but one.
