@@ -32,7 +32,8 @@ section! {
         pub cdr: bool = false, ANY.fixed();
         /// Write a row for each answered INVITE, each BYE, and each call that was missed or failed: table `events`.
         pub events: bool = false, ANY.fixed();
-        /// Every call is accounted that no rule exempts (`account = false`); false: those alone of which a rule says `account = true`.
+        /// Every call is accounted that no rule exempts (`account = false`); false: those alone of which a rule says `account = true` or
+        /// `account_as`.
         pub all: bool = true, ANY;
         /// Where the rows go.
         pub to: AccountingTarget = AccountingTarget::Sqlite, ANY.fixed();

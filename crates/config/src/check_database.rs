@@ -237,8 +237,12 @@ fn check_accounted(config: &Config, reader: &mut Reader) {
     }
     if !accounting.all && rule(true).is_none() {
         let span = reader.value_of("accounting.all");
-        let message = "accounting.all is false and no rule has account = true: no call is accounted";
-        reader.push(Fault::warning(span, message, "leave accounting.all out, or give a rule account = true"));
+        let message = "accounting.all is false and no rule has account = true or account_as: no call is accounted";
+        reader.push(Fault::warning(
+            span,
+            message,
+            "leave accounting.all out, or give a rule account = true or account_as",
+        ));
     }
     if !config.proxy.record_route && config.rules.iter().all(|rule| rule.record_route != Some(true)) {
         let span = reader.first_of(&["proxy.record_route", "accounting.cdr", "accounting.events"]);
