@@ -11,22 +11,19 @@ use crate::policy::InForce;
 use crate::reply::{Reply, Why};
 use crate::request_facts::RequestFacts;
 use crate::stage::{Stage, Verdict};
+use crate::user_edit::{edited, join, user_part};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
-use strowger_config::{
-    Action, CallLimitTable, FailureAction, FilterAction, OverLimit, RelayFor, UserEdit, is_user_text,
-};
+use strowger_config::{Action, CallLimitTable, FailureAction, FilterAction, OverLimit, RelayFor};
 use strowger_core::proxy::TryNext;
 use strowger_core::record::header_names;
 use strowger_core::routing::{Request, Routing};
-use strowger_message::uri::sip::{escape_user, unescaped};
-use strowger_message::uri::tel::dialled;
-use strowger_message::{Edit, Index, Message, Name, Uri};
-use strowger_rules::{Rule, SetId, Sets};
+use strowger_message::{Edit, Index, Message, Name};
+use strowger_rules::Rule;
 
 /// What the rules that hold say together. It goes with its request, also where the rules have changed since.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -554,60 +551,6 @@ fn claims_by(facts: &RequestFacts<'_, '_>, limits: &[Arc<CallLimitTable>]) -> Ve
 
 fn milliseconds(time: Option<Duration>) -> Option<u64> {
     time.map(|time| time.as_millis() as u64)
-}
-
-/// What edits may change: the user of a SIP URI, the number of a tel URI.
-fn user_part<'a>(uri: &Uri<'a>) -> Option<&'a [u8]> {
-    match uri {
-        Uri::Sip(sip) => sip.user,
-        Uri::Tel(tel) => Some(tel.number),
-        _ => None,
-    }
-}
-
-/// Adds to an edit what one more rule says and none before it has said. A set that has nothing for this user part says nothing.
-fn join(edit: &mut UserEdit, more: &UserEdit, part: &[u8], sets: &Sets) {
-    if edit.translate.is_none() {
-        edit.translate = more.translate.filter(|set| translated(&as_dialled(part), *set, sets).is_some());
-    }
-    if edit.strip == 0 {
-        edit.strip = more.strip;
-    }
-    if edit.prepend.is_empty() {
-        edit.prepend.clone_from(&more.prepend);
-    }
-}
-
-/// A user part as rules see it: the number that it is, or its text.
-fn as_dialled(part: &[u8]) -> Vec<u8> {
-    dialled(part).map_or_else(|| unescaped(part).collect(), Iterator::collect)
-}
-
-/// What takes the place of this user by a set.
-fn translated<'a>(user: &[u8], set: SetId, sets: &'a Sets) -> Option<&'a [u8]> {
-    let text = sets.set(set)?.text_value(user, strowger_rules::Case::Exact)?;
-    (!text.is_empty() && is_user_text(text)).then_some(text)
-}
-
-/// What an edit makes of a user part; none: it stays as it is. A number is edited as rules see it, and keeps its parameters (RFC 3966 section 3)
-/// where it is not translated.
-fn edited(part: &[u8], edit: &UserEdit, sets: &Sets) -> Option<Vec<u8>> {
-    let is_number = dialled(part).is_some();
-    let parameters = part.iter().position(|byte| *byte == b';').filter(|_| is_number).unwrap_or(part.len());
-    let user = as_dialled(part);
-    let translated = edit.translate.and_then(|set| translated(&user, set, sets));
-    let before = translated.unwrap_or(&user);
-    let rest = before.get(usize::from(edit.strip)..).filter(|rest| !rest.is_empty()).unwrap_or(before);
-    let after = [edit.prepend.as_bytes(), rest].concat();
-    if after == user {
-        return None;
-    }
-    let mut text = Vec::new();
-    escape_user(&after, &mut text);
-    if translated.is_none() {
-        text.extend_from_slice(&part[parameters..]);
-    }
-    Some(text)
 }
 
 impl InForce {

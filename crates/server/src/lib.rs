@@ -95,6 +95,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod account_text;
 mod accounting;
 mod acknowledgement;
 mod address;
@@ -141,3 +142,4 @@ mod stage;
 mod suspended;
 mod tally;
 mod upkeep;
+mod user_edit;

@@ -3,7 +3,8 @@
 use super::dialog::{CallAnswer, Dialog, Party};
 use super::within::{contact_of, way};
 use super::{Call, Purpose, moment};
-use crate::accounting::{Account, cause};
+use crate::account_text::cause;
+use crate::accounting::Account;
 use crate::call_limits::Claim;
 use crate::call_log::log_outcome;
 use crate::decision::Question;
