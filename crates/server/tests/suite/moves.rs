@@ -1,5 +1,6 @@
 //! A bucket of calls in bytes: what is under way in one process goes on in another.
 
+use crate::accounting::rows;
 use crate::log::Lines;
 use crate::site::*;
 use std::num::NonZeroU32;
@@ -55,22 +56,27 @@ struct Calls {
     ringing: String,
     /// How alice ends the call that is answered.
     bye: String,
-    /// Numbers of the calls that wait.
+    /// Numbers of the calls that are answered, and that wait.
+    answered: u32,
     waits: u32,
     routed: u32,
+    away: u32,
 }
+
+/// Each call is accounted, as a rule says: where it is decided the account goes along, and where it waits the decision does.
+const ACCOUNTED: &str = "accounting.cdr = true\n[[rule]]\nname = \"charged\"\naccount_as = \"desk\"\n";
 
 /// A name below the domain of the server, which may lead to the server itself.
 const EDGE: &str = "Route: <sip:edge.example.org;lr>\r\n";
 
 /// A bucket with a call in every state: answered and in the log; ringing at the first of two phones; waiting for the database, with a
-/// message behind it; and waiting for that when a name was resolved before.
+/// message behind it; waiting for that when a name was resolved before; and waiting for a name when the rules have decided.
 fn in_the_middle() -> Calls {
-    let mut site = Site::new(ONE);
+    let mut site = Site::new(&format!("{ONE}{ACCOUNTED}"));
     site.register(&format!("<sip:bob1@{BOB}>;q=1.0"));
     site.register(&format!("<sip:bob2@{BOB}>;q=0.5"));
     let challenged = site.receive(ALICE, &invite(0, 1, ""));
-    let ([answered, rings, waits, routed], bucket) = calls();
+    let ([answered, rings, waits, routed, away], bucket) = calls();
 
     site.receive(ALICE, &authorized(answered, &challenged, 1));
     let forwarded = site.answer();
@@ -93,36 +99,54 @@ fn in_the_middle() -> Calls {
 
     let text = authorized(routed, &challenged, 3).replace("From: ", &format!("{EDGE}From: "));
     assert_eq!(site.receive(ALICE, &text), "");
-    let asked = site.engines[0].effects.drain(..).find_map(|effect| match effect {
-        Effect::Resolve { ticket, name, .. } => Some((ticket, name)),
-        _ => None,
-    });
-    let (ticket, name) = asked.expect("a name is asked for");
-    let elsewhere = vec![(Transport::Udp, "192.0.2.99:5060".parse().expect("an address"))];
-    let to = Resolved { targets: elsewhere, name: Some(PeerName(NonZeroU32::MIN)) };
-    let resolved = Answer::Resolved { ticket, name, to };
-    assert_eq!(site.work(|engine, now, out| engine.answered(now, resolved, out)), "", "it waits for the database");
+    assert_eq!(resolve(&mut site), "", "it waits for the database");
 
-    assert_eq!(site.receive(ALICE, &authorized(waits, &challenged, 4)), "");
+    let outside = ("INVITE", "sip:carol@away.example");
+    let shown = credentials_of("alice", b"secret of alice", outside, &challenged, 4);
+    let text = invite(away, 2, &shown).replace("INVITE sip:bob@example.org", "INVITE sip:carol@away.example");
+    assert_eq!(site.receive(ALICE, &text), "");
+    assert!(!site.answer().contains("INVITE sip:"), "its name is asked for");
+
+    assert_eq!(site.receive(ALICE, &authorized(waits, &challenged, 5)), "");
     let behind = invite(waits, 3, "").replace("INVITE", "MESSAGE").replace("Contact", "Subject");
     assert_eq!(site.receive(ALICE, &behind), "", "it is held back");
 
-    assert_eq!((site.engines[0].waiting().messages(), site.engines[0].contexts()), (3, 2));
+    assert_eq!((site.engines[0].waiting().messages(), site.engines[0].contexts()), (4, 2));
     let bytes = site.engines[0].export_bytes(site.now, bucket, &HERE);
     assert_eq!((site.engines[0].waiting().messages(), site.engines[0].contexts()), (0, 0));
     let counts = site.engines[0].transactions().counts();
     assert_eq!((counts.servers, counts.clients), (0, 0), "a challenge over UDP leaves no transaction");
-    Calls { bytes, ringing, bye, waits, routed }
+    Calls { bytes, ringing, bye, answered, waits, routed, away }
+}
+
+/// The name that the server asks for is that of one address.
+fn resolve(site: &mut Site) -> String {
+    let asked = site.engines[0].effects.iter().find_map(|effect| match effect {
+        Effect::Resolve { ticket, name, .. } => Some((*ticket, name.clone())),
+        _ => None,
+    });
+    let (ticket, name) = asked.expect("a name is asked for");
+    site.engines[0].effects.clear();
+    let elsewhere = vec![(Transport::Udp, "192.0.2.99:5060".parse().expect("an address"))];
+    let to = Resolved { targets: elsewhere, name: Some(PeerName(NonZeroU32::MIN)) };
+    let resolved = Answer::Resolved { ticket, name, to };
+    site.work(|engine, now, out| engine.answered(now, resolved, out))
 }
 
 /// The calls go on in a process that has these bytes of them.
 fn go_on(calls: &Calls, bytes: &[u8], lines: Lines) {
-    let mut site = Site::start(Now { mono: 200, wall: 1_700_000_000_500 }, THERE.listeners, TWO);
+    let mut site = Site::start(
+        Now { mono: 200, wall: 1_700_000_000_500 },
+        THERE.listeners,
+        &format!("{TWO}accounting.cdr = true\n"),
+    );
     site.register(&format!("<sip:bob1@{BOB}>"));
     let mut result = Ok(());
     let sent = site.work(|engine, now, out| result = engine.import_bytes(now, bytes, &THERE, out));
-    assert_eq!((result, sent.as_str()), (Ok(()), ""));
-    assert_eq!((site.engines[0].waiting().messages(), site.engines[0].contexts()), (3, 2));
+    // What waits for a name tells its caller once more.
+    let is_trying = sent.starts_with("SIP/2.0 100 ") && line(&sent, "Call-ID") == calls.away.to_string();
+    assert!(result.is_ok() && is_trying && !sent.contains("INVITE sip:"), "{result:?} {sent}");
+    assert_eq!((site.engines[0].waiting().messages(), site.engines[0].contexts()), (4, 2));
     let tickets = site.database.tickets.lock().expect("no test fails while it holds this").clone();
     assert_eq!(tickets.len(), 2, "each request that waited asks again, the message behind one waits with it");
 
@@ -132,6 +156,13 @@ fn go_on(calls: &Calls, bytes: &[u8], lines: Lines) {
     assert!(next.contains("Record-Route: ") && line(next, "Max-Forwards") == "22", "{next}");
     let ok = response(next, "200 OK");
     assert!(site.receive(BOB, &ok).starts_with("SIP/2.0 200 "));
+
+    // The call that the rules had let through goes where it was to go.
+    let sent = resolve(&mut site);
+    assert!(
+        sent.contains("INVITE sip:carol@away.example") && line(&sent, "Call-ID") == calls.away.to_string(),
+        "{sent}"
+    );
 
     // What was answered ends: it lasted 400 ms there and 600 ms here.
     site.wait(600);
@@ -164,6 +195,10 @@ fn go_on(calls: &Calls, bytes: &[u8], lines: Lines) {
     let counts = site.engines[0].transactions().counts();
     assert_eq!((counts.servers, counts.clients, counts.kept_messages), (0, 0, 0));
     assert_eq!((site.engines[0].waiting().messages(), site.engines[0].contexts()), (0, 0));
+    let (cdrs, _) = rows(&mut site);
+    let accounts: Vec<_> = cdrs.iter().map(|cdr| (&*cdr.call_id, &*cdr.account)).collect();
+    let [answered, outside] = [calls.answered, calls.away].map(|number| number.to_string());
+    assert!(accounts.contains(&(&answered, "desk")) && accounts.contains(&(&outside, "desk")), "{accounts:?}");
 }
 
 #[test]
@@ -219,5 +254,5 @@ fn bytes_that_were_changed_are_taken_in_whole_or_not_at_all() {
     }
     let version = record::VERSION + 1;
     assert_eq!(import(&[&[version], &bytes[1..]].concat()), (Err(Unreadable::Version(version)), 0, 0));
-    assert_eq!(import(&bytes), (Ok(()), 3, 2));
+    assert_eq!(import(&bytes), (Ok(()), 4, 2));
 }
