@@ -48,6 +48,14 @@ pub fn micros() -> u64 {
     start().elapsed().as_micros() as u64
 }
 
+/// Waits until the next whole multiple of this period on the clock of [`Now::mono`]. Tasks of one thread that wait so for the same period, or for
+/// multiples of one, wake it together: what a server does again and again beside its calls costs one wake in place of many.
+pub async fn beat(period: Duration) {
+    let period = (period.as_micros() as u64).max(1_000);
+    let next = (micros() / period + 1).saturating_mul(period);
+    tokio::time::sleep_until(instant(next).into()).await;
+}
+
 /// Seconds by which local time (`TZ`, /etc/localtime) is ahead of UTC at this moment, seconds since 1970.
 pub fn zone(seconds: u64) -> i64 {
     let Ok(seconds) = libc::time_t::try_from(seconds) else { return 0 };
@@ -105,5 +113,22 @@ mod tests {
             std::thread::yield_now();
         }
         assert!(clock.read().0.wall.abs_diff(now().wall) < 1_000);
+    }
+
+    #[test]
+    fn beats_are_whole_multiples_of_their_period() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        runtime.block_on(async {
+            for period in [1, 3, 20].map(Duration::from_millis) {
+                let of = |micros: u64| micros / period.as_micros() as u64;
+                for _ in 0..4 {
+                    let before = of(micros());
+                    beat(period).await;
+                    assert!(before < of(micros()), "{period:?}: none lies between");
+                }
+            }
+            // None is no time at all.
+            beat(Duration::ZERO).await;
+        });
     }
 }

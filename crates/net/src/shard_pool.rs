@@ -10,7 +10,7 @@ use crate::service::Extension;
 use crate::shard::Shard;
 use crate::streams::Streams;
 use crate::udp::{self, Udp};
-use crate::{Handle, Service, steer};
+use crate::{Handle, Service, clock, steer};
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
@@ -289,11 +289,9 @@ pub(crate) async fn watch<S: Service + 'static>(handle: Handle<S>) {
     let most = handle.most();
     let mut before: Vec<Option<Duration>> = vec![None; most];
     let (mut busy_for, mut idle_for) = (0, 0);
-    let mut period = tokio::time::interval(PERIOD);
-    period.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut last = Instant::now();
     loop {
-        period.tick().await;
+        clock::beat(PERIOD).await;
         let wall = last.elapsed().max(Duration::from_millis(1));
         last = Instant::now();
         let mut load = Vec::with_capacity(most);

@@ -128,9 +128,8 @@ impl Caches {
 
 async fn sweep(caches: Vec<Weak<LocalCache>>) {
     let (interval, looks) = SWEEP;
-    let mut tick = tokio::time::interval(interval);
     loop {
-        tick.tick().await;
+        clock::beat(interval).await;
         for cache in &caches {
             if let Some(cache) = cache.upgrade() {
                 cache.sweep(clock::now().mono, looks);

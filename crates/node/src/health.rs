@@ -3,7 +3,7 @@
 use crate::shard::Shard;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use strowger_net::Handle;
+use strowger_net::{Handle, clock};
 use strowger_server::process_state::ProcessState;
 
 /// How often at most the shards are woken to see whether they come round.
@@ -38,7 +38,7 @@ impl Health {
     /// Sees whether the shards come round, and wakes them so that they do; never ends.
     pub(crate) async fn watch(&self) {
         loop {
-            tokio::time::sleep(STEP.min(self.patience() / 4)).await;
+            clock::beat(STEP.min(self.patience() / 4)).await;
             self.look();
             self.handle.wake_all();
         }

@@ -4,7 +4,7 @@ use crate::metrics::{Metrics, Writers};
 use crate::removal::Removals;
 use crate::shard::{Services, Shard};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use strowger_net::{Handle, clock};
 use strowger_server::process_state::ProcessState;
 use strowger_store::subscriber::Subscribers;
@@ -17,10 +17,9 @@ const DATABASE_UPKEEP: Duration = Duration::from_millis(250);
 
 /// The work of no call in particular.
 pub(crate) async fn keep_up(shared: Arc<ProcessState>, services: Arc<Services>) {
-    let mut tick = tokio::time::interval(UPKEEP);
     let mut n = 0u64;
     loop {
-        tick.tick().await;
+        clock::beat(UPKEEP).await;
         n += 1;
         let now = clock::now();
         shared.keep_up(now);
@@ -39,22 +38,27 @@ pub(crate) async fn keep_up(shared: Arc<ProcessState>, services: Arc<Services>) 
 
 /// Logs every counter and gauge as often as `log.statistics` says.
 pub(crate) async fn log_statistics(shared: Arc<ProcessState>, metrics: Metrics) {
-    let mut logged = Instant::now();
+    let mut before = clock::micros();
     loop {
         // Another configuration may say something else at any time.
-        tokio::time::sleep(UPKEEP.min(shared.policy().config.log.statistics.unwrap_or(UPKEEP))).await;
-        if shared.policy().config.log.statistics.is_some_and(|interval| logged.elapsed() >= interval) {
-            logged = Instant::now();
+        clock::beat(UPKEEP.min(shared.policy().config.log.statistics.unwrap_or(UPKEEP))).await;
+        let now = clock::micros();
+        // A whole multiple of the interval lies between.
+        let is_due = |interval: Duration| {
+            let interval = (interval.as_micros() as u64).max(1);
+            before / interval != now / interval
+        };
+        if shared.policy().config.log.statistics.is_some_and(is_due) {
             metrics.log("statistics");
         }
+        before = now;
     }
 }
 
 /// Looks after the threads that write.
 pub(crate) async fn keep_up_writers(handle: Handle<Shard>, writers: Writers) {
-    let mut tick = tokio::time::interval(UPKEEP);
     loop {
-        tick.tick().await;
+        clock::beat(UPKEEP).await;
         // Without it every REGISTER is refused.
         if writers.journal.as_ref().and_then(Weak::upgrade).is_some_and(|journal| journal.has_ended()) {
             handle.fail("the thread that writes bindings ended");
@@ -76,9 +80,8 @@ pub(crate) async fn keep_up_subscribers(
     subscribers: Arc<dyn Subscribers>,
     mut removals: Removals,
 ) {
-    let mut tick = tokio::time::interval(DATABASE_UPKEEP);
     loop {
-        tick.tick().await;
+        clock::beat(DATABASE_UPKEEP).await;
         if subscribers.has_ended() {
             handle.fail("the thread that reads subscribers ended");
         }

@@ -9,10 +9,13 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 use strowger_config::SetTable;
+use strowger_net::clock;
 use tokio::task::JoinSet;
 
 /// Between two looks at what is due; another configuration may ask for other times at any moment.
 const LOOK: Duration = Duration::from_millis(250);
+/// The same where no set is read again: another configuration may have one that is.
+const REST: Duration = Duration::from_secs(1);
 
 /// A set that cannot be read is logged so often, while the reason is the same.
 const REMINDER: Duration = Duration::from_secs(300);
@@ -59,23 +62,25 @@ struct Looked {
 pub(crate) async fn refresh(running: Running) {
     let mut seen: HashMap<String, Seen> = HashMap::new();
     let mut looks = JoinSet::new();
+    let due = |table: &&SetTable| table.is_elsewhere() && table.refresh.is_some();
     loop {
+        let is_idle = !running.shared.policy().config.sets.iter().any(|table| due(&table));
         tokio::select! {
             Some(looked) = looks.join_next() => match looked {
                 Ok(looked) => note(&mut seen, looked),
                 // It panicked, or the process ends: the others are not to wait for it.
                 Err(_) => seen.values_mut().for_each(|known| known.is_under_way = false),
             },
-            () = tokio::time::sleep(LOOK) => {
+            () = clock::beat(if is_idle { REST } else { LOOK }) => {
                 let (policy, now) = (running.shared.policy(), Instant::now());
-                let due = |table: &&SetTable| table.is_elsewhere() && table.refresh.is_some();
                 seen.retain(|name, _| policy.config.sets.iter().filter(due).any(|table| table.name.as_str() == name));
                 for table in policy.config.sets.iter().filter(due) {
                     let name = table.name.to_string();
                     let Some(interval) = table.refresh else { continue };
                     let new = Seen { at: now, mark: None, read: None, is_under_way: false, logged: None };
                     let known = seen.entry(name).or_insert(new);
-                    if known.is_under_way || now.duration_since(known.at) < interval {
+                    // Between two looks of one interval may lie a little less.
+                    if known.is_under_way || now.duration_since(known.at) + LOOK / 2 < interval {
                         continue;
                     }
                     (known.at, known.is_under_way) = (now, true);
