@@ -22,6 +22,11 @@ const WRITTEN: Duration = Duration::from_secs(20);
 const KEPT: &str = "dialogs.folder = \"calls\"\ndialogs.group_interval = \"10ms\"\naccounting.cdr = true\n\
                     accounting.path = \"rows\"\naccounting.spool = \"rows.spool\"\naccounting.group_interval = \"10ms\"\n";
 
+/// The same in a SQLite file.
+fn in_a_file() -> String {
+    KEPT.replace("folder = \"calls\"", "database = \"sqlite:calls.sqlite\"")
+}
+
 fn setup(more: &str) -> Setup {
     Setup::on(&[Udp, Tcp]).open_registrar().with(KEPT).with(more)
 }
@@ -127,12 +132,21 @@ pub(crate) fn are_written(server: &Server, calls: &Times) {
 
 #[test]
 fn calls_that_a_kill_interrupts_end_in_the_next_process() {
+    outlive_a_kill(KEPT);
+}
+
+#[test]
+fn calls_kept_in_a_sqlite_file_outlive_a_kill() {
+    outlive_a_kill(&in_a_file());
+}
+
+fn outlive_a_kill(kept: &str) {
     const CALLS: usize = 500;
     let limited = format!(
         "server.shards = 2\n[[call_limit]]\nname = \"all\"\nmost = {CALLS}\nstatus = 486\n\
          [[rule]]\nname = \"all\"\ncall_limits = [\"all\"]\n"
     );
-    let mut server = setup(&limited).start();
+    let mut server = Setup::on(&[Udp, Tcp]).open_registrar().with(kept).with(&limited).start();
     let mut pair = Pair::new(&server, "bob");
     pair.call(CALLS);
     keeps(&server, CALLS);
@@ -249,10 +263,19 @@ fn lines_of(folder: &Path) -> Vec<String> {
 
 #[test]
 fn a_full_disk_is_reported_and_what_could_not_be_written_follows() {
+    follow_on_a_full_disk(KEPT);
+}
+
+#[test]
+fn a_full_disk_under_a_sqlite_file_is_reported_and_what_could_not_be_written_follows() {
+    follow_on_a_full_disk(&in_a_file());
+}
+
+fn follow_on_a_full_disk(kept: &str) {
     // The signal of a file at its limit would end the process.
     let ignores = ["sh", "-c", "trap '' XFSZ; exec \"$0\" \"$@\""];
     let quiet = "log.calls_per_minute = 0\nlog.registrations_per_minute = 0\ndialogs.track = true";
-    let lines = KEPT.replace("accounting.cdr = true", "accounting.cdr = false");
+    let lines = kept.replace("accounting.cdr = true", "accounting.cdr = false");
     let mut server = Setup::on(&[Udp]).open_registrar().with(&lines).with(quiet).under(&ignores).start();
     let mut pair = Pair::new(&server, "bob");
     limit_files(&mut server, 16 << 10);
@@ -331,7 +354,58 @@ fn two_processes_do_not_share_a_folder() {
     let lines = format!("dialogs.folder = {calls:?}\ndialogs.track = true\nstore.busy_timeout = \"100ms\"");
     let mut other = Setup::on(&[Udp]).open_registrar().with(&lines).prepare();
     assert_eq!(other.try_start().end(LIMIT).code(), Some(1));
-    other.log_with("another process keeps its state in this folder");
+    other.log_with("another process keeps its state here");
+}
+
+/// Another program may hold the file for a while, and another server may not have it.
+#[test]
+fn a_sqlite_file_that_is_locked_holds_up_no_call() {
+    let mut server =
+        Setup::on(&[Udp]).open_registrar().with(&in_a_file()).with("store.busy_timeout = \"100ms\"").start();
+    let mut pair = Pair::new(&server, "bob");
+    pair.call(5);
+    keeps(&server, 5);
+    let file = server.folder().join("calls.sqlite");
+    let other = rusqlite::Connection::open(&file).expect("it is there");
+    other.busy_timeout(LIMIT).expect("a time");
+    other.execute_batch("BEGIN IMMEDIATE").expect("the lock is free for a moment");
+    pair.call(5);
+    let mut times = pair.end(2);
+    assert!(wait::until(WRITTEN, || metric(&server, "strowger_kept_calls_down") == 1.0), "{}", server.log());
+    server.log_with("database is locked");
+    other.execute_batch("ROLLBACK").expect("it is ours");
+    keeps(&server, 8);
+    let count =
+        other.query_row("SELECT count(*) FROM call WHERE closed = 0 AND length(state) > 100", [], |row| row.get(0));
+    assert_eq!(count, Ok(8));
+
+    let lines = format!("dialogs.database = \"sqlite:{}\"\ndialogs.track = true", file.display());
+    let mut second = Setup::on(&[Udp]).open_registrar().with(&lines).with("store.busy_timeout = \"100ms\"").prepare();
+    assert_eq!(second.try_start().end(LIMIT).code(), Some(1));
+    second.log_with("another process keeps its state here");
+    server.kill();
+    server.start();
+    times.extend(pair.end(8));
+    is_empty(&server);
+    are_written(&server, &times);
+}
+
+/// It is not begun with no calls on a file that has them and cannot be read.
+#[test]
+fn a_damaged_sqlite_file_is_an_error_of_the_start() {
+    let mut server = Setup::on(&[Udp]).open_registrar().with(&in_a_file()).start();
+    let mut pair = Pair::new(&server, "bob");
+    pair.call(3);
+    keeps(&server, 3);
+    server.stop();
+    let file = server.folder().join("calls.sqlite");
+    std::fs::write(&file, "text in place of a database").expect("it can be written");
+    assert_eq!(server.try_start().end(LIMIT).code(), Some(1));
+    server.log_with("`dialogs.database`");
+    server.log_with("restore it from a backup or move it away");
+    std::fs::remove_file(&file).expect("it is there");
+    server.start();
+    assert_eq!(metric(&server, "strowger_calls_tracked"), 0.0);
 }
 
 /// What was written for one secret means nothing for another: that is said.
@@ -352,11 +426,18 @@ fn calls_of_another_secret_are_reported() {
 #[test]
 #[ignore = "takes minutes; make test-dialogs"]
 fn a_hundred_thousand_calls_outlive_a_kill() {
+    for kept in [KEPT, &in_a_file()] {
+        println!("{}", kept.lines().next().unwrap_or_default());
+        many_outlive_a_kill(kept);
+    }
+}
+
+fn many_outlive_a_kill(kept: &str) {
     const PAIRS: usize = 4;
     let calls: usize =
         std::env::var("STROWGER_DIALOGS").map_or(100_000, |text| text.parse().expect("STROWGER_DIALOGS is a number"));
     let quiet = "log.calls_per_minute = 0\nlog.registrations_per_minute = 0\nlog.statistics = \"never\"";
-    let mut server = setup(quiet).start();
+    let mut server = Setup::on(&[Udp, Tcp]).open_registrar().with(kept).with(quiet).start();
     let mut pairs: Vec<Pair> = (0..PAIRS).map(|n| Pair::new(&server, &format!("bob{n}"))).collect();
     let each = |pairs: &mut [Pair], work: &(dyn Fn(&mut Pair) -> Times + Sync)| {
         std::thread::scope(|scope| {

@@ -218,6 +218,7 @@ fn a_place_that_cannot_be_written_is_named_by_check_and_at_the_start() {
         ("accounting.spool", sql.to_owned()),
         ("accounting.path", format!("{files}{spool}")),
         ("dialogs.folder", calls.to_owned()),
+        ("dialogs.database", "dialogs.track = true\ndialogs.database = \"sqlite:calls.sqlite\"\n".to_owned()),
     ] {
         let text = format!("{listen}domains = [\"example.org\"]\nstore.database = \"{own}/s.sqlite\"\n{text}");
         fs::write(folder.path().join("strowger.toml"), text).expect("it is ours");

@@ -120,6 +120,15 @@ fn what_a_server_makes_is_its_users_alone() {
 }
 
 #[test]
+fn calls_in_a_sqlite_file_are_its_users_alone() {
+    let mut server = setup("");
+    server.rewrite("dialogs.folder = \"calls\"", "dialogs.database = \"sqlite:calls\"");
+    let before = modes(server.folder());
+    server.start();
+    are_private(&server, &before, &["calls", "calls-lock", "calls-shm", "calls-wal"]);
+}
+
+#[test]
 fn rows_in_files_of_text_are_its_users_alone() {
     for form in ["json", "csv"] {
         let mut server = setup(&format!("accounting.to = \"{form}\""));

@@ -69,11 +69,7 @@ pub enum Trouble {
 impl SinkError {
     /// What the system says of a file.
     pub(crate) fn of_file(path: &std::path::Path, error: &std::io::Error) -> Self {
-        use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-        let kind = match error.kind() {
-            StorageFull | QuotaExceeded | FileTooLarge => Trouble::Full,
-            _ => Trouble::Unusable,
-        };
+        let kind = strowger_store::own_file::Obstacle::from(error).into();
         Self { kind, detail: format!("{}: {error}", path.display()) }
     }
 }

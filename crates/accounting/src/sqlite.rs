@@ -5,13 +5,12 @@ use crate::record::{Row, Table, Value};
 use crate::sink::{Sink, SinkError, Trouble};
 use crate::sql::SQLITE;
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{Connection, ErrorCode, ToSql, TransactionBehavior};
+use rusqlite::{Connection, ToSql, TransactionBehavior};
 use std::borrow::Cow;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use strowger_records::private;
-use strowger_store::sqlite::stamp;
+use strowger_store::own_file::{Obstacle, OwnFile};
 
 /// The database: it is opened when it is needed, and again where the file is another one since.
 pub struct Sqlite {
@@ -20,13 +19,11 @@ pub struct Sqlite {
     open: Option<(Connection, (u64, u64))>,
 }
 
-/// Tells the file from those of other programs: "STRA".
-const APPLICATION: i32 = 0x5354_5241;
+/// "STRA".
+const FILE: OwnFile = OwnFile { application: 0x5354_5241, version: VERSION, page: 4_096 };
 
 /// Of the tables.
 pub const VERSION: i32 = 2;
-
-const FOREIGN: &str = "this database belongs to another program; name a file of its own";
 
 /// Rows that go in one step.
 const STEP: usize = 1_000;
@@ -42,12 +39,7 @@ impl Sqlite {
     /// # Errors
     /// It is another program's, or cannot be read.
     pub fn version(path: &Path) -> Result<u32, SinkError> {
-        let unusable = |detail| SinkError { kind: Trouble::Unusable, detail };
-        match stamp(path).map_err(|error| unusable(error.to_string()))? {
-            None | Some((0, 0)) => Ok(0),
-            Some((APPLICATION, version)) => Ok(version.unsigned_abs()),
-            Some(_) => Err(unusable(format!("{}: {FOREIGN}", path.display()))),
-        }
+        FILE.found(path).map_err(|error| SinkError { kind: Trouble::Unusable, detail: error.to_string() })
     }
 
     /// The statements that make the tables.
@@ -70,61 +62,20 @@ impl Sqlite {
     }
 
     fn connect(&self) -> Result<Connection, SinkError> {
-        let path = &self.path;
         // Rows name who called whom.
-        private::file().open(path).map_err(|error| SinkError::of_file(path, &error))?;
-        self.prepare().map_err(|error| self.explain(&error))?.map_err(|detail| {
-            let detail = format!("{}: {detail}", path.display());
-            SinkError { kind: Trouble::Unusable, detail }
-        })
-    }
-
-    /// Opens the file and makes its tables; or says why it is not ours.
-    fn prepare(&self) -> rusqlite::Result<Result<Connection, &'static str>> {
-        let mut connection = Connection::open(&self.path)?;
-        connection.busy_timeout(self.patience)?;
-        let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
-        let (application, version, schema) =
-            (number("application_id")?, number("user_version")?, number("schema_version")?);
-        match (application, version) {
-            (APPLICATION, VERSION) => (),
-            (APPLICATION, _) => return Ok(Err("the tables are of another version of this program")),
-            (0, 0) if schema == 0 => (),
-            _ => return Ok(Err(FOREIGN)),
-        }
-        connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
-        connection.pragma_update(None, "synchronous", "NORMAL")?;
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        for statement in Self::statements() {
-            transaction.execute_batch(&statement)?;
-        }
-        transaction.pragma_update(None, "application_id", APPLICATION)?;
-        transaction.pragma_update(None, "user_version", VERSION)?;
-        transaction.commit()?;
-        Ok(Ok(connection))
-    }
-
-    fn explain(&self, error: &rusqlite::Error) -> SinkError {
-        let kind = match error.sqlite_error_code() {
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => {
-                Trouble::Locked
-            }
-            // A file that may not grow is an error of the system to SQLite.
-            Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure) => Trouble::Full,
-            _ => Trouble::Unusable,
-        };
-        SinkError { kind, detail: format!("{}: {error}", self.path.display()) }
+        let opened = FILE.open(&self.path, self.patience, &Self::statements());
+        opened.map_err(|wrong| SinkError { kind: wrong.obstacle.into(), detail: wrong.to_string() })
     }
 
     fn try_on(&mut self, work: impl FnOnce(&mut Connection) -> rusqlite::Result<bool>) -> Result<bool, SinkError> {
         let result = work(self.connection()?);
         result.map_err(|error| {
-            let explained = self.explain(&error);
-            if explained.kind != Trouble::Locked {
+            let kind = Obstacle::from(&error).into();
+            if kind != Trouble::Locked {
                 // What is left of a connection that failed is not gone on with.
                 self.open = None;
             }
-            explained
+            SinkError { kind, detail: format!("{}: {error}", self.path.display()) }
         })
     }
 }
@@ -170,6 +121,16 @@ impl Sink for Sqlite {
             }
             Ok(is_any_left)
         })
+    }
+}
+
+impl From<Obstacle> for Trouble {
+    fn from(obstacle: Obstacle) -> Self {
+        match obstacle {
+            Obstacle::Locked => Self::Locked,
+            Obstacle::Full => Self::Full,
+            Obstacle::Unusable => Self::Unusable,
+        }
     }
 }
 

@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use strowger_store::database_url::DatabaseUrl;
-
 use super::Config;
+use super::database::Database;
 use super::key::Rule;
 use super::reader::{ANY, Reader, section};
 use super::report::Fault;
@@ -35,10 +34,11 @@ section! {
         /// however that ended. They are still counted, limited, accounted and ended when their time is over. docs/running.md says what that
         /// takes. "": they are not kept in a folder. One process at a time has it.
         pub folder: Option<PathBuf> = None, ANY.or("").fixed();
-        /// The same in a database server, as a URL (see `store.subscribers`), in place of a folder. `strowger db init` makes the table there,
-        /// `strowger_call`; servers that share it have each another `server.node`. It must be there at the start, when the calls are read; while it is
-        /// away or silent later, calls go on, and what changes follows. `store.busy_timeout` says how long a group of changes may take.
-        pub database: Option<DatabaseUrl> = None, ANY.or("none").fixed();
+        /// The same in a database, in place of a folder: "sqlite:FILE", a file of its own that is made if it is missing and that one process at a time
+        /// has, or the URL of a server (see `store.subscribers`). In a server `strowger db init` makes the table, `strowger_call`; servers that
+        /// share it have each another `server.node`. It must be there at the start, when the calls are read; while it is away, locked, full or silent
+        /// later, calls go on, and what changes follows. `store.busy_timeout` says how long a group of changes may take.
+        pub database: Option<Database> = None, ANY.or("none").fixed();
         /// Protection of what such a server is sent and says.
         pub database_tls: DatabaseTls = DatabaseTls::Off, ANY.fixed();
         /// PEM file of the authorities one of which signed the certificate of such a server; "system": those of the system.
@@ -59,7 +59,12 @@ impl Dialogs {
     /// The database server that has the calls, if one is to have them.
     pub fn server(&self) -> Option<DatabaseServer<'_>> {
         let (tls, authorities) = (self.database_tls, self.database_ca.as_deref());
-        self.database.as_ref().map(|url| DatabaseServer { url, tls, authorities })
+        self.database.as_ref()?.server().map(|url| DatabaseServer { url, tls, authorities })
+    }
+
+    /// The SQLite file that has the calls, if one is to have them.
+    pub fn file(&self) -> Option<&Path> {
+        self.database.as_ref()?.file()
     }
 
     /// The key that says where answered calls are kept; none: they are in memory alone.
@@ -78,6 +83,7 @@ pub(super) fn check(config: &Config, reader: &mut Reader) {
     if let Some(folder) = &config.dialogs.folder {
         check_folder(folder, config.dialogs.database.is_some(), reader);
     }
+    check_file(config, reader);
     if config.auth.secret.is_none() && config.store.database.is_none() {
         let message = "calls are kept over a restart and the secret that lets their BYE through is not";
         let cure = "set auth.secret, or store.database, beside which the server keeps the one that it draws";
@@ -118,6 +124,34 @@ fn check_folder(folder: &Path, has_database: bool, reader: &mut Reader) {
     }
 }
 
+fn check_file(config: &Config, reader: &mut Reader) {
+    let Some(file) = config.dialogs.file() else { return };
+    let mut wrong = |message: String, cure: &str| {
+        reader.push(Fault::error(reader.value_of("dialogs.database"), message, cure));
+    };
+    if file.is_dir() {
+        wrong(
+            format!("dialogs.database {} is a folder", file.display()),
+            "name a file, such as \"sqlite:calls.sqlite\"",
+        );
+    }
+    if let Some(above) = file.parent().filter(|above| !above.as_os_str().is_empty() && !above.is_dir()) {
+        wrong(
+            format!("the folder of dialogs.database, {}, does not exist", above.display()),
+            "make it, or name another",
+        );
+    }
+    let rows = config.accounting_settings().map(|_| &config.accounting);
+    let others = [
+        ("store.database", config.store.database.as_ref()),
+        ("accounting.path", rows.map(|rows| &rows.path)),
+        ("accounting.spool", rows.map(|rows| &rows.spool)),
+    ];
+    if let Some((key, _)) = others.into_iter().find(|(_, path)| path.is_some_and(|path| path == file)) {
+        wrong(format!("dialogs.database is the file of {key}"), "name a file of its own");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::Source;
@@ -150,11 +184,23 @@ mod tests {
              to = [\"sip:192.0.2.1\"]\ncall_limits = [\"l\"]\n[[rule]]\nname = \"r\"\non_failure = [\"f\"]\n",
         );
         assert!(counted.faults().iter().all(|fault| !fault.message.contains("dialogs")), "{counted}");
-        let url = "mysql://u@127.0.0.1/d";
+        let (url, file) = ("mysql://u@127.0.0.1/d", "sqlite:calls.sqlite");
         for (text, line, cure) in [
             (format!("dialogs.folder = \"calls\"\ndialogs.database = \"{url}\""), 2, "remove dialogs.folder or"),
             (format!("store.database = \"memory\"\ndialogs.database = \"{url}\""), 2, "set auth.secret"),
             (format!("dialogs.database = \"{url}\""), 1, "dialogs.track = true"),
+            ("dialogs.database = \"sqlite:calls.sqlite\"".to_owned(), 1, "dialogs.track = true"),
+            (format!("dialogs.folder = \"calls\"\ndialogs.database = \"{file}\""), 2, "remove dialogs.folder or"),
+            (format!("store.database = \"memory\"\ndialogs.database = \"{file}\""), 2, "set auth.secret"),
+            ("dialogs.database = \"sqlite:.\"".to_owned(), 1, "sqlite:calls.sqlite"),
+            ("dialogs.database = \"sqlite:no/calls\"".to_owned(), 1, "make it"),
+            (format!("store.database = \"calls.sqlite\"\ndialogs.database = \"{file}\""), 2, "file of its own"),
+            (
+                format!("accounting = {{ cdr = true, path = \"calls.sqlite\" }}\ndialogs.database = \"{file}\""),
+                2,
+                "of its own",
+            ),
+            (format!("dialogs.database = \"{file}\"\ndialogs.database_tls = \"required\""), 2, "or remove this"),
         ] {
             let report = report(&text);
             let fault = report.faults().iter().find(|fault| fault.cure.contains(cure));

@@ -35,8 +35,9 @@ impl Config {
         let rows = self.accounting_settings().map(|_| ("accounting.spool", accounting.spool.as_path()));
         let place = self.accounting_place().filter(|_| rows.is_some()).map(|_| ("accounting.path", &*accounting.path));
         let calls = dialogs.folder.as_deref().map(|folder| ("dialogs.folder", folder));
+        let file = dialogs.file().map(|file| ("dialogs.database", file));
         let mut written: Vec<(String, &Path)> =
-            [place, rows, calls].into_iter().flatten().map(|(key, path)| (key.to_owned(), path)).collect();
+            [place, rows, calls, file].into_iter().flatten().map(|(key, path)| (key.to_owned(), path)).collect();
         for cache in &self.caches {
             written.extend(cache.folder.as_deref().map(|folder| (format!("cache.folder of '{}'", cache.name), folder)));
         }
@@ -101,6 +102,7 @@ mod tests {
         );
         let sql = "accounting.cdr = true\naccounting.to = \"sql\"\naccounting.database = \"mysql://u@127.0.0.1/d\"";
         assert_eq!(written(sql), ["accounting.spool accounting.spool"]);
+        assert_eq!(written("dialogs.database = \"sqlite:calls.sqlite\""), ["dialogs.database calls.sqlite"]);
         assert!(may_write(Path::new("no/such/folder")).is_ok() && may_write(Path::new("")).is_ok());
     }
 }

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use strowger_rules::{Columns, Kind, Set, SetId, SetNames};
-use strowger_store::database_url::DatabaseUrl;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::key::{Key, Rule, Text, words};
+use super::database::Database;
+use super::key::{Key, Rule, words};
 use super::name::Name;
 use super::reader::{ANY, Reader, section};
 use super::report::Fault;
@@ -60,7 +60,7 @@ section! {
         pub file: Option<PathBuf> = None, ANY.or("");
         /// A database that has its entries: "sqlite:FILE", or the URL of a MariaDB, MySQL or PostgreSQL server as in `store.subscribers`. It is asked
         /// at the start, which fails without an answer, and where a file would be read again; without an answer then the entries stay.
-        pub database: Option<SetDatabase> = None, ANY.or("");
+        pub database: Option<Database> = None, ANY.or("");
         /// What `database` is asked, such as "SELECT prefix, carrier FROM carriers": nothing is written.
         pub query: String = String::new(), ANY;
         /// Name of the column of keys in the file, or of what the query gives.
@@ -137,48 +137,6 @@ impl Key for Entries {
     }
 }
 
-/// A database that has the entries of a set.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SetDatabase {
-    /// A server.
-    Server(DatabaseUrl),
-    /// A file of SQLite.
-    Sqlite(PathBuf),
-}
-
-/// Without the password.
-impl fmt::Display for SetDatabase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Server(url) => url.fmt(f),
-            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
-        }
-    }
-}
-
-impl Text for SetDatabase {
-    const EXPECTED: &'static str = "a database such as \"sqlite:carriers.sqlite\", \"mysql://USER:PASSWORD@HOST:3306/DATABASE\" or \
-                                    \"postgresql://USER:PASSWORD@HOST:5432/DATABASE\"";
-
-    fn from_text(text: &str) -> Result<Self, String> {
-        match text.strip_prefix("sqlite:") {
-            Some("") => Err("names no file".into()),
-            Some(path) if !path.starts_with("//") => Ok(Self::Sqlite(PathBuf::from_text(path)?)),
-            _ => text.parse().map(Self::Server),
-        }
-    }
-
-    fn to_text(&self) -> String {
-        self.to_string()
-    }
-
-    fn resolve(&mut self, folder: &Path) {
-        if let Self::Sqlite(path) = self {
-            Text::resolve(path, folder);
-        }
-    }
-}
-
 /// Why a set cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetFault {
@@ -220,7 +178,7 @@ impl SetTable {
 
     /// Whether it names a database with a password.
     pub(super) fn has_password(&self) -> bool {
-        matches!(&self.database, Some(SetDatabase::Server(url)) if url.password.is_some())
+        self.database.as_ref().and_then(Database::server).is_some_and(|url| url.password.is_some())
     }
 
     /// Where its entries stand, as people name it: no password of it.
@@ -350,7 +308,7 @@ fn check(table: &SetTable, path: &str, reader: &mut Reader) -> bool {
 
 /// Notes what does not protect what a server says, or cannot.
 fn check_tls(table: &SetTable, path: &str, reader: &mut Reader) {
-    let Some(SetDatabase::Server(_)) = &table.database else {
+    let Some(Database::Server(_)) = &table.database else {
         if table.tls != DatabaseTls::Off {
             let message = format!("set '{}' has `tls` and no database server", table.name);
             let span = reader.value_of(&format!("{path}.tls"));

@@ -11,7 +11,7 @@ use strowger_core::digest::{
 use strowger_core::proxy::Plan;
 use strowger_core::registrar::{PathRule as CorePathRule, RegistrarSettings};
 use strowger_core::timer::TimerSettings;
-use strowger_keeper::{FolderSettings, Settings as KeeperSettings};
+use strowger_keeper::{FileSettings, FolderSettings, Settings as KeeperSettings};
 use strowger_store::journal::{Durability as StoreDurability, JournalSettings};
 use strowger_store::location::LocationSettings;
 use strowger_store::read_through::ReadThroughSettings;
@@ -185,6 +185,11 @@ impl Config {
     pub fn folder_settings(&self) -> Option<FolderSettings> {
         let settings = FolderSettings::new(self.dialogs.folder.clone()?);
         Some(FolderSettings { wait: self.store.busy_timeout, ..settings })
+    }
+
+    /// Those of the SQLite file in which calls are kept, for states of this form; `None`: they are in no such file.
+    pub fn call_file_settings(&self, form: u8) -> Option<FileSettings> {
+        Some(FileSettings { path: self.dialogs.file()?.to_owned(), form, wait: self.store.busy_timeout })
     }
 
     /// Where rows of accounting go; `None`: to a database server, which [`Accounting::server`](super::Accounting::server) names.

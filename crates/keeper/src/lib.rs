@@ -8,10 +8,11 @@
 //! Last words ([`Keeper::close`]) stay for [`Settings::grace`] before the number is removed, and are given to the next process if this one is
 //! killed before: the place that they are to reach by another way has that long to take them.
 //!
-//! [`Folder`] is the engine of this crate. It has segments, numbered files of [records](strowger_records): a state, last words, or that a number is
+//! [`Folder`] and [`Sqlite`] are the engines of this crate. A folder has segments, numbered files of [records](strowger_records): a state, last words, or that a number is
 //! gone. The last record of a number counts. Of each state it knows in sixteen bytes where it stands. When more than half of all bytes are of states
 //! that have been replaced, it copies what still counts of the oldest segment into the newest, in small steps between the groups, and removes the
 //! file: no caller is asked for its state again. Nothing is synced to the disk: a power cut may lose what the kernel had not written yet.
+//! A SQLite file has a row for each number.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -21,6 +22,7 @@ mod folder;
 mod pending;
 mod place;
 mod segments;
+mod sqlite;
 mod writing;
 
 use std::path::PathBuf;
@@ -31,6 +33,7 @@ use std::time::{Duration, Instant};
 
 pub use engine::{Change, Engine, Failure, Held, Left, LoadReport};
 pub use folder::{Folder, FolderSettings};
+pub use sqlite::{FileSettings, Sqlite};
 
 use pending::Pending;
 use writing::Writing;
@@ -63,12 +66,12 @@ impl Default for Settings {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process has it.
-    #[error("{path}: another process keeps its state in this folder", path = .0.display())]
+    #[error("{path}: another process keeps its state here", path = .0.display())]
     InUse(PathBuf),
     /// It cannot be made, read or written.
     #[error("{path}: {error}", path = .path.display())]
     Unusable {
-        /// The folder, or a file in it.
+        /// The folder, a file in it, or the file.
         path: PathBuf,
         /// What the system says.
         error: std::io::Error,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use strowger_accounting::spool::Spool;
 use strowger_accounting::{Accounting, Row, Settings};
 use strowger_config::Config;
-use strowger_keeper::{Engine, Folder, Keeper, Left};
+use strowger_keeper::{Engine, Folder, Keeper, Left, Sqlite};
 use strowger_net::clock;
 use strowger_server::calls::{Call, KEPT_VERSION, read_kept};
 use strowger_server::engine::Effect;
@@ -83,6 +83,9 @@ impl Kept {
 fn engine(config: &Config) -> anyhow::Result<Option<Box<dyn Engine>>> {
     if let Some(settings) = config.folder_settings() {
         return Ok(Some(Box::new(Folder::open(settings)?)));
+    }
+    if let Some(settings) = config.call_file_settings(KEPT_VERSION) {
+        return Ok(Some(Box::new(Sqlite::open(settings)?)));
     }
     let Some(server) = config.dialogs.server() else { return Ok(None) };
     let patience = config.store.busy_timeout;

@@ -54,6 +54,7 @@ mod instance_lock;
 pub mod journal;
 pub mod lasting_failure;
 pub mod location;
+pub mod own_file;
 mod partition;
 mod queue;
 pub mod read_through;

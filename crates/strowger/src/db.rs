@@ -1,12 +1,14 @@
 //! `strowger db`: the tables that the configuration needs.
 
 use std::fmt::Write;
+use std::path::Path;
 use std::time::SystemTime;
 
 use serde_json::json;
 use strowger_accounting::sink::Place;
 use strowger_accounting::sqlite;
 use strowger_config::{Config, DatabaseServer};
+use strowger_keeper::{FileSettings, Sqlite};
 use strowger_node::server_settings;
 use strowger_sql::schema::{self, Found, Order, Part};
 use strowger_store::sqlite::{OpenError, SqliteSettings, make, pending};
@@ -95,6 +97,10 @@ fn carry_out(config: &Config, order: Order, is_dry: bool, lines: &mut Vec<Line>)
     if let Some(place @ Place::Sqlite(..)) = &accounting {
         lines.extend(of_accounting(place, order, is_dry)?);
     }
+    // Its form is that of states, of which none is written here.
+    if let Some(settings) = config.call_file_settings(0) {
+        lines.push(of_calls(settings, order, is_dry)?);
+    }
     let subscribers = Part::Subscribers(config.store.subscriber_table.clone());
     let servers: [(Option<DatabaseServer<'_>>, Part); 4] = [
         (config.store.subscriber_server(), subscribers),
@@ -149,19 +155,41 @@ fn of_file(settings: &SqliteSettings, order: Order, is_dry: bool) -> anyhow::Res
 fn of_accounting(place: &Place, order: Order, is_dry: bool) -> anyhow::Result<Option<Line>> {
     let Place::Sqlite(path, _) = place else { return Ok(None) };
     let found = sqlite::Sqlite::version(path)?;
-    let version = sqlite::VERSION.unsigned_abs();
-    let statements = if found == 0 && order == Order::Init { sqlite::Sqlite::statements() } else { Vec::new() };
-    if !is_dry && !statements.is_empty() {
+    let line =
+        of_own_file(path, "accounting", [found, sqlite::VERSION.unsigned_abs()], order, sqlite::Sqlite::statements);
+    if !is_dry && !line.statements.is_empty() {
         place.sink().open().map_err(|error| denied(error, path))?;
     }
-    Ok(Some(Line {
+    Ok(Some(line))
+}
+
+/// The file with kept calls.
+fn of_calls(settings: FileSettings, order: Order, is_dry: bool) -> anyhow::Result<Line> {
+    let path = settings.path.clone();
+    let found = Sqlite::version(&path).map_err(|error| denied(error, &path))?;
+    let line = of_own_file(&path, Part::Calls.name(), [found, Sqlite::VERSION], order, Sqlite::statements);
+    if !is_dry && !line.statements.is_empty() {
+        Sqlite::open(settings).map_err(|error| denied(error, &path))?;
+    }
+    Ok(line)
+}
+
+fn of_own_file(
+    path: &Path,
+    part: &'static str,
+    [found, version]: [u32; 2],
+    order: Order,
+    all: fn() -> Vec<String>,
+) -> Line {
+    let statements = if found == 0 && order == Order::Init { all() } else { Vec::new() };
+    Line {
         database: path.display().to_string(),
-        part: "accounting",
+        part,
         found: if found == 0 { Found::Nothing } else { Found::Version(found) },
         version,
         is_usable: !statements.is_empty() || found == version,
         statements,
-    }))
+    }
 }
 
 fn shown(lines: &[Line], options: &DbOrder) -> anyhow::Result<String> {

@@ -493,7 +493,13 @@ const TESTS: &[(&str, &[&str])] = &[
     ("rule.account", &["crates/server/tests/suite/accounting.rs::rules_say_what_is_accounted"]),
     ("rule.account_as", &["crates/server/tests/suite/accounting.rs::rules_say_what_a_call_is_accounted_as"]),
     ("dialogs.folder", &["tests/tests/kept_dialogs.rs::calls_that_a_kill_interrupts_end_in_the_next_process"]),
-    ("dialogs.database", &["tests/tests/sql_calls.rs::calls_kept_in_mariadb_outlive_kills_and_its_outages"]),
+    (
+        "dialogs.database",
+        &[
+            "tests/tests/sql_calls.rs::calls_kept_in_mariadb_outlive_kills_and_its_outages",
+            "tests/tests/kept_dialogs.rs::calls_kept_in_a_sqlite_file_outlive_a_kill",
+        ],
+    ),
     ("dialogs.database_tls", &["tests/tests/sql_calls.rs::calls_kept_in_postgresql_outlive_kills_and_its_outages"]),
     ("dialogs.database_ca", &["tests/tests/sql_calls.rs::calls_kept_in_postgresql_outlive_kills_and_its_outages"]),
     ("dialogs.group_interval", &["tests/tests/metrics_catalogue.rs::every_metric_moves_by_as_much_as_it_should"]),

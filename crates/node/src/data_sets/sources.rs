@@ -1,7 +1,7 @@
 //! Where sets have their entries: files, SQLite, database servers.
 
 use std::path::Path;
-use strowger_config::{SetDatabase, SetFault, SetTable};
+use strowger_config::{Database, SetFault, SetTable};
 use strowger_rules::Set;
 use strowger_sql::{ServerSettings, rows};
 use strowger_store::sqlite_rows;
@@ -51,8 +51,8 @@ fn fetch(table: &SetTable) -> Result<Rows, Unread> {
     let Some(database) = &table.database else { return Ok(Rows::new()) };
     let columns: Vec<&str> = std::iter::once(&*table.key).chain(table.value.as_deref()).collect();
     match database {
-        SetDatabase::Sqlite(path) => of_sqlite(table, path, &columns),
-        SetDatabase::Server(url) => {
+        Database::Sqlite(path) => of_sqlite(table, path, &columns),
+        Database::Server(url) => {
             let settings = ServerSettings { url: url.clone(), authorities: table.authorities() };
             of_server(table, &settings, &columns)
         }

@@ -1,0 +1,68 @@
+//! A database that a key names: a server, or a file of SQLite.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use strowger_store::database_url::DatabaseUrl;
+
+use super::key::Text;
+
+/// A server, or a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Database {
+    /// A server.
+    Server(DatabaseUrl),
+    /// A file of SQLite.
+    Sqlite(PathBuf),
+}
+
+impl Database {
+    /// The server, if it is one.
+    pub const fn server(&self) -> Option<&DatabaseUrl> {
+        match self {
+            Self::Server(url) => Some(url),
+            Self::Sqlite(_) => None,
+        }
+    }
+
+    /// The file, if it is one.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Server(_) => None,
+            Self::Sqlite(path) => Some(path),
+        }
+    }
+}
+
+/// Without the password.
+impl fmt::Display for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Server(url) => url.fmt(f),
+            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+        }
+    }
+}
+
+impl Text for Database {
+    const EXPECTED: &'static str = "a database such as \"sqlite:FILE\", \"mysql://USER:PASSWORD@HOST:3306/DATABASE\" or \
+                                    \"postgresql://USER:PASSWORD@HOST:5432/DATABASE\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        match text.strip_prefix("sqlite:") {
+            Some("") => Err("names no file".into()),
+            Some(path) if !path.starts_with("//") => Ok(Self::Sqlite(PathBuf::from_text(path)?)),
+            _ => text.parse().map(Self::Server),
+        }
+    }
+
+    fn to_text(&self) -> String {
+        self.to_string()
+    }
+
+    fn resolve(&mut self, folder: &Path) {
+        if let Self::Sqlite(path) = self {
+            Text::resolve(path, folder);
+        }
+    }
+}
