@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::accounting::in_the_spool;
+use crate::sql_rows::db;
 use strowger_tests::call::register;
 use strowger_tests::control::{done, metric};
 use strowger_tests::dialog::{End, arrives, invite, set_up};
@@ -388,6 +389,25 @@ fn a_sqlite_file_that_is_locked_holds_up_no_call() {
     times.extend(pair.end(8));
     is_empty(&server);
     are_written(&server, &times);
+}
+
+#[test]
+fn the_sqlite_file_of_calls_can_be_made_before() {
+    let mut server = Setup::on(&[Udp]).open_registrar().with(&in_a_file()).prepare();
+    let file = server.folder().join("calls.sqlite");
+    let (is_done, script) = db(&server, &["init", "--dry-run"]);
+    assert!(is_done && script.contains("(calls)\nCREATE TABLE IF NOT EXISTS call ("), "{script}");
+    assert!(!file.exists());
+    let (is_done, said) = db(&server, &["init"]);
+    let is_it = |text: &str, found: &str| {
+        text.lines()
+            .any(|line| line.contains("calls.sqlite  calls ") && line.contains(found) && line.ends_with("version 1"))
+    };
+    assert!(is_done && is_it(&said, "nothing") && file.exists(), "{said}");
+    let (is_done, said) = db(&server, &["migrate"]);
+    assert!(is_done && is_it(&said, "version 1 "), "{said}");
+    server.start();
+    keeps(&server, 0);
 }
 
 /// It is not begun with no calls on a file that has them and cannot be read.

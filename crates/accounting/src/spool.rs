@@ -128,7 +128,7 @@ impl Spool {
 
     fn try_append(&mut self, rows: &[Box<Row>]) -> io::Result<()> {
         // Made again where another program has removed it, as it may one that is empty.
-        if self.writer.is_none() || (self.is_empty() && !self.path.exists()) {
+        if self.writer.as_ref().is_none_or(|writer| self.is_empty() && !writer.has_its_name()) {
             self.writer = Some(writer(&self.path).map_err(io::Error::other)?);
         }
         let Some(writer) = &mut self.writer else { return Err(io::ErrorKind::NotFound.into()) };

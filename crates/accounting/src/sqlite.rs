@@ -7,16 +7,16 @@ use crate::sql::SQLITE;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ToSql, TransactionBehavior};
 use std::borrow::Cow;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use strowger_store::own_file::{Obstacle, OwnFile};
+use strowger_store::sqlite::{FileNumber, number_of};
 
 /// The database: it is opened when it is needed, and again where the file is another one since.
 pub struct Sqlite {
     path: PathBuf,
     patience: Duration,
-    open: Option<(Connection, (u64, u64))>,
+    open: Option<(Connection, Option<FileNumber>)>,
 }
 
 /// "STRA".
@@ -48,14 +48,11 @@ impl Sqlite {
     }
 
     fn connection(&mut self) -> Result<&mut Connection, SinkError> {
-        let number = || std::fs::metadata(&self.path).ok().map(|file| (file.dev(), file.ino()));
-        if self.open.as_ref().is_some_and(|(_, open)| Some(*open) != number()) {
+        if self.open.as_ref().is_some_and(|(_, open)| *open != number_of(&self.path)) {
             self.open = None;
         }
         if self.open.is_none() {
-            let connection = self.connect()?;
-            let number = std::fs::metadata(&self.path).map_err(|error| SinkError::of_file(&self.path, &error))?;
-            self.open = Some((connection, (number.dev(), number.ino())));
+            self.open = Some((self.connect()?, number_of(&self.path)));
         }
         let (connection, _) = self.open.as_mut().expect("it was opened just now");
         Ok(connection)
@@ -150,6 +147,7 @@ impl ToSql for Value<'_> {
 mod tests {
     use super::*;
     use crate::record::{Cdr, Event};
+    use std::os::unix::fs::PermissionsExt;
 
     fn cdr(identity: &str, setup: u64) -> Box<Row> {
         let fields = vec![("User-Agent".into(), "phone".into())];
@@ -177,7 +175,7 @@ mod tests {
             1
         );
         assert_eq!(count(&path, "cdr WHERE fields = '{\"User-Agent\":\"phone\"}'"), 3);
-        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
     #[test]

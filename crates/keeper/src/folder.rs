@@ -64,7 +64,7 @@ impl Folder {
     /// # Errors
     /// [`OpenError`].
     pub fn open(settings: FolderSettings) -> Result<Self, OpenError> {
-        Self::open_on(settings, Box::new(|path| Ok(Writer::on(segments::create(path)?, MAGIC))))
+        Self::open_on(settings, Box::new(|path| Writer::create(path, MAGIC)))
     }
 
     /// The same on segments that `create` makes.

@@ -44,11 +44,6 @@ pub(crate) fn path(folder: &Path, number: u64) -> PathBuf {
     folder.join(format!("{number:012}.{ENDING}"))
 }
 
-/// Makes the file of a segment.
-pub(crate) fn create(path: &Path) -> io::Result<File> {
-    private::file().truncate(true).open(path)
-}
-
 /// A record as it stands in a segment: its number, and what is said of that.
 fn read(kind: u8, payload: &[u8]) -> Option<(u64, &[u8])> {
     let (number, rest) = payload.split_first_chunk()?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rusqlite::{Connection, TransactionBehavior, params};
 use strowger_records::FileLock;
 use strowger_store::own_file::{Obstacle, OwnFile};
-use strowger_store::sqlite::OpenError as NotRead;
+use strowger_store::sqlite::{FileNumber, OpenError as NotRead, number_of};
 
 use crate::OpenError;
 use crate::engine::{Change, Engine, Failure, Held, Left, LoadReport};
@@ -37,6 +37,8 @@ pub struct Sqlite {
     settings: FileSettings,
     /// None after a failure: what is left of such a connection is not gone on with.
     connection: Option<Connection>,
+    /// Which file it is, from the first connection on: another one of its name has not what this one has.
+    file: Option<FileNumber>,
     kept: u64,
     bytes: u64,
     written: u64,
@@ -58,7 +60,7 @@ impl Sqlite {
         let held = FileLock::take(&path, settings.wait);
         let held = held.map_err(|error| OpenError::Unusable { path, error })?;
         let lock = held.ok_or_else(|| OpenError::InUse(settings.path.clone()))?;
-        let mut this = Self { settings, connection: None, kept: 0, bytes: 0, written: 0, _lock: lock };
+        let mut this = Self { settings, connection: None, file: None, kept: 0, bytes: 0, written: 0, _lock: lock };
         this.connection().map_err(OpenError::Engine)?;
         Ok(this)
     }
@@ -81,12 +83,15 @@ impl Sqlite {
     }
 
     fn connection(&mut self) -> Result<&mut Connection, Failure> {
+        if self.file.is_some() && number_of(&self.settings.path) != self.file {
+            return Err(self.failure("it was removed or replaced: put it back, or start again"));
+        }
         if self.connection.is_none() {
             let opened = FILE.open(&self.settings.path, self.settings.wait, &Self::statements());
             let connection = opened?;
             let count = connection.query_row("SELECT count(*) FROM call", [], |row| row.get::<_, i64>(0));
             self.kept = count.map_err(|error| self.failure(error))?.unsigned_abs();
-            self.connection = Some(connection);
+            (self.connection, self.file) = (Some(connection), number_of(&self.settings.path));
         }
         self.connection.as_mut().ok_or_else(|| "no connection".into())
     }
@@ -276,6 +281,24 @@ mod tests {
         let of = |name: &str| Sqlite::version(&folder.path().join(name));
         assert_eq!((of("calls").ok(), of("none").ok(), of("newer").ok()), (Some(1), Some(0), Some(9)));
         assert!(of("text").is_err());
+    }
+
+    /// The system goes on writing into a file that has no name any more.
+    #[test]
+    fn a_file_that_was_removed_or_replaced_takes_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, away) = (folder.path().join("calls"), folder.path().join("away"));
+        let mut engine = Sqlite::open(settings(&path)).expect("it is free");
+        let state = |n: u8| Change::State(vec![n; 50].into());
+        engine.write(&[(1, &state(1))]).expect("there is room");
+        std::fs::rename(&path, &away).expect("it is there");
+        let mut said = || engine.write(&[(2, &state(2))]).expect_err("it would be lost").to_string();
+        assert!(said().contains("put it back"), "{}", said());
+        std::fs::write(&path, "").expect("there is room");
+        assert!(said().contains("put it back"), "{}", said());
+        std::fs::rename(&away, &path).expect("it is there");
+        engine.write(&[(2, &state(2))]).expect("it is back");
+        assert_eq!(found(&mut engine).0.len(), 2);
     }
 
     /// A group that fails is not there, and the next one is, on a connection of its own or the same.

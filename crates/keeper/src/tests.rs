@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
 
-use strowger_records::{Medium, Writer};
+use strowger_records::{Medium, Writer, private};
 
 use super::*;
 
@@ -182,7 +182,7 @@ fn a_disk_that_is_full_anywhere_costs_memory_and_loses_nothing() {
         let disk = Arc::new(AtomicUsize::new(room));
         let room_left = disk.clone();
         let create = move |path: &Path| {
-            let file = segments::create(path)?;
+            let file = private::file().truncate(true).open(path)?;
             Ok(Writer::on(Disk { file, room: room_left.clone() }, segments::MAGIC))
         };
         let engine = Folder::open_on(of(folder.path()), Box::new(create)).expect("the folder is free");
@@ -239,6 +239,24 @@ fn damaged_and_cut_records_are_left_out_and_reported() {
     keeper.put(70, state(70, 1));
     drop(keeper);
     assert!(open(folder.path()).1.contains_key(&70));
+}
+
+/// The system goes on writing into a segment that has no name any more.
+#[test]
+fn a_segment_that_was_removed_takes_nothing_until_it_is_back() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let away = tempfile::tempdir().expect("a folder");
+    let calls = folder.path().join("calls");
+    let (keeper, ..) = open(&calls);
+    keeper.put(1, state(1, 1));
+    comes(|| keeper.figures().written == 1);
+    std::fs::rename(&calls, away.path().join("calls")).expect("it is there");
+    keeper.put(2, state(2, 1));
+    comes(|| keeper.figures().is_down && keeper.figures().failures > 2);
+    assert_eq!((keeper.figures().written, keeper.figures().pending), (1, 1));
+    std::fs::rename(away.path().join("calls"), &calls).expect("it is there");
+    comes(|| !keeper.figures().is_down && keeper.figures().pending == 0);
+    assert_eq!(open(copy(&calls).path()).1.len(), 2);
 }
 
 #[test]

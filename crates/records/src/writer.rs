@@ -2,7 +2,8 @@
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use crate::reader::{OpenError, Reader};
 use crate::{HEAD, LONGEST, Magic, checksum, private};
@@ -44,6 +45,32 @@ pub struct Writer {
     /// The medium may hold more than `length`.
     is_torn: bool,
     bytes: Vec<u8>,
+    name: Option<Name>,
+}
+
+/// Of the file that is written. The system goes on writing into one that has lost its name, and what it takes then is lost.
+struct Name {
+    path: PathBuf,
+    /// Device and number.
+    file: (u64, u64),
+}
+
+impl Name {
+    fn of(path: &Path, file: &File) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        Ok(Self { path: path.to_owned(), file: (metadata.dev(), metadata.ino()) })
+    }
+
+    fn is_the_files(&self) -> io::Result<()> {
+        match std::fs::metadata(&self.path) {
+            Ok(found) if (found.dev(), found.ino()) == self.file => Ok(()),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => {
+                let path = self.path.display();
+                Err(io::Error::other(format!("{path} was removed or replaced: put it back, or start again")))
+            }
+        }
+    }
 }
 
 impl Writer {
@@ -55,7 +82,8 @@ impl Writer {
         let file = private::file().truncate(true).open(path)?;
         // One of another user's is that user's affair.
         let _ = private::narrow(&file);
-        Ok(Self::on(file, magic))
+        let name = Some(Name::of(path, &file)?);
+        Ok(Self { name, ..Self::on(file, magic) })
     }
 
     /// A file that was written before, or a new one: for its user alone too. What stands behind its last whole record, as a kill leaves it, is
@@ -82,7 +110,8 @@ impl Writer {
         };
         let file = private::file().open(path).map_err(unreadable)?;
         let _ = private::narrow(&file);
-        let mut writer = Self::on(file, magic);
+        let name = Some(Name::of(path, &file).map_err(unreadable)?);
+        let mut writer = Self { name, ..Self::on(file, magic) };
         writer.medium.cut(length).map_err(unreadable)?;
         writer.length = length;
         Ok((writer, damage))
@@ -90,14 +119,15 @@ impl Writer {
 
     /// Records on anything.
     pub fn on(medium: impl Medium + 'static, magic: Magic) -> Self {
-        Self { medium: Box::new(medium), magic, length: 0, is_torn: false, bytes: Vec::new() }
+        Self { medium: Box::new(medium), magic, length: 0, is_torn: false, bytes: Vec::new(), name: None }
     }
 
     /// Writes what `fill` pushes, by one call.
     ///
     /// # Errors
-    /// As the system says; none of these records is there then, and the next call tries again with its own.
+    /// As the system says, or the file has lost its name; none of these records is there then, and the next call tries again with its own.
     pub fn write(&mut self, fill: impl FnOnce(&mut Records<'_>)) -> io::Result<()> {
+        self.name.as_ref().map_or(Ok(()), Name::is_the_files)?;
         self.bytes.clear();
         if self.length == 0 {
             self.bytes.extend(self.magic);
@@ -111,6 +141,11 @@ impl Writer {
         self.is_torn = false;
         self.length += self.bytes.len() as u64;
         Ok(())
+    }
+
+    /// Whether the file has the name still by which it was opened.
+    pub fn has_its_name(&self) -> bool {
+        self.name.as_ref().is_none_or(|name| name.is_the_files().is_ok())
     }
 
     /// Takes all records away: the file becomes empty.
@@ -296,6 +331,29 @@ mod tests {
         assert_eq!((bytes()[12], bytes().len()), (3, 17));
         writer.clear().unwrap();
         assert_eq!((writer.length(), bytes()), (0, vec![]));
+    }
+
+    #[test]
+    fn a_file_that_has_lost_its_name_takes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, away) = (folder.path().join("a"), folder.path().join("b"));
+        for is_new in [true, false] {
+            let magic = *b"RECORDS\x01";
+            let mut writer = match is_new {
+                true => Writer::create(&path, magic).unwrap(),
+                false => Writer::append(&path, magic).unwrap().0,
+            };
+            let mut write = || writer.write(|records| records.push(1, |_| ()));
+            write().unwrap();
+            std::fs::rename(&path, &away).unwrap();
+            let error = write().unwrap_err().to_string();
+            assert!(error.contains("put it back") && error.contains(&*path.to_string_lossy()), "{error}");
+            std::fs::write(&path, "another").unwrap();
+            assert!(write().is_err());
+            std::fs::rename(&away, &path).unwrap();
+            write().unwrap();
+            assert_eq!(Reader::open(&path, *b"RECORDS").unwrap().0.count(), if is_new { 2 } else { 4 });
+        }
     }
 
     #[test]

@@ -178,9 +178,10 @@ pub(crate) fn open(settings: &SqliteSettings) -> Result<Connection, OpenError> {
 }
 
 /// Device and number of a file: another one for another file of the same name.
-pub(crate) type FileNumber = (u64, u64);
+pub type FileNumber = (u64, u64);
 
-pub(crate) fn number_of(path: &Path) -> Option<FileNumber> {
+/// That of the file that has this name now, if there is one.
+pub fn number_of(path: &Path) -> Option<FileNumber> {
     std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }
 
