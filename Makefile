@@ -207,7 +207,7 @@ bench-control: packages build
 	STROWGER_BIN=$(STROWGER) $(TARGET)/release/bench_control --rounds $(or $(ROUNDS),3)
 
 bench-rules:
-	$(CARGO) run --locked --release --quiet --package strowger-rules --example decide
+	$(CARGO) run --locked --release --quiet --package strowger-benches --bin bench_rules
 
 bench-engine:
 	$(CARGO) run --locked --release --quiet --package strowger-benches --bin bench_engine -- --rounds $(or $(ROUNDS),3)

@@ -3,6 +3,7 @@
 pub mod bar;
 pub mod bare_timer;
 pub mod command_line;
+pub mod engine_alone;
 pub mod floor;
 pub mod memory;
 pub mod processor_time;

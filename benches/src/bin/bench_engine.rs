@@ -8,24 +8,18 @@
 
 use serde_json::json;
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use strowger_allocations::{Counting, of_thread};
 use strowger_benches::bar::Bar;
 use strowger_benches::command_line::run;
+use strowger_benches::engine_alone::{self, BEGIN, address};
 use strowger_benches::median;
-use strowger_config::{Config, Source};
-use strowger_core::log_limiter::LogLimiter;
-use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};
 use strowger_lab::stress::Letter;
-use strowger_server::engine::{Circumstances, Engine};
-use strowger_server::local_address::Routes;
-use strowger_server::process_state::{ProcessState, Surroundings};
-use strowger_store::location::LocationTable;
+use strowger_server::engine::Engine;
 
 #[global_allocator]
 static ALLOCATOR: Counting<mimalloc::MiMalloc> = Counting(mimalloc::MiMalloc);
@@ -54,7 +48,6 @@ fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples")
 }
 
-const SERVER: &str = "127.0.0.1:5060";
 const CALLER: &str = "127.0.0.1:5070";
 const CALLEE: &str = "127.0.0.1:5080";
 
@@ -71,19 +64,6 @@ const SESSION: &str = "v=0\r\no=call 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127
 
 /// Allocations of a call at most, from A to E, once warm: none to relay it, some to track it and to look its user up.
 const ALLOCATIONS: [f64; 5] = [0.5, 0.5, 12.0, 8.0, 18.0];
-
-/// One listener is always the right one.
-struct OneWay;
-
-impl Routes for OneWay {
-    fn source(&self, _to: IpAddr) -> Option<IpAddr> {
-        None
-    }
-
-    fn interface(&self, _own: IpAddr) -> Option<u32> {
-        None
-    }
-}
 
 /// What was measured in some steps.
 #[derive(Clone, Copy, Debug, Default)]
@@ -109,27 +89,8 @@ impl Server {
     fn start(letter: Letter, examples: &Path) -> Result<Self, String> {
         let file = examples.join(format!("stress-{}.toml", letter.lower()));
         let text = std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
-        let source = Source { text: &text, folder: examples, ..Source::default() };
-        let (config, _) = Config::read(source).map_err(|report| report.to_string())?;
-        let bound = address(SERVER);
-        let sent_by = SERVER.as_bytes().into();
-        let listener = ListenerAddress { transport: Transport::Udp, bound, sent_by, network: 0 };
-        let surroundings = Surroundings {
-            identity: Identity::new(vec![listener], config.domains.iter().map(|domain| domain.name.as_str()), &[]),
-            secret: vec![7; 32],
-            seed: [7; 32],
-            call_secret: 7,
-            process: 1,
-            shards: 1,
-            location: Arc::new(LocationTable::new(config.location_settings())),
-            subscribers: None,
-            credentials: None,
-            log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
-            routes: Box::new(OneWay),
-        };
-        let now = Now { mono: 10_000, wall: 1_700_000_000_000 };
-        let shared = Arc::new(ProcessState::new(now, config, surroundings));
-        let engine = Engine::new(now, shared, 0, Circumstances { draining: false, shards: 1 });
+        let engine = engine_alone::engine(&text, examples)?;
+        let now = BEGIN;
         let uri = if letter.users() == 0 { format!("sip:service@{CALLEE}") } else { "sip:user1@stress.example".into() };
         let (out, figures) = (Outbox::new(), Figures::default());
         let mut server = Self { letter, engine, now, out, uri, calls: 0, figures };
@@ -263,10 +224,6 @@ fn answer(request: &str, status: &str, body: &str) -> String {
         "SIP/2.0 {status}\r\n{copied}{to}{tag}\r\nContact: <sip:service@{CALLEE}>\r\n{kind}Content-Length: {}\r\n\r\n{body}",
         body.len()
     )
-}
-
-fn address(text: &str) -> SocketAddr {
-    text.parse().expect("those of this file are addresses")
 }
 
 fn measure(arguments: &Arguments) -> Result<bool, String> {

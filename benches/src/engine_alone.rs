@@ -1,0 +1,68 @@
+//! The engine of a server without its network: a bench gives it messages, and sees what it sends.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+
+use strowger_config::{Config, Source};
+use strowger_core::log_limiter::LogLimiter;
+use strowger_core::routing::{Identity, ListenerAddress};
+use strowger_core::{Now, Transport};
+use strowger_server::engine::{Circumstances, Engine};
+use strowger_server::local_address::Routes;
+use strowger_server::process_state::{ProcessState, Surroundings};
+use strowger_store::location::LocationTable;
+
+/// Where it listens.
+pub const SERVER: &str = "127.0.0.1:5060";
+
+/// When it begins.
+pub const BEGIN: Now = Now { mono: 10_000, wall: 1_700_000_000_000 };
+
+/// One listener is always the right one.
+struct OneWay;
+
+impl Routes for OneWay {
+    fn source(&self, _to: IpAddr) -> Option<IpAddr> {
+        None
+    }
+
+    fn interface(&self, _own: IpAddr) -> Option<u32> {
+        None
+    }
+}
+
+/// That of a server with this configuration, which names files of this folder. It has the one shard, and listens by UDP.
+///
+/// # Errors
+/// The configuration cannot be used.
+pub fn engine(text: &str, folder: &Path) -> Result<Engine, String> {
+    let (config, _) =
+        Config::read(Source { text, folder, ..Source::default() }).map_err(|report| report.to_string())?;
+    let bound = address(SERVER);
+    let listener =
+        ListenerAddress { transport: Transport::Udp, bound, sent_by: SERVER.as_bytes().into(), network: 0 };
+    let surroundings = Surroundings {
+        identity: Identity::new(vec![listener], config.domains.iter().map(|domain| domain.name.as_str()), &[]),
+        secret: vec![7; 32],
+        seed: [7; 32],
+        call_secret: 7,
+        process: 1,
+        shards: 1,
+        location: Arc::new(LocationTable::new(config.location_settings())),
+        subscribers: None,
+        credentials: None,
+        log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
+        routes: Box::new(OneWay),
+    };
+    let shared = Arc::new(ProcessState::new(BEGIN, config, surroundings));
+    Ok(Engine::new(BEGIN, shared, 0, Circumstances { draining: false, shards: 1 }))
+}
+
+/// An address that a bench has written.
+///
+/// # Panics
+/// It is none.
+pub fn address(text: &str) -> SocketAddr {
+    text.parse().expect("those of the benches are addresses")
+}
