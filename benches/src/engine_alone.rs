@@ -40,8 +40,7 @@ pub fn engine(text: &str, folder: &Path) -> Result<Engine, String> {
     let (config, _) =
         Config::read(Source { text, folder, ..Source::default() }).map_err(|report| report.to_string())?;
     let bound = address(SERVER);
-    let listener =
-        ListenerAddress { transport: Transport::Udp, bound, sent_by: SERVER.as_bytes().into(), network: 0 };
+    let listener = ListenerAddress { transport: Transport::Udp, bound, sent_by: SERVER.as_bytes().into(), network: 0 };
     let surroundings = Surroundings {
         identity: Identity::new(vec![listener], config.domains.iter().map(|domain| domain.name.as_str()), &[]),
         secret: vec![7; 32],
