@@ -17,6 +17,8 @@ pub(crate) enum Question {
     Flag(FlagField),
     TextIn(Text, SetId),
     AddressIn(AddressField, SetId),
+    /// Which patterns are found in a text.
+    Matched(Text),
 }
 
 /// What a request says to a question.
@@ -34,6 +36,8 @@ pub(crate) enum Answer {
     Prefix(Box<[u8]>),
     Number(u64),
     Within(Network),
+    /// This pattern is found.
+    Pattern(Box<str>),
 }
 
 /// One of these answers to this question is needed.
@@ -46,7 +50,7 @@ pub(crate) struct Constraint {
 impl Question {
     pub(crate) fn ask<'a, F: Facts + ?Sized>(&self, world: &World<'a, F>) -> Option<Said<'a>> {
         Some(match self {
-            Self::Text(text) => Said::Text(text.of(world)?),
+            Self::Text(text) | Self::Matched(text) => Said::Text(text.of(world)?),
             Self::Number(field) => Said::Number(world.facts.number(*field)?),
             Self::Address(field) => Said::Address(world.facts.address(*field)?),
             Self::Flag(field) => Said::Number(world.facts.flag(*field).into()),
@@ -67,7 +71,7 @@ impl Question {
         match self {
             Self::Text(text) => matches!(text, Text::Field(_)),
             Self::Number(_) | Self::Address(_) | Self::Flag(_) => true,
-            Self::TextIn(..) | Self::AddressIn(..) => false,
+            Self::TextIn(..) | Self::AddressIn(..) | Self::Matched(_) => false,
         }
     }
 }
@@ -89,6 +93,9 @@ fn needed(expression: &Expression, wanted: bool) -> Vec<Constraint> {
         Node::And(parts) if wanted => all_of(parts, wanted),
         Node::Or(parts) if !wanted => all_of(parts, wanted),
         Node::And(parts) | Node::Or(parts) => one_of(parts, wanted),
+        Node::Text(text, _, TextTest::Matches(pattern)) if wanted && pattern.prefixes.is_none() => {
+            one(Question::Matched(text.clone()), vec![Answer::Pattern(pattern.text.clone())])
+        }
         Node::Text(text, _, test) if wanted => {
             texts(test).map_or_else(Vec::new, |answers| one(Question::Text(text.clone()), answers))
         }
@@ -164,12 +171,14 @@ mod tests {
             Question::Flag(field) => field.name().into(),
             Question::TextIn(text, _) => format!("{text} in"),
             Question::AddressIn(field, _) => format!("{} in", field.name()),
+            Question::Matched(text) => format!("{text} matches"),
         };
         let answer = |answer: &Answer| match answer {
             Answer::Whole(text) => text.to_string(),
             Answer::Prefix(text) => format!("{}*", text.escape_ascii()),
             Answer::Number(number) => number.to_string(),
             Answer::Within(network) => network.to_string(),
+            Answer::Pattern(pattern) => pattern.to_string(),
         };
         let shown = |constraint: &Constraint| {
             let answers: Vec<String> = constraint.answers.iter().map(answer).collect();
@@ -187,7 +196,9 @@ mod tests {
             ("method == 'INVITE' or user == 'x'", &[]),
             ("(method == 'A' and user == 'x') or (user == 'y' and size > 3)", &["user: x y"]),
             ("number starts_with '49' or number matches '^(50|51)1'", &["number: 49* 501* 511*"]),
-            ("number matches '49' and number ends_with '1' and exists user", &[]),
+            ("number matches '49' and number ends_with '1' and exists user", &["number matches: 49"]),
+            ("number matches 'a' or number matches 'b$'", &["number matches: a b$"]),
+            ("not number matches 'a'", &[]),
             ("not method == 'INVITE' and method != 'BYE'", &[]),
             ("not (in_dialog or not authenticated)", &["in_dialog: 0", "authenticated: 1"]),
             ("not (in_dialog and authenticated)", &[]),

@@ -6,6 +6,7 @@
 use crate::constraint::{Answer, Constraint, Question, Said};
 use crate::field::Facts;
 use crate::networks::Networks;
+use crate::pattern::{Found, Patterns};
 use crate::prefixes::Prefixes;
 use crate::texts::{Arena, Texts};
 use crate::value::World;
@@ -57,6 +58,17 @@ enum Answers {
     Numbers(Box<[(u64, Posting)]>),
     /// The postings of a network hold those of the networks around it.
     Networks(Networks, Box<[Posting]>),
+    /// By the places of the patterns.
+    Patterns(Box<Patterns>, Box<[Posting]>),
+}
+
+/// The rules that need what a request says to a question.
+#[derive(Clone, Copy, Debug)]
+enum Admitted<'a> {
+    /// What is left of one posting.
+    One(&'a [Part]),
+    /// The postings of these patterns.
+    Patterns(&'a [Posting], Found),
 }
 
 /// The rules that need an answer, by the answer.
@@ -66,6 +78,7 @@ struct Needs {
     prefixes: BTreeMap<Box<[u8]>, Vec<usize>>,
     numbers: BTreeMap<u64, Vec<usize>>,
     networks: BTreeMap<Network, Vec<usize>>,
+    patterns: BTreeMap<Box<str>, Vec<usize>>,
     asking: BTreeSet<usize>,
 }
 
@@ -90,7 +103,7 @@ impl Index {
         questions.sort_by_key(|(_, asking)| std::cmp::Reverse(*asking));
         for (question, _) in questions.into_iter().take(MAX_COLUMNS) {
             let column = index.column(question, &needs(rules, question));
-            index.columns.push(column);
+            index.columns.extend(column);
         }
         index.postings.shrink_to_fit();
         index
@@ -98,15 +111,15 @@ impl Index {
 
     /// The rules that can hold, in their order.
     pub(crate) fn candidates<F: Facts + ?Sized>(&self, world: &World<'_, F>) -> Candidates<'_> {
-        let mut parts: [&[Part]; MAX_COLUMNS] = [&[]; MAX_COLUMNS];
-        for (column, parts) in self.columns.iter().zip(&mut parts) {
-            *parts = self.admitted(column, column.question.ask(world));
+        let mut admitted = [Admitted::One(&[]); MAX_COLUMNS];
+        for (column, admitted) in self.columns.iter().zip(&mut admitted) {
+            *admitted = self.admitted(column, column.question.ask(world));
         }
-        Candidates { index: self, parts, bits: [0; VIEW], at: VIEW, end: 0 }
+        Candidates { index: self, admitted, bits: [0; VIEW], at: VIEW, end: 0 }
     }
 
     /// The rules that need what a request says, besides those that do not ask.
-    fn admitted(&self, column: &Column, said: Option<Said<'_>>) -> &[Part] {
+    fn admitted<'a>(&'a self, column: &'a Column, said: Option<Said<'_>>) -> Admitted<'a> {
         let posting = match (&column.answers, said) {
             (Answers::Texts { whole, of_whole, prefixes, of_prefixes }, Some(Said::Text(text))) => {
                 match whole.find(text, Case::Ignored) {
@@ -120,12 +133,20 @@ impl Index {
             (Answers::Networks(networks, postings), Some(Said::Address(address))) => {
                 networks.longest(address).and_then(|id| postings.get(id as usize))
             }
+            (Answers::Patterns(patterns, postings), Some(Said::Text(text))) => {
+                return Admitted::Patterns(postings, patterns.found(text));
+            }
             _ => None,
         };
-        posting.and_then(|posting| self.postings.get(posting.start as usize..posting.end as usize)).unwrap_or_default()
+        Admitted::One(posting.map_or(&[], |posting| self.parts(posting)))
     }
 
-    fn column(&mut self, question: &Question, needs: &Needs) -> Column {
+    fn parts(&self, posting: &Posting) -> &[Part] {
+        self.postings.get(posting.start as usize..posting.end as usize).unwrap_or_default()
+    }
+
+    /// None: it would be too large.
+    fn column(&mut self, question: &Question, needs: &Needs) -> Option<Column> {
         let mut open = vec![[0; VIEW]; self.rules.div_ceil(64 * VIEW)];
         for rule in (0..self.rules).filter(|rule| !needs.asking.contains(rule)) {
             open[rule / 64 / VIEW][rule / 64 % VIEW] |= 1 << (rule % 64);
@@ -133,12 +154,19 @@ impl Index {
         let answers = match question {
             Question::Text(_) => self.texts(needs),
             Question::Address(_) => self.networks(needs),
+            Question::Matched(text) => self.patterns(needs, text.case())?,
             Question::Number(_) | Question::Flag(_) | Question::TextIn(..) | Question::AddressIn(..) => {
                 let posting = |(number, rules): (&u64, &Vec<usize>)| (*number, self.posting(rules));
                 Answers::Numbers(needs.numbers.iter().map(posting).collect())
             }
         };
-        Column { question: question.clone(), open: open.into(), answers }
+        Some(Column { question: question.clone(), open: open.into(), answers })
+    }
+
+    fn patterns(&mut self, needs: &Needs, case: Case) -> Option<Answers> {
+        let patterns = Patterns::new(needs.patterns.keys().map(|text| &**text), case)?;
+        let postings = needs.patterns.values().map(|rules| self.posting(rules)).collect();
+        Some(Answers::Patterns(Box::new(patterns), postings))
     }
 
     fn texts(&mut self, needs: &Needs) -> Answers {
@@ -210,6 +238,7 @@ fn needs(rules: &[Vec<Constraint>], question: &Question) -> Needs {
                 Answer::Prefix(text) => needs.prefixes.entry(text.clone()).or_default().push(rule),
                 Answer::Number(number) => needs.numbers.entry(*number).or_default().push(rule),
                 Answer::Within(network) => needs.networks.entry(*network).or_default().push(rule),
+                Answer::Pattern(text) => needs.patterns.entry(text.clone()).or_default().push(rule),
             }
         }
     }
@@ -219,8 +248,8 @@ fn needs(rules: &[Vec<Constraint>], question: &Question) -> Needs {
 /// The rules that can hold for one request.
 pub(crate) struct Candidates<'a> {
     index: &'a Index,
-    /// Of each column, what is left of its posting.
-    parts: [&'a [Part]; MAX_COLUMNS],
+    /// Of each column.
+    admitted: [Admitted<'a>; MAX_COLUMNS],
     /// The rules of the blocks in view that each column admits, and are left.
     bits: [u64; VIEW],
     /// The block in view that is looked at, and the first one behind the view.
@@ -230,6 +259,18 @@ pub(crate) struct Candidates<'a> {
 
 /// How many blocks are judged at once: a column is a handful of vector instructions for them.
 const VIEW: usize = 16;
+
+/// The places of the bits that are set.
+fn each(found: &Found) -> impl Iterator<Item = usize> + '_ {
+    found.iter().enumerate().flat_map(|(word, bits)| {
+        let mut bits = *bits;
+        std::iter::from_fn(move || {
+            let place = (bits != 0).then(|| word * 64 + bits.trailing_zeros() as usize)?;
+            bits &= bits - 1;
+            Some(place)
+        })
+    })
+}
 
 impl Candidates<'_> {
     /// Judges the next blocks.
@@ -243,13 +284,26 @@ impl Candidates<'_> {
                 _ => u64::MAX,
             };
         }
-        for (column, parts) in self.index.columns.iter().zip(&mut self.parts) {
+        let index = self.index;
+        for (column, answer) in index.columns.iter().zip(&mut self.admitted) {
             let mut admitted = column.open[start / VIEW];
-            while let Some((part, rest)) = parts.split_first()
-                && (part.block as usize) < self.end
-            {
-                admitted[part.block as usize - start] |= part.bits;
-                *parts = rest;
+            match answer {
+                Admitted::One(parts) => {
+                    while let Some((part, rest)) = parts.split_first()
+                        && (part.block as usize) < self.end
+                    {
+                        admitted[part.block as usize - start] |= part.bits;
+                        *parts = rest;
+                    }
+                }
+                Admitted::Patterns(postings, found) => {
+                    for posting in each(found).filter_map(|place| postings.get(place)) {
+                        let in_view = |part: &&Part| (start..self.end).contains(&(part.block as usize));
+                        for part in index.parts(posting).iter().filter(in_view) {
+                            admitted[part.block as usize - start] |= part.bits;
+                        }
+                    }
+                }
             }
             self.bits.iter_mut().zip(admitted).for_each(|(bits, admitted)| *bits &= admitted);
         }

@@ -113,8 +113,8 @@
 //!
 //! # What it costs
 //!
-//! A list of rules finds those that can match by an index over what their conditions need (whole texts, beginnings of texts, numbers,
-//! networks, flags, sets), and evaluates these alone. `make bench-rules` prints what a decision among
+//! A list of rules finds those that can match by an index over what their conditions need (whole texts, beginnings of texts, patterns,
+//! numbers, networks, flags, sets), and evaluates these alone. `make bench-rules` prints what a decision among
 //! 1,000 rules with 100,000 prefixes takes, with and without the index, and the bytes that a prefix takes. Nothing is allocated and no lock
 //! is taken to judge.
 

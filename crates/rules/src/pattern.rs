@@ -14,6 +14,8 @@ pub const MAX_PATTERN_TABLE: usize = 1 << 20;
 /// A compiled pattern.
 pub(crate) struct Pattern {
     table: dense::DFA<Vec<u32>>,
+    /// As it was written.
+    pub(crate) text: Box<str>,
     /// Each text that it finds begins with one of these; none if the pattern does not say.
     pub(crate) prefixes: Option<Vec<Box<[u8]>>>,
 }
@@ -26,9 +28,7 @@ impl Pattern {
             let cure = "write ^\\+ for a + that stands for itself";
             return Err(Fault::new(at..at + 2, "this repeats the beginning of the text", cure));
         }
-        let mut parser = regex_syntax::ParserBuilder::new();
-        parser.unicode(false).utf8(false).case_insensitive(case == Case::Ignored).nest_limit(64);
-        let read = parser.build().parse(pattern).map_err(|error| unread(&error, span))?;
+        let read = read(pattern, case).map_err(|error| unread(&error, span))?;
         let too_large = || {
             let cure = format!(
                 "its table would be larger than {} MiB: shorten counted repetitions such as .{{100}}, or split it",
@@ -36,19 +36,9 @@ impl Pattern {
             );
             Fault::new(span.clone(), "this pattern is too large", cure)
         };
-        let states = thompson::Config::new()
-            .utf8(false)
-            .which_captures(WhichCaptures::None)
-            .nfa_size_limit(Some(MAX_PATTERN_TABLE));
-        let states = thompson::Compiler::new().configure(states).build_from_hir(&read).map_err(|_| too_large())?;
-        let table = dense::Config::new()
-            .start_kind(StartKind::Unanchored)
-            // The first end of a match says all that is asked.
-            .match_kind(MatchKind::LeftmostFirst)
-            .dfa_size_limit(Some(MAX_PATTERN_TABLE))
-            .determinize_size_limit(Some(2 * MAX_PATTERN_TABLE));
-        let table = dense::Builder::new().configure(table).build_from_nfa(&states).map_err(|_| too_large())?;
-        Ok(Self { table, prefixes: prefixes(&read) })
+        // The first end of a match says all that is asked.
+        let table = table(std::slice::from_ref(&read), MatchKind::LeftmostFirst).ok_or_else(too_large)?;
+        Ok(Self { table, text: pattern.into(), prefixes: prefixes(&read) })
     }
 
     /// Whether the pattern is found in the text.
@@ -56,6 +46,80 @@ impl Pattern {
         let found = self.table.try_search_fwd(&Input::new(text).earliest(true));
         // A table without octets to quit at, asked as it was built, has no errors.
         found.is_ok_and(|found| found.is_some())
+    }
+}
+
+fn read(pattern: &str, case: Case) -> Result<Hir, Box<regex_syntax::Error>> {
+    let mut parser = regex_syntax::ParserBuilder::new();
+    parser.unicode(false).utf8(false).case_insensitive(case == Case::Ignored).nest_limit(64);
+    parser.build().parse(pattern).map_err(Box::new)
+}
+
+/// None: it would be too large.
+fn table(patterns: &[Hir], kind: MatchKind) -> Option<dense::DFA<Vec<u32>>> {
+    let states =
+        thompson::Config::new().utf8(false).which_captures(WhichCaptures::None).nfa_size_limit(Some(MAX_PATTERN_TABLE));
+    let states = thompson::Compiler::new().configure(states).build_many_from_hir(patterns).ok()?;
+    let table = dense::Config::new()
+        .start_kind(StartKind::Unanchored)
+        .match_kind(kind)
+        .dfa_size_limit(Some(MAX_PATTERN_TABLE))
+        .determinize_size_limit(Some(2 * MAX_PATTERN_TABLE));
+    dense::Builder::new().configure(table).build_from_nfa(&states).ok()
+}
+
+/// Many patterns as one table: a walk along a text says which of them are found in it.
+pub(crate) struct Patterns(dense::DFA<Vec<u32>>);
+
+/// Which of [`Patterns`], by a bit each.
+pub(crate) type Found = [u64; Patterns::MOST / 64];
+
+impl Patterns {
+    /// How many they may be.
+    pub(crate) const MOST: usize = 256;
+
+    /// Of patterns that can be read. None: the table would be too large.
+    pub(crate) fn new<'a>(patterns: impl Iterator<Item = &'a str>, case: Case) -> Option<Self> {
+        let read: Vec<Hir> = patterns.map(|pattern| read(pattern, case).ok()).collect::<Option<_>>()?;
+        if read.len() > Self::MOST {
+            return None;
+        }
+        table(&read, MatchKind::All).map(Self)
+    }
+
+    /// Those that are found in the text, by their places.
+    pub(crate) fn found(&self, text: &[u8]) -> Found {
+        let (table, mut found) = (&self.0, Found::default());
+        // A table without octets to quit at, begun as it was built, has no errors.
+        let Ok(mut state) = table.start_state_forward(&Input::new(text)) else { return [u64::MAX; _] };
+        let mut last = None;
+        let mut note = |state| {
+            if !table.is_match_state(state) || last == Some(state) {
+                return;
+            }
+            last = Some(state);
+            for place in 0..table.match_len(state) {
+                let pattern = table.match_pattern(state, place).as_usize();
+                found[pattern / 64] |= 1 << (pattern % 64);
+            }
+        };
+        for octet in text {
+            state = table.next_state(state, *octet);
+            if table.is_special_state(state) {
+                if table.is_dead_state(state) {
+                    return found;
+                }
+                note(state);
+            }
+        }
+        note(table.next_eoi_state(state));
+        found
+    }
+}
+
+impl std::fmt::Debug for Patterns {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Patterns({}, {} bytes)", self.0.pattern_len(), self.0.memory_usage())
     }
 }
 
@@ -118,6 +182,27 @@ mod tests {
         assert!(found("", Case::Exact, b""));
         assert!(found(r"\bcat\b", Case::Exact, b"a cat \xff"));
         assert!(found(".", Case::Exact, b"\xff"));
+    }
+
+    /// A table of many says of each what its own table says.
+    #[test]
+    fn many_patterns_are_found_as_each_is() {
+        let all = [
+            "a", "^a", "a$", "^$", "", ".*", "b+", r"\bab\b", "(ab|ba)c", "[^a]", "A", "aa", r"a.{3}b", "$", "^",
+            r"\xff",
+        ];
+        for case in [Case::Exact, Case::Ignored] {
+            let many = Patterns::new(all.into_iter(), case).expect("a small table");
+            for text in ["", "a", "b", "A", "ab", "aab", "abc", "xbac", "a ab b", "a123b", "\n", "aaaa", "baab\u{ff}"] {
+                let found = many.found(text.as_bytes());
+                for (place, one) in all.iter().enumerate() {
+                    let is_found = found[place / 64] >> (place % 64) & 1 == 1;
+                    assert_eq!(is_found, pattern(one, case).is_in(text.as_bytes()), "{one:?} in {text:?}");
+                }
+            }
+        }
+        assert!(Patterns::new([r"x.{12}y", r"z.{13}w"].into_iter(), Case::Exact).is_none(), "too large");
+        assert!(Patterns::new(std::iter::repeat_n("a", 257), Case::Exact).is_none(), "too many");
     }
 
     #[test]

@@ -12,7 +12,8 @@ const TEXTS: [&str; 12] =
     ["", "a", "A", "alice", "Alice", "+49", "+4930", "+493012", "00", "example.com", "EXAMPLE.com", "gold"];
 const ADDRESSES: [&str; 6] = ["192.0.2.7", "192.0.2.8", "10.1.2.3", "2001:db8::1", "::1", "::ffff:10.1.2.3"];
 const NETWORKS: [&str; 6] = ["192.0.2.0/24", "192.0.2.7", "10.0.0.0/8", "::/0", "2001:db8::/32", "0.0.0.0/0"];
-const PATTERNS: [&str; 7] = ["^a", "^(\\+|00)49", "30", "^$", "^[a-c]", "^(gold|alice)$", "(?i)^alice"];
+const PATTERNS: [&str; 11] =
+    ["^a", "^(\\+|00)49", "30", "^$", "^[a-c]", "^(gold|alice)$", "(?i)^alice", "l", "e$", "[0-9]{4}", ".*"];
 const FIELDS: [TextField; 6] = [
     TextField::Method,
     TextField::FromUser,
