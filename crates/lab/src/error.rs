@@ -35,7 +35,7 @@ pub enum Error {
         ended: bool,
         /// The last lines that it printed.
         tail: String,
-        /// What its threads wait for, a line for each, unless it has ended.
+        /// What its threads wait for and which sockets it has, a line for each, unless it has ended.
         threads: String,
     },
     /// A program ended with an error.

@@ -3,6 +3,7 @@
 use crate::sample::{is_stopped, task_state, tasks};
 use crate::{Error, wait};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
+use std::collections::HashSet;
 use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -220,7 +221,7 @@ impl Drop for Process {
 fn has_bound(id: u32, port: u16) -> bool {
     // What takes datagrams is in the state 07, what takes connections in 0A.
     let (port, states) = (format!(":{port:04X}"), ["07", "0A"]);
-    ["udp", "udp6", "tcp", "tcp6"].iter().any(|protocol| {
+    PROTOCOLS.iter().any(|protocol| {
         let sockets = std::fs::read_to_string(format!("/proc/{id}/net/{protocol}")).unwrap_or_default();
         sockets.lines().any(|line| {
             let mut fields = line.split_ascii_whitespace().skip(1);
@@ -230,15 +231,47 @@ fn has_bound(id: u32, port: u16) -> bool {
     })
 }
 
+/// Of the tables of sockets in `/proc`.
+const PROTOCOLS: [&str; 4] = ["udp", "udp6", "tcp", "tcp6"];
+
 /// For each thread of the process its name, its state, and what it does in the kernel, as far as this process may see it.
 fn threads(id: u32) -> String {
     let line = |thread: PathBuf| {
         let read = |name| std::fs::read_to_string(thread.join(name)).unwrap_or_default();
-        let [name, waits_in, call] = ["comm", "wchan", "syscall"].map(read);
+        let [name, waits_in, call, times] = ["comm", "wchan", "syscall", "schedstat"].map(read);
         let state = task_state(&thread).unwrap_or('?');
-        format!("\n{}: state {state}, waits in {waits_in}, system call {}", name.trim(), call.trim())
+        let mut times = times.split_ascii_whitespace().map(|ns| ns.parse::<u64>().unwrap_or(0) / 1_000_000);
+        let (ran, waited) = (times.next().unwrap_or(0), times.next().unwrap_or(0));
+        format!(
+            "\n{}: state {state}, waits in {waits_in}, system call {}; ran {ran} ms, waited {waited} ms for a processor",
+            name.trim(),
+            call.trim()
+        )
     };
-    tasks(id).map(line).collect()
+    tasks(id).map(line).collect::<String>() + &sockets(id)
+}
+
+/// The sockets of the process by which others reach it, a line for each: protocol, own address and state as the kernel writes them.
+fn sockets(id: u32) -> String {
+    let open = std::fs::read_dir(format!("/proc/{id}/fd")).into_iter().flatten().flatten();
+    let open = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    let own: HashSet<String> =
+        open.filter_map(|link| Some(link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())).collect();
+    let mut lines = format!("\n{} sockets", own.len());
+    for protocol in PROTOCOLS {
+        match std::fs::read_to_string(format!("/proc/{id}/net/{protocol}")) {
+            Err(error) => lines += &format!("\n{protocol}: {error}"),
+            Ok(table) => {
+                for line in table.lines() {
+                    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+                    if fields.get(9).is_some_and(|inode| own.contains(*inode)) {
+                        lines += &format!("\n{protocol} {} {}", fields[1], fields[3]);
+                    }
+                }
+            }
+        }
+    }
+    lines
 }
 
 #[cfg(test)]
@@ -265,7 +298,22 @@ mod tests {
         let mut sleeper =
             Process::start("sleeper", folder.path(), Command::new("sleep").arg("600")).expect("it starts");
         let error = sleeper.listens(9, Duration::ZERO).expect_err("it listens nowhere").to_string();
-        assert!(error.lines().any(|line| line.starts_with("sleep: state ")), "{error}");
+        let is_thread = |line: &str| line.starts_with("sleep: state ") && line.contains(" ms for a processor");
+        assert!(error.lines().any(is_thread) && error.ends_with("\n0 sockets"), "{error}");
+    }
+
+    #[test]
+    fn the_sockets_of_a_process_are_told_by_its_own_numbers() {
+        let datagrams = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback has ports");
+        let stream = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
+        let port = |address: std::io::Result<std::net::SocketAddr>| address.expect("it is bound").port();
+        let told = sockets(std::process::id());
+        for line in [
+            format!("udp 0100007F:{:04X} 07", port(datagrams.local_addr())),
+            format!("tcp 0100007F:{:04X} 0A", port(stream.local_addr())),
+        ] {
+            assert!(told.lines().any(|told| told == line), "{line} of {told}");
+        }
     }
 
     #[test]
