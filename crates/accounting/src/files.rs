@@ -9,10 +9,9 @@ use crate::sink::{Sink, SinkError, Trouble};
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use strowger_records::{FileLock, private};
+use strowger_records::{FileLock, FileNumber, private};
 
 /// A folder of such files.
 pub struct Files {
@@ -29,7 +28,7 @@ struct Open {
     path: PathBuf,
     file: File,
     /// Device and number, by which it is known again.
-    number: (u64, u64),
+    number: FileNumber,
     /// Bytes that are whole rows.
     length: u64,
     /// Those that it had before the group that is being written.
@@ -183,14 +182,14 @@ impl Open {
         let mut file = private::file().read(true).append(true).open(path)?;
         let metadata = file.metadata()?;
         let length = whole_rows(&mut file, metadata.len())?;
-        let number = (metadata.dev(), metadata.ino());
+        let number = FileNumber::from(&metadata);
         Ok(Self { day, path: path.to_owned(), file, number, length, before: length, is_torn: true })
     }
 
     /// It is the file of its path, and has what was written there: no other program has cut it, or written more.
     fn is_there(&self) -> bool {
         let has_all = |length| length == self.length || (self.is_torn && length > self.length);
-        fs::metadata(&self.path).is_ok_and(|file| (file.dev(), file.ino()) == self.number && has_all(file.len()))
+        fs::metadata(&self.path).is_ok_and(|file| FileNumber::from(&file) == self.number && has_all(file.len()))
     }
 
     fn append(&mut self, text: &[u8]) -> io::Result<()> {
@@ -265,6 +264,7 @@ fn day_of(date: &str) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::record::{Cdr, Event};
+    use std::os::unix::fs::PermissionsExt;
 
     /// 2026-11-25.
     const NOW: u64 = 20_782 * DAY + 5_000;
@@ -314,7 +314,7 @@ mod tests {
             assert_eq!(identities(&path("cdr-2026-11-26"), form), ["4", "5"]);
             let text = fs::read_to_string(path("cdr-2026-11-26")).unwrap();
             assert_eq!(text.lines().count(), 2 + usize::from(form == Form::Csv), "{text}");
-            assert_eq!(fs::metadata(path("cdr-2026-11-26")).unwrap().mode() & 0o777, 0o600);
+            assert_eq!(fs::metadata(path("cdr-2026-11-26")).unwrap().permissions().mode() & 0o777, 0o600);
             let asked = ["2", "5", "1-0", "7"].map(str::to_owned).into();
             let mut written: Vec<String> = files.written(&asked).unwrap().into_iter().collect();
             written.sort();

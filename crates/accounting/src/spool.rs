@@ -225,9 +225,7 @@ impl Spool {
 }
 
 fn lock(spool: &Path, patience: Duration) -> Result<FileLock, OpenError> {
-    let mut path = spool.as_os_str().to_owned();
-    path.push("-lock");
-    let path = PathBuf::from(path);
+    let path = FileLock::beside(spool);
     match FileLock::take(&path, patience) {
         Ok(held) => held.ok_or_else(|| OpenError::InUse(spool.to_owned())),
         Err(error) => Err(OpenError::Lock { path, error }),

@@ -9,8 +9,8 @@ use rusqlite::{Connection, ToSql, TransactionBehavior};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use strowger_records::FileNumber;
 use strowger_store::own_file::{Obstacle, OwnFile};
-use strowger_store::sqlite::{FileNumber, number_of};
 
 /// The database: it is opened when it is needed, and again where the file is another one since.
 pub struct Sqlite {
@@ -48,11 +48,11 @@ impl Sqlite {
     }
 
     fn connection(&mut self) -> Result<&mut Connection, SinkError> {
-        if self.open.as_ref().is_some_and(|(_, open)| *open != number_of(&self.path)) {
+        if self.open.as_ref().is_some_and(|(_, open)| *open != FileNumber::named(&self.path)) {
             self.open = None;
         }
         if self.open.is_none() {
-            self.open = Some((self.connect()?, number_of(&self.path)));
+            self.open = Some((self.connect()?, FileNumber::named(&self.path)));
         }
         let (connection, _) = self.open.as_mut().expect("it was opened just now");
         Ok(connection)

@@ -26,10 +26,9 @@ pub enum CacheError {
 impl CacheError {
     /// What an error of the system means here.
     pub(crate) fn of(error: &std::io::Error) -> Self {
-        use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull, TimedOut};
         match error.kind() {
-            StorageFull | QuotaExceeded | FileTooLarge => Self::Full,
-            TimedOut => Self::TimedOut,
+            _ if strowger_records::is_full(error) => Self::Full,
+            std::io::ErrorKind::TimedOut => Self::TimedOut,
             _ => Self::Unavailable,
         }
     }

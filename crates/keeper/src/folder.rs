@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use strowger_records::{FileLock, Writer};
+use strowger_records::{FileLock, Writer, is_full};
 
 use crate::OpenError;
 use crate::engine::{Change, Engine, Failure, Held, Left, LoadReport};
@@ -205,11 +205,6 @@ impl Folder {
         }
         Ok(())
     }
-}
-
-fn is_full(error: &io::Error) -> bool {
-    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
 impl Engine for Folder {

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, TransactionBehavior, params};
-use strowger_records::FileLock;
+use strowger_records::{FileLock, FileNumber};
 use strowger_store::own_file::{Obstacle, OwnFile};
-use strowger_store::sqlite::{FileNumber, OpenError as NotRead, number_of};
+use strowger_store::sqlite::OpenError as NotRead;
 
 use crate::OpenError;
 use crate::engine::{Change, Engine, Failure, Held, Left, LoadReport};
@@ -54,9 +54,7 @@ impl Sqlite {
     /// # Errors
     /// [`OpenError`].
     pub fn open(settings: FileSettings) -> Result<Self, OpenError> {
-        let mut name = settings.path.as_os_str().to_owned();
-        name.push("-lock");
-        let path = PathBuf::from(name);
+        let path = FileLock::beside(&settings.path);
         let held = FileLock::take(&path, settings.wait);
         let held = held.map_err(|error| OpenError::Unusable { path, error })?;
         let lock = held.ok_or_else(|| OpenError::InUse(settings.path.clone()))?;
@@ -83,17 +81,20 @@ impl Sqlite {
     }
 
     fn connection(&mut self) -> Result<&mut Connection, Failure> {
-        if self.file.is_some() && number_of(&self.settings.path) != self.file {
+        if self.file.is_some() && FileNumber::named(&self.settings.path) != self.file {
             return Err(self.failure("it was removed or replaced: put it back, or start again"));
         }
-        if self.connection.is_none() {
-            let opened = FILE.open(&self.settings.path, self.settings.wait, &Self::statements());
-            let connection = opened?;
-            let count = connection.query_row("SELECT count(*) FROM call", [], |row| row.get::<_, i64>(0));
-            self.kept = count.map_err(|error| self.failure(error))?.unsigned_abs();
-            (self.connection, self.file) = (Some(connection), number_of(&self.settings.path));
-        }
-        self.connection.as_mut().ok_or_else(|| "no connection".into())
+        let connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => {
+                let opened = FILE.open(&self.settings.path, self.settings.wait, &Self::statements())?;
+                let count = opened.query_row("SELECT count(*) FROM call", [], |row| row.get::<_, i64>(0));
+                self.kept = count.map_err(|error| self.failure(error))?.unsigned_abs();
+                self.file = FileNumber::named(&self.settings.path);
+                opened
+            }
+        };
+        Ok(self.connection.insert(connection))
     }
 
     fn run<T>(&mut self, work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>) -> Result<T, Failure> {

@@ -2,7 +2,7 @@
 
 use std::fs::{File, TryLockError};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::private;
@@ -17,6 +17,13 @@ pub struct FileLock(File);
 const LOOK: Duration = Duration::from_millis(10);
 
 impl FileLock {
+    /// The lock that lies beside a file which cannot be locked itself, named as SQLite names the companions of its files.
+    pub fn beside(file: &Path) -> PathBuf {
+        let mut name = file.as_os_str().to_owned();
+        name.push("-lock");
+        name.into()
+    }
+
     /// Makes the file if it is missing, for its user alone, and takes it; waits at most `most` for a process that is just ending. None: another
     /// process holds it.
     ///

@@ -2,11 +2,10 @@
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::reader::{OpenError, Reader};
-use crate::{HEAD, LONGEST, Magic, checksum, private};
+use crate::{FileNumber, HEAD, LONGEST, Magic, checksum, private};
 
 /// Where records are written: a file, or what a test puts in its place.
 pub trait Medium: Write + Send {
@@ -51,25 +50,20 @@ pub struct Writer {
 /// Of the file that is written. The system goes on writing into one that has lost its name, and what it takes then is lost.
 struct Name {
     path: PathBuf,
-    /// Device and number.
-    file: (u64, u64),
+    file: FileNumber,
 }
 
 impl Name {
     fn of(path: &Path, file: &File) -> io::Result<Self> {
-        let metadata = file.metadata()?;
-        Ok(Self { path: path.to_owned(), file: (metadata.dev(), metadata.ino()) })
+        Ok(Self { path: path.to_owned(), file: FileNumber::of(file)? })
     }
 
     fn is_the_files(&self) -> io::Result<()> {
-        match std::fs::metadata(&self.path) {
-            Ok(found) if (found.dev(), found.ino()) == self.file => Ok(()),
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => {
-                let path = self.path.display();
-                Err(io::Error::other(format!("{path} was removed or replaced: put it back, or start again")))
-            }
+        if FileNumber::named(&self.path) == Some(self.file) {
+            return Ok(());
         }
+        let path = self.path.display();
+        Err(io::Error::other(format!("{path} was removed or replaced: put it back, or start again")))
     }
 }
 

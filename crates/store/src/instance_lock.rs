@@ -5,7 +5,7 @@
 //! a server that keeps bindings there holds a lock, which the kernel releases when the process ends, however it ends. Subscribers
 //! need none: every process may read and change them.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use strowger_records::FileLock;
@@ -22,7 +22,7 @@ pub(crate) struct InstanceLock(#[expect(dead_code, reason = "held until it is dr
 impl InstanceLock {
     /// Takes the lock; waits at most `most` for a process that is just ending.
     pub(crate) fn take(database: &Path, most: Duration) -> Result<Self, OpenError> {
-        let path = beside(database);
+        let path = FileLock::beside(database);
         let fail = |error: std::io::Error| OpenError::Io {
             path: path.clone(),
             detail: format!("the lock of the database cannot be taken: {error}"),
@@ -30,12 +30,6 @@ impl InstanceLock {
         let held = FileLock::take(&path, most).map_err(fail)?;
         held.map(Self).ok_or_else(|| OpenError::InUse { path: database.to_path_buf() })
     }
-}
-
-fn beside(database: &Path) -> PathBuf {
-    let mut name = database.as_os_str().to_owned();
-    name.push("-lock");
-    name.into()
 }
 
 #[cfg(test)]

@@ -6,9 +6,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
-use strowger_records::private;
+use strowger_records::{is_full, private};
 
-use crate::sqlite::{OpenError, explain, stamp};
+use crate::error::StoreError;
+use crate::sqlite::{OpenError, classify, explain, stamp};
 
 /// What such a file is.
 #[derive(Clone, Copy, Debug)]
@@ -44,12 +45,11 @@ pub enum Obstacle {
 
 impl From<&rusqlite::Error> for Obstacle {
     fn from(error: &rusqlite::Error) -> Self {
-        match error.sqlite_error_code() {
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => {
-                Self::Locked
-            }
+        match classify(error) {
+            StoreError::TimedOut => Self::Locked,
+            StoreError::Full => Self::Full,
             // A file that may not grow is an error of the system to SQLite.
-            Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure) => Self::Full,
+            _ if error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) => Self::Full,
             _ => Self::Unusable,
         }
     }
@@ -57,11 +57,7 @@ impl From<&rusqlite::Error> for Obstacle {
 
 impl From<&io::Error> for Obstacle {
     fn from(error: &io::Error) -> Self {
-        use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-        match error.kind() {
-            StorageFull | QuotaExceeded | FileTooLarge => Self::Full,
-            _ => Self::Unusable,
-        }
+        if is_full(error) { Self::Full } else { Self::Unusable }
     }
 }
 

@@ -3,7 +3,6 @@
 
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -175,14 +174,6 @@ pub(crate) fn open(settings: &SqliteSettings) -> Result<Connection, OpenError> {
         c.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(())).map_err(fail)?;
     }
     Ok(c)
-}
-
-/// Device and number of a file: another one for another file of the same name.
-pub type FileNumber = (u64, u64);
-
-/// That of the file that has this name now, if there is one.
-pub fn number_of(path: &Path) -> Option<FileNumber> {
-    std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }
 
 fn admit(path: &Path, migrated: Migrated) -> Result<(), OpenError> {

@@ -18,6 +18,7 @@ use std::time::Duration;
 use rusqlite::hooks::Wal;
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, ToSql, TransactionBehavior};
+use strowger_records::FileNumber;
 
 use crate::binding::{Binding, BindingId, NO_LISTENER, Received};
 use crate::clock::Clock;
@@ -26,7 +27,7 @@ use crate::instance_lock::InstanceLock;
 use crate::journal::{BindingEngine, Durability, Journal, JournalSettings, Write};
 use crate::lasting_failure::LastingFailure;
 use crate::location::LocationTable;
-use crate::sqlite::{FileNumber, OpenError, SqliteSettings, classify, explain, number_of, open};
+use crate::sqlite::{OpenError, SqliteSettings, classify, explain, open};
 
 /// Fills `table` from the file and keeps it there from now on, as durable as the settings say. Returns the writer and the
 /// number of bindings that came back. With [`Durability::None`] there is no writer and nothing comes back, now or at a
@@ -164,7 +165,7 @@ impl SqliteBindings {
             .map_err(|error| explain(&settings.path, settings.busy_timeout, &error))?;
         let checkpointer = Checkpointer::new(settings)?;
         let (settings, trouble) = (settings.clone(), LastingFailure::every(AGAIN));
-        let file = number_of(&settings.path);
+        let file = FileNumber::named(&settings.path);
         Ok(Self { connection, settings, trouble, file, log_pages, written_back: 0, checkpointer, _lock: lock })
     }
 
@@ -181,7 +182,7 @@ impl SqliteBindings {
 
     fn write(&mut self, writes: &mut dyn Iterator<Item = Write<'_>>) -> rusqlite::Result<()> {
         // SQLite goes on with a file that has no name any more, and what it writes is gone at the end.
-        if number_of(&self.settings.path) != self.file {
+        if FileNumber::named(&self.settings.path) != self.file {
             let moved = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY_DBMOVED);
             return Err(rusqlite::Error::SqliteFailure(moved, None));
         }

@@ -5,13 +5,15 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use strowger_records::FileNumber;
+
 use crate::cached_subscribers::CachedSubscribers;
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::read_through::{Changes, Engine, ReadThroughSettings};
 use crate::schema;
 use crate::second_level::SecondLevel;
-use crate::sqlite::{self, FileNumber, OpenError, SqliteSettings};
+use crate::sqlite::{self, OpenError, SqliteSettings};
 use crate::subscriber::{
     AdminError, Answer, Asked, Credential, Ha1s, Listed, Question, Removed, SubscriberAdmin, SubscriberWatch,
 };
@@ -48,7 +50,7 @@ pub fn start(
     let first = SqliteSubscribers::open(settings)?;
     let watch = SqliteNotices::open(settings)?;
     let more = settings.clone();
-    let number = sqlite::number_of(&settings.path);
+    let number = FileNumber::named(&settings.path);
     let connect = move || Opened::again(&more, number).map(SqliteSubscribers);
     CachedSubscribers::start(first, connect, watch, cache, clock)
         .map_err(|error| OpenError::Io { path: settings.path.clone(), detail: error.to_string() })
@@ -67,7 +69,7 @@ pub fn start_behind(
     let first = second.before(SqliteSubscribers::open(settings)?);
     let watch = second.watched_by(SqliteNotices::open(settings)?);
     let (more, second) = (settings.clone(), second.clone());
-    let number = sqlite::number_of(&settings.path);
+    let number = FileNumber::named(&settings.path);
     let connect = move || Opened::again(&more, number).map(|opened| second.before(SqliteSubscribers(opened)));
     CachedSubscribers::start(first, connect, watch, cache, clock)
         .map_err(|error| OpenError::Io { path: settings.path.clone(), detail: error.to_string() })
@@ -238,7 +240,7 @@ impl Opened {
     /// A further connection to the file that is open and has this number. Another one of its name is not read: it would be with the log of
     /// the first.
     fn again(settings: &SqliteSettings, number: Option<FileNumber>) -> Result<Self, StoreError> {
-        if number.is_none() || sqlite::number_of(&settings.path) != number {
+        if number.is_none() || FileNumber::named(&settings.path) != number {
             tracing::error!(path = %settings.path.display(), "the database file was removed or replaced: put it back, or restart the server");
             return Err(StoreError::Unavailable);
         }

@@ -336,7 +336,7 @@ fn one_changed_user_voids_one_answer() {
     // Another file of the same name has the log of the one that is open beside it: it is not read.
     let other = dir.path().join("other.db");
     drop(SqliteAdmin::open(&SqliteSettings::new(&other)).unwrap());
-    let number = sqlite::number_of(&settings(&dir).path);
+    let number = FileNumber::named(&settings(&dir).path);
     std::fs::rename(&other, settings(&dir).path).unwrap();
     assert_eq!(Opened::again(&settings(&dir), number).err(), Some(StoreError::Unavailable));
 }
