@@ -1,6 +1,6 @@
 //! The engine of a server without its network: a bench gives it messages, and sees what it sends.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use strowger_core::log_limiter::LogLimiter;
 use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::{Now, Transport};
 use strowger_server::engine::{Circumstances, Engine};
-use strowger_server::local_address::Routes;
+use strowger_server::local_address::OneWay;
 use strowger_server::process_state::{ProcessState, Surroundings};
 use strowger_store::location::LocationTable;
 
@@ -18,19 +18,6 @@ pub const SERVER: &str = "127.0.0.1:5060";
 
 /// When it begins.
 pub const BEGIN: Now = Now { mono: 10_000, wall: 1_700_000_000_000 };
-
-/// One listener is always the right one.
-struct OneWay;
-
-impl Routes for OneWay {
-    fn source(&self, _to: IpAddr) -> Option<IpAddr> {
-        None
-    }
-
-    fn interface(&self, _own: IpAddr) -> Option<u32> {
-        None
-    }
-}
 
 /// That of a server with this configuration, which names files of this folder. It has the one shard, and listens by UDP.
 ///

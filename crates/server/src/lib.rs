@@ -12,29 +12,15 @@
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use std::net::IpAddr;
 //! use std::sync::Arc;
 //! use strowger_config::{Config, Source};
 //! use strowger_core::log_limiter::LogLimiter;
 //! use strowger_core::routing::{Identity, ListenerAddress};
 //! use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};
 //! use strowger_server::engine::{Circumstances, Engine};
-//! use strowger_server::local_address::Routes;
+//! use strowger_server::local_address::OneWay;
 //! use strowger_server::process_state::{ProcessState, Surroundings};
 //! use strowger_store::location::LocationTable;
-//!
-//! // What the process knows of its kernel: nothing, for one listener is always the right one.
-//! struct OneWay;
-//!
-//! impl Routes for OneWay {
-//!     fn source(&self, _to: IpAddr) -> Option<IpAddr> {
-//!         None
-//!     }
-//!
-//!     fn interface(&self, _own: IpAddr) -> Option<u32> {
-//!         None
-//!     }
-//! }
 //!
 //! let text = "listen = [\"udp:192.0.2.1:5060\"]\ndomains = [\"example.org\"]\nregistrar.authenticate = false\n";
 //! let (config, _) = Config::read(Source { text, ..Source::default() })?;

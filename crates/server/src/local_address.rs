@@ -19,6 +19,20 @@ pub trait Routes: Send + Sync {
     fn interface(&self, own: IpAddr) -> Option<u32>;
 }
 
+/// Routes of a server without a kernel: one listener is always the right one. For tests, examples and benches.
+#[derive(Clone, Copy, Debug)]
+pub struct OneWay;
+
+impl Routes for OneWay {
+    fn source(&self, _to: IpAddr) -> Option<IpAddr> {
+        None
+    }
+
+    fn interface(&self, _own: IpAddr) -> Option<u32> {
+        None
+    }
+}
+
 /// What the kernel said of its routes. Of one shard.
 #[derive(Debug)]
 pub(crate) struct LocalAddresses {

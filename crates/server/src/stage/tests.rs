@@ -3,11 +3,10 @@
 use super::*;
 use crate::engine::Circumstances;
 use crate::handling::{Progress, User};
-use crate::local_address::Routes;
+use crate::local_address::OneWay;
 use crate::process_state::{ProcessState, Surroundings};
 use crate::question::{Answers, Resolved};
 use crate::reply::{Counted, Lines, Party, Why};
-use std::net::IpAddr;
 use std::sync::Arc;
 use strowger_config::{Config, Source};
 use strowger_core::digest::{Challenge, ChallengeAnswer as Digest, ChallengeHeader, Ha1Set, Hash, Secret};
@@ -39,18 +38,6 @@ impl Subscribers for Silent {
 
     fn request(&self, _: Ticket, _: subscriber::Question<'_>, _: u64) -> Result<(), Refused> {
         Ok(())
-    }
-}
-
-struct OneWay;
-
-impl Routes for OneWay {
-    fn source(&self, _to: IpAddr) -> Option<IpAddr> {
-        None
-    }
-
-    fn interface(&self, _own: IpAddr) -> Option<u32> {
-        None
     }
 }
 

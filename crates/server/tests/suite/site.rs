@@ -1,6 +1,5 @@
 //! A server of two engines, a database that always has to be waited for, alice's phone, which calls, and bob's.
 
-use std::net::IpAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
@@ -12,7 +11,7 @@ use strowger_core::log_limiter::LogLimiter;
 use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};
 use strowger_server::engine::{Answer, Circumstances, Engine};
-use strowger_server::local_address::Routes;
+use strowger_server::local_address::OneWay;
 use strowger_server::policy::Policy;
 use strowger_server::process_state::{ProcessState, Surroundings};
 use strowger_store::credential_cache::CredentialCache;
@@ -63,18 +62,6 @@ struct ByHand;
 
 impl Receiver for ByHand {
     fn answered(&self, _answers: Vec<Answered>) {}
-}
-
-struct OneWay;
-
-impl Routes for OneWay {
-    fn source(&self, _to: IpAddr) -> Option<IpAddr> {
-        None
-    }
-
-    fn interface(&self, _own: IpAddr) -> Option<u32> {
-        None
-    }
 }
 
 pub(crate) struct Site {
