@@ -151,6 +151,17 @@ fn clash(a: &Listener, b: &Listener) -> bool {
     same_kind && overlap && a.address.port() == b.address.port() && a.address.port() != 0
 }
 
+/// Whether what this key names can be made where it says: its folder is there. Notes it if not.
+pub(super) fn check_folder_of(key: &str, path: &Path, reader: &mut Reader) -> bool {
+    let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) else {
+        return true;
+    };
+    let message = format!("the folder of {key}, {}, does not exist", folder.display());
+    let cure = format!("make it (mkdir -p {}), or name another", folder.display());
+    reader.push(Fault::error(reader.value_of(key), message, cure));
+    false
+}
+
 /// Warns of a file with a secret that every user of this machine can read.
 pub(super) fn warn_if_others_read(path: &Path, span: &Span, reader: &mut Reader) {
     if fs::metadata(path).is_ok_and(|meta| meta.permissions().mode() & 0o007 != 0) {

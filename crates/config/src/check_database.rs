@@ -5,7 +5,7 @@ use std::path::Path;
 use strowger_store::sqlite::{self, OpenError};
 
 use super::accounting::AccountingTarget;
-use super::check::warn_if_others_read;
+use super::check::{check_folder_of, warn_if_others_read};
 use super::key::duration_text;
 use super::reader::Reader;
 use super::registrar::Durability;
@@ -51,10 +51,7 @@ fn check_database(config: &Config, reader: &mut Reader) {
     if path.is_dir() {
         let cure = "name a file in it, such as \"strowger.sqlite\"";
         reader.push(Fault::error(span, format!("store.database {} is a folder", path.display()), cure));
-    } else if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
-        let message = format!("the folder of store.database, {}, does not exist", folder.display());
-        reader.push(Fault::error(span, message, format!("make it (mkdir -p {}), or name another", folder.display())));
-    } else {
+    } else if check_folder_of("store.database", path, reader) {
         let (what, cure) = match sqlite::look(path) {
             Err(OpenError::Corrupt { detail, .. }) => (
                 format!("is no sound SQLite database ({detail})"),
@@ -294,11 +291,7 @@ fn check_accounting_files(config: &Config, reader: &mut Reader) {
             let message = format!("{key} is the database of the server, store.database");
             reader.push(Fault::error(reader.first_of(&[key, "store.database"]), message, "name a file of its own"));
         }
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
-            let message = format!("the folder of {key}, {}, does not exist", folder.display());
-            let cure = format!("make it (mkdir -p {}), or name another", folder.display());
-            reader.push(Fault::error(reader.value_of(key), message, cure));
-        }
+        check_folder_of(key, path, reader);
     }
     if is_sql {
         return;

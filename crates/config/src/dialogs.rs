@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::Config;
+use super::check::check_folder_of;
 use super::database::Database;
 use super::key::Rule;
 use super::reader::{ANY, Reader, section};
@@ -103,17 +104,12 @@ pub(super) fn check_use(config: &Config, reader: &mut Reader) {
 }
 
 fn check_folder(folder: &Path, has_database: bool, reader: &mut Reader) {
-    let mut wrong = |message: String, cure: &str| {
-        reader.push(Fault::error(reader.value_of("dialogs.folder"), message, cure));
-    };
     if folder.exists() && !folder.is_dir() {
         let message = format!("dialogs.folder {} is a file", folder.display());
-        wrong(message, "name a folder, which the server makes if it is missing");
+        let cure = "name a folder, which the server makes if it is missing";
+        reader.push(Fault::error(reader.value_of("dialogs.folder"), message, cure));
     }
-    if let Some(above) = folder.parent().filter(|above| !above.as_os_str().is_empty() && !above.is_dir()) {
-        let message = format!("the folder of dialogs.folder, {}, does not exist", above.display());
-        wrong(message, "make it, or name another");
-    }
+    check_folder_of("dialogs.folder", folder, reader);
     if has_database {
         let message = "calls are kept in a folder and in a database".to_owned();
         reader.push(Fault::error(
@@ -126,6 +122,7 @@ fn check_folder(folder: &Path, has_database: bool, reader: &mut Reader) {
 
 fn check_file(config: &Config, reader: &mut Reader) {
     let Some(file) = config.dialogs.file() else { return };
+    check_folder_of("dialogs.database", file, reader);
     let mut wrong = |message: String, cure: &str| {
         reader.push(Fault::error(reader.value_of("dialogs.database"), message, cure));
     };
@@ -133,12 +130,6 @@ fn check_file(config: &Config, reader: &mut Reader) {
         wrong(
             format!("dialogs.database {} is a folder", file.display()),
             "name a file, such as \"sqlite:calls.sqlite\"",
-        );
-    }
-    if let Some(above) = file.parent().filter(|above| !above.as_os_str().is_empty() && !above.is_dir()) {
-        wrong(
-            format!("the folder of dialogs.database, {}, does not exist", above.display()),
-            "make it, or name another",
         );
     }
     let rows = config.accounting_settings().map(|_| &config.accounting);
