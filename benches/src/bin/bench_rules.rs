@@ -23,6 +23,7 @@ use strowger_rules::{
     AddressField, Condition, Facts, FlagField, Kind, NumberField, Rule, Rules, Set, SetNames, Sets, TextField,
 };
 use strowger_server::engine::Engine;
+use strowger_tests::random::Random;
 
 /// As the server has it.
 #[global_allocator]
@@ -59,8 +60,9 @@ struct Data {
 
 impl Data {
     fn new(rules: usize, prefixes: usize) -> Self {
-        let mut random = Random(4711);
-        let rates = (0..prefixes).map(|_| (random.digits(5, 9), format!("carrier-{}", random.below(50)))).collect();
+        let mut random = Random::new(4711);
+        let rates =
+            (0..prefixes).map(|_| (digits(&mut random, 5, 9), format!("carrier-{}", random.below(50)))).collect();
         Self {
             rates,
             users: (0..10_000).map(|n| (format!("user{n}"), format!("plan-{}", n % 7))).collect(),
@@ -302,15 +304,15 @@ fn condition(random: &mut Random) -> String {
         tests[0] = format!("({})", tests[0]);
     }
     tests.push(match random.below(16) {
-        0..3 => format!("number starts_with '{}'", random.digits(2, 6)),
-        3..5 => format!("number matches '^(\\+|00){}[0-9]*$'", random.digits(2, 4)),
+        0..3 => format!("number starts_with '{}'", digits(random, 2, 6)),
+        3..5 => format!("number matches '^(\\+|00){}[0-9]*$'", digits(random, 2, 4)),
         5..7 => format!("rates[number] == 'carrier-{}'", random.below(50)),
         7..9 => format!("source.group == 'group-{}'", random.below(40)),
         9 => format!("request.domain == 'domain-{}.example'", random.below(30)),
         10 => format!("user == 'user{}'", random.below(10_000)),
         11 => format!("users[user] == 'plan-{}'", random.below(7)),
         12 => format!("source.address in 10.{}.0.0/16", random.below(250)),
-        13 => format!("number in ['{}', '{}']", random.digits(3, 5), random.digits(3, 5)),
+        13 => format!("number in ['{}', '{}']", digits(random, 3, 5), digits(random, 3, 5)),
         14 => format!("from.user starts_with 'user{}'", random.below(100)),
         _ => format!("header.User-Agent matches 'phone-{}'", random.below(30)),
     });
@@ -346,14 +348,14 @@ impl Request {
         Self {
             method: ["INVITE", "INVITE", "INVITE", "REGISTER", "MESSAGE", "BYE"][random.below(6)],
             transport: ["UDP", "TCP", "TLS", "WSS"][random.below(4)],
-            number: format!("{trunk}{}", random.digits(9, 14)),
+            number: format!("{trunk}{}", digits(random, 9, 14)),
             group: format!("group-{}", random.below(45)),
             domain: format!("Domain-{}.example", random.below(40)),
             user: format!("user{}", random.below(12_000)),
             agent: format!("phone-{} 1.{}", random.below(40), random.below(10)),
             address: IpAddr::from([10, random.below(256) as u8, 3, 4]),
             size: 300 + random.below(3_000) as u64,
-            flags: random.next(),
+            flags: random.number(),
         }
     }
 }
@@ -404,24 +406,8 @@ impl Facts for Request {
     }
 }
 
-/// Numbers from a seed (xorshift64*).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 8
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-
-    /// From `shortest` to `longest` digits, without a leading zero.
-    fn digits(&mut self, shortest: usize, longest: usize) -> String {
-        let length = shortest + self.below(longest - shortest + 1);
-        (0..length).map(|n| char::from(b'0' + if n == 0 { 1 + self.below(9) } else { self.below(10) } as u8)).collect()
-    }
+/// From `shortest` to `longest` digits, without a leading zero.
+fn digits(random: &mut Random, shortest: usize, longest: usize) -> String {
+    let length = shortest + random.below(longest - shortest + 1);
+    (0..length).map(|n| char::from(b'0' + if n == 0 { 1 + random.below(9) } else { random.below(10) } as u8)).collect()
 }

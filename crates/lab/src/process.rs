@@ -221,18 +221,25 @@ impl Drop for Process {
 fn has_bound(id: u32, port: u16) -> bool {
     // What takes datagrams is in the state 07, what takes connections in 0A.
     let (port, states) = (format!(":{port:04X}"), ["07", "0A"]);
-    PROTOCOLS.iter().any(|protocol| {
-        let sockets = std::fs::read_to_string(format!("/proc/{id}/net/{protocol}")).unwrap_or_default();
-        sockets.lines().any(|line| {
-            let mut fields = line.split_ascii_whitespace().skip(1);
-            let (own, state) = (fields.next(), fields.nth(1));
-            own.is_some_and(|own| own.ends_with(&port)) && state.is_some_and(|state| states.contains(&state))
-        })
-    })
+    let is_it = |[own, state, _]: [&str; 3]| own.ends_with(&port) && states.contains(&state);
+    PROTOCOLS.iter().any(|protocol| table(id, protocol).is_ok_and(|table| rows(&table).any(is_it)))
 }
 
 /// Of the tables of sockets in `/proc`.
 const PROTOCOLS: [&str; 4] = ["udp", "udp6", "tcp", "tcp6"];
+
+/// The table of a protocol on the network of this process.
+fn table(id: u32, protocol: &str) -> std::io::Result<String> {
+    std::fs::read_to_string(format!("/proc/{id}/net/{protocol}"))
+}
+
+/// Of each socket of a table its own address, its state and its inode, as the kernel writes them.
+fn rows(table: &str) -> impl Iterator<Item = [&str; 3]> {
+    table.lines().skip(1).filter_map(|line| {
+        let mut fields = line.split_ascii_whitespace().skip(1);
+        Some([fields.next()?, fields.nth(1)?, fields.nth(5)?])
+    })
+}
 
 /// For each thread of the process its name, its state, and what it does in the kernel, as far as this process may see it.
 fn threads(id: u32) -> String {
@@ -259,14 +266,11 @@ fn sockets(id: u32) -> String {
         open.filter_map(|link| Some(link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())).collect();
     let mut lines = format!("\n{} sockets", own.len());
     for protocol in PROTOCOLS {
-        match std::fs::read_to_string(format!("/proc/{id}/net/{protocol}")) {
+        match table(id, protocol) {
             Err(error) => lines += &format!("\n{protocol}: {error}"),
             Ok(table) => {
-                for line in table.lines() {
-                    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-                    if fields.get(9).is_some_and(|inode| own.contains(*inode)) {
-                        lines += &format!("\n{protocol} {} {}", fields[1], fields[3]);
-                    }
+                for [address, state, _] in rows(&table).filter(|[.., inode]| own.contains(*inode)) {
+                    lines += &format!("\n{protocol} {address} {state}");
                 }
             }
         }
