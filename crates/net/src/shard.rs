@@ -163,7 +163,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
             more |= self.dispatcher.move_surplus(now);
             self.dispatcher.links.flush(now, &process.entries, &entry.counters);
             self.due = self.dispatcher.service.deadline();
-            if more || self.arm(cx) {
+            if more || self.arm(now, cx) {
                 self.delayed = false;
                 continue;
             }
@@ -546,12 +546,13 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         self.polls_without_progress < 10_000
     }
 
-    /// Sets the alarm if the service's deadline moved earlier; whether it has passed already.
-    fn arm(&mut self, cx: &mut Context<'_>) -> bool {
+    /// Sets the alarm if the service's deadline moved earlier; whether it has passed already, as that of what this round has ended: a round
+    /// that follows at once costs less than an alarm.
+    fn arm(&mut self, now: Now, cx: &mut Context<'_>) -> bool {
         let others =
             sooner(self.streams.deadline(), self.dispatcher.links.deadline()).map(|ms| ms.saturating_mul(1_000));
         let Some(at) = sooner(X::wake(&mut self.dispatcher.service, self.due), others) else { return false };
-        self.alarm.set(at, cx)
+        at <= now.mono.saturating_mul(1_000) || self.alarm.set(at, cx)
     }
 }
 

@@ -343,9 +343,21 @@ impl Proxy {
     }
 
     /// When [`Proxy::poll`] must be called at the latest.
-    pub fn deadline(&self) -> Option<u64> {
-        let ring = self.fork_timers.peek().map(|Reverse((until, _))| *until);
-        sooner(self.tidy_at, ring)
+    pub fn deadline(&mut self) -> Option<u64> {
+        sooner(self.tidy_at, self.first_fork_timer())
+    }
+
+    /// When the first request ends its waiting for a group or a silent target. Those go that are waited for no longer: most requests are
+    /// answered long before.
+    fn first_fork_timer(&mut self) -> Option<u64> {
+        while let Some(&Reverse((until, id))) = self.fork_timers.peek() {
+            let waits = |context: &ResponseContext| [context.silent_until(), context.ring_end()].contains(&Some(until));
+            if self.contexts.get(Id::from_u64(id)).is_some_and(waits) {
+                return Some(until);
+            }
+            self.fork_timers.pop();
+        }
+        None
     }
 
     /// A group of candidates that has rung long enough is cancelled, so that the next one gets its turn (section 16.7 step 5).

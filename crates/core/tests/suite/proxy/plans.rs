@@ -202,6 +202,26 @@ fn a_silent_target_is_given_up_for_the_next() {
 }
 
 #[test]
+fn nothing_is_due_for_a_request_that_was_answered_in_time() {
+    let due = |plan: Plan<'static>| {
+        let mut rig = rig(plan);
+        let bob = only(invite(&mut rig, &[contact(ONE, 1000)]));
+        rig.answer(&bob, 180, "");
+        let rings = rig.proxy.deadline();
+        rig.answer(&bob, 200, "Contact: <sip:b@10.2.2.1:5061>\n");
+        let talks = rig.proxy.deadline();
+        rig.end();
+        (rings, talks)
+    };
+    let (without, talks) = due(Plan::default());
+    let bounded =
+        Plan { answer_timeout: Some(200), ring_timeout: 300, ring_ends: true, asks: false, ..Plan::default() };
+    let (rings, after) = due(bounded);
+    assert!(rings < without, "ringing has an end: {rings:?}");
+    assert_eq!(after, talks);
+}
+
+#[test]
 fn a_silent_target_without_a_next_is_a_time_out() {
     for method in ["INVITE", "MESSAGE"] {
         let mut rig = rig(Plan { answer_timeout: Some(2_000), ..Plan::default() });
