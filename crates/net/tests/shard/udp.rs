@@ -113,7 +113,7 @@ fn what_is_due_at_once_waits_for_no_timer() {
         (0..50).map(|_| (took("plain", "plain"), took("timer 0", "passed"))).unzip();
     plain.sort();
     due.sort();
-    // Half of them count: the machine may be busy. A timer of the runtime would be late by half a millisecond in the mean.
+    // Half of them count: the machine may be busy. A timer of the runtime is a millisecond late.
     assert!(due[25] < plain[25] * 2 + Duration::from_micros(150), "{:?} for {:?}", due[25], plain[25]);
 }
 

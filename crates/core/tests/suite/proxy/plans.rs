@@ -214,8 +214,7 @@ fn nothing_is_due_for_a_request_that_was_answered_in_time() {
         (rings, talks)
     };
     let (without, talks) = due(Plan::default());
-    let bounded =
-        Plan { answer_timeout: Some(200), ring_timeout: 300, ring_ends: true, asks: false, ..Plan::default() };
+    let bounded = Plan { answer_timeout: Some(200), ring_timeout: 300, ring_ends: true, ..Plan::default() };
     let (rings, after) = due(bounded);
     assert!(rings < without, "ringing has an end: {rings:?}");
     assert_eq!(after, talks);
