@@ -170,7 +170,7 @@ impl Index {
     }
 
     fn texts(&mut self, needs: &Needs) -> Answers {
-        let rows: Vec<(Box<[u8]>, u32)> = needs.prefixes.keys().cloned().zip(0..).collect();
+        let rows: Vec<(&[u8], u32)> = needs.prefixes.keys().map(AsRef::as_ref).zip(0..).collect();
         let prefixes = Prefixes::new(&rows);
         let of_prefix: Vec<&Vec<usize>> = needs.prefixes.values().collect();
         let with_prefixes = |text: &[u8], mut rules: Vec<usize>| {

@@ -65,9 +65,9 @@ impl Alphabet {
     const NONE: u8 = 16;
 
     /// None if the prefixes have more than 16 octets.
-    fn of(prefixes: &[(Box<[u8]>, u32)]) -> Option<Box<Self>> {
+    fn of(prefixes: &[(&[u8], u32)]) -> Option<Box<Self>> {
         let mut is_there = [false; 256];
-        for octet in prefixes.iter().flat_map(|(prefix, _)| prefix) {
+        for octet in prefixes.iter().flat_map(|(prefix, _)| *prefix) {
             is_there[usize::from(*octet)] = true;
         }
         let octets: Vec<u8> = (0..=255).filter(|octet| is_there[usize::from(*octet)]).collect();
@@ -99,10 +99,10 @@ impl Alphabet {
 
 impl Prefixes {
     /// Of prefixes in lower case, in their order, each once, with numbers below `u32::MAX`.
-    pub(crate) fn new(prefixes: &[(Box<[u8]>, u32)]) -> Self {
+    pub(crate) fn new(prefixes: &[(&[u8], u32)]) -> Self {
         let narrow = Alphabet::of(prefixes);
         // None at the end of a prefix.
-        let symbol = |row: &(Box<[u8]>, u32), at| Alphabet::symbol(narrow.as_deref(), &row.0, at);
+        let symbol = |row: &(&[u8], u32), at| Alphabet::symbol(narrow.as_deref(), row.0, at);
         let mut nodes = vec![Node::EMPTY];
         // A node whose prefixes these are, and how many symbols lead to it.
         let mut queue = VecDeque::from([(0, prefixes, 0)]);
@@ -237,7 +237,7 @@ mod tests {
 
     /// The number of a prefix is its place among these.
     fn prefixes(texts: &[&str]) -> Prefixes {
-        let rows: Vec<(Box<[u8]>, u32)> = texts.iter().zip(0..).map(|(text, n)| (text.as_bytes().into(), n)).collect();
+        let rows: Vec<(&[u8], u32)> = texts.iter().zip(0..).map(|(text, n)| (text.as_bytes(), n)).collect();
         assert!(rows.is_sorted());
         Prefixes::new(&rows)
     }

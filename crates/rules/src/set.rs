@@ -253,20 +253,22 @@ impl Set {
 /// A set that grows.
 pub(crate) struct Builder {
     kind: Kind,
+    keys: Arena,
     entries: Vec<Raw>,
     values: Arena,
     numbers: HashMap<Box<str>, u32>,
 }
 
+/// An entry: its key and its value by their numbers, and where it stands.
 struct Raw {
-    key: Box<str>,
+    key: u32,
     value: u32,
     place: usize,
 }
 
 impl Builder {
     pub(crate) fn new(kind: Kind) -> Self {
-        Self { kind, entries: Vec::new(), values: Arena::default(), numbers: HashMap::new() }
+        Self { kind, keys: Arena::default(), entries: Vec::new(), values: Arena::default(), numbers: HashMap::new() }
     }
 
     pub(crate) fn add(&mut self, place: usize, key: &str, value: Option<&str>) -> Result<(), EntryFault> {
@@ -285,48 +287,52 @@ impl Builder {
             },
         };
         let key = match self.kind {
-            Kind::Texts => key.into(),
-            Kind::Prefixes => key.to_ascii_lowercase().into(),
+            Kind::Texts | Kind::Prefixes => self.keys.push(key),
             Kind::Networks => match Network::read(key) {
                 // One spelling for each network.
-                Ok(network) => network.to_string().into(),
+                Ok(network) => self.keys.push(&network.to_string()),
                 Err(refusal) => return Err(EntryFault::new(place, refusal.message, refusal.cure)),
             },
         };
+        let key = key.ok_or_else(|| EntryFault::too_much(place))?;
         self.entries.push(Raw { key, value, place });
         Ok(())
     }
 
     /// `place` in a sentence is this word and the number of the first place.
     pub(crate) fn finish(self, word: &str, first: usize) -> Result<Set, EntryFault> {
-        let Self { kind, mut entries, mut values, .. } = self;
-        entries.sort_by(|a, b| a.key.cmp(&b.key));
+        let Self { kind, mut keys, mut entries, mut values, .. } = self;
+        if kind == Kind::Prefixes {
+            keys.make_lowercase();
+        }
+        let key = |entry: &Raw| keys.text(entry.key);
+        entries.sort_by(|a, b| key(a).cmp(key(b)));
         for pair in entries.windows(2) {
             let [one, other] = pair else { unreachable!("windows of two") };
-            if one.key == other.key && one.value != other.value {
-                let message = format!("{} has another value at {word} {}", one.key, one.place + first);
+            if key(one) == key(other) && one.value != other.value {
+                let message = format!("{} has another value at {word} {}", key(one), one.place + first);
                 return Err(EntryFault::new(other.place, message, "give each key one value"));
             }
         }
-        entries.dedup_by(|a, b| a.key == b.key);
+        entries.dedup_by(|a, b| key(a) == key(b));
         values.shrink();
         let values_of = entries.iter().map(|entry| entry.value).collect();
-        let numbered = entries.iter().zip(0..);
+        let numbered = entries.iter().map(key).zip(0..);
         let keys = match kind {
             Kind::Texts => {
-                let mut keys = Arena::default();
+                let mut sorted = Arena::default();
                 for entry in &entries {
-                    keys.push(&entry.key).ok_or_else(|| EntryFault::too_much(entry.place))?;
+                    sorted.push(key(entry)).ok_or_else(|| EntryFault::too_much(entry.place))?;
                 }
-                Keys::Texts(Texts::new(keys))
+                Keys::Texts(Texts::new(sorted))
             }
             Kind::Prefixes => {
-                let rows: Vec<(Box<[u8]>, u32)> = numbered.map(|(raw, id)| (raw.key.as_bytes().into(), id)).collect();
+                let rows: Vec<(&[u8], u32)> = numbered.map(|(key, id)| (key.as_bytes(), id)).collect();
                 Keys::Prefixes(Prefixes::new(&rows))
             }
             Kind::Networks => {
                 let network = |key| Network::read(key).expect("a key that was written as a network");
-                let rows: Vec<(Network, u32)> = numbered.map(|(raw, id)| (network(&raw.key), id)).collect();
+                let rows: Vec<(Network, u32)> = numbered.map(|(key, id)| (network(key), id)).collect();
                 Keys::Networks(Networks::new(&rows))
             }
         };

@@ -34,6 +34,11 @@ impl Arena {
         u32::try_from(self.ends.len()).expect("push counts in 32 bits")
     }
 
+    /// Has all letters of ASCII in lower case from now on.
+    pub(crate) fn make_lowercase(&mut self) {
+        self.text.make_ascii_lowercase();
+    }
+
     pub(crate) fn shrink(&mut self) {
         self.text.shrink_to_fit();
         self.ends.shrink_to_fit();
