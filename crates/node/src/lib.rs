@@ -68,6 +68,7 @@ use std::sync::OnceLock;
 
 pub use directory::server_settings;
 pub use health::Health;
+pub use policy_thread::PolicyThread;
 pub use reload::Refusal;
 pub use server::{Program, Server};
 

@@ -2,7 +2,8 @@
 //!
 //! The allocator keeps the memory of each thread apart. A policy is large, with its rules and data sets: made by one thread and freed by another,
 //! a part of it stays with the first. One thread that does both, and gives back what is free after each job, holds no more than the policies of now.
-//! It also puts one change after the other: none is made of a policy that is no more.
+//! The first configuration is read by it too, else its memory would stay with the main thread. It also puts one change after the other: none is made
+//! of a policy that is no more.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -10,17 +11,23 @@ use std::sync::mpsc;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Dropped, it ends after the jobs that it has.
-pub(crate) struct PolicyThread(mpsc::Sender<Job>);
+/// The thread that makes policies and frees them. Dropped, it ends after the jobs that it has.
+#[derive(Debug)]
+pub struct PolicyThread(mpsc::Sender<Job>);
 
 impl PolicyThread {
-    /// `give_back` is called after each job.
-    pub(crate) fn start(give_back: fn()) -> io::Result<Self> {
+    /// `give_back` is called after each job, twice: no other call comes that would end what one has begun.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn start(give_back: fn()) -> io::Result<Self> {
         let (jobs, waiting) = mpsc::channel::<Job>();
         let work = move || {
             for job in waiting {
                 // A panic is the log's already, and that of who waits for the job.
                 let _ = catch_unwind(AssertUnwindSafe(job));
+                // The first call finds which pages are free, the second gives them back.
+                give_back();
                 give_back();
             }
         };
@@ -34,8 +41,11 @@ impl PolicyThread {
         let _ = self.0.send(Box::new(job));
     }
 
-    /// The same, and waits for what comes of it. Blocks; not to be called by a job.
-    pub(crate) fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
+    /// Has this done, waits, and returns what comes of it. Blocks; not to be called by a job.
+    ///
+    /// # Panics
+    /// As the job does.
+    pub fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
         let (reply, result) = mpsc::sync_channel(1);
         self.submit(move || {
             let _ = reply.send(catch_unwind(AssertUnwindSafe(job)));
@@ -71,6 +81,6 @@ mod tests {
         assert_eq!(thread.run(move || (at_last.load(Relaxed), name())), (100, Some("policies".into())));
         assert!(catch_unwind(AssertUnwindSafe(|| thread.run(|| panic!("planted")))).is_err());
         assert_eq!(thread.run(|| 7), 7, "it goes on");
-        assert!(GIVEN_BACK.load(Relaxed) >= 101);
+        assert!(GIVEN_BACK.load(Relaxed) >= 202);
     }
 }

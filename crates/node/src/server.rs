@@ -9,6 +9,7 @@ use crate::http::{self, Pages};
 use crate::identity::identity;
 use crate::kept::Kept;
 use crate::metrics::{Metrics, Writers};
+use crate::policy_thread::PolicyThread;
 use crate::reload::Running;
 use crate::removal::Removals;
 use crate::routes::KernelRoutes;
@@ -101,14 +102,21 @@ impl Server {
     /// # Errors
     /// As [`Server::start`].
     pub fn start_in(program: Program, config: Config) -> anyhow::Result<Self> {
-        Self::start_with(program, config, Vec::new())
+        let policies = PolicyThread::start(program.give_back)?;
+        Self::start_with(program, policies, config, Vec::new())
     }
 
-    /// [`Server::start_in`] with sockets that are open already, each for the listener that has its address.
+    /// [`Server::start_in`] with sockets that are open already, each for the listener that has its address, and with the thread that has read the
+    /// configuration.
     ///
     /// # Errors
     /// As [`Server::start`]; and a socket that is no listener's.
-    pub fn start_with(program: Program, mut config: Config, sockets: Vec<ListenSocket>) -> anyhow::Result<Self> {
+    pub fn start_with(
+        program: Program,
+        policies: PolicyThread,
+        mut config: Config,
+        sockets: Vec<ListenSocket>,
+    ) -> anyhow::Result<Self> {
         let secret = Secret::of(&config)?;
         let (seed, call_secret) = keys(&config, &secret.bytes)?;
         // A flow of an earlier life of this server must not be taken for one of this.
@@ -125,7 +133,8 @@ impl Server {
         if let Some(fault) = config.unwritable().first() {
             anyhow::bail!("{}: {}", fault.message, fault.cure);
         }
-        data_sets::read(&mut config, None)
+        let mut config = policies
+            .run(move || data_sets::read(&mut config, None).map(|_| config))
             .map_err(|fault| anyhow::anyhow!("a set of the rules cannot be read: {fault}"))?;
         let location = Arc::new(LocationTable::new(config.location_settings()));
         let caches = Arc::new(Caches::open(&config)?);
@@ -156,7 +165,7 @@ impl Server {
             routes,
         };
         let shared = Arc::new(ProcessState::new(clock::now(), config, surroundings));
-        let services = Arc::new(Services::new(resolver(&shared.policy().config)?, most, program, calls)?);
+        let services = Arc::new(Services::new(resolver(&shared.policy().config)?, most, program, policies, calls));
         services.sets.are_those_of(&shared.policy().config, &[], Instant::now());
         let (for_shards, services_for_shards, with_journal) = (shared.clone(), services.clone(), journal.clone());
         let with_writers = (accounting.clone(), keeper.clone());

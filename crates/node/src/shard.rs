@@ -4,7 +4,6 @@ use crate::data_sets::DataSets;
 use crate::kept;
 use crate::policy_thread::PolicyThread;
 use crate::server::Program;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -44,20 +43,23 @@ pub(crate) struct Services {
 
 impl Services {
     /// For so many shards at most. `left`: calls of an earlier process.
-    ///
-    /// # Errors
-    /// No thread can be started.
-    pub(crate) fn new(resolver: Resolver, shards: usize, program: Program, left: Vec<Call>) -> io::Result<Self> {
+    pub(crate) fn new(
+        resolver: Resolver,
+        shards: usize,
+        program: Program,
+        policies: PolicyThread,
+        left: Vec<Call>,
+    ) -> Self {
         let reloads = (0..shards).map(|_| AtomicU64::new(0)).collect();
-        Ok(Self {
+        Self {
             resolver: Mutex::new(Arc::new(resolver)),
             reloads_refused: AtomicU64::new(0),
             sets: DataSets::default(),
-            policies: PolicyThread::start(program.give_back)?,
+            policies,
             reloads,
             program,
             left: Mutex::new(left),
-        })
+        }
     }
 
     /// How many policies have taken the place of the first in this shard.

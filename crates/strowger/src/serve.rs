@@ -6,7 +6,7 @@ use anyhow::Context;
 use strowger_config::Config;
 use strowger_net::{ListenSocket, descriptors};
 use strowger_node::control::{Done, Fault, Reload, Reply, Request, Wrong};
-use strowger_node::{Program, Refusal, Server, supervisor};
+use strowger_node::{PolicyThread, Program, Refusal, Server, supervisor};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::sync::oneshot;
@@ -24,8 +24,13 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<Outcome> {
     allocator::huge_pages(false);
     // Before any thread.
     let sockets = supervisor::given_sockets();
-    let choice = arguments.config.choose();
-    let config = match Config::load(choice.file(), &arguments.listen) {
+    let policies = PolicyThread::start(allocator::give_back).context("the thread that reads the configuration")?;
+    let (choice, listen) = (arguments.config.choose(), arguments.listen.clone());
+    let (choice, loaded) = policies.run(move || {
+        let loaded = Config::load(choice.file(), &listen);
+        (choice, loaded)
+    });
+    let config = match loaded {
         Ok((config, warnings)) => {
             if arguments.check {
                 choice.announce();
@@ -47,7 +52,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<Outcome> {
         }
     };
     allocator::huge_pages(config.server.huge_pages);
-    serve(arguments, config, sockets.context("sockets of the supervisor (LISTEN_FDS)")?)
+    serve(arguments, policies, config, sockets.context("sockets of the supervisor (LISTEN_FDS)")?)
 }
 
 /// The exit code of a server of which a part failed (EX_SOFTWARE of sysexits.h).
@@ -68,7 +73,12 @@ fn end_at_once(code: u8) -> ! {
 ///
 /// SIGTERM, SIGINT and `strowger drain` let what is under way end, a second signal does not wait; SIGUSR1 and SIGUSR2 ask for a shard more and a
 /// shard less; SIGHUP and `strowger reload` read the configuration again.
-fn serve(arguments: &ServeArguments, config: Config, sockets: Vec<ListenSocket>) -> anyhow::Result<Outcome> {
+fn serve(
+    arguments: &ServeArguments,
+    policies: PolicyThread,
+    config: Config,
+    sockets: Vec<ListenSocket>,
+) -> anyhow::Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
@@ -90,9 +100,9 @@ fn serve(arguments: &ServeArguments, config: Config, sockets: Vec<ListenSocket>)
             requests: Some(requests),
             ..Program::default()
         };
-        let server = Server::start_with(program, config, sockets)?;
+        let server = Server::start_with(program, policies, config, sockets)?;
         announce(&server)?;
-        // What it took this thread to read the configuration.
+        // What it took this thread to start.
         allocator::give_back();
         supervisor::ready();
         let failed = server.handle().clone();
