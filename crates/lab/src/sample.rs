@@ -68,6 +68,12 @@ pub fn pss_of_tree(id: u32) -> u64 {
     tree(id).into_iter().map(of).sum::<u64>() * 1024
 }
 
+/// Its memory that is of no file in bytes: `RssAnon` of `/proc/PID/status`. Pages of its program count in none of it: they are the system's, which
+/// has them once for all and may take them.
+pub fn anonymous_memory(id: u32) -> u64 {
+    kilobytes(&format!("/proc/{id}/status"), "RssAnon:") * 1024
+}
+
 /// The process and all that it started and that still runs.
 pub(crate) fn tree(id: u32) -> Vec<u32> {
     let mut all = vec![id];
@@ -150,6 +156,7 @@ mod tests {
         assert!(idle_time.total() < enough / 3, "{idle_time:?}");
         assert_eq!(busy.since(&busy), Usage::default());
         assert!(pss_of_tree(idle.id()) > 50_000);
+        assert!(anonymous_memory(idle.id()) > 10_000);
     }
 
     #[test]
