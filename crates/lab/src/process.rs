@@ -123,13 +123,15 @@ impl Process {
     /// # Errors
     /// It ended before, or it is not so in this time.
     pub fn comes_to(&mut self, what: &str, limit: Duration, is_so: impl Fn(&Self) -> bool) -> Result<(), Error> {
-        let mut ended = false;
-        let came = wait::until(limit, || {
+        let (mut ended, mut has_come) = (false, false);
+        wait::until(limit, || {
             // In this order: what it did last counts.
             ended = self.ended().is_some();
-            is_so(self) || ended
+            // Asked once: what is so now may be missing in the next look at a table of the kernel.
+            has_come = is_so(self);
+            has_come || ended
         });
-        if came && is_so(self) { Ok(()) } else { Err(self.not_in_time(what, limit, ended)) }
+        if has_come { Ok(()) } else { Err(self.not_in_time(what, limit, ended)) }
     }
 
     fn not_in_time(&self, what: &str, limit: Duration, ended: bool) -> Error {
@@ -258,7 +260,8 @@ fn threads(id: u32) -> String {
     tasks(id).map(line).collect::<String>() + &sockets(id)
 }
 
-/// The sockets of the process by which others reach it, a line for each: protocol, own address and state as the kernel writes them.
+/// The sockets of the process by which others reach it, a line for each: protocol, own address and state as the kernel writes them. The kernel
+/// writes a table page by page: where other sockets come and go between two pages, one may be missing.
 fn sockets(id: u32) -> String {
     let open = std::fs::read_dir(format!("/proc/{id}/fd")).into_iter().flatten().flatten();
     let open = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
@@ -281,6 +284,7 @@ fn sockets(id: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
 
     #[test]
     fn a_program_that_ends_early_is_not_waited_for() {
@@ -294,6 +298,17 @@ mod tests {
         assert!(error.contains("shell does not listen on 9") && error.contains("it has ended\nno port"), "{error}");
         let missing = Process::start("missing", folder.path(), &mut Command::new("/no/such/program"));
         assert!(missing.is_err_and(|error| error.to_string().starts_with("missing does not start: ")));
+    }
+
+    #[test]
+    fn what_was_so_once_has_come() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut sleeper =
+            Process::start("sleeper", folder.path(), Command::new("sleep").arg("600")).expect("it starts");
+        let looks = Cell::new(0);
+        let second = |_: &Process| looks.replace(looks.get() + 1) == 1;
+        sleeper.comes_to("be looked at", Duration::from_secs(20), second).expect("the second look sees it");
+        assert_eq!(looks.get(), 2);
     }
 
     #[test]
@@ -311,13 +326,16 @@ mod tests {
         let datagrams = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback has ports");
         let stream = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
         let port = |address: std::io::Result<std::net::SocketAddr>| address.expect("it is bound").port();
-        let told = sockets(std::process::id());
-        for line in [
+        let lines = [
             format!("udp 0100007F:{:04X} 07", port(datagrams.local_addr())),
             format!("tcp 0100007F:{:04X} 0A", port(stream.local_addr())),
-        ] {
-            assert!(told.lines().any(|told| told == line), "{line} of {told}");
-        }
+        ];
+        let mut told = String::new();
+        let are_told = wait::until(Duration::from_secs(20), || {
+            told = sockets(std::process::id());
+            lines.iter().all(|line| told.lines().any(|told| told == line))
+        });
+        assert!(are_told, "{lines:?} of {told}");
     }
 
     #[test]
