@@ -88,16 +88,15 @@ impl World {
         let mut answers = line(&there, &files[1], &format!("-sn uas -p {} {callee}", there.own));
         let mut answers = Process::start(&format!("{name}-callee"), self.folder(), &mut answers);
         answers.listens(there.own);
-        let mut calls = line(&here, &files[0], &format!("-sn uac 127.0.0.1:{} -m 1 -timeout 3 {caller}", there.own));
-        let status = Process::start(&format!("{name}-caller"), self.folder(), &mut calls).end(Duration::from_secs(8));
+        let mut calls = line(&here, &files[0], &format!("-sn uac 127.0.0.1:{} -m 1 -timeout 20 {caller}", there.own));
+        let status = Process::start(&format!("{name}-caller"), self.folder(), &mut calls).end(Duration::from_secs(30));
         // As `q`: it ends when nothing is left to do, and writes what it has to say.
         answers.signal(libc::SIGUSR1);
-        answers.end(Duration::from_secs(3));
+        answers.end(Duration::from_secs(20));
         (status.success(), files.map(|file| std::fs::read_to_string(file).unwrap_or_default()))
     }
 }
 
-/// Whether somebody listens on this port of 127.0.0.1, without asking him.
 /// What the caller has to say, and the answering side; nothing: the call succeeds.
 type Case = (&'static str, &'static str, &'static str, Option<[&'static str; 2]>);
 
