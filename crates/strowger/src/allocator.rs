@@ -12,8 +12,8 @@ pub(crate) fn huge_pages(are_wanted: bool) {
     }
 }
 
-/// Gives pages that this thread has freed back to the system; what a page took that only this call finds to be free, the next call. Costs about a
-/// millisecond; called when the load has fallen.
+/// Gives pages that this thread has freed back to the system; those that only this call finds to be free go with the next. Costs about a millisecond;
+/// called when the load has fallen.
 pub(crate) fn give_back() {
     #[expect(unsafe_code, reason = "the allocator has no safe name for this")]
     // SAFETY: mi_collect takes no pointer, may be called at any time on any thread, and frees nothing that is in use.
