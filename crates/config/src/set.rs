@@ -5,11 +5,12 @@
 
 use std::fmt;
 use std::fs;
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use strowger_rules::{Columns, Kind, Set, SetId, SetNames};
+use strowger_rules::{Columns, FileError, FileFault, Kind, Set, SetId, SetNames};
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -211,19 +212,17 @@ impl SetTable {
     /// The file cannot be read, or its first line with something wrong.
     pub fn read_file(&self, file: &Path) -> Result<Set, SetFault> {
         let place = file.display().to_string();
-        let text = match fs::read_to_string(file) {
-            Ok(text) => text,
-            Err(error) => {
-                let message = format!("cannot be read: {}", with_reason(&error, file));
-                let cure = "name a CSV file in UTF-8 that this user may read".into();
-                return Err(SetFault { place, line: None, message, cure });
-            }
+        let unread = |error: std::io::Error| {
+            let message = format!("cannot be read: {}", with_reason(&error, file));
+            let cure = "name a CSV file in UTF-8 that this user may read".into();
+            SetFault { place: place.clone(), line: None, message, cure }
         };
-        Set::read_csv(self.kind.kind(), &place, &text, self.columns()).map_err(|fault| SetFault {
-            place,
-            line: Some(fault.line),
-            message: fault.message,
-            cure: fault.cure,
+        let source = BufReader::new(fs::File::open(file).map_err(unread)?);
+        Set::read_csv(self.kind.kind(), &place, source, self.columns()).map_err(|error| match error {
+            FileError::Unread { error, .. } => unread(error),
+            FileError::Wrong(FileFault { file: place, line, message, cure }) => {
+                SetFault { place, line: Some(line), message, cure }
+            }
         })
     }
 }

@@ -5,110 +5,179 @@
 
 use crate::fault::did_you_mean;
 use crate::set::{Builder, Columns, EntryFault, Kind, Set};
-use std::borrow::Cow;
+use std::io::{self, BufRead};
 
-/// Reads a set. The place of a fault is its line, from 1.
-pub(crate) fn read(kind: Kind, text: &str, columns: Columns<'_>) -> Result<Set, EntryFault> {
-    let mut records = Records { rest: text.strip_prefix('\u{feff}').unwrap_or(text), line: 1 };
-    let Some((line, names)) = records.record()? else {
-        return Err(EntryFault::new(
-            1,
-            "the file is empty",
-            "its first line names the columns, such as prefix,carrier",
-        ));
-    };
+/// Why there is no set.
+pub(crate) enum Refusal {
+    /// The source cannot be read.
+    Unread(io::Error),
+    /// A line is wrong; its place is its number, from 1.
+    Wrong(EntryFault),
+}
+
+impl From<EntryFault> for Refusal {
+    fn from(fault: EntryFault) -> Self {
+        Self::Wrong(fault)
+    }
+}
+
+/// Reads a set. Of the text never more than a record is in memory.
+pub(crate) fn read(kind: Kind, source: impl BufRead, columns: Columns<'_>) -> Result<Set, Refusal> {
+    let mut records = Records { source, text: String::new(), at: 0, line: 0 };
+    let mut record = Record::default();
+    if !records.read(&mut record)? {
+        let cure = "its first line names the columns, such as prefix,carrier";
+        return Err(EntryFault::new(1, "the file is empty", cure).into());
+    }
     let column = |wanted: &str| {
-        names.iter().position(|name| name == wanted).ok_or_else(|| {
-            let near = did_you_mean(wanted, names.iter().map(AsRef::as_ref));
-            let all = || format!("the first line names: {}", names.join(", "));
-            EntryFault::new(line, format!("there is no column `{wanted}`"), near.unwrap_or_else(all))
+        record.cells().position(|name| name == wanted).ok_or_else(|| {
+            let near = did_you_mean(wanted, record.cells());
+            let all = || format!("the first line names: {}", record.cells().collect::<Vec<_>>().join(", "));
+            EntryFault::new(record.line, format!("there is no column `{wanted}`"), near.unwrap_or_else(all))
         })
     };
     let key = column(columns.key)?;
     let value = columns.value.map(column).transpose()?;
+    let width = record.ends.len();
     let mut builder = Builder::new(kind);
-    while let Some((line, cells)) = records.record()? {
-        if cells.len() != names.len() {
-            let message = format!("cells of this line: {}, columns: {}", cells.len(), names.len());
-            return Err(EntryFault::new(line, message, "write a cell for each column; one with a comma stands in \""));
+    while records.read(&mut record)? {
+        if record.ends.len() != width {
+            let message = format!("cells of this line: {}, columns: {width}", record.ends.len());
+            let cure = "write a cell for each column; one with a comma stands in \"";
+            return Err(EntryFault::new(record.line, message, cure).into());
         }
-        let value = value.map(|value| &*cells[value]).filter(|value| !value.is_empty());
-        builder.add(line, &cells[key], value)?;
+        let value = value.map(|value| record.cell(value)).filter(|value| !value.is_empty());
+        builder.add(record.line, record.cell(key), value)?;
     }
-    builder.finish("line", 0)
+    Ok(builder.finish("line", 0)?)
 }
 
-/// The line where it begins, and its cells.
-type Record<'t> = (usize, Vec<Cow<'t, str>>);
+/// A record: its cells, one text behind the other.
+#[derive(Default)]
+struct Record {
+    /// Line where it begins.
+    line: usize,
+    text: String,
+    /// Where each cell ends in the text.
+    ends: Vec<usize>,
+}
 
-struct Records<'t> {
-    rest: &'t str,
-    /// Line where the rest begins.
+impl Record {
+    fn cell(&self, index: usize) -> &str {
+        let begin = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.text[begin..self.ends[index]]
+    }
+
+    fn cells(&self) -> impl Iterator<Item = &str> {
+        (0..self.ends.len()).map(|index| self.cell(index))
+    }
+}
+
+struct Records<R> {
+    source: R,
+    /// The line that was read last, with its end.
+    text: String,
+    /// How much of it is in records.
+    at: usize,
+    /// Its number, from 1.
     line: usize,
 }
 
-impl<'t> Records<'t> {
-    /// The next record that is not blank.
-    fn record(&mut self) -> Result<Option<Record<'t>>, EntryFault> {
-        while let Some(rest) = self.rest.strip_prefix(['\r', '\n']) {
-            self.line += usize::from(self.rest.starts_with('\n'));
-            self.rest = rest;
-        }
-        if self.rest.is_empty() {
-            return Ok(None);
-        }
-        let (line, mut cells) = (self.line, Vec::new());
+impl<R: BufRead> Records<R> {
+    /// Reads the next record that is not blank. False: there is none.
+    fn read(&mut self, record: &mut Record) -> Result<bool, Refusal> {
         loop {
-            self.rest = self.rest.trim_start_matches([' ', '\t']);
-            cells.push(if self.rest.starts_with('"') { self.quoted()? } else { self.plain() });
-            match self.rest.strip_prefix(',') {
-                Some(rest) => self.rest = rest,
-                None => return Ok(Some((line, cells))),
+            self.skip(&['\r', '\n']);
+            if !self.rest().is_empty() {
+                break;
+            }
+            if !self.next_line()? {
+                return Ok(false);
+            }
+        }
+        record.line = self.line;
+        record.text.clear();
+        record.ends.clear();
+        loop {
+            self.skip(&[' ', '\t']);
+            match self.rest().starts_with('"') {
+                true => self.quoted(&mut record.text)?,
+                false => self.plain(&mut record.text),
+            }
+            record.ends.push(record.text.len());
+            if !self.skip_one(',') {
+                return Ok(true);
             }
         }
     }
 
-    fn plain(&mut self) -> Cow<'t, str> {
-        let end = self.rest.find([',', '\r', '\n']).unwrap_or(self.rest.len());
-        let (cell, rest) = self.rest.split_at(end);
-        self.rest = rest;
-        Cow::Borrowed(cell.trim_end_matches([' ', '\t']))
+    fn plain(&mut self, cell: &mut String) {
+        let rest = self.rest();
+        let end = rest.find([',', '\r', '\n']).unwrap_or(rest.len());
+        cell.push_str(rest[..end].trim_end_matches([' ', '\t']));
+        self.at += end;
     }
 
     /// Between quotes everything stands for itself, and two quotes for one.
-    fn quoted(&mut self) -> Result<Cow<'t, str>, EntryFault> {
-        let line = self.line;
-        let mut cell = Cow::Borrowed("");
-        let mut is_first = true;
-        while let Some(inner) = self.rest.strip_prefix('"').filter(|_| is_first || self.rest.starts_with('"')) {
-            let Some(end) = inner.find('"') else {
-                return Err(EntryFault::new(
-                    line,
-                    "this quote is not closed",
-                    "write \" behind the cell, and \"\" within it",
-                ));
+    fn quoted(&mut self, cell: &mut String) -> Result<(), Refusal> {
+        let first = self.line;
+        self.at += 1;
+        loop {
+            let rest = self.rest();
+            let Some(end) = rest.find('"') else {
+                cell.push_str(rest);
+                if self.next_line()? {
+                    continue;
+                }
+                let cure = "write \" behind the cell, and \"\" within it";
+                return Err(EntryFault::new(first, "this quote is not closed", cure).into());
             };
-            if !is_first {
-                cell.to_mut().push('"');
+            cell.push_str(&rest[..end]);
+            self.at += end + 1;
+            if !self.skip_one('"') {
+                break;
             }
-            if is_first {
-                cell = Cow::Borrowed(&inner[..end])
-            } else {
-                cell.to_mut().push_str(&inner[..end])
+            cell.push('"');
+        }
+        self.skip(&[' ', '\t']);
+        let rest = self.rest();
+        if rest.is_empty() || rest.starts_with([',', '\r', '\n']) {
+            return Ok(());
+        }
+        let cure = "write a comma there, or \"\" for a quote within";
+        Err(EntryFault::new(self.line, "something stands behind a quoted cell", cure).into())
+    }
+
+    /// Takes the next line in the place of this one. False: there is none.
+    fn next_line(&mut self) -> Result<bool, Refusal> {
+        self.text.clear();
+        self.at = 0;
+        let read = self.source.read_line(&mut self.text);
+        let has_one = read.map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData => {
+                EntryFault::new(self.line + 1, "this line is not UTF-8", "save the file as UTF-8 text").into()
             }
-            self.line += inner[..end].matches('\n').count();
-            self.rest = &inner[end + 1..];
-            is_first = false;
+            _ => Refusal::Unread(error),
+        })? > 0;
+        self.line += usize::from(has_one);
+        if self.line == 1 && self.text.starts_with('\u{feff}') {
+            self.at = '\u{feff}'.len_utf8();
         }
-        self.rest = self.rest.trim_start_matches([' ', '\t']);
-        if self.rest.is_empty() || self.rest.starts_with([',', '\r', '\n']) {
-            return Ok(cell);
-        }
-        Err(EntryFault::new(
-            self.line,
-            "something stands behind a quoted cell",
-            "write a comma there, or \"\" for a quote within",
-        ))
+        Ok(has_one)
+    }
+
+    fn rest(&self) -> &str {
+        &self.text[self.at..]
+    }
+
+    fn skip(&mut self, what: &[char]) {
+        self.at = self.text.len() - self.rest().trim_start_matches(what).len();
+    }
+
+    fn skip_one(&mut self, what: char) -> bool {
+        let is_there = self.rest().starts_with(what);
+        self.at += if is_there { what.len_utf8() } else { 0 };
+        is_there
     }
 }
 
@@ -120,12 +189,12 @@ mod tests {
     const COLUMNS: Columns<'_> = Columns { key: "prefix", value: Some("carrier") };
 
     fn entries(text: &str) -> Vec<(String, Option<String>)> {
-        let set = Set::read_csv(Kind::Texts, "p.csv", text, COLUMNS).expect(text);
+        let set = Set::read_csv(Kind::Texts, "p.csv", text.as_bytes(), COLUMNS).expect(text);
         set.list("").map(|Entry { key, value }| (key, value)).collect()
     }
 
     fn fault(text: &str) -> String {
-        Set::read_csv(Kind::Prefixes, "p.csv", text, COLUMNS).expect_err(text).to_string()
+        Set::read_csv(Kind::Prefixes, "p.csv", text.as_bytes(), COLUMNS).expect_err(text).to_string()
     }
 
     #[test]
@@ -169,6 +238,24 @@ mod tests {
             ("prefix,carrier\n1,x\n\"1\",y\n", "p.csv:3: 1 has another value at line 2: give each key one value"),
         ] {
             assert_eq!(fault(text), want, "{text}");
+        }
+    }
+    #[test]
+    fn a_line_that_is_not_utf8_is_named_and_a_source_that_fails_says_why() {
+        let read = |source: &mut dyn BufRead| {
+            Set::read_csv(Kind::Prefixes, "p.csv", source, COLUMNS).expect_err("no set").to_string()
+        };
+        let want = "p.csv:3: this line is not UTF-8: save the file as UTF-8 text";
+        assert_eq!(read(&mut &b"prefix,carrier\n1,x\n2,\xff\n"[..]), want);
+        let fails = io::Read::chain(&b"prefix,carrier\n"[..], Fails);
+        assert_eq!(read(&mut io::BufReader::new(fails)), "p.csv cannot be read: the disk is gone");
+    }
+
+    struct Fails;
+
+    impl io::Read for Fails {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::Error::other("the disk is gone"))
         }
     }
 }

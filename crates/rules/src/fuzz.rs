@@ -1,7 +1,7 @@
 //! What must hold for any bytes at all, as a function that panics when it does not.
 
 use crate::field::{AddressField, Facts, FlagField, NumberField, TextField};
-use crate::{Columns, Condition, Kind, Rule, Rules, Set, SetNames, Sets};
+use crate::{Columns, Condition, FileError, Kind, Rule, Rules, Set, SetNames, Sets};
 use std::net::IpAddr;
 use std::ops::ControlFlow;
 
@@ -97,7 +97,7 @@ fn sets(text: &str) -> (SetNames, Sets) {
     let first = text.lines().next().unwrap_or_default();
     let (key, value) = first.split_once(',').map_or((first, None), |(key, value)| (key, Some(value)));
     for (id, kind) in ids {
-        match Set::read_csv(kind, "file", text, Columns { key, value }) {
+        match Set::read_csv(kind, "file", text.as_bytes(), Columns { key, value }) {
             Ok(set) => {
                 assert_eq!(set.list("").count(), set.len());
                 for entry in set.list("").take(20) {
@@ -107,7 +107,10 @@ fn sets(text: &str) -> (SetNames, Sets) {
                 }
                 sets = sets.with(id, set.into()).expect("a set of its kind");
             }
-            Err(fault) => assert!(fault.line > 0 && fault.line <= text.matches('\n').count() + 1, "{fault}"),
+            Err(FileError::Unread { error, .. }) => panic!("a text can be read: {error}"),
+            Err(FileError::Wrong(fault)) => {
+                assert!(fault.line > 0 && fault.line <= text.matches('\n').count() + 1, "{fault}")
+            }
         }
     }
     (names, sets)

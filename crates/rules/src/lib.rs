@@ -40,10 +40,10 @@
 //! let mut names = SetNames::default();
 //! let carriers = names.add("carriers", Kind::Prefixes)?;
 //! let offices = names.add("offices", Kind::Networks)?;
-//! let text = "prefix,carrier\n49,west\n4930,berlin\n";
+//! let text = b"prefix,carrier\n49,west\n4930,berlin\n";
 //! let columns = Columns { key: "prefix", value: Some("carrier") };
 //! let sets = Sets::empty(&names)
-//!     .with(carriers, Arc::new(Set::read_csv(Kind::Prefixes, "carriers.csv", text, columns)?))?
+//!     .with(carriers, Arc::new(Set::read_csv(Kind::Prefixes, "carriers.csv", &text[..], columns)?))?
 //!     .with(offices, Arc::new(Set::new(Kind::Networks, [("192.0.2.0/24", None::<&str>)])?))?;
 //!
 //! // The rules: what their actions are, this crate does not ask.
@@ -152,5 +152,5 @@ pub use field::{AddressField, Case, FIELDS, Facts, FlagField, NumberField, Row, 
 pub use network::Network;
 pub use pattern::MAX_PATTERN_TABLE;
 pub use rules::{Rule, Rules};
-pub use set::{Columns, Entry, EntryFault, FileFault, Kind, Set};
+pub use set::{Columns, Entry, EntryFault, FileError, FileFault, Kind, Set};
 pub use sets::{SetId, SetNames, Sets};

@@ -6,6 +6,7 @@ use crate::texts::{Arena, Texts};
 use crate::{Case, Network, csv};
 use std::collections::HashMap;
 use std::fmt;
+use std::io::{self, BufRead};
 use std::net::IpAddr;
 
 /// How the keys of a set are found.
@@ -88,6 +89,38 @@ impl fmt::Display for FileFault {
 
 impl std::error::Error for FileFault {}
 
+/// Why a file gives no set.
+#[derive(Debug)]
+pub enum FileError {
+    /// It cannot be read.
+    Unread {
+        /// Name of the file, for people.
+        file: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// A line is wrong.
+    Wrong(FileFault),
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unread { file, error } => write!(f, "{file} cannot be read: {error}"),
+            Self::Wrong(fault) => fault.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for FileError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Unread { error, .. } => Some(error),
+            Self::Wrong(fault) => Some(fault),
+        }
+    }
+}
+
 /// An immutable data set. Two are equal that have the same entries from texts in the same order.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Set {
@@ -124,16 +157,16 @@ impl Set {
         builder.finish("entry", 1)
     }
 
-    /// Of the text of a CSV file (RFC 4180) whose first line names the columns. `file` is its name in errors.
+    /// Of a CSV file (RFC 4180) whose first line names the columns. `file` is its name in errors.
     ///
     /// # Errors
-    /// The first line with something wrong.
-    pub fn read_csv(kind: Kind, file: &str, text: &str, columns: Columns<'_>) -> Result<Self, FileFault> {
-        csv::read(kind, text, columns).map_err(|fault| FileFault {
-            file: file.to_owned(),
-            line: fault.place,
-            message: fault.message,
-            cure: fault.cure,
+    /// The first line with something wrong, or why the source cannot be read.
+    pub fn read_csv(kind: Kind, file: &str, source: impl BufRead, columns: Columns<'_>) -> Result<Self, FileError> {
+        csv::read(kind, source, columns).map_err(|refusal| match refusal {
+            csv::Refusal::Unread(error) => FileError::Unread { file: file.to_owned(), error },
+            csv::Refusal::Wrong(EntryFault { place, message, cure }) => {
+                FileError::Wrong(FileFault { file: file.to_owned(), line: place, message, cure })
+            }
         })
     }
 
