@@ -125,20 +125,21 @@ impl std::error::Error for FileError {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Set {
     keys: Keys,
-    /// The number of the value of each key, by the number of the key.
-    values_of: Box<[u32]>,
+    len: usize,
     values: Arena,
 }
 
+/// Keys, each with the number of its value.
 #[derive(Debug, PartialEq, Eq)]
 enum Keys {
-    Texts(Texts),
+    /// Texts, and the number of the value of each by its place.
+    Texts(Texts, Box<[u32]>),
     Prefixes(Prefixes),
     Networks(Networks),
 }
 
-/// The value of a key that has none.
-const NO_VALUE: u32 = u32::MAX;
+/// The number of the value of a key that has none: no set has so many values, and prefixes take numbers up to this.
+const NO_VALUE: u32 = u32::MAX - 1;
 
 impl Set {
     /// Of keys with their values. A key may stand twice if its values agree.
@@ -173,7 +174,7 @@ impl Set {
     /// How its keys are found.
     pub const fn kind(&self) -> Kind {
         match self.keys {
-            Keys::Texts(_) => Kind::Texts,
+            Keys::Texts(..) => Kind::Texts,
             Keys::Prefixes(_) => Kind::Prefixes,
             Keys::Networks(_) => Kind::Networks,
         }
@@ -181,7 +182,7 @@ impl Set {
 
     /// How many keys it has.
     pub const fn len(&self) -> usize {
-        self.values_of.len()
+        self.len
     }
 
     /// Whether it has none.
@@ -192,31 +193,32 @@ impl Set {
     /// Bytes that it holds.
     pub fn memory(&self) -> usize {
         let keys = match &self.keys {
-            Keys::Texts(texts) => texts.memory(),
+            Keys::Texts(texts, values_of) => texts.memory() + size_of_val(&**values_of),
             Keys::Prefixes(prefixes) => prefixes.memory(),
             Keys::Networks(networks) => networks.memory(),
         };
-        keys + size_of_val(&*self.values_of) + self.values.memory()
+        keys + self.values.memory()
     }
 
     /// The entries that hold for a text, an address: the one that counts comes first. None for what is no address if the set has networks.
     pub fn find(&self, text: &str) -> Vec<Entry> {
         match &self.keys {
-            Keys::Texts(texts) => {
-                texts.find(text.as_bytes(), Case::Exact).map(|id| self.entry(text, id)).into_iter().collect()
+            Keys::Texts(..) => {
+                let value = self.number_of_text(text.as_bytes(), Case::Exact);
+                value.map(|value| self.entry(text, value)).into_iter().collect()
             }
             Keys::Prefixes(prefixes) => {
                 let mut found = Vec::new();
-                prefixes.each(text.as_bytes(), |length, id| {
+                prefixes.each(text.as_bytes(), |length, value| {
                     let prefix = text.as_bytes().get(..length).unwrap_or_default().to_ascii_lowercase();
-                    found.push(self.entry(&String::from_utf8_lossy(&prefix), id));
+                    found.push(self.entry(&String::from_utf8_lossy(&prefix), value));
                 });
                 found.reverse();
                 found
             }
             Keys::Networks(networks) => {
                 let Ok(address) = text.parse() else { return Vec::new() };
-                networks.each(address).map(|(network, id)| self.entry(&network.to_string(), id)).collect()
+                networks.each(address).map(|(network, value)| self.entry(&network.to_string(), value)).collect()
             }
         }
     }
@@ -224,61 +226,66 @@ impl Set {
     /// The entries whose key, as it is shown, begins so; all for an empty text. In their order: pages are cut from it.
     pub fn list(&self, beginning: &str) -> Box<dyn Iterator<Item = Entry> + '_> {
         match &self.keys {
-            Keys::Texts(texts) => Box::new(texts.beginning(beginning).map(|id| self.entry(texts.keys().text(id), id))),
+            Keys::Texts(texts, values_of) => {
+                let entry = |place| self.entry(texts.keys().text(place), values_of[place as usize]);
+                Box::new(texts.beginning(beginning).map(entry))
+            }
             Keys::Prefixes(prefixes) => {
-                Box::new(prefixes.beginning(beginning).map(|(prefix, id)| self.entry(&prefix, id)))
+                Box::new(prefixes.beginning(beginning).map(|(prefix, value)| self.entry(&prefix, value)))
             }
             Keys::Networks(networks) => {
                 let beginning = beginning.to_owned();
-                let all = networks.all().map(|(network, id)| (network.to_string(), id));
+                let all = networks.all().map(|(network, value)| (network.to_string(), value));
                 let wanted = all.filter(move |(network, _)| network.starts_with(&beginning));
-                Box::new(wanted.map(|(network, id)| self.entry(&network, id)))
+                Box::new(wanted.map(|(network, value)| self.entry(&network, value)))
             }
         }
     }
 
     /// Whether a text is in it; false for a set of networks.
     pub(crate) fn has_text(&self, text: &[u8], case: Case) -> bool {
-        self.text_id(text, case).is_some()
+        self.number_of_text(text, case).is_some()
     }
 
     /// The value of a text, in a set of prefixes of its longest prefix; none in a set of networks.
     pub fn text_value(&self, text: &[u8], case: Case) -> Option<&[u8]> {
-        self.value(self.text_id(text, case)?)
+        self.value(self.number_of_text(text, case)?)
     }
 
     /// Whether an address is in it; false for other sets than those of networks.
     pub(crate) fn has_address(&self, address: IpAddr) -> bool {
-        self.address_id(address).is_some()
+        self.number_of_address(address).is_some()
     }
 
     /// The value of an address.
     pub fn address_value(&self, address: IpAddr) -> Option<&[u8]> {
-        self.value(self.address_id(address)?)
+        self.value(self.number_of_address(address)?)
     }
 
-    fn text_id(&self, text: &[u8], case: Case) -> Option<u32> {
+    /// The number of the value of a text.
+    fn number_of_text(&self, text: &[u8], case: Case) -> Option<u32> {
         match &self.keys {
-            Keys::Texts(texts) => texts.find(text, case),
-            Keys::Prefixes(prefixes) => prefixes.longest(text).map(|(_, id)| id),
+            Keys::Texts(texts, values_of) => texts.find(text, case).map(|place| values_of[place as usize]),
+            Keys::Prefixes(prefixes) => prefixes.longest(text).map(|(_, value)| value),
             Keys::Networks(_) => None,
         }
     }
 
-    fn address_id(&self, address: IpAddr) -> Option<u32> {
+    /// The number of the value of an address.
+    fn number_of_address(&self, address: IpAddr) -> Option<u32> {
         match &self.keys {
             Keys::Networks(networks) => networks.longest(address),
-            Keys::Texts(_) | Keys::Prefixes(_) => None,
+            Keys::Texts(..) | Keys::Prefixes(_) => None,
         }
     }
 
-    fn value(&self, id: u32) -> Option<&[u8]> {
-        let value = *self.values_of.get(id as usize)?;
-        (value != NO_VALUE).then(|| self.values.text(value).as_bytes())
+    /// The value of this number.
+    fn value(&self, number: u32) -> Option<&[u8]> {
+        (number != NO_VALUE).then(|| self.values.text(number).as_bytes())
     }
 
-    fn entry(&self, key: &str, id: u32) -> Entry {
-        let value = self.value(id).map(|value| String::from_utf8_lossy(value).into_owned());
+    fn entry(&self, key: &str, number: u32) -> Entry {
+        let value = self.value(number).map(|value| String::from_utf8_lossy(value).into_owned());
         Entry { key: key.to_owned(), value }
     }
 }
@@ -349,27 +356,27 @@ impl Builder {
         }
         entries.dedup_by(|a, b| key(a) == key(b));
         values.shrink();
-        let values_of = entries.iter().map(|entry| entry.value).collect();
-        let numbered = entries.iter().map(key).zip(0..);
+        let len = entries.len();
         let keys = match kind {
             Kind::Texts => {
                 let mut sorted = Arena::default();
                 for entry in &entries {
                     sorted.push(key(entry)).ok_or_else(|| EntryFault::too_much(entry.place))?;
                 }
-                Keys::Texts(Texts::new(sorted))
+                Keys::Texts(Texts::new(sorted), entries.iter().map(|entry| entry.value).collect())
             }
             Kind::Prefixes => {
-                let rows: Vec<(&[u8], u32)> = numbered.map(|(key, id)| (key.as_bytes(), id)).collect();
+                let rows: Vec<(&[u8], u32)> =
+                    entries.iter().map(|entry| (key(entry).as_bytes(), entry.value)).collect();
                 Keys::Prefixes(Prefixes::new(&rows))
             }
             Kind::Networks => {
-                let network = |key| Network::read(key).expect("a key that was written as a network");
-                let rows: Vec<(Network, u32)> = numbered.map(|(key, id)| (network(key), id)).collect();
+                let network = |entry| Network::read(key(entry)).expect("a key that was written as a network");
+                let rows: Vec<(Network, u32)> = entries.iter().map(|entry| (network(entry), entry.value)).collect();
                 Keys::Networks(Networks::new(&rows))
             }
         };
-        Ok(Set { keys, values_of, values })
+        Ok(Set { keys, len, values })
     }
 }
 
