@@ -321,7 +321,7 @@ impl Config {
     }
 
     /// Where that of a server with this file is, though other parts of the file may be wrong: a server that runs since before is reached all
-    /// the same.
+    /// the same. Nothing else is read of what the file names.
     pub fn control_socket_of(file: &Path) -> Option<PathBuf> {
         let text = fs::read_to_string(file).ok()?;
         let (document, _) = DeTable::parse_recoverable(&text);

@@ -10,6 +10,7 @@ mod sets;
 mod status;
 
 use std::fmt::Write;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
@@ -24,6 +25,7 @@ pub(crate) use self::caches::caches;
 pub(crate) use self::calls::calls;
 pub(crate) use self::limits::limits;
 pub(crate) use self::sets::sets;
+use crate::configuration::Choice;
 use crate::output::{self, Outcome};
 
 /// How long the server may take for an answer.
@@ -173,25 +175,10 @@ pub(crate) fn reload(arguments: &ReloadArguments) -> anyhow::Result<Outcome> {
 fn reach(argument: &ServerArgument, speak: impl FnOnce(&mut Client) -> anyhow::Result<()>) -> anyhow::Result<Outcome> {
     let socket = match &argument.socket {
         Some(socket) => socket.clone(),
-        None => {
-            let choice = argument.config.choose();
-            let socket = match Config::load(choice.file(), &[]) {
-                Ok((config, _)) => config.control_socket(),
-                // The server runs by what the file said before.
-                Err(report) => match choice.file().and_then(Config::control_socket_of).filter(|socket| socket.exists())
-                {
-                    Some(socket) => Some(socket),
-                    None => {
-                        choice.announce();
-                        output::report(&report);
-                        return Ok(Outcome::Failed);
-                    }
-                },
-            };
-            socket.ok_or_else(|| {
-                anyhow!("this configuration has no control socket: name one by control.socket, or with --socket PATH")
-            })?
-        }
+        None => match socket_of(&argument.config.choose())? {
+            Some(socket) => socket,
+            None => return Ok(Outcome::Failed),
+        },
     };
     let spoken =
         Client::connect(&socket, PATIENCE).map_err(anyhow::Error::from).and_then(|mut client| speak(&mut client));
@@ -208,6 +195,24 @@ fn reach(argument: &ServerArgument, speak: impl FnOnce(&mut Client) -> anyhow::R
             };
             output::complain(&format!("{error:#}{cure}"));
             Ok(Outcome::Unreached)
+        }
+    }
+}
+
+/// The control socket that a configuration names. None, and a report, where the configuration is wrong and no server of it is there.
+fn socket_of(choice: &Choice) -> anyhow::Result<Option<PathBuf>> {
+    // A server runs by what the file said before, though some of it may be wrong now; and what it names, such as files of sets, need not be read.
+    if let Some(socket) = choice.file().and_then(Config::control_socket_of).filter(|socket| socket.exists()) {
+        return Ok(Some(socket));
+    }
+    match Config::load(choice.file(), &[]) {
+        Ok((config, _)) => config.control_socket().map(Some).ok_or_else(|| {
+            anyhow!("this configuration has no control socket: name one by control.socket, or with --socket PATH")
+        }),
+        Err(report) => {
+            choice.announce();
+            output::report(&report);
+            Ok(None)
         }
     }
 }
