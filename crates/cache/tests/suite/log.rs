@@ -145,19 +145,27 @@ fn a_compaction_that_was_cut_off_at_any_segment_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let cache = open(folder.path());
     let mut last = cache.kept();
-    for n in 0..3000_u32 {
-        last = cache.store(&(n % 1000).to_le_bytes(), &n.to_le_bytes(), Life::FOREVER, NOW).unwrap();
+    // More than half of it is live: no compaction begins by itself, and none writes while the segments are read.
+    const KEYS: u32 = 3000;
+    for n in 0..KEYS + 1000 {
+        last = cache.store(&(n % KEYS).to_le_bytes(), &n.to_le_bytes(), Life::FOREVER, NOW).unwrap();
         if n % 3 == 0 {
-            last = cache.remove(&(n % 1000).to_le_bytes(), NOW).unwrap().1;
+            last = cache.remove(&(n % KEYS).to_le_bytes(), NOW).unwrap().1;
+        }
+        // A group is in one segment.
+        if n % 100 == 99 {
+            cache.wait(last, LONG).unwrap();
         }
     }
     cache.wait(last, LONG).unwrap();
-    let want: Vec<_> = (0..1000_u32).map(|n| value(&cache, &n.to_le_bytes(), NOW)).collect();
+    let want: Vec<_> = (0..KEYS).map(|n| value(&cache, &n.to_le_bytes(), NOW)).collect();
     let old = segments(folder.path());
+    assert!(old.len() > 2, "{}", old.len());
     cache.compact();
     while cache.log_gauges().unwrap().compactions == 0 {
         std::thread::yield_now();
     }
+    assert_eq!(cache.log_gauges().unwrap().compactions, 1);
     cache.close();
     let new = segments(folder.path());
     // The kill came after so many of the old segments were removed.
@@ -167,7 +175,7 @@ fn a_compaction_that_was_cut_off_at_any_segment_loses_nothing() {
             std::fs::write(copy.path().join(name), bytes).unwrap();
         }
         let cache = open(copy.path());
-        let found: Vec<_> = (0..1000_u32).map(|n| value(&cache, &n.to_le_bytes(), NOW)).collect();
+        let found: Vec<_> = (0..KEYS).map(|n| value(&cache, &n.to_le_bytes(), NOW)).collect();
         assert!(found == want, "{removed} of {}", old.len());
     }
 }
