@@ -38,7 +38,7 @@ LONG ?= fault_matrix:: reload_under_load::
 TEST_THREADS ?= $(shell expr 4 \* `nproc`)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build packages lint test test-all test-reload test-long test-dialogs faults loom test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-cache bench-load bench-abuse bench-control bench-rules bench-engine bench-stress bench-lookups bench-caches
+.PHONY: help demo build packages lint test test-all test-reload test-long test-dialogs faults loom test-valkey test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-cache bench-load bench-abuse bench-control bench-rules bench-engine bench-stress bench-lookups bench-caches
 
 help:
 	@echo 'make demo          build, then see it work: a server, two users, a call, ten seconds of load'
@@ -51,6 +51,7 @@ help:
 	@echo '                   $(ACCOUNTED) calls while their database is in trouble (ACCOUNTED=); nine minutes'
 	@echo 'make loom          ring and bell between threads, in every order of their steps; seconds'
 	@echo 'make lint          formatting and lints'
+	@echo 'make test-valkey VALKEY=PATH  the tests of caches with this valkey-server in the place of Redis'
 	@echo 'make test-sipp-corpus  the verdict on 975 SIPp documents against that of SIPp 3.6.1 itself'
 	@echo 'make test-sipp-wire    every message of "strowger sipp" against that of SIPp 3.6.1, byte by byte'
 	@echo 'make test-verdict      is the generator believed when it may be and only then? all planted conditions, $(RUNS) runs of each (RUNS=); about'
@@ -126,6 +127,15 @@ faults:
 # The queue between two shards and the bell of one, built with loom in place of the standard library's atomics.
 loom:
 	cd loom && RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=$(abspath $(TARGET))/loom $(CARGO) test --locked --release
+
+# A server that speaks the protocol of Redis is started by its name. Two tests need it built with TLS.
+test-valkey: packages
+	@test -x "$(VALKEY)" || { echo 'name a valkey-server: make test-valkey VALKEY=PATH'; exit 2; }
+	$(CARGO) build --locked --workspace --all-targets
+	mkdir -p $(TARGET)/valkey
+	ln -sf $(abspath $(VALKEY)) $(TARGET)/valkey/redis-server
+	PATH=$(abspath $(TARGET))/valkey:$$PATH STROWGER_BIN=$(TESTED) STROWGER_EXAMPLES=$(dir $(TESTED)) $(CARGO) test --locked \
+		--workspace --no-fail-fast --test beside --test alone -- $(or $(TESTS),caches:: credential_cache shared_counts:: cache_faults::)
 
 # SIPp reads each document of the corpus in its folder, then our own oddities, then mutants; it takes three minutes.
 test-sipp-corpus: packages
