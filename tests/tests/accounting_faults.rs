@@ -153,14 +153,14 @@ fn many() -> (u32, u32) {
 }
 
 #[test]
-#[ignore = "half a minute, and much work: make test-long"]
+#[ignore = "a minute, and much work: make test-accounting"]
 fn twenty_thousand_calls_beside_a_mariadb_in_trouble() {
     let (calls, rate) = many();
     mariadb(calls, rate);
 }
 
 #[test]
-#[ignore = "half a minute, and much work: make test-long"]
+#[ignore = "a minute, and much work: make test-accounting"]
 fn twenty_thousand_calls_beside_a_postgresql_in_trouble() {
     let (calls, rate) = many();
     postgresql(calls, rate);
