@@ -7,7 +7,7 @@ use std::time::Duration;
 use strowger_tests::wait;
 
 use strowger_tests::binary;
-use strowger_tests::duel::{Ports, replaced};
+use strowger_tests::duel::Ports;
 use strowger_tests::process::Process;
 use strowger_tests::program::{self, SIPP};
 
@@ -116,15 +116,16 @@ fn command(program: &[String], arguments: &[&str], folder: &Path) -> Command {
     command
 }
 
-/// Files of a folder, the process number taken out of their names and texts.
+/// Files of a folder, the process id taken out of their names, wherever these stand. Another number of a text may be the same by chance, such as
+/// a status.
 fn files(folder: &Path, pid: u32) -> BTreeMap<String, String> {
-    let pid = pid.to_string();
+    let named = |text: &str| text.replace(&format!("_{pid}_"), "_PID_");
     let files = folder.read_dir().expect("it is there").map(|entry| entry.expect("a file"));
     let files = files.filter(|entry| !entry.file_name().to_string_lossy().ends_with(".xml"));
     files
         .map(|entry| {
             let text = String::from_utf8_lossy(&std::fs::read(entry.path()).expect("it can be read")).into_owned();
-            (replaced(&entry.file_name().to_string_lossy(), &pid, "PID"), replaced(&text, &pid, "PID"))
+            (named(&entry.file_name().to_string_lossy()), named(&text))
         })
         .collect()
 }

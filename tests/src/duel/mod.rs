@@ -189,7 +189,7 @@ fn normal(bytes: &[u8], pid: u32, times: &[String]) -> String {
 }
 
 /// Replaces the number where no other digit is beside it: within a moment, a process id may stand by chance.
-pub fn replaced(line: &str, number: &str, word: &str) -> String {
+fn replaced(line: &str, number: &str, word: &str) -> String {
     let mut text = String::new();
     let mut rest = line;
     while let Some(at) = rest.find(number) {
