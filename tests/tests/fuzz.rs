@@ -1,7 +1,7 @@
 //! A minute of fuzzing on stable: seeds that are mutated by a seeded generator, thrown at the same functions that
 //! cargo-fuzz runs (`make fuzz`).
 //!
-//! `STROWGER_FUZZ_SECONDS` (default 12) is the processor time of each function, `STROWGER_FUZZ_SEED` the generator's seed
+//! `STROWGER_FUZZ_SECONDS` (default 9) is the processor time of each function, `STROWGER_FUZZ_SEED` the generator's seed
 //! (default: a fixed one; `random` draws one). No panic, no hang, memory bounded by the input: an input that breaks
 //! one of these is written to a file, and its seed printed.
 
@@ -184,7 +184,7 @@ fn run(name: &str, seeds: &[Vec<u8>], function: fn(&[u8])) {
 
 fn try_all(name: &str, seeds: &[Vec<u8>], function: fn(&[u8])) {
     let seconds =
-        std::env::var("STROWGER_FUZZ_SECONDS").map_or(12.0, |s| s.parse().expect("STROWGER_FUZZ_SECONDS is a number"));
+        std::env::var("STROWGER_FUZZ_SECONDS").map_or(9.0, |s| s.parse().expect("STROWGER_FUZZ_SECONDS is a number"));
     let seed = seed();
     assert!(!seeds.is_empty() && seed != 0);
     let words = words();

@@ -287,8 +287,8 @@ fn files_are_those_of_sipp() {
             ],
             with(&["-sn", "uas", "-m", "1", "-timeout", "8"]),
         ),
-        // Nothing happens: what is there was opened at once.
-        ("nothing", with(&["-sn", "uas", "-timeout", "1"]), with(&["-sn", "uas", "-timeout", "1"])),
+        // Nothing happens: what is there was opened at once. Long enough to be seen listening on a busy machine.
+        ("nothing", with(&["-sn", "uas", "-timeout", "4"]), with(&["-sn", "uas", "-timeout", "4"])),
     ];
     let wrong: Vec<String> = std::thread::scope(|scope| {
         let threads: Vec<_> = runs
