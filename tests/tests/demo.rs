@@ -1,6 +1,7 @@
 //! `strowger demo` as a newcomer runs it: the first impression must be a good one.
 
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use strowger_tests::binary;
@@ -116,6 +117,23 @@ fn without_load_there_is_no_table() {
     let text = String::from_utf8(demo(&["--seconds", "0"]).stdout).expect("UTF-8");
     assert!(text.contains("│── BYE") && text.contains("What to try next"), "{text}");
     assert!(!text.contains("call setup"), "{text}");
+}
+
+/// As a server does by default: what the demo says of memory is what is used.
+#[test]
+fn no_huge_pages_are_taken() {
+    let mut child = Command::new(binary::strowger())
+        .args(["demo", "--seconds", "0"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut line = String::new();
+    output.read_line(&mut line).expect("a heading");
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).expect("it runs");
+    output.read_to_string(&mut line).expect("the rest");
+    assert!(child.wait().expect("it ends").success(), "{line}");
+    assert!(status.lines().any(|line| line.split_whitespace().eq(["THP_enabled:", "0"])), "{status}");
 }
 
 #[test]

@@ -60,7 +60,6 @@ pub mod datagrams;
 pub mod dedicated;
 pub mod descriptors;
 pub mod handle;
-pub mod memory;
 pub mod node;
 pub mod resolve;
 pub mod service;

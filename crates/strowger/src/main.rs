@@ -30,6 +30,8 @@ use self::cli::{Cli, Command};
 use self::output::Outcome;
 
 fn main() -> ExitCode {
+    // `serve` alone has a setting for them, and reads its configuration without them: what that takes is given back piece by piece.
+    allocator::huge_pages(false);
     if let Some(words) = sipp::words() {
         return sipp::run(&words);
     }

@@ -20,8 +20,6 @@ use crate::output::{self, Outcome};
 use crate::realm;
 
 pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<Outcome> {
-    // What a large configuration takes to read is given back piece by piece.
-    allocator::huge_pages(false);
     // Before any thread.
     let sockets = supervisor::given_sockets();
     let policies = PolicyThread::start(allocator::give_back).context("the thread that reads the configuration")?;

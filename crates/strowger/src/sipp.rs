@@ -16,6 +16,5 @@ pub(crate) fn words() -> Option<Vec<String>> {
 
 /// Runs it.
 pub(crate) fn run(words: &[String]) -> ExitCode {
-    strowger_net::memory::small_pages();
     ExitCode::from(strowger_load::sipp::run(words))
 }

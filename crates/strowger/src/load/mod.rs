@@ -40,7 +40,6 @@ fn usage(text: impl Into<String>) -> Refusal {
 }
 
 pub(crate) fn run(arguments: LoadArguments) -> ExitCode {
-    strowger_net::memory::small_pages();
     let result = match arguments.command {
         Some(LoadCommand::Report(arguments)) => report(&arguments),
         Some(LoadCommand::Uas(arguments)) => uas(arguments),
