@@ -240,6 +240,7 @@ mod tests {
             assert_eq!(fault(text), want, "{text}");
         }
     }
+
     #[test]
     fn a_line_that_is_not_utf8_is_named_and_a_source_that_fails_says_why() {
         let read = |source: &mut dyn BufRead| {
