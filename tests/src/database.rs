@@ -1,6 +1,6 @@
 //! A database server of either kind.
 
-use strowger_lab::backend::{Backend, MariaDb, PostgreSql};
+use strowger_lab::backend::{Backend, MariaDb, PostgreSql, USER};
 use tempfile::TempDir;
 
 use crate::certificate::Certificate;
@@ -62,6 +62,22 @@ impl Database {
             Self::PostgreSql(database) => database.execute(statements),
         }
         .expect("the database takes it")
+    }
+
+    /// Ends all connections of servers, as an operator does.
+    ///
+    /// # Panics
+    /// The database refuses.
+    #[track_caller]
+    pub fn end_connections(&self) {
+        let connections = match self {
+            Self::MariaDb(_) => {
+                format!("SELECT CONCAT('KILL ', ID, ';') FROM information_schema.PROCESSLIST WHERE USER = '{USER}'")
+            }
+            Self::PostgreSql(_) => "SELECT 'SELECT pg_terminate_backend(' || pid || ');' FROM pg_stat_activity WHERE application_name = 'strowger'"
+                .into(),
+        };
+        self.execute(&self.execute(&connections));
     }
 
     /// Its process.

@@ -31,6 +31,7 @@ pub struct Setup {
     tables: bool,
     wrap: Vec<String>,
     environment: Vec<(String, String)>,
+    words: Vec<String>,
     parent: Option<PathBuf>,
 }
 
@@ -42,6 +43,7 @@ pub struct Server {
     listen: Vec<(Transport, SocketAddr)>,
     wrap: Vec<String>,
     environment: Vec<(String, String)>,
+    words: Vec<String>,
     starts: usize,
 }
 
@@ -102,6 +104,12 @@ impl Setup {
         self
     }
 
+    /// Options of `strowger serve`.
+    pub fn words(mut self, words: &[&str]) -> Self {
+        self.words.extend(words.iter().map(|&word| word.to_owned()));
+        self
+    }
+
     /// Its folder lies in this one, not in that for temporary files, which may be memory.
     pub fn in_folder(mut self, parent: &Path) -> Self {
         self.parent = Some(parent.to_owned());
@@ -141,8 +149,8 @@ impl Setup {
         text.push_str(&given);
         text.push('\n');
         std::fs::write(folder.path().join("strowger.toml"), text).expect("the folder can be written");
-        let Self { listen, wrap, environment, .. } = self;
-        Server { process: None, folder, listen, wrap, environment, starts: 0 }
+        let Self { listen, wrap, environment, words, .. } = self;
+        Server { process: None, folder, listen, wrap, environment, words, starts: 0 }
     }
 
     /// Starts it and waits until it is ready.
@@ -177,6 +185,16 @@ impl Server {
         assert!(!self.log().contains("key needs a restart"), "{}", self.log());
     }
 
+    /// Waits until a server that [`Server::try_start`] has begun is ready.
+    ///
+    /// # Panics
+    /// It does not get ready.
+    pub fn await_start(&mut self) {
+        self.starts += 1;
+        let starts = self.starts;
+        self.process().wait_for("\nready", starts, START);
+    }
+
     /// Starts it, and waits for nothing: it may refuse.
     ///
     /// # Panics
@@ -191,7 +209,7 @@ impl Server {
                 command
             }
         };
-        command.args(["serve", "--config"]).arg(self.config()).current_dir(self.folder.path());
+        command.args(["serve", "--config"]).arg(self.config()).args(&self.words).current_dir(self.folder.path());
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         self.process.insert(Process::start("strowger", self.folder.path(), &mut command))
     }

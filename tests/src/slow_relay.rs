@@ -1,9 +1,9 @@
-//! A relay of TCP connections that may be slow: what comes back through it waits first. It counts what goes to the server.
+//! A relay of TCP connections that delays replies, or passes nothing on while it is cut. It counts what goes to the server.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// It listens on loopback until this process ends.
@@ -13,6 +13,7 @@ pub struct SlowRelay {
     /// Milliseconds.
     delay: Arc<AtomicU64>,
     sent: Arc<AtomicU64>,
+    is_cut: Arc<AtomicBool>,
 }
 
 impl SlowRelay {
@@ -24,23 +25,29 @@ impl SlowRelay {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = listener.local_addr().expect("it is bound");
         let (delay, sent) = <(Arc<AtomicU64>, Arc<AtomicU64>)>::default();
-        let shared = (delay.clone(), sent.clone());
+        let is_cut = Arc::new(AtomicBool::new(false));
+        let shared = (delay.clone(), sent.clone(), is_cut.clone());
         std::thread::spawn(move || {
             for near in listener.incoming().flatten() {
                 let Ok(far) = TcpStream::connect(server) else { continue };
                 let (Ok(near_again), Ok(far_again)) = (near.try_clone(), far.try_clone()) else { continue };
-                let (delay, sent) = shared.clone();
+                let (delay, sent, is_cut) = shared.clone();
+                let cut_again = is_cut.clone();
                 std::thread::spawn(move || {
                     pass(near, far, || {
                         sent.fetch_add(1, Ordering::Relaxed);
+                        hold(&is_cut);
                     });
                 });
                 // It is slow.
-                let wait = move || std::thread::sleep(Duration::from_millis(delay.load(Ordering::Relaxed)));
+                let wait = move || {
+                    std::thread::sleep(Duration::from_millis(delay.load(Ordering::Relaxed)));
+                    hold(&cut_again);
+                };
                 std::thread::spawn(move || pass(far_again, near_again, wait));
             }
         });
-        Self { address, delay, sent }
+        Self { address, delay, sent, is_cut }
     }
 
     /// Where it listens.
@@ -53,10 +60,27 @@ impl SlowRelay {
         self.sent.load(Ordering::Relaxed)
     }
 
+    /// Passes nothing on in either direction, and closes nothing, until it is mended: a network that is gone.
+    pub fn cut(&self) {
+        self.is_cut.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends a cut: bytes that were sent meanwhile arrive.
+    pub fn mend(&self) {
+        self.is_cut.store(false, Ordering::Relaxed);
+    }
+
     /// What comes back waits for so long from now on.
     pub fn slow_down(&self, delay: Duration) {
         let milliseconds = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
         self.delay.store(milliseconds, Ordering::Relaxed);
+    }
+}
+
+fn hold(is_cut: &AtomicBool) {
+    while is_cut.load(Ordering::Relaxed) {
+        // Nothing tells when it is mended.
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -152,6 +152,13 @@ impl Wire {
         Ok(Self { transport, way, local })
     }
 
+    /// Sends by UDP to another server from now on.
+    pub const fn turn_to(&mut self, server: SocketAddr) {
+        if let Way::Udp { peer, .. } = &mut self.way {
+            *peer = server;
+        }
+    }
+
     /// Where messages of this client come from.
     pub const fn local(&self) -> SocketAddr {
         self.local

@@ -78,6 +78,7 @@ mod sql_calls;
 mod sql_rights;
 mod sql_rows;
 mod sql_subscribers;
+mod stand_by;
 mod strict_reader;
 mod supervisor;
 mod supply_chain;

@@ -1,10 +1,13 @@
 //! Bindings in a database: one set of rules for SQLite, MariaDB and PostgreSQL; and what becomes of phones while a database server is away.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use strowger_sql::ServerSettings;
 use strowger_sql::bindings::ServerBindings;
+use strowger_sql::lease::{self, Claim, Holder, Lease, Purpose};
 use strowger_store::binding::{Binding, BindingId, NO_LISTENER, Received};
 use strowger_store::error::StoreError;
 use strowger_store::journal::{BindingEngine, Durability, Write};
@@ -133,8 +136,23 @@ fn settings(database: &Database) -> ServerSettings {
     ServerSettings { url: database.url().parse().expect("a URL"), authorities: None }
 }
 
+/// The lease on the bindings, or why it is another one's.
+fn lease(settings: &ServerSettings) -> Result<Arc<Lease>, String> {
+    let holder = Holder { name: "this test".into(), process: String::new(), has_ended: |_| false };
+    let leases =
+        lease::acquire(&[(settings.clone(), Purpose::Bindings)], &holder, Claim::IfFree, &AtomicBool::new(false));
+    let leases = leases.map_err(|unavailable| unavailable.to_string())?;
+    Ok(leases.into_iter().flatten().map(Arc::new).next().expect("not cancelled"))
+}
+
+fn try_open(database: &Database, durability: Durability, patience: Duration) -> Result<ServerBindings, String> {
+    let settings = settings(database);
+    let lease = lease(&settings)?;
+    ServerBindings::open(&settings, durability, patience, lease).map_err(|error| error.to_string())
+}
+
 fn open(database: &Database, patience: Duration) -> ServerBindings {
-    ServerBindings::open(&settings(database), Durability::Crash, patience).expect("the table is there")
+    try_open(database, Durability::Crash, patience).expect("the table is there")
 }
 
 /// An engine whose connection is lost, or whose server is silent, says so, and goes on by itself.
@@ -143,17 +161,10 @@ fn outlasts_its_connection(database: &Database) {
     load(&mut engine, 0);
     let put = |n: u64| Write::Put(BindingId(n), full(), "");
     commit(&mut engine, &[put(1)]).expect("it is written");
-    let other = ServerBindings::open(&settings(database), Durability::Crash, PATIENCE);
-    let refused = other.err().expect("one server at a time").to_string();
+    let refused = lease(&settings(database)).expect_err("one server at a time");
     assert!(refused.contains("another server keeps its registrations"), "{refused}");
     // Ended by an operator: the same group is written by another connection.
-    let end = match database {
-        Database::MariaDb(_) => "SELECT CONCAT('KILL ', IS_USED_LOCK(CONCAT('strowger ', MD5(DATABASE()))))",
-        Database::PostgreSql(_) => {
-            "SELECT 'SELECT pg_terminate_backend(' || pid || ')' FROM pg_locks WHERE locktype = 'advisory' AND granted"
-        }
-    };
-    database.execute(database.execute(end).lines().next().expect("its connection"));
+    database.end_connections();
     commit(&mut engine, &[put(2)]).expect("it is written");
     database.server().freeze();
     let asked = Instant::now();
@@ -264,11 +275,11 @@ fn methods_outlive_a_restart(own: &mut Server) {
 
 /// What the server does not keep over a power cut is not promised.
 fn promises_what_is_kept(database: &Database) {
-    let opened = ServerBindings::open(&settings(database), Durability::PowerLoss, PATIENCE);
+    let opened = try_open(database, Durability::PowerLoss, PATIENCE);
     match database {
         // That of the tests is started with 2.
         Database::MariaDb(_) => {
-            let refused = opened.err().expect("it is not kept").to_string();
+            let refused = opened.err().expect("it is not kept");
             assert!(refused.contains("innodb_flush_log_at_trx_commit = 2, and it has to be 1"), "{refused}");
         }
         Database::PostgreSql(_) => drop(opened.expect("each connection says how it commits")),

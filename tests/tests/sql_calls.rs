@@ -2,11 +2,14 @@
 //! `kill -9`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use strowger_keeper::{Engine, Folder, FolderSettings, Keeper, Left, LoadReport, Settings};
 use strowger_sql::ServerSettings;
 use strowger_sql::calls::{CallSettings, ServerCalls};
+use strowger_sql::lease::{self, Claim, Holder, Purpose};
 use strowger_tests::certificate::Certificate;
 use strowger_tests::control::metric;
 use strowger_tests::database::Database;
@@ -129,7 +132,12 @@ fn conforms(open: impl Fn() -> Result<Box<dyn Engine>, String>) {
 
 fn open_of(url: &str, node: u16) -> Result<Box<dyn Engine>, String> {
     let server = ServerSettings { url: url.parse().expect("a URL"), authorities: None };
-    let calls = ServerCalls::open(&server, CallSettings { node, form: 1, patience: PATIENCE });
+    let holder = Holder { name: "this test".into(), process: String::new(), has_ended: |_| false };
+    let wanted = [(server.clone(), Purpose::Calls(node))];
+    let leases = lease::acquire(&wanted, &holder, Claim::IfFree, &AtomicBool::new(false));
+    let leases = leases.map_err(|unavailable| unavailable.to_string())?;
+    let lease = leases.into_iter().flatten().map(Arc::new).next().expect("not cancelled");
+    let calls = ServerCalls::open(&server, CallSettings { node, form: 1, patience: PATIENCE }, lease);
     calls.map(|calls| Box::new(calls) as _).map_err(|error| error.to_string())
 }
 
@@ -146,13 +154,7 @@ fn outlasts_its_server(database: &mut Database) {
     is_written(&keeper, 10);
 
     // Ended by an operator.
-    let end = match database {
-        Database::MariaDb(_) => "SELECT CONCAT('KILL ', IS_USED_LOCK(CONCAT('strowger calls 0 ', MD5(DATABASE()))))",
-        Database::PostgreSql(_) => {
-            "SELECT 'SELECT pg_terminate_backend(' || pid || ')' FROM pg_locks WHERE locktype = 'advisory' AND granted"
-        }
-    };
-    database.execute(database.execute(end).lines().next().expect("its connection"));
+    database.end_connections();
     put(0, 2);
     is_written(&keeper, 10);
     assert_eq!(keeper.figures().failures, 0);
@@ -309,7 +311,7 @@ fn is_protected(database: &Database, certificate: &Certificate) {
     };
     let own = server(certificate).start();
     let select = "SELECT COUNT(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE ssl AND application_name = 'strowger'";
-    assert_eq!(database.execute(select).trim(), "1");
+    assert_eq!(database.execute(select).trim(), "2", "one for calls, one for their lease");
     drop(own);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut own = server(&Certificate::in_folder(folder.path(), &["db.example"])).prepare();

@@ -61,7 +61,8 @@ impl Rights<'_> {
     fn needed(&self) -> Vec<(&'static str, Vec<&'static str>)> {
         let all = vec!["SELECT", "INSERT", "UPDATE", "DELETE"];
         let [cdr, events] = ["strowger_cdr", "strowger_events"].map(|table| (table, self.rows.to_vec()));
-        vec![("strowger_binding", all.clone()), ("strowger_call", all), cdr, events]
+        let leases = ("strowger_lease", vec!["SELECT", "INSERT", "UPDATE"]);
+        vec![("strowger_binding", all.clone()), ("strowger_call", all), leases, cdr, events]
     }
 
     fn are_enough_and_none_too_many(&self) {

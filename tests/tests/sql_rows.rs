@@ -206,7 +206,7 @@ fn is_protected(database: &Database, certificate: &Certificate) {
     register(&mut callee, "bob");
     fails(&mut caller, &mut callee, 486);
     let select = "SELECT COUNT(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE ssl AND application_name = 'strowger'";
-    assert_eq!(database.execute(select).trim(), "2", "one for bindings, one for rows");
+    assert_eq!(database.execute(select).trim(), "3", "one for bindings, one for their lease, one for rows");
     let folder = tempfile::tempdir().expect("a temporary folder");
     let foreign = Certificate::in_folder(folder.path(), &["db.example"]);
     own.stop();

@@ -52,7 +52,7 @@ section! {
         /// PEM file of the authorities one of which signed the certificate of such a server; "system": those of the system.
         pub subscriber_ca: Option<PathBuf> = None, ANY.or("system").fixed();
         /// Where the bindings are kept. "database": in `database`. A URL: in the table `strowger_binding` of a MariaDB, MySQL or PostgreSQL server,
-        /// which `strowger db init` makes; one server keeps its bindings in a database. They are read once, at the start: while that server
+        /// which `strowger db init` makes; one server at a time keeps its bindings in a database. They are read once, at the start: while that server
         /// is away, known phones are called, and a REGISTER that changes something fails with 500.
         pub bindings: Option<DatabaseUrl> = None, ANY.or("database").fixed();
         /// Protection of what such a server is sent and says.

@@ -1,6 +1,7 @@
 //! Calls that are kept over a restart: what an earlier process left of them, and the thread that keeps those of this one.
 
 use crate::directory::server_settings;
+use crate::lease::Leases;
 use anyhow::Context;
 use std::sync::Arc;
 use strowger_accounting::spool::Spool;
@@ -26,13 +27,13 @@ pub(crate) struct Kept {
 
 impl Kept {
     /// Opens the folder or the database that the configuration names, if it names one.
-    pub(crate) fn open(config: &Config) -> anyhow::Result<Self> {
+    pub(crate) fn open(config: &Config, leases: &Leases) -> anyhow::Result<Self> {
         let Some(place) = config.dialogs.place() else { return Ok(Self::default()) };
-        Self::read(config).with_context(|| format!("`{place}`"))
+        Self::read(config, leases).with_context(|| format!("`{place}`"))
     }
 
-    fn read(config: &Config) -> anyhow::Result<Self> {
-        let Some(engine) = engine(config)? else { return Ok(Self::default()) };
+    fn read(config: &Config, leases: &Leases) -> anyhow::Result<Self> {
+        let Some(engine) = engine(config, leases)? else { return Ok(Self::default()) };
         let (mut calls, mut rows, mut unreadable, now) = (Vec::new(), Vec::new(), Vec::new(), clock::now());
         let place = engine.name();
         let (keeper, report) = Keeper::open(engine, config.keeper_settings(), |number, left| match left {
@@ -80,17 +81,17 @@ impl Kept {
     }
 }
 
-fn engine(config: &Config) -> anyhow::Result<Option<Box<dyn Engine>>> {
+fn engine(config: &Config, leases: &Leases) -> anyhow::Result<Option<Box<dyn Engine>>> {
     if let Some(settings) = config.folder_settings() {
         return Ok(Some(Box::new(Folder::open(settings)?)));
     }
     if let Some(settings) = config.call_file_settings(KEPT_VERSION) {
         return Ok(Some(Box::new(Sqlite::open(settings)?)));
     }
-    let Some(server) = config.dialogs.server() else { return Ok(None) };
+    let Some((server, lease)) = config.dialogs.server().zip(leases.calls.clone()) else { return Ok(None) };
     let patience = config.store.busy_timeout;
     let settings = CallSettings { node: config.server.node, form: KEPT_VERSION, patience };
-    Ok(Some(Box::new(ServerCalls::open(&server_settings(server), settings)?)))
+    Ok(Some(Box::new(ServerCalls::open(&server_settings(server), settings, lease)?)))
 }
 
 /// Carries out what an engine wants to be kept; the other effects come back.

@@ -49,6 +49,7 @@ mod health;
 mod http;
 mod identity;
 mod kept;
+mod lease;
 pub mod metrics;
 pub mod offline;
 mod policy_thread;
@@ -68,9 +69,11 @@ use std::sync::OnceLock;
 
 pub use directory::server_settings;
 pub use health::Health;
+pub use lease::Leases;
 pub use policy_thread::PolicyThread;
 pub use reload::Refusal;
 pub use server::{Program, Server};
+pub use strowger_sql::lease::Claim;
 
 /// From the system's source of randomness.
 fn random<const N: usize>() -> anyhow::Result<[u8; N]> {

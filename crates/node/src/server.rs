@@ -8,6 +8,7 @@ use crate::health::Health;
 use crate::http::{self, Pages};
 use crate::identity::identity;
 use crate::kept::Kept;
+use crate::lease::Leases;
 use crate::metrics::{Metrics, Writers};
 use crate::policy_thread::PolicyThread;
 use crate::reload::Running;
@@ -20,6 +21,7 @@ use crate::{random, settings, supervisor, upkeep};
 use anyhow::Context;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use strowger_accounting::Accounting;
 use strowger_config::{Config, ControlSocket};
@@ -31,6 +33,7 @@ use strowger_net::{Handle, ListenSocket, Net, Node, clock};
 use strowger_server::counters::Counts;
 use strowger_server::policy::Policy;
 use strowger_server::process_state::{CALL_SEED, ProcessState, Surroundings};
+use strowger_sql::lease::Claim;
 use strowger_store::journal::Journal;
 use strowger_store::location::LocationTable;
 use tokio::sync::mpsc;
@@ -103,11 +106,12 @@ impl Server {
     /// As [`Server::start`].
     pub fn start_in(program: Program, config: Config) -> anyhow::Result<Self> {
         let policies = PolicyThread::start(program.give_back)?;
-        Self::start_with(program, policies, config, Vec::new())
+        let leases = Leases::acquire(&config, Claim::IfFree, &AtomicBool::new(false))?.unwrap_or_default();
+        Self::start_with(program, policies, config, Vec::new(), leases)
     }
 
     /// [`Server::start_in`] with sockets that are open already, each for the listener that has its address, and with the thread that has read the
-    /// configuration.
+    /// configuration, and with the leases that the configuration needs.
     ///
     /// # Errors
     /// As [`Server::start`]; and a socket that is no listener's.
@@ -116,6 +120,7 @@ impl Server {
         policies: PolicyThread,
         mut config: Config,
         sockets: Vec<ListenSocket>,
+        leases: Leases,
     ) -> anyhow::Result<Self> {
         let secret = Secret::of(&config)?;
         let (seed, call_secret) = keys(&config, &secret.bytes)?;
@@ -138,9 +143,9 @@ impl Server {
             .map_err(|fault| anyhow::anyhow!("a set of the rules cannot be read: {fault}"))?;
         let location = Arc::new(LocationTable::new(config.location_settings()));
         let caches = Arc::new(Caches::open(&config)?);
-        let Store { journal, subscribers, directory, second } = store::open(&config, &location, &caches)?;
+        let Store { journal, subscribers, directory, second } = store::open(&config, &location, &caches, &leases)?;
         let journal = journal.map(Arc::new);
-        let mut kept = Kept::open(&config)?;
+        let mut kept = Kept::open(&config, &leases)?;
         kept.spool_rows(&config);
         let accounting = store::accounting(&config)?;
         kept.submit_rows(accounting.as_deref());
@@ -178,7 +183,7 @@ impl Server {
             accounting: accounting.as_ref().map(Arc::downgrade),
             keeper: keeper.as_ref().map(Arc::downgrade),
         };
-        let watch = upkeep::keep_up_writers(node.handle().clone(), writers.clone());
+        let watch = upkeep::keep_up_writers(node.handle().clone(), writers.clone(), leases);
         node.handle().spawn("upkeep of what is written", watch);
         let metrics = Metrics::new(shared.clone(), services.clone(), node.handle().clone(), caches.clone(), writers);
         let health = Arc::new(Health::new(node.handle().clone(), shared.clone()));

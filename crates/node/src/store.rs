@@ -2,6 +2,7 @@
 
 use crate::caches::Caches;
 use crate::directory::{Directory, server_settings};
+use crate::lease::Leases;
 use crate::random;
 use anyhow::Context;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use strowger_config::{Config, DatabaseServer};
 use strowger_records::private;
 use strowger_sql::accounting::ServerSink;
 use strowger_sql::bindings;
+use strowger_sql::lease::Lease;
 use strowger_store::access;
 use strowger_store::clock::{Clock, Moment};
 use strowger_store::journal::Journal;
@@ -32,7 +34,12 @@ pub(crate) struct Store {
 }
 
 /// Opens what the configuration names: a database file, a database server for the subscribers, both or none.
-pub(crate) fn open(config: &Config, location: &Arc<LocationTable>, caches: &Caches) -> anyhow::Result<Store> {
+pub(crate) fn open(
+    config: &Config,
+    location: &Arc<LocationTable>,
+    caches: &Caches,
+    leases: &Leases,
+) -> anyhow::Result<Store> {
     let clock: Clock = Arc::new(|| {
         let now = strowger_net::clock::now();
         Moment { mono: now.mono, wall: now.wall }
@@ -46,8 +53,9 @@ pub(crate) fn open(config: &Config, location: &Arc<LocationTable>, caches: &Cach
         store.subscribers = Some(directory.subscribers());
         store.directory = Some(directory);
     }
-    if let Some(server) = config.store.binding_server() {
-        store.journal = Some(bindings_of(config, server, location, clock.clone()).context("`store.bindings`")?);
+    if let Some((server, lease)) = config.store.binding_server().zip(leases.bindings.clone()) {
+        let journal = bindings_of(config, server, location, clock.clone(), lease);
+        store.journal = Some(journal.context("`store.bindings`")?);
     }
     let Some(settings) = config.sqlite_settings() else { return Ok(store) };
     if store.journal.is_none() {
@@ -76,10 +84,11 @@ fn bindings_of(
     server: DatabaseServer<'_>,
     location: &Arc<LocationTable>,
     clock: Clock,
+    lease: Arc<Lease>,
 ) -> anyhow::Result<Journal> {
     let (durability, patience) = (config.store_durability(), config.store.busy_timeout);
     let (settings, journal) = (server_settings(server), config.journal_settings());
-    let (journal, loaded) = bindings::keep(&settings, durability, patience, location, journal, clock)?;
+    let (journal, loaded) = bindings::keep(&settings, durability, patience, location, journal, clock, lease)?;
     tracing::info!(database = %server.url, bindings = loaded, "bindings loaded");
     Ok(journal)
 }

@@ -30,6 +30,11 @@ pub fn ready() {
     notify(&[NotifyState::Ready]);
 }
 
+/// The server waits for another one to end. For the supervisor it has started, and works.
+pub fn standing_by() {
+    notify(&[NotifyState::Ready, NotifyState::Status("standing by"), NotifyState::Watchdog]);
+}
+
 /// The configuration is being read again; [`ready`] ends that.
 pub fn reloading() {
     match NotifyState::monotonic_usec_now() {

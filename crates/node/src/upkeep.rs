@@ -1,5 +1,6 @@
 //! What is done beside the shards, again and again.
 
+use crate::lease::Leases;
 use crate::metrics::{Metrics, Writers};
 use crate::removal::Removals;
 use crate::shard::{Services, Shard};
@@ -56,7 +57,7 @@ pub(crate) async fn log_statistics(shared: Arc<ProcessState>, metrics: Metrics) 
 }
 
 /// Looks after the threads that write.
-pub(crate) async fn keep_up_writers(handle: Handle<Shard>, writers: Writers) {
+pub(crate) async fn keep_up_writers(handle: Handle<Shard>, writers: Writers, leases: Leases) {
     loop {
         clock::beat(UPKEEP).await;
         // Without it every REGISTER is refused.
@@ -69,6 +70,10 @@ pub(crate) async fn keep_up_writers(handle: Handle<Shard>, writers: Writers) {
         }
         if writers.keeper.as_ref().and_then(Weak::upgrade).is_some_and(|keeper| keeper.has_ended()) {
             handle.fail("the thread that keeps calls ended");
+        }
+        // It would answer by registrations and calls that are no longer its own.
+        if let Some(lease) = leases.lost() {
+            handle.fail(format_args!("another server has taken the lease of {lease}"));
         }
     }
 }

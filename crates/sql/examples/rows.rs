@@ -3,6 +3,7 @@
 //! `cargo run --release --locked -p strowger-sql --example rows` starts a MariaDB and a PostgreSQL of its own.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use strowger_accounting::Accounting;
@@ -16,6 +17,7 @@ use strowger_sql::ServerSettings;
 use strowger_sql::accounting::ServerSink;
 use strowger_sql::bindings::ServerBindings;
 use strowger_sql::calls::{CallSettings, ServerCalls};
+use strowger_sql::lease::{self, Claim, Holder, Lease, Purpose};
 use strowger_sql::schema::{self, Order, Part};
 use strowger_store::binding::{Binding, BindingId, Received};
 use strowger_store::journal::{BindingEngine, Durability, Write};
@@ -104,7 +106,13 @@ impl Took {
 
 fn measure(name: &str, url: &str, database: &Backend) -> Result<(), AnyError> {
     let settings = ServerSettings { url: url.parse()?, authorities: None };
-    schema::carry_out(&settings, &[Part::Accounting, Part::Bindings, Part::Calls], Order::Init, false, 0)?;
+    schema::carry_out(
+        &settings,
+        &[Part::Accounting, Part::Bindings, Part::Calls, Part::Leases],
+        Order::Init,
+        false,
+        0,
+    )?;
     let mut sink = ServerSink::new(&settings, PATIENCE, false)?;
     sink.open()?;
     let mut next = 0;
@@ -150,8 +158,14 @@ fn measure(name: &str, url: &str, database: &Backend) -> Result<(), AnyError> {
     calls(name, &settings, database)
 }
 
+fn lease(settings: &ServerSettings, purpose: Purpose) -> Result<Arc<Lease>, AnyError> {
+    let holder = Holder { name: "this example".into(), process: String::new(), has_ended: |_| false };
+    let leases = lease::acquire(&[(settings.clone(), purpose)], &holder, Claim::IfFree, &AtomicBool::new(false))?;
+    Ok(Arc::new(leases.and_then(|mut leases| leases.pop()).ok_or("no lease")?))
+}
+
 fn bindings(name: &str, settings: &ServerSettings, database: &Backend) -> Result<(), AnyError> {
-    let mut engine = ServerBindings::open(settings, Durability::Crash, PATIENCE)?;
+    let mut engine = ServerBindings::open(settings, Durability::Crash, PATIENCE, lease(settings, Purpose::Bindings)?)?;
     engine.load(0, BindingId::of_node(0), &mut |_, _, _| ())?;
     let aors: Vec<String> = (0..BINDINGS).map(|n| format!("sip:user{n}@stress.example")).collect();
     let write = |n: u64| {
@@ -179,7 +193,7 @@ fn bindings(name: &str, settings: &ServerSettings, database: &Backend) -> Result
         took.say(name, &format!("{what} in groups of {group}"), groups * group);
     }
     drop(engine);
-    let mut engine = ServerBindings::open(settings, Durability::Crash, PATIENCE)?;
+    let mut engine = ServerBindings::open(settings, Durability::Crash, PATIENCE, lease(settings, Purpose::Bindings)?)?;
     let mut loaded = 0;
     let (_, took) = took(database, || Ok(engine.load(0, BindingId::of_node(0), &mut |_, _, _| loaded += 1)?))?;
     println!("{name}: {loaded} bindings loaded in {:?}", took.time);
@@ -187,7 +201,9 @@ fn bindings(name: &str, settings: &ServerSettings, database: &Backend) -> Result
 }
 
 fn calls(name: &str, settings: &ServerSettings, database: &Backend) -> Result<(), AnyError> {
-    let open = || ServerCalls::open(settings, CallSettings { node: 0, form: 1, patience: PATIENCE });
+    let calls = CallSettings { node: 0, form: 1, patience: PATIENCE };
+    let open =
+        || -> Result<_, AnyError> { Ok(ServerCalls::open(settings, calls, lease(settings, Purpose::Calls(0))?)?) };
     let failed = |error: strowger_keeper::Failure| error.to_string();
     let mut engine = open()?;
     engine.load(&mut |_, _| ())?;

@@ -4,9 +4,8 @@
 //! A group is one transaction, and what it takes is sent at once: rows that go by one statement, rows that are put by another. Texts of peers are
 //! bytes: they need not be UTF-8.
 //!
-//! One server keeps its bindings in a database, and no commit of a connection that was given up comes after one of the next: a lock of the
-//! database belongs to the connection that writes, until that has come to its end. A server whose own connection is left over there, since it was
-//! silent or its network was gone, ends that first.
+//! One server keeps its bindings in a database, by a [lease](crate::lease), and no commit of a connection that was given up comes after one of
+//! the next.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -26,7 +25,7 @@ use crate::cell::{Cell, Change};
 use crate::connection::{Connection, Parameter};
 use crate::dialect::Dialect;
 use crate::error::{Failure, OpenError};
-use crate::lock::Lock;
+use crate::lease::Lease;
 use crate::own_table::{Clash, Column, Kind, OwnTable};
 use crate::runtime::{CONNECT, apart};
 use crate::schema::{self, Part};
@@ -60,10 +59,11 @@ pub fn keep(
     table: &Arc<LocationTable>,
     journal: JournalSettings,
     clock: Clock,
+    lease: Arc<Lease>,
 ) -> Result<(Journal, usize), OpenError> {
     // By a thread that has no runtime: the caller's may have one.
     apart(|| {
-        let engine = ServerBindings::open(settings, durability, patience)?;
+        let engine = ServerBindings::open(settings, durability, patience, lease)?;
         let server = engine.connection.server().url.to_string();
         Journal::start(engine, table, journal, clock)
             .map_err(|error| OpenError::Refused { server, reason: format!("bindings cannot be loaded: {error}") })
@@ -80,13 +80,17 @@ pub struct ServerBindings {
 }
 
 impl ServerBindings {
-    /// Connects, looks whether the table is there, and keeps other servers off it until it is dropped. A commit may take `patience`. Not to be
-    /// called within a runtime.
+    /// Connects and looks whether the table is there. A commit may take `patience`. Not to be called within a runtime.
     ///
     /// # Errors
     /// [`OpenError`], to be shown as it is.
-    pub fn open(settings: &ServerSettings, durability: Durability, patience: Duration) -> Result<Self, OpenError> {
-        let mut connection = WritingConnection::locking(settings, Lock::Bindings)?;
+    pub fn open(
+        settings: &ServerSettings,
+        durability: Durability,
+        patience: Duration,
+        lease: Arc<Lease>,
+    ) -> Result<Self, OpenError> {
+        let mut connection = WritingConnection::fenced(settings, lease)?;
         if settings.url.kind == DatabaseKind::PostgreSql && durability == Durability::PowerLoss {
             connection.greet("SET synchronous_commit = on");
         }

@@ -2,10 +2,11 @@
 //! [`Keeper`](strowger_keeper::Keeper) where calls are kept there.
 //!
 //! A group is one transaction: rows that go by one statement, rows that are put by another, whole. To write it twice is the same as once; so a group
-//! whose outcome is not known is followed by the state of a later moment. No such group comes after one of the next connection: a lock of the
-//! database, one for each node, belongs to the connection that writes, until that has come to its end.
+//! whose outcome is not known is followed by the state of a later moment. No such group comes after one of the next connection: each
+//! node has a [lease](crate::lease), which fences it.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use strowger_keeper::{Change as Put, Engine, Failure as Said, Held, Left, LoadReport, OpenError as NotLoaded};
@@ -15,7 +16,7 @@ use crate::cell::{Cell, Change};
 use crate::connection::Parameter;
 use crate::dialect::Dialect;
 use crate::error::{Failure, OpenError};
-use crate::lock::Lock;
+use crate::lease::Lease;
 use crate::own_table::{Clash, Column, Kind, OwnTable};
 use crate::runtime::{CONNECT, apart};
 use crate::schema::{self, Part};
@@ -59,13 +60,13 @@ pub struct ServerCalls {
 }
 
 impl ServerCalls {
-    /// Connects, looks whether the table is there, and keeps other servers off the calls of this node until it is dropped.
+    /// Connects and looks whether the table is there.
     ///
     /// # Errors
     /// [`OpenError`], to be shown as it is.
-    pub fn open(server: &ServerSettings, settings: CallSettings) -> Result<Self, OpenError> {
+    pub fn open(server: &ServerSettings, settings: CallSettings, lease: Arc<Lease>) -> Result<Self, OpenError> {
         apart(|| {
-            let connection = WritingConnection::locking(server, Lock::Calls(settings.node))?;
+            let connection = WritingConnection::fenced(server, lease)?;
             let (there, doubtful) = Default::default();
             let (bytes, written) = (0, 0);
             let mut this = Self { connection, table: table(), settings, there, bytes, doubtful, written };

@@ -4,6 +4,7 @@
 //! * [`accounting`] writes the rows of calls.
 //! * [`bindings`] keeps registrations.
 //! * [`calls`] keeps state by number, which is that of calls.
+//! * [`lease`] says which process may write bindings and calls.
 //! * [`rows`] reads all rows of a query.
 //! * [`schema`] makes the tables of this program, and knows their versions.
 //!
@@ -24,7 +25,7 @@ mod connection;
 mod credential;
 mod dialect;
 mod error;
-mod lock;
+pub mod lease;
 mod mariadb;
 mod own_table;
 mod postgresql;

@@ -1,5 +1,7 @@
 //! MariaDB and MySQL, by `mysql_async`.
 
+use std::time::Duration;
+
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error, Opts, OptsBuilder, Params, SslOpts, Value};
 use strowger_store::database_url::DatabaseAddress;
@@ -28,6 +30,9 @@ const PACKET: usize = 16 << 20;
 /// (MySQL 5.7, 4 MB) has room for a row more.
 const STATEMENT: usize = 1 << 20;
 const SENT: usize = 3 << 20;
+
+/// Idle time after which the system probes a connection.
+const KEEPALIVE: Duration = Duration::from_secs(5);
 
 pub(crate) struct MariaDb(Conn);
 
@@ -78,8 +83,9 @@ impl MariaDb {
         ran.await.map_err(|error: Error| failure(&error))
     }
 
-    pub(crate) async fn change(&mut self, changes: &[Change<'_>]) -> Result<(), Failure> {
-        for sent in packets(statements(changes)) {
+    pub(crate) async fn change(&mut self, fence: Option<&str>, changes: &[Change<'_>]) -> Result<(), Failure> {
+        let fence = fence.map(str::to_owned).into_iter();
+        for sent in packets(fence.chain(statements(changes)).collect()) {
             self.0.query_drop(sent).await.map_err(|error| failure(&error))?;
         }
         Ok(())
@@ -100,7 +106,8 @@ fn options(server: &Server) -> Opts {
         .prefer_socket(false)
         .stmt_cache_size(STATEMENTS)
         .max_allowed_packet(Some(PACKET))
-        .wait_timeout(Some(28_800));
+        .wait_timeout(Some(28_800))
+        .tcp_keepalive(Some(KEEPALIVE));
     let options = match &url.address {
         DatabaseAddress::Host { host, port } => options.ip_or_hostname(host.as_str()).tcp_port(*port),
         DatabaseAddress::Socket(path) => options.socket(Some(path.to_string_lossy().into_owned())),

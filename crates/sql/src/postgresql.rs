@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
+use std::time::Duration;
 
 use strowger_store::database_url::DatabaseAddress;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -28,6 +29,11 @@ const DENIED: &str = "42501";
 /// A prepared statement that the server does not have any more, or whose table has changed: the next connection prepares it again.
 const OUTDATED: [&str; 2] = ["26000", "0A000"];
 
+/// Idle time after which the system probes a connection, and the probes without an answer that end it.
+const KEEPALIVE: Duration = Duration::from_secs(5);
+const PROBE: Duration = Duration::from_secs(2);
+const PROBES: u32 = 3;
+
 pub(crate) struct PostgreSql {
     client: Client,
     /// Moves bytes between the client and the socket.
@@ -40,6 +46,7 @@ impl PostgreSql {
         let url = &server.url;
         let mut config = Config::new();
         config.user(url.user.as_str()).dbname(url.database.as_str()).application_name("strowger");
+        config.keepalives_idle(KEEPALIVE).keepalives_interval(PROBE).keepalives_retries(PROBES);
         if let Some(password) = &url.password {
             config.password(password);
         }
@@ -111,8 +118,11 @@ impl PostgreSql {
         Ok(changed.sum())
     }
 
-    pub(crate) async fn change(&mut self, changes: &[Change<'_>]) -> Result<(), Failure> {
+    pub(crate) async fn change(&mut self, fence: Option<&str>, changes: &[Change<'_>]) -> Result<(), Failure> {
         let mut wanted = Vec::new();
+        if let Some(fence) = fence {
+            wanted.push((self.prepared(fence).await?, Vec::new()));
+        }
         for change in changes.iter().filter(|change| !change.is_empty()) {
             let (statement, arrays) = match change {
                 Change::Put(table, rows) => (table.array_insertion(), arrays(table, rows)),

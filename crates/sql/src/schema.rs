@@ -12,6 +12,7 @@ use crate::cell::Cell;
 use crate::connection::{Connection, Parameter};
 use crate::dialect::Dialect;
 use crate::error::{Failure, OpenError};
+use crate::lease;
 use crate::own_table::{OwnTable, Right};
 use crate::runtime::{CONNECT, apart, runtime, within};
 use crate::server::{Server, ServerSettings};
@@ -26,6 +27,8 @@ pub enum Part {
     Bindings,
     /// Calls that are kept.
     Calls,
+    /// Leases on bindings and calls.
+    Leases,
     /// Subscribers as OpenSIPS 3 has them, in this table: `TABLE` or `SCHEMA.TABLE`.
     Subscribers(String),
 }
@@ -37,6 +40,7 @@ impl Part {
             Self::Accounting => "accounting",
             Self::Bindings => "bindings",
             Self::Calls => "calls",
+            Self::Leases => "leases",
             Self::Subscribers(_) => "subscribers",
         }
     }
@@ -47,6 +51,7 @@ impl Part {
             Self::Accounting => accounting::tables().iter().map(|table| table.name.to_owned()).collect(),
             Self::Bindings => vec![bindings::table().name.to_owned()],
             Self::Calls => vec![calls::table().name.to_owned()],
+            Self::Leases => vec![lease::table().name.to_owned()],
             Self::Subscribers(table) => vec![table.clone()],
         }
     }
@@ -63,6 +68,7 @@ impl Part {
             Self::Accounting => vec![accounting::tables().iter().flat_map(|table| table.create(dialect)).collect()],
             Self::Bindings => vec![bindings::table().create(dialect)],
             Self::Calls => vec![calls::table().create(dialect)],
+            Self::Leases => vec![lease::table().create(dialect)],
             Self::Subscribers(table) => vec![opensips(dialect, table)],
         }
     }

@@ -1,5 +1,6 @@
 //! The connection of a thread that writes.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
@@ -8,7 +9,7 @@ use tokio::task::JoinHandle;
 use crate::back_off::BackOff;
 use crate::connection::Connection;
 use crate::error::{Failure, OpenError};
-use crate::lock::{Holder, Lock, take_lock};
+use crate::lease::{Lease, Right};
 use crate::runtime::{CONNECT, FAREWELL, farewell, runtime, within};
 use crate::server::{Server, ServerSettings};
 use strowger_store::database_url::DatabaseKind;
@@ -26,8 +27,8 @@ pub(crate) struct WritingConnection {
     server: Server,
     /// What each connection is greeted with.
     greeting: Vec<String>,
-    /// The lock that each connection has, if there is one, and the connection that had it last.
-    lock: Option<(Lock, Holder)>,
+    /// Lease on the rows that are written, if they have one.
+    lease: Option<Arc<Lease>>,
     /// `None` once it is dropped.
     runtime: Option<Runtime>,
     connection: Option<Connection>,
@@ -48,14 +49,23 @@ impl WritingConnection {
         };
         let (server, runtime) = (Server::new(settings)?, Some(runtime()?));
         let back_off = BackOff::default();
-        Ok(Self { server, greeting, lock: None, runtime, connection: None, pending: None, back_off })
+        Ok(Self { server, greeting, lease: None, runtime, connection: None, pending: None, back_off })
     }
 
-    /// The same, and each connection has this lock: no other server has one at that time, and no earlier one of this server does anything any
-    /// more.
-    pub(crate) fn locking(settings: &ServerSettings, lock: Lock) -> Result<Self, OpenError> {
+    /// A connection whose transactions fail once another process has this lease, or once this one has a newer connection.
+    pub(crate) fn fenced(settings: &ServerSettings, lease: Arc<Lease>) -> Result<Self, OpenError> {
         let mut this = Self::new(settings)?;
-        this.lock = Some((lock, Holder::default()));
+        // The lock on the row of the lease ends soon where the machine of this process is lost in a transaction.
+        this.greet(match settings.url.kind {
+            DatabaseKind::MariaDb => {
+                "SET SESSION innodb_lock_wait_timeout = 5 /*M!100300 , SESSION idle_transaction_timeout = 5 */"
+            }
+            DatabaseKind::PostgreSql => {
+                "SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '5s'; SET tcp_keepalives_idle = 5; \
+                 SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3"
+            }
+        });
+        this.lease = Some(lease);
         Ok(this)
     }
 
@@ -128,10 +138,10 @@ impl WritingConnection {
         if !self.back_off.may_try(Instant::now()) {
             return Err(Failure::NotTried);
         }
-        let (server, greeting, lock) = (&self.server, &self.greeting, &self.lock);
+        let (server, greeting, right) = (&self.server, &self.greeting, self.lease.as_ref().map(|lease| lease.right()));
         let pending = self.pending.get_or_insert_with(|| {
-            let (server, greeting, lock) = (server.clone(), greeting.clone(), lock.clone());
-            tokio::spawn(within(CONNECT, async move { greeted(&server, &greeting, lock.as_ref()).await }))
+            let (server, greeting) = (server.clone(), greeting.clone());
+            tokio::spawn(within(CONNECT, async move { greeted(&server, &greeting, right).await }))
         });
         let left = end.saturating_duration_since(Instant::now());
         let Ok(joined) = tokio::time::timeout(left, pending).await else {
@@ -148,13 +158,14 @@ impl WritingConnection {
     }
 }
 
-async fn greeted(server: &Server, greeting: &[String], lock: Option<&(Lock, Holder)>) -> Result<Connection, Failure> {
+async fn greeted(server: &Server, greeting: &[String], right: Option<Right>) -> Result<Connection, Failure> {
     let mut connection = Connection::open(server).await?;
     for statement in greeting {
         connection.run(statement).await?;
     }
-    if let Some((lock, holder)) = lock {
-        take_lock(&mut connection, server.url.kind, *lock, holder).await?;
+    if let Some(right) = right {
+        let fence = right.fence(&mut connection, server.url.kind).await?;
+        connection.set_fence(fence);
     }
     Ok(connection)
 }

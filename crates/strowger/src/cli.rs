@@ -75,9 +75,10 @@ Examples:
   strowger serve --config /etc/strowger/strowger.toml
   strowger serve --listen udp:192.0.2.10:5060 --listen tcp:192.0.2.10:5060
   strowger serve --check
+  strowger serve --stand-by
 
 Exit codes: 0 ended as asked, 1 refused or failed, 2 the command line cannot be used,
-70 a part of the running server failed.")]
+70 a part of the running server failed, or another server took over its registrations or calls.")]
 pub(crate) struct ServeArguments {
     #[command(flatten)]
     pub config: ConfigArgument,
@@ -85,6 +86,13 @@ pub(crate) struct ServeArguments {
     /// configuration.
     #[arg(long, value_name = "TRANSPORT:ADDRESS:PORT", value_parser = listen)]
     pub listen: Vec<ListenAddress>,
+    /// Stand by: wait until the server that keeps registrations and calls in the same database ends, or was silent for five seconds, then take
+    /// over.
+    #[arg(long, conflicts_with_all = ["take_over", "check"])]
+    pub stand_by: bool,
+    /// Take over at once, also from a server that lives: that one ends with exit code 70.
+    #[arg(long, conflicts_with = "check")]
+    pub take_over: bool,
     /// Read and check the configuration and what it names, print what would be done, and end; ports are not taken.
     #[arg(long)]
     pub check: bool,

@@ -101,11 +101,16 @@ fn carry_out(config: &Config, order: Order, is_dry: bool, lines: &mut Vec<Line>)
     if let Some(settings) = config.call_file_settings(0) {
         lines.push(of_calls(settings, order, is_dry)?);
     }
+    // One table of leases serves both.
+    let binding_url = config.store.binding_server().map(|server| server.url.clone());
+    let other_calls = config.dialogs.server().filter(|server| binding_url.as_ref() != Some(server.url));
     let subscribers = Part::Subscribers(config.store.subscriber_table.clone());
-    let servers: [(Option<DatabaseServer<'_>>, Part); 4] = [
+    let servers: [(Option<DatabaseServer<'_>>, Part); 6] = [
         (config.store.subscriber_server(), subscribers),
         (config.store.binding_server(), Part::Bindings),
+        (config.store.binding_server(), Part::Leases),
         (config.dialogs.server(), Part::Calls),
+        (other_calls, Part::Leases),
         (config.accounting.server(), Part::Accounting),
     ];
     for (server, part) in servers {

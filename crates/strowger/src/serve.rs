@@ -1,13 +1,15 @@
 //! `strowger serve`.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
 use strowger_config::Config;
 use strowger_net::{ListenSocket, descriptors};
 use strowger_node::control::{Done, Fault, Reload, Reply, Request, Wrong};
-use strowger_node::{PolicyThread, Program, Refusal, Server, supervisor};
-use tokio::signal::unix::{SignalKind, signal};
+use strowger_node::{Claim, Leases, PolicyThread, Program, Refusal, Server, supervisor};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::sync::oneshot;
 
@@ -62,6 +64,9 @@ const RELOADS: usize = 8;
 /// How long the parts of such a server that still work may take to end: bindings are written meanwhile.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
+/// Interval at which the supervisor hears from a server that stands by.
+const STANDING_BY: Duration = Duration::from_secs(1);
+
 fn end_at_once(code: u8) -> ! {
     logging::flush();
     std::process::exit(i32::from(code));
@@ -98,7 +103,10 @@ fn serve(
             requests: Some(requests),
             ..Program::default()
         };
-        let server = Server::start_with(program, policies, config, sockets)?;
+        let Some((config, leases)) = take_leases(arguments, config, &mut terminate, &mut interrupt).await? else {
+            return Ok(Outcome::Done);
+        };
+        let server = Server::start_with(program, policies, config, sockets, leases)?;
         announce(&server)?;
         // What it took this thread to start.
         allocator::give_back();
@@ -167,6 +175,37 @@ fn serve(
         }
         Ok(Outcome::Done)
     })
+}
+
+/// Takes the leases that the configuration needs, or waits for them as the arguments say. Returns nothing where a signal ends the wait.
+async fn take_leases(
+    arguments: &ServeArguments,
+    config: Config,
+    terminate: &mut Signal,
+    interrupt: &mut Signal,
+) -> anyhow::Result<Option<(Config, Leases)>> {
+    let claim = match (arguments.stand_by, arguments.take_over) {
+        (true, _) => Claim::StandBy,
+        (_, true) => Claim::TakeOver,
+        _ => Claim::IfFree,
+    };
+    let is_cancelled = Arc::new(AtomicBool::new(false));
+    let cancelled = is_cancelled.clone();
+    let mut taking = tokio::task::spawn_blocking(move || {
+        let leases = Leases::acquire(&config, claim, &cancelled);
+        leases.map(|leases| leases.map(|leases| (config, leases)))
+    });
+    loop {
+        tokio::select! {
+            taken = &mut taking => return taken?,
+            _ = terminate.recv() => is_cancelled.store(true, Ordering::Relaxed),
+            _ = interrupt.recv() => is_cancelled.store(true, Ordering::Relaxed),
+            // A supervisor waits for the start, and not for the end of another server.
+            () = tokio::time::sleep(STANDING_BY) => if claim == Claim::StandBy {
+                supervisor::standing_by();
+            },
+        }
+    }
 }
 
 /// The server works: says on standard output what listens where, and in the log which users cannot register.
