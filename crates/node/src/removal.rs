@@ -79,6 +79,8 @@ impl Removals {
                         // The database is behind: the next step tries again.
                         Err(_) => continue,
                     }
+                    // Before that a REGISTER may still have been admitted.
+                    shared.removed_users.note(aor.as_bytes(), now, shared.policy().config.route_lifetime());
                     forget_credentials(now, shared, &removed);
                     if ended > 0 {
                         tracing::info!(%aor, bindings = ended, "user removed: the registrations end");

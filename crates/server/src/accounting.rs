@@ -18,7 +18,7 @@ use strowger_accounting::mask::Masks;
 use strowger_accounting::{Cdr, Event, Row};
 use strowger_core::Now;
 use strowger_core::entropy::hex;
-use strowger_message::{Message, Method};
+use strowger_message::Message;
 
 /// What is known of a call that is accounted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -412,10 +412,9 @@ impl Engine {
     /// nothing, and whose source may be forged, no row is written: each copy of it would make one.
     pub(crate) fn account_refusal(&mut self, handling: &Handling<'_, '_>, status: u16) {
         let request = handling.request;
-        let is_call = request.method == Method::Invite && request.to_tag.is_empty();
         let is_admitted = matches!(handling.progress.stage, Stage::Decide | Stage::Route);
         let is_failure = status >= 300 && !matches!(status, 401 | 407);
-        if !(is_call && is_admitted && is_failure && handling.is_proven() && self.accounts(handling)) {
+        if !(handling.begins_call() && is_admitted && is_failure && handling.is_proven() && self.accounts(handling)) {
             return;
         }
         // Here on its way a second time. One that was asked for a password has come as a call of its own.

@@ -1,5 +1,6 @@
 //! The second stage: whether the sender of a request may have it forwarded.
 
+use crate::dialog_access::DialogAccess;
 use crate::engine::Engine;
 use crate::handling::{Handling, Proof};
 use crate::reply::{Counted, Reply};
@@ -12,8 +13,10 @@ use strowger_message::Uri;
 impl Engine {
     /// Whether a request may go where it wants.
     pub(crate) fn authorize(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Verdict {
-        if routing.in_dialog {
-            return Verdict::Admit(Proof { in_dialog: true, ..Proof::default() });
+        match self.dialog_access(handling, routing) {
+            DialogAccess::Granted => return Verdict::Admit(Proof { in_dialog: true, ..Proof::default() }),
+            DialogAccess::Ask(question) => return Verdict::Ask(question),
+            DialogAccess::Refused => (),
         }
         let request = handling.request;
         if self.is_trusted(request.arrival.remote.ip()) {

@@ -384,6 +384,11 @@ impl Calls {
         self.counts
     }
 
+    /// Calls are kept over a restart.
+    pub(crate) fn are_kept(&self) -> bool {
+        self.keeps
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }

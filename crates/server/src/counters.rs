@@ -70,6 +70,8 @@ strowger_metrics::metrics! {
     dialogs_confirmed: Gauge;
     /// BYEs that this server sent, since a call had lasted too long or an operator ended it: one to each party.
     byes: Counter as "byes_sent";
+    /// INVITEs within calls that an earlier process tracked: their route tokens let them through, and no table has their calls.
+    earlier_calls: Counter as "invites_in_earlier_calls";
     /// Server transactions.
     server_transactions: Gauge;
     /// Client transactions.

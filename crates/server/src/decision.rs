@@ -6,7 +6,7 @@ use crate::calls::within::Again;
 use crate::engine::Engine;
 use crate::handling::Handling;
 use crate::judgement::{self, Heard, Inquiry, log_path};
-use crate::places::{Places, begins_call, claims_at};
+use crate::places::{Places, claims_at};
 use crate::policy::InForce;
 use crate::reply::{Reply, Why};
 use crate::request_facts::RequestFacts;
@@ -542,7 +542,7 @@ impl Engine {
 /// What the call of a request would count under by these limits.
 fn claims_by(facts: &RequestFacts<'_, '_>, limits: &[Arc<CallLimitTable>]) -> Vec<Claim> {
     let mut claims = Vec::new();
-    if begins_call(facts.request) {
+    if facts.begins_call {
         let claim = |limit: &Arc<CallLimitTable>| Some(Claim::of(limit, &facts.counted_value(limit.per)?));
         Claim::add(&mut claims, limits.iter().filter_map(claim));
     }

@@ -373,7 +373,9 @@ impl Engine {
         }
         self.counters().forwarded.one();
         let decision = handling.progress.decision.take();
-        let plan = Plan { context, session, ..self.plan(decision.as_deref()) };
+        let tracked = self.begins_tracked_call(context);
+        let outside = !handling.progress.proof.in_dialog;
+        let plan = Plan { context, session, tracked, outside, ..self.plan(decision.as_deref()) };
         let sent = handling.out.sends().len();
         let is_forwarded = match decision.as_deref().filter(|decision| !decision.on_failure.is_empty()) {
             None => self.forward_concealed(handling, routing, server, candidates, &plan),

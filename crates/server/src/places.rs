@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use strowger_config::{CallLimitTable, CountedPer, Pick, Targets};
 use strowger_core::routing::Request;
-use strowger_message::{Method, Uri};
+use strowger_message::Uri;
 
 /// The numbers of places in the order in which they are tried.
 pub(crate) type Order = SmallVec<[usize; 4]>;
@@ -176,11 +176,6 @@ impl Engine {
     }
 }
 
-/// Whether a request begins a call, which may count.
-pub(crate) fn begins_call(request: &Request<'_>) -> bool {
-    request.method == Method::Invite && request.to_tag.is_empty()
-}
-
 /// What the call of a request would count under at each of these targets: by those of `limits` that count for each gateway, and by the
 /// limits of groups. Empty: at none.
 pub(crate) fn claims_at(
@@ -190,7 +185,7 @@ pub(crate) fn claims_at(
 ) -> Vec<Vec<Claim>> {
     let of_gateway = |limit: &&Arc<CallLimitTable>| limit.per == CountedPer::Gateway;
     let is_any = limits.iter().any(|limit| of_gateway(&limit)) || targets.call_limits().next().is_some();
-    if !is_any || !begins_call(facts.request) {
+    if !is_any || !facts.begins_call {
         return Vec::new();
     }
     let claims = |(place, uri): (usize, &strowger_config::SipUri)| {

@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::forwarding::{Edits, Targets};
 use crate::handling::Handling;
 use crate::judgement::plain;
-use crate::places::{Places, begins_call};
+use crate::places::Places;
 use serde::Serialize;
 use std::fmt;
 use strowger_config::OverLimit;
@@ -169,7 +169,7 @@ impl Engine {
     pub(crate) fn plan_view(&self, handling: &Handling<'_, '_>, edits: &Edits, to: Vec<PlaceView>) -> PlanView {
         let none = Decision::default();
         let decision = handling.progress.decision.as_deref().unwrap_or(&none);
-        let begins_call = begins_call(handling.request);
+        let begins_call = handling.begins_call();
         let is_accounted = begins_call && self.accounts(handling);
         let of_failure = |failure: &FailureDecision| FailureView::of(failure, self.group_views(&failure.to));
         let is_led_to = |group: &GroupView| to.iter().any(|place| place.group.as_deref() == Some(group.name.as_str()));
@@ -179,7 +179,7 @@ impl Engine {
             groups,
             try_next: decision.statuses().map(<[u16]>::to_vec),
             limits: self.limit_views(handling, decision),
-            record_route: self.plan(Some(decision)).records_route(handling.request),
+            record_route: self.plan(Some(decision)).records_route(handling.request, handling.progress.proof.in_dialog),
             track: begins_call && self.tracks(handling),
             account: is_accounted,
             account_as: self.account_of(handling).filter(|_| is_accounted).map(str::to_owned),

@@ -6,6 +6,7 @@ use crate::flows::Flows;
 use crate::line_rate::LineRate;
 use crate::local_address::Routes;
 use crate::policy::Policy;
+use crate::removed_users::RemovedUsers;
 use crate::set_aside::{AsideTarget, SetAside};
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
@@ -53,6 +54,10 @@ pub struct ProcessState {
     pub call_secret: u32,
     /// The rounds of pings run.
     pub(crate) pings_awake: std::sync::atomic::AtomicBool,
+    /// When the process began.
+    pub(crate) began: Now,
+    /// Users whose accounts were removed.
+    pub removed_users: RemovedUsers,
     /// Drawn at the start of the process: seeds of each shard's entropy.
     pub(crate) seed: [u8; 32],
     /// Of each shard, in their order.
@@ -121,6 +126,8 @@ impl ProcessState {
             registration_lines: LineRate::new(config.log.registrations_per_minute),
             call_secret,
             pings_awake: Default::default(),
+            began: now,
+            removed_users: RemovedUsers::default(),
             seed,
             counters: (0..shards).map(|_| Counters::default()).collect(),
             durations: (0..shards).map(|_| Durations::default()).collect(),

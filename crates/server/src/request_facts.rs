@@ -12,7 +12,7 @@ use strowger_config::CountedPer;
 use strowger_core::routing::{Request, Routing};
 use strowger_message::uri::sip::unescaped;
 use strowger_message::uri::tel::dialled;
-use strowger_message::{Host, Name, SipUri, Uri};
+use strowger_message::{Host, Method, Name, SipUri, Uri};
 use strowger_rules::{AddressField, Facts, FlagField, NumberField, TextField};
 
 /// What rules may ask of a request. To make it and to ask it allocates nothing.
@@ -22,6 +22,8 @@ pub(crate) struct RequestFacts<'a, 'm> {
     routing: &'a Routing<'a>,
     /// The user that has shown a password.
     pub(crate) user: Option<&'a User>,
+    /// It begins a call, which may count.
+    pub(crate) begins_call: bool,
     from_host: Option<FactText<'a>>,
     to_host: Option<FactText<'a>>,
     request_host: Option<FactText<'a>>,
@@ -93,6 +95,7 @@ impl<'a, 'm> RequestFacts<'a, 'm> {
             request,
             routing,
             user: handling.progress.proof.user.as_ref(),
+            begins_call: handling.begins_call(),
             from_host: FactText::of_host(from),
             to_host: FactText::of_host(to),
             request_host: FactText::of_host(&routing.uri),
@@ -113,7 +116,7 @@ impl RequestFacts<'_, '_> {
             CountedPer::All => Some(Vec::new()),
             CountedPer::User => self.user.map(|user| self.engine.policy.realms.with_domain(user, user.name.to_vec())),
             CountedPer::SourceGroup => self.text(TextField::SourceGroup).map(<[u8]>::to_vec),
-            CountedPer::SourceAddress => Some(self.request.arrival.remote.ip().to_canonical().to_string().into_bytes()),
+            CountedPer::SourceAddress => Some(self.engine.source_of(self.request.arrival).to_string().into_bytes()),
             CountedPer::Caller => aor(&self.request.mandatory.from.uri),
             CountedPer::Callee => aor(&self.routing.uri),
             // Which that is its places say.
@@ -219,6 +222,10 @@ impl Facts for RequestFacts<'_, '_> {
             }
             FlagField::RequestRouted => self.routing.route.is_some() || self.routing.leads_elsewhere(),
             FlagField::Authenticated => self.user.is_some(),
+            // A To tag alone hides no INVITE that begins a call.
+            FlagField::InDialog if self.request.method == Method::Invite => {
+                engine.is_within_dialog(self.request, self.routing)
+            }
             FlagField::InDialog => !self.request.to_tag.is_empty(),
         }
     }

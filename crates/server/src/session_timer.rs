@@ -29,9 +29,9 @@ impl Engine {
     /// It is too short, and its sender can choose a longer one.
     pub(crate) fn session_timer(&self, handling: &Handling<'_, '_>) -> Result<SessionTimer, Reply> {
         let (config, request) = (&self.policy.config, handling.request);
-        let is_tracked = || match request.to_tag {
-            b"" => self.tracks(handling) && self.stays(handling),
-            _ => handling.progress.proof.in_dialog && self.is_of_tracked_dialog(request),
+        let is_tracked = || match handling.progress.proof.in_dialog {
+            false => handling.begins_call() && self.tracks(handling) && self.stays(handling),
+            true => self.is_of_tracked_dialog(request),
         };
         if !matches!(request.method, Method::Invite | Method::Update) || !is_tracked() {
             return Ok(SessionTimer::default());

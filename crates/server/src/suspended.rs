@@ -217,7 +217,8 @@ impl Engine {
         }
     }
 
-    fn source_of(&self, arrival: &Arrival) -> IpAddr {
+    /// The source that a message comes from, as it is counted: an IPv4 address or an IPv6 network.
+    pub(crate) fn source_of(&self, arrival: &Arrival) -> IpAddr {
         counted(arrival.remote.ip(), self.policy.config.limits.ipv6_prefix)
     }
 

@@ -2,9 +2,10 @@
 //! it, so that the route token of its Record-Route does not lead there.
 
 use super::Proxy;
+use super::plan::DialogUse;
 use crate::routing::contact_repair::{is_first_hop, is_invalid, is_narrower, is_needed, is_private, is_translated};
 use crate::routing::route_token::{Beyond, Named};
-use crate::routing::{DeviceAddress, Request, Scope};
+use crate::routing::{DeviceAddress, Request, Scope, Usage};
 use crate::{Arrival, Now, Target, Transport};
 use strowger_message::{Host, Message, Method, Name, SipUri, Uri};
 
@@ -38,6 +39,8 @@ pub(super) struct SenderContact<'a> {
     device: Option<Target>,
     /// Of the address that it came from.
     scope: Scope,
+    /// Of the dialog that the message makes or renews.
+    usage: Usage,
 }
 
 impl SenderContact<'_> {
@@ -61,11 +64,11 @@ impl Proxy {
     pub(super) fn contact_of_request<'a>(
         &self,
         request: &Request<'a>,
-        record_route: bool,
+        dialog: DialogUse,
     ) -> Option<SenderContact<'a>> {
         let (message, arrival, method) = (&request.message, request.arrival, request.method);
         let may_change_target = if request.to_tag.is_empty() { makes_dialog(method) } else { renews_target(method) };
-        let (text, uri) = contact(message).filter(|_| may_change_target && record_route)?;
+        let (text, uri) = contact(message).filter(|_| may_change_target && dialog.stays)?;
         let (from, first_hop) = (arrival.reply(), is_first_hop(message));
         // The first hop from a device: no element stands between it and us.
         let is_moved = || {
@@ -75,7 +78,7 @@ impl Proxy {
         let is_lost =
             || is_narrower(&uri, &from.address) && matches!(self.policy.router.behind_us(message), Beyond::Party);
         let device = (self.policy.settings.contact_repair && (is_moved() || is_lost())).then_some(from);
-        Some(SenderContact { text, uri, device, scope: Scope::of(arrival.remote.ip()) })
+        Some(SenderContact { text, uri, device, scope: Scope::of(arrival.remote.ip()), usage: dialog.usage })
     }
 
     /// The same of a response. `sent`: where the request went, and whether a translator stands before that.
@@ -85,6 +88,7 @@ impl Proxy {
         arrival: &Arrival,
         sent: (Option<Target>, bool),
         from_device: FromDevice,
+        usage: Usage,
     ) -> Option<SenderContact<'a>> {
         let (text, uri) = contact(response)?;
         let is_own = match from_device {
@@ -94,7 +98,7 @@ impl Proxy {
         };
         let device =
             (is_own && self.policy.settings.contact_repair).then(|| device_behind(&uri, arrival, sent)).flatten();
-        Some(SenderContact { text, uri, device, scope: Scope::of(arrival.remote.ip()) })
+        Some(SenderContact { text, uri, device, scope: Scope::of(arrival.remote.ip()), usage })
     }
 
     /// Seals the Contact of the party with this tag, if it needs that. `renews`: it is the target of a dialog from now on.
@@ -107,7 +111,8 @@ impl Proxy {
         contact: &SenderContact<'_>,
         renews: bool,
     ) {
-        let SenderContact { text, uri, device, scope } = *contact;
+        let SenderContact { text, uri, device, scope, usage } = *contact;
+        let facts = (scope, usage);
         if tag.is_empty() || (device.is_none() && !renews) {
             return;
         }
@@ -125,14 +130,14 @@ impl Proxy {
             self.edit.replace(range, |out| {
                 out.push(b'<');
                 out.extend_from_slice(text);
-                seals.write(now, call_id, tag, &uri, device.as_ref(), scope, out);
+                seals.write(now, call_id, tag, &uri, device.as_ref(), facts, out);
                 out.push(b'>');
             });
         } else {
             // Parameters stand before the question mark.
             let headers = if uri.headers.is_empty() { 0 } else { uri.headers.len() + 1 };
             self.edit
-                .insert(range.end - headers, |out| seals.write(now, call_id, tag, &uri, device.as_ref(), scope, out));
+                .insert(range.end - headers, |out| seals.write(now, call_id, tag, &uri, device.as_ref(), facts, out));
         }
     }
 

@@ -1,9 +1,9 @@
 //! Requests on their way downstream (RFC 3261 section 16.6).
 
 use super::Proxy;
-use super::contact::{SenderContact, renews_target};
+use super::contact::SenderContact;
 use super::notice::{Notice, NoticeEvent};
-use super::plan::{OwnedFailurePlan, OwnedPlan, Plan, records_route};
+use super::plan::{DialogUse, OwnedFailurePlan, OwnedPlan, Plan};
 use super::response_context::{
     Asking, Branch, Candidate, OwnedCandidate, Pending, ResponseContext, Share, may_be_removed,
 };
@@ -12,7 +12,7 @@ use crate::message_store::memory_of;
 use crate::routing::loop_detection::{self, Visit};
 use crate::routing::request_uri::{is_unfit, write_clean};
 use crate::routing::route_token::{Named, Party};
-use crate::routing::{ROUTE_TOKEN, Request, Routing, Scope};
+use crate::routing::{ROUTE_TOKEN, Request, Routing, Scope, Usage};
 use crate::slots::Id;
 use crate::transaction::{ClientId, Role, ServerId, TransactionUser};
 use crate::{ListenerId, Now, Round, Target, Transport};
@@ -45,6 +45,7 @@ impl Proxy {
             }
             return true;
         }
+        let dialog = DialogUse::of(plan, request, routing);
         let id = self.contexts.insert(ResponseContext {
             server,
             first: Branch { client: None, number: 0, status: 0, candidate: 0, timed_out: false, watched: false },
@@ -54,11 +55,10 @@ impl Proxy {
             call_hash: request.call_hash,
             live: 1,
             invite: request.method == Method::Invite,
-            direct: routing.in_dialog && routing.route.is_none(),
+            direct: dialog.within && routing.route.is_none(),
             registered: candidates.iter().all(|c| c.uri.is_some() && c.path.is_empty()),
             translated: candidates.iter().any(|c| c.translated),
-            recorded: plan.records_route(request),
-            renews: routing.in_dialog && renews_target(request.method),
+            dialog,
             cancelled: false,
             answered: false,
             user: plan.context,
@@ -79,7 +79,7 @@ impl Proxy {
             && (candidate.fixed || self.with_tcp(request, *target).is_none())
         {
             let share = Share { breadth, left: budget - 1 };
-            let branch = candidate.branch(*target, share, plan.record_route);
+            let branch = candidate.branch(*target, share, dialog);
             self.send_branch(round, request, routing, id, 0, &branch);
             return true;
         }
@@ -116,7 +116,7 @@ impl Proxy {
         let chosen = std::mem::take(&mut owned[0].asks);
         let mut request_bytes = Vec::with_capacity(request.message.bytes().len());
         request_bytes.extend_from_slice(request.message.bytes());
-        let plan = OwnedPlan::of(plan);
+        let plan = OwnedPlan::of(plan, dialog);
         round.tx.bill(server, plan.on_failure.iter().map(OwnedFailurePlan::memory).sum());
         if let Some(context) = self.contexts.get_mut(id) {
             context.pending = Some(Box::new(Pending {
@@ -188,7 +188,7 @@ impl Proxy {
             for (n, candidate) in pending.candidates[from..from + count].iter_mut().enumerate() {
                 let target = candidate.targets[0];
                 candidate.tried = 1;
-                let branch = candidate.branch(target, share, pending.plan.record_route);
+                let branch = candidate.branch(target, share, pending.plan.dialog);
                 self.send_branch(round, &request, &routing, id, (from + n) as u16, &branch);
                 sent = true;
             }
@@ -252,7 +252,7 @@ impl Proxy {
             if let Some(request) = Request::again(&pending.request, &mut index, &pending.arrival, self.call_hash_of(id))
             {
                 let routing = self.policy.router.route(round.now, &request);
-                let branch = candidate.branch(target, share, pending.plan.record_route);
+                let branch = candidate.branch(target, share, pending.plan.dialog);
                 self.send_branch(round, &request, &routing, id, at, &branch);
                 sent = true;
             }
@@ -323,7 +323,7 @@ impl Proxy {
             request.cseq,
         );
         let share = Share { breadth: 0, left: budget - 1 };
-        let branch = candidate.branch(target, share, false);
+        let branch = candidate.branch(target, share, DialogUse::NONE);
         let (range, _) = self.write_request(round.now, request, routing, &branch, unique, &mut round.out.bytes);
         round.out.send(target, range, 0);
     }
@@ -344,7 +344,7 @@ impl Proxy {
         unique: u64,
         out: &mut Vec<u8>,
     ) -> (Range<usize>, [u8; loop_detection::LEN]) {
-        let OutgoingBranch { uri, path, add, remove, target, share, record_route, watched: _, rerouted } = *branch;
+        let OutgoingBranch { uri, path, add, remove, target, share, dialog, watched: _, rerouted } = *branch;
         let message = &request.message;
         let index = message.index();
         let top = index.headers_start();
@@ -366,14 +366,14 @@ impl Proxy {
         });
 
         // Record-Route (step 4).
-        let contact = self.contact_of_request(request, record_route);
-        if records_route(record_route, request) {
+        let contact = self.contact_of_request(request, dialog);
+        if dialog.recorded {
             let secure = match (routing.route.filter(|_| !rerouted), uri) {
                 (Some(_), _) => routing.next().is_sips(),
                 (None, Some(uri)) => uri.len() > 4 && uri[..5].eq_ignore_ascii_case(b"sips:"),
                 (None, None) => routing.uri.is_sips(),
             };
-            self.write_record_route(now, request, target.listener, secure, contact.as_ref());
+            self.write_record_route(now, request, target.listener, secure, contact.as_ref(), dialog.usage);
         }
 
         // Max-Forwards (step 3).
@@ -434,7 +434,7 @@ impl Proxy {
             self.edit.insert(index.headers_end(), |text| text.extend_from_slice(add));
         }
         if let Some(contact) = &contact {
-            self.seal_contact(now, message, request.call_id, request.from_tag, contact, routing.in_dialog);
+            self.seal_contact(now, message, request.call_id, request.from_tag, contact, dialog.within);
         }
         let from = out.len();
         self.edit.write(message, out);
@@ -473,6 +473,7 @@ impl Proxy {
         out_by: ListenerId,
         secure: bool,
         contact: Option<&SenderContact<'_>>,
+        usage: Usage,
     ) {
         let index = request.message.index();
         let at = index.first(Name::RecordRoute).map_or_else(|| index.headers_start(), |l| l.start as usize);
@@ -486,7 +487,7 @@ impl Proxy {
             request.from_tag,
             beyond,
             named,
-            scope,
+            (scope, usage),
         );
         let (down, up) = (
             self.policy.router.identity().listener(out_by),
@@ -555,7 +556,7 @@ pub(super) struct OutgoingBranch<'a> {
     pub(super) remove: &'a [Name],
     pub(super) target: Target,
     pub(super) share: Share,
-    pub(super) record_route: bool,
+    pub(super) dialog: DialogUse,
     pub(super) watched: bool,
     pub(super) rerouted: bool,
 }

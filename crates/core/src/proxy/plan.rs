@@ -1,16 +1,17 @@
 //! How one request is forwarded: what belongs to it and not to the process; and what its user decides when no target is left.
 
 use super::Proxy;
-use super::contact::makes_dialog;
+use super::contact::{makes_dialog, renews_target};
 use super::notice::NoticeEvent;
 use super::response_context::{Asking, Candidate, OwnedCandidate, Pending, ResponseContext};
-use crate::routing::Request;
+use crate::routing::{Request, Routing, Usage};
 use crate::slots::Id;
 use crate::transaction::{Role, ServerId, Transactions};
 use crate::{Now, Round};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
+use strowger_message::Method;
 
 /// What the user of the proxy wants of one request.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +20,10 @@ pub struct Plan<'a> {
     pub context: u64,
     /// Stay on the way of later requests of the dialog (RFC 3261 section 16.6 step 4). Default yes.
     pub record_route: bool,
+    /// The request is not let through as one within a dialog, whatever its Route proves: an INVITE makes a dialog of its own then. Default no.
+    pub outside: bool,
+    /// The user has the call of an INVITE in a table, and knows its dialogs by that. Default no.
+    pub tracked: bool,
     /// How long a group of candidates may ring before the next one is tried, or the user is asked, in milliseconds. Default 20,000.
     pub ring_timeout: u64,
     /// How long a target may say nothing at all before the next one is tried, in milliseconds. Default: until its transaction ends
@@ -82,6 +87,8 @@ impl Default for Plan<'_> {
         Self {
             context: 0,
             record_route: true,
+            outside: false,
+            tracked: false,
             ring_timeout: 20_000,
             answer_timeout: None,
             try_next: TryNext::Any,
@@ -93,15 +100,46 @@ impl Default for Plan<'_> {
     }
 }
 
-/// Whether a request gets our Record-Route where its plan wants one: if it can make a dialog (RFC 3261 section 16.6 step 4).
-pub(super) fn records_route(wanted: bool, request: &Request<'_>) -> bool {
-    wanted && request.to_tag.is_empty() && makes_dialog(request.method)
+/// What a request does to a dialog, and what this server writes into it for that.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct DialogUse {
+    /// Its plan wants this server to stay on the way.
+    pub(super) stays: bool,
+    /// It proved to be of a dialog, and is let through as such.
+    pub(super) within: bool,
+    /// It gets our Record-Route, and its responses the route token that leads to the callee that answers.
+    pub(super) recorded: bool,
+    /// It is within a dialog, and renews the target of that.
+    pub(super) renews: bool,
+    /// That of the dialog.
+    pub(super) usage: Usage,
+}
+
+impl DialogUse {
+    /// Of a request that neither makes a dialog nor renews one.
+    pub(super) const NONE: Self =
+        Self { stays: false, within: false, recorded: false, renews: false, usage: Usage::Subscription };
+
+    pub(super) fn of(plan: &Plan<'_>, request: &Request<'_>, routing: &Routing<'_>) -> Self {
+        let within = routing.in_dialog && !plan.outside;
+        let made = Usage::made_by(request.method, plan.tracked);
+        Self {
+            stays: plan.record_route,
+            within,
+            recorded: plan.records_route(request, within),
+            renews: within && renews_target(request.method),
+            // A NOTIFY makes the dialog that it comes in (RFC 6665 section 4.4.1), and its route token opens no more than that.
+            usage: if within && request.method != Method::Notify { routing.usage } else { made },
+        }
+    }
 }
 
 impl Plan<'_> {
-    /// Whether this request gets a Record-Route: if the plan wants one, and the request can make a dialog.
-    pub fn records_route(&self, request: &Request<'_>) -> bool {
-        records_route(self.record_route, request)
+    /// Whether this request gets a Record-Route: if the plan wants one, and the request can make a dialog (RFC 3261 section 16.6 step 4).
+    /// Each NOTIFY can (RFC 6665 section 4.3). `within`: it is let through as one within a dialog.
+    pub fn records_route(&self, request: &Request<'_>, within: bool) -> bool {
+        let makes = makes_dialog(request.method) && (!within || request.method == Method::Notify);
+        self.record_route && makes
     }
 
     /// Nothing of it need be remembered for a request with one target.
@@ -125,7 +163,7 @@ impl TryNext<'_> {
 /// What is remembered of a plan while targets are left.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct OwnedPlan {
-    pub(super) record_route: bool,
+    pub(super) dialog: DialogUse,
     pub(super) ring_timeout: u64,
     pub(super) answer_timeout: Option<u64>,
     try_next: Statuses,
@@ -183,11 +221,11 @@ impl OwnedFailurePlan {
 }
 
 impl OwnedPlan {
-    pub(super) fn of(plan: &Plan<'_>) -> Self {
+    pub(super) fn of(plan: &Plan<'_>, dialog: DialogUse) -> Self {
         let try_next = plan.try_next.statuses();
-        let Plan { record_route, ring_timeout, answer_timeout, asks, ring_ends, .. } = *plan;
+        let Plan { ring_timeout, answer_timeout, asks, ring_ends, .. } = *plan;
         let on_failure = plan.on_failure.iter().map(OwnedFailurePlan::of).collect();
-        Self { record_route, ring_timeout, answer_timeout, try_next, asks, ring_ends, on_failure, passed: 0 }
+        Self { dialog, ring_timeout, answer_timeout, try_next, asks, ring_ends, on_failure, passed: 0 }
     }
 
     /// A plan for a failure says how its targets are tried.

@@ -2,6 +2,7 @@
 
 use super::contact::{FromDevice, SenderContact};
 use super::notice::NoticeEvent;
+use super::plan::DialogUse;
 use super::response_context::{BestResponse, Branch, ResponseContext};
 use super::{Proxy, best};
 use crate::routing::route_token::{self, Beyond, Named, Party, RouteTokens};
@@ -381,20 +382,22 @@ impl Proxy {
         }
         let edit = &mut self.edit;
         response.cut_first(Name::Via, 1, |range| edit.remove(range));
-        if facts.recorded || facts.renews {
-            let contact = self.contact_of_response(response, arrival, facts.sent, facts.device);
+        let dialog = facts.dialog;
+        if dialog.recorded || dialog.renews {
+            let usage = if dialog.recorded { dialog.usage.after(status) } else { dialog.usage };
+            let contact = self.contact_of_response(response, arrival, facts.sent, facts.device, usage);
             let call_id = response.call_id().map_or(&b""[..], |call_id| call_id.text);
             let tag = response.to().ok().and_then(|to| to.tag).unwrap_or_default();
-            if facts.recorded {
+            if dialog.recorded {
                 let named = contact.as_ref().map_or(Named::Nothing, SenderContact::named);
                 let scope = Scope::of(arrival.remote.ip());
                 let make = |route_tokens: &RouteTokens, beyond: Beyond<'_>| {
-                    route_tokens.make(now, Party::Called, call_id, tag, beyond, named, scope)
+                    route_tokens.make(now, Party::Called, call_id, tag, beyond, named, (scope, usage))
                 };
                 self.renew_route_tokens(response, make);
             }
             if let Some(contact) = &contact {
-                self.seal_contact(now, response, call_id, tag, contact, facts.renews);
+                self.seal_contact(now, response, call_id, tag, contact, dialog.renews);
             }
         }
         if facts.session > 0 && (200..300).contains(&status) && !response.has(Name::SessionExpires) {
@@ -465,10 +468,8 @@ impl Proxy {
 #[derive(Clone, Copy, Debug)]
 struct SenderFacts {
     device: FromDevice,
-    /// Its Record-Route is the one of a dialog that it makes.
-    recorded: bool,
-    /// Its Contact is the target of a dialog from then on.
-    renews: bool,
+    /// Whether its Record-Route is that of a dialog that it makes, and its Contact the target of one from then on.
+    dialog: DialogUse,
     /// Where the request went, and whether a translator stands before that.
     sent: (Option<Target>, bool),
     /// See [`super::Plan::session`].
@@ -478,11 +479,11 @@ struct SenderFacts {
 impl SenderFacts {
     /// Of one that makes no dialog. The Contact of a redirection is not the device's own.
     const NOTHING: Self =
-        Self { device: FromDevice::No, recorded: false, renews: false, sent: (None, false), session: 0 };
+        Self { device: FromDevice::No, dialog: DialogUse::NONE, sent: (None, false), session: 0 };
 
     fn of(context: &ResponseContext, sent: Option<Target>) -> Self {
-        let ResponseContext { recorded, renews, translated, session, .. } = *context;
-        Self { device: context.device(), recorded, renews, sent: (sent, translated), session }
+        let ResponseContext { dialog, translated, session, .. } = *context;
+        Self { device: context.device(), dialog, sent: (sent, translated), session }
     }
 }
 

@@ -5,7 +5,7 @@ use super::Policy;
 use super::contact::FromDevice;
 use super::forward::OutgoingBranch;
 use super::notice::NoticeEvent;
-use super::plan::OwnedPlan;
+use super::plan::{DialogUse, OwnedPlan};
 use crate::record::header_names;
 use crate::transaction::{ClientId, ServerId};
 use crate::{Arrival, Now, Target};
@@ -35,10 +35,7 @@ pub(super) struct ResponseContext {
     pub(super) registered: bool,
     /// A device that it went to is not where its URI says.
     pub(super) translated: bool,
-    /// It makes a dialog, and bears our Record-Route: its responses get the route token that leads to the callee that answers.
-    pub(super) recorded: bool,
-    /// Within a dialog that it proved to be of, and its responses renew the target of that.
-    pub(super) renews: bool,
+    pub(super) dialog: DialogUse,
     pub(super) cancelled: bool,
     /// A final response went upstream.
     pub(super) answered: bool,
@@ -199,7 +196,7 @@ impl Candidate<'_> {
     }
 
     /// The copy of the request that goes to this target.
-    pub(super) fn branch(&self, target: Target, share: Share, record_route: bool) -> OutgoingBranch<'_> {
+    pub(super) fn branch(&self, target: Target, share: Share, dialog: DialogUse) -> OutgoingBranch<'_> {
         OutgoingBranch {
             uri: self.uri_for(target),
             path: self.path,
@@ -207,7 +204,7 @@ impl Candidate<'_> {
             remove: self.remove,
             target,
             share,
-            record_route,
+            dialog,
             watched: self.watched,
             rerouted: self.rerouted,
         }
@@ -238,7 +235,7 @@ impl OwnedCandidate {
     }
 
     /// The copy of the request that goes to this target.
-    pub(super) fn branch(&self, target: Target, share: Share, record_route: bool) -> OutgoingBranch<'_> {
+    pub(super) fn branch(&self, target: Target, share: Share, dialog: DialogUse) -> OutgoingBranch<'_> {
         OutgoingBranch {
             uri: self.uri_for(target),
             path: &self.path,
@@ -246,7 +243,7 @@ impl OwnedCandidate {
             remove: &self.remove,
             target,
             share,
-            record_route,
+            dialog,
             watched: self.watched,
             rerouted: self.rerouted,
         }

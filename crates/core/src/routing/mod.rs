@@ -16,6 +16,7 @@ mod route;
 pub(crate) mod route_token;
 mod scope;
 pub mod seal;
+mod usage;
 
 pub use identity::{Identity, ListenerAddress};
 pub use own_tag::OwnTag;
@@ -24,7 +25,9 @@ pub use request::Request;
 pub(crate) use route::ROUTE_TOKEN;
 pub use route::{NextHop, Routing};
 pub use scope::Scope;
+pub use route_token::seconds;
 pub use seal::DeviceAddress;
+pub use usage::Usage;
 
 use loop_detection::{BranchKey, Visit};
 use route_token::{Beyond, RouteTokens};

@@ -1,9 +1,10 @@
 //! What the Route headers and the Request-URI of a request say (RFC 3261 sections 16.4, 16.6 steps 6 and 12).
 
 use super::place::Place;
-use super::route_token::{Beyond, Judgement};
+use super::route_token::{Beyond, Grant, Judgement};
 use super::scope::Scope;
 use super::seal::Seal;
+use super::usage::Usage;
 use super::{ListenerAddress, Request, Router};
 use crate::{ListenerId, Now, Target, Transport};
 use smallvec::SmallVec;
@@ -31,6 +32,10 @@ pub struct Routing<'a> {
     /// It goes to the other party of a call that we let through before: so says our route token in the Route, or our seal in the
     /// Request-URI.
     pub in_dialog: bool,
+    /// Of the dialog of a request that is in dialog.
+    pub usage: Usage,
+    /// When the route token or seal that proves this was written, in Unix seconds.
+    pub made: u32,
     /// It bears our route token of this call and party, but not the Contact that this was made with.
     pub other_contact: bool,
     /// Of the address that this party sent from; the narrowest if it is not in dialog.
@@ -101,6 +106,8 @@ impl Router {
             uri_text: message.request_uri(),
             own_route: false,
             in_dialog: false,
+            usage: Usage::Early,
+            made: 0,
             other_contact: false,
             scope: Scope::Machine,
             route: None,
@@ -130,18 +137,28 @@ impl Router {
         };
         let seal = uri.and_then(|uri| self.seals.find(now, request.call_id, request.to_tag, &uri));
         let of_party = seal.is_some_and(|seal| seal.of_party);
-        let scope = match judged {
-            Judgement::Granted(scope) => Some(scope),
-            // What the route token has of the next hop is the Route.
-            Judgement::OtherContact(scope) if routing.route.is_some() => Some(scope).filter(|_| of_party),
+        let of_seal = seal.filter(|_| of_party);
+        let grant = match judged {
+            Judgement::Granted(grant) => Some(grant),
+            // What the route token has of the next hop is the Route. One that is too old still proves that, and the seal that the dialog
+            // was refreshed since.
+            Judgement::OtherContact(grant) if routing.route.is_some() => of_seal.map(|_| grant),
+            Judgement::Stale(grant) if routing.route.is_some() => of_seal.map(|seal| Grant { made: seal.made, ..grant }),
             // The seal is the party's own, and no other element is on the way.
-            Judgement::OtherContact(_) | Judgement::Refused => {
-                seal.filter(|_| of_party && routing.route.is_none()).map(|seal| seal.scope)
+            Judgement::OtherContact(grant) => of_seal.map(|seal| Grant { scope: seal.scope, ..grant }),
+            Judgement::Stale(Grant { usage, .. }) => {
+                of_seal.map(|Seal { scope, made, .. }| Grant { scope, usage, made })
+            }
+            Judgement::Refused => {
+                let of_seal = of_seal.filter(|_| routing.route.is_none());
+                of_seal.map(|Seal { scope, usage, made, .. }| Grant { scope, usage, made })
             }
         };
-        routing.in_dialog = scope.is_some();
-        routing.other_contact = scope.is_none() && matches!(judged, Judgement::OtherContact(_));
-        routing.scope = scope.unwrap_or(Scope::Machine);
+        routing.in_dialog = grant.is_some();
+        routing.other_contact = grant.is_none() && matches!(judged, Judgement::OtherContact(_));
+        if let Some(Grant { scope, usage, made }) = grant {
+            (routing.scope, routing.usage, routing.made) = (scope, usage, made);
+        }
         if let Some(seal) = seal {
             self.use_seal(request, &seal, &mut routing);
         }

@@ -3,13 +3,14 @@
 //!
 //! There are two of them. The one in a request that leaves stands in the route set of the callee, and leads to the caller;
 //! in each response that makes a dialog we write the other one over it, which stands in the caller's and leads to who
-//! answered (RFC 3261 section 16.7 step 8). A route token bears the time, the scope of the address that the party sent from and a hash of
-//! its Contact in clear, and is authenticated as a whole, with what the later request must have: the Call-ID, the tag of the party that it
+//! answered (RFC 3261 section 16.7 step 8). A route token bears the time, the scope of the address that the party sent from, the usage of
+//! the dialog and a hash of its Contact in clear, and is authenticated as a whole, with what the later request must have: the Call-ID, the tag of the party that it
 //! leads to as its To tag, and as its next Route the Record-Route behind ours on that side, or none. So it is no good for another call, in
 //! the other direction, or anywhere else.
 
 use super::place::Place;
 use super::scope::Scope;
+use super::usage::Usage;
 use crate::siphash::SipKey;
 use crate::{Now, base64};
 use strowger_message::uri::SipUri;
@@ -18,9 +19,12 @@ use subtle::ConstantTimeEq;
 /// Characters of a route token.
 pub(crate) const LEN: usize = base64::len(BYTES);
 
-/// A byte of scope (two bits), version and direction, four of the time, six of the Contact, thirteen of the authentication code.
+/// A byte of scope (two bits), version (three), usage (two) and direction, four of the time, six of the Contact, thirteen of the
+/// authentication code.
 const BYTES: usize = CLEAR + 13;
 const CLEAR: usize = 11;
+
+/// Version of the format. Version 0 states no usage: a token of it reads as [`Usage::Early`].
 const VERSION: u8 = 1;
 
 /// The route token that leads nowhere: the party has said nothing of where it is.
@@ -57,16 +61,27 @@ pub(crate) enum Named<'a> {
     Nothing,
 }
 
+/// What a route token or a seal proves of the dialog of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Grant {
+    /// Of the address that the party sent from.
+    pub(crate) scope: Scope,
+    pub(crate) usage: Usage,
+    /// When it was written, in Unix seconds.
+    pub(crate) made: u32,
+}
+
 /// What a route token says of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Judgement {
-    /// It is not of this call, not for this party, not for this next Route, or too old.
+    /// It is not of this call, not for this party, or not for this next Route.
     Refused,
-    /// All this is right, but the Request-URI is not the Contact that the route token was made with: it needs a seal. With the scope of the
-    /// address that the party sent from.
-    OtherContact(Scope),
+    /// All this is right, but the route token is too old: the request needs a seal that a refresh of the dialog has renewed.
+    Stale(Grant),
+    /// All this is right, but the Request-URI is not the Contact that the route token was made with: it needs a seal.
+    OtherContact(Grant),
     /// The request goes to the party.
-    Granted(Scope),
+    Granted(Grant),
 }
 
 /// Makes and judges route tokens. Every shard, and every server that shall let this call through, has the same secret.
@@ -93,7 +108,7 @@ impl RouteTokens {
         }
     }
 
-    /// The route token for requests to this party of the call, whose tag this is. `scope`: of the address that it sends from.
+    /// The route token for requests to this party of the call, whose tag this is. The scope is that of the address that it sends from.
     #[expect(clippy::too_many_arguments, reason = "each says one thing about the party")]
     pub(crate) fn make(
         &self,
@@ -103,7 +118,7 @@ impl RouteTokens {
         tag: &[u8],
         beyond: Beyond<'_>,
         named: Named<'_>,
-        scope: Scope,
+        (scope, usage): (Scope, Usage),
     ) -> [u8; LEN] {
         let contact = match named {
             Named::Contact(uri) => self.contact(uri),
@@ -114,7 +129,7 @@ impl RouteTokens {
             return NOWHERE;
         }
         let mut bytes = [0; BYTES];
-        bytes[0] = (scope as u8) << 6 | VERSION << 1 | party as u8;
+        bytes[0] = (scope as u8) << 6 | VERSION << 3 | (usage as u8) << 1 | party as u8;
         bytes[1..5].copy_from_slice(&seconds(now).to_be_bytes());
         bytes[5..CLEAR].copy_from_slice(&contact);
         let code = self.code(&bytes, call_id, tag, beyond);
@@ -135,20 +150,20 @@ impl RouteTokens {
         uri: Option<&SipUri<'_>>,
     ) -> Judgement {
         let mut bytes = [0; BYTES];
-        if !base64::decode(token, &mut bytes) || bytes[0] >> 1 & 0b1_1111 != VERSION || to_tag.is_empty() {
+        if !base64::decode(token, &mut bytes) || !is_known_version(bytes[0]) || to_tag.is_empty() {
             return Judgement::Refused;
         }
         let code = self.code(&bytes, call_id, to_tag, beyond);
         let made = u32::from_be_bytes(*bytes[1..].first_chunk().expect("more than five bytes"));
-        if matches!(beyond, Beyond::Unknown)
-            || !bool::from(code[..].ct_eq(&bytes[CLEAR..]))
-            || !is_fresh(now, made, self.lifetime)
-        {
+        if matches!(beyond, Beyond::Unknown) || !bool::from(code[..].ct_eq(&bytes[CLEAR..])) {
             return Judgement::Refused;
         }
+        let grant = Grant { scope: Scope::of_bits(bytes[0] >> 6), usage: Usage::of_bits(bytes[0] >> 1), made };
+        if !is_fresh(now, made, self.lifetime) {
+            return Judgement::Stale(grant);
+        }
         let same = uri.is_some_and(|uri| self.contact(uri)[..].ct_eq(&bytes[5..CLEAR]).into());
-        let scope = Scope::of_bits(bytes[0] >> 6);
-        if same { Judgement::Granted(scope) } else { Judgement::OtherContact(scope) }
+        if same { Judgement::Granted(grant) } else { Judgement::OtherContact(grant) }
     }
 
     fn code(&self, bytes: &[u8; BYTES], call_id: &[u8], tag: &[u8], beyond: Beyond<'_>) -> [u8; BYTES - CLEAR] {
@@ -169,8 +184,17 @@ impl RouteTokens {
     }
 }
 
+/// The first byte is one that this version or the one before it writes.
+const fn is_known_version(first: u8) -> bool {
+    match first >> 3 & 0b111 {
+        VERSION => true,
+        0 => matches!(Usage::of_bits(first >> 1), Usage::Early),
+        _ => false,
+    }
+}
+
 /// Unix seconds, as route tokens and seals bear them.
-pub(crate) const fn seconds(now: Now) -> u32 {
+pub const fn seconds(now: Now) -> u32 {
     (now.wall / 1000) as u32
 }
 
@@ -187,7 +211,10 @@ mod tests {
 
     const NOW: Now = Now { mono: 0, wall: 1_700_000_000_000 };
     const DAY: u32 = 86_400;
-    const SITE: Scope = Scope::Site;
+    const SITE: (Scope, Usage) = (Scope::Site, Usage::Call);
+    const GRANT: Grant = Grant { scope: Scope::Site, usage: Usage::Call, made: 1_700_000_000 };
+    const GRANTED: Judgement = Judgement::Granted(GRANT);
+    const OTHER_CONTACT: Judgement = Judgement::OtherContact(GRANT);
 
     fn later(seconds: i64) -> Now {
         Now { wall: NOW.wall.wrapping_add_signed(seconds * 1000), ..NOW }
@@ -206,9 +233,9 @@ mod tests {
             let token = route_tokens.make(NOW, Party::Called, b"call", b"bob", beyond, Named::Contact(&bob), SITE);
             let judge =
                 |call: &[u8], tag: &[u8], beyond, uri| route_tokens.judge(NOW, &token, call, tag, beyond, Some(uri));
-            assert_eq!(judge(b"call", b"bob", beyond, &bob), Judgement::Granted(SITE));
-            assert_eq!(judge(b"call", b"bob", beyond, &other), Judgement::OtherContact(SITE));
-            assert_eq!(route_tokens.judge(NOW, &token, b"call", b"bob", beyond, None), Judgement::OtherContact(SITE));
+            assert_eq!(judge(b"call", b"bob", beyond, &bob), GRANTED);
+            assert_eq!(judge(b"call", b"bob", beyond, &other), OTHER_CONTACT);
+            assert_eq!(route_tokens.judge(NOW, &token, b"call", b"bob", beyond, None), OTHER_CONTACT);
             for (call, tag) in [("other", "bob"), ("call", "alice"), ("call", ""), ("cal", "lbob"), ("callbob", "")] {
                 assert_eq!(judge(call.as_bytes(), tag.as_bytes(), beyond, &bob), Judgement::Refused, "{call} {tag}");
             }
@@ -233,20 +260,24 @@ mod tests {
         for uri in [None, Some(&sip("sip:alice@10.0.0.1"))] {
             assert_eq!(
                 route_tokens.judge(NOW, &token, b"call", b"alice", Beyond::Party, uri),
-                Judgement::OtherContact(SITE)
+                OTHER_CONTACT
             );
         }
     }
 
     #[test]
-    fn a_route_token_says_how_far_its_party_reached() {
+    fn a_route_token_states_scope_and_usage() {
         let route_tokens = RouteTokens::new(b"secret", DAY);
         let bob = sip("sip:bob@10.0.0.2");
         for scope in [Scope::Machine, Scope::Link, Scope::Site, Scope::World] {
             for party in [Party::Caller, Party::Called] {
-                let token = route_tokens.make(NOW, party, b"call", b"tag", Beyond::Party, Named::Contact(&bob), scope);
-                let judged = route_tokens.judge(NOW, &token, b"call", b"tag", Beyond::Party, Some(&bob));
-                assert_eq!(judged, Judgement::Granted(scope));
+                for usage in [Usage::Subscription, Usage::Early, Usage::Call, Usage::TrackedCall] {
+                    let facts = (scope, usage);
+                    let token =
+                        route_tokens.make(NOW, party, b"call", b"tag", Beyond::Party, Named::Contact(&bob), facts);
+                    let judged = route_tokens.judge(NOW, &token, b"call", b"tag", Beyond::Party, Some(&bob));
+                    assert_eq!(judged, Judgement::Granted(Grant { scope, usage, ..GRANT }));
+                }
             }
         }
     }
@@ -261,7 +292,7 @@ mod tests {
                 let mut forged = token;
                 forged[at] = character;
                 let judged = route_tokens.judge(NOW, &forged, b"call", b"tag", Beyond::Party, Some(&bob));
-                assert_eq!(judged == Judgement::Granted(SITE), forged == token, "{at} {character}");
+                assert_eq!(judged == GRANTED, forged == token, "{at} {character}");
             }
         }
         assert_eq!(
@@ -276,11 +307,11 @@ mod tests {
         let bob = sip("sip:bob@10.0.0.2");
         let token = route_tokens.make(NOW, Party::Caller, b"call", b"tag", Beyond::Party, Named::Contact(&bob), SITE);
         for (seconds, judged) in [
-            (0, Judgement::Granted(SITE)),
-            (86_400, Judgement::Granted(SITE)),
-            (86_401, Judgement::Refused),
-            (-86_400, Judgement::Granted(SITE)),
-            (-86_401, Judgement::Refused),
+            (0, GRANTED),
+            (86_400, GRANTED),
+            (86_401, Judgement::Stale(GRANT)),
+            (-86_400, GRANTED),
+            (-86_401, Judgement::Stale(GRANT)),
         ] {
             let now = later(seconds);
             assert_eq!(
@@ -295,8 +326,35 @@ mod tests {
         let next = Now { wall: last.wall + 5_000, ..NOW };
         assert_eq!(
             route_tokens.judge(next, &token, b"call", b"tag", Beyond::Party, Some(&bob)),
-            Judgement::Granted(SITE)
+            Judgement::Granted(Grant { made: u32::MAX, ..GRANT })
         );
+    }
+
+    #[test]
+    fn a_route_token_of_the_earlier_format_states_no_usage() {
+        let route_tokens = RouteTokens::new(b"secret", DAY);
+        let bob = sip("sip:bob@10.0.0.2");
+        let written = |first: u8| {
+            let mut bytes = [0; BYTES];
+            bytes[0] = first;
+            bytes[1..5].copy_from_slice(&seconds(NOW).to_be_bytes());
+            bytes[5..CLEAR].copy_from_slice(&route_tokens.contact(&bob));
+            let code = route_tokens.code(&bytes, b"call", b"tag", Beyond::Party);
+            bytes[CLEAR..].copy_from_slice(&code);
+            let mut text = [0; LEN];
+            base64::encode(&bytes, &mut text);
+            route_tokens.judge(NOW, &text, b"call", b"tag", Beyond::Party, Some(&bob))
+        };
+        // The version was the five bits above the direction, and 1.
+        let early = Judgement::Granted(Grant { usage: Usage::Early, ..GRANT });
+        assert_eq!(written((Scope::Site as u8) << 6 | 1 << 1 | Party::Called as u8), early);
+        for version in 0..8 {
+            for usage in 0..4 {
+                let is_known = version == VERSION || (version, usage) == (0, 1);
+                let judged = written((Scope::Site as u8) << 6 | version << 3 | usage << 1);
+                assert_eq!(matches!(judged, Judgement::Granted(_)), is_known, "{version} {usage}");
+            }
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@
 use super::place::Place;
 use super::route_token::{is_fresh, seconds};
 use super::scope::Scope;
+use super::usage::Usage;
 use crate::siphash::SipKey;
 use crate::{Flow, Now, Transport, base64};
 use smallvec::SmallVec;
@@ -24,11 +25,13 @@ pub const NAME: &[u8] = b"x-strowger";
 /// So many parameters of this name are looked at: servers with other secrets may have written some.
 const MOST: usize = 4;
 
-/// Bytes before the device: flags, writer, time, call and party.
+/// Bytes before the device: flags, usage (two bits) and writer, time, call and party.
 const HEAD: usize = 13;
 const CODE: usize = 12;
 
-const VERSION: u8 = 1 << 6;
+/// Version of the format. [`BEFORE`] states no usage: a seal of it reads as [`Usage::Early`].
+const VERSION: u8 = 2 << 6;
+const BEFORE: u8 = 1 << 6;
 /// Where no device follows, the scope of the address that the party sent from stands here.
 const TRANSPORT: u8 = 0b111;
 const DEVICE: u8 = 1 << 3;
@@ -55,6 +58,10 @@ pub(crate) struct Seal<'a> {
     pub(crate) device: Option<DeviceAddress>,
     /// Of the address that its party sent from.
     pub(crate) scope: Scope,
+    /// Of the dialog that it was written in.
+    pub(crate) usage: Usage,
+    /// When it was written, in Unix seconds.
+    pub(crate) made: u32,
     /// This very server wrote it, not another one with the same secret.
     pub(crate) own: bool,
     /// It is the Contact of the party with this tag of this call.
@@ -85,12 +92,12 @@ impl Seals {
         Self {
             key: SipKey::derive(secret, b"strowger contact 2"),
             parties: SipKey::derive(secret, b"strowger contact party 2"),
-            writer: writer.bytes(),
+            writer: without_usage(writer.bytes()),
             lifetime,
         }
     }
 
-    /// `;x-strowger=...` for the Contact `uri` of the party with this tag of the call. `scope`: of the address that it sends from.
+    /// `;x-strowger=...` for the Contact `uri` of the party with this tag of the call. The scope is that of the address that it sends from.
     #[expect(clippy::too_many_arguments, reason = "each says one thing about the Contact")]
     pub(crate) fn write(
         &self,
@@ -99,12 +106,12 @@ impl Seals {
         tag: &[u8],
         uri: &SipUri<'_>,
         device: Option<&DeviceAddress>,
-        scope: Scope,
+        (scope, usage): (Scope, Usage),
         out: &mut Vec<u8>,
     ) {
         let mut bytes: SmallVec<[u8; 64]> = SmallVec::new();
         bytes.push(VERSION | if device.is_none() { scope as u8 } else { 0 });
-        bytes.extend_from_slice(&self.writer);
+        bytes.extend_from_slice(&[(usage as u8) << 6 | self.writer[0], self.writer[1]]);
         bytes.extend_from_slice(&seconds(now).to_be_bytes());
         bytes.extend_from_slice(&self.party(call_id, tag));
         if let Some(device) = device {
@@ -164,13 +171,19 @@ impl Seals {
         let writer: [u8; 2] = rest.take()?;
         let made = u32::from_be_bytes(rest.take()?);
         let party: [u8; 6] = rest.take()?;
-        if flags >> 6 != VERSION >> 6 || !is_fresh(now, made, self.lifetime) {
+        let usage = match flags & (0b11 << 6) {
+            VERSION => Usage::of_bits(writer[0] >> 6),
+            BEFORE => Usage::Early,
+            _ => return None,
+        };
+        if !is_fresh(now, made, self.lifetime) {
             return None;
         }
         let device = if flags & DEVICE == 0 { None } else { Some(DeviceAddress::read(flags, &mut rest)?) };
         let of_party = !tag.is_empty() && self.party(call_id, tag) == party;
         let scope = device.map_or_else(|| Scope::of_bits(flags & TRANSPORT), |device| Scope::of(device.address.ip()));
-        Some(Seal { text, device, scope, own: writer == self.writer, of_party })
+        let own = without_usage(writer) == self.writer;
+        Some(Seal { text, device, scope, usage, made, own, of_party })
     }
 
     fn party(&self, call_id: &[u8], tag: &[u8]) -> [u8; 6] {
@@ -186,6 +199,11 @@ impl Seals {
         Place::of(uri).feed(&mut hash);
         hash.bytes()
     }
+}
+
+/// The bits in which the usage stands are no part of the writer.
+const fn without_usage([first, second]: [u8; 2]) -> [u8; 2] {
+    [first & 0b11_1111, second]
 }
 
 impl DeviceAddress {
@@ -229,7 +247,7 @@ mod tests {
     fn sealed(seals: &Seals, uri: &str, device: Option<&DeviceAddress>) -> String {
         let parsed = Uri::parse(uri.as_bytes()).unwrap();
         let mut out = uri.as_bytes().to_vec();
-        seals.write(NOW, b"call", b"alice", parsed.sip().unwrap(), device, Scope::Site, &mut out);
+        seals.write(NOW, b"call", b"alice", parsed.sip().unwrap(), device, (Scope::Site, Usage::Call), &mut out);
         String::from_utf8(out).unwrap()
     }
 
@@ -274,7 +292,8 @@ mod tests {
         let parsed = Uri::parse(b"sip:a@h").unwrap();
         let scope_of = |scope, device: Option<&DeviceAddress>| {
             let mut text = b"sip:a@h".to_vec();
-            seals.write(NOW, b"call", b"alice", parsed.sip().unwrap(), device, scope, &mut text);
+            let facts = (scope, Usage::Call);
+            seals.write(NOW, b"call", b"alice", parsed.sip().unwrap(), device, facts, &mut text);
             let sealed = Uri::parse(&text).unwrap();
             let seal = seals.find(NOW, b"call", b"alice", sealed.sip().unwrap());
             seal.map(|seal| (seal.device.is_some(), seal.scope))
@@ -284,6 +303,43 @@ mod tests {
             for device in devices().iter().flatten() {
                 assert_eq!(scope_of(scope, Some(device)), Some((true, Scope::World)));
             }
+        }
+    }
+
+    #[test]
+    fn a_seal_states_the_usage_of_its_dialog() {
+        let seals = seals("secret", "one");
+        let uri = Uri::parse(b"sip:a@h").unwrap();
+        for device in devices() {
+            for usage in [Usage::Subscription, Usage::Early, Usage::Call, Usage::TrackedCall] {
+                let mut text = b"sip:a@h".to_vec();
+                let facts = (Scope::Site, usage);
+                seals.write(NOW, b"call", b"alice", uri.sip().unwrap(), device.as_ref(), facts, &mut text);
+                let sealed = Uri::parse(&text).unwrap();
+                let seal = seals.find(NOW, b"call", b"alice", sealed.sip().unwrap()).unwrap();
+                assert_eq!((seal.usage, seal.made, seal.own, seal.device), (usage, seconds(NOW), true, device));
+            }
+        }
+    }
+
+    #[test]
+    fn a_seal_of_the_earlier_format_states_no_usage() {
+        let seals = seals("secret", "one");
+        let uri = Uri::parse(b"sip:a@h").unwrap();
+        for version in 0..4 {
+            let mut bytes = vec![version << 6 | Scope::Site as u8, 0xff, 0xff];
+            bytes.extend_from_slice(&seconds(NOW).to_be_bytes());
+            bytes.extend_from_slice(&seals.party(b"call", b"alice"));
+            let code = seals.code(&bytes, uri.sip().unwrap());
+            bytes.extend_from_slice(&code);
+            let mut text = b"sip:a@h;x-strowger=".to_vec();
+            let from = text.len();
+            text.resize(from + base64::len(bytes.len()), 0);
+            base64::encode(&bytes, &mut text[from..]);
+            let sealed = Uri::parse(&text).unwrap();
+            let usage = seals.find(NOW, b"call", b"alice", sealed.sip().unwrap()).map(|seal| seal.usage);
+            let expected = [None, Some(Usage::Early), Some(Usage::TrackedCall), None];
+            assert_eq!(usage, expected[usize::from(version)], "{version}");
         }
     }
 
@@ -341,7 +397,7 @@ mod tests {
         // One of another call stands before that of this one.
         let mut copied = b"sip:a@h".to_vec();
         let uri = Uri::parse(b"sip:a@h").unwrap();
-        own.write(NOW, b"another call", b"alice", uri.sip().unwrap(), None, Scope::Site, &mut copied);
+        own.write(NOW, b"another call", b"alice", uri.sip().unwrap(), None, (Scope::Site, Usage::Call), &mut copied);
         let copied = String::from_utf8(copied).unwrap();
         assert_eq!(found(&own, NOW, "alice", &copied), Some((None, true, false)));
         assert_eq!(found(&own, NOW, "alice", &sealed(&own, &copied, None)), Some((None, true, true)));

@@ -1,6 +1,6 @@
 //! Requests of calls on their way downstream: the INVITE that begins one, and what passes in its dialogs.
 
-use super::dialog::Party;
+use super::dialog::{Dialog, Party};
 use super::{Call, LONGEST_WAY, NO_CALL, Purpose};
 use crate::call_limits::Claim;
 use crate::call_log::log_ended;
@@ -59,14 +59,20 @@ pub(crate) enum Again {
 impl Engine {
     /// A request that has a target is about to be forwarded, there or to the first of these ways that has room.
     pub(crate) fn context_of(&mut self, handling: &Handling<'_, '_>, ways: &mut Ways<'_>) -> Context {
-        let request = handling.request;
-        match (request.method, request.to_tag) {
-            (Method::Invite, b"") => self.begin_call(handling, ways),
-            (_, b"") => Context::Notices(0),
+        match handling.progress.proof.in_dialog {
+            false if handling.begins_call() => self.begin_call(handling, ways),
             // Outside of its dialog a request changes nothing of a call.
-            _ if self.calls.is_empty() || !handling.progress.proof.in_dialog => Context::Notices(0),
-            _ => Context::Notices(self.pass_within(handling)),
+            false => Context::Notices(0),
+            true if self.calls.is_empty() => Context::Notices(0),
+            true => Context::Notices(self.pass_within(handling)),
         }
+    }
+
+    /// Whether a request with this context begins a call that is tracked.
+    pub(crate) fn begins_tracked_call(&self, context: u64) -> bool {
+        let is_invite = Purpose::of(context) == Some(Purpose::Invite);
+        let call = || self.calls.get(self.calls.key_of(context)?);
+        is_invite && call().is_some_and(|call| call.tracked)
     }
 
     fn begin_call(&mut self, handling: &Handling<'_, '_>, ways: &mut Ways<'_>) -> Context {
@@ -76,6 +82,10 @@ impl Engine {
             return Context::Notices(NO_CALL);
         }
         let request = handling.request;
+        // One without a To tag was refused before.
+        if self.circumstances.draining && !request.to_tag.is_empty() {
+            return Context::Full;
+        }
         let decision = handling.progress.decision.as_deref();
         let all = decision.map(Decision::all_claims).unwrap_or_default();
         let may_count = decision.is_some_and(Decision::may_count);
@@ -243,9 +253,19 @@ impl Engine {
 
     /// Whether a request is of a dialog that is tracked.
     pub(crate) fn is_of_tracked_dialog(&self, request: &Request<'_>) -> bool {
+        self.is_of_dialog(request, |_| true)
+    }
+
+    /// Whether a request is of a dialog that is tracked and was answered.
+    pub(crate) fn is_of_answered_dialog(&self, request: &Request<'_>) -> bool {
+        self.is_of_dialog(request, |dialog| dialog.answer.is_some())
+    }
+
+    fn is_of_dialog(&self, request: &Request<'_>, is_meant: impl Fn(&Dialog) -> bool) -> bool {
         [(request.from_tag, request.to_tag), (request.to_tag, request.from_tag)].into_iter().any(|(tag, other)| {
             let call = self.calls.get(self.key_of_call(request.call_id, tag)).filter(|call| call.tracked);
-            call.is_some_and(|call| call.dialogs.iter().any(|dialog| dialog.tag() == &*self.kept_tag(other)))
+            let other = self.kept_tag(other);
+            call.is_some_and(|call| call.dialogs.iter().any(|dialog| dialog.tag() == &*other && is_meant(dialog)))
         })
     }
 
