@@ -61,11 +61,7 @@ impl SenderContact<'_> {
 
 impl Proxy {
     /// What a request says that makes a dialog or renews the target of one.
-    pub(super) fn contact_of_request<'a>(
-        &self,
-        request: &Request<'a>,
-        dialog: DialogUse,
-    ) -> Option<SenderContact<'a>> {
+    pub(super) fn contact_of_request<'a>(&self, request: &Request<'a>, dialog: DialogUse) -> Option<SenderContact<'a>> {
         let (message, arrival, method) = (&request.message, request.arrival, request.method);
         let may_change_target = if request.to_tag.is_empty() { makes_dialog(method) } else { renews_target(method) };
         let (text, uri) = contact(message).filter(|_| may_change_target && dialog.stays)?;

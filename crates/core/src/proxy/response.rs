@@ -478,8 +478,7 @@ struct SenderFacts {
 
 impl SenderFacts {
     /// Of one that makes no dialog. The Contact of a redirection is not the device's own.
-    const NOTHING: Self =
-        Self { device: FromDevice::No, dialog: DialogUse::NONE, sent: (None, false), session: 0 };
+    const NOTHING: Self = Self { device: FromDevice::No, dialog: DialogUse::NONE, sent: (None, false), session: 0 };
 
     fn of(context: &ResponseContext, sent: Option<Target>) -> Self {
         let ResponseContext { dialog, translated, session, .. } = *context;

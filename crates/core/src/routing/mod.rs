@@ -24,8 +24,8 @@ pub use place::Place;
 pub use request::Request;
 pub(crate) use route::ROUTE_TOKEN;
 pub use route::{NextHop, Routing};
-pub use scope::Scope;
 pub use route_token::seconds;
+pub use scope::Scope;
 pub use seal::DeviceAddress;
 pub use usage::Usage;
 

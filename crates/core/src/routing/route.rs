@@ -143,7 +143,9 @@ impl Router {
             // What the route token has of the next hop is the Route. One that is too old still proves that, and the seal that the dialog
             // was refreshed since.
             Judgement::OtherContact(grant) if routing.route.is_some() => of_seal.map(|_| grant),
-            Judgement::Stale(grant) if routing.route.is_some() => of_seal.map(|seal| Grant { made: seal.made, ..grant }),
+            Judgement::Stale(grant) if routing.route.is_some() => {
+                of_seal.map(|seal| Grant { made: seal.made, ..grant })
+            }
             // The seal is the party's own, and no other element is on the way.
             Judgement::OtherContact(grant) => of_seal.map(|seal| Grant { scope: seal.scope, ..grant }),
             Judgement::Stale(Grant { usage, .. }) => {

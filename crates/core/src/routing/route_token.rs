@@ -258,10 +258,7 @@ mod tests {
         let route_tokens = RouteTokens::new(b"secret", DAY);
         let token = route_tokens.make(NOW, Party::Caller, b"call", b"alice", Beyond::Party, Named::Seal, SITE);
         for uri in [None, Some(&sip("sip:alice@10.0.0.1"))] {
-            assert_eq!(
-                route_tokens.judge(NOW, &token, b"call", b"alice", Beyond::Party, uri),
-                OTHER_CONTACT
-            );
+            assert_eq!(route_tokens.judge(NOW, &token, b"call", b"alice", Beyond::Party, uri), OTHER_CONTACT);
         }
     }
 

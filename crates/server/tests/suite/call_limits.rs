@@ -121,6 +121,23 @@ fn each_source_address_has_a_limit() {
     assert!(call(&mut site, 5, "198.51.100.7:5070", "sip:b@example.net").is_ok());
 }
 
+/// Who has one address of an IPv6 network has all of them.
+#[test]
+fn each_ipv6_network_has_one_limit() {
+    for (setting, other, network) in [
+        ("", "[2001:db8:0:2::1]:5060", "2001:db8:0:1::"),
+        ("limits.ipv6_prefix = 48\n", "[2001:db8:1::1]:5060", "2001:db8::"),
+        ("limits.ipv6_prefix = 128\n", "[2001:db8:0:1::2]:5060", "2001:db8:0:1::1"),
+    ] {
+        let mut site = open_site("source.address", setting);
+        call(&mut site, 1, "[2001:db8:0:1::1]:5060", "sip:a@example.net").expect("the first from this network");
+        assert_eq!(counted(&site), pairs([(network, 1)]));
+        let again = call(&mut site, 2, "[2001:db8:0:1:ffff::2]:5060", "sip:b@example.net");
+        assert_eq!(again.is_ok(), setting.contains("128"), "{setting:?}");
+        call(&mut site, 3, other, "sip:c@example.net").expect("the first from another");
+    }
+}
+
 #[test]
 fn each_caller_has_a_limit() {
     let mut site = open_site("from.uri", "");

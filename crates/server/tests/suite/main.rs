@@ -1,6 +1,7 @@
 //! Behaviours of engines, without a socket, a database or a moment of real time: one program, linked once.
 
 mod accounting;
+mod call_beginnings;
 mod call_limits;
 mod credentials;
 mod decisions;

@@ -20,3 +20,4 @@ mod rig;
 mod route_tokens;
 mod routes;
 mod timers;
+mod usages;

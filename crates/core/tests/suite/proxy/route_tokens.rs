@@ -7,28 +7,28 @@ use strowger_core::proxy::ProxySettings;
 
 /// One end of a call: what it must write into a request to the other end.
 #[derive(Clone, Debug)]
-struct End {
-    uri: String,
-    routes: Vec<String>,
+pub(super) struct End {
+    pub(super) uri: String,
+    pub(super) routes: Vec<String>,
     from: String,
     to: String,
 }
 
 impl End {
     /// The caller's, by the response that it got.
-    fn caller(response: &Sent) -> Self {
+    pub(super) fn caller(response: &Sent) -> Self {
         let routes = response.all("Record-Route").iter().rev().map(ToString::to_string).collect();
         Self { uri: uri_of(response), routes, from: response.one("From").into(), to: response.one("To").into() }
     }
 
     /// The callee's, by the request that it got and the tag with which it answers.
-    fn called(invite: &Sent, tag: &str) -> Self {
+    pub(super) fn called(invite: &Sent, tag: &str) -> Self {
         let routes = invite.all("Record-Route").iter().map(ToString::to_string).collect();
         let from = format!("{};tag={tag}", invite.one("To"));
         Self { uri: uri_of(invite), routes, from, to: invite.one("From").into() }
     }
 
-    fn text(&self, method: &str, lines: &str) -> String {
+    pub(super) fn text(&self, method: &str, lines: &str) -> String {
         let routes: String = self.routes.iter().map(|route| format!("Route: {route}\n")).collect();
         static BRANCHES: AtomicU64 = AtomicU64::new(0);
         format!(
@@ -41,14 +41,14 @@ impl End {
         )
     }
 
-    fn with(&self, change: impl FnOnce(&mut Self)) -> Self {
+    pub(super) fn with(&self, change: impl FnOnce(&mut Self)) -> Self {
         let mut changed = self.clone();
         change(&mut changed);
         changed
     }
 }
 
-fn uri_of(message: &Sent) -> String {
+pub(super) fn uri_of(message: &Sent) -> String {
     message.one("Contact").split(['<', '>']).nth(1).expect("a URI in angle brackets").to_owned()
 }
 
@@ -60,7 +60,7 @@ fn call(rig: &mut Rig) -> (End, End) {
 }
 
 /// Whether the request is taken for one of a call that was let through.
-fn passes(rig: &Rig, end: &End) -> bool {
+pub(super) fn passes(rig: &Rig, end: &End) -> bool {
     rig.routing(&end.text("BYE", ""), |router, request| router.route(rig.now, request).in_dialog)
 }
 
