@@ -31,7 +31,7 @@ fn setup(to: &str, more: &str) -> Setup {
 type Row = BTreeMap<String, String>;
 
 /// The rows of a table, in the order in which they were written.
-fn rows(server: &Server, table: &str) -> Vec<Row> {
+pub(crate) fn rows(server: &Server, table: &str) -> Vec<Row> {
     let path = server.folder().join("rows");
     if path.is_file() {
         return of_database(&path, table);

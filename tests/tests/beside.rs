@@ -83,3 +83,4 @@ mod strict_reader;
 mod supervisor;
 mod supply_chain;
 mod torture;
+mod unrecorded_calls;

@@ -1,4 +1,4 @@
-//! Planted faults (`tests/faults.toml`): the simulation must find each of them. All of them take eight minutes on two
+//! Planted faults (`tests/faults.toml`): the simulation, or the tests that a fault names, must find each of them. All of them take eight minutes on two
 //! cores: `make test-all`. `STROWGER_FAULTS="text|text"` plants those alone whose law has one of the texts.
 
 use std::fs;
@@ -16,6 +16,8 @@ struct Fault {
     file: String,
     from: String,
     to: String,
+    /// The crate whose suite finds it, and a part of the names of its tests; none: the simulation finds it.
+    test: Option<(String, String)>,
 }
 
 fn root() -> PathBuf {
@@ -27,14 +29,23 @@ fn faults() -> Vec<Fault> {
     let table: Table = text.parse().unwrap_or_else(|error| panic!("tests/faults.toml: {error}"));
     let list = table["fault"].as_array().expect("a list of faults");
     let word = |fault: &Value, key: &str| fault[key].as_str().expect("a text").to_owned();
-    let fault =
-        |f: &Value| Fault { law: word(f, "law"), file: word(f, "file"), from: word(f, "from"), to: word(f, "to") };
+    let test = |fault: &Value| {
+        let (name, tests) = fault.get("test")?.as_str()?.split_once(' ').expect("a crate and a part of names of tests");
+        Some((name.to_owned(), tests.to_owned()))
+    };
+    let fault = |f: &Value| Fault {
+        law: word(f, "law"),
+        file: word(f, "file"),
+        from: word(f, "from"),
+        to: word(f, "to"),
+        test: test(f),
+    };
     list.iter().map(fault).collect()
 }
 
 /// The file with the fault in it.
 fn planted(fault: &Fault, text: &str) -> String {
-    let Fault { file, from, to, law } = fault;
+    let Fault { file, from, to, law, .. } = fault;
     assert_eq!(text.matches(from).count(), 1, "the fault of \"{law}\" has one place in {file}:\n{from}");
     text.replace(from, to)
 }
@@ -76,6 +87,18 @@ fn found(tree: &Path, target: &Path) -> Option<String> {
     (output.status.code() != Some(0)).then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
+/// The tests of this crate's suite that fail in the copy.
+fn found_by(tree: &Path, target: &Path, (name, tests): &(String, String)) -> Option<String> {
+    let mut run = Command::new(env!("CARGO"));
+    run.args(["test", "--locked", "--quiet", "--package", &format!("strowger-{name}"), "--test", "suite", tests]);
+    run.current_dir(tree).env("CARGO_TARGET_DIR", target).env("RUSTFLAGS", "-Awarnings").env("CARGO_INCREMENTAL", "1");
+    let output = run.output().expect("cargo starts");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("test result: "), "it does not compile: {}", String::from_utf8_lossy(&output.stderr));
+    let failed: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("---- ")).collect();
+    (!output.status.success()).then(|| failed.join(", "))
+}
+
 /// Plants fault after fault in a tree of its own, until none is left. Returns those that were not found.
 fn work(worker: usize, faults: &[Fault], next: &AtomicUsize) -> Vec<String> {
     let folder = tempfile::tempdir().expect("a folder");
@@ -93,7 +116,10 @@ fn work(worker: usize, faults: &[Fault], next: &AtomicUsize) -> Vec<String> {
         let (path, begun) = (tree.join(&fault.file), Instant::now());
         let text = fs::read_to_string(&path).expect("it was copied");
         fs::write(&path, planted(fault, &text)).expect("the copy can be written");
-        let problem = found(&tree, &target);
+        let problem = match &fault.test {
+            None => found(&tree, &target),
+            Some(test) => found_by(&tree, &target, test),
+        };
         fs::write(&path, text).expect("the copy can be written");
         let (said, seconds) = (problem.as_deref().unwrap_or("NOT FOUND"), begun.elapsed().as_secs());
         println!("{:3} of {}, {seconds} s: {}: {said}", n + 1, faults.len(), fault.law);

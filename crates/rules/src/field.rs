@@ -197,7 +197,7 @@ fields! {
         RequestRouted = "request.routed";
         /// The sender proved to be the user whom it names.
         Authenticated = "authenticated";
-        /// The request belongs to a dialog: its To has a tag.
+        /// The request belongs to a dialog: its To has a tag. An INVITE belongs to one only if this server let that through before.
         InDialog = "in_dialog";
     }
 }

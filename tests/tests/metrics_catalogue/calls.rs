@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{SOON, Stage, ask, code, send};
 use strowger_tests::call::register;
-use strowger_tests::dialog::{contact, invite, set_up};
+use strowger_tests::dialog::{End, contact, invite, set_up};
 use strowger_tests::meter::Shows::{Above, At, By, More};
 use strowger_tests::server::Setup;
 use strowger_tests::text::{Request, respond, status, unique};
@@ -19,6 +19,7 @@ pub(super) const SCENES: &[(&str, fn())] = &[
     ("a silent callee", silent_callee),
     ("large messages", large_messages),
     ("too many transactions", too_many),
+    ("a call of an earlier process", earlier_calls),
     ("keep-alive requests", pings),
 ];
 
@@ -260,6 +261,33 @@ fn too_many() {
     let late = Request::new("OPTIONS", &uri, "udp", alice.local());
     assert_eq!(code(&mut alice, &late), 503);
     stage.shows(&[("requests_overloaded_total", By(1)), ("requests_unanswered", At(8))]);
+    stage.end();
+}
+
+/// A re-INVITE of a call that the process before tracked, and kept nowhere.
+fn earlier_calls() {
+    let mut stage = relay(&format!("{SLOW}\ndialogs.track = true\nauth.secret = \"{}\"", "0123456789abcdef".repeat(4)));
+    let (mut bob, uri) = callee(&stage);
+    let mut alice = stage.server.connect(Udp);
+    let call = invite(&uri, &alice);
+    let (mut caller, _) = set_up(&mut alice, &mut bob, &call, true);
+    let again = |alice: &mut Wire, bob: &mut Wire, caller: &mut End| {
+        let request = caller.request("INVITE").with(contact("caller", alice));
+        send(alice, &request);
+        let got = bob.request("INVITE", SOON).expect("the INVITE arrives");
+        bob.send(&respond(&got, 488, "bob", &[])).expect("loopback takes it");
+        let answer = alice.final_response(SOON).expect("it is refused");
+        assert_eq!(status(&answer), Some(488));
+        send(alice, &request.ack(&answer));
+    };
+    again(&mut alice, &mut bob, &mut caller);
+    stage.shows(&[("invites_in_earlier_calls_total", By(0)), ("calls_tracked", At(1))]);
+    // The route token is of another second than the beginning of the process.
+    std::thread::sleep(Duration::from_millis(1_100));
+    stage.server.stop();
+    stage.restart();
+    again(&mut alice, &mut bob, &mut caller);
+    stage.shows(&[("invites_in_earlier_calls_total", By(1)), ("calls_tracked", At(0))]);
     stage.end();
 }
 

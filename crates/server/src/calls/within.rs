@@ -70,9 +70,10 @@ impl Engine {
 
     /// Whether a request with this context begins a call that is tracked.
     pub(crate) fn begins_tracked_call(&self, context: u64) -> bool {
-        let is_invite = Purpose::of(context) == Some(Purpose::Invite);
-        let call = || self.calls.get(self.calls.key_of(context)?);
-        is_invite && call().is_some_and(|call| call.tracked)
+        if self.calls.counts().tracked == 0 || Purpose::of(context) != Some(Purpose::Invite) {
+            return false;
+        }
+        self.calls.key_of(context).and_then(|key| self.calls.get(key)).is_some_and(|call| call.tracked)
     }
 
     fn begin_call(&mut self, handling: &Handling<'_, '_>, ways: &mut Ways<'_>) -> Context {
