@@ -18,7 +18,7 @@ words! {
         User = "user",
         /// Of each group of peers (`[[source]]`).
         SourceGroup = "source.group",
-        /// Of each source that calls come from: an IPv4 address or an IPv6 network (`limits.ipv6_prefix`).
+        /// Each source of calls: an IPv4 address, or an IPv6 network of `limits.ipv6_prefix` bits.
         SourceAddress = "source.address",
         /// Of each caller, by user and host of the URI in From.
         Caller = "from.uri",

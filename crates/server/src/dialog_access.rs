@@ -1,8 +1,8 @@
-//! Whether a request is let through as one within a dialog: by its route token or seal, by the table of tracked calls, and as long as its
-//! sender is a user.
+//! Access by dialog: which requests pass without a password because they belong to a dialog that this server let through.
 //!
-//! An INVITE that would set up a session belongs to a call that this server has in its table, or its route token says that its dialog is
-//! that of an answered INVITE. Any other INVITE begins a call, whatever stands in its To tag: it is authenticated, limited and recorded.
+//! The proof is a route token or a seal, whose usage must fit the method. An INVITE needs more. If its call is tracked, the table of calls
+//! must have an answered dialog with its tags. If not, the token must state an answered INVITE. Any other INVITE begins a call, whatever
+//! its To tag: the server authenticates, limits and records it.
 
 use crate::engine::Engine;
 use crate::handling::Handling;
@@ -12,23 +12,25 @@ use strowger_core::routing::{Request, Routing, Usage, seconds};
 use strowger_message::{Method, Uri};
 use strowger_store::subscriber;
 
-/// What is to be done with a request that its route token or seal lets through.
+/// Decision about a request that claims to be within a dialog.
 pub(crate) enum DialogAccess {
+    /// It passes.
     Granted,
-    /// It is treated as one outside of any dialog.
+    /// It is treated as a request outside of any dialog.
     Refused,
+    /// The database of subscribers must answer first.
     Ask(Question),
 }
 
 impl Handling<'_, '_> {
-    /// Whether the request begins a call: an INVITE that is not let through as one within a dialog.
+    /// Returns whether the request begins a call: an INVITE that did not pass as one within a dialog.
     pub(crate) fn begins_call(&self) -> bool {
         self.request.method == Method::Invite && !self.progress.proof.in_dialog
     }
 }
 
 impl Engine {
-    /// Whether the route token or the seal of a request lets it through, for its method (RFC 5057).
+    /// Returns whether the dialog of a request is proved, and by a usage that fits its method (RFC 5057).
     pub(crate) fn is_within_dialog(&self, request: &Request<'_>, routing: &Routing<'_>) -> bool {
         routing.in_dialog
             && match request.method {
@@ -37,8 +39,7 @@ impl Engine {
             }
     }
 
-    /// An INVITE in a tracked call is one of its dialog only if the table knows that. Where calls are not kept over a restart, the table has none
-    /// of an earlier process: a call whose route token is older than this process goes on, in no table.
+    /// Returns whether an INVITE passes as one within its proved dialog.
     fn opens_invite(&self, request: &Request<'_>, routing: &Routing<'_>) -> bool {
         match routing.usage {
             Usage::Call => true,
@@ -47,6 +48,8 @@ impl Engine {
         }
     }
 
+    /// Returns whether an earlier process tracked the call of a request. Without `dialogs.folder` or `dialogs.database` the table has no calls
+    /// from before the start. Their INVITEs refresh sessions (RFC 4028), so they pass.
     fn is_of_earlier_process(&self, routing: &Routing<'_>) -> bool {
         let before = seconds(self.shared.began).wrapping_sub(routing.made).cast_signed();
         let is_so = before > 0 && !self.calls.are_kept();
@@ -56,8 +59,8 @@ impl Engine {
         is_so
     }
 
-    /// Whether a request is let through as one within a dialog. The removal of an account ends what its route tokens open, but for what ends a
-    /// call: a user who is none any more shows a password that is no longer good.
+    /// Decides whether a request passes as one within its dialog. After the removal of an account its route tokens are no proof, except for
+    /// BYE and ACK: the other party must learn that the call ended.
     pub(crate) fn dialog_access(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> DialogAccess {
         let request = handling.request;
         if !self.is_within_dialog(request, routing) {
@@ -70,7 +73,7 @@ impl Engine {
         self.access_of_user(handling, routing)
     }
 
-    /// Apart: few requests come so far.
+    /// Kept out of line: few requests get here.
     #[inline(never)]
     fn access_of_user(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> DialogAccess {
         let request = handling.request;
@@ -85,7 +88,7 @@ impl Engine {
         if self.shared.removed_users.is_removed(&aor, routing.made) {
             return DialogAccess::Refused;
         }
-        // A subscription is renewed without end: each time its user must be there.
+        // A subscriber can renew a subscription for ever, so each renewal asks for its user.
         let is_asked = request.method == Method::Subscribe && config.registrar.authenticate;
         if !is_asked || self.shared.subscribers.is_none() {
             return DialogAccess::Granted;
@@ -100,7 +103,7 @@ impl Engine {
         };
         match known {
             Some(Ok(subscriber::Answer::Absent)) => DialogAccess::Refused,
-            // A database that fails ends no subscription.
+            // A failed look-up ends no subscription.
             Some(_) => DialogAccess::Granted,
             None => {
                 let (username, domain) = (username[..].into(), domain[..].into());

@@ -1,4 +1,4 @@
-//! Users whose accounts were removed while this process ran: what they were let through to before ends with that.
+//! Users whose accounts were removed while this process runs. Route tokens from before the removal are no proof for them.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -7,19 +7,19 @@ use std::sync::{Mutex, PoisonError};
 use strowger_core::Now;
 use strowger_core::routing::seconds;
 
-/// Users that are remembered, at most: beyond that the one that was removed first is forgotten.
+/// Maximum number of entries. One more replaces the oldest.
 const MOST: usize = 65_536;
 
 /// Removed users by their address-of-record, each with the Unix second of the removal.
 #[derive(Debug, Default)]
 pub struct RemovedUsers {
-    /// False while the table is empty: most processes look no further.
+    /// Whether the table has entries. Read without the lock.
     any: AtomicBool,
     users: Mutex<HashMap<Box<[u8]>, u32>>,
 }
 
 impl RemovedUsers {
-    /// Notes that this user was removed at `now`. `lifetime`: seconds after which no route token from before is good any more.
+    /// Adds a user who was removed at `now`. `lifetime`: lifetime of route tokens in seconds, after which the entry is dropped.
     pub fn note(&self, aor: &[u8], now: Now, lifetime: u32) {
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         let now = seconds(now);
@@ -38,7 +38,7 @@ impl RemovedUsers {
         !self.any.load(Relaxed)
     }
 
-    /// Whether this user was removed at or after `made`, in Unix seconds. An account of the same name that was made since is another.
+    /// Returns whether this user was removed at or after `made` (Unix seconds). A later account of the same name is a new user.
     pub(crate) fn is_removed(&self, aor: &[u8], made: u32) -> bool {
         let users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         users.get(aor).is_some_and(|at| at.wrapping_sub(made).cast_signed() >= 0)

@@ -217,7 +217,7 @@ impl Engine {
         }
     }
 
-    /// The source that a message comes from, as it is counted: an IPv4 address or an IPv6 network.
+    /// Key under which a source is counted: an IPv4 address, or an IPv6 network of `limits.ipv6_prefix` bits.
     pub(crate) fn source_of(&self, arrival: &Arrival) -> IpAddr {
         counted(arrival.remote.ip(), self.policy.config.limits.ipv6_prefix)
     }

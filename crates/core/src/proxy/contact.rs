@@ -39,7 +39,7 @@ pub(super) struct SenderContact<'a> {
     device: Option<Target>,
     /// Of the address that it came from.
     scope: Scope,
-    /// Of the dialog that the message makes or renews.
+    /// Usage of the dialog that the message makes or renews.
     usage: Usage,
 }
 

@@ -20,9 +20,9 @@ pub struct Plan<'a> {
     pub context: u64,
     /// Stay on the way of later requests of the dialog (RFC 3261 section 16.6 step 4). Default yes.
     pub record_route: bool,
-    /// The request is not let through as one within a dialog, whatever its Route proves: an INVITE makes a dialog of its own then. Default no.
+    /// The user did not let the request through as one within its dialog. An INVITE makes a new dialog then. Default no.
     pub outside: bool,
-    /// The user has the call of an INVITE in a table, and knows its dialogs by that. Default no.
+    /// The user tracks the call that this INVITE begins. Default no.
     pub tracked: bool,
     /// How long a group of candidates may ring before the next one is tried, or the user is asked, in milliseconds. Default 20,000.
     pub ring_timeout: u64,
@@ -100,23 +100,23 @@ impl Default for Plan<'_> {
     }
 }
 
-/// What a request does to a dialog, and what this server writes into it for that.
+/// Effect of a request on a dialog.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct DialogUse {
-    /// Its plan wants this server to stay on the way.
+    /// The plan asks for a Record-Route.
     pub(super) stays: bool,
-    /// It proved to be of a dialog, and is let through as such.
+    /// The request proved its dialog and is let through as one within it.
     pub(super) within: bool,
-    /// It gets our Record-Route, and its responses the route token that leads to the callee that answers.
+    /// The request gets our Record-Route; its responses get the route token that leads to the callee.
     pub(super) recorded: bool,
-    /// It is within a dialog, and renews the target of that.
+    /// The request renews the remote target of its dialog.
     pub(super) renews: bool,
-    /// That of the dialog.
+    /// Usage of the dialog.
     pub(super) usage: Usage,
 }
 
 impl DialogUse {
-    /// Of a request that neither makes a dialog nor renews one.
+    /// No effect: the request neither makes a dialog nor renews one.
     pub(super) const NONE: Self =
         Self { stays: false, within: false, recorded: false, renews: false, usage: Usage::Subscription };
 
@@ -128,7 +128,7 @@ impl DialogUse {
             within,
             recorded: plan.records_route(request, within),
             renews: within && renews_target(request.method),
-            // A NOTIFY makes the dialog that it comes in (RFC 6665 section 4.4.1), and its route token opens no more than that.
+            // A NOTIFY may make a dialog (RFC 6665 section 4.4.1). Its route token states that usage.
             usage: if within && request.method != Method::Notify { routing.usage } else { made },
         }
     }

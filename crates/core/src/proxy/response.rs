@@ -468,7 +468,7 @@ impl Proxy {
 #[derive(Clone, Copy, Debug)]
 struct SenderFacts {
     device: FromDevice,
-    /// Whether its Record-Route is that of a dialog that it makes, and its Contact the target of one from then on.
+    /// Effect of the request on a dialog.
     dialog: DialogUse,
     /// Where the request went, and whether a translator stands before that.
     sent: (Option<Target>, bool),

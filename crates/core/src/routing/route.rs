@@ -32,9 +32,9 @@ pub struct Routing<'a> {
     /// It goes to the other party of a call that we let through before: so says our route token in the Route, or our seal in the
     /// Request-URI.
     pub in_dialog: bool,
-    /// Of the dialog of a request that is in dialog.
+    /// Usage of the dialog. Meaningful if `in_dialog`.
     pub usage: Usage,
-    /// When the route token or seal that proves this was written, in Unix seconds.
+    /// Unix time at which the route token or seal was written, in seconds.
     pub made: u32,
     /// It bears our route token of this call and party, but not the Contact that this was made with.
     pub other_contact: bool,
@@ -140,8 +140,7 @@ impl Router {
         let of_seal = seal.filter(|_| of_party);
         let grant = match judged {
             Judgement::Granted(grant) => Some(grant),
-            // What the route token has of the next hop is the Route. One that is too old still proves that, and the seal that the dialog
-            // was refreshed since.
+            // The route token covers the Route. A stale one still proves it, and the seal proves a refresh within the lifetime.
             Judgement::OtherContact(grant) if routing.route.is_some() => of_seal.map(|_| grant),
             Judgement::Stale(grant) if routing.route.is_some() => {
                 of_seal.map(|seal| Grant { made: seal.made, ..grant })

@@ -61,13 +61,13 @@ pub(crate) enum Named<'a> {
     Nothing,
 }
 
-/// What a route token or a seal proves of the dialog of a request.
+/// Facts that a route token or a seal proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
-    /// Of the address that the party sent from.
+    /// Scope of the address that the party sent from.
     pub(crate) scope: Scope,
     pub(crate) usage: Usage,
-    /// When it was written, in Unix seconds.
+    /// Unix time at which it was written, in seconds.
     pub(crate) made: u32,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct Grant {
 pub(crate) enum Judgement {
     /// It is not of this call, not for this party, or not for this next Route.
     Refused,
-    /// All this is right, but the route token is too old: the request needs a seal that a refresh of the dialog has renewed.
+    /// All this is right, but the route token is too old: the request needs the seal of a later refresh.
     Stale(Grant),
     /// All this is right, but the Request-URI is not the Contact that the route token was made with: it needs a seal.
     OtherContact(Grant),
@@ -184,7 +184,7 @@ impl RouteTokens {
     }
 }
 
-/// The first byte is one that this version or the one before it writes.
+/// Returns whether this version or the version before writes such a first byte.
 const fn is_known_version(first: u8) -> bool {
     match first >> 3 & 0b111 {
         VERSION => true,

@@ -58,9 +58,9 @@ pub(crate) struct Seal<'a> {
     pub(crate) device: Option<DeviceAddress>,
     /// Of the address that its party sent from.
     pub(crate) scope: Scope,
-    /// Of the dialog that it was written in.
+    /// Usage of the dialog in which it was written.
     pub(crate) usage: Usage,
-    /// When it was written, in Unix seconds.
+    /// Unix time at which it was written, in seconds.
     pub(crate) made: u32,
     /// This very server wrote it, not another one with the same secret.
     pub(crate) own: bool,
@@ -201,7 +201,7 @@ impl Seals {
     }
 }
 
-/// The bits in which the usage stands are no part of the writer.
+/// Clears the two bits of the usage: the others are the writer.
 const fn without_usage([first, second]: [u8; 2]) -> [u8; 2] {
     [first & 0b11_1111, second]
 }

@@ -1,7 +1,7 @@
-//! The usage of a dialog that a route token or a seal proves (RFC 5057).
+//! Usage of a dialog (RFC 5057), as route tokens and seals state it.
 //!
-//! A dialog that a SUBSCRIBE made carries no call: an INVITE in it sets up a session that nobody has admitted. So a route token says by
-//! which method its dialog was made, and how far that came.
+//! A SUBSCRIBE dialog carries no call. An INVITE within it would set up a session that nobody admitted. So a route token states which method
+//! made its dialog, and whether an INVITE was answered.
 
 use serde::{Deserialize, Serialize};
 use strowger_message::Method;
@@ -11,17 +11,16 @@ use strowger_message::Method;
 pub enum Usage {
     /// A SUBSCRIBE, a REFER or a NOTIFY made the dialog (RFC 6665, RFC 3515).
     Subscription = 0,
-    /// An INVITE made the dialog and has no final response yet. Tokens and seals of the earlier format read as this: they do not state a
-    /// usage.
+    /// An INVITE made the dialog and has no final response yet. Tokens and seals of the earlier format state no usage and read as this.
     Early = 1,
     /// An INVITE made the dialog and was answered, or the token leads to its caller.
     Call = 2,
-    /// As [`Usage::Call`], and the server that wrote the token has the call in its table of tracked calls.
+    /// [`Usage::Call`] of a call that the writing server tracks in its table.
     TrackedCall = 3,
 }
 
 impl Usage {
-    /// The usage of the dialog that a request with this method makes. `tracked`: the call is tracked.
+    /// Returns the usage of the dialog that a request with this method makes. `tracked`: the call is tracked.
     pub(crate) const fn made_by(method: Method, tracked: bool) -> Self {
         match (method, tracked) {
             (Method::Invite, false) => Self::Call,
@@ -30,7 +29,7 @@ impl Usage {
         }
     }
 
-    /// The usage that a response with this status states to the sender of the request that makes the dialog.
+    /// Returns the usage that a response with this status states to the party that made the dialog.
     pub(crate) const fn after(self, status: u16) -> Self {
         match self {
             Self::Call | Self::TrackedCall if status < 200 => Self::Early,
@@ -38,8 +37,8 @@ impl Usage {
         }
     }
 
-    /// Whether a request with this method belongs to the usage by what that states alone. A subscription lets an ACK and a BYE pass too: they
-    /// set up nothing, and end a call that was admitted by itself within the same dialog.
+    /// Returns whether the usage lets a request with this method through. A subscription also lets ACK and BYE through: neither sets up a
+    /// session, and a call that was admitted within the same dialog needs both.
     pub const fn opens(self, method: Method) -> bool {
         match self {
             Self::Subscription => matches!(
@@ -57,7 +56,7 @@ impl Usage {
         }
     }
 
-    /// The usage of these two bits; those above them belong to another value.
+    /// Reads the lowest two bits; higher bits belong to other values.
     pub(crate) const fn of_bits(bits: u8) -> Self {
         match bits & 0b11 {
             0 => Self::Subscription,

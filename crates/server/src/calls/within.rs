@@ -68,7 +68,7 @@ impl Engine {
         }
     }
 
-    /// Whether a request with this context begins a call that is tracked.
+    /// Returns whether the request with this context begins a tracked call.
     pub(crate) fn begins_tracked_call(&self, context: u64) -> bool {
         if self.calls.counts().tracked == 0 || Purpose::of(context) != Some(Purpose::Invite) {
             return false;
@@ -83,7 +83,7 @@ impl Engine {
             return Context::Notices(NO_CALL);
         }
         let request = handling.request;
-        // One without a To tag was refused before.
+        // An INVITE without a To tag was refused before.
         if self.circumstances.draining && !request.to_tag.is_empty() {
             return Context::Full;
         }
@@ -257,7 +257,7 @@ impl Engine {
         self.is_of_dialog(request, |_| true)
     }
 
-    /// Whether a request is of a dialog that is tracked and was answered.
+    /// Returns whether a request belongs to an answered dialog of a tracked call.
     pub(crate) fn is_of_answered_dialog(&self, request: &Request<'_>) -> bool {
         self.is_of_dialog(request, |dialog| dialog.answer.is_some())
     }
