@@ -1,8 +1,8 @@
 //! Access by dialog: which requests pass without a password because they belong to a dialog that this server let through.
 //!
 //! The proof is a route token or a seal, whose usage must fit the method. An INVITE needs more. If its call is tracked, the table of calls
-//! must have an answered dialog with its tags. If not, the token must state an answered INVITE. Any other INVITE begins a call, whatever
-//! its To tag: the server authenticates, limits and records it.
+//! must have an answered dialog with its tags. If not, the token must state an answered INVITE. Any other INVITE begins a call, with
+//! any To tag: the server authenticates, limits and records it.
 
 use crate::engine::Engine;
 use crate::handling::Handling;

@@ -281,7 +281,11 @@ fn earlier_calls() {
         send(alice, &request.ack(&answer));
     };
     again(&mut alice, &mut bob, &mut caller);
-    stage.shows(&[("invites_in_earlier_calls_total", By(0)), ("calls_tracked", At(1))]);
+    stage.shows(&[
+        ("invites_in_earlier_calls_total", By(0)),
+        ("calls_tracked", At(1)),
+        ("call_setup_seconds_count", By(1)),
+    ]);
     // The route token is of another second than the beginning of the process.
     std::thread::sleep(Duration::from_millis(1_100));
     stage.server.stop();

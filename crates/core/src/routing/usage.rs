@@ -1,6 +1,6 @@
 //! Usage of a dialog (RFC 5057), as route tokens and seals state it.
 //!
-//! A SUBSCRIBE dialog carries no call. An INVITE within it would set up a session that nobody admitted. So a route token states which method
+//! A SUBSCRIBE dialog carries no call. An INVITE within it would set up a session that was never admitted. So a route token states which method
 //! made its dialog, and whether an INVITE was answered.
 
 use serde::{Deserialize, Serialize};

@@ -124,7 +124,7 @@ fn a_to_tag_that_was_made_up_hides_no_call() {
 }
 
 #[test]
-fn a_stranger_with_a_to_tag_is_counted_as_one_without() {
+fn a_caller_from_outside_with_a_to_tag_is_counted_as_one_without() {
     let settings = "auth.calls = false\n[[call_limit]]\nname = \"callee\"\nper = \"request.uri\"\nmost = 1\nstatus = 486\n\
                     [[rule]]\nname = \"in\"\ncall_limits = [\"callee\"]\n";
     let mut site = Site::new(settings);
@@ -270,7 +270,7 @@ fn the_removal_of_an_account_ends_what_its_route_tokens_open() {
     assert!(passes(&mut office, "SUBSCRIBE", &subscription, 15));
 }
 
-/// A row that was deleted in a database tells nobody: it is asked for each time that a subscription is renewed.
+/// No event follows a row that was deleted in a database: each renewal of a subscription asks for the user.
 #[test]
 fn a_subscription_is_renewed_while_its_user_exists() {
     let mut office = Office::new("registrar.authenticate = true\n");
