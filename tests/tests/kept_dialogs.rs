@@ -11,7 +11,7 @@ use strowger_tests::control::{done, metric};
 use strowger_tests::dialog::{End, arrives, invite, set_up};
 use strowger_tests::limits::{SmallDisk, limit_files};
 use strowger_tests::server::{Server, Setup};
-use strowger_tests::text::status;
+use strowger_tests::text::{respond, status};
 use strowger_tests::wait;
 use strowger_tests::wire::Transport::{Tcp, Udp};
 use strowger_tests::wire::Wire;
@@ -179,6 +179,44 @@ fn outlive_a_kill(kept: &str) {
     server.kill();
     server.start();
     assert_eq!(metric(&server, "strowger_calls_tracked"), 0.0);
+}
+
+#[test]
+fn a_call_that_ended_just_before_a_kill_ends_in_the_next_process() {
+    for kept in [KEPT, &in_a_file()] {
+        end_just_before_a_kill(kept);
+    }
+}
+
+/// The BYE of a call is answered, and the process is killed before it has written that. The next one asks both parties.
+fn end_just_before_a_kill(kept: &str) {
+    let kept = kept.replace("dialogs.group_interval = \"10ms\"", "dialogs.group_interval = \"2s\"");
+    let limited =
+        "[[call_limit]]\nname = \"all\"\nmost = 1\nstatus = 486\n[[rule]]\nname = \"all\"\ncall_limits = [\"all\"]\n";
+    let mut server = Setup::on(&[Udp, Tcp]).open_registrar().with(&kept).with(limited).start();
+    let mut pair = Pair::new(&server, "bob");
+    pair.call(1);
+    keeps(&server, 1);
+    let began = wall();
+    pair.end(1);
+    server.kill();
+    server.start();
+    assert_eq!(metric(&server, "strowger_calls_tracked"), 1.0, "{}", server.log());
+    for wire in [&mut pair.caller, &mut pair.callee] {
+        let question = wire.request("OPTIONS", LIMIT).expect("each party is asked");
+        wire.send(&respond(&question, 481, "", &[])).expect("the server takes messages");
+    }
+    is_empty(&server);
+    let mut all = Vec::new();
+    assert!(wait::until(WRITTEN, || {
+        all = rows(&server);
+        !all.is_empty()
+    }));
+    let [(_, _, end, by)] = &all[..] else { panic!("{all:?}") };
+    assert!(by == "lost" && *end < began + 30_000, "{by} {end} {began}");
+    // There is room under the limit again.
+    pair.call(1);
+    pair.end(1);
 }
 
 #[test]

@@ -187,7 +187,7 @@ impl Shard {
 
     fn take_over(&mut self, left: Vec<Call>) {
         let calls = left.len();
-        let strange = self.drive(|engine| engine.take_over(left));
+        let strange = self.drive(|engine| engine.take_over(clock::now(), left));
         if strange > 0 {
             tracing::error!(
                 calls = strange,

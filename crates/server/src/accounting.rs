@@ -4,8 +4,8 @@
 //! nothing of it is left; then its account is closed, so each call has one record, however it ended. What a row says is masked before it
 //! leaves the shard.
 
-use crate::account_text::{cause_of, codecs, cut, kept, party, reason, values};
-use crate::calls::dialog::Party;
+use crate::account_text::{cause_of, codecs, cut, kept, party, values};
+use crate::calls::dialog::{Bye, Party};
 use crate::calls::texts::Texts;
 use crate::calls::{moment, parties};
 use crate::engine::{Effect, Engine};
@@ -35,8 +35,6 @@ pub(crate) struct Account {
     /// Milliseconds after it, as for all that follow: `dialogs.lifetime` has 30 days at most, and here is room for 49.
     ring: Option<u32>,
     answer: Option<u32>,
-    /// A BYE that is under way.
-    bye: Option<Bye>,
     /// How it ended last: one of several dialogs, or its INVITE.
     end: Option<End>,
     /// Events that were written.
@@ -65,13 +63,6 @@ const ACCOUNT: usize = 8;
 const FIELDS: usize = 9;
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Bye {
-    by: Party,
-    after: u32,
-    cause: u16,
-}
-
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct End {
     by: Ender,
     after: u32,
@@ -85,6 +76,8 @@ pub(crate) enum Ender {
     /// It has lasted too long.
     Lifetime,
     SessionTimer,
+    /// A party did not know it any more when the server asked, or nobody did.
+    Lost,
     Operator,
     /// No target answered, or the request could not be forwarded.
     Server,
@@ -98,6 +91,7 @@ impl Ender {
             Self::Callee => "callee",
             Self::Lifetime => "lifetime",
             Self::SessionTimer => "session timer",
+            Self::Lost => "lost",
             Self::Operator => "operator",
             Self::Server => "server",
         }
@@ -114,9 +108,12 @@ impl From<Party> for Ender {
 }
 
 /// Of a normal end, of one by an operator, of one since a time was over.
-const NORMAL: u16 = 16;
+pub(crate) const NORMAL: u16 = 16;
 const UNSPECIFIED: u16 = 31;
 const TIMER: u16 = 102;
+
+/// Events of a call beyond which refused BYEs make no more.
+const MOST_REFUSALS: u16 = 64;
 
 impl Account {
     /// A ring.
@@ -188,40 +185,41 @@ impl Account {
         self.end = (!is_challenge).then(|| End { by, after: self.after(now) });
     }
 
-    /// A BYE passes.
-    pub(crate) fn bye(&mut self, now: Now, by: Party, request: &Message<'_>) {
-        self.bye = Some(Bye { by, after: self.after(now), cause: reason(request).unwrap_or(NORMAL) });
+    /// A BYE of this party has ended a dialog; 408: it has no response. Returns the row of that event.
+    pub(crate) fn bye_ended(&mut self, by: Party, bye: Bye, status: u16) -> Option<Box<Row>> {
+        let after = self.ended(by.into(), bye.at, bye.cause);
+        self.event("bye", after, by.text(), status, bye.cause)
     }
 
-    /// That BYE ends nothing: its sender is to show a password.
-    pub(crate) fn bye_is_challenged(&mut self) {
-        self.bye = None;
-    }
-
-    /// That BYE has its final response; 408: none came. Returns the row of that event.
-    pub(crate) fn bye_ended(&mut self, status: u16) -> Option<Box<Row>> {
-        let Bye { by, after, cause } = self.bye.take()?;
-        self.cause = cause;
-        self.end = Some(End { by: by.into(), after });
-        self.event("bye", after, by.text(), status, cause)
+    /// A BYE of this party was refused, and ends nothing. Returns the row of that event; one that is to show a password has none, and a party
+    /// that has very many refused no more.
+    pub(crate) fn bye_refused(&mut self, by: Party, bye: Bye, status: u16) -> Option<Box<Row>> {
+        if matches!(status, 401 | 407) || self.events >= MOST_REFUSALS {
+            return None;
+        }
+        let after = self.after_moment(bye.at);
+        self.event("bye", after, by.text(), status, bye.cause)
     }
 
     /// A dialog of it ended at this moment, by no party of it. Returns the row of that event, which waits for no answer.
     pub(crate) fn dialog_ended(&mut self, at: i64, by: Ender) -> Option<Box<Row>> {
-        self.cause = if by == Ender::Operator { UNSPECIFIED } else { TIMER };
+        let cause = if by == Ender::Operator { UNSPECIFIED } else { TIMER };
+        let after = self.ended(by, at, cause);
+        self.event("bye", after, by.text(), 0, cause)
+    }
+
+    /// A dialog of it ended at this moment. The last end counts.
+    fn ended(&mut self, by: Ender, at: i64, cause: u16) -> u32 {
         let after = self.after_moment(at);
-        self.end = Some(End { by, after });
-        self.event("bye", after, by.text(), 0, self.cause)
+        if self.end.is_none_or(|end| end.after <= after) {
+            (self.end, self.cause) = (Some(End { by, after }), cause);
+        }
+        after
     }
 
     /// Its caller was asked for a password, and has come again: the call began before that.
     pub(crate) fn began_as(&mut self, before: &Self) {
         (self.setup, self.began, self.attempts) = (before.setup, before.began, before.attempts);
-    }
-
-    /// Its call goes on in another process: what was under way has come to nothing, as far as is known.
-    pub(crate) fn goes_on(&mut self) {
-        self.bye = None;
     }
 
     /// No dialog of it comes by: its end is not known.
@@ -323,7 +321,7 @@ impl Account {
         }
         let call_identity = self.identity();
         let identity = format!("{call_identity}-{}", self.events);
-        self.events += 1;
+        self.events = self.events.saturating_add(1);
         Some(Box::new(Row::Event(Event {
             identity,
             call_identity,
@@ -394,7 +392,6 @@ impl Engine {
             began: moment(handling.now),
             ring: None,
             answer: None,
-            bye: None,
             end: None,
             events: 0,
             attempts: 0,

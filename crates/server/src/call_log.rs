@@ -51,14 +51,14 @@ impl Engine {
     }
 }
 
-/// A dialog of the call has ended: by a BYE of this party, or by what else it says.
-pub(crate) fn log_ended(now: Now, call: &Call, by: &str, answer: Option<CallAnswer>, call_id: &[u8]) {
+/// Logs the end of a dialog at this moment: by a BYE of this party, or by what else it says.
+pub(crate) fn log_ended(at: i64, call: &Call, by: &str, answer: Option<CallAnswer>, call_id: &[u8]) {
     tracing::info!(
         caller = %shown(call.caller()),
         callee = %shown(call.callee()),
         %by,
         code = answer.map(|answer| answer.status.get()),
-        seconds = answer.map(|answer| seconds_since(answer.at, now)),
+        seconds = answer.map(|answer| seconds_between(answer.at, at)),
         call_id = %shown(call_id),
         "call ended"
     );
@@ -75,14 +75,14 @@ pub(crate) fn log_outcome(now: Now, call: &Call, code: u16, call_id: &[u8]) {
         caller = %shown(call.caller()),
         callee = %shown(call.callee()),
         code,
-        seconds = seconds_since(call.began, now),
+        seconds = seconds_between(call.began, moment(now)),
         call_id = %shown(call_id),
         "{event}"
     );
 }
 
-fn seconds_since(at: i64, now: Now) -> f64 {
-    moment(now).saturating_sub(at) as f64 / 1000.0
+fn seconds_between(from: i64, to: i64) -> f64 {
+    to.saturating_sub(from) as f64 / 1000.0
 }
 
 /// Whether the log takes lines about calls.

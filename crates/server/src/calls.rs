@@ -8,7 +8,9 @@
 
 mod counts;
 pub(crate) mod dialog;
+mod doubt;
 mod end;
+mod in_dialog;
 mod kept;
 mod led;
 mod list;
@@ -23,6 +25,7 @@ use crate::accounting::Account;
 use crate::call_limits::{CallLimits, Claim, LimitScope};
 use crate::engine::Engine;
 use crate::process_state::CALL_SEED;
+use crate::session_timer::SessionOffer;
 pub(crate) use counts::CallCounts;
 use dialog::{Dialog, Party};
 use hashbrown::HashTable;
@@ -68,6 +71,8 @@ pub struct Call {
     pub(crate) cancelled: bool,
     /// A server behind this one has asked for credentials: the INVITE comes again.
     pub(crate) challenged: bool,
+    /// Of its last INVITE.
+    offer: SessionOffer,
     pub(crate) dialogs: SmallVec<[Dialog; 1]>,
     /// Limits that it counts under to its end.
     pub(crate) counted: Box<[LimitScope]>,
@@ -130,6 +135,7 @@ impl Call {
             open: 0,
             cancelled: false,
             challenged: false,
+            offer: SessionOffer::default(),
             dialogs: SmallVec::new(),
             counted: Box::default(),
             led: Box::default(),
@@ -182,11 +188,6 @@ impl Call {
         }
     }
 
-    /// Whose request has these tags, and the callee's tag among them.
-    fn sender<'a>(&self, from: &'a [u8], to: &'a [u8]) -> (Party, &'a [u8]) {
-        if self.caller_tag() == from { (Party::Caller, to) } else { (Party::Callee, from) }
-    }
-
     pub(crate) fn dialog(&mut self, tag: &[u8]) -> Option<&mut Dialog> {
         self.dialogs.iter_mut().find(|dialog| dialog.tag() == tag)
     }
@@ -227,9 +228,36 @@ impl Call {
         }
     }
 
-    /// The context of its requests of this kind.
-    fn context(&self, purpose: Purpose) -> u64 {
-        self.key >> BELOW_KEY << BELOW_KEY | u64::from(self.salt) << 2 | purpose as u64
+    /// The context of its INVITEs.
+    fn context(&self) -> u64 {
+        self.context_with(self.salt, Purpose::Invite)
+    }
+
+    /// The context of a request for this purpose in this dialog. `party`: its sender; of a question of the server the party that is asked.
+    fn dialog_context(&self, dialog: &Dialog, purpose: Purpose, party: Party) -> u64 {
+        self.context_with(dialog.salt | party as u16, purpose)
+    }
+
+    fn context_with(&self, salt: u16, purpose: Purpose) -> u64 {
+        self.key >> BELOW_KEY << BELOW_KEY | u64::from(salt) << 2 | purpose as u64
+    }
+
+    /// The place of the dialog that this context names, and the party that it names.
+    fn dialog_at(&self, context: u64) -> Option<(usize, Party)> {
+        let salt = (context >> 2 & SALTS) as u16;
+        let party = if salt & 1 == 0 { Party::Caller } else { Party::Callee };
+        let at = self.dialogs.iter().position(|dialog| dialog.salt == salt & !1)?;
+        Some((at, party))
+    }
+
+    /// A request with this context is of this call, or of one of its dialogs.
+    fn has_context(&self, context: u64, purpose: Purpose) -> bool {
+        let is_near = (self.key ^ context) >> BELOW_KEY == 0;
+        is_near
+            && match purpose {
+                Purpose::Invite => self.context() == context,
+                _ => self.dialog_at(context).is_some(),
+            }
     }
 
     /// A line is to follow.
@@ -266,7 +294,9 @@ impl Call {
         let lifetime = answered.map(|answer| after(answer.at, times.lifetime)).min();
         let sessions = self.dialogs.iter().filter_map(Dialog::session_end).min();
         let session = sessions.map(|at| at.max(0).cast_unsigned());
-        [logged, challenged, lifetime, session].into_iter().flatten().min()
+        let doubts = self.dialogs.iter().filter_map(|dialog| dialog.doubt.as_ref());
+        let doubt = doubts.map(|doubt| doubt.next.max(0).cast_unsigned()).min();
+        [logged, challenged, lifetime, session, doubt].into_iter().flatten().min()
     }
 
     /// Makes ages at this moment of its moments, and moments of its ages.
@@ -294,6 +324,8 @@ const BELOW_KEY: u32 = 16;
 /// What a request of a call is for. With the key of that it makes the context of its notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
+    /// It asks a party whether a dialog still exists.
+    Question = 0,
     /// It begins the call.
     Invite = 1,
     /// It renews a dialog: targets, session timer.
@@ -303,12 +335,15 @@ enum Purpose {
 
 impl Purpose {
     const fn of(context: u64) -> Option<Self> {
-        match context & PURPOSES {
-            1 => Some(Self::Invite),
-            2 => Some(Self::Renewal),
-            3 => Some(Self::Bye),
-            _ => None,
+        if context == 0 || context == NO_CALL {
+            return None;
         }
+        Some(match context & PURPOSES {
+            0 => Self::Question,
+            1 => Self::Invite,
+            2 => Self::Renewal,
+            _ => Self::Bye,
+        })
     }
 }
 
@@ -409,7 +444,7 @@ impl Calls {
     /// The key of the call that a request with this context is of, if that is still there.
     pub(crate) fn key_of(&self, context: u64) -> Option<u64> {
         let purpose = Purpose::of(context)?;
-        let is_meant = |id: &Id| self.calls.get(*id).is_some_and(|call| call.context(purpose) == context);
+        let is_meant = |id: &Id| self.calls.get(*id).is_some_and(|call| call.has_context(context, purpose));
         let id = self.places.find(place_hash(context), is_meant)?;
         self.calls.get(*id).map(|call| call.key)
     }

@@ -68,10 +68,13 @@ strowger_metrics::metrics! {
     dialogs_early: Gauge;
     /// Tracked dialogs whose callee has answered.
     dialogs_confirmed: Gauge;
-    /// BYEs that this server sent, since a call had lasted too long or an operator ended it: one to each party.
+    /// BYEs that this server sent: to both parties where a call had lasted too long, its session timer had run out, a party had lost it or an
+    /// operator ended it, and to a party that had not answered the BYE of the other.
     byes: Counter as "byes_sent";
     /// INVITEs within calls that an earlier process tracked: their route tokens let them through, and no table has their calls.
     earlier_calls: Counter as "invites_in_earlier_calls";
+    /// 2xx responses to INVITEs that were dropped: their call has as many answered dialogs as one may have.
+    answers_dropped: Counter;
     /// Server transactions.
     server_transactions: Gauge;
     /// Client transactions.

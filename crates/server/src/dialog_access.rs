@@ -51,12 +51,30 @@ impl Engine {
     /// Returns whether an earlier process tracked the call of a request. Without `dialogs.folder` or `dialogs.database` the table has no calls
     /// from before the start. Their INVITEs refresh sessions (RFC 4028), so they pass.
     fn is_of_earlier_process(&self, routing: &Routing<'_>) -> bool {
-        let before = seconds(self.shared.began).wrapping_sub(routing.made).cast_signed();
-        let is_so = before > 0 && !self.calls.are_kept();
+        let is_so = self.is_made_before_start(routing);
         if is_so {
             self.counters().earlier_calls.one();
         }
         is_so
+    }
+
+    fn is_made_before_start(&self, routing: &Routing<'_>) -> bool {
+        let before = seconds(self.shared.began).wrapping_sub(routing.made).cast_signed();
+        before > 0 && !self.calls.are_kept()
+    }
+
+    /// Returns whether a request belongs to a tracked call that has ended: its route token says that the call is tracked, and the table does not
+    /// know it. Nothing but the BYE of the other party passes then. SUBSCRIBE and NOTIFY are another usage of the dialog, which may last longer
+    /// (RFC 5057); an INVITE begins a call.
+    pub(crate) fn is_of_ended_call(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> bool {
+        let request = handling.request;
+        let is_exempt =
+            matches!(request.method, Method::Invite | Method::Ack | Method::Bye | Method::Subscribe | Method::Notify);
+        handling.progress.proof.in_dialog
+            && routing.usage == Usage::TrackedCall
+            && !is_exempt
+            && !self.is_of_open_or_tracked_dialog(request)
+            && !self.is_made_before_start(routing)
     }
 
     /// Decides whether a request passes as one within its dialog. After the removal of an account its route tokens are no proof, except for

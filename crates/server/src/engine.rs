@@ -351,6 +351,9 @@ impl Engine {
             Outgoing::Deliver { id, tu, .. } => {
                 self.hear_target(now, id, message);
                 if let Some(context) = tu.id(Role::Proxy) {
+                    if self.is_one_too_many(self.proxy.user_of(context), message) {
+                        return self.counters().answers_dropped.one();
+                    }
                     self.calls.responded = Some(arrival.remote);
                     self.proxy.response(
                         &mut Round { now, tx: &mut self.transactions, out },

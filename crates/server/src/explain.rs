@@ -267,7 +267,7 @@ impl Engine {
                     return Ok(());
                 }
                 Verdict::Forward(destination) => {
-                    let onward = match self.onward(&handling, &destination) {
+                    let onward = match self.onward(&handling, &routing, &destination) {
                         // A name that was not looked up may have an address.
                         Onward::Reply(_) | Onward::Decide(..) if lacks_names(course, &destination) => {
                             self.session_timer(&handling).map_or_else(Onward::Reply, Onward::Forward)

@@ -166,7 +166,15 @@ fn plan_for<'a>(failure: &'a FailureDecision, to: &'a [Candidate<'a>], asks: &'a
 
 impl Engine {
     /// What becomes of a request now that its destination is known.
-    pub(crate) fn onward(&self, handling: &Handling<'_, '_>, destination: &Destination) -> Onward {
+    pub(crate) fn onward(
+        &self,
+        handling: &Handling<'_, '_>,
+        routing: &Routing<'_>,
+        destination: &Destination,
+    ) -> Onward {
+        if self.is_of_ended_call(handling, routing) {
+            return Onward::Reply(Reply::refused(481).because("the call has ended"));
+        }
         let timer = match self.session_timer(handling) {
             Ok(timer) => timer,
             Err(reply) => return Onward::Reply(reply),
@@ -199,7 +207,7 @@ impl Engine {
         contacts: &Contacts,
         destination: Destination,
     ) {
-        let timer = match self.onward(handling, &destination) {
+        let timer = match self.onward(handling, routing, &destination) {
             Onward::Reply(reply) => return self.reply(handling, reply),
             Onward::Redirect => return self.redirect(handling, routing, contacts, &destination),
             Onward::Decide(next, reply) => {
@@ -349,7 +357,10 @@ impl Engine {
         }
         let (context, first) = {
             let mut ways = ways(handling, candidates, places);
-            (self.context_of(handling, &mut ways), ways.first)
+            match handling.progress.context {
+                0 => (self.context_of(handling, &mut ways), ways.first),
+                context => (Context::Notices(context), ways.first),
+            }
         };
         let context = match context {
             Context::Notices(context) => context,
@@ -386,7 +397,7 @@ impl Engine {
         if is_forwarded {
             self.forwarded(handling, context, sent);
         } else {
-            self.not_forwarded(context);
+            self.not_forwarded(handling.now, context);
         }
     }
 

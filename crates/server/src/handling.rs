@@ -34,6 +34,8 @@ pub struct Progress {
     pub(crate) proof: Proof,
     /// What rules say of it.
     pub(crate) decision: Option<Box<Decision>>,
+    /// Of a request of the server: its context for notices; 0: it has none, or is of a peer.
+    pub(crate) context: u64,
     /// A 100 was sent.
     pub(crate) trying: bool,
     /// While it waits: what it goes by. Bytes do not have it: read back, the request goes on by the policy where it comes to.
@@ -52,6 +54,7 @@ impl Progress {
             answers: Answers::default(),
             proof: Proof::default(),
             decision: None,
+            context: 0,
             trying: false,
             policy: None,
             inquiry: None,

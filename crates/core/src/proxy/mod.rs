@@ -307,6 +307,11 @@ impl Proxy {
         }
     }
 
+    /// The [`Plan::context`] of the request of this response context; 0: it has none, or is gone.
+    pub fn user_of(&self, context: Id) -> u64 {
+        self.contexts.get(context).map_or(0, |context| context.user)
+    }
+
     /// What a transaction of the response context with this id had to say.
     pub fn event(&mut self, round: &mut Round<'_>, context: Id, event: &Event) {
         self.by_its_policy(context, |proxy| proxy.context_event(round, context, event));

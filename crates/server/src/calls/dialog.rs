@@ -1,6 +1,8 @@
 //! A dialog of a call: between its caller and one callee that rang or answered (RFC 3261 section 12).
 
+use super::doubt::Doubt;
 use super::texts::Texts;
+use crate::session_timer::SessionOffer;
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU16;
 
@@ -12,6 +14,15 @@ pub(crate) enum Party {
 }
 
 impl Party {
+    pub(crate) const BOTH: [Self; 2] = [Self::Caller, Self::Callee];
+
+    pub(crate) const fn other(self) -> Self {
+        match self {
+            Self::Caller => Self::Callee,
+            Self::Callee => Self::Caller,
+        }
+    }
+
     pub(crate) const fn text(self) -> &'static str {
         match self {
             Self::Caller => "caller",
@@ -28,6 +39,24 @@ pub(crate) struct CallAnswer {
     pub(crate) status: NonZeroU16,
 }
 
+/// A BYE that has no final response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Bye {
+    /// When it passed: a moment as [`CallAnswer::at`].
+    pub(crate) at: i64,
+    /// By Q.850, for the record.
+    pub(crate) cause: u16,
+}
+
+/// A request that renews a dialog, until its final response.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Renewal {
+    pub(crate) sender: Party,
+    /// Its Contact: the new target of its sender.
+    pub(crate) contact: Option<Box<[u8]>>,
+    pub(crate) offer: SessionOffer,
+}
+
 /// A dialog of a call. Early while it has no answer: then it ends with its branch, or with the last dialog that has one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Dialog {
@@ -37,10 +66,13 @@ pub(crate) struct Dialog {
     cseqs: [u32; 2],
     /// Its end is to be logged.
     pub(crate) logged: bool,
-    /// A BYE of this party is under way.
-    pub(crate) ending: Option<Party>,
-    /// The Contact of a request that renews the target of its sender, until that is answered.
-    renewal: Option<Box<(Party, Box<[u8]>)>>,
+    /// Random bits in the contexts of its requests ([`super::Call::dialog_context`]). The lowest is free: it names the sender there.
+    pub(crate) salt: u16,
+    /// BYEs under way, by sender.
+    byes: Option<Box<[Option<Bye>; 2]>>,
+    renewal: Option<Box<Renewal>>,
+    /// The server asks its parties whether it still exists.
+    pub(crate) doubt: Option<Box<Doubt>>,
     /// When its session ends: see [`Dialog::session_end`].
     session_end: i64,
 }
@@ -54,14 +86,14 @@ const ROUTES: usize = 2;
 const BRANCH: usize = 3;
 
 impl Dialog {
-    /// With the tag that a response of the callee has, and the CSeq of the INVITE.
-    pub(crate) fn new(tag: &[u8], cseq: u32) -> Self {
-        Self::of(Texts::new(&[tag]), cseq)
+    /// With the tag that a response of the callee has, and the CSeq of the INVITE. `salt`: random.
+    pub(crate) fn new(tag: &[u8], cseq: u32, salt: u64) -> Self {
+        Self::of(Texts::new(&[tag]), cseq, salt)
     }
 
     /// One that rings: the response came by this branch.
-    pub(crate) fn early(tag: &[u8], cseq: u32, branch: u32) -> Self {
-        Self::of(Texts::new(&[tag, b"", b"", &branch.to_le_bytes()]), cseq)
+    pub(crate) fn early(tag: &[u8], cseq: u32, salt: u64, branch: u32) -> Self {
+        Self::of(Texts::new(&[tag, b"", b"", &branch.to_le_bytes()]), cseq, salt)
     }
 
     /// The CSeq of the last request of the caller in it.
@@ -69,8 +101,10 @@ impl Dialog {
         self.cseqs[0]
     }
 
-    fn of(texts: Texts, cseq: u32) -> Self {
-        Self { texts, answer: None, cseqs: [cseq, 0], logged: false, ending: None, renewal: None, session_end: NEVER }
+    fn of(texts: Texts, cseq: u32, salt: u64) -> Self {
+        let salt = (salt & super::SALTS) as u16 & !1;
+        let (answer, byes, renewal, doubt) = Default::default();
+        Self { texts, answer, cseqs: [cseq, 0], logged: false, salt, byes, renewal, doubt, session_end: NEVER }
     }
 
     /// It has no answer, and rang by this branch.
@@ -120,6 +154,9 @@ impl Dialog {
         if self.session_end != NEVER {
             change(&mut self.session_end);
         }
+        let byes = self.byes.iter_mut().flat_map(|byes| byes.iter_mut()).flatten();
+        byes.for_each(|bye| change(&mut bye.at));
+        self.doubt.iter_mut().for_each(|doubt| doubt.change_moments(&change));
     }
 
     /// A request of this party has this CSeq. Whether none so high has been before.
@@ -132,7 +169,12 @@ impl Dialog {
 
     /// It goes on in another process: what was under way has come to nothing, as far as is known.
     pub(crate) fn goes_on(&mut self) {
-        (self.ending, self.renewal) = (None, None);
+        (self.byes, self.renewal, self.doubt) = Default::default();
+    }
+
+    /// The CSeq of the last request of this party; 0: it has sent none.
+    pub(crate) const fn last_cseq(&self, party: Party) -> u32 {
+        self.cseqs[party as usize]
     }
 
     /// The CSeq of one more request of this party.
@@ -141,13 +183,33 @@ impl Dialog {
         (self.cseqs[party as usize].saturating_add(1)).min(i32::MAX as u32)
     }
 
-    /// A request of this party says that it is reached there, if its peer agrees.
-    pub(crate) fn begin_renewal(&mut self, party: Party, contact: &[u8]) {
-        self.renewal = Some(Box::new((party, contact.into())));
+    /// Adds a BYE of this party, in place of one before it.
+    pub(crate) fn begin_bye(&mut self, party: Party, bye: Bye) {
+        self.byes.get_or_insert_default()[party as usize] = Some(bye);
     }
 
-    /// The end of such a request: whose it was, and what it said.
-    pub(crate) fn end_renewal(&mut self) -> Option<(Party, Box<[u8]>)> {
+    /// Takes out the BYE of this party: it was refused.
+    pub(crate) fn end_bye(&mut self, party: Party) {
+        self.byes.iter_mut().for_each(|byes| byes[party as usize] = None);
+        self.byes.take_if(|byes| byes.iter().all(Option::is_none));
+    }
+
+    /// The BYE of this party that is under way.
+    pub(crate) fn bye(&self, party: Party) -> Option<Bye> {
+        self.byes.as_ref().and_then(|byes| byes[party as usize])
+    }
+
+    /// A BYE is under way.
+    pub(crate) const fn is_ending(&self) -> bool {
+        self.byes.is_some()
+    }
+
+    pub(crate) fn begin_renewal(&mut self, renewal: Renewal) {
+        self.renewal = Some(Box::new(renewal));
+    }
+
+    /// Takes out the last request that renews this dialog: it has its final response.
+    pub(crate) fn end_renewal(&mut self) -> Option<Renewal> {
         self.renewal.take().map(|renewal| *renewal)
     }
 }

@@ -1,7 +1,7 @@
-//! Calls that have lasted too long, and those that an operator ends: both parties of each dialog get a BYE (RFC 3261 section 15).
+//! Requests of the server within dialogs. Calls that have lasted too long, whose session timer has run out or that an operator ends get a
+//! BYE on both sides (RFC 3261 section 15).
 //!
-//! A BYE of ours goes the way of one that the peer of that party had sent: through the stages, by the route set of the dialog. No other
-//! request of ours is sent within a dialog.
+//! Such a request goes the way of one that the peer of that party had sent: through the stages, by the route set of the dialog.
 
 use super::dialog::{Dialog, Party};
 use super::{Call, HASHED, moment};
@@ -34,41 +34,34 @@ impl Engine {
             self.calls.change(key, Call::forget_log);
         }
         if self.calls.get(key).is_some_and(|call| call.tracked) {
-            self.end_dialogs(now, key, Ender::Lifetime, out, |dialog| {
+            self.end_dialogs(now, key, (Ender::Lifetime, moment(now)), out, |dialog| {
                 dialog.answer.is_some_and(|answer| !lasts(answer.at, times.lifetime))
             });
         }
-        self.end_sessions(now, key);
+        self.end_sessions(now, key, out);
+        self.ask_parties(now, key, out);
         self.calls.change(key, |call| call.challenged &= lasts(call.began, super::CHALLENGE));
         // What is due stays due otherwise.
         self.calls.set_deadline(key);
     }
 
-    /// Sessions that no party has refreshed in time have ended: the parties know that themselves, and a proxy sends no BYE for it (RFC 4028
-    /// section 8.3).
-    fn end_sessions(&mut self, now: Now, key: u64) {
+    /// Ends sessions that no party has refreshed in time. Their parties should know (RFC 4028 section 10); one that goes on all the same
+    /// gets a BYE, as its call is neither counted nor recorded any more.
+    fn end_sessions(&mut self, now: Now, key: u64, out: &mut Outbox) {
         let is_over = |dialog: &Dialog| dialog.session_end().is_some_and(|at| at <= moment(now));
         let Some(call) = self.calls.get(key) else { return };
-        for dialog in call.dialogs.iter().filter(|dialog| is_over(dialog) && dialog.logged) {
-            log_ended(now, call, Ender::SessionTimer.text(), dialog.answer, call.call_id());
-        }
         let ended = call.dialogs.iter().filter(|dialog| is_over(dialog));
+        // It may have been before this process began.
         let Some(at) = ended.filter_map(Dialog::session_end).max() else { return };
-        if let Some(account) = self.calls.account(key) {
-            // It may have been before this process began.
-            let row = account.dialog_ended(at, Ender::SessionTimer);
-            self.effects.extend(row.map(Effect::Account));
-        }
-        self.calls.change(key, |call| call.dialogs.retain(|dialog| !is_over(dialog)));
-        self.calls.has_changed(key);
+        self.end_dialogs(now, key, (Ender::SessionTimer, at), out, is_over);
     }
 
-    /// Ends the dialogs of a call that are meant.
+    /// Ends the dialogs of a call that are meant; `at`: the moment of their end in the records.
     pub(super) fn end_dialogs(
         &mut self,
         now: Now,
         key: u64,
-        by: Ender,
+        (by, at): (Ender, i64),
         out: &mut Outbox,
         is_meant: impl Fn(&Dialog) -> bool,
     ) {
@@ -76,19 +69,20 @@ impl Engine {
         let (mut requests, mut text) = (Vec::new(), Vec::new());
         for dialog in call.dialogs.iter().filter(|dialog| is_meant(dialog)) {
             if dialog.logged {
-                log_ended(now, call, by.text(), dialog.answer, call.call_id());
+                log_ended(at, call, by.text(), dialog.answer, call.call_id());
             }
-            for from in [Party::Caller, Party::Callee].into_iter().filter(|party| dialog.ending != Some(*party)) {
+            for from in Party::BOTH.into_iter().filter(|party| dialog.bye(*party).is_none()) {
                 text.clear();
                 if self.write_bye(call, dialog, from, &mut text) {
                     requests.push(text.clone());
                 }
             }
         }
-        if call.dialogs.iter().any(&is_meant)
-            && let Some(account) = self.calls.account(key)
-        {
-            let row = account.dialog_ended(moment(now), by);
+        if !call.dialogs.iter().any(&is_meant) {
+            return;
+        }
+        if let Some(account) = self.calls.account(key) {
+            let row = account.dialog_ended(at, by);
             self.effects.extend(row.map(Effect::Account));
         }
         // Before they pass: nothing hangs on what becomes of them.
@@ -96,12 +90,38 @@ impl Engine {
         self.calls.has_changed(key);
         for request in requests {
             self.counters().byes.one();
-            self.send_own(now, &request, out);
+            self.send_own(now, &request, 0, out);
         }
     }
 
     /// Writes a BYE as this party would send it here. False: too little is known of its peer.
-    fn write_bye(&self, call: &Call, dialog: &Dialog, from: Party, out: &mut Vec<u8>) -> bool {
+    pub(super) fn write_bye(&self, call: &Call, dialog: &Dialog, from: Party, out: &mut Vec<u8>) -> bool {
+        let number = dialog.next_cseq(from);
+        self.write_own(call, dialog, from, (b"BYE", number, ""), out)
+    }
+
+    /// Writes an OPTIONS to the party that is asked, as its peer would send it here. `count`: the questions before it.
+    pub(super) fn write_question(
+        &self,
+        call: &Call,
+        dialog: &Dialog,
+        asked: Party,
+        count: u16,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let from = asked.other();
+        self.write_own(call, dialog, from, (b"OPTIONS", dialog.last_cseq(from), &format!("q{count}")), out)
+    }
+
+    /// `branch`: the end of the branch, which tells requests of one CSeq apart.
+    fn write_own(
+        &self,
+        call: &Call,
+        dialog: &Dialog,
+        from: Party,
+        (method, number, branch): (&[u8], u32, &str),
+        out: &mut Vec<u8>,
+    ) -> bool {
         let caller = (call.caller(), call.caller_tag());
         let callee = (call.callee(), dialog.tag());
         let (from_party, to_party, contact, routes) = match from {
@@ -113,32 +133,28 @@ impl Engine {
         if !is_known || !is_whole(from_party.1) || !is_whole(to_party.1) {
             return false;
         }
-        let number = dialog.next_cseq(from);
-        let branch = self.branch_of_bye(call, dialog, from, number);
+        let key = self.key_of_call(call.call_id(), dialog.tag());
+        let branch = format!("own{key:016x}{}{number}{branch}", from as u8);
         let mut line = |parts: &[&[u8]]| {
             parts.iter().for_each(|part| out.extend_from_slice(part));
             out.extend_from_slice(b"\r\n");
         };
-        line(&[b"BYE ", contact, b" SIP/2.0"]);
+        line(&[method, b" ", contact, b" SIP/2.0"]);
         line(&[b"Via: SIP/2.0/TCP ", OWN, b";branch=z9hG4bK", branch.as_bytes()]);
         line(&[b"Route: ", routes]);
         line(&[b"Max-Forwards: 70"]);
         line(&[b"From: <", from_party.0, b">;tag=", from_party.1]);
         line(&[b"To: <", to_party.0, b">;tag=", to_party.1]);
         line(&[b"Call-ID: ", call.call_id()]);
-        line(&[b"CSeq: ", number.to_string().as_bytes(), b" BYE"]);
+        line(&[b"CSeq: ", number.to_string().as_bytes(), b" ", method]);
         line(&[b"Content-Length: 0"]);
         line(&[]);
         true
     }
 
-    fn branch_of_bye(&self, call: &Call, dialog: &Dialog, from: Party, number: u32) -> String {
-        let key = self.key_of_call(call.call_id(), dialog.tag());
-        format!("own{key:016x}{}{number}", from as u8)
-    }
-
-    /// Sends a request of ours as if a peer had sent it: it goes to the next hop by the stages. What answers it goes nowhere.
-    fn send_own(&mut self, now: Now, bytes: &[u8], out: &mut Outbox) {
+    /// Sends a request of the server as if a peer had sent it: it goes to the next hop by the stages. Its response goes nowhere. `context`:
+    /// under which the proxy tells what became of it.
+    pub(super) fn send_own(&mut self, now: Now, bytes: &[u8], context: u64, out: &mut Outbox) {
         let mut index = Index::new();
         if index.parse(bytes, &self.policy.limits).is_err() {
             return;
@@ -154,7 +170,7 @@ impl Engine {
         let call_hash = call::hash(self.shared.call_secret, message.call_id().map_or(&b""[..], |id| id.text));
         let Ok(request) = Request::of(message, &arrival, call_hash) else { return };
         let Some(server) = self.transactions.begin_own(now, &message, call_hash) else { return };
-        let mut progress = Progress::new(now);
+        let mut progress = Progress { context, ..Progress::new(now) };
         self.advance(&mut Handling { now, request: &request, server: Some(server), progress: &mut progress, out });
     }
 }

@@ -14,7 +14,7 @@ use strowger_core::record::Unreadable;
 use strowger_core::{Now, call};
 
 /// Of the form of what is kept. Another form wants another number.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 
 /// Bytes before the call: the version, and the milliseconds since 1970 at which its moments were ages.
 const HEAD: usize = 1 + 8;
@@ -51,7 +51,6 @@ impl Call {
         (self.open, self.cancelled, self.challenged) = (0, false, false);
         self.dialogs.retain(|dialog| dialog.answer.is_some());
         self.dialogs.iter_mut().for_each(super::Dialog::goes_on);
-        self.account.iter_mut().for_each(|account| account.goes_on());
     }
 
     fn write(&mut self, now: Now) -> Box<[u8]> {
@@ -121,12 +120,13 @@ impl Engine {
         }
     }
 
-    /// Goes on with the calls of an earlier process. Returns how many of them are of one with another secret: no request of their parties is
+    /// Goes on with the calls of an earlier process, and asks their parties soon whether they do. Returns how many of them are of one with another secret: no request of their parties is
     /// let through as one within a dialog, so how they end is not seen.
-    pub fn take_over(&mut self, calls: Vec<Call>) -> usize {
-        let mut strange = 0;
-        for mut call in calls {
+    pub fn take_over(&mut self, now: Now, calls: Vec<Call>) -> usize {
+        let (mut strange, count) = (0, calls.len());
+        for (place, mut call) in calls.into_iter().enumerate() {
             call.goes_on();
+            call.doubt_all(now, place, count);
             strange += usize::from(self.is_strange(&call));
             if call.is_over() {
                 self.calls.ended.push(Ended { key: call.key, is_kept: true, account: call.account });

@@ -1,6 +1,6 @@
 //! Tracked calls as operators see them, and calls that they end.
 
-use super::{Call, Purpose, moment};
+use super::{Call, moment};
 use crate::accounting::Ender;
 use crate::engine::Engine;
 use strowger_core::{Now, Outbox, Round};
@@ -78,7 +78,7 @@ impl Call {
     fn state(&self) -> CallState {
         let mut answered = self.dialogs.iter().filter(|dialog| dialog.answer.is_some()).peekable();
         match (answered.peek().is_some(), self.dialogs.is_empty()) {
-            (true, _) if answered.all(|dialog| dialog.ending.is_some()) => CallState::Ending,
+            (true, _) if answered.all(|dialog| dialog.is_ending()) => CallState::Ending,
             (true, _) => CallState::Answered,
             (false, false) => CallState::Ringing,
             (false, true) => CallState::Calling,
@@ -136,11 +136,11 @@ impl Engine {
     /// this id.
     pub fn end_call(&mut self, now: Now, id: u64, out: &mut Outbox) -> bool {
         let Some(call) = self.calls.get(id).filter(|call| call.tracked) else { return false };
-        let context = call.context(Purpose::Invite);
+        let context = call.context();
         if let Some(account) = self.calls.account(id) {
             account.is_ended_by(Ender::Operator);
         }
-        self.end_dialogs(now, id, Ender::Operator, out, |dialog| dialog.answer.is_some());
+        self.end_dialogs(now, id, (Ender::Operator, moment(now)), out, |dialog| dialog.answer.is_some());
         self.proxy.cancel_all(&mut Round { now, tx: &mut self.transactions, out }, context);
         self.hear_notices(now, out);
         true

@@ -1,14 +1,15 @@
 //! What the proxy tells of the requests of calls.
 
-use super::dialog::{CallAnswer, Dialog, Party};
+use super::dialog::{Bye, CallAnswer, Dialog, Party};
 use super::within::{contact_of, way};
 use super::{Call, Purpose, moment};
 use crate::account_text::cause;
-use crate::accounting::Account;
+use crate::accounting::NORMAL;
 use crate::call_limits::Claim;
-use crate::call_log::log_outcome;
+use crate::call_log::{log_ended, log_outcome};
 use crate::decision::Question;
 use crate::engine::{Effect, Engine};
+use crate::session_timer::SessionOffer;
 use std::num::NonZeroU16;
 use std::ops::Range;
 use strowger_core::proxy::{Notice, NoticeEvent};
@@ -17,8 +18,8 @@ use strowger_core::{Now, Outbox, Round};
 use strowger_message::header::SessionExpires;
 use strowger_message::{Index, Limits, Message, Name};
 
-/// Early dialogs of one call, at most.
-const MOST_EARLY: usize = 64;
+/// Dialogs of one call, at most.
+const MOST_DIALOGS: usize = 64;
 
 impl Engine {
     /// Takes what the proxy has told since the last time; the responses that it names stand in the outbox.
@@ -28,6 +29,7 @@ impl Engine {
         while !self.proxy.notices().is_empty() {
             self.take_notices(now, out);
         }
+        self.calls.responded = None;
         if !self.calls.ended.is_empty() {
             self.close_accounts();
         }
@@ -62,8 +64,9 @@ impl Engine {
         let Some(key) = key else { return };
         match Purpose::of(notice.context) {
             Some(Purpose::Invite) => self.hear_of_invite(now, key, &notice.event, out),
-            Some(Purpose::Renewal) => self.hear_of_renewal(now, key, &notice.event, out),
-            Some(Purpose::Bye) => self.hear_of_bye(key, &notice.event),
+            Some(Purpose::Renewal) => self.hear_of_renewal(now, (key, notice.context), &notice.event, out),
+            Some(Purpose::Bye) => self.hear_of_bye(now, (key, notice.context), &notice.event, out),
+            Some(Purpose::Question) => self.hear_of_question(now, (key, notice.context), &notice.event, out),
             None => (),
         }
     }
@@ -167,9 +170,10 @@ impl Engine {
         if self.calls.get(key).is_none_or(|call| call.dialogs.iter().any(|dialog| dialog.tag() == tag)) {
             return;
         }
+        let salt = self.entropy.u64();
         self.calls.change(key, |call| {
-            if call.open > 0 && call.dialogs.len() < MOST_EARLY {
-                call.dialogs.push(Dialog::early(tag, call.cseq, branch));
+            if call.open > 0 && call.dialogs.len() < MOST_DIALOGS {
+                call.dialogs.push(Dialog::early(tag, call.cseq, salt, branch));
             }
         });
     }
@@ -189,7 +193,7 @@ impl Engine {
             log_outcome(now, call, status, call_id.text);
         }
         let way = if call.tracked { way(&self.policy.router, response) } else { None };
-        let (session_end, call_is_tracked) = (session_end(now, response), call.tracked);
+        let session_end = if call.tracked { session_end(now, response, call.offer) } else { SessionEnd::Never };
         // Otherwise its BYE will not come by.
         let stays = call.stays;
         let by = self.calls.responded;
@@ -197,6 +201,7 @@ impl Engine {
             let row = account.answered(now, status, by, response);
             self.effects.extend(row.map(Effect::Account));
         }
+        let salt = self.entropy.u64();
         self.calls.change(key, |call| {
             call.challenged = false;
             if !stays || !(call.tracked || is_logged) {
@@ -204,7 +209,8 @@ impl Engine {
             }
             let cseq = call.cseq;
             if call.dialog(tag).is_none() {
-                call.dialogs.push(Dialog::new(tag, cseq));
+                call.make_room_for_answer();
+                call.dialogs.push(Dialog::new(tag, cseq, salt));
             }
             let Some(dialog) = call.dialog(tag) else { return };
             let answer = NonZeroU16::new(status).map(|status| CallAnswer { at: moment(now), status });
@@ -212,7 +218,7 @@ impl Engine {
             if let Some((contact, routes)) = way {
                 dialog.set_way(contact, &routes);
             }
-            dialog.set_session_end(session_end.filter(|_| call_is_tracked));
+            session_end.apply(dialog);
         });
         self.calls.has_changed(key);
     }
@@ -237,27 +243,24 @@ impl Engine {
     }
 
     /// A dialog was renewed, or not: both parties are reached where they say now (RFC 3261 section 12.2.1.2).
-    fn hear_of_renewal(&mut self, now: Now, key: u64, event: &NoticeEvent, out: &Outbox) {
+    fn hear_of_renewal(&mut self, now: Now, (key, context): (u64, u64), event: &NoticeEvent, out: &Outbox) {
         match event {
             NoticeEvent::Answered { bytes, .. } => {
-                self.read_response(bytes, out, |engine, response| engine.renewed(now, key, response));
+                self.read_response(bytes, out, |engine, response| engine.renewed(now, key, context, response));
             }
-            NoticeEvent::Exhausted { bytes, .. } => {
-                self.read_response(bytes, out, |engine, response| {
-                    engine.change_dialog(key, response, |dialog, _| drop(dialog.end_renewal()));
-                });
-            }
+            NoticeEvent::Exhausted { .. } => self.change_dialog(key, context, |dialog, _| drop(dialog.end_renewal())),
             _ => (),
         }
     }
 
-    fn renewed(&mut self, now: Now, key: u64, response: &Message<'_>) {
-        let (contact, session_end) = (contact_of(response), session_end(now, response));
+    fn renewed(&mut self, now: Now, key: u64, context: u64, response: &Message<'_>) {
+        let contact = contact_of(response);
         let mut of_caller = None;
-        self.change_dialog(key, response, |dialog, sender| {
-            dialog.set_session_end(session_end);
-            let renewal = dialog.end_renewal().filter(|(party, _)| *party == sender);
-            let said = renewal.as_ref().map(|(_, contact)| &contact[..]);
+        self.change_dialog(key, context, |dialog, sender| {
+            let renewal = dialog.end_renewal().filter(|renewal| renewal.sender == sender);
+            let offer = renewal.as_ref().map_or(SessionOffer::default(), |renewal| renewal.offer);
+            session_end(now, response, offer).apply(dialog);
+            let said = renewal.as_ref().and_then(|renewal| renewal.contact.as_deref());
             let (caller, callee) = match sender {
                 Party::Caller => (said, contact),
                 Party::Callee => (contact, said),
@@ -273,43 +276,135 @@ impl Engine {
         self.calls.has_changed(key);
     }
 
-    /// Changes the dialog of this response to a request of the party that it names.
-    fn change_dialog(&mut self, key: u64, response: &Message<'_>, change: impl FnOnce(&mut Dialog, Party)) {
-        let (Ok(from), Ok(to)) = (response.from(), response.to()) else { return };
-        let [from, to] = [from, to].map(|party| self.kept_tag(party.tag.unwrap_or_default()));
+    /// Changes the dialog that this context names, with the sender of the request.
+    fn change_dialog(&mut self, key: u64, context: u64, change: impl FnOnce(&mut Dialog, Party)) {
         self.calls.change(key, |call| {
-            let (sender, tag) = call.sender(&from, &to);
-            if let Some(dialog) = call.dialog(tag) {
-                change(dialog, sender);
+            if let Some((at, sender)) = call.dialog_at(context) {
+                change(&mut call.dialogs[at], sender);
             }
         });
     }
 
-    /// Any final response ends the dialog, 481 and 408 too (RFC 3261 section 15.1.1); one who is to show a password tries again.
-    fn hear_of_bye(&mut self, key: u64, event: &NoticeEvent) {
-        match event {
-            NoticeEvent::Exhausted { status: 401 | 407, .. } => {
-                self.calls.account(key).into_iter().for_each(Account::bye_is_challenged);
-                self.calls.change(key, |call| call.dialogs.iter_mut().for_each(|dialog| dialog.ending = None));
-            }
-            NoticeEvent::Answered { .. } | NoticeEvent::Exhausted { .. } | NoticeEvent::Abandoned => {
-                let status = match event {
-                    NoticeEvent::Answered { status, .. } | NoticeEvent::Exhausted { status, .. } => *status,
-                    // None came.
-                    _ => 408,
-                };
-                let row = self.calls.account(key).and_then(|account| account.bye_ended(status));
-                self.effects.extend(row.map(Effect::Account));
-                self.calls.change(key, |call| call.dialogs.retain(|dialog| dialog.ending.is_none()));
-                self.calls.has_changed(key);
-            }
-            _ => (),
+    /// A BYE has its final response. A 2xx ends the dialog, and so do 481, 408 and silence (RFC 3261 sections 12.2.1.2 and 15.1.1); after any
+    /// other the session may go on.
+    fn hear_of_bye(&mut self, now: Now, (key, context): (u64, u64), event: &NoticeEvent, out: &mut Outbox) {
+        let status = match event {
+            NoticeEvent::Answered { status, .. } | NoticeEvent::Exhausted { status, .. } => *status,
+            // None came.
+            NoticeEvent::Abandoned => 408,
+            _ => return,
+        };
+        match status {
+            200..300 | 408 | 481 => self.end_by_bye(now, (key, context), status, out),
+            _ => self.bye_refused(now, (key, context), status),
+        }
+    }
+
+    /// The dialog stands. Whether its parties agree is asked.
+    pub(super) fn bye_refused(&mut self, now: Now, (key, context): (u64, u64), status: u16) {
+        let dialog = self.calls.get(key).and_then(|call| Some((call, call.dialog_at(context)?)));
+        let answered = dialog.map(|(call, (at, party))| (party, &call.dialogs[at]));
+        let bye = answered.filter(|(_, dialog)| dialog.answer.is_some());
+        if let Some((party, bye)) = bye.and_then(|(party, dialog)| Some((party, dialog.bye(party)?)))
+            && let Some(account) = self.calls.account(key)
+        {
+            let row = account.bye_refused(party, bye, status);
+            self.effects.extend(row.map(Effect::Account));
+        }
+        self.change_dialog(key, context, |dialog, party| {
+            dialog.end_bye(party);
+            dialog.doubt_refusal(now);
+        });
+        self.calls.has_changed(key);
+    }
+
+    /// A peer that has not answered gets a BYE of the server: what the party sent may not have reached it, such as a datagram that is too long.
+    fn end_by_bye(&mut self, now: Now, (key, context): (u64, u64), status: u16, out: &mut Outbox) {
+        let Some(call) = self.calls.get(key) else { return };
+        let Some((at, party)) = call.dialog_at(context) else { return };
+        let (dialog, mut text) = (&call.dialogs[at], Vec::new());
+        let bye = dialog.bye(party).unwrap_or(Bye { at: moment(now), cause: NORMAL });
+        // Without a response it ends now: until then the peer may have gone on.
+        let bye = if status == 408 { Bye { at: moment(now), ..bye } } else { bye };
+        if dialog.logged {
+            log_ended(bye.at, call, party.text(), dialog.answer, call.call_id());
+        }
+        let (salt, is_answered) = (dialog.salt, dialog.answer.is_some());
+        let goes_out = status == 408 && is_answered && self.write_bye(call, dialog, party, &mut text);
+        if is_answered && let Some(account) = self.calls.account(key) {
+            let row = account.bye_ended(party, bye, status);
+            self.effects.extend(row.map(Effect::Account));
+        }
+        self.calls.change(key, |call| call.dialogs.retain(|dialog| dialog.salt != salt));
+        self.calls.has_changed(key);
+        if goes_out {
+            self.counters().byes.one();
+            self.send_own(now, &text, 0, out);
+        }
+    }
+
+    /// A 2xx to an INVITE that would make one more dialog than its call may have. It is dropped: its sender gets no ACK, and ends the dialog
+    /// itself (RFC 3261 section 13.3.1.4), so there is no session that is neither counted nor recorded.
+    #[inline]
+    pub(crate) fn is_one_too_many(&self, context: u64, response: &Message<'_>) -> bool {
+        !self.calls.is_empty()
+            && response.status().is_some_and(|status| (200..300).contains(&status))
+            && self.is_beyond_bound(context, response)
+    }
+
+    fn is_beyond_bound(&self, context: u64, response: &Message<'_>) -> bool {
+        let is_of_invite = Purpose::of(context) == Some(Purpose::Invite);
+        let Some(key) = Some(context).filter(|_| is_of_invite).and_then(|context| self.calls.key_of(context)) else {
+            return false;
+        };
+        let Some(call) = self.calls.get(key).filter(|call| call.is_full_of_answers()) else { return false };
+        let tag = response.to().ok().and_then(|to| to.tag).unwrap_or_default();
+        let tag = &*self.kept_tag(tag);
+        call.dialogs.iter().all(|dialog| dialog.tag() != tag)
+    }
+}
+
+impl Call {
+    fn is_full_of_answers(&self) -> bool {
+        self.dialogs.len() >= MOST_DIALOGS && self.dialogs.iter().all(|dialog| dialog.answer.is_some())
+    }
+
+    /// An early dialog goes where there are as many as may be.
+    fn make_room_for_answer(&mut self) {
+        let early = self.dialogs.iter().position(|dialog| dialog.answer.is_none());
+        if let Some(early) = early.filter(|_| self.dialogs.len() >= MOST_DIALOGS) {
+            self.dialogs.remove(early);
         }
     }
 }
 
-/// When the session ends that this 2xx agrees on, if it has a timer (RFC 4028 section 8.3).
-fn session_end(now: Now, response: &Message<'_>) -> Option<i64> {
-    let timer = SessionExpires::parse(response.header(Name::SessionExpires)?).ok()?;
-    Some(moment(now).saturating_add(i64::from(timer.seconds) * 1_000))
+/// What a 2xx says of the session timer of a dialog.
+enum SessionEnd {
+    /// There is none, from now on.
+    Never,
+    /// It runs out at this moment (RFC 4028 section 8.3).
+    At(i64),
+    /// What no 2xx may say: it changes nothing.
+    Void,
+}
+
+impl SessionEnd {
+    fn apply(&self, dialog: &mut Dialog) {
+        match self {
+            Self::Never => dialog.set_session_end(None),
+            Self::At(at) => dialog.set_session_end(Some(*at)),
+            Self::Void => (),
+        }
+    }
+}
+
+fn session_end(now: Now, response: &Message<'_>, offer: SessionOffer) -> SessionEnd {
+    let timer = response.header(Name::SessionExpires).and_then(|value| SessionExpires::parse(value).ok());
+    match timer.map(|timer| timer.seconds) {
+        None => SessionEnd::Never,
+        Some(seconds) if offer.allows(seconds) => {
+            SessionEnd::At(moment(now).saturating_add(i64::from(seconds) * 1_000))
+        }
+        Some(_) => SessionEnd::Void,
+    }
 }

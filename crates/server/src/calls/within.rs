@@ -1,17 +1,17 @@
 //! Requests of calls on their way downstream: the INVITE that begins one, and what passes in its dialogs.
 
-use super::dialog::{Dialog, Party};
+use super::dialog::Dialog;
 use super::{Call, LONGEST_WAY, NO_CALL, Purpose};
 use crate::call_limits::Claim;
-use crate::call_log::log_ended;
 use crate::decision::Decision;
 use crate::engine::Engine;
 use crate::handling::Handling;
+use crate::session_timer::SessionOffer;
 use smallvec::SmallVec;
-use strowger_core::Outbox;
 use strowger_core::routing::{Request, Router};
+use strowger_core::{Now, Outbox};
 use strowger_message::header::Hop;
-use strowger_message::{Limits, Message, Method};
+use strowger_message::{Limits, Message};
 
 /// Under which context the proxy tells what becomes of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +118,7 @@ impl Engine {
             } else if is_counted {
                 return Context::Merged;
             } else {
-                let (context, is_other) = (call.context(Purpose::Invite), call.open > 0);
+                let (context, is_other) = (call.context(), call.open > 0);
                 let is_logged = logs && self.log_call_begun(handling);
                 if is_other {
                     // Its end would not be seen.
@@ -165,7 +165,7 @@ impl Engine {
             }
         }
         call.key = key;
-        let context = call.context(Purpose::Invite);
+        let context = call.context();
         self.calls.put(key, call);
         Context::Notices(context)
     }
@@ -237,7 +237,7 @@ impl Engine {
             call.account = call.account.take().or(account);
             call.count(more, &room.of_call);
             call.lead(room.led, &room.taken);
-            call.context(Purpose::Invite)
+            call.context()
         });
         self.calls.has_changed(key);
         context.unwrap_or_default()
@@ -262,6 +262,16 @@ impl Engine {
         self.is_of_dialog(request, |dialog| dialog.answer.is_some())
     }
 
+    /// Returns whether a request belongs to a dialog of a tracked call, or to a tracked call whose INVITE has no final response: of its early
+    /// dialogs the table has a bounded number.
+    pub(crate) fn is_of_open_or_tracked_dialog(&self, request: &Request<'_>) -> bool {
+        let is_open = |tag| {
+            let call = self.calls.get(self.key_of_call(request.call_id, tag));
+            call.is_some_and(|call| call.tracked && call.open > 0)
+        };
+        self.is_of_tracked_dialog(request) || is_open(request.from_tag) || is_open(request.to_tag)
+    }
+
     fn is_of_dialog(&self, request: &Request<'_>, is_meant: impl Fn(&Dialog) -> bool) -> bool {
         [(request.from_tag, request.to_tag), (request.to_tag, request.from_tag)].into_iter().any(|(tag, other)| {
             let call = self.calls.get(self.key_of_call(request.call_id, tag)).filter(|call| call.tracked);
@@ -270,78 +280,10 @@ impl Engine {
         })
     }
 
-    /// A request within a dialog.
-    fn pass_within(&mut self, handling: &Handling<'_, '_>) -> u64 {
-        let request = handling.request;
-        let (call_id, from, to) = (request.call_id, request.from_tag, request.to_tag);
-        for (party, tag, other) in [(Party::Caller, from, to), (Party::Callee, to, from)] {
-            let key = self.key_of_call(call_id, tag);
-            let Some(call) = self.calls.get(key) else { continue };
-            let other = &*self.kept_tag(other);
-            let (is_tracked, is_known) = (call.tracked, call.dialogs.iter().any(|dialog| dialog.tag() == other));
-            if request.method == Method::Bye {
-                return self.pass_bye(handling, key, party, other);
-            }
-            if !is_tracked || !is_known {
-                continue;
-            }
-            let number = request.cseq;
-            let hear = |call: &mut Call| call.dialog(other).is_some_and(|dialog| dialog.hear(party, number));
-            if self.calls.change(key, hear) == Some(true) {
-                self.calls.has_changed(key);
-            }
-            let renews = matches!(request.method, Method::Invite | Method::Update);
-            let context = || self.calls.get(key).map_or(0, |call| call.context(Purpose::Renewal));
-            return if renews { context() } else { 0 };
-        }
-        0
-    }
-
-    fn pass_bye(&mut self, handling: &Handling<'_, '_>, key: u64, party: Party, callee_tag: &[u8]) -> u64 {
-        let Some(call) = self.calls.get(key) else { return 0 };
-        let dialog = call.dialogs.iter().find(|dialog| dialog.tag() == callee_tag);
-        // A caller may end what has not been answered here yet (RFC 3261 section 15). A BYE that is older than that is of a call before it.
-        let is_early = dialog.is_none_or(|dialog| dialog.answer.is_none());
-        let is_older = handling.request.cseq <= call.cseq;
-        if is_early && (party == Party::Callee || call.open == 0 || is_older) {
-            return 0;
-        }
-        let answer = dialog.and_then(|dialog| dialog.answer);
-        if call.logged && dialog.is_none_or(|dialog| is_early || dialog.logged) {
-            log_ended(handling.now, call, party.text(), answer, handling.request.call_id);
-        }
-        let number = handling.request.cseq;
-        if let Some(account) = self.calls.account(key) {
-            match is_early {
-                true => account.cancelled(),
-                false => account.bye(handling.now, party, &handling.request.message),
-            }
-        }
-        let context = self.calls.change(key, |call| {
-            let is_tracked = call.tracked;
-            if is_early {
-                // What becomes of its INVITE is no other line.
-                call.logged = false;
-                if !is_tracked {
-                    call.forget_invites();
-                }
-            }
-            match call.dialog(callee_tag) {
-                Some(dialog) if is_tracked => {
-                    dialog.hear(party, number);
-                    (dialog.ending, dialog.logged) = (Some(party), false);
-                }
-                _ => call.dialogs.retain(|dialog| dialog.tag() != callee_tag),
-            }
-            if is_tracked { call.context(Purpose::Bye) } else { 0 }
-        });
-        context.unwrap_or_default()
-    }
-
     /// A request of a call was forwarded; from `sent` on stands in the outbox what left. What a party says there of how it is reached is as
     /// its peer gets it: with our seal and our route token.
     pub(crate) fn forwarded(&mut self, handling: &Handling<'_, '_>, context: u64, sent: usize) {
-        let purpose = Purpose::of(context).filter(|purpose| *purpose != Purpose::Bye);
+        let purpose = Purpose::of(context).filter(|purpose| matches!(purpose, Purpose::Invite | Purpose::Renewal));
         let Some((purpose, key)) = purpose.zip(self.calls.key_of(context)) else { return };
         if self.calls.get(key).is_none_or(|call| !call.tracked) {
             return;
@@ -353,31 +295,27 @@ impl Engine {
             let message = Message::new(bytes, &index);
             match purpose {
                 Purpose::Invite => self.hear_caller(key, &message),
-                _ => self.hear_renewal(handling, key, &message),
+                _ => self.hear_renewal(key, context, &message),
             }
         }
         self.calls.index = index;
     }
 
     /// A request with this context could not be forwarded after all.
-    pub(crate) fn not_forwarded(&mut self, context: u64) {
-        if let (Some(Purpose::Invite), Some(key)) = (Purpose::of(context), self.calls.key_of(context)) {
-            self.calls.change(key, Call::fail);
+    pub(crate) fn not_forwarded(&mut self, now: Now, context: u64) {
+        match (Purpose::of(context), self.calls.key_of(context)) {
+            (Some(Purpose::Invite), Some(key)) => drop(self.calls.change(key, Call::fail)),
+            (Some(Purpose::Bye), Some(key)) => self.bye_refused(now, (key, context), 500),
+            _ => (),
         }
     }
 
     fn hear_caller(&mut self, key: u64, message: &Message<'_>) {
-        let Some((contact, routes)) = way(&self.policy.router, message) else { return };
-        self.calls.change(key, |call| call.set_caller_way(contact, &routes));
-    }
-
-    fn hear_renewal(&mut self, handling: &Handling<'_, '_>, key: u64, message: &Message<'_>) {
-        let (Some(contact), request) = (contact_of(message), handling.request) else { return };
-        let (from, to) = (self.kept_tag(request.from_tag), self.kept_tag(request.to_tag));
+        let (way, offer) = (way(&self.policy.router, message), SessionOffer::of(message));
         self.calls.change(key, |call| {
-            let (party, tag) = call.sender(&from, &to);
-            if let Some(dialog) = call.dialog(tag) {
-                dialog.begin_renewal(party, contact);
+            call.offer = offer;
+            if let Some((contact, routes)) = way {
+                call.set_caller_way(contact, &routes);
             }
         });
     }

@@ -492,7 +492,7 @@ fn a_call_that_is_kept_counts_where_it_is() {
     let calls = states.map(|state| read_kept(now, state).expect("a call")).collect();
     let settings = format!("auth.calls = false\nproxy.relay_for = \"everyone\"\n{settings}");
     let mut next = Site::start(now, &[&format!("udp:{SERVER}")], &settings);
-    next.work(|engine, _, _| assert_eq!(engine.take_over(calls), 0));
+    next.work(|engine, now, _| assert_eq!(engine.take_over(now, calls), 0));
     assert_eq!(counted(&next), pairs([("lines 203.0.113.1:5060", 1)]));
     ends(&receive(&mut next, ALICE, &invite(2, NUMBER)), 486);
     let got = receive(&mut next, ALICE, &bye(1, &at, &ok));

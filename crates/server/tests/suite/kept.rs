@@ -2,7 +2,7 @@
 
 use crate::dialogs::{answered, from_phone, of_alice, of_bob, request, within};
 use crate::site::{ALICE, BOB, CALL_SECRET, SERVER, Site, invite, line, response};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use strowger_accounting::{Cdr, Row};
 use strowger_core::record::Unreadable;
@@ -65,7 +65,7 @@ impl Disk {
         let now = Now { mono: 40, wall: killed.now.wall + after };
         let mut site = Site::start(now, &[&format!("udp:{SERVER}")], settings);
         let (calls, mut strange) = (self.calls(now), 0);
-        site.work(|engine, _, _| strange = engine.take_over(calls));
+        site.work(|engine, now, _| strange = engine.take_over(now, calls));
         (site, strange)
     }
 }
@@ -82,6 +82,84 @@ fn counts(site: &Site) -> (u64, u64, u32) {
     let counts = site.shared.counts();
     let limited = site.shared.call_limits.list().iter().map(|(_, calls)| calls).sum();
     (counts.calls_tracked, counts.dialogs_confirmed, limited)
+}
+
+/// Alice and bob answer what a process asks of the calls of the one before with this; empty: nothing. Returns how often each was asked.
+fn answer_questions(site: &mut Site, alice: &str, bob: &str) -> (usize, usize) {
+    let (mut asked, mut seen) = ((0, 0), BTreeSet::new());
+    for _ in 0..15 {
+        site.wait(100);
+        let text = |range| String::from_utf8_lossy(&site.out.bytes[range]).into_owned();
+        let all = site.out.sends().iter().map(|send| (send.target.address.to_string(), text(send.range())));
+        let questions: Vec<_> = all.filter(|(_, text)| text.starts_with("OPTIONS ")).collect();
+        for (to, question) in questions.into_iter().filter(|question| seen.insert(question.clone())) {
+            let (status, count) = if to == ALICE { (alice, &mut asked.0) } else { (bob, &mut asked.1) };
+            *count += 1;
+            if !status.is_empty() {
+                site.receive(&to, &within(&question, status));
+            }
+        }
+    }
+    asked
+}
+
+/// A call whose end the process before did not write down any more ends soon.
+#[test]
+fn calls_that_nobody_confirms_end_in_the_next_process() {
+    const LOST: &str = "481 Call/Transaction Does Not Exist";
+    for (alice, bob, lasts) in [
+        ("200 OK", "200 OK", true),
+        ("200 OK", "405 Method Not Allowed", true),
+        ("500 Server Internal Error", "200 OK", true),
+        ("200 OK", LOST, false),
+        (LOST, "200 OK", false),
+        (LOST, LOST, false),
+        ("200 OK", "408 Request Timeout", false),
+        ("200 OK", "", false),
+        ("", "", false),
+    ] {
+        let what = format!("{alice:?} {bob:?}");
+        let (mut site, mut disk) = (with_bob(KEPT), Disk::default());
+        let (_, ok) = answered(&mut site, 1);
+        disk.turn(&mut site);
+        site.wait(500);
+        // The BYE is answered, and what that changes is lost.
+        let bye = site.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
+        site.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
+        assert_eq!(counts(&site), (0, 0, 0));
+        let (mut next, _) = disk.restart(&site, 300, KEPT);
+        assert_eq!(counts(&next), (1, 1, 0));
+        let began = next.now.wall;
+        assert_eq!(answer_questions(&mut next, alice, bob), (1, 1), "{what}");
+        (0..600).for_each(|_| drop(next.wait(100)));
+        disk.turn(&mut next);
+        assert_eq!(counts(&next), if lasts { (1, 1, 0) } else { (0, 0, 0) }, "{what}");
+        assert_eq!(disk.cdrs.len(), usize::from(!lasts), "{what}");
+        if let Some(cdr) = disk.cdrs.first() {
+            let end = cdr.end.expect("it has ended");
+            assert!(end <= began + 60_000, "{what}: {}", end - began);
+            assert_eq!((&*cdr.ended_by, next.shared.counts().byes, disk.states.len()), ("lost", 2, 0), "{what}");
+        }
+    }
+}
+
+/// Many calls are asked for in turn.
+#[test]
+fn questions_are_spread_over_time() {
+    let (mut site, mut disk) = (with_bob(KEPT), Disk::default());
+    (1..=2_000).for_each(|number| drop(answered(&mut site, number)));
+    disk.turn(&mut site);
+    let (mut next, _) = disk.restart(&site, 300, KEPT);
+    let (mut all, mut most) = (0, 0);
+    for _ in 0..60 {
+        next.wait(100);
+        let sends = next.out.sends().iter();
+        let begins = |range: std::ops::Range<usize>| next.out.bytes[range].starts_with(b"OPTIONS ");
+        // Each is sent again after half a second, and after a second more.
+        let asked = sends.filter(|send| begins(send.range())).count();
+        (all, most) = (all + asked, most.max(asked));
+    }
+    assert!(all >= 4_000 && most < 1_200, "{all} {most}");
 }
 
 #[test]
@@ -208,7 +286,7 @@ fn times_that_ran_out_while_no_process_ran_end_calls_at_once() {
     assert_eq!(counts(&next), (2, 2, 0));
     let sent = next.wait(100);
     disk.turn(&mut next);
-    assert!(!sent.contains("BYE "), "parties end their session themselves: {sent}");
+    assert_eq!(sent.matches("BYE sip:").count(), 2, "{sent}");
     let [cdr] = &disk.cdrs[..] else { panic!("{:?}", disk.cdrs) };
     assert_eq!((&*cdr.call_id, &*cdr.ended_by, cdr.end), ("2", "session timer", Some(answer + 600_000)));
     let (mut next, _) = disk.restart(&next, 3_000_000, KEPT);
@@ -229,7 +307,8 @@ fn a_bye_without_an_answer_comes_again() {
     site.receive(ALICE, &of_alice("BYE", &ok, 3, ""));
     disk.turn(&mut site);
     let (mut next, _) = disk.restart(&site, 500, KEPT);
-    (0..400).for_each(|_| drop(next.wait(100)));
+    answer_questions(&mut next, "200 OK", "200 OK");
+    (0..700).for_each(|_| drop(next.wait(100)));
     assert_eq!(counts(&next), (1, 1, 0));
     // The phone was reached by the first, and knows the call no more.
     let bye = next.receive(ALICE, &of_alice("BYE", &ok, 4, ""));
@@ -324,7 +403,7 @@ fn calls_of_another_secret_are_known_as_such() {
     let mut strange = Vec::new();
     for bytes in [&state[..], &other] {
         let call = read_kept(now, bytes).expect("a call");
-        next.work(|engine, _, _| strange.push(engine.take_over(vec![call])));
+        next.work(|engine, now, _| strange.push(engine.take_over(now, vec![call])));
     }
     assert_eq!(strange, [0, 1]);
 }
@@ -344,7 +423,7 @@ fn a_call_of_this_version_is_taken_up() {
     let bytes = std::fs::read(&file).expect("it is there");
     let call = read_kept(site.now, &bytes).expect("the form has changed: raise its version");
     let mut next = Site::start(site.now, &[&format!("udp:{SERVER}")], KEPT);
-    next.work(|engine, _, _| assert_eq!(engine.take_over(vec![call]), 0));
+    next.work(|engine, now, _| assert_eq!(engine.take_over(now, vec![call]), 0));
     let bye = next.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
     next.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
     disk.turn(&mut next);

@@ -8,6 +8,7 @@ mod decisions;
 mod default_scripts;
 mod dialogs;
 mod early;
+mod ends;
 mod explain;
 mod facts;
 mod failure_limits;

@@ -1,6 +1,7 @@
 //! A bucket of calls in bytes: what is under way in one process goes on in another.
 
 use crate::accounting::rows;
+use crate::dialogs::within;
 use crate::log::Lines;
 use crate::site::*;
 use std::num::NonZeroU32;
@@ -169,6 +170,7 @@ fn go_on(calls: &Calls, bytes: &[u8], lines: Lines) {
     lines.take();
     let bye = site.receive(ALICE, &calls.bye);
     assert!(bye.contains("BYE sip:bob1@"), "{bye}");
+    site.receive(BOB, &within(&bye, "200 OK"));
     let ended = lines.text();
     assert!(ended.contains("call ended") && ended.contains("by=caller") && ended.contains("seconds=1.0"), "{ended}");
 

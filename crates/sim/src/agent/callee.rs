@@ -84,6 +84,11 @@ impl Agent {
                 }
             }
             Some(Method::Message) => self.simple(now, &message, id, 200, out),
+            // Whether a dialog still exists (RFC 3261 sections 11.2 and 12.2.2).
+            Some(Method::Options) => {
+                let lives = of_dialog(&self.legs).is_some_and(|at| !self.legs[at].ended && !self.legs[at].bye);
+                self.simple(now, &message, id, if lives { 200 } else { 481 }, out);
+            }
             _ => self.simple(now, &message, id, 405, out),
         }
     }

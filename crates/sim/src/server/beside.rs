@@ -229,7 +229,7 @@ impl ServerHost {
         self.kept.iter_mut().for_each(|kept| kept.restored(&calls));
         for call in calls {
             let shard = self.process.owners[usize::from(call.bucket())];
-            if self.process.engines[shard].take_over(vec![call]) > 0 {
+            if self.process.engines[shard].take_over(now, vec![call]) > 0 {
                 self.wrong("kept calls: one is found under other keys".into());
             }
         }
