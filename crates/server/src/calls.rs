@@ -6,6 +6,7 @@
 //! A peer chooses all that it writes. So a call is known by Call-ID and caller's tag together, and its dialogs by the callee's tag besides
 //! (RFC 3261 section 12); who its parties are says the INVITE alone, and that it ends a BYE that our own route token lets through.
 
+mod context;
 mod counts;
 pub(crate) mod dialog;
 mod doubt;
@@ -18,6 +19,7 @@ mod notices;
 pub(crate) mod texts;
 pub(crate) mod within;
 
+pub use context::{NO_CALL, begins_call};
 pub use kept::{VERSION as KEPT_VERSION, read_kept};
 pub use list::{CallPage, CallState, CallView, DialogView};
 
@@ -26,8 +28,9 @@ use crate::call_limits::{CallLimits, Claim, LimitScope};
 use crate::engine::Engine;
 use crate::process_state::CALL_SEED;
 use crate::session_timer::SessionOffer;
+use context::{BELOW_KEY, PURPOSES, Purpose, SALTS};
 pub(crate) use counts::CallCounts;
-use dialog::{Dialog, Party};
+use dialog::Dialog;
 use hashbrown::HashTable;
 use led::LedScope;
 use serde::{Deserialize, Serialize};
@@ -71,7 +74,7 @@ pub struct Call {
     pub(crate) cancelled: bool,
     /// A server behind this one has asked for credentials: the INVITE comes again.
     pub(crate) challenged: bool,
-    /// Of its last INVITE.
+    /// Session timer that its last INVITE offered.
     offer: SessionOffer,
     pub(crate) dialogs: SmallVec<[Dialog; 1]>,
     /// Limits that it counts under to its end.
@@ -233,33 +236,6 @@ impl Call {
         self.context_with(self.salt, Purpose::Invite)
     }
 
-    /// The context of a request for this purpose in this dialog. `party`: its sender; of a question of the server the party that is asked.
-    fn dialog_context(&self, dialog: &Dialog, purpose: Purpose, party: Party) -> u64 {
-        self.context_with(dialog.salt | party as u16, purpose)
-    }
-
-    fn context_with(&self, salt: u16, purpose: Purpose) -> u64 {
-        self.key >> BELOW_KEY << BELOW_KEY | u64::from(salt) << 2 | purpose as u64
-    }
-
-    /// The place of the dialog that this context names, and the party that it names.
-    fn dialog_at(&self, context: u64) -> Option<(usize, Party)> {
-        let salt = (context >> 2 & SALTS) as u16;
-        let party = if salt & 1 == 0 { Party::Caller } else { Party::Callee };
-        let at = self.dialogs.iter().position(|dialog| dialog.salt == salt & !1)?;
-        Some((at, party))
-    }
-
-    /// A request with this context is of this call, or of one of its dialogs.
-    fn has_context(&self, context: u64, purpose: Purpose) -> bool {
-        let is_near = (self.key ^ context) >> BELOW_KEY == 0;
-        is_near
-            && match purpose {
-                Purpose::Invite => self.context() == context,
-                _ => self.dialog_at(context).is_some(),
-            }
-    }
-
     /// A line is to follow.
     fn is_in_log(&self) -> bool {
         self.logged && (self.open > 0 || self.challenged || self.dialogs.iter().any(|dialog| dialog.logged))
@@ -305,45 +281,6 @@ impl Call {
         turn(&mut self.began);
         self.account.iter_mut().for_each(|account| turn(&mut account.began));
         self.dialogs.iter_mut().for_each(|dialog| dialog.change_moments(turn));
-    }
-}
-
-/// The context of calls that are neither tracked nor logged, whose call set-up is measured all the same.
-pub const NO_CALL: u64 = 4;
-
-/// Whether this context is of an INVITE that begins a call.
-pub const fn begins_call(context: u64) -> bool {
-    context == NO_CALL || context & PURPOSES == Purpose::Invite as u64
-}
-
-/// The lowest bits of a context: what the request is for. Above them is the salt of its call, and above that the key but for its lowest bits.
-const PURPOSES: u64 = 3;
-const SALTS: u64 = (1 << 14) - 1;
-const BELOW_KEY: u32 = 16;
-
-/// What a request of a call is for. With the key of that it makes the context of its notices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Purpose {
-    /// It asks a party whether a dialog still exists.
-    Question = 0,
-    /// It begins the call.
-    Invite = 1,
-    /// It renews a dialog: targets, session timer.
-    Renewal = 2,
-    Bye = 3,
-}
-
-impl Purpose {
-    const fn of(context: u64) -> Option<Self> {
-        if context == 0 || context == NO_CALL {
-            return None;
-        }
-        Some(match context & PURPOSES {
-            0 => Self::Question,
-            1 => Self::Invite,
-            2 => Self::Renewal,
-            _ => Self::Bye,
-        })
     }
 }
 

@@ -34,7 +34,7 @@ pub struct Progress {
     pub(crate) proof: Proof,
     /// What rules say of it.
     pub(crate) decision: Option<Box<Decision>>,
-    /// Of a request of the server: its context for notices; 0: it has none, or is of a peer.
+    /// Notice context of a request that the server sends itself; 0 for none, and for requests of peers.
     pub(crate) context: u64,
     /// A 100 was sent.
     pub(crate) trying: bool,

@@ -44,7 +44,7 @@ pub(crate) struct CallAnswer {
 pub(crate) struct Bye {
     /// When it passed: a moment as [`CallAnswer::at`].
     pub(crate) at: i64,
-    /// By Q.850, for the record.
+    /// Q.850 cause, for the record.
     pub(crate) cause: u16,
 }
 
@@ -86,7 +86,7 @@ const ROUTES: usize = 2;
 const BRANCH: usize = 3;
 
 impl Dialog {
-    /// With the tag that a response of the callee has, and the CSeq of the INVITE. `salt`: random.
+    /// Makes a dialog from the callee's tag in a response and the CSeq of the INVITE. `salt` is random.
     pub(crate) fn new(tag: &[u8], cseq: u32, salt: u64) -> Self {
         Self::of(Texts::new(&[tag]), cseq, salt)
     }

@@ -15,28 +15,28 @@ use serde::{Deserialize, Serialize};
 use strowger_core::proxy::NoticeEvent;
 use strowger_core::{Now, Outbox};
 
-/// From the first question until a dialog ends that nobody has confirmed, in milliseconds.
+/// Time from the first question to the end of an unconfirmed dialog, in milliseconds.
 pub(super) const PATIENCE: u64 = 60_000;
 
-/// Between two questions to a party that cannot be reached.
+/// Time between two questions to an unreachable party, in milliseconds.
 const AGAIN: u64 = 15_000;
 
-/// From the refusal of a BYE to the first question: its sender may send another that is right.
+/// Time from the refusal of a BYE to the first question, in milliseconds. The sender may send a correct BYE meanwhile.
 const AFTER_BYE: u64 = 2_000;
 
-/// From the start of a process to its first question: a telephone connects again meanwhile.
+/// Time from the start of a process to its first question, in milliseconds. Telephones reconnect meanwhile.
 const AFTER_START: u64 = 1_000;
 
 /// The questions of the calls of another process are spread over this time, so that the last transaction times out (64*T1) within a minute.
 const LONGEST_SPREAD: u64 = 25_000;
 
-/// Time for each of these calls, while they are few enough.
+/// Time between the questions of two calls, in milliseconds, up to [`LONGEST_SPREAD`] for all.
 const SPREAD: u64 = 2;
 
 /// An open question about a dialog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Doubt {
-    /// When the parties are asked next: a moment as those of [`Call`].
+    /// Moment of the next question, on the clock of [`Call::began`].
     pub(super) next: i64,
     /// When it ends.
     until: i64,
@@ -113,7 +113,7 @@ impl Engine {
         }
     }
 
-    /// What became of a question.
+    /// Handles the result of a question.
     pub(super) fn hear_of_question(
         &mut self,
         now: Now,

@@ -45,8 +45,8 @@ impl Engine {
         self.calls.set_deadline(key);
     }
 
-    /// Ends sessions that no party has refreshed in time. Their parties should know (RFC 4028 section 10); one that goes on all the same
-    /// gets a BYE, as its call is neither counted nor recorded any more.
+    /// Ends sessions that no party has refreshed in time. The parties should send a BYE themselves (RFC 4028 section 10). A party that does
+    /// not gets one of the server, since the call is no longer counted or recorded.
     fn end_sessions(&mut self, now: Now, key: u64, out: &mut Outbox) {
         let is_over = |dialog: &Dialog| dialog.session_end().is_some_and(|at| at <= moment(now));
         let Some(call) = self.calls.get(key) else { return };

@@ -258,7 +258,7 @@ impl Engine {
         let mut of_caller = None;
         self.change_dialog(key, context, |dialog, sender| {
             let renewal = dialog.end_renewal().filter(|renewal| renewal.sender == sender);
-            let offer = renewal.as_ref().map_or(SessionOffer::default(), |renewal| renewal.offer);
+            let offer = renewal.as_ref().map_or_else(SessionOffer::default, |renewal| renewal.offer);
             session_end(now, response, offer).apply(dialog);
             let said = renewal.as_ref().and_then(|renewal| renewal.contact.as_deref());
             let (caller, callee) = match sender {
@@ -285,8 +285,8 @@ impl Engine {
         });
     }
 
-    /// A BYE has its final response. A 2xx ends the dialog, and so do 481, 408 and silence (RFC 3261 sections 12.2.1.2 and 15.1.1); after any
-    /// other the session may go on.
+    /// Handles the final response to a BYE. A 2xx, 481, 408 or a timeout ends the dialog (RFC 3261 sections 12.2.1.2 and 15.1.1). After any
+    /// other response the session may continue.
     fn hear_of_bye(&mut self, now: Now, (key, context): (u64, u64), event: &NoticeEvent, out: &mut Outbox) {
         let status = match event {
             NoticeEvent::Answered { status, .. } | NoticeEvent::Exhausted { status, .. } => *status,
@@ -300,7 +300,7 @@ impl Engine {
         }
     }
 
-    /// The dialog stands. Whether its parties agree is asked.
+    /// Keeps a dialog whose BYE was refused, and asks its parties soon.
     pub(super) fn bye_refused(&mut self, now: Now, (key, context): (u64, u64), status: u16) {
         let dialog = self.calls.get(key).and_then(|call| Some((call, call.dialog_at(context)?)));
         let answered = dialog.map(|(call, (at, party))| (party, &call.dialogs[at]));
@@ -318,12 +318,13 @@ impl Engine {
         self.calls.has_changed(key);
     }
 
-    /// A peer that has not answered gets a BYE of the server: what the party sent may not have reached it, such as a datagram that is too long.
+    /// Ends a dialog by a BYE. If the peer has not answered, the server sends a BYE of its own: the party's BYE may have been lost, for example
+    /// as a datagram that was too long.
     fn end_by_bye(&mut self, now: Now, (key, context): (u64, u64), status: u16, out: &mut Outbox) {
         let Some(call) = self.calls.get(key) else { return };
         let Some((at, party)) = call.dialog_at(context) else { return };
         let (dialog, mut text) = (&call.dialogs[at], Vec::new());
-        let bye = dialog.bye(party).unwrap_or(Bye { at: moment(now), cause: NORMAL });
+        let bye = dialog.bye(party).unwrap_or_else(|| Bye { at: moment(now), cause: NORMAL });
         // Without a response it ends now: until then the peer may have gone on.
         let bye = if status == 408 { Bye { at: moment(now), ..bye } } else { bye };
         if dialog.logged {
@@ -378,13 +379,13 @@ impl Call {
     }
 }
 
-/// What a 2xx says of the session timer of a dialog.
+/// Session timer in a 2xx.
 enum SessionEnd {
-    /// There is none, from now on.
+    /// The session has no timer.
     Never,
-    /// It runs out at this moment (RFC 4028 section 8.3).
+    /// The session expires at this moment (RFC 4028 section 8.3).
     At(i64),
-    /// What no 2xx may say: it changes nothing.
+    /// The value is outside the limits of RFC 4028, and is ignored.
     Void,
 }
 

@@ -1,4 +1,4 @@
-//! What ends a call: for its record, its limits and the table of calls alike.
+//! End of a call: its record, its limits and its entry in the table of calls end together.
 
 use crate::accounting::rows;
 use crate::dialogs::{answered, counts, from_phone, of_alice, of_bob, request, within};
@@ -128,8 +128,8 @@ fn a_refused_bye_is_not_taken_for_another() {
     stands(&mut site, &ok, 4, "the first dialog");
 }
 
-/// A party that says nothing to a BYE has lost the dialog. Perhaps what its peer sent did not reach it: it gets a BYE of the server, and until
-/// then its call goes on.
+/// A party that does not answer a BYE has lost the dialog. The server sends it a BYE, since that of the peer may have been lost. Until then
+/// the call continues.
 #[test]
 fn a_bye_without_an_answer_ends_the_call_with_a_bye_of_the_server() {
     for by_bob in [false, true] {
@@ -277,7 +277,7 @@ fn a_call_has_a_bounded_number_of_answered_dialogs() {
     assert_eq!((sent(&site, "BYE").len(), rows(&mut site).0.len()), (128, 1));
 }
 
-/// Who has sent a BYE has hung up, whatever was answered: the parties are asked.
+/// A telephone hangs up even if its BYE is refused, so the server asks both parties.
 #[test]
 fn after_a_refused_bye_both_parties_are_asked() {
     for (alice, bob, is_lost) in [

@@ -1,0 +1,72 @@
+//! Contexts of requests: the eight bytes by which the proxy's notices name a call, or a party of one of its dialogs.
+
+use super::Call;
+use super::dialog::{Dialog, Party};
+
+/// The context of calls that are neither tracked nor logged, whose call set-up is measured all the same.
+pub const NO_CALL: u64 = 4;
+
+/// Whether this context is of an INVITE that begins a call.
+pub const fn begins_call(context: u64) -> bool {
+    context == NO_CALL || context & PURPOSES == Purpose::Invite as u64
+}
+
+/// The lowest bits of a context: what the request is for. Above them is the salt of its call, and above that the key but for its lowest bits.
+pub(super) const PURPOSES: u64 = 3;
+pub(super) const SALTS: u64 = (1 << 14) - 1;
+pub(super) const BELOW_KEY: u32 = 16;
+
+/// What a request of a call is for. With the key of that it makes the context of its notices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// It asks a party whether a dialog still exists.
+    Question = 0,
+    /// It begins the call.
+    Invite = 1,
+    /// It renews a dialog: targets, session timer.
+    Renewal = 2,
+    Bye = 3,
+}
+
+impl Purpose {
+    pub(super) const fn of(context: u64) -> Option<Self> {
+        if context == 0 || context == NO_CALL {
+            return None;
+        }
+        Some(match context & PURPOSES {
+            0 => Self::Question,
+            1 => Self::Invite,
+            2 => Self::Renewal,
+            _ => Self::Bye,
+        })
+    }
+}
+
+impl Call {
+    /// The context of a request for this purpose in this dialog. `party`: its sender; of a question of the server the party that is asked.
+    pub(super) fn dialog_context(&self, dialog: &Dialog, purpose: Purpose, party: Party) -> u64 {
+        self.context_with(dialog.salt | party as u16, purpose)
+    }
+
+    pub(super) fn context_with(&self, salt: u16, purpose: Purpose) -> u64 {
+        self.key >> BELOW_KEY << BELOW_KEY | u64::from(salt) << 2 | purpose as u64
+    }
+
+    /// The place of the dialog that this context names, and the party that it names.
+    pub(super) fn dialog_at(&self, context: u64) -> Option<(usize, Party)> {
+        let salt = (context >> 2 & SALTS) as u16;
+        let party = if salt & 1 == 0 { Party::Caller } else { Party::Callee };
+        let at = self.dialogs.iter().position(|dialog| dialog.salt == salt & !1)?;
+        Some((at, party))
+    }
+
+    /// A request with this context is of this call, or of one of its dialogs.
+    pub(super) fn has_context(&self, context: u64, purpose: Purpose) -> bool {
+        let is_near = (self.key ^ context) >> BELOW_KEY == 0;
+        is_near
+            && match purpose {
+                Purpose::Invite => self.context() == context,
+                _ => self.dialog_at(context).is_some(),
+            }
+    }
+}
