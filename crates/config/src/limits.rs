@@ -45,7 +45,9 @@ section! {
         /// Bits of an IPv6 address that make one source where sources are counted (bans, failures, connections, log lines):
         /// a source with one address of a network has all of them.
         pub ipv6_prefix: u8 = 64, Rule::number(32, 128).fixed();
-        /// Most transactions alive at once; further requests are answered 503 with Retry-After (RFC 3261 section 21.5.4).
+        /// Most transactions alive at once; further requests are answered 503 with Retry-After (RFC 3261 section 21.5.4). BYE, PRACK, UPDATE,
+        /// NOTIFY and re-INVITE of known dialogs have an eighth more in reserve, here and at `request_memory_per_source`,
+        /// `request_memory_of_all` and the bounds of look-ups; a CANCEL needs no room.
         pub transactions: usize = 1_000_000, Rule::number(16, 100_000_000);
         /// A connection over which nothing arrived for this long, not even a keep-alive, is closed; "never" leaves it open.
         pub idle_connection_timeout: Option<Duration> = Some(Duration::from_secs(3_600)), Rule::time(Duration::from_secs(1), Duration::from_secs(7 * 86_400)).or("never");

@@ -52,6 +52,8 @@ strowger_metrics::metrics! {
     credentials_not_stored: Counter;
     /// Requests answered 503 because a bound was reached.
     overloaded: Counter as "requests_overloaded";
+    /// Requests within known dialogs that were served from the reserve, because a bound was reached.
+    reserved: Counter as "requests_reserved";
     /// Requests answered 503 because the server was shutting down.
     refused_at_shutdown: Counter as "requests_refused_at_shutdown";
     /// Keep-alive requests sent to phones.

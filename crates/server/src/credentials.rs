@@ -149,7 +149,7 @@ impl Engine {
         let request = handling.request;
         // Without a cache no stage asks.
         let Some((cache, receiver)) = self.cached.clone() else { return };
-        if !self.has_room_to_wait(request.arrival, request.message.bytes().len()) {
+        if !self.has_room_to_wait(request.arrival, request.message.bytes().len(), handling.progress.proof.in_dialog) {
             return self.reply(handling, Reply::overloaded());
         }
         let value = self.suspend(handling, asks);

@@ -216,7 +216,7 @@ impl Engine {
         let shared = self.shared.clone();
         // Without subscribers no stage asks: see `known`.
         let (Some(subscribers), Some(sink)) = (&shared.subscribers, self.found) else { return };
-        if !self.has_room_to_wait(request.arrival, request.message.bytes().len()) {
+        if !self.has_room_to_wait(request.arrival, request.message.bytes().len(), handling.progress.proof.in_dialog) {
             return self.reply(handling, Reply::overloaded());
         }
         let value = self.suspend(handling, asks);

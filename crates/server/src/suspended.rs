@@ -107,7 +107,8 @@ impl Engine {
 
     /// Keeps a message behind those of its line that wait, but a repetition of one of them. One that finds no room is dropped, and over a
     /// connection, by which it comes once, answered.
-    pub(crate) fn hold(&mut self, line: HoldKey, bytes: &[u8], arrival: &Arrival, out: &mut Outbox) {
+    pub(crate) fn hold(&mut self, now: Now, line: HoldKey, request: &Request<'_>, out: &mut Outbox) {
+        let (bytes, arrival) = (request.message.bytes(), request.arrival);
         let most = self.policy.config.limits.held_messages_per_call;
         let queue = self.held.entry(line).or_default();
         if arrival.flow.is_none()
@@ -116,7 +117,11 @@ impl Engine {
             return;
         }
         let is_full = queue.len() >= most;
-        if is_full || !self.has_room_to_wait(arrival, bytes.len()) {
+        let has_room = |engine: &Self| {
+            engine.has_room_to_wait(arrival, bytes.len(), false)
+                || (engine.proves_dialog(now, request) && engine.has_room_to_wait(arrival, bytes.len(), true))
+        };
+        if is_full || !has_room(self) {
             self.counters().held_dropped.one();
             return self.shed(arrival, bytes, out);
         }
@@ -125,10 +130,14 @@ impl Engine {
         self.held.entry(line).or_default().push_back(held);
     }
 
-    /// Whether a message of this source and length may wait for a look-up.
-    pub(crate) fn has_room_to_wait(&self, arrival: &Arrival, bytes: usize) -> bool {
+    /// Whether a message of this source and length may wait for a look-up. `in_dialog`: it proved its dialog, and may use the reserve.
+    pub(crate) fn has_room_to_wait(&self, arrival: &Arrival, bytes: usize, in_dialog: bool) -> bool {
         let most = self.policy.config.limits.lookup_memory.div_ceil(self.circumstances.shards);
-        self.waiting_bytes.saturating_add(bytes) <= most && self.transactions.has_room(arrival.remote.ip(), bytes)
+        let (source, waiting) = (arrival.remote.ip(), self.waiting_bytes.saturating_add(bytes));
+        match in_dialog {
+            true => waiting <= raised(most) && self.transactions.has_room_within_dialog(source, bytes),
+            false => waiting <= most && self.transactions.has_room(source, bytes),
+        }
     }
 
     fn begins_to_wait(&mut self, arrival: &Arrival, bytes: usize) {
@@ -145,11 +154,16 @@ impl Engine {
     /// password or a route token of ours.
     pub(crate) fn may_resolve(&self, handling: &Handling<'_, '_>) -> bool {
         let (arrival, limits) = (handling.request.arrival, &self.policy.config.limits);
-        let most = if handling.progress.proof.is_any() { limits.lookup_queue } else { limits.lookup_queue / 2 };
+        let proof = &handling.progress.proof;
+        let (most, most_of_source) = match (proof.in_dialog, proof.is_any()) {
+            (true, _) => (raised(limits.lookup_queue), raised(limits.lookups_per_source)),
+            (false, true) => (limits.lookup_queue, limits.lookups_per_source),
+            (false, false) => (limits.lookup_queue / 2, limits.lookups_per_source),
+        };
         let of_source = self.resolving.get(&self.source_of(arrival)).copied().unwrap_or(0);
         self.suspended.len() < most
-            && of_source < limits.lookups_per_source
-            && self.has_room_to_wait(arrival, handling.request.message.bytes().len())
+            && of_source < most_of_source
+            && self.has_room_to_wait(arrival, handling.request.message.bytes().len(), proof.in_dialog)
     }
 
     /// Lets a request wait for an answer, with how far it came; the ticket comes back with the answer.
@@ -298,6 +312,11 @@ impl Engine {
         }
         taken
     }
+}
+
+/// A bound with the reserve of requests that proved their dialog.
+const fn raised(bound: usize) -> usize {
+    bound.saturating_add(bound.div_ceil(8))
 }
 
 /// Counts one less of these, and forgets them with the last.

@@ -20,6 +20,7 @@ pub(super) const SCENES: &[(&str, fn())] = &[
     ("large messages", large_messages),
     ("too many transactions", too_many),
     ("a call of an earlier process", earlier_calls),
+    ("a BYE beyond the bound of transactions", reserve),
     ("keep-alive requests", pings),
 ];
 
@@ -267,6 +268,8 @@ fn too_many() {
 /// A re-INVITE of a call that the process before tracked, and kept nowhere.
 fn earlier_calls() {
     let mut stage = relay(&format!("{SLOW}\ndialogs.track = true\nauth.secret = \"{}\"", "0123456789abcdef".repeat(4)));
+fn reserve() {
+    let mut stage = relay(&format!("{SLOW}\nlimits.transactions = 16"));
     let (mut bob, uri) = callee(&stage);
     let mut alice = stage.server.connect(Udp);
     let call = invite(&uri, &alice);
@@ -292,6 +295,20 @@ fn earlier_calls() {
     stage.restart();
     again(&mut alice, &mut bob, &mut caller);
     stage.shows(&[("invites_in_earlier_calls_total", By(1)), ("calls_tracked", At(0))]);
+    for _ in 0..7 {
+        let mut stranger = stage.server.connect(Udp);
+        let request = Request::new("INVITE", &uri, "udp", stranger.local());
+        send(&mut stranger, &request);
+        bob.request("INVITE", SOON).expect("the INVITE arrives");
+    }
+    let late = Request::new("OPTIONS", &uri, "udp", alice.local());
+    assert_eq!(code(&mut alice, &late), 503);
+    stage.shows(&[("requests_overloaded_total", By(1)), ("requests_reserved_total", By(0))]);
+    send(&mut alice, &caller.request("BYE"));
+    let got = bob.request("BYE", SOON).expect("the BYE arrives");
+    bob.send(&respond(&got, 200, "bob", &[])).expect("loopback takes it");
+    assert_eq!(alice.final_response(SOON).as_deref().and_then(status), Some(200));
+    stage.shows(&[("requests_overloaded_total", By(0)), ("requests_reserved_total", By(1))]);
     stage.end();
 }
 

@@ -33,6 +33,11 @@ impl Transactions {
         self.dues.has_room(source, bytes)
     }
 
+    /// Whether so many bytes more may be kept for a request of this source that proved its dialog: each bound is an eighth higher.
+    pub fn has_room_within_dialog(&self, source: IpAddr, bytes: usize) -> bool {
+        self.dues.has_room_within_dialog(source, bytes)
+    }
+
     /// Whether so many bytes more may be kept for a source that proved nothing: half of what is for all is not for such.
     pub fn has_room_for_unproven(&self, bytes: usize) -> bool {
         self.dues.has_half(bytes)

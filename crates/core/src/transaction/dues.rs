@@ -38,6 +38,18 @@ impl Dues {
         sum <= self.most || held().saturating_add(bytes) <= self.most
     }
 
+    /// Whether so many more may be kept for a request of this source that proved its dialog: each bound is an eighth higher.
+    pub(super) fn has_room_within_dialog(&self, source: IpAddr, bytes: usize) -> bool {
+        let raised = |bound: usize| bound.saturating_add(bound / 8);
+        let held = self.of.get(&counted(source, self.ipv6_prefix)).copied().unwrap_or(0);
+        self.sum.saturating_add(bytes) <= raised(self.most_of_all) && held.saturating_add(bytes) <= raised(self.most)
+    }
+
+    /// Bytes of all sources together at most.
+    pub(super) const fn most_of_all(&self) -> usize {
+        self.most_of_all
+    }
+
     /// Whether with so many more no more than half is kept of what may be for all.
     pub(super) const fn has_half(&self, bytes: usize) -> bool {
         self.sum.saturating_add(bytes) <= self.most_of_all / 2

@@ -11,6 +11,7 @@
 
 mod abridged;
 mod ack_cancel;
+mod admission;
 mod allowance;
 mod cancel;
 mod charges;

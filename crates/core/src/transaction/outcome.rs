@@ -27,7 +27,8 @@ pub enum Incoming {
         /// That of the INVITE, in any state.
         invite: Option<ServerId>,
     },
-    /// As many transactions as are allowed, or as many bytes: answer 503 without one.
+    /// As many transactions as are allowed, or as many bytes: answer 503 without one, unless the sender proves its dialog
+    /// ([`Transactions::admit_within_dialog`](super::Transactions::admit_within_dialog)).
     Full,
 }
 
@@ -168,4 +169,6 @@ pub struct Counts {
     pub abridged: u64,
     /// Requests refused because of the bound.
     pub refused: u64,
+    /// Requests within dialogs that the reserve beyond the bound admitted.
+    pub reserved: u64,
 }

@@ -1,13 +1,13 @@
 //! All transactions of one shard: found by key, driven by messages, timers and their user.
 
-use super::allowance::length_as_sent;
+use super::admission::Reserve;
 use super::dues::Dues;
 use super::entry::{Entry, TRYING, key_of, runs};
 use super::failure::Lost;
-use super::key::{Key, Keys, TopVia, cseq, method_text};
+use super::key::{Key, Keys, TopVia, cseq};
 use super::key_index::KeyIndex;
 use super::machine::{Cancel, Machine};
-use super::outcome::{ClientId, Counts, Event, Incoming, Outgoing, ServerId};
+use super::outcome::{ClientId, Counts, Event, Outgoing, ServerId};
 use super::record::Side;
 use super::step::{Action, Class, End, Retransmission, Step};
 use super::timer_table::TimerTable;
@@ -16,11 +16,11 @@ use super::{ack_cancel, client_invite, client_non_invite, server_invite, server_
 use crate::message_store::{MessageStore, StoredMessage, memory_of};
 use crate::slots::{Id, Slots};
 use crate::timer::{Stamp, TimerSettings, Timers, sooner};
-use crate::{Arrival, Now, Outbox, Target, call};
+use crate::{Now, Outbox, Target, call};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
-use strowger_message::{Index, Limits, Message, Method, Name};
+use strowger_message::{Index, Limits, Message, Name};
 
 /// How often memory is given back, ms.
 const TIDY: u64 = 1_000;
@@ -34,7 +34,9 @@ const AT_ONCE: usize = 1 << 20;
 pub struct Transactions {
     settings: TimerSettings,
     pub(super) keys: Keys,
-    limit: usize,
+    pub(super) limit: usize,
+    /// Places beyond the bounds.
+    pub(super) reserve: Reserve,
     pub(super) most_kept: usize,
     pub(super) dues: Dues,
     pub(super) entries: Slots<Entry>,
@@ -63,6 +65,7 @@ impl Transactions {
             settings,
             keys: Keys::new(key),
             limit: usize::MAX,
+            reserve: Reserve::default(),
             most_kept: usize::MAX,
             dues: Dues::new(key[0]),
             entries: Slots::new(),
@@ -79,7 +82,8 @@ impl Transactions {
         }
     }
 
-    /// With so many transactions, servers and clients together, [`Transactions::request`] takes no more. Default: no bound.
+    /// With so many transactions, servers and clients together, [`Transactions::request`] takes no more, but for the CANCEL of an INVITE
+    /// that is there. Default: no bound.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
@@ -87,85 +91,6 @@ impl Transactions {
     /// The lengths of its timers.
     pub fn settings(&self) -> &TimerSettings {
         &self.settings
-    }
-
-    /// A request came. `call_hash` is [`call::hash`] of its Call-ID.
-    pub fn request(
-        &mut self,
-        now: Now,
-        message: &Message<'_>,
-        arrival: &Arrival,
-        call_hash: u32,
-        out: &mut Outbox,
-    ) -> Incoming {
-        let (Some(method), Some(via)) = (message.method(), TopVia::of_message(message)) else {
-            self.counts.strays += 1;
-            return Incoming::Absorbed;
-        };
-        let bucket = call::bucket(call_hash);
-        let text = method_text(method, message.method_text());
-        if method == Method::Ack {
-            let key = self.keys.server(message, &via, b"INVITE");
-            return self.find(&key).map_or(Incoming::Ack, |id| self.take_own(now, id, message, out));
-        }
-        let key = self.keys.server(message, &via, text);
-        if let Some(id) = self.find(&key) {
-            return self.take_own(now, id, message, out);
-        }
-        if self.entries.len() >= self.limit || !self.dues.has_room(arrival.remote.ip(), message.bytes().len()) {
-            self.counts.refused += 1;
-            return Incoming::Full;
-        }
-        let machine = match method {
-            Method::Invite => Machine::ServerInvite(server_invite::State::Proceeding),
-            _ => Machine::ServerNonInvite(server_non_invite::State::Trying),
-        };
-        let id = ServerId(self.insert(now, Entry::new(key, machine, arrival.reply(), bucket, TransactionUser::NONE)));
-        if method == Method::Cancel {
-            let key = self.keys.server(message, &via, b"INVITE");
-            return Incoming::Cancel { cancel: id, invite: self.find(&key).map(ServerId) };
-        }
-        Incoming::New(id)
-    }
-
-    /// A request of this server's own that goes the way of those that come: its responses go nowhere. None: there is no room for it, or it
-    /// is under way already.
-    pub fn begin_own(&mut self, now: Now, message: &Message<'_>, call_hash: u32) -> Option<ServerId> {
-        let via = TopVia::of_message(message)?;
-        let key = self.keys.server(message, &via, method_text(message.method()?, message.method_text()));
-        if self.entries.len() >= self.limit || self.find(&key).is_some() {
-            return None;
-        }
-        let machine = Machine::ServerNonInvite(server_non_invite::State::Trying);
-        let entry = Entry::new(key, machine, Target::NOWHERE, call::bucket(call_hash), TransactionUser::NONE);
-        Some(ServerId(self.insert(now, entry)))
-    }
-
-    /// Takes a request that belongs to a transaction under way: one that came before, or the ACK of a failure. Returns whether it was such a
-    /// one; if not, nothing has happened.
-    pub fn absorb(&mut self, now: Now, message: &Message<'_>, out: &mut Outbox) -> bool {
-        let (Some(method), Some(via)) = (message.method(), TopVia::of_message(message)) else { return false };
-        let text = if method == Method::Ack { b"INVITE" } else { method_text(method, message.method_text()) };
-        let key = self.keys.server(message, &via, text);
-        self.find(&key).is_some_and(|id| matches!(self.take_own(now, id, message, out), Incoming::Absorbed))
-    }
-
-    /// A server transaction gets its ACK, or its request once more.
-    fn take_own(&mut self, now: Now, id: Id, message: &Message<'_>, out: &mut Outbox) -> Incoming {
-        if message.method() == Some(Method::Ack) {
-            return match self.drive(now, id, |m, reliable| m.ack(reliable), Given::Nothing, out) {
-                Action::Deliver => Incoming::Ack,
-                _ => Incoming::Absorbed,
-            };
-        }
-        self.counts.request_retransmissions += 1;
-        if let Some(entry) = self.entries.get_mut(id).filter(|entry| entry.allowance.is_bounded())
-            && let Ok(top) = message.via()
-        {
-            entry.allowance.earn(length_as_sent(message, &top));
-        }
-        self.drive(now, id, |m, reliable| m.request(reliable), Given::Nothing, out);
-        Incoming::Absorbed
     }
 
     /// The user answers with the bytes `range` of [`Outbox::bytes`]. Returns whether they are sent: after a final response only another
@@ -433,6 +358,7 @@ impl Transactions {
         if !self.places.remove(&entry.key, id.slot) {
             self.counts.forgotten -= 1;
         }
+        self.reserve.give_back(id);
         self.timers.stop(&mut entry.retransmission);
         self.timers.stop(&mut entry.end);
         if entry.cancel == Cancel::Wanted {

@@ -6,7 +6,7 @@ use crate::reply::Reply;
 use crate::stage::Stage;
 use std::net::SocketAddr;
 use strowger_core::routing::Request;
-use strowger_core::transaction::Incoming;
+use strowger_core::transaction::{Incoming, ServerId};
 use strowger_core::{Arrival, Flow, Now, Outbox, call, via};
 use strowger_message::header::Via;
 use strowger_message::{Error, Form, Index, Message, Method, Name, Reason};
@@ -112,7 +112,7 @@ impl Engine {
                 // Only what is new waits: an ACK ends the repetitions of its failure at once, and a request that came before gets what
                 // its transaction has sent.
                 if !self.transactions.absorb(now, message, out) {
-                    self.hold(line, message.bytes(), arrival, out);
+                    self.hold(now, line, &request, out);
                 }
                 return;
             }
@@ -159,27 +159,14 @@ impl Engine {
             if self.circumstances.draining {
                 return self.reply(&mut handling, Reply::shutting_down());
             }
-            if !self.has_room_to_wait(request.arrival, request.message.bytes().len()) {
+            if !self.has_room_to_wait(request.arrival, request.message.bytes().len(), false) {
                 return self.reply(&mut handling, Reply::overloaded());
             }
             handling.progress.stage = Stage::Register;
             return self.advance(&mut handling);
         }
         match self.transactions.request(now, &request.message, request.arrival, request.call_hash, handling.out) {
-            Incoming::New(id) => {
-                let reply = via::reply_target(&request.mandatory.via, request.arrival);
-                if reply != request.arrival.reply() {
-                    self.transactions.set_reply(id, reply);
-                }
-                handling.server = Some(id);
-                if self.is_filtered(&mut handling) {
-                    return;
-                }
-                if self.circumstances.draining && request.to_tag.is_empty() {
-                    return self.reply(&mut handling, Reply::shutting_down());
-                }
-                self.advance(&mut handling);
-            }
+            Incoming::New(id) => self.begin_new(&mut handling, id),
             Incoming::Absorbed => (),
             Incoming::Ack => {
                 handling.progress.stage = Stage::Acknowledge;
@@ -189,8 +176,51 @@ impl Engine {
                 handling.server = Some(cancel);
                 self.cancel(&mut handling, invite);
             }
-            Incoming::Full => self.reply(&mut handling, Reply::overloaded()),
+            Incoming::Full => match self.admit_within_dialog(&handling) {
+                Some(id) => self.begin_new(&mut handling, id),
+                None => self.reply(&mut handling, Reply::overloaded()),
+            },
         }
+    }
+
+    fn begin_new(&mut self, handling: &mut Handling<'_, '_>, id: ServerId) {
+        let request = handling.request;
+        let reply = via::reply_target(&request.mandatory.via, request.arrival);
+        if reply != request.arrival.reply() {
+            self.transactions.set_reply(id, reply);
+        }
+        handling.server = Some(id);
+        if self.is_filtered(handling) {
+            return;
+        }
+        if self.circumstances.draining && request.to_tag.is_empty() {
+            return self.reply(handling, Reply::shutting_down());
+        }
+        self.advance(handling);
+    }
+
+    /// A transaction of the reserve for a request that proves its dialog. The proof costs a keyed hash, and is looked at only where a bound
+    /// refuses.
+    #[cold]
+    fn admit_within_dialog(&mut self, handling: &Handling<'_, '_>) -> Option<ServerId> {
+        let (now, request) = (handling.now, handling.request);
+        if !self.proves_dialog(now, request) {
+            return None;
+        }
+        let admitted =
+            self.transactions.admit_within_dialog(now, &request.message, request.arrival, request.call_hash)?;
+        self.counters().reserved.one();
+        Some(admitted)
+    }
+
+    /// Whether the reserve is for this request: it ends, renews or serves a dialog that this server let through, as its route token or seal
+    /// says, or the table of calls.
+    pub(crate) fn proves_dialog(&self, now: Now, request: &Request<'_>) -> bool {
+        let is_reserved =
+            matches!(request.method, Method::Bye | Method::Prack | Method::Update | Method::Notify | Method::Invite);
+        is_reserved
+            && !request.to_tag.is_empty()
+            && (self.policy.router.route(now, request).in_dialog || self.is_of_tracked_dialog(request))
     }
 
     /// The sender wants later requests over this connection too (RFC 5923). It is believed about a port of its own address

@@ -18,6 +18,7 @@ mod log;
 mod moves;
 mod peer;
 mod policy;
+mod reserve;
 mod site;
 mod spellings;
 mod waiting;

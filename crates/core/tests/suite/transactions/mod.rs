@@ -45,6 +45,13 @@ impl World {
         self.table.request(self.now, &message, &arrival(transport), hash, &mut self.out)
     }
 
+    fn admit_within_dialog(&mut self, text: &str, call_hash: u32) -> Option<ServerId> {
+        let mut index = Index::new();
+        index.parse(text.as_bytes(), &Limits::default()).unwrap();
+        let message = Message::new(text.as_bytes(), &index);
+        self.table.admit_within_dialog(self.now, &message, &arrival(Transport::Udp), call_hash)
+    }
+
     fn new_request(&mut self, text: &str, transport: Transport) -> ServerId {
         match self.request(text, transport) {
             Incoming::New(id) => id,
@@ -467,6 +474,45 @@ fn the_bound_refuses_new_requests_only() {
     assert_eq!(world.request(&message(BYE, "z9hG4bK2", "2 BYE"), Transport::Udp), Incoming::Full);
     assert_eq!(world.request(&bye, Transport::Udp), Incoming::Absorbed);
     assert_eq!(world.table.counts().refused, 1);
+}
+
+#[test]
+fn the_cancel_of_an_invite_needs_no_room() {
+    let mut world = World::new();
+    world.table.set_limit(1);
+    let invite = world.new_request(&message(INVITE, "z9hG4bK1", "1 INVITE"), Transport::Udp);
+    let cancel = |branch| message("CANCEL sip:b@x SIP/2.0", branch, "1 CANCEL");
+    let Incoming::Cancel { invite: found, .. } = world.request(&cancel("z9hG4bK1"), Transport::Udp) else { panic!() };
+    assert_eq!(found, Some(invite));
+    assert_eq!(world.request(&cancel("z9hG4bK1"), Transport::Udp), Incoming::Absorbed);
+    assert_eq!(world.request(&cancel("z9hG4bK2"), Transport::Udp), Incoming::Full, "it cancels nothing");
+}
+
+#[test]
+fn the_reserve_is_bounded_and_each_call_has_its_share() {
+    let mut world = World::new();
+    world.table.set_limit(1);
+    world.new_request(&message(BYE, "z9hG4bK0", "2 BYE"), Transport::Udp);
+    let admit = |world: &mut World, number: u32, method: &str, call: u32| {
+        let start = format!("{method} sip:b@x SIP/2.0");
+        let text = message(&start, &format!("z9hG4bKr{number}"), &format!("{number} {method}"));
+        assert_eq!(world.request(&text, Transport::Udp), Incoming::Full);
+        world.admit_within_dialog(&text, call)
+    };
+    let mut admitted: Vec<_> = (0..20).filter_map(|n| admit(&mut world, n, "UPDATE", 1)).collect();
+    assert_eq!(admitted.len(), 8, "one call does not fill it");
+    admitted.extend(admit(&mut world, 30, "BYE", 1));
+    assert_eq!(admitted.len(), 9, "its BYE has a place of its own");
+    admitted.extend((40..80).filter_map(|n| admit(&mut world, n, "UPDATE", n)));
+    assert_eq!(admitted.len(), 16);
+    let counts = world.table.counts();
+    assert_eq!((counts.reserved, counts.refused), (16, 20 + 1 + 40 - 16));
+    // What ends gives its place back.
+    world.table.abandon(world.now, admitted[0]);
+    world.pass(1_000);
+    assert!(admit(&mut world, 90, "UPDATE", 200).is_some());
+    assert!(admit(&mut world, 91, "UPDATE", 100).is_none());
+    assert_eq!(world.request(&message(BYE, "z9hG4bK0", "2 BYE"), Transport::Udp), Incoming::Absorbed);
 }
 
 #[test]
