@@ -47,7 +47,9 @@ section! {
         pub database_ca: Option<PathBuf> = None, ANY.or("system").fixed();
         /// How long the first change of a group waits for others before they are written there: `kill -9` loses the changes of that time.
         pub group_interval: Duration = Duration::from_millis(100), Rule::time(Duration::from_millis(1), Duration::from_secs(60)).fixed();
-        /// Tracked calls that have not ended, of all shards together; a call beyond them is answered 503.
+        /// Tracked calls that have not ended, of all shards together; a call beyond them is answered 503. So is a call of an account, or of a
+        /// source without a password, that has as many as are free (and at least 8 in the shard), and one to an address that has.
+        /// Calls of a trusted `[[source]]`, such as a proxy in front, count for nobody.
         pub calls: usize = 1_000_000, Rule::number(1, 100_000_000);
         /// How often servers that count calls together (`call_limit.cache`) tell each other how many they have.
         pub count_interval: Duration = Duration::from_millis(100), Rule::time(Duration::from_millis(10), Duration::from_secs(60));

@@ -16,6 +16,7 @@ mod kept;
 mod led;
 mod list;
 mod notices;
+mod shares;
 pub(crate) mod texts;
 pub(crate) mod within;
 
@@ -34,6 +35,7 @@ use dialog::Dialog;
 use hashbrown::HashTable;
 use led::LedScope;
 use serde::{Deserialize, Serialize};
+use shares::{Parties, Shares};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -92,6 +94,9 @@ pub struct Call {
     /// When it is to be looked at, in steps of [`STEP`]: so it stands among the deadlines; 0: it does not.
     #[serde(skip)]
     deadline: u32,
+    /// Caller and callee whose shares of the table it uses. A call that moved here from another shard uses none.
+    #[serde(skip)]
+    parties: Parties,
 }
 
 /// What the call with a key counts under where it is led.
@@ -146,6 +151,7 @@ impl Call {
             kept: false,
             changed: false,
             deadline: 0,
+            parties: [0; 2],
         }
     }
 
@@ -318,6 +324,7 @@ pub(crate) struct Calls {
     deadlines: BTreeSet<(u32, u32)>,
     times: CallTimes,
     counts: CallCounts,
+    shares: Shares,
     limits: Arc<CallLimits>,
     /// Calls that are over, of which something is to be written or no longer to be kept.
     pub(crate) ended: Vec<Ended>,
@@ -343,8 +350,22 @@ impl Calls {
     /// `keeps`: calls are kept over a restart.
     pub(crate) fn new(times: CallTimes, limits: Arc<CallLimits>, keeps: bool) -> Self {
         let (calls, places, deadlines, counts, index) = Default::default();
-        let (ended, changed, responded) = Default::default();
-        Self { calls, places, deadlines, times, counts, limits, ended, keeps, changed, responded, tidied: 0, index }
+        let (ended, changed, responded, shares) = Default::default();
+        Self {
+            calls,
+            places,
+            deadlines,
+            times,
+            counts,
+            shares,
+            limits,
+            ended,
+            keeps,
+            changed,
+            responded,
+            tidied: 0,
+            index,
+        }
     }
 
     /// How long calls may last, from their next change on.
@@ -403,6 +424,7 @@ impl Calls {
             self.ended.push(Ended { key, is_kept: before.kept, account: None });
         }
         self.recount(CallCounts::default(), CallCounts::of(&call));
+        self.shares.add(call.parties);
         let id = self.calls.insert(Call { key, changed: false, deadline: 0, ..call });
         let calls = &self.calls;
         self.places.insert_unique(place_hash(key), id, |id| calls.get(*id).map_or(0, |call| place_hash(call.key)));
@@ -416,6 +438,7 @@ impl Calls {
         let (id, _) = self.places.find_entry(place_hash(key), is_meant).ok()?.remove();
         let mut call = self.calls.remove(id)?;
         self.recount(CallCounts::of(&call), CallCounts::default());
+        self.shares.remove(call.parties);
         call.taken().for_each(|counted| self.limits.give_back(counted));
         if call.deadline != 0 {
             self.deadlines.remove(&(call.deadline, id.slot));

@@ -365,6 +365,11 @@ impl Engine {
         let context = match context {
             Context::Notices(context) => context,
             Context::Full => return self.reply(handling, Reply::overloaded()),
+            Context::OverShare => {
+                let reply =
+                    Reply::overloaded().because("caller or callee has as many tracked calls as places are free");
+                return self.reply(handling, reply);
+            }
             Context::Merged => {
                 let reply = Reply::refused(482).because("another call of this Call-ID and tag stands");
                 return self.reply(handling, reply);

@@ -90,7 +90,7 @@ impl Transactions {
         if let Some(id) = self.find(&key) {
             return self.take_own(now, id, message, out);
         }
-        // An INVITE has one CANCEL: its place is that of the INVITE.
+        // Each INVITE has at most one CANCEL, so the bound on INVITEs bounds these too (RFC 3261 section 9.2).
         let is_full =
             self.entries.len() >= self.limit || !self.dues.has_room(arrival.remote.ip(), message.bytes().len());
         if is_full && !(method == Method::Cancel && self.find(&self.keys.server(message, &via, b"INVITE")).is_some()) {

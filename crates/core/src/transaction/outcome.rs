@@ -27,7 +27,7 @@ pub enum Incoming {
         /// That of the INVITE, in any state.
         invite: Option<ServerId>,
     },
-    /// As many transactions as are allowed, or as many bytes: answer 503 without one, unless the sender proves its dialog
+    /// The bound of transactions or bytes is reached: answer 503 without a transaction, unless the sender proves its dialog
     /// ([`Transactions::admit_within_dialog`](super::Transactions::admit_within_dialog)).
     Full,
 }

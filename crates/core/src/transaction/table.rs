@@ -82,8 +82,8 @@ impl Transactions {
         }
     }
 
-    /// With so many transactions, servers and clients together, [`Transactions::request`] takes no more, but for the CANCEL of an INVITE
-    /// that is there. Default: no bound.
+    /// Bounds the transactions, servers and clients together. Beyond the bound [`Transactions::request`] accepts only the CANCEL of a
+    /// known INVITE. Default: no bound.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }

@@ -20,6 +20,8 @@ pub(crate) enum Context {
     Notices(u64),
     /// No more calls can be tracked.
     Full,
+    /// Its caller or callee has as many tracked calls as places are free.
+    OverShare,
     /// As many calls are under way as a limit lets: the status of its answer, and the place of the limit in the configuration.
     Limited(u16, Option<usize>),
     /// As many as a limit of the failure lets that leads it on.
@@ -135,6 +137,10 @@ impl Engine {
         if tracks && self.has_no_room() {
             return Context::Full;
         }
+        let parties = if tracks { self.parties_of_call(handling) } else { [0; 2] };
+        if self.calls.shares.are_used_up(parties, self.free_places()) {
+            return Context::OverShare;
+        }
         let room = match self.take_room(&all, &all, ways, |_| false) {
             Ok(room) => room,
             Err(claim) => {
@@ -154,7 +160,7 @@ impl Engine {
             return Context::Notices(NO_CALL);
         }
         let mut call = self.new_call(handling, tracks);
-        (call.open, call.logged, call.stays) = (1, is_logged, stays);
+        (call.open, call.logged, call.stays, call.parties) = (1, is_logged, stays, parties);
         call.count(&all, &all);
         call.lead(room.led, &room.taken);
         call.account = accounts.then(|| self.open_account(handling));
@@ -201,7 +207,13 @@ impl Engine {
 
     /// As many calls are tracked as may be.
     fn has_no_room(&self) -> bool {
-        self.calls.counts().tracked >= self.policy.config.dialogs.calls.div_ceil(self.shared.counters.len())
+        self.free_places() == 0
+    }
+
+    /// Number of further calls that this shard may track.
+    fn free_places(&self) -> usize {
+        let most = self.policy.config.dialogs.calls.div_ceil(self.shared.counters.len());
+        most.saturating_sub(self.calls.counts().tracked)
     }
 
     fn new_call(&mut self, handling: &Handling<'_, '_>, tracks: bool) -> Call {

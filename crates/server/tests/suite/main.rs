@@ -19,6 +19,7 @@ mod moves;
 mod peer;
 mod policy;
 mod reserve;
+mod shares;
 mod site;
 mod spellings;
 mod waiting;

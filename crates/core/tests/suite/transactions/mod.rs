@@ -507,7 +507,7 @@ fn the_reserve_is_bounded_and_each_call_has_its_share() {
     assert_eq!(admitted.len(), 16);
     let counts = world.table.counts();
     assert_eq!((counts.reserved, counts.refused), (16, 20 + 1 + 40 - 16));
-    // What ends gives its place back.
+    // A transaction that ends gives its place back.
     world.table.abandon(world.now, admitted[0]);
     world.pass(1_000);
     assert!(admit(&mut world, 90, "UPDATE", 200).is_some());

@@ -1,0 +1,98 @@
+//! Shares of the table of calls: no account and no source fills it alone.
+//!
+//! A call counts for the party that made it (the account whose password was shown, else the source) and for the
+//! address-of-record that it is for. Calls of trusted sources count for nobody: an edge proxy carries those of everyone.
+
+use crate::engine::Engine;
+use crate::handling::Handling;
+use strowger_core::source::counted;
+
+/// Calls of a shard that a party may have, however few places are free.
+const LEAST: u32 = 8;
+
+/// Counters of a row. Two rows hold 128 KiB, however many calls there are: a counter for each party would need memory
+/// for each call.
+const CELLS: usize = 1 << 14;
+
+/// Caller and callee of a call, each as a keyed hash; 0: counted for nobody.
+pub(crate) type Parties = [u32; 2];
+
+/// Tracked calls by party, as a count-min sketch: it may count too many for a party, never too few.
+#[derive(Debug, Default)]
+pub(crate) struct Shares {
+    /// Both rows; empty while nothing is counted.
+    cells: Vec<u32>,
+    counted: usize,
+}
+
+/// The counters of a party, one in each row.
+const fn cells_of(party: u32) -> [usize; 2] {
+    let other = party.wrapping_mul(0x9e37_79b1) >> 16;
+    [party as usize % CELLS, CELLS + other as usize % CELLS]
+}
+
+impl Shares {
+    pub(super) fn add(&mut self, parties: Parties) {
+        for party in parties.into_iter().filter(|party| *party != 0) {
+            if self.cells.is_empty() {
+                self.cells = vec![0; 2 * CELLS];
+            }
+            self.counted += 1;
+            cells_of(party).into_iter().for_each(|cell| self.cells[cell] += 1);
+        }
+    }
+
+    pub(super) fn remove(&mut self, parties: Parties) {
+        for party in parties.into_iter().filter(|party| *party != 0) {
+            self.counted -= 1;
+            cells_of(party).into_iter().for_each(|cell| self.cells[cell] -= 1);
+        }
+        if self.counted == 0 {
+            self.cells = Vec::new();
+        }
+    }
+
+    /// Whether one of these has as many calls as places are free.
+    pub(super) fn are_used_up(&self, parties: Parties, free: usize) -> bool {
+        let calls =
+            |party: u32| cells_of(party).into_iter().map(|cell| self.cells.get(cell).copied().unwrap_or(0)).min();
+        let most = u32::try_from(free).unwrap_or(u32::MAX).max(LEAST);
+        parties.into_iter().filter(|party| *party != 0).any(|party| calls(party) >= Some(most))
+    }
+}
+
+impl Engine {
+    /// For whom a call counts that this request begins.
+    pub(super) fn parties_of_call(&self, handling: &Handling<'_, '_>) -> Parties {
+        let request = handling.request;
+        let source = request.arrival.remote.ip();
+        let hash = |kind: &[u8], party: &[u8]| (self.key_of_call(kind, party) >> 32) as u32 | 1;
+        let caller = match &handling.progress.proof.user {
+            Some(user) => hash(b"user", &[&user.name[..], b"@", &user.domain[..]].concat()),
+            None if self.is_trusted(source) => return [0; 2],
+            None => hash(b"source", counted(source, self.policy.config.limits.ipv6_prefix).to_string().as_bytes()),
+        };
+        let mut callee = Vec::new();
+        request.uri.write_aor(&mut callee);
+        [caller, hash(b"callee", &callee)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parties_are_counted_apart_and_nothing_is_left_of_them() {
+        let mut shares = Shares::default();
+        let (alice, bob, nobody) = (0x1234_5679, 0x9abc_def1, 0);
+        assert!(!shares.are_used_up([alice, bob], 0));
+        (0..100).for_each(|_| shares.add([alice, nobody]));
+        assert!(shares.are_used_up([alice, nobody], 100) && !shares.are_used_up([alice, nobody], 101));
+        assert!(!shares.are_used_up([bob, nobody], 1), "a party without calls has its least share");
+        shares.add([bob, alice]);
+        shares.remove([bob, alice]);
+        (0..100).for_each(|_| shares.remove([alice, nobody]));
+        assert!(shares.cells.is_empty());
+    }
+}
