@@ -9,6 +9,7 @@ use strowger_core::Now;
 use strowger_core::registrar::PathRule;
 use strowger_core::routing::{Request, Routing};
 use strowger_message::header::Token;
+use strowger_message::uri::sip::unescaped;
 use strowger_message::{Index, Message, Method, Name, SipUri, Uri};
 
 impl Engine {
@@ -20,6 +21,9 @@ impl Engine {
         }
         if routing.malformed {
             return Reply::refused(400).into();
+        }
+        if has_control(&request.uri) || has_control(&routing.uri) {
+            return Reply::refused(400).because("a control character in the user part of the Request-URI").into();
         }
         if routing.route.is_none() && self.names_server(&routing.uri) {
             return self.serve_by_rules(handling, routing);
@@ -147,4 +151,14 @@ impl Engine {
         let leads_on = routing.route.is_some() || routing.device.is_some() || uri.params.maddr().is_some();
         !leads_on && self.policy.router.is_own(uri) && !self.is_local(&routing.uri)
     }
+}
+
+/// Whether the user part has an escaped control character. No user and no number has one, and gateways differ in how they read it.
+fn has_control(uri: &Uri<'_>) -> bool {
+    let user = match uri {
+        Uri::Sip(uri) => uri.user.unwrap_or_default(),
+        Uri::Tel(uri) => uri.number,
+        _ => b"",
+    };
+    user.contains(&b'%') && unescaped(user).any(|byte| byte.is_ascii_control())
 }

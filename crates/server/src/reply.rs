@@ -38,6 +38,8 @@ pub(crate) enum Lines {
     /// What the server can do (section 11.2).
     Capabilities,
     RetryAfter,
+    /// The event packages of this server: none (RFC 6665 section 8.3.2).
+    AllowEvents,
     /// The shortest session timer, in seconds (RFC 4028 section 5).
     MinSe(u32),
 }
@@ -187,6 +189,7 @@ impl Engine {
             }
             // When to try again (section 21.5.4).
             Lines::RetryAfter => text.extend_from_slice(b"Retry-After: 5\r\n"),
+            Lines::AllowEvents => text.extend_from_slice(b"Allow-Events:\r\n"),
             Lines::MinSe(seconds) => {
                 text.extend_from_slice(b"Min-SE: ");
                 text.extend_from_slice(seconds.to_string().as_bytes());

@@ -8,7 +8,7 @@ use crate::handling::Handling;
 use crate::question::{HostKey, Question, Resolved};
 use crate::reachability::{is_gone, is_web, listens_at, may_listen, target_of};
 use crate::registration::write_aor;
-use crate::reply::{Counted, Reply, Why};
+use crate::reply::{Counted, Lines, Reply, Why};
 use crate::stage::Verdict;
 use smallvec::SmallVec;
 use std::net::SocketAddr;
@@ -133,7 +133,7 @@ impl Engine {
     /// The contacts of a local user; 404 if there is no such user, 480 if it is not registered.
     fn route_to_user(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>, contacts: &mut Contacts) -> Verdict {
         if asks_itself(handling.request, &routing.uri) {
-            let reply = Reply::refused(489);
+            let reply = Reply::refused(489).with(Lines::AllowEvents);
             return reply.because("this server notifies no user of its own state, such as waiting messages").into();
         }
         self.lookup_contacts(handling.now, handling.request.method, &routing.uri, contacts);
@@ -345,9 +345,10 @@ fn keep_out(targets: &mut Targets, scope: Scope) -> Result<(), NoHop> {
     if targets.is_empty() && before > 0 { Err(NoHop::Denied) } else { Ok(()) }
 }
 
-/// A user subscribes to its own state (RFC 3842 for one): its phones have that from a server, and would be asked themselves.
+/// A user subscribes to its own state (RFC 3842 for one), or publishes it (RFC 3903): the one to ask is a server, and its own phones would
+/// be asked.
 fn asks_itself(request: &Request<'_>, uri: &Uri<'_>) -> bool {
-    if request.method != Method::Subscribe || !request.to_tag.is_empty() {
+    if !matches!(request.method, Method::Subscribe | Method::Publish) || !request.to_tag.is_empty() {
         return false;
     }
     let (mut from, mut to) = (Vec::new(), Vec::new());

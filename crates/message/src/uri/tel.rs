@@ -68,10 +68,13 @@ const fn is_separator(b: u8) -> bool {
 /// The number that the user part of a SIP URI, or the number of a tel URI, is for: a plus sign or none, and then digits, `*` and `#`. None: it
 /// is no number.
 ///
-/// Escapes are undone (RFC 3261 section 19.1.4), parameters cut off (RFC 3966 section 3), visual separators and spaces left out: none of them makes
-/// it another number, and gateways read over them.
+/// Escapes are undone (RFC 3261 section 19.1.4), parameters cut off (RFC 3966 section 3), visual separators, slashes and spaces left out: none of
+/// them makes it another number, and gateways read over them. The other signs that RFC 3261 allows unescaped in a user part (`,`, `&`, `=`, `$`, `?`)
+/// end the number: gateways dial the digits before them.
 pub fn dialled(user: &[u8]) -> Option<impl Iterator<Item = u8> + Clone> {
-    let number = unescaped(user).take_while(|b| *b != b';').filter(|b| !is_separator(*b) && *b != b' ');
+    let number = unescaped(user)
+        .take_while(|b| !matches!(b, b';' | b',' | b'&' | b'=' | b'$' | b'?'))
+        .filter(|b| !is_separator(*b) && !matches!(b, b' ' | b'/'));
     let mut rest = number.clone().enumerate().skip_while(|(place, b)| *place == 0 && *b == b'+').peekable();
     let is_number = rest.peek().is_some() && rest.all(|(_, b)| b.is_ascii_digit() || matches!(b, b'*' | b'#'));
     is_number.then_some(number)
@@ -141,6 +144,10 @@ mod tests {
             ("00493012%3Bnpdi", Some("00493012")),
             ("7042;phone-context=+1-914-555", Some("7042")),
             ("-+49", Some("+49")),
+            ("030/12", Some("03012")),
+            ("03012,9", Some("03012")),
+            ("03012&9=%24?", Some("03012")),
+            (",1", None),
             ("", None),
             ("+", None),
             ("-", None),

@@ -16,6 +16,7 @@ mod gateway_groups;
 mod kept;
 mod log;
 mod moves;
+mod numbers;
 mod peer;
 mod policy;
 mod reserve;
