@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use strowger_records::{FileLock, Magic, OpenError as Unread, Reader, Writer};
+use strowger_records::{FileLock, HEAD, Magic, OpenError as Unread, Reader, Writer};
 
 const MAGIC: Magic = *b"STRACCT\x01";
 const NAME: [u8; 7] = *b"STRACCT";
@@ -133,7 +133,7 @@ impl Spool {
         }
         let Some(writer) = &mut self.writer else { return Err(io::ErrorKind::NotFound.into()) };
         let payloads: Vec<Vec<u8>> = rows.iter().map(|row| payload(row)).collect();
-        let bytes: u64 = payloads.iter().map(|payload| payload.len() as u64 + 9).sum();
+        let bytes: u64 = payloads.iter().map(|payload| (HEAD + payload.len()) as u64).sum();
         if writer.length() + bytes > self.most {
             let full = format!("{}: it has the {} bytes that it may have", self.path.display(), self.most);
             return Err(io::Error::new(io::ErrorKind::StorageFull, full));

@@ -32,7 +32,7 @@ pub struct LogSettings {
     pub sync: bool,
     /// How long the first change of a group waits for company.
     pub linger: Duration,
-    /// Bytes of a segment, after which the next one begins. A damaged length costs at most the rest of a segment.
+    /// Bytes of a segment, after which the next one begins.
     pub segment: u64,
     /// Most bytes of changes that wait for the thread of the log. More are held in memory alone until the log has caught up.
     pub queue: usize,

@@ -173,10 +173,18 @@ impl Folder {
                 });
             }
         })?;
+        let places: Vec<(u64, Place)> = copies
+            .iter()
+            .map(|(_, number, _, said)| {
+                let place = Place::new(segment, offset, BESIDE + said.len() as u64);
+                offset += place.length();
+                (*number, place)
+            })
+            .collect();
         self.written += copies.len() as u64;
-        for (_, number, before, _) in copies {
-            self.index.insert(*number, Place::new(segment, offset, before.length()));
-            offset += before.length();
+        for (number, place) in places {
+            // A record of an earlier version has another length.
+            self.set_place(number, Some(place));
         }
         self.has_written();
         Ok(())

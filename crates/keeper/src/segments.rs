@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use strowger_records::{FileLock, Magic, OpenError as Unread, Reader, private};
+use strowger_records::{FileLock, HEAD, Magic, OpenError as Unread, Reader, private};
 
 use crate::OpenError;
 use crate::engine::{Left, LoadReport};
@@ -20,9 +20,6 @@ pub(crate) const STATE: u8 = 1;
 pub(crate) const CLOSED: u8 = 2;
 pub(crate) const REMOVED: u8 = 3;
 
-/// Bytes of a record beside its state: the head of a record, the number.
-pub(crate) const BESIDE: u64 = 9 + 8;
-
 /// Makes the folder, and holds it for this process; waits at most `most` for a process that has it.
 pub(crate) fn hold(folder: &Path, most: Duration) -> Result<FileLock, OpenError> {
     let unusable = |path: &Path, error| OpenError::Unusable { path: path.to_owned(), error };
@@ -32,6 +29,9 @@ pub(crate) fn hold(folder: &Path, most: Duration) -> Result<FileLock, OpenError>
     let held = FileLock::take(&path, most).map_err(|error| unusable(&path, error))?;
     held.ok_or_else(|| OpenError::InUse(folder.to_owned()))
 }
+
+/// Bytes of a record beside its state: the head of a record, the number.
+pub(crate) const BESIDE: u64 = HEAD as u64 + 8;
 
 /// A segment and its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,11 +63,7 @@ impl Records {
         match Reader::open(&path(folder, number), NAME) {
             Ok((reader, version)) if version == MAGIC[7] => Ok(Some(Self { reader, number, unknown: 0 })),
             Ok((_, version)) => Err(format!("it is of version {version}, which is not known")),
-            Err(Unread::NoRecords { path, .. })
-                if std::fs::metadata(&path).is_ok_and(|file| file.len() < MAGIC.len() as u64) =>
-            {
-                Ok(None)
-            }
+            Err(Unread::Cut(_)) => Ok(None),
             Err(error) => Err(error.to_string()),
         }
     }
@@ -76,10 +72,12 @@ impl Records {
     pub(crate) fn next(&mut self) -> Option<(u8, u64, Place, &[u8])> {
         let (kind, number, place) = loop {
             let (kind, payload) = self.reader.next()?;
-            let length = payload.len() as u64 + 9;
             let known = read(kind, payload).map(|(number, _)| number);
+            // A copy of a record of an earlier version is longer.
+            let is_short = (HEAD + payload.len()) as u64 <= LONGEST;
+            let length = self.reader.record_length();
             let offset = self.reader.position() - length;
-            match known.filter(|_| offset < FARTHEST && length <= LONGEST) {
+            match known.filter(|_| offset < FARTHEST && is_short) {
                 Some(number) => break (kind, number, Place::new(self.number, offset, length)),
                 None => self.unknown += 1,
             }
@@ -96,6 +94,11 @@ impl Records {
     /// Bytes up to the end of the last whole record.
     pub(crate) fn position(&self) -> u64 {
         self.reader.position()
+    }
+
+    /// See [`Reader::is_cut`].
+    fn is_cut(&self) -> bool {
+        self.reader.is_cut()
     }
 }
 
@@ -131,8 +134,8 @@ pub(crate) fn load(
                     };
                 }
                 report.damage.extend(records.damage().map(|damage| (path.clone(), damage)));
-                if numbers.last() == Some(&number) && records.position() < bytes {
-                    // What a kill left of a group: cut off, so that it is reported once. A file that cannot be cut is read as well.
+                if numbers.last() == Some(&number) && records.is_cut() {
+                    // A kill tore this record. Cut off, it is reported once. A file that cannot be cut is read as well.
                     let whole = records.position();
                     let _ = File::options().write(true).open(&path).and_then(|file| file.set_len(whole));
                 }
@@ -157,27 +160,29 @@ fn hand_over(
     places.sort_unstable_by_key(|(_, place)| *place);
     for of_segment in places.chunk_by(|(_, one), (_, other)| one.segment() == other.segment()) {
         let Some(segment) = segments.iter().find(|segment| of_segment[0].1.is_in(segment.number)) else { continue };
-        let path = path(folder, segment.number);
-        let bytes = match std::fs::read(&path) {
-            Ok(bytes) => bytes,
+        // It was opened a moment ago.
+        let mut records = match Records::open(folder, segment.number) {
+            Ok(Some(records)) => records,
+            Ok(None) => continue,
             Err(error) => {
-                report.damage.push((path, error.to_string()));
+                report.damage.push((path(folder, segment.number), error));
                 continue;
             }
         };
-        for (number, place) in of_segment {
-            let record = bytes.get(place.offset() as usize..(place.offset() + place.length()) as usize);
-            // Its checksum was right a moment ago.
-            let Some((kind, said)) = record.and_then(|record| Some((*record.get(4)?, record.get(BESIDE as usize..)?)))
-            else {
+        // Both are in the order of the file.
+        let mut wanted = of_segment.iter().peekable();
+        while let Some((_, expected)) = wanted.peek() {
+            let Some((kind, number, place, said)) = records.next() else { break };
+            if place != *expected {
                 continue;
-            };
+            }
+            wanted.next();
             if kind == CLOSED {
                 report.closed += 1;
-                take(*number, Left::LastWords(said));
+                take(number, Left::LastWords(said));
             } else {
                 report.states += 1;
-                take(*number, Left::State(said));
+                take(number, Left::State(said));
             }
         }
     }

@@ -7,13 +7,12 @@ use std::time::{Duration, Instant};
 
 use crate::engine::{Change, Engine, Failure};
 use crate::pending::{Changes, Pending};
+use crate::segments::BESIDE;
 use crate::{Counts, Keeper, Settings};
 
 /// Bytes that a group has, about, and most changes: so long an engine may take for one.
 const GROUP: u64 = 1 << 20;
 const ROWS: usize = 2_000;
-/// What a change adds to the bytes of its state.
-const BESIDE: u64 = 17;
 /// A trouble that lasts is logged so often.
 const AGAIN: Duration = Duration::from_secs(60);
 

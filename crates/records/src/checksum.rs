@@ -1,8 +1,8 @@
 //! CRC-32 (ISO 3309, as in zip and gzip).
 
-/// Of the kind and the payload of a record.
-pub(crate) fn of(kind: u8, payload: &[u8]) -> u32 {
-    !step(step(!0, &[kind]), payload)
+/// The checksum of these bytes, one after the other, from a start value: of the usual CRC-32 that is `!0`.
+pub(crate) fn of(start: u32, parts: &[&[u8]]) -> u32 {
+    !parts.iter().fold(start, |crc, bytes| step(crc, bytes))
 }
 
 fn step(crc: u32, bytes: &[u8]) -> u32 {
@@ -30,6 +30,6 @@ mod tests {
 
     #[test]
     fn it_is_the_usual_one() {
-        assert_eq!(of(b'1', b"23456789"), 0xcbf4_3926);
+        assert_eq!(of(!0, &[b"1", b"23456789"]), 0xcbf4_3926);
     }
 }

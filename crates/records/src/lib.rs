@@ -1,10 +1,12 @@
-//! A file of records that only grows, each with a checksum: what was written before a kill, a full disk or a damaged sector is read.
+//! A file of records that only grows, each with checksums: a kill, a full disk or a damaged byte costs the record that it hits, and no other.
 //!
 //! The one rule of use: records that belong together go into one [`Writer::write`]. After a kill the file has all or none of them.
 //!
-//! A file begins with 7 bytes that name its kind and one that is its version. Records follow: length of the payload (u32), kind (u8),
-//! CRC-32 of kind and payload (u32), payload; numbers little-endian. A process that is killed
-//! leaves whole records and at most one cut one, which a reader leaves out.
+//! A file begins with its name (7 bytes), its version and a random salt, twice. Records follow: length of the payload (u32), kind (u8),
+//! checksum of kind and payload (u32), checksum of these 9 bytes (u32), payload; numbers little-endian. Both checksums are CRC-32 whose
+//! start values are the salt. A process that is killed leaves whole records and at most one cut one, which a reader leaves out. Behind a
+//! damaged place a reader searches, byte by byte, for the next record whose two checksums are right. Payloads hold bytes of peers: without
+//! the salt no peer can write a record into its Call-ID. `format.rs` has the bytes, also of files of earlier versions, which are read.
 //!
 //! ```
 //! use strowger_records::{Reader, Writer};
@@ -38,6 +40,7 @@
 mod checksum;
 mod file_lock;
 mod files;
+mod format;
 pub mod private;
 mod reader;
 mod writer;
@@ -53,5 +56,5 @@ pub type Magic = [u8; 8];
 /// No payload is longer, in bytes; more is damage.
 pub const LONGEST: u32 = 64 << 20;
 
-/// Bytes before a payload.
-const HEAD: usize = 9;
+/// Bytes before each payload, in the files that are written now.
+pub const HEAD: usize = 13;

@@ -1,10 +1,18 @@
 //! Reading: every record that is whole, and what is missing.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use crate::{HEAD, LONGEST, Magic, checksum};
+use crate::HEAD;
+use crate::format::{Beginning, Format};
+
+/// Bytes that a search for the next record looks through at a time.
+const WINDOW: u64 = 64 << 10;
+
+const CUT: &str = "its last record is cut";
+const DAMAGED: &str = "a record is damaged";
+const UNREADABLE: &str = "it cannot be read on";
 
 /// Why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -25,20 +33,44 @@ pub enum OpenError {
         /// What it should begin with.
         name: [u8; 7],
     },
+    /// A process was killed before its first record was whole.
+    #[error("{path} is cut before its first record", path = .0.display())]
+    Cut(PathBuf),
 }
 
 /// A file of records being read.
 pub struct Reader {
     input: BufReader<File>,
+    format: Format,
     bytes: Vec<u8>,
     /// Behind the last whole record.
     position: u64,
-    /// Of records that were passed over since.
-    passed_over: u64,
-    /// Records that were passed over.
-    damaged: u64,
+    /// Where reading goes on.
+    next: u64,
+    lost: Lost,
     /// Why reading ended before the file did.
     stopped: Option<&'static str>,
+}
+
+/// What was left out between records.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lost {
+    places: u64,
+    bytes: u64,
+}
+
+/// What stands at a place.
+enum Found {
+    /// A record of this kind; its payload was read.
+    Whole(u8),
+    /// The end of the file.
+    End,
+    /// The beginning of a record, and then the end of the file.
+    Cut,
+    /// A head whose payload is not the one it was written for.
+    Damaged,
+    /// Bytes that are no head.
+    Nothing,
 }
 
 impl Reader {
@@ -49,43 +81,51 @@ impl Reader {
     pub fn open(path: &Path, name: [u8; 7]) -> Result<(Self, u8), OpenError> {
         let unreadable = |error| OpenError::Unreadable { path: path.into(), error };
         let mut input = BufReader::new(File::open(path).map_err(unreadable)?);
-        let mut magic: Magic = [0; 8];
-        let read = read_up_to(&mut input, &mut magic).map_err(unreadable)?;
-        let [found @ .., version] = magic;
-        if read < magic.len() || found != name {
-            return Err(OpenError::NoRecords { path: path.into(), name });
+        let mut beginning = [0; Format::LONGEST_BEGINNING];
+        // A plain file begins with fewer bytes; what follows them is read again as a record.
+        let read = read_up_to(&mut input, &mut beginning).map_err(unreadable)?;
+        let (format, version) = match Format::read_beginning(&beginning[..read], name) {
+            Beginning::Records(format, version) => (format, version),
+            Beginning::Cut => return Err(OpenError::Cut(path.into())),
+            Beginning::Other => return Err(OpenError::NoRecords { path: path.into(), name }),
+        };
+        let position = format.beginning_length() as u64;
+        if read > format.beginning_length() {
+            input.seek(SeekFrom::Start(position)).map_err(unreadable)?;
         }
-        let position = magic.len() as u64;
-        Ok((Self { input, bytes: Vec::new(), position, passed_over: 0, damaged: 0, stopped: None }, version))
+        let (bytes, lost, next) = (Vec::new(), Lost::default(), position);
+        Ok((Self { input, format, bytes, position, next, lost, stopped: None }, version))
     }
 
-    /// The next record: its kind and payload. `None` at the end, or where the file is cut or damaged. One whose checksum is wrong is
-    /// passed over: its length leads to the next, or, if it is that which is wrong, soon to nothing that could be one.
+    /// The next record: its kind and payload. `None` at the end. Of a damaged place the next whole record behind it is searched for; a
+    /// plain file is not searched: its reading ends at a length that cannot be one.
     #[expect(clippy::should_implement_trait, reason = "a record borrows the reader")]
     pub fn next(&mut self) -> Option<(u8, &[u8])> {
         while self.stopped.is_none() {
-            let mut head = [0; HEAD];
-            let result = match read_up_to(&mut self.input, &mut head) {
-                Ok(0) => return None,
-                Ok(HEAD) => {
-                    let [a, b, c, d, kind, w, x, y, z] = head;
-                    self.payload(u32::from_le_bytes([a, b, c, d]), kind, u32::from_le_bytes([w, x, y, z]))
+            let start = self.next;
+            match (self.record(), self.format) {
+                (Ok(Found::Whole(kind)), _) => return Some(self.is_at(start, kind)),
+                (Ok(Found::End), _) => return None,
+                (Err(_), _) => self.stopped = Some(UNREADABLE),
+                (Ok(found), Format::Salted(_)) => match self.search(start + 1) {
+                    Ok(Ok((at, kind))) => {
+                        self.loses(at - start);
+                        return Some(self.is_at(at, kind));
+                    }
+                    Ok(Err(_)) if matches!(found, Found::Cut) => self.stopped = Some(CUT),
+                    Ok(Err(end)) => {
+                        self.loses(end.saturating_sub(start));
+                        self.stopped = Some(DAMAGED);
+                    }
+                    Err(_) => self.stopped = Some(UNREADABLE),
+                },
+                (Ok(Found::Damaged), Format::Plain) => {
+                    let length = self.record_length();
+                    self.loses(length);
+                    self.next += length;
                 }
-                Ok(_) => Err("its last record is cut"),
-                Err(_) => Err("it cannot be read on"),
-            };
-            let length = (HEAD + self.bytes.len()) as u64;
-            match result {
-                Ok(true) => {
-                    self.position += self.passed_over + length;
-                    self.passed_over = 0;
-                    return Some((head[4], &self.bytes));
-                }
-                Ok(false) => {
-                    self.passed_over += length;
-                    self.damaged += 1;
-                }
-                Err(what) => self.stopped = Some(what),
+                (Ok(Found::Cut), Format::Plain) => self.stopped = Some(CUT),
+                (Ok(Found::Nothing), Format::Plain) => self.stopped = Some(DAMAGED),
             }
         }
         None
@@ -110,30 +150,94 @@ impl Reader {
         self.position
     }
 
+    /// Bytes of the record that [`Reader::next`] gave last, its head among them.
+    pub const fn record_length(&self) -> u64 {
+        (self.format.head_length() + self.bytes.len()) as u64
+    }
+
+    /// Whether everything behind the last whole record is the beginning of one record, as a kill leaves it: it may be cut off. False where
+    /// the file has not been read to its end.
+    pub fn is_cut(&self) -> bool {
+        matches!(self.format, Format::Salted(_)) && self.stopped == Some(CUT)
+    }
+
     /// What is missing of what was read so far: damaged records, and what stands where reading ended before the file did. A part of a
     /// sentence.
     pub fn damage(&self) -> Option<String> {
-        let left_out = match self.damaged {
+        let Lost { places, bytes } = self.lost;
+        let left_out = match places {
             0 => None,
-            1 => Some("a damaged record was left out".into()),
-            more => Some(format!("{more} damaged records were left out")),
+            1 => Some(format!("a damaged record was left out ({bytes} bytes)")),
+            _ => Some(format!("damaged records were left out at {places} places ({bytes} bytes)")),
         };
-        let stopped = self.stopped.map(|why| format!("{why}; what stands before it was read"));
+        let is_counted = self.stopped == Some(DAMAGED) && matches!(self.format, Format::Salted(_));
+        let stopped = self.stopped.filter(|_| !is_counted).map(|why| format!("{why}; what stands before it was read"));
         let all: Vec<String> = left_out.into_iter().chain(stopped).collect();
         (!all.is_empty()).then(|| all.join(", and "))
     }
 
-    /// Whether the payload is what its checksum says.
-    fn payload(&mut self, length: u32, kind: u8, sum: u32) -> Result<bool, &'static str> {
-        if length > LONGEST {
-            return Err("a record is damaged");
+    pub(crate) const fn format(&self) -> Format {
+        self.format
+    }
+
+    fn loses(&mut self, bytes: u64) {
+        self.lost.places += 1;
+        self.lost.bytes += bytes;
+    }
+
+    /// The record of `bytes` stands there.
+    fn is_at(&mut self, start: u64, kind: u8) -> (u8, &[u8]) {
+        self.next = start + self.record_length();
+        self.position = self.next;
+        (kind, &self.bytes)
+    }
+
+    /// Reads what stands where the input is.
+    fn record(&mut self) -> io::Result<Found> {
+        let mut head = [0; HEAD];
+        let head = &mut head[..self.format.head_length()];
+        match read_up_to(&mut self.input, head)? {
+            0 => return Ok(Found::End),
+            read if read < head.len() => return Ok(Found::Cut),
+            _ => (),
         }
+        let Some(head) = self.format.read_head(head) else { return Ok(Found::Nothing) };
         self.bytes.clear();
-        match Read::by_ref(&mut self.input).take(u64::from(length)).read_to_end(&mut self.bytes) {
-            Ok(read) if read < length as usize => Err("its last record is cut"),
-            Ok(_) => Ok(checksum::of(kind, &self.bytes) == sum),
-            Err(_) => Err("it cannot be read on"),
+        let read = Read::by_ref(&mut self.input).take(u64::from(head.length)).read_to_end(&mut self.bytes)?;
+        Ok(match read == head.length as usize {
+            false => Found::Cut,
+            true if self.format.belongs(head, &self.bytes) => Found::Whole(head.kind),
+            true => Found::Damaged,
+        })
+    }
+
+    /// The first whole record that begins there or later, and its kind; else the end of the file. Each byte is looked at once, and a payload
+    /// is read only behind a head whose own checksum is right.
+    fn search(&mut self, from: u64) -> io::Result<Result<(u64, u8), u64>> {
+        let end = self.input.get_ref().metadata()?.len();
+        let head = self.format.head_length();
+        let (mut at, mut window) = (from, Vec::new());
+        while at + head as u64 <= end {
+            self.input.seek(SeekFrom::Start(at))?;
+            window.clear();
+            Read::by_ref(&mut self.input).take(WINDOW).read_to_end(&mut window)?;
+            if window.len() < head {
+                break;
+            }
+            for (n, bytes) in window.windows(head).enumerate() {
+                let start = at + n as u64;
+                let left = end.saturating_sub(start + head as u64);
+                if self.format.read_head(bytes).is_none_or(|head| u64::from(head.length) > left) {
+                    continue;
+                }
+                self.input.seek(SeekFrom::Start(start))?;
+                if let Found::Whole(kind) = self.record()? {
+                    return Ok(Ok((start, kind)));
+                }
+            }
+            at += (window.len() - head + 1) as u64;
         }
+        Ok(Err(end))
     }
 }
 

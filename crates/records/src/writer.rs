@@ -4,8 +4,9 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use crate::format::{Format, Salt};
 use crate::reader::{OpenError, Reader};
-use crate::{FileNumber, HEAD, LONGEST, Magic, checksum, private};
+use crate::{FileNumber, LONGEST, Magic, private};
 
 /// Where records are written: a file, or what a test puts in its place.
 pub trait Medium: Write + Send {
@@ -39,7 +40,9 @@ impl Medium for File {
 pub struct Writer {
     medium: Box<dyn Medium>,
     magic: Magic,
-    /// Bytes that are whole records, with the magic before them; 0: that does not stand there either.
+    /// Of the file as it is. An empty file gets another salt with its first record.
+    format: Format,
+    /// Bytes that stay, with the beginning of the file; 0: that does not stand there either.
     length: u64,
     /// The medium may hold more than `length`.
     is_torn: bool,
@@ -80,32 +83,28 @@ impl Writer {
         Ok(Self { name, ..Self::on(file, magic) })
     }
 
-    /// A file that was written before, or a new one: for its user alone too. What stands behind its last whole record, as a kill leaves it, is
-    /// cut off; so here is the last chance to say what the file has lost ([`Reader::damage`]).
+    /// A file that was written before, or a new one: for its user alone too. The beginning of a record behind the last whole one, as a kill leaves
+    /// it, is cut off. Nothing else is: records are appended behind a damaged place, and a damaged file is first copied beside itself, to
+    /// `PATH.damaged-1` up to `-9`. Returns what the file has lost ([`Reader::damage`]), and the copy.
     ///
     /// # Errors
-    /// It cannot be opened, or is of another kind or version.
+    /// It cannot be opened, or is of another kind or version. A plain file, which is cut behind damage, cannot be copied before.
     pub fn append(path: &Path, magic: Magic) -> Result<(Self, Option<String>), OpenError> {
         let unreadable = |error| OpenError::Unreadable { path: path.into(), error };
         let [name @ .., version] = magic;
-        let (length, damage) = match Reader::open(path, name) {
-            Ok((mut reader, found)) if found == version => {
-                while reader.next().is_some() {}
-                (reader.position(), reader.damage())
-            }
+        let (format, length, damage) = match Reader::open(path, name) {
+            Ok((reader, found)) if found == version => left(path, reader).map_err(unreadable)?,
             Ok(_) => return Err(OpenError::NoRecords { path: path.into(), name }),
-            Err(OpenError::Unreadable { error, .. }) if error.kind() == io::ErrorKind::NotFound => (0, None),
-            // Killed before the first record was whole.
-            Err(error) if std::fs::metadata(path).is_ok_and(|file| file.len() < magic.len() as u64) => {
-                drop(error);
-                (0, None)
+            Err(OpenError::Unreadable { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
+                (Format::Plain, 0, None)
             }
+            Err(OpenError::Cut(_)) => (Format::Plain, 0, None),
             Err(error) => return Err(error),
         };
         let file = private::file().open(path).map_err(unreadable)?;
         let _ = private::narrow(&file);
         let name = Some(Name::of(path, &file).map_err(unreadable)?);
-        let mut writer = Self { name, ..Self::on(file, magic) };
+        let mut writer = Self { name, format, ..Self::on(file, magic) };
         writer.medium.cut(length).map_err(unreadable)?;
         writer.length = length;
         Ok((writer, damage))
@@ -113,7 +112,8 @@ impl Writer {
 
     /// Records on anything.
     pub fn on(medium: impl Medium + 'static, magic: Magic) -> Self {
-        Self { medium: Box::new(medium), magic, length: 0, is_torn: false, bytes: Vec::new(), name: None }
+        let (format, bytes) = (Format::Plain, Vec::new());
+        Self { medium: Box::new(medium), magic, format, length: 0, is_torn: false, bytes, name: None }
     }
 
     /// Writes what `fill` pushes, by one call.
@@ -124,9 +124,10 @@ impl Writer {
         self.name.as_ref().map_or(Ok(()), Name::is_the_files)?;
         self.bytes.clear();
         if self.length == 0 {
-            self.bytes.extend(self.magic);
+            self.format = Format::Salted(Salt::random());
+            self.format.write_beginning(self.magic, &mut self.bytes);
         }
-        fill(&mut Records(&mut self.bytes));
+        fill(&mut Records { out: &mut self.bytes, format: self.format });
         if self.is_torn {
             self.medium.cut(self.length)?;
         }
@@ -162,18 +163,65 @@ impl Writer {
     }
 
     /// Where the first record of the next call begins.
-    pub fn start(&self) -> u64 {
-        self.length.max(self.magic.len() as u64)
+    pub const fn start(&self) -> u64 {
+        if self.length == 0 { Format::LONGEST_BEGINNING as u64 } else { self.length }
     }
 
-    /// Bytes of the file that are whole records, with its beginning.
+    /// Bytes of the file, with its beginning and with damaged places between its records.
     pub const fn length(&self) -> u64 {
         self.length
     }
 }
 
+/// What stays of a file that was read: its format, the length behind which the next record goes, and what is lost.
+fn left(path: &Path, mut reader: Reader) -> io::Result<(Format, u64, Option<String>)> {
+    while reader.next().is_some() {}
+    let (format, end) = (reader.format(), std::fs::metadata(path)?.len());
+    let Some(damage) = reader.damage() else { return Ok((format, reader.position(), None)) };
+    let (length, copied) = match format {
+        // It would not be read behind its damage.
+        Format::Plain if reader.position() < end => (reader.position(), copy_aside(path)?),
+        Format::Plain => (end, copy_aside(path)?),
+        Format::Salted(_) if reader.is_cut() => {
+            let has_more = damage.contains(" left out");
+            (reader.position(), if has_more { copy_aside(path).unwrap_or(None) } else { None })
+        }
+        // Damage costs no start of a server, nor does a copy that finds no room: nothing is taken away here.
+        Format::Salted(_) => (end, copy_aside(path).unwrap_or(None)),
+    };
+    let copied = copied.map_or_else(String::new, |copy| format!("; the file as it was: {}", copy.display()));
+    Ok((format, length, Some(damage + &copied)))
+}
+
+/// Copies a file beside itself, under the first free of nine names. None: none is free.
+fn copy_aside(path: &Path) -> io::Result<Option<PathBuf>> {
+    for number in 1..=9 {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".damaged-{number}"));
+        let copy = PathBuf::from(name);
+        match private::file().create_new(true).open(&copy) {
+            Ok(mut file) => {
+                let copied = io::copy(&mut File::open(path)?, &mut file);
+                return match copied.and_then(|_| file.sync_all()) {
+                    Ok(()) => Ok(Some(copy)),
+                    Err(error) => {
+                        let _ = std::fs::remove_file(&copy);
+                        Err(error)
+                    }
+                };
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => (),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
 /// Takes the records of one call.
-pub struct Records<'a>(&'a mut Vec<u8>);
+pub struct Records<'a> {
+    out: &'a mut Vec<u8>,
+    format: Format,
+}
 
 impl Records<'_> {
     /// A record of this kind, whose payload `fill` appends: at most [`LONGEST`] bytes.
@@ -181,17 +229,14 @@ impl Records<'_> {
     /// # Panics
     /// It is longer.
     pub fn push(&mut self, kind: u8, fill: impl FnOnce(&mut Vec<u8>)) {
-        let out = &mut *self.0;
-        let start = out.len();
-        out.extend_from_slice(&[0; HEAD]);
+        let out = &mut *self.out;
+        let (start, length) = (out.len(), self.format.head_length());
+        out.resize(start + length, 0);
         fill(out);
-        let payload = &out[start + HEAD..];
-        let length = u32::try_from(payload.len()).ok().filter(|length| *length <= LONGEST);
-        let length = length.expect("a record is no longer than readers take");
-        let sum = checksum::of(kind, payload);
-        out[start..start + 4].copy_from_slice(&length.to_le_bytes());
-        out[start + 4] = kind;
-        out[start + 5..start + HEAD].copy_from_slice(&sum.to_le_bytes());
+        let (head, payload) = out[start..].split_at_mut(length);
+        let payload_length = u32::try_from(payload.len()).ok().filter(|length| *length <= LONGEST);
+        let payload_length = payload_length.expect("a record is no longer than readers take");
+        self.format.write_head(kind, payload_length, payload, head);
     }
 }
 
@@ -231,7 +276,7 @@ mod tests {
     fn a_full_disk_takes_whole_groups_or_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
-        for room in 0..80 {
+        for room in 0..150 {
             let disk = Disk(Arc::new(Mutex::new((vec![], room))));
             let mut writer = Writer::on(disk.clone(), *b"RECORDS\x01");
             let mut group = |number: u8| {
@@ -269,25 +314,19 @@ mod tests {
         let whole = std::fs::read(&path).unwrap();
         for length in 0..=whole.len() {
             std::fs::write(&path, &whole[..length]).unwrap();
-            let is_whole = length <= 8 || length == 8 + 12 || length == whole.len();
+            let is_whole = length <= 40 || length == 40 + 16 || length == whole.len();
             assert_eq!(write(b"more").is_none(), is_whole, "{length}");
             let (mut reader, _) = Reader::open(&path, *b"RECORDS").unwrap();
             let mut found = Vec::new();
             while let Some((_, payload)) = reader.next() {
                 found.push(payload.to_vec());
             }
-            let first = 8 + 9 + 3;
-            let kept = usize::from(length >= first) + usize::from(length >= first + 12);
+            let first = 40 + 13 + 3;
+            let kept = usize::from(length >= first) + usize::from(length >= first + 16);
             assert_eq!(found[..kept], [b"one", b"two"][..kept], "{length}");
             assert_eq!(found[kept..], [b"more"], "{length}");
             assert_eq!(reader.damage(), None);
         }
-        // The length of the first record is no length: all is cut off, and said.
-        let mut damaged = whole;
-        damaged[8..12].fill(0xff);
-        std::fs::write(&path, &damaged).unwrap();
-        assert!(write(b"more").is_some_and(|damage| damage.contains("a record is damaged")));
-        assert_eq!(Reader::open(&path, *b"RECORDS").unwrap().0.count(), 1);
         assert!(Writer::append(&path, *b"RECORDS\x02").is_err(), "it is of another version");
         assert!(Writer::append(&path, *b"OTHERS!\x01").is_err(), "it is of another kind");
     }
@@ -319,10 +358,10 @@ mod tests {
         let bytes = || disk.0.lock().unwrap().0.clone();
         write(&mut writer, 1).unwrap();
         assert!(writer.clear().is_err() && write(&mut writer, 2).is_err());
-        assert_eq!((writer.length(), writer.start(), bytes().len()), (0, 8, 17));
+        assert_eq!((writer.length(), writer.start(), bytes().len()), (0, 40, 53));
         *cuts.lock().unwrap() = true;
         write(&mut writer, 3).unwrap();
-        assert_eq!((bytes()[12], bytes().len()), (3, 17));
+        assert_eq!((bytes()[44], bytes().len()), (3, 53));
         writer.clear().unwrap();
         assert_eq!((writer.length(), bytes()), (0, vec![]));
     }

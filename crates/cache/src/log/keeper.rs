@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use strowger_records::{FileLock, Writer};
+use strowger_records::{FileLock, HEAD, Writer};
 
 use super::changes::each;
 use super::segments::{Segment, path};
@@ -23,7 +23,7 @@ const NOTED_BYTES: usize = 16 << 10;
 /// Locks that a compaction takes before what it noted is written.
 const NOTES: usize = 1024;
 /// Bytes that a change has in the log beside key and value.
-const BESIDE: u64 = 9 + 10;
+const BESIDE: u64 = HEAD as u64 + 10;
 
 /// Makes the file of a segment.
 pub(crate) type OpenSegment = Box<dyn FnMut(&Path) -> io::Result<Writer> + Send>;

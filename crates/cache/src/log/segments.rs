@@ -65,7 +65,7 @@ pub(crate) fn load(folder: &Path, mut apply: impl FnMut(Change<'_>)) -> io::Resu
         report.segments += 1;
         report.bytes += bytes;
         let is_last = at + 1 == numbers.len();
-        match load_segment(&path, bytes, is_last, &mut report.changes, &mut apply) {
+        match load_segment(&path, is_last, &mut report.changes, &mut apply) {
             Ok(None) => {}
             Ok(Some(damage)) => report.damage.push((path, damage)),
             Err(error) => report.damage.push((path, error.to_string())),
@@ -76,16 +76,15 @@ pub(crate) fn load(folder: &Path, mut apply: impl FnMut(Change<'_>)) -> io::Resu
 
 fn load_segment(
     path: &Path,
-    bytes: u64,
     is_last: bool,
     changes: &mut u64,
     apply: &mut impl FnMut(Change<'_>),
 ) -> Result<Option<String>, OpenError> {
-    // Killed before the first group was whole.
-    if bytes < MAGIC.len() as u64 {
-        return Ok(None);
-    }
-    let (mut reader, version) = Reader::open(path, NAME)?;
+    let (mut reader, version) = match Reader::open(path, NAME) {
+        // Killed before the first group was whole.
+        Err(OpenError::Cut(_)) => return Ok(None),
+        opened => opened?,
+    };
     if version != MAGIC[7] {
         return Ok(Some(format!("it is of version {version}, which is not known")));
     }
@@ -101,8 +100,8 @@ fn load_segment(
     }
     let damage = reader.damage().or_else(|| (unknown > 0).then(|| format!("{unknown} records are not known")));
     let whole = reader.position();
-    if is_last && whole < bytes {
-        // What a kill left of a group: cut off, so that it is reported once. A file that cannot be cut is read as well.
+    if is_last && reader.is_cut() {
+        // A kill tore this record. Cut off, it is reported once. A file that cannot be cut is read as well.
         let _ = File::options().write(true).open(path).and_then(|file| file.set_len(whole));
     }
     Ok(damage)

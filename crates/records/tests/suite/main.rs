@@ -1,0 +1,3 @@
+//! Files of records as a disk may damage them.
+
+mod damage;
