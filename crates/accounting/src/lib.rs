@@ -2,14 +2,15 @@
 //!
 //! The one rule of use: [`Accounting::submit`] neither waits nor does I/O. A row that is taken is written in a group by a thread of its own.
 //! What cannot be written goes to a [spool](spool), a file of records with checksums, and follows later, in order; each row has an identity
-//! that is written once. A row is lost where the process is killed before its group is written, where both the place of the rows and the
+//! that is written once. A row that the database refuses for its values goes to a [quarantine](quarantine), and the rows behind it are
+//! written. A row is lost where the process is killed before its group is written, where both the place of the rows and the
 //! spool fail until the queue is full, and nowhere else: the last are counted.
 //!
 //! * [`record`]: the rows and their columns, the same for every form.
 //! * [`form`]: JSON lines and CSV; [`sql`]: tables and statements.
 //! * [`mask`]: numbers and addresses that are not to be read.
 //! * [`sink`]: where rows are written; [`files`] and [`sqlite`] are two of them, and database servers are written by `strowger-sql`.
-//! * [`writer`]: the thread.
+//! * [`writer`]: what the others are used by; `work.rs` has its thread.
 //!
 //! ```
 //! use strowger_accounting::record::{Cdr, Row};
@@ -35,14 +36,18 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod counts;
 pub mod files;
 pub mod form;
+mod halving;
 pub mod mask;
+pub mod quarantine;
 pub mod record;
 pub mod sink;
 pub mod spool;
 pub mod sql;
 pub mod sqlite;
+mod work;
 pub mod writer;
 
 pub use record::{Cdr, Event, Row};

@@ -60,6 +60,8 @@ pub enum Trouble {
     Locked,
     /// It cannot be reached, or does not answer in time.
     Unreachable,
+    /// It refuses one of these rows for its values: too long, or against a constraint. Others may be good.
+    Row,
     /// There is no room.
     Full,
     /// It cannot be written: it is another program's, or damaged, or the rights are missing. At the start this is an error of the settings.

@@ -167,7 +167,17 @@ impl Spool {
         &self.chunk
     }
 
-    /// The rows of the last [chunk](Self::chunk) are written elsewhere. With the last of all the file becomes empty.
+    /// The rows of the last [chunk](Self::chunk) are elsewhere, but for these, which are its last. With the last of all the file becomes empty.
+    #[expect(clippy::vec_box, reason = "rows come and go as they are")]
+    pub fn confirm_all_but(&mut self, rest: Vec<Box<Row>>) {
+        if rest.is_empty() {
+            return self.confirm();
+        }
+        self.oldest = rest.first().map(|row| row.at());
+        self.chunk = rest;
+    }
+
+    /// The rows of the last [chunk](Self::chunk) are elsewhere. With the last of all the file becomes empty.
     pub fn confirm(&mut self) {
         self.chunk.clear();
         self.oldest = None;

@@ -67,8 +67,8 @@ impl Sqlite {
     fn try_on(&mut self, work: impl FnOnce(&mut Connection) -> rusqlite::Result<bool>) -> Result<bool, SinkError> {
         let result = work(self.connection()?);
         result.map_err(|error| {
-            let kind = Obstacle::from(&error).into();
-            if kind != Trouble::Locked {
+            let kind = if is_rows_own(&error) { Trouble::Row } else { Obstacle::from(&error).into() };
+            if !matches!(kind, Trouble::Locked | Trouble::Row) {
                 // What is left of a connection that failed is not gone on with.
                 self.open = None;
             }
@@ -119,6 +119,12 @@ impl Sink for Sqlite {
             Ok(is_any_left)
         })
     }
+}
+
+/// Errors that are a row's own: a constraint or a trigger, a value that is too long or of another type.
+fn is_rows_own(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{ConstraintViolation, TooBig, TypeMismatch};
+    matches!(error.sqlite_error_code(), Some(ConstraintViolation | TooBig | TypeMismatch))
 }
 
 impl From<Obstacle> for Trouble {
@@ -194,6 +200,29 @@ mod tests {
         std::fs::rename(&path, folder.path().join("moved")).unwrap();
         sqlite.write(&[cdr("3", 5)], 0).unwrap();
         assert_eq!(count(&path, "cdr"), 1);
+    }
+
+    #[test]
+    fn a_row_is_told_from_its_table() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows");
+        let mut sqlite = Sqlite::new(&path, Duration::ZERO);
+        sqlite.open().unwrap();
+        let other = Connection::open(&path).unwrap();
+        let refuse =
+            "CREATE TRIGGER t BEFORE INSERT ON cdr WHEN new.identity = '2' BEGIN SELECT RAISE(ABORT, 'no twos'); END;
+            CREATE UNIQUE INDEX of_setup ON cdr (setup_at)";
+        other.execute_batch(refuse).unwrap();
+        let rows = [cdr("1", 5), cdr("2", 6)];
+        let error = sqlite.write(&rows, 0).unwrap_err();
+        assert!(error.kind == Trouble::Row && error.detail.contains("no twos"), "{error}");
+        assert_eq!(count(&path, "cdr"), 0);
+        sqlite.write(&rows[..1], 0).unwrap();
+        // One that is there is passed over, and no other.
+        sqlite.write(&rows[..1], 0).unwrap();
+        assert_eq!(sqlite.write(&[cdr("3", 5)], 0).unwrap_err().kind, Trouble::Row);
+        other.execute_batch("ALTER TABLE cdr RENAME COLUMN codecs TO others").unwrap();
+        assert_eq!(sqlite.write(&[cdr("4", 7)], 0).unwrap_err().kind, Trouble::Unusable);
     }
 
     #[test]

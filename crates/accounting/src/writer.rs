@@ -1,17 +1,19 @@
-//! The thread that writes: groups to the sink, and what that does not take to the spool.
+//! Accounting, for those who hand in rows and ask what became of them. [`work`](crate::work) has its thread.
 
+use crate::counts::{Attempt, Attempts, Counts};
+use crate::quarantine::Quarantine;
 use crate::record::Row;
 use crate::sink::{Place, Sink, SinkError, Trouble};
 use crate::spool::{OpenError, Spool};
-use std::collections::HashSet;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use crate::work::Work;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
-use strowger_store::group::{self, Commit, GroupFigures, GroupSettings, GroupWriter, Numbered};
-use strowger_store::lasting_failure::LastingFailure;
+use std::time::Duration;
+use strowger_store::group::{GroupSettings, GroupWriter};
 use strowger_store::ticket::Refused;
+
+pub use crate::counts::LastError;
 
 /// The bounds.
 #[derive(Clone, Debug)]
@@ -20,6 +22,8 @@ pub struct Settings {
     pub spool: PathBuf,
     /// Bytes that it may have.
     pub spool_bytes: u64,
+    /// Bytes that the file of refused rows may have.
+    pub quarantine_bytes: u64,
     /// How long another process that has it, and may be just ending, is waited for.
     pub patience: Duration,
     /// How long the first row of a group waits for others, rows of a group and rows that may wait.
@@ -36,6 +40,7 @@ impl Settings {
         Self {
             spool,
             spool_bytes: 256 << 20,
+            quarantine_bytes: 64 << 20,
             patience: Duration::from_secs(1),
             group: GroupSettings { linger: Duration::from_millis(100), group: 4_096, queue: 100_000 },
             retry: Duration::from_secs(1),
@@ -56,6 +61,9 @@ pub enum StartError {
     /// The spool cannot be used.
     #[error("the spool of accounting cannot be used: {0}")]
     Spool(#[from] OpenError),
+    /// The file of refused rows cannot be used.
+    #[error("the quarantine of accounting cannot be used: {0}")]
+    Quarantine(strowger_records::OpenError),
     /// The thread could not be started.
     #[error("the thread of accounting cannot be started: {0}")]
     Thread(#[from] std::io::Error),
@@ -67,39 +75,7 @@ pub struct Accounting {
     counts: Arc<Counts>,
     place: String,
     settings: Settings,
-}
-
-#[derive(Debug, Default)]
-struct Counts {
-    written: AtomicU64,
-    spooled: AtomicU64,
-    dropped: AtomicU64,
-    failures: AtomicU64,
-    removal_failures: AtomicU64,
-    spool_rows: AtomicU64,
-    spool_bytes: AtomicU64,
-    /// As [`Spool::oldest`], 0 for none.
-    spool_oldest: AtomicU64,
-    is_down: AtomicU64,
-    last_error: Mutex<Option<LastError>>,
-    tries: Mutex<Tries>,
-    tried: Condvar,
-}
-
-/// Attempts to write what waits that were asked for, and how many of them were made.
-#[derive(Clone, Copy, Debug, Default)]
-struct Tries {
-    asked: u64,
-    made: u64,
-}
-
-/// What failed last.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LastError {
-    /// When, in milliseconds since 1970, UTC.
-    pub at: u64,
-    /// In words, with the file or the server.
-    pub detail: String,
+    quarantine: PathBuf,
 }
 
 /// What became of rows since the start, and how many wait.
@@ -115,12 +91,18 @@ pub struct Figures {
     pub spooled: u64,
     /// Rows that are lost: as many waited as may.
     pub dropped: u64,
+    /// Rows that went to the quarantine: the database refused them for their values.
+    pub quarantined: u64,
     /// Times that rows could not be written, or old ones not removed.
     pub failures: u64,
     /// Rows in the spool.
     pub spool_rows: u64,
     /// Bytes of the spool.
     pub spool_bytes: u64,
+    /// Rows in the quarantine.
+    pub quarantine_rows: u64,
+    /// Bytes of the quarantine.
+    pub quarantine_bytes: u64,
     /// Rows go to the spool.
     pub is_down: bool,
 }
@@ -148,24 +130,17 @@ impl Accounting {
             }
             Ok(()) => (),
         }
+        let quarantine =
+            Quarantine::open(&settings.spool, settings.quarantine_bytes).map_err(StartError::Quarantine)?;
         let counts = Arc::<Counts>::default();
-        counts.show(&spool);
+        counts.show(&spool, &quarantine);
+        if quarantine.rows() > 0 {
+            let (rows, file) = (quarantine.rows(), quarantine.path().display());
+            tracing::warn!(rows, quarantine = %file, "refused rows of accounting wait: strowger accounting retry");
+        }
         let (place, group, own) = (sink.place(), settings.group.clone(), settings.clone());
-        let is_replay = !spool.is_empty();
-        let work = Work {
-            sink,
-            spool,
-            settings,
-            clock,
-            counts: counts.clone(),
-            is_replay,
-            written: HashSet::new(),
-            next_try: Instant::now(),
-            try_begun: 0,
-            next_removal: Instant::now(),
-            sink_trouble: LastingFailure::every(REMINDER),
-            spool_trouble: LastingFailure::every(REMINDER),
-        };
+        let quarantine_path = quarantine.path().to_owned();
+        let work = Work::new(sink, (spool, quarantine), settings, clock, counts.clone());
         let of_thread = counts.clone();
         let abandon = move |rows: Vec<Box<Row>>| {
             of_thread.dropped.fetch_add(rows.len() as u64, Relaxed);
@@ -175,7 +150,7 @@ impl Accounting {
             );
         };
         let writer = GroupWriter::start("accounting", group, work, abandon)?;
-        Ok(Self { writer, counts, place, settings: own })
+        Ok(Self { writer, counts, place, settings: own, quarantine: quarantine_path })
     }
 
     /// Takes a row. Neither waits nor does I/O: one that finds no room is counted, and lost.
@@ -193,15 +168,20 @@ impl Accounting {
         }
     }
 
-    /// Has what waits in the spool written now, whether or not it is time to try again.
+    /// Has the rows of the spool written now, whether or not it is time to try again.
     pub fn flush(&self) -> Attempt {
-        let asked = {
-            let mut tries = self.counts.tries();
-            tries.asked += 1;
-            tries.asked
-        };
+        self.attempt(|counts| &counts.flushes)
+    }
+
+    /// Has the rows of the quarantine tried again now.
+    pub fn retry(&self) -> Attempt {
+        self.attempt(|counts| &counts.retries)
+    }
+
+    fn attempt(&self, of: fn(&Counts) -> &Attempts) -> Attempt {
+        let asked = of(&self.counts).ask();
         self.writer.poke();
-        Attempt { counts: self.counts.clone(), asked }
+        Attempt { counts: self.counts.clone(), of, asked }
     }
 
     /// Whether the thread has ended before it was asked to: by a panic. Every row is lost from then on.
@@ -221,302 +201,48 @@ impl Accounting {
 
     /// When the oldest row of the spool was made, in milliseconds since 1970; none: it is empty, or that row has not been read yet.
     pub fn oldest(&self) -> Option<u64> {
-        Some(self.counts.spool_oldest.load(Relaxed)).filter(|oldest| *oldest > 0)
+        self.counts.spool.oldest()
+    }
+
+    /// The file of refused rows.
+    pub fn quarantine(&self) -> &std::path::Path {
+        &self.quarantine
+    }
+
+    /// When the oldest row of the quarantine was made, in milliseconds since 1970; none: it is empty.
+    pub fn oldest_refused(&self) -> Option<u64> {
+        self.counts.quarantine.oldest()
+    }
+
+    /// Why the last row of the quarantine was refused.
+    pub fn last_reason(&self) -> Option<String> {
+        self.counts.last_reason()
     }
 
     /// What failed last since the start, also where it works again.
     pub fn last_error(&self) -> Option<LastError> {
-        self.counts.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.counts.last_error()
     }
 
     /// For the metrics.
     pub fn figures(&self) -> Figures {
         let (gauges, of) = (self.writer.gauges(), |count: &AtomicU64| count.load(Relaxed));
-        let Counts { written, spooled, dropped, failures, removal_failures, spool_rows, spool_bytes, is_down, .. } =
-            &*self.counts;
+        let counts = &*self.counts;
         Figures {
             queued: gauges.queued as u64,
             bound: gauges.bound as u64,
-            written: of(written),
-            spooled: of(spooled),
-            dropped: of(dropped),
-            failures: of(failures) + of(removal_failures),
-            spool_rows: of(spool_rows),
-            spool_bytes: of(spool_bytes),
-            is_down: of(is_down) != 0,
+            written: of(&counts.written),
+            spooled: of(&counts.spooled),
+            dropped: of(&counts.dropped),
+            quarantined: of(&counts.quarantined),
+            failures: of(&counts.failures) + of(&counts.removal_failures),
+            spool_rows: of(&counts.spool.rows),
+            spool_bytes: of(&counts.spool.bytes),
+            quarantine_rows: of(&counts.quarantine.rows),
+            quarantine_bytes: of(&counts.quarantine.bytes),
+            is_down: of(&counts.is_down) != 0,
         }
     }
-}
-
-/// An attempt that was asked for. It keeps nothing from ending: accounting may be dropped meanwhile.
-pub struct Attempt {
-    counts: Arc<Counts>,
-    asked: u64,
-}
-
-impl Attempt {
-    /// Waits for the outcome so long at most. Whether the attempt was made: [`Accounting::figures`] say what is left.
-    pub fn wait(self, most: Duration) -> bool {
-        let is_open = |tries: &mut Tries| tries.made < self.asked;
-        let waited = self.counts.tried.wait_timeout_while(self.counts.tries(), most, is_open);
-        waited.unwrap_or_else(PoisonError::into_inner).0.made >= self.asked
-    }
-}
-
-impl Counts {
-    fn show(&self, spool: &Spool) {
-        self.spool_rows.store(spool.rows(), Relaxed);
-        self.spool_bytes.store(spool.bytes(), Relaxed);
-        self.spool_oldest.store(spool.oldest().unwrap_or(0), Relaxed);
-    }
-
-    fn fail(&self, at: u64, detail: String) {
-        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(LastError { at, detail });
-    }
-
-    fn tries(&self) -> MutexGuard<'_, Tries> {
-        self.tries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl group::Row for Box<Row> {}
-
-/// Rows of the spool that are written at a time.
-const CHUNK: usize = 4_096;
-
-/// Between two looks for old rows, while there are none.
-const REMOVAL: Duration = Duration::from_secs(600);
-
-/// While there are some.
-const REMOVAL_STEP: Duration = Duration::from_secs(1);
-
-/// A trouble that lasts is logged so often.
-const REMINDER: Duration = Duration::from_secs(60);
-
-struct Work {
-    sink: Box<dyn Sink>,
-    spool: Spool,
-    settings: Settings,
-    clock: Clock,
-    counts: Arc<Counts>,
-    /// An earlier process has left rows: what it has written of them is not known yet.
-    is_replay: bool,
-    /// Identities of the spool that an earlier process has written.
-    written: HashSet<String>,
-    next_try: Instant,
-    /// Number of the last attempt that was asked for and has begun.
-    try_begun: u64,
-    next_removal: Instant,
-    sink_trouble: LastingFailure,
-    spool_trouble: LastingFailure,
-}
-
-impl Commit for Work {
-    type Row = Box<Row>;
-
-    fn write(&mut self, group: &mut Vec<Numbered<Box<Row>>>, figures: &GroupFigures) -> Duration {
-        let began = Instant::now();
-        let asked = self.begin_try();
-        let first = group.first().map_or(0, |numbered| numbered.number);
-        let rows: Vec<Box<Row>> = group.drain(..).map(|numbered| numbered.row).collect();
-        let count = rows.len();
-        let kept = catch_unwind(AssertUnwindSafe(|| self.keep(&rows)));
-        figures.commit(began.elapsed(), matches!(kept, Ok(true)));
-        if let Ok(true) = kept {
-            figures.rows(count, 0);
-            return Duration::ZERO;
-        }
-        group.extend(rows.into_iter().enumerate().map(|(n, row)| Numbered { number: first + n as u64, row }));
-        if let Err(panic) = kept {
-            // The end of the thread counts them.
-            resume_unwind(panic);
-        }
-        self.end_try(asked);
-        self.settings.retry
-    }
-
-    fn settle(&mut self) -> Option<Duration> {
-        let asked = self.begin_try();
-        self.replay();
-        if self.spool.is_empty() || !self.is_due() {
-            self.end_try(asked);
-        }
-        let until_try = match (self.spool.is_empty(), self.is_due()) {
-            (true, _) => None,
-            (false, true) => Some(Duration::ZERO),
-            (false, false) => Some(self.next_try.saturating_duration_since(Instant::now())),
-        };
-        let until_removal = self.settings.retention.map(|retention| {
-            if Instant::now() >= self.next_removal {
-                self.remove_old(retention);
-            }
-            self.next_removal.saturating_duration_since(Instant::now())
-        });
-        until_try.into_iter().chain(until_removal).min()
-    }
-}
-
-impl Work {
-    /// Whether these rows are written now, or in the spool.
-    fn keep(&mut self, rows: &[Box<Row>]) -> bool {
-        // In order: what waits in the spool is older. Where that is full, these find room with its last row.
-        while self.replay() && self.spool.is_full() {}
-        let is_written = self.spool.is_empty() && self.is_due() && self.try_sink(rows, rows.len() as u64);
-        is_written || self.try_spool(rows)
-    }
-
-    fn is_due(&self) -> bool {
-        Instant::now() >= self.next_try
-    }
-
-    /// Where an attempt is wanted now, it is time for one. Returns the number of the last that is wanted.
-    fn begin_try(&mut self) -> u64 {
-        let Tries { asked, made } = *self.counts.tries();
-        // Not again where this one goes on, chunk by chunk.
-        if asked > made.max(self.try_begun) {
-            (self.next_try, self.try_begun) = (Instant::now(), asked);
-        }
-        asked
-    }
-
-    /// The attempts up to this one were made.
-    fn end_try(&self, asked: u64) {
-        let mut tries = self.counts.tries();
-        if tries.made < asked {
-            tries.made = asked;
-            self.counts.tried.notify_all();
-        }
-    }
-
-    /// Whether these rows are written now. `waiting`: all that wait with them.
-    fn try_sink(&mut self, rows: &[Box<Row>], waiting: u64) -> bool {
-        let now = (self.clock)();
-        match caught(|| self.sink.write(rows, now)) {
-            Ok(()) => {
-                self.counts.written.fetch_add(rows.len() as u64, Relaxed);
-                self.counts.is_down.store(0, Relaxed);
-                if let Some((_, after)) = self.sink_trouble.works() {
-                    tracing::info!(?after, "rows of accounting are written again");
-                }
-                true
-            }
-            Err(error) => {
-                self.failed(&error, waiting);
-                false
-            }
-        }
-    }
-
-    fn failed(&mut self, error: &SinkError, waiting: u64) {
-        self.next_try = Instant::now() + self.settings.retry;
-        self.counts.failures.fetch_add(1, Relaxed);
-        self.counts.is_down.store(1, Relaxed);
-        self.counts.fail((self.clock)(), error.to_string());
-        if self.sink_trouble.fails(true).is_some() {
-            let spool = self.settings.spool.display();
-            tracing::error!(%error, %spool, rows = waiting, "rows of accounting cannot be written: they go to the spool");
-        }
-    }
-
-    /// Whether these rows are in the spool.
-    fn try_spool(&mut self, rows: &[Box<Row>]) -> bool {
-        let result = self.spool.append(rows);
-        self.counts.show(&self.spool);
-        match result {
-            Ok(()) => {
-                self.counts.spooled.fetch_add(rows.len() as u64, Relaxed);
-                if let Some((_, after)) = self.spool_trouble.works() {
-                    tracing::info!(?after, "the spool of accounting is written again");
-                }
-                true
-            }
-            Err(error) => {
-                self.counts.failures.fetch_add(1, Relaxed);
-                self.counts.fail((self.clock)(), format!("spool: {error}"));
-                if self.spool_trouble.fails(true).is_some() {
-                    let spool = self.settings.spool.display();
-                    tracing::error!(%error, %spool, rows = rows.len(), "the spool of accounting cannot be written: rows wait in memory");
-                }
-                false
-            }
-        }
-    }
-
-    /// The oldest rows of the spool go where they belong, if there are any and it is time to try. Whether they did.
-    fn replay(&mut self) -> bool {
-        if self.spool.is_empty() || !self.is_due() || !self.learns_what_is_written() {
-            return false;
-        }
-        let mut rows = self.spool.chunk(CHUNK).to_vec();
-        if rows.is_empty() && !self.spool.is_empty() {
-            // They cannot be read now.
-            self.next_try = Instant::now() + self.settings.retry;
-            return false;
-        }
-        rows.retain(|row| !self.written.contains(row.identity()));
-        let is_written = rows.is_empty() || self.try_sink(&rows, self.spool.rows());
-        if is_written {
-            self.spool.confirm();
-        }
-        if self.spool.is_empty() {
-            self.written = HashSet::new();
-        }
-        self.counts.show(&self.spool);
-        is_written
-    }
-
-    /// What an earlier process had written of the rows that it left in its spool: it may have been killed between the two.
-    fn learns_what_is_written(&mut self) -> bool {
-        if !self.is_replay {
-            return true;
-        }
-        let identities = match self.spool.identities() {
-            Ok(identities) => identities,
-            Err(error) => {
-                tracing::error!(%error, "the spool of accounting cannot be read");
-                self.next_try = Instant::now() + self.settings.retry;
-                return false;
-            }
-        };
-        match caught(|| self.sink.written(&identities)) {
-            Ok(written) => {
-                tracing::info!(
-                    rows = identities.len(),
-                    written = written.len(),
-                    "rows of accounting that an earlier process left"
-                );
-                (self.written, self.is_replay) = (written, false);
-                true
-            }
-            Err(error) => {
-                self.failed(&error, self.spool.rows());
-                false
-            }
-        }
-    }
-
-    fn remove_old(&mut self, retention: Duration) {
-        let before = (self.clock)().saturating_sub(retention.as_millis() as u64);
-        let pause = match caught(|| self.sink.purge(before)) {
-            Ok(true) => REMOVAL_STEP,
-            Ok(false) => REMOVAL,
-            Err(error) => {
-                self.counts.removal_failures.fetch_add(1, Relaxed);
-                self.counts.fail((self.clock)(), error.to_string());
-                tracing::warn!(%error, "old rows of accounting cannot be removed");
-                REMOVAL
-            }
-        };
-        self.next_removal = Instant::now() + pause;
-    }
-}
-
-/// A driver that panics has failed like any other: its rows wait, and the thread goes on.
-fn caught<T>(work: impl FnOnce() -> Result<T, SinkError>) -> Result<T, SinkError> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
-        let detail = "the driver panicked, which is an error of this program".into();
-        Err(SinkError { kind: Trouble::Unusable, detail })
-    })
 }
 
 #[cfg(test)]

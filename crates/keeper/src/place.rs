@@ -36,6 +36,7 @@ impl Place {
         self.0 >> 44
     }
 
+    #[cfg(test)]
     pub(crate) const fn offset(self) -> u64 {
         self.0 >> 20 & (FARTHEST - 1)
     }

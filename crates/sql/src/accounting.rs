@@ -52,6 +52,7 @@ impl ServerSink {
         let kind = match failure {
             Failure::Lost(_) | Failure::TimedOut | Failure::NotTried => Trouble::Unreachable,
             Failure::Full(_) => Trouble::Full,
+            Failure::Row(_) => Trouble::Row,
             Failure::Refused(_) | Failure::Denied(_) => Trouble::Unusable,
         };
         SinkError { kind, detail: format!("{}: {failure}", self.connection.server().url) }

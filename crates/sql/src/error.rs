@@ -157,6 +157,8 @@ pub(crate) enum Failure {
     Lost(String),
     /// The server answers, and does not do what it is asked.
     Refused(String),
+    /// The same, for a value of one row: too long, or against a constraint. The other rows of the statement may be good.
+    Row(String),
     /// The same, since its user lacks a right on a table.
     Denied(String),
     /// It answers, and has no room.
@@ -171,7 +173,7 @@ impl Failure {
     pub(crate) const fn kind(&self) -> StoreError {
         match self {
             Self::Lost(_) | Self::NotTried => StoreError::Unavailable,
-            Self::Refused(_) | Self::Denied(_) => StoreError::Refused,
+            Self::Refused(_) | Self::Row(_) | Self::Denied(_) => StoreError::Refused,
             Self::Full(_) => StoreError::Full,
             Self::TimedOut => StoreError::TimedOut,
         }
@@ -181,7 +183,9 @@ impl Failure {
     pub(crate) fn at_start(self, server: String, limit: Duration) -> OpenError {
         match self {
             Self::Lost(reason) => OpenError::Unreachable { server, reason },
-            Self::Refused(reason) | Self::Denied(reason) | Self::Full(reason) => OpenError::Refused { server, reason },
+            Self::Refused(reason) | Self::Row(reason) | Self::Denied(reason) | Self::Full(reason) => {
+                OpenError::Refused { server, reason }
+            }
             Self::TimedOut => OpenError::TimedOut { server, limit },
             Self::NotTried => OpenError::Unreachable { server, reason: "the last attempt failed a moment ago".into() },
         }
@@ -191,9 +195,11 @@ impl Failure {
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Lost(reason) | Self::Refused(reason) | Self::Denied(reason) | Self::Full(reason) => {
-                f.write_str(reason)
-            }
+            Self::Lost(reason)
+            | Self::Refused(reason)
+            | Self::Row(reason)
+            | Self::Denied(reason)
+            | Self::Full(reason) => f.write_str(reason),
             Self::TimedOut => f.write_str("it did not answer in time"),
             Self::NotTried => f.write_str("it could not be reached a moment ago"),
         }

@@ -20,6 +20,16 @@ const FULL: [u16; 4] = [3, 1021, 1026, 1114];
 /// Errors of a server whose user lacks a right on a table or a column.
 const DENIED: [u16; 2] = [1142, 1143];
 
+/// SQLSTATE classes of errors that are a row's own: a value that does not fit, a constraint.
+const ROW_CLASSES: [&str; 3] = ["22", "23", "45"];
+
+/// The same by their numbers, of errors that have a class of many kinds: truncated data, a wrong value, no partition, the wrong partition, a row
+/// that violates a view, a CHECK of MySQL.
+const ROW: [u16; 6] = [1265, 1366, 1526, 1748, 1369, 3819];
+
+/// Errors of these classes that are a statement's: an ambiguous column.
+const NO_ROW: [u16; 1] = [1052];
+
 /// Prepared statements of a connection; there are a few for each size of list.
 const STATEMENTS: usize = 64;
 
@@ -175,6 +185,7 @@ fn failure(error: &Error) -> Failure {
                 code if GONE.contains(&code) => Failure::Lost(text),
                 code if FULL.contains(&code) => Failure::Full(text),
                 code if DENIED.contains(&code) => Failure::Denied(text),
+                code if is_rows_own(code, &error.state) => Failure::Row(text),
                 _ => Failure::Refused(text),
             }
         }
@@ -182,9 +193,46 @@ fn failure(error: &Error) -> Failure {
     }
 }
 
+/// Whether a row is refused for itself.
+fn is_rows_own(code: u16, state: &str) -> bool {
+    ROW.contains(&code) || ROW_CLASSES.iter().any(|class| state.starts_with(class)) && !NO_ROW.contains(&code)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_row_is_told_from_its_table() {
+        for (code, state) in [
+            (1406, "22001"), // too long
+            (1264, "22003"), // out of range
+            (1292, "22007"), // no such date
+            (1366, "HY000"), // no such character
+            (1048, "23000"), // NULL
+            (1452, "23000"), // foreign key
+            (4025, "23000"), // CHECK, MariaDB
+            (3819, "HY000"), // CHECK, MySQL
+            (1526, "HY000"), // no partition
+            (1644, "45000"), // SIGNAL of a trigger
+        ] {
+            assert!(is_rows_own(code, state), "{code}");
+        }
+        for (code, state) in [
+            (1146, "42S02"), // no such table
+            (1054, "42S22"), // no such column
+            (1052, "23000"), // ambiguous column
+            (1136, "21S01"), // other columns
+            (1364, "HY000"), // a column without a default
+            (1142, "42000"), // a right
+            (1205, "HY000"), // waited for a lock
+            (1213, "40001"), // deadlock
+            (1290, "HY000"), // read only
+            (1114, "HY000"), // full
+        ] {
+            assert!(!is_rows_own(code, state), "{code}");
+        }
+    }
 
     #[test]
     fn several_statements_are_one_transaction_and_few_packets() {

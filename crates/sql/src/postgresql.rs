@@ -34,6 +34,10 @@ const KEEPALIVE: Duration = Duration::from_secs(5);
 const PROBE: Duration = Duration::from_secs(2);
 const PROBES: u32 = 3;
 
+/// Classes of errors that are a row's own: a value that does not fit, a constraint (a partition that is missing too), the option of a view, and
+/// the exception of a trigger, a value that is too long for an index.
+const ROW: [&str; 5] = ["22", "23", "44", "P0001", "54000"];
+
 pub(crate) struct PostgreSql {
     client: Client,
     /// Moves bytes between the client and the socket.
@@ -261,6 +265,30 @@ fn failure(error: &Error) -> Failure {
     if code == DENIED {
         return Failure::Denied(text);
     }
-    let is_gone = GONE.iter().any(|class| code.starts_with(class)) || OUTDATED.contains(&code);
-    if is_gone { Failure::Lost(text) } else { Failure::Refused(text) }
+    if GONE.iter().any(|class| code.starts_with(class)) || OUTDATED.contains(&code) {
+        return Failure::Lost(text);
+    }
+    if is_rows_own(code) { Failure::Row(text) } else { Failure::Refused(text) }
+}
+
+/// Whether a row is refused for itself.
+fn is_rows_own(code: &str) -> bool {
+    ROW.iter().any(|class| code.starts_with(class))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_told_from_its_table() {
+        // Too long, out of range, no such character, NULL, foreign key, twice, CHECK and no partition, a trigger, an index.
+        for code in ["22001", "22003", "22021", "23502", "23503", "23505", "23514", "P0001", "54000"] {
+            assert!(is_rows_own(code), "{code}");
+        }
+        // No such table, no such column, a right, deadlock, lock, read only, full, cancelled, no transaction.
+        for code in ["42P01", "42703", "42501", "40P01", "55P03", "25006", "53100", "57014", "25P02"] {
+            assert!(!is_rows_own(code), "{code}");
+        }
+    }
 }

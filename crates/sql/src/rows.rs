@@ -48,7 +48,7 @@ pub fn read(
     // What a connection still does that was given up must not be waited for.
     runtime.shutdown_background();
     let rows = rows.map_err(|failure| {
-        let is_refused = matches!(failure, Failure::Refused(_) | Failure::Denied(_));
+        let is_refused = matches!(failure, Failure::Refused(_) | Failure::Row(_) | Failure::Denied(_));
         let text = failure.at_start(name.clone(), limit).to_string();
         if is_refused { RowsError::Refused(text) } else { RowsError::Unavailable(text) }
     })?;

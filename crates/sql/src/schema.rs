@@ -313,7 +313,7 @@ async fn missing_rights(
                     }
                 }
                 // A server that only reads for now, say: what is written later will tell.
-                Ok(_) | Err(Failure::Refused(_) | Failure::Full(_)) => {}
+                Ok(_) | Err(Failure::Refused(_) | Failure::Row(_) | Failure::Full(_)) => {}
                 Err(failure) => return Err(failure),
             }
         }

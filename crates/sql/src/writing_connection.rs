@@ -112,6 +112,12 @@ impl WritingConnection {
                 Err(Failure::Lost(_)) if is_old => is_in_doubt = true,
                 Err(failure) => {
                     let is_gone = matches!(failure, Failure::Lost(_) | Failure::TimedOut);
+                    let is_kept = matches!(failure, Failure::Row(_)) && self.lease.is_none();
+                    if is_kept && rolled_back(&mut connection).await {
+                        // The next attempt follows at once, with fewer rows.
+                        self.connection = Some(connection);
+                        return Err(Broken { failure, is_in_doubt });
+                    }
                     if is_gone {
                         // An answer may still come by it.
                         drop(connection);
@@ -156,6 +162,11 @@ impl WritingConnection {
         }
         connection
     }
+}
+
+/// Ends a transaction that may be open.
+async fn rolled_back(connection: &mut Connection) -> bool {
+    tokio::time::timeout(FAREWELL, connection.run("ROLLBACK")).await.is_ok_and(|done| done.is_ok())
 }
 
 async fn greeted(server: &Server, greeting: &[String], right: Option<Right>) -> Result<Connection, Failure> {

@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::record::Cdr;
+use crate::work::CHUNK;
+use std::collections::HashSet;
 use std::sync::Mutex;
+use std::time::Instant;
 
 /// A sink in memory that fails where its test says so.
 #[derive(Clone, Default)]
@@ -12,6 +15,7 @@ struct Memory(Arc<Mutex<State>>);
 struct State {
     rows: Vec<String>,
     fails: Option<Trouble>,
+    refuses: HashSet<String>,
     panics: bool,
     attempts: usize,
     purged: Vec<u64>,
@@ -36,6 +40,12 @@ impl Sink for Memory {
         if let Some(kind) = state.fails {
             return Err(SinkError { kind, detail: "as the test says".into() });
         }
+        if let Some(row) = rows.iter().find(|row| state.refuses.contains(row.identity())) {
+            return Err(SinkError { kind: Trouble::Row, detail: format!("{} is too long", row.identity()) });
+        }
+        // As a table does, which has each identity once.
+        let rows: Vec<&Box<Row>> =
+            rows.iter().filter(|row| !state.rows.iter().any(|old| old == row.identity())).collect();
         state.rows.extend(rows.iter().map(|row| row.identity().to_owned()));
         Ok(())
     }
@@ -53,6 +63,10 @@ impl Sink for Memory {
 impl Memory {
     fn fail(&self, kind: Option<Trouble>) {
         self.0.lock().unwrap().fails = kind;
+    }
+
+    fn refuse(&self, numbers: &[u32]) {
+        self.0.lock().unwrap().refuses = numbers.iter().map(u32::to_string).collect();
     }
 
     fn rows(&self) -> Vec<String> {
@@ -275,4 +289,103 @@ fn old_rows_are_removed_at_the_start() {
     let settings = Settings { retention: Some(Duration::from_secs(600)), ..settings(folder.path()) };
     let _accounting = start(&memory, &settings);
     wait("a look for old rows", || memory.0.lock().unwrap().purged == [400_000]);
+}
+
+#[test]
+fn a_refused_row_waits_in_the_quarantine_and_those_behind_it_are_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let (memory, settings) = (Memory::default(), settings(folder.path()));
+    let accounting = start(&memory, &settings);
+    let limit = Duration::from_secs(20);
+    memory.refuse(&[3, 17]);
+    submit(&accounting, 0..10);
+    // As well from the spool.
+    memory.fail(Some(Trouble::Locked));
+    submit(&accounting, 10..30);
+    wait("in the spool", || accounting.figures().spool_rows > 0);
+    memory.fail(None);
+    let is_done = |figures: Figures| figures.quarantine_rows == 2 && figures.spool_rows == 0;
+    wait("written", || memory.rows().len() == 28 && is_done(accounting.figures()));
+    let good = |range: std::ops::Range<u32>| (range.filter(|n| ![3, 17].contains(n)).map(|n| n.to_string())).collect();
+    let expected: Vec<String> = good(0..30);
+    assert_eq!(memory.rows(), expected);
+    let figures = accounting.figures();
+    assert_eq!((figures.quarantined, figures.written, figures.spool_rows, figures.dropped), (2, 28, 0, 0));
+    assert!(!figures.is_down && figures.quarantine_bytes > 0);
+    assert_eq!(accounting.last_reason().as_deref(), Some("17 is too long"));
+    // One of them is mended.
+    memory.refuse(&[17]);
+    assert!(accounting.retry().wait(limit));
+    assert_eq!((accounting.figures().quarantine_rows, memory.rows().len()), (1, 29));
+    // A database that is away changes nothing.
+    memory.fail(Some(Trouble::Unreachable));
+    assert!(accounting.retry().wait(limit));
+    assert_eq!((accounting.figures().quarantine_rows, accounting.figures().is_down), (1, true));
+    memory.fail(None);
+    // The next process has it.
+    drop(accounting);
+    let accounting = start(&memory, &settings);
+    assert_eq!((accounting.figures().quarantine_rows, accounting.oldest_refused()), (1, None));
+    memory.refuse(&[]);
+    assert!(accounting.retry().wait(limit));
+    assert_eq!((accounting.figures().quarantine_rows, accounting.last_reason()), (0, None));
+    assert_eq!(memory.rows(), [expected, vec!["3".into(), "17".into()]].concat());
+    assert!(accounting.retry().wait(limit), "of nothing");
+}
+
+/// Killed when a row is in the quarantine and still in the spool: another process has both files as they were.
+#[test]
+fn a_kill_between_quarantine_and_spool_neither_doubles_nor_loses() {
+    let folder = tempfile::tempdir().unwrap();
+    let (memory, settings) = (Memory::default(), settings(folder.path()));
+    let accounting = start(&memory, &settings);
+    memory.fail(Some(Trouble::Locked));
+    submit(&accounting, 0..9);
+    wait("in the spool", || accounting.figures().spool_rows == 9);
+    let spool = std::fs::read(&settings.spool).unwrap();
+    memory.refuse(&[2, 5]);
+    memory.fail(None);
+    wait("written", || accounting.figures().quarantine_rows == 2 && accounting.figures().spool_rows == 0);
+    drop(accounting);
+    std::fs::write(&settings.spool, &spool).unwrap();
+    // As if the table of the first process had been mended, and no other row.
+    memory.refuse(&[5]);
+    let accounting = start(&memory, &settings);
+    wait("the spool is empty", || accounting.figures().spool_rows == 0);
+    assert_eq!((accounting.figures().quarantine_rows, accounting.figures().quarantined), (2, 0));
+    assert_eq!(memory.rows().len(), 7);
+    memory.refuse(&[]);
+    // Killed again when a retry had written both and its file was not yet replaced.
+    let quarantine = std::fs::read(accounting.quarantine()).unwrap();
+    assert!(accounting.retry().wait(Duration::from_secs(20)));
+    let path = accounting.quarantine().to_owned();
+    drop(accounting);
+    std::fs::write(&path, &quarantine).unwrap();
+    let accounting = start(&memory, &settings);
+    assert_eq!(accounting.figures().quarantine_rows, 2);
+    assert!(accounting.retry().wait(Duration::from_secs(20)));
+    let mut rows = memory.rows();
+    rows.sort();
+    assert_eq!((rows, accounting.figures().quarantine_rows), (numbers(0..9), 0));
+}
+
+#[test]
+fn a_full_quarantine_makes_refused_rows_wait_in_the_spool() {
+    let folder = tempfile::tempdir().unwrap();
+    let (memory, settings) = (Memory::default(), settings(folder.path()));
+    let settings = Settings { quarantine_bytes: 1_000, ..settings };
+    let accounting = start(&memory, &settings);
+    memory.refuse(&[0, 1, 2, 3]);
+    submit(&accounting, 0..20);
+    let is_full = || accounting.last_error().is_some_and(|error| error.detail.starts_with("quarantine: "));
+    wait("full", || is_full() && accounting.figures().spool_rows > 0 && accounting.figures().queued == 0);
+    let figures = accounting.figures();
+    let is_anywhere = figures.quarantine_rows + figures.spool_rows + memory.rows().len() as u64 >= 20;
+    assert!(figures.is_down && figures.dropped == 0 && is_anywhere, "{figures:?}");
+    memory.refuse(&[]);
+    wait("the spool is empty", || accounting.figures().spool_rows == 0);
+    assert!(accounting.retry().wait(Duration::from_secs(20)));
+    let mut rows: Vec<u32> = memory.rows().iter().map(|row| row.parse().unwrap()).collect();
+    rows.sort_unstable();
+    assert_eq!(rows, (0..20).collect::<Vec<_>>());
 }
