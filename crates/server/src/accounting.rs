@@ -18,7 +18,8 @@ use strowger_accounting::mask::Masks;
 use strowger_accounting::{Cdr, Event, Row};
 use strowger_core::Now;
 use strowger_core::entropy::hex;
-use strowger_message::Message;
+use strowger_core::log_limiter::Kind;
+use strowger_message::{Message, Method};
 
 /// What is known of a call that is accounted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -417,6 +418,13 @@ impl Engine {
         // Here on its way a second time. One that was asked for a password has come as a call of its own.
         let call = self.calls.get(self.key_of_call(request.call_id, request.from_tag));
         if call.is_some_and(|call| !call.is_left()) {
+            return;
+        }
+        // A stranger's refused calls cost bounded rows.
+        let (source, now) = (request.arrival.remote.ip(), handling.now.mono);
+        let is_stranger = !handling.progress.proof.is_any() && !self.is_trusted(source);
+        if is_stranger && !self.shared.refusal_rows.allow(Kind::Request, source, now) {
+            self.counters().refusals_unaccounted.one();
             return;
         }
         let mut account = self.open_account(handling);

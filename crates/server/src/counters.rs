@@ -50,6 +50,8 @@ strowger_metrics::metrics! {
     credentials_missing: Counter;
     /// Registrations whose credentials could not be stored in their cache.
     credentials_not_stored: Counter;
+    /// Refused calls that have no row of accounting: their source, or all callers without a password, had as many in this minute as they may.
+    refusals_unaccounted: Counter;
     /// Requests answered 503 because a bound was reached.
     overloaded: Counter as "requests_overloaded";
     /// Requests within known dialogs that were served from the reserve, because a bound was reached.

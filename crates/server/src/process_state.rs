@@ -20,6 +20,9 @@ use strowger_store::credential_cache::CredentialCache;
 use strowger_store::location::LocationTable;
 use strowger_store::subscriber::Subscribers;
 
+/// The bound of [`ProcessState::refusal_rows`] in a minute; a tenth of it for each source. About half of it for all of them: they are of one kind.
+const REFUSAL_ROWS: u32 = 600;
+
 /// What lives as long as the process, and belongs to no call.
 pub struct ProcessState {
     /// What new requests go by; each shard has it from here when it starts, and then as it changes.
@@ -48,6 +51,8 @@ pub struct ProcessState {
     pub call_limits: Arc<CallLimits>,
     /// Of calls that are logged.
     pub(crate) call_lines: LineRate,
+    /// Rows of accounting about refused calls whose callers have shown no password.
+    pub(crate) refusal_rows: LogLimiter,
     /// Of lines about registrations.
     pub(crate) registration_lines: LineRate,
     /// Key of [`strowger_core::call::hash`].
@@ -123,6 +128,7 @@ impl ProcessState {
             routes,
             call_limits: Arc::new(CallLimits::new(u64::from_le_bytes(limits))),
             call_lines: LineRate::new(config.log.calls_per_minute),
+            refusal_rows: LogLimiter::new(REFUSAL_ROWS, config.limits.ipv6_prefix),
             registration_lines: LineRate::new(config.log.registrations_per_minute),
             call_secret,
             pings_awake: Default::default(),

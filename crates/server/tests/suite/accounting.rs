@@ -394,6 +394,30 @@ fn a_call_that_this_server_refuses_is_accounted_once_its_caller_is_known() {
     none(&mut site);
 }
 
+/// A connection is no password: whoever has one may call unknown users all day.
+#[test]
+fn refused_calls_of_a_stranger_have_so_many_rows_a_minute() {
+    let mut site = Site::new("auth.calls = false\naccounting.cdr = true\n");
+    let mut refused = |from: &str, numbers: std::ops::Range<u32>| {
+        let remote = from.parse().expect("an address");
+        let (transport, listener) = (strowger_core::Transport::Tcp, strowger_core::ListenerId(0));
+        let arrival = strowger_core::Arrival { transport, listener, remote, flow: None };
+        for number in numbers {
+            let text = invite(number, 1, "");
+            site.work(|engine, now, out| engine.receive(now, &arrival, text.as_bytes(), out));
+        }
+        let count = rows(&mut site).0.len();
+        site.wait(30_000);
+        count
+    };
+    assert_eq!(refused("192.0.2.77:5060", 1..201), 60);
+    // Another source has its own share.
+    assert_eq!(refused("192.0.2.78:5060", 301..311), 10);
+    assert_eq!(refused("192.0.2.77:5060", 401..411), 10, "a minute later");
+    let counted = site.shared.counters[0].snapshot().refusals_unaccounted;
+    assert_eq!(counted, 140);
+}
+
 #[test]
 fn a_call_that_moves_has_its_record_elsewhere() {
     let mut site = with_bob("");
