@@ -3,17 +3,21 @@
 
 use std::time::Duration;
 
+use strowger_tests::call::register;
 use strowger_tests::control::metric;
 use strowger_tests::database::Database;
+use strowger_tests::dialog::invite;
 use strowger_tests::port;
 use strowger_tests::program::{SIPP, have};
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::sipp::{Calls, Scenario};
 use strowger_tests::slow_relay::SlowRelay;
+use strowger_tests::text::respond;
 use strowger_tests::wait;
 use strowger_tests::wire::Transport::Udp;
 
 use super::accounting::in_the_spool;
+use super::control_stores::order;
 use super::sql_rows::db;
 
 /// From answer to BYE, in milliseconds, as `uac_held.xml` has it.
@@ -22,6 +26,8 @@ const HELD: u64 = 500;
 const SLOW: Duration = Duration::from_millis(500);
 /// How long all rows that wait may take to be written.
 const WRITTEN: Duration = Duration::from_secs(60);
+/// How long an answer may take.
+const SOON: Duration = Duration::from_secs(20);
 
 fn setup(url: &str) -> Setup {
     Setup::on(&[Udp]).relay().with(&format!(
@@ -143,6 +149,77 @@ fn calls_beside_a_mariadb_in_trouble_are_accounted_once_each() {
 #[test]
 fn calls_beside_a_postgresql_in_trouble_are_accounted_once_each() {
     postgresql(300, 100);
+}
+
+/// A row that the table refuses, and five good ones behind it; then the table is mended. `refuse` lets it refuse a Call-ID with an `x`.
+fn one_row_is_refused(database: &Database, refuse: &str, mend: &str) {
+    let mut server = Setup::on(&[Udp])
+        .open_registrar()
+        .with(&format!(
+            "accounting.cdr = true\naccounting.to = \"sql\"\naccounting.database = \"{}\"\naccounting.spool = \"rows.spool\"\n\
+             accounting.group_interval = \"10ms\"\naccounting.retry_interval = \"100ms\"\n",
+            database.url()
+        ))
+        .prepare();
+    let (is_done, said) = db(&server, &["init"]);
+    assert!(is_done, "{said}");
+    database.execute(refuse);
+    server.start();
+    let [mut caller, mut callee] = [(); 2].map(|()| server.connect(Udp));
+    register(&mut callee, "bob");
+    let mut call = |mark: &str| {
+        let mut call = invite("sip:bob@example.org", &caller);
+        call.call_id = format!("{mark}{}", call.call_id);
+        caller.send(&call.bytes()).expect("the server takes messages");
+        let got = callee.request("INVITE", SOON).expect("it arrives");
+        callee.send(&respond(&got, 486, "b", &[])).expect("the server takes messages");
+        let answer = caller.final_response(SOON).expect("an answer");
+        caller.send(&call.ack(&answer).bytes()).expect("the server takes messages");
+        call.call_id
+    };
+    let waits = |server: &Server, of: &str| metric(server, &format!("strowger_accounting_{of}"));
+    let rows = || number(database, "SELECT COUNT(*) FROM strowger_cdr");
+    let refused = call(&"x".repeat(61));
+    (0..5).for_each(|_| drop(call("good-")));
+    assert!(wait::until(WRITTEN, || rows() == 5 && waits(&server, "quarantine_rows") == 1.0), "{}", server.log());
+    assert_eq!((waits(&server, "quarantined_total"), waits(&server, "spool_rows")), (1.0, 0.0));
+    assert_eq!(waits(&server, "down"), 0.0);
+    server.log_with("row of accounting refused by the database");
+    // A retry before the table is mended changes nothing, nor does a kill.
+    let retry = |server: &Server| order(server, &["accounting", "retry"]);
+    let (code, said) = retry(&server);
+    assert!(code == Some(1) && said.contains(" 1 refused rows, ") && said.contains("last reason: "), "{said}");
+    server.kill();
+    server.start();
+    assert_eq!((waits(&server, "quarantine_rows"), rows()), (1.0, 5));
+    // A column that is gone is no fault of a row.
+    database.execute("ALTER TABLE strowger_cdr RENAME COLUMN codecs TO others");
+    call("good-");
+    in_the_spool(&server, 1.0);
+    assert_eq!(waits(&server, "quarantine_rows"), 1.0);
+    database.execute("ALTER TABLE strowger_cdr RENAME COLUMN others TO codecs");
+    assert!(wait::until(WRITTEN, || rows() == 6), "{}", server.log());
+    database.execute(mend);
+    let (code, said) = retry(&server);
+    assert!(code == Some(0) && rows() == 7, "{said}");
+    let of_it = format!("SELECT COUNT(*) FROM strowger_cdr WHERE call_id = '{refused}'");
+    assert_eq!((number(database, &of_it), retry(&server).0), (1, Some(0)));
+}
+
+#[test]
+fn a_row_that_mariadb_refuses_stops_no_other() {
+    if let Some((database, _folder)) = Database::mariadb() {
+        let alter = |kind: &str| format!("ALTER TABLE strowger_cdr MODIFY call_id {kind} NOT NULL");
+        one_row_is_refused(&database, &alter("VARCHAR(60)"), &alter("MEDIUMTEXT"));
+    }
+}
+
+#[test]
+fn a_row_that_postgresql_refuses_stops_no_other() {
+    if let Some((database, _certificate, _folder)) = Database::postgresql() {
+        let check = "ALTER TABLE strowger_cdr ADD CONSTRAINT short CHECK (call_id NOT LIKE 'x%')";
+        one_row_is_refused(&database, check, "ALTER TABLE strowger_cdr DROP CONSTRAINT short");
+    }
 }
 
 /// How many calls the long form makes at least, and how many a second: so that it takes twenty.

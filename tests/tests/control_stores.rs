@@ -18,7 +18,7 @@ use strowger_tests::wire::Wire;
 const SOON: Duration = Duration::from_secs(15);
 
 /// Exit code and all that is said.
-fn order(server: &Server, words: &[&str]) -> (Option<i32>, String) {
+pub(crate) fn order(server: &Server, words: &[&str]) -> (Option<i32>, String) {
     let output = run(server, words);
     let text = [output.stdout, output.stderr].concat();
     (output.status.code(), String::from_utf8_lossy(&text).into_owned())

@@ -1,4 +1,4 @@
-//! What the thread shows to others: counts, gauges, its last error, and the attempts that were asked for.
+//! Shared state of the thread and its users: counts, gauges, the last error, requested attempts.
 
 use crate::quarantine::Quarantine;
 use crate::spool::Spool;
@@ -44,12 +44,12 @@ impl FileCounts {
     }
 }
 
-/// What failed last.
+/// The last failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastError {
     /// When, in milliseconds since 1970, UTC.
     pub at: u64,
-    /// In words, with the file or the server.
+    /// Text of the error, which names the file or the server.
     pub detail: String,
 }
 
@@ -68,7 +68,7 @@ impl Counts {
         lock(&self.last_error).clone()
     }
 
-    /// Why the last row of the quarantine was refused.
+    /// Reason of the last row of the quarantine.
     pub(crate) fn last_reason(&self) -> Option<String> {
         lock(&self.last_reason).clone()
     }
@@ -119,7 +119,7 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// Waits for the outcome so long at most. Whether the attempt was made: [`Figures`](crate::Figures) say what is left.
+    /// Waits for the outcome, at most this long. True: the attempt was made, and [`Figures`](crate::Figures) count the rows left.
     pub fn wait(self, most: Duration) -> bool {
         let attempts = (self.of)(&self.counts);
         let is_open = |numbers: &mut Numbers| numbers.made < self.asked;

@@ -7,12 +7,12 @@ use crate::sink::{Sink, SinkError, Trouble};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-/// What became of the first rows of a group, in their order; of the others nothing is known to be written.
+/// Results of the first rows of a group, in order. The other rows were not written.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
-    /// Why a row was refused; none: it is written.
+    /// For each row the reason of its refusal; none: it is written.
     pub(crate) refusals: Vec<Option<String>>,
-    /// What stands in the way of all rows.
+    /// Failure of the whole place.
     pub(crate) trouble: Option<SinkError>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn write(sink: &mut dyn Sink, rows: &[Box<Row>], now: u64, most: Dura
     outcome
 }
 
-/// A driver that panics has failed like any other: its rows wait, and the thread goes on.
+/// Turns a panic of a driver into an error: the rows wait, and the thread continues.
 pub(crate) fn caught<T>(work: impl FnOnce() -> Result<T, SinkError>) -> Result<T, SinkError> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
         let detail = "the driver panicked, which is an error of this program".into();

@@ -10,7 +10,7 @@
 //! * [`form`]: JSON lines and CSV; [`sql`]: tables and statements.
 //! * [`mask`]: numbers and addresses that are not to be read.
 //! * [`sink`]: where rows are written; [`files`] and [`sqlite`] are two of them, and database servers are written by `strowger-sql`.
-//! * [`writer`]: what the others are used by; `work.rs` has its thread.
+//! * [`writer`]: the public interface; `work.rs` has its thread.
 //!
 //! ```
 //! use strowger_accounting::record::{Cdr, Row};

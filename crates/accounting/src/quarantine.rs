@@ -1,4 +1,4 @@
-//! Rows that the database refuses for their values, in a file of [records](strowger_records) beside the spool, each with its reason.
+//! The quarantine: refused rows with their reasons, in a file of [records](strowger_records) beside the spool.
 //!
 //! A refused row would be refused for ever, and the rows behind it would wait for ever. Here it waits for an operator, who mends the table and
 //! has it tried again. Its identity says that it is here: a row that a killed process left in the spool too is not written down twice.
@@ -27,13 +27,13 @@ const BATCH: usize = 256;
 pub struct Entry {
     /// When it was refused first, in milliseconds since 1970.
     pub at: u64,
-    /// What the database said last.
+    /// Last error text of the database.
     pub reason: String,
     /// The row.
     pub row: Box<Row>,
 }
 
-/// The file, and what is known of it.
+/// The open file and the index of its rows.
 pub struct Quarantine {
     path: PathBuf,
     /// Bytes that the file may have.
@@ -61,7 +61,7 @@ impl Held {
 }
 
 impl Quarantine {
-    /// The file beside this spool, whose lock holds this one too. It is made with the first row.
+    /// Opens the file beside this spool, whose lock covers it. The first row creates it.
     ///
     /// # Errors
     /// It cannot be read, or is another program's.
@@ -116,7 +116,7 @@ impl Quarantine {
         self.held.identities.contains(identity)
     }
 
-    /// Appends these rows, all or none, and returns when they survive a power cut. One that is here stays as it is.
+    /// Appends these rows, all or none, and returns when they survive a power cut. A row that the file has is skipped.
     ///
     /// # Errors
     /// As the system says, or there would be more bytes than may be.
@@ -241,7 +241,7 @@ fn write(writer: &mut Writer, entries: &[Entry], most: u64, path: &Path) -> io::
     })
 }
 
-/// With a reason of bounded length.
+/// Copies an entry with a reason of bounded length.
 fn cut(entry: &Entry) -> Entry {
     let mut entry = entry.clone();
     entry.reason.truncate(entry.reason.floor_char_boundary(REASON));

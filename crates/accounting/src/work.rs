@@ -163,7 +163,7 @@ impl Work {
 
     /// Whether these rows are written now, or in the quarantine or the spool.
     fn keep(&mut self, rows: &[Box<Row>]) -> bool {
-        // In order: what waits in the spool is older. Where that is full, these find room with its last row.
+        // Rows of the spool are older and go first. A full spool has room again after its last row.
         while self.replay() && self.spool.is_full() {}
         let is_next = self.spool.is_empty() && self.is_due();
         let done = if is_next { self.try_sink(rows, rows.len() as u64) } else { 0 };
@@ -175,10 +175,10 @@ impl Work {
         Instant::now() >= self.next_try
     }
 
-    /// Where an attempt is wanted now, it is time for one. Returns the number of the last that is wanted.
+    /// Makes a requested attempt due now. Returns the number of the last request.
     fn begin_try(&mut self) -> Option<u64> {
         let asked = self.counts.flushes.wanted()?;
-        // Not again where this one goes on, chunk by chunk.
+        // An attempt that has begun continues chunk by chunk.
         if asked > self.try_begun {
             (self.next_try, self.try_begun) = (Instant::now(), asked);
         }
@@ -308,7 +308,7 @@ impl Work {
         is_any_done
     }
 
-    /// What an earlier process had written of the rows that it left in its spool: it may have been killed between the two.
+    /// Asks the sink which rows of the spool an earlier process had written before it was killed.
     fn learns_what_is_written(&mut self) -> bool {
         if !self.earlier.is_unknown {
             return true;
@@ -338,7 +338,7 @@ impl Work {
         }
     }
 
-    /// Tries rows of the quarantine again for a while, where that was asked for. Whether more are to be tried.
+    /// Retries rows of the quarantine for one slice, if requested. True: rows are left to try.
     fn retry(&mut self) -> bool {
         let Some(mut retrying) = self.retrying.take().or_else(|| self.begin_retry()) else { return false };
         let (asked, before) = (retrying.asked, self.quarantine.rows());
@@ -376,7 +376,7 @@ impl Work {
         None
     }
 
-    /// Whether more rows are to be tried.
+    /// True: rows are left to try.
     fn retry_some(&mut self, retrying: &mut Retrying) -> io::Result<bool> {
         let began = Instant::now();
         while began.elapsed() < SLICE {

@@ -1,6 +1,6 @@
 //! Accounting, for those who hand in rows and ask what became of them. [`work`](crate::work) has its thread.
 
-use crate::counts::{Attempt, Attempts, Counts};
+use crate::counts::{Attempts, Counts};
 use crate::quarantine::Quarantine;
 use crate::record::Row;
 use crate::sink::{Place, Sink, SinkError, Trouble};
@@ -13,7 +13,7 @@ use std::time::Duration;
 use strowger_store::group::{GroupSettings, GroupWriter};
 use strowger_store::ticket::Refused;
 
-pub use crate::counts::LastError;
+pub use crate::counts::{Attempt, LastError};
 
 /// The bounds.
 #[derive(Clone, Debug)]

@@ -30,7 +30,7 @@ pub(crate) fn hold(folder: &Path, most: Duration) -> Result<FileLock, OpenError>
     held.ok_or_else(|| OpenError::InUse(folder.to_owned()))
 }
 
-/// Bytes of a record beside its state: the head of a record, the number.
+/// Bytes of a record without its state: head and number.
 pub(crate) const BESIDE: u64 = HEAD as u64 + 8;
 
 /// A segment and its bytes.

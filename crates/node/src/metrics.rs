@@ -126,6 +126,12 @@ strowger_metrics::metrics! {
     spool_rows: Gauge as "accounting_spool_rows";
     /// Size of the spool of accounting.
     spool_bytes: Gauge in Bytes as "accounting_spool_bytes";
+    /// Rows of accounting that went to the quarantine, since the database refused them for their values.
+    quarantined: Counter as "accounting_quarantined";
+    /// Rows of accounting in the quarantine, until `strowger accounting retry` writes them.
+    quarantine_rows: Gauge as "accounting_quarantine_rows";
+    /// Size of the quarantine of accounting.
+    quarantine_bytes: Gauge in Bytes as "accounting_quarantine_bytes";
     /// Rows of accounting that are lost, because as many waited as may.
     dropped: Counter as "accounting_dropped";
     /// Attempts to write or remove rows of accounting, or to write their spool, that failed.
@@ -346,10 +352,21 @@ impl Metrics {
     /// What became of the rows of accounting.
     pub fn of_accounting(&self) -> OfAccounting {
         let accounting = self.accounting();
-        let Figures { queued, bound, written, spooled, dropped, failures, spool_rows, spool_bytes, is_down } =
-            accounting.map(|accounting| accounting.figures()).unwrap_or_default();
-        let is_down = u64::from(is_down);
-        OfAccounting { queued, bound, written, spooled, spool_rows, spool_bytes, dropped, failures, is_down }
+        let figures: Figures = accounting.map(|accounting| accounting.figures()).unwrap_or_default();
+        OfAccounting {
+            queued: figures.queued,
+            bound: figures.bound,
+            written: figures.written,
+            spooled: figures.spooled,
+            spool_rows: figures.spool_rows,
+            spool_bytes: figures.spool_bytes,
+            quarantined: figures.quarantined,
+            quarantine_rows: figures.quarantine_rows,
+            quarantine_bytes: figures.quarantine_bytes,
+            dropped: figures.dropped,
+            failures: figures.failures,
+            is_down: u64::from(figures.is_down),
+        }
     }
 
     /// What is kept of calls.

@@ -42,7 +42,7 @@ pub(crate) enum Format {
     Salted(Salt),
 }
 
-/// What a record says of its payload.
+/// The head of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) length: u32,
@@ -50,14 +50,14 @@ pub(crate) struct Head {
     sum: u32,
 }
 
-/// What the first bytes of a file are.
+/// Kind of a file by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Beginning {
-    /// Those of a file of records, and its version.
+    /// File of records, with its format and version.
     Records(Format, u8),
     /// A process was killed before they were whole.
     Cut,
-    /// Those of another file.
+    /// File of another kind.
     Other,
 }
 

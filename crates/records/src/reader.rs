@@ -45,21 +45,21 @@ pub struct Reader {
     bytes: Vec<u8>,
     /// Behind the last whole record.
     position: u64,
-    /// Where reading goes on.
+    /// Offset of the next record.
     next: u64,
     lost: Lost,
     /// Why reading ended before the file did.
     stopped: Option<&'static str>,
 }
 
-/// What was left out between records.
+/// Damage between records.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lost {
     places: u64,
     bytes: u64,
 }
 
-/// What stands at a place.
+/// Result of reading at an offset.
 enum Found {
     /// A record of this kind; its payload was read.
     Whole(u8),

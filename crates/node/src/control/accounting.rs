@@ -1,10 +1,11 @@
-//! Orders about accounting: what waits in its spool, and an attempt to write it now.
+//! Orders about accounting: its spool and its quarantine, and attempts to write their rows now.
 
 use super::{Controlled, Reply, shutting_down};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use strowger_accounting::Accounting;
+use strowger_accounting::writer::Attempt;
 
 /// How long an attempt is waited for. What takes longer goes on.
 const LONGEST_TRY: Duration = Duration::from_secs(8);
@@ -30,6 +31,8 @@ pub struct AccountingState {
     pub queue: u64,
     /// The spool.
     pub spool: SpoolState,
+    /// The quarantine.
+    pub quarantine: QuarantineState,
     /// What failed last since the start, also where it works again.
     pub last_error: Option<AccountingError>,
 }
@@ -49,6 +52,25 @@ pub struct SpoolState {
     pub oldest: Option<u64>,
 }
 
+/// The file of the rows that the database refused for their values.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct QuarantineState {
+    /// Its path.
+    pub file: String,
+    /// Rows in it.
+    pub rows: u64,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Bytes that it may have.
+    pub most_bytes: u64,
+    /// When the oldest of its rows was made, in milliseconds since 1970; none: it is empty.
+    pub oldest: Option<u64>,
+    /// Why the last of its rows was refused; none: it is empty.
+    pub last_reason: Option<String>,
+    /// Rows that came to it since the start.
+    pub since_start: u64,
+}
+
 /// Why rows could not be written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AccountingError {
@@ -66,10 +88,10 @@ impl Controlled {
         }
     }
 
-    /// Tries to write what waits in the spool, and says what is left.
-    pub(super) async fn flush_accounting(&self) -> Reply {
+    /// Attempts to write waiting rows, and returns the state afterwards.
+    pub(super) async fn try_accounting(&self, attempt: fn(&Accounting) -> Attempt) -> Reply {
         let Some(accounting) = self.metrics.accounting() else { return off() };
-        let attempt = accounting.flush();
+        let attempt = attempt(&accounting);
         // The server may end meanwhile: what is queued is written when nothing has it any more.
         drop(accounting);
         match tokio::task::spawn_blocking(move || attempt.wait(LONGEST_TRY)).await {
@@ -104,6 +126,15 @@ fn state(accounting: &Accounting) -> AccountingState {
             bytes: figures.spool_bytes,
             most_bytes: settings.spool_bytes,
             oldest: accounting.oldest(),
+        },
+        quarantine: QuarantineState {
+            file: accounting.quarantine().display().to_string(),
+            rows: figures.quarantine_rows,
+            bytes: figures.quarantine_bytes,
+            most_bytes: settings.quarantine_bytes,
+            oldest: accounting.oldest_refused(),
+            last_reason: accounting.last_reason(),
+            since_start: figures.quarantined,
         },
         last_error: accounting.last_error().map(|error| AccountingError { at: error.at, message: error.detail }),
     }

@@ -5,6 +5,7 @@ use super::{
 };
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use strowger_accounting::Accounting;
 use strowger_core::Transport;
 use strowger_metrics::{Metric, Unit};
 use strowger_net::clock;
@@ -40,7 +41,8 @@ impl Controlled {
             Order::CacheEntry { cache, key } => self.cache_entry(cache, key).await,
             Order::DropEntry { cache, key } => self.drop_entry(cache, key).await,
             Order::Accounting => self.accounting(),
-            Order::FlushAccounting => self.flush_accounting().await,
+            Order::FlushAccounting => self.try_accounting(Accounting::flush).await,
+            Order::RetryAccounting => self.try_accounting(Accounting::retry).await,
             Order::Bans { from, most } => self.bans(from, most.clamp(1, MOST)),
             Order::Lift { source } => {
                 let bans = self.shared.policy().bans.lift(source, clock::now().mono);

@@ -30,7 +30,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-pub use accounting::{AccountingError, AccountingState, SpoolState};
+pub use accounting::{AccountingError, AccountingState, QuarantineState, SpoolState};
 pub use caches::{CacheEntry, CacheList, CacheSummary, CachedUser, KeptAnswer, SubscriberCache};
 pub use client::{Client, Unreachable};
 pub use limits::{Limit, LimitKey, LimitList};

@@ -109,6 +109,8 @@ pub enum Order {
     Accounting,
     /// [`Reply::Accounting`]: the same, after an attempt to write what waits in the spool.
     FlushAccounting,
+    /// [`Reply::Accounting`]: the same, after an attempt to write the rows of the quarantine.
+    RetryAccounting,
     /// [`Reply::Bans`]: the banned sources by address, from where the page before ended.
     Bans {
         /// [`BanList::next`] of the page before.
@@ -158,7 +160,7 @@ pub enum Reply {
     CachedUser(CachedUser),
     /// To [`Order::CacheEntry`].
     CacheEntry(CacheEntry),
-    /// To [`Order::Accounting`] and [`Order::FlushAccounting`].
+    /// To [`Order::Accounting`], [`Order::FlushAccounting`] and [`Order::RetryAccounting`].
     Accounting(AccountingState),
     /// To [`Order::Bans`].
     Bans(BanList),

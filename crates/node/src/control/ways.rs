@@ -271,6 +271,15 @@ pub(super) const WAYS: &[Way] = &[
         reply: |schemas| schemas.subschema_for::<AccountingState>(),
     },
     Way {
+        method: "POST",
+        path: "/v1/accounting/retry",
+        summary: "Tries now to write the refused rows in the quarantine of accounting, and says what is left.",
+        parameters: &[],
+        names_one: false,
+        order: |_| Ok(Order::RetryAccounting),
+        reply: |schemas| schemas.subschema_for::<AccountingState>(),
+    },
+    Way {
         method: "GET",
         path: "/v1/bans",
         summary: "The banned sources, page by page.",

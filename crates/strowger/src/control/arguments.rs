@@ -374,6 +374,7 @@ Examples:
   strowger accounting
   strowger accounting --json | jq .spool.rows
   strowger accounting flush
+  strowger accounting retry
 
 Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
 3 no server reached.")]
@@ -394,6 +395,18 @@ Examples:
 Exit codes: 0 the spool is empty, 1 rows are left in it, or refused, 2 the command line
 cannot be used, 3 no server reached.")]
     Flush(ServerArgument),
+    /// Try again to write the rows that the database refused for their values.
+    ///
+    /// Such rows wait in the quarantine, a file beside the spool, until the table is mended. A row that is written leaves it;
+    /// one that is refused again stays, with the new reason.
+    #[command(after_long_help = "\
+Examples:
+  strowger accounting retry
+  strowger accounting retry --json | jq .quarantine.last_reason
+
+Exit codes: 0 the quarantine is empty, 1 rows are left in it, or refused, 2 the command line
+cannot be used, 3 no server reached.")]
+    Retry(ServerArgument),
 }
 
 /// List and lift the bans of the running server.

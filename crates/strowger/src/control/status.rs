@@ -57,6 +57,7 @@ const ROWS: [(&str, &[(&str, &str)]); 12] = [
             ("strowger_accounting_written_total", "rows written"),
             ("strowger_accounting_queued", "wait"),
             ("strowger_accounting_spool_rows", "in the spool"),
+            ("strowger_accounting_quarantine_rows", "refused"),
             ("strowger_accounting_dropped_total", "lost"),
             ("strowger_accounting_failures_total", "failures"),
         ],
