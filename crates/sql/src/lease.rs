@@ -417,7 +417,7 @@ impl Candidate {
             Ok(1) => Ok(Some(token)),
             Ok(_) => Ok(None),
             // Another process made the row first, or a transaction of the last holder is not over yet.
-            Err(Failure::Refused(reason)) => {
+            Err(Failure::Refused(reason) | Failure::Row(reason)) => {
                 tracing::info!(database = %self.server.url, purpose, reason, "lease not taken yet");
                 Ok(None)
             }
