@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_told_from_its_table() {
+    fn errors_of_a_row_differ_from_errors_of_its_table() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rows");
         let mut sqlite = Sqlite::new(&path, Duration::ZERO);

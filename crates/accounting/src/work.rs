@@ -54,7 +54,7 @@ pub(crate) struct Work {
 
 /// Rows that an earlier process left in the spool.
 struct Earlier {
-    /// Nobody has asked the sink yet which of them are written.
+    /// The sink was not asked yet which of them are written.
     is_unknown: bool,
     /// Identities of those that are.
     written: HashSet<String>,

@@ -420,10 +420,10 @@ impl Engine {
         if call.is_some_and(|call| !call.is_left()) {
             return;
         }
-        // A stranger's refused calls cost bounded rows.
+        // Refused calls without a password cost bounded rows.
         let (source, now) = (request.arrival.remote.ip(), handling.now.mono);
-        let is_stranger = !handling.progress.proof.is_any() && !self.is_trusted(source);
-        if is_stranger && !self.shared.refusal_rows.allow(Kind::Request, source, now) {
+        let is_unproven = !handling.progress.proof.is_any() && !self.is_trusted(source);
+        if is_unproven && !self.shared.refusal_rows.allow(Kind::Request, source, now) {
             self.counters().refusals_unaccounted.one();
             return;
         }

@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_is_told_from_its_table() {
+    fn errors_of_a_row_differ_from_errors_of_its_table() {
         for (code, state) in [
             (1406, "22001"), // too long
             (1264, "22003"), // out of range

@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_is_told_from_its_table() {
+    fn errors_of_a_row_differ_from_errors_of_its_table() {
         // Too long, out of range, no such character, NULL, foreign key, twice, CHECK and no partition, a trigger, an index.
         for code in ["22001", "22003", "22021", "23502", "23503", "23505", "23514", "P0001", "54000"] {
             assert!(is_rows_own(code), "{code}");

@@ -394,9 +394,9 @@ fn a_call_that_this_server_refuses_is_accounted_once_its_caller_is_known() {
     none(&mut site);
 }
 
-/// A connection is no password: whoever has one may call unknown users all day.
+/// A connection is no password: its owner may call unknown users all day.
 #[test]
-fn refused_calls_of_a_stranger_have_so_many_rows_a_minute() {
+fn refused_calls_without_a_password_have_so_many_rows_a_minute() {
     let mut site = Site::new("auth.calls = false\naccounting.cdr = true\n");
     let mut refused = |from: &str, numbers: std::ops::Range<u32>| {
         let remote = from.parse().expect("an address");
