@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 
 use strowger_lab::backend;
+use strowger_tests::account::authorized;
 use strowger_tests::binary::strowger;
 use strowger_tests::control::{json, run};
 use strowger_tests::credential_cache::{
@@ -12,8 +13,10 @@ use strowger_tests::credential_cache::{
 };
 use strowger_tests::program::{MEMCACHED, REDIS, have};
 use strowger_tests::redis::say;
-use strowger_tests::text::Request;
+use strowger_tests::server::Server;
+use strowger_tests::text::{Request, status};
 use strowger_tests::wait;
+use strowger_tests::wire::Transport::Tcp;
 
 /// Seconds that an entry of a Redis has left; -2: there is none.
 fn left(redis: SocketAddr) -> i64 {
@@ -140,5 +143,72 @@ fn an_operator_sees_and_drops_the_credentials_of_a_registered_user() {
         let (code, text) = order(&["drop", "alice@example.org"]);
         assert!(code == Some(1) && text.contains("the cache shared does not answer"), "{text}");
         redis.thaw();
+    }
+}
+
+/// A stranger asks for this many users who do not exist: three times as many as 1 MiB has room for.
+const UNKNOWN: usize = 15_000;
+
+fn asks_for_unknown_users(server: &Server) {
+    let mut wire = server.connect(Tcp);
+    let here = wire.local();
+    for chunk in 0..UNKNOWN / 100 {
+        for n in 0..100 {
+            let target = format!("sip:nobody-{chunk}-{n}-{:->60}@example.org", "");
+            wire.send(&Request::new("OPTIONS", &target, "tcp", here).bytes()).expect("the server takes messages");
+        }
+        for _ in 0..100 {
+            let answer = wire.final_response(SOON).expect("an answer");
+            assert_eq!(status(&answer), Some(404), "{}", String::from_utf8_lossy(&answer));
+        }
+    }
+}
+
+fn write_as(server: &Server, user: &str) -> u16 {
+    let mut wire = server.connect(Tcp);
+    let mut ask = |request: &Request| {
+        wire.send(&request.bytes()).expect("the server takes messages");
+        (wire.final_response(SOON).expect("an answer"), wire.local())
+    };
+    let mut request = Request::new("MESSAGE", "sip:bob@example.org", "tcp", server.address(Tcp));
+    request.from = format!("<sip:{user}@example.org>;tag=a");
+    let (challenge, _) = ask(&request);
+    status(&ask(&authorized(&request, &challenge, user, PASSWORD)).0).expect("a response")
+}
+
+/// One cache for both uses, of which `check` warns.
+#[test]
+fn unknown_users_evict_no_registered_one() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let arguments = ["--maxmemory", "4mb", "--maxmemory-policy", "allkeys-lru"];
+    let redis = have(&[REDIS]).then(|| backend::redis_with(folder.path(), &arguments).expect("it starts"));
+    let shared = redis.as_ref().map(|redis| of("redis", redis));
+    for cache in ["memory = \"1MiB\""].into_iter().chain(shared.as_deref()) {
+        let lines = "store.cache = \"shared\"\nstore.cache_lifetime = \"1ms\"";
+        let server = setup(cache, lines).start();
+        let users: Vec<String> = (0..12).map(|n| format!("user{n}")).collect();
+        for user in &users {
+            server.add_user(&format!("{user}@example.org"), PASSWORD);
+        }
+        let registers = |user: &String| {
+            let mut wire = server.connect(Tcp);
+            let request = Request::register(user, "example.org", "sip:x@127.0.0.1", "tcp", wire.local());
+            wire.send(&request.bytes()).expect("the server takes messages");
+            let challenge = wire.final_response(SOON).expect("an answer");
+            wire.send(&authorized(&request, &challenge, user, PASSWORD).bytes()).expect("the server takes messages");
+            status(&wire.final_response(SOON).expect("an answer")) == Some(200)
+        };
+        assert!(users.iter().all(|user| wait::until(SOON, || registers(user))));
+        asks_for_unknown_users(&server);
+        for user in &users {
+            assert_eq!(write_as(&server, user), VERIFIED, "{cache}: {user}");
+        }
+        if let Some(redis) = redis.as_ref().filter(|_| cache.contains("redis")) {
+            let keys = say(redis.address(), &["KEYS strowger:*"]).remove(0);
+            assert!(keys.contains("strowger:registered:") && !keys.contains("nobody"), "{keys}");
+            let log = server.log_with("cache server may evict credentials of registered users");
+            assert!(log.contains("allkeys-lru") && log.contains("noeviction"), "{log}");
+            assert_eq!(log.matches("may evict credentials").count(), 1, "{log}");
+        }
     }
 }

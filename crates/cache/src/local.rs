@@ -110,9 +110,19 @@ impl LocalCache {
     /// [`CacheError::Refused`]: key or value is beyond its bound, nothing has changed. [`CacheError::Full`]: a partition has no room for it;
     /// the key has no value then.
     pub fn store(&self, key: &[u8], value: &[u8], life: Life, now: u64) -> Result<Receipt, CacheError> {
+        self.store_as(Promise::Held, (key, value), life, now)
+    }
+
+    fn store_as(
+        &self,
+        promise: Promise,
+        (key, value): (&[u8], &[u8]),
+        life: Life,
+        now: u64,
+    ) -> Result<Receipt, CacheError> {
         self.check(value)?;
         let (hash, mut partition) = self.partition(key)?;
-        let stored = partition.store(hash, key, value, life.end(now), now);
+        let stored = partition.store(hash, (key, value), life.end(now), promise, now);
         let receipt = self.noted(partition);
         stored.map(|()| receipt)
     }
@@ -127,7 +137,7 @@ impl LocalCache {
         if partition.contains(hash, key, now) {
             return Ok(None);
         }
-        let stored = partition.store(hash, key, value, life.end(now), now);
+        let stored = partition.store(hash, (key, value), life.end(now), Promise::Held, now);
         let receipt = self.noted(partition);
         stored.map(|()| Some(receipt))
     }
@@ -170,7 +180,9 @@ impl LocalCache {
                 let answer = |found| if found { Answer::Found } else { Answer::Absent };
                 return Some(self.fetch(key, now, into).map(answer));
             }
-            Request::Store { key, value, life } => self.store(key, value, life, now).map(|r| (Answer::Stored, r)),
+            Request::Store { key, value, life } => {
+                self.store_as(promise, (key, value), life, now).map(|receipt| (Answer::Stored, receipt))
+            }
             Request::Add { key, value, life } => match self.add(key, value, life, now) {
                 Ok(None) => return Some(Ok(Answer::Present)),
                 Ok(Some(receipt)) => Ok((Answer::Stored, receipt)),
@@ -313,16 +325,16 @@ impl LocalCache {
 
     /// What stands in the log, whose clock is ahead of ours.
     fn load(&self, change: Change<'_>, ahead: i64, now: u64) {
-        let (key, value, end) = match change {
-            Change::Stored { end, key, value } => (key, value, end),
-            Change::Removed { key } => (key, &[][..], 0),
+        let (key, value, end, promise) = match change {
+            Change::Stored { end, promise, key, value } => (key, value, end, promise),
+            Change::Removed { key } => (key, &[][..], 0, Promise::Held),
         };
         // Settings may have become smaller.
         let Ok((hash, mut partition)) = self.partition(key) else { return };
         let is_within = value.len() <= self.shared.settings.value;
         let end = if end == u64::MAX { end } else { end.saturating_add_signed(ahead.saturating_neg()) };
         // No room is like an eviction.
-        let _ = partition.store(hash, key, value, if is_within { end } else { 0 }, now);
+        let _ = partition.store(hash, (key, value), if is_within { end } else { 0 }, promise, now);
     }
 
     fn end(&mut self) {

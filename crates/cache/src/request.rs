@@ -66,7 +66,8 @@ pub enum Promise {
     #[default]
     Held,
     /// It outlives the process as well: a local engine with a log answers under the ticket once it does. An error may mean that the change is
-    /// in memory alone. Other engines answer as for [`Held`](Self::Held).
+    /// in memory alone. A local engine evicts a value that was stored so for another such value alone. Other engines answer as for
+    /// [`Held`](Self::Held).
     Kept,
 }
 

@@ -8,7 +8,7 @@ use strowger_cache::servers::{Credentials, Endpoint, Service};
 
 use super::Config;
 use super::key::{Rule, Text, words};
-use super::name::Name;
+use super::name::{Name, Reference};
 use super::reader::{ANY, Reader, section};
 use super::report::Fault;
 
@@ -143,7 +143,18 @@ impl Text for Endpoint {
 
 /// Notes settings of caches that contradict one another.
 pub(super) fn check(config: &Config, reader: &mut Reader) {
+    let named = |cache: &Option<Reference<CacheTable>>, table: &CacheTable| {
+        cache.as_ref().is_some_and(|cache| *cache.name() == table.name)
+    };
     for (index, table) in config.caches.iter().enumerate() {
+        if named(&config.store.cache, table) && named(&config.auth.credential_cache, table) {
+            let span = reader.value_of("auth.credential_cache");
+            let message = format!(
+                "cache '{}' holds answers of the database and the credentials of registered users: answers take room that credentials need",
+                table.name
+            );
+            reader.push(Fault::warning(span, message, "add another [[cache]], and name it in auth.credential_cache"));
+        }
         let mut wrong = |key: &str, message: &str, cure: &str| {
             let path = format!("cache[{index}]");
             let span = reader.value_of(&format!("{path}.{key}")).or_else(|| reader.key_of(&path));
@@ -286,6 +297,21 @@ mod tests {
         }
         let report = read("store.cache = \"b\"\n[[cache]]\nname = \"a\"").expect_err("there is none");
         assert!(report.to_string().contains("cache 'b' does not exist"), "{report}");
+    }
+
+    #[test]
+    fn one_cache_for_answers_and_credentials_is_warned_of() {
+        for (credentials, count) in [("a", 1), ("b", 0)] {
+            let text = format!(
+                "domains = [\"example.org\"]\nlisten = [\"udp:127.0.0.1:5060\"]\nstore.cache = \"a\"\nauth.credential_cache = {credentials:?}\n\
+                 {TABLE}[[cache]]\nname = \"b\"\n"
+            );
+            let source = Source { text: &text, ..Source::default() };
+            let (_, warnings) = Config::read(source).unwrap_or_else(|report| panic!("{report}"));
+            let found = warnings.faults().iter().filter(|fault| fault.cure.contains("add another [[cache]]"));
+            let places: Vec<_> = found.map(|fault| warnings.position(fault).map(|(line, _)| line)).collect();
+            assert_eq!(places, vec![Some(4); count], "{warnings}");
+        }
     }
 
     #[test]

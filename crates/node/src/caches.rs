@@ -34,6 +34,7 @@ pub(crate) struct Caches {
 impl Caches {
     /// Makes them. A server that is not reached is no error: it is reached for again and again.
     pub(crate) fn open(config: &Config) -> anyhow::Result<Self> {
+        let relied = config.auth.credential_cache.as_ref();
         let open = |table: &CacheTable| -> anyhow::Result<(Name, Engine)> {
             let engine = match table.service() {
                 None => Engine::Local(Arc::new(local(table)?)),
@@ -42,6 +43,7 @@ impl Caches {
                         name: table.name.to_string(),
                         timeout: table.timeout,
                         connections: table.connections,
+                        is_relied_upon: relied.is_some_and(|cache| *cache.name() == table.name),
                         credentials: table.credentials(),
                         key: KEY,
                         value: VALUE,
@@ -64,11 +66,7 @@ impl Caches {
         let name = config.store.cache.as_ref()?.name();
         let (_, engine) = self.engines.iter().find(|(own, _)| own == name)?;
         let timeout = config.caches.iter().find(|table| table.name == *name)?.timeout;
-        let settings = SecondLevelSettings {
-            found: config.store.cache_lifetime,
-            absent: config.store.cache_absent_lifetime,
-            wait: timeout + GRACE,
-        };
+        let settings = SecondLevelSettings { found: config.store.cache_lifetime, wait: timeout + GRACE };
         Some(SecondLevel::new(engine.clone(), settings, clock.clone()))
     }
 

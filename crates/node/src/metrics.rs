@@ -79,6 +79,8 @@ strowger_metrics::metrics! {
 
     /// Answers about subscribers that are kept.
     cached: Gauge as "lookups_cached";
+    /// Those of them that say that there is no such user: `store.cache_absent_entries` at most.
+    cached_absent: Gauge as "lookups_cached_absent";
     /// Different questions about subscribers that the database is being asked.
     in_flight: Gauge as "lookups_in_flight";
     /// Different questions about subscribers that the database may be asked at once.
@@ -332,6 +334,7 @@ impl Metrics {
         let gauges = self.shared.subscribers.as_ref().map(|subscribers| subscribers.gauges()).unwrap_or_default();
         Lookups {
             cached: gauges.entries as u64,
+            cached_absent: gauges.absent as u64,
             in_flight: gauges.in_flight as u64,
             bound: gauges.bound as u64,
             connections: gauges.connections as u64,

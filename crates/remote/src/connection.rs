@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, WriteHalf};
 
-use super::dial::{Stream, dial};
+use super::dial::{DialError, Stream, dial};
+use super::eviction;
 use super::link::State;
 use super::world::{Connection, Node, World};
 
@@ -42,7 +43,7 @@ pub(super) async fn keep(world: Rc<World>, node: Rc<Node>, connection: Rc<Connec
     let mut pause = FIRST_PAUSE;
     let mut is_missing = false;
     while !connection.is_retired.get() {
-        match dial(&shared.settings, server).await {
+        match open(&world, &node, &connection).await {
             Ok(stream) => {
                 let was_missing = std::mem::take(&mut is_missing) && node.is_first(&connection);
                 if was_missing && shared.said.reached(server, world.thread) {
@@ -90,6 +91,17 @@ pub(super) async fn keep(world: Rc<World>, node: Rc<Node>, connection: Rc<Connec
     if is_missing && node.is_first(&connection) {
         let _is_last = shared.said.reached(server, world.thread);
     }
+}
+
+/// Makes the connection. One of all those to a server asks it whether it evicts, once: a server that ends the connection for that is used all
+/// the same.
+async fn open(world: &World, node: &Node, connection: &Rc<Connection>) -> Result<Box<dyn Stream>, DialError> {
+    let settings = &world.shared.settings;
+    let mut stream = dial(settings, &node.server).await?;
+    if settings.is_relied_upon && world.is_first() && node.is_first(connection) && !node.is_asked.replace(true) {
+        eviction::warn(settings, &node.server, &mut stream).await?;
+    }
+    Ok(stream)
 }
 
 /// Moves bytes until the connection ends.

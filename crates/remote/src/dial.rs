@@ -85,7 +85,10 @@ pub(super) async fn dial(settings: &RemoteSettings, server: &Endpoint) -> Result
     Err(DialError::NoSentinel(group.clone(), last))
 }
 
-async fn within<T>(limit: Duration, work: impl Future<Output = Result<T, DialError>>) -> Result<T, DialError> {
+pub(super) async fn within<T>(
+    limit: Duration,
+    work: impl Future<Output = Result<T, DialError>>,
+) -> Result<T, DialError> {
     tokio::time::timeout(limit, work).await.unwrap_or(Err(DialError::Silent))
 }
 
@@ -201,7 +204,7 @@ impl Said {
 }
 
 /// Sends a command and waits for its reply; an error is one of the server.
-async fn command(stream: &mut Box<dyn Stream>, parts: &[&[u8]]) -> Result<Said, DialError> {
+pub(super) async fn command(stream: &mut Box<dyn Stream>, parts: &[&[u8]]) -> Result<Said, DialError> {
     let mut bytes = Vec::new();
     resp::write(parts, &mut bytes);
     stream.write_all(&bytes).await?;

@@ -48,6 +48,7 @@
 mod cluster;
 mod connection;
 mod dial;
+mod eviction;
 mod flight;
 mod link;
 mod memcached;

@@ -30,6 +30,8 @@ pub struct RemoteSettings {
     pub key: usize,
     /// Most bytes of a value. Memcached by default takes none of 1 MiB and more.
     pub value: usize,
+    /// Whether an entry may be missing before its life ends only at a price, so that a server which may evict it is worth a warning.
+    pub is_relied_upon: bool,
     /// What servers are shown.
     pub credentials: Option<Credentials>,
     /// TLS, with the authorities that servers must be signed by.
@@ -50,6 +52,7 @@ impl RemoteSettings {
             pause: Duration::from_secs(1),
             key: 1024,
             value: 1_000_000,
+            is_relied_upon: false,
             credentials: None,
             tls: None,
         }

@@ -36,6 +36,8 @@ const UNKNOWN: u16 = u16::MAX;
 /// A server and the connections to it.
 pub(super) struct Node {
     pub(super) server: Endpoint,
+    /// It was asked whether it evicts.
+    pub(super) is_asked: Cell<bool>,
     connections: Vec<Rc<Connection>>,
 }
 
@@ -114,7 +116,7 @@ impl World {
     }
 
     /// Whether it is that of the engine's own thread, which does what is done once for all.
-    const fn is_first(&self) -> bool {
+    pub(super) const fn is_first(&self) -> bool {
         self.thread == 0
     }
 
@@ -357,7 +359,11 @@ impl World {
         };
         // A shard asks by one: what it asks in a round leaves together.
         let connections = if self.is_first() { settings.connections.max(1) } else { 1 };
-        let node = Rc::new(Node { server: server.clone(), connections: (0..connections).map(make).collect() });
+        let node = Rc::new(Node {
+            server: server.clone(),
+            is_asked: Cell::new(false),
+            connections: (0..connections).map(make).collect(),
+        });
         for connection in &node.connections {
             tokio::task::spawn_local(connection::keep(self.clone(), node.clone(), connection.clone()));
         }

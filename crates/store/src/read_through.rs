@@ -106,6 +106,8 @@ impl Default for ReadThroughSettings {
 pub struct ReadThroughGauges {
     /// Answers kept now, void ones included.
     pub entries: usize,
+    /// Those of them that say that there is none.
+    pub absent: usize,
     /// Different questions in flight now.
     pub in_flight: usize,
     /// Bound of `in_flight`.
@@ -387,8 +389,10 @@ impl<K: Key> ReadThrough<K> {
     pub fn gauges(&self) -> ReadThroughGauges {
         let (shared, f) = (&self.shared, &self.shared.figures);
         let of = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        let (found, absent) = shared.cache.len();
         ReadThroughGauges {
-            entries: shared.cache.len(),
+            entries: found + absent,
+            absent,
             in_flight: shared.flights.len(),
             bound: shared.settings.queue,
             connections: shared.flights.askers(),

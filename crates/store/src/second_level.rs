@@ -1,8 +1,10 @@
 //! A cache between the memory of this process and its database, which several servers may share and which may outlive them.
 //!
 //! A question that the memory cannot answer goes to this cache first, together with all of its batch; what is not there goes to the database,
-//! and what the database says is stored. That there is no such user is an answer too, with a life of its own. A cache that fails or is silent
-//! costs its deadline at most: the database is asked instead.
+//! and each user that it finds is stored. A cache that fails or is silent costs its deadline at most: the database is asked instead.
+//!
+//! *Unknown users.* That there is no such user is never stored: any sender can ask for users without end, and their entries would evict those
+//! of known users. The memory of the process keeps such answers, with a bound of their own ([`read_through`](crate::read_through)).
 //!
 //! *Whose answer.* A key has the realm, or the domain, and the user. A value begins with the version of its form and holds the key once more:
 //! what stands under a wrong key, is of another version or damaged is no answer.
@@ -37,10 +39,8 @@ const CHANGED: usize = 10_000;
 /// Lives and times of the cache.
 #[derive(Clone, Copy, Debug)]
 pub struct SecondLevelSettings {
-    /// How long an answer is good that found something.
+    /// How long an answer is good.
     pub found: Duration,
-    /// How long "there is none" is good.
-    pub absent: Duration,
     /// How long an answer of the cache is waited for at most; its own deadline is shorter.
     pub wait: Duration,
 }
@@ -246,6 +246,8 @@ struct Batch<'q> {
     questions: &'q [Asked],
     keys: Vec<Vec<u8>>,
     known: Vec<Option<Answer>>,
+    /// Whether the cache has an entry of the question.
+    has_entry: Vec<bool>,
     /// [`Doubts::changes`] when they were asked.
     changes: u64,
     /// When the database was asked, in milliseconds since 1970.
@@ -256,7 +258,7 @@ impl<'q> Batch<'q> {
     fn new(shared: &'q Shared, questions: &'q [Asked]) -> Self {
         let keys = questions.iter().map(key_of).collect();
         let changes = shared.doubts().changes;
-        Self { shared, questions, keys, known: Vec::new(), changes, read_at: 0 }
+        Self { shared, questions, keys, known: Vec::new(), has_entry: Vec::new(), changes, read_at: 0 }
     }
 
     /// What the cache is asked.
@@ -270,6 +272,7 @@ impl<'q> Batch<'q> {
             let doubts = self.shared.doubts();
             self.keys.iter().map(|key| doubts.not_before(key)).collect()
         };
+        self.has_entry = outcomes.iter().map(|outcome| outcome.result == Ok(CacheAnswer::Found)).collect();
         let answers = outcomes.into_iter().zip(not_before).zip(self.questions.iter().zip(&self.keys));
         self.known = answers
             .map(|((outcome, not_before), (asked, key))| match outcome.result {
@@ -287,7 +290,8 @@ impl<'q> Batch<'q> {
         (!missing.is_empty()).then_some(missing)
     }
 
-    /// Takes what the database said of what was missing, and has this cache store it, unless something has changed since it was asked.
+    /// Takes what the database said of what was missing, and has this cache store the users that it found, unless something has changed since it
+    /// was asked. Of a user that there is not, an entry that is no answer is removed.
     fn keep(&mut self, said: Vec<Answer>, cache: &CacheEngine) -> Result<(), StoreError> {
         let missing: Vec<usize> = (0..self.known.len()).filter(|place| self.known[*place].is_none()).collect();
         if said.len() != missing.len() {
@@ -295,18 +299,22 @@ impl<'q> Batch<'q> {
         }
         let (settings, now) = (&self.shared.settings, (self.shared.clock)().mono);
         let kept = missing.iter().zip(&said).filter(|(place, _)| self.questions[**place].is_kept());
-        let values: Vec<(&[u8], Vec<u8>, Life)> = kept
+        let changes: Vec<(&[u8], Option<Vec<u8>>)> = kept
+            .filter(|(place, answer)| **answer != Answer::Absent || self.has_entry[**place])
             .map(|(place, answer)| {
-                let (key, life) =
-                    (&*self.keys[*place], if *answer == Answer::Absent { settings.absent } else { settings.found });
-                (key, encode(answer, key, self.read_at), Life::from(life))
+                let key = &*self.keys[*place];
+                (key, encode(answer, key, self.read_at))
             })
             .collect();
+        let life = Life::from(settings.found);
         // Under the lock: a removal that is heard of comes behind it, and requests for a key keep their order.
         let doubts = self.shared.doubts();
         if doubts.changes == self.changes {
-            for (key, value, life) in &values {
-                let request = Request::Store { key, value, life: *life };
+            for (key, value) in &changes {
+                let request = match value {
+                    Some(value) => Request::Store { key, value, life },
+                    None => Request::Remove { key },
+                };
                 // Of no use to this server: it has the answer.
                 let _ = cache.ask(&request, Promise::Held, Ticket::NONE, now, &mut Vec::new());
             }

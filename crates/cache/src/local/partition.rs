@@ -4,6 +4,9 @@
 //! fetched twice, else it is evicted and its key remembered for a while; a remembered key that is stored again comes into the main queue at
 //! once. At the end of the main queue an entry that was fetched since goes round once more for each fetch, up to seven. So a fetch moves
 //! nothing: it counts in the entry.
+//!
+//! *Promised entries* ([`Promise::Kept`]) have a queue of their own, which goes round as the main queue does. Only a promised entry that needs
+//! room evicts one, and it does so after all others: no entry that any sender may cause to be stored takes the place of a promised one.
 
 use super::cells::{CELL, Cells, NEVER, Piece, QUEUE, cells_of};
 use super::ghost::Ghost;
@@ -12,7 +15,7 @@ use super::list::List;
 use super::wheel::Wheel;
 use crate::error::CacheError;
 use crate::log::changes::Changes;
-use crate::request::{Count, Floor};
+use crate::request::{Count, Floor, Promise};
 
 /// Fetches of an entry are counted up to this.
 const MOST_FETCHES: u8 = 7;
@@ -20,6 +23,8 @@ const MOST_FETCHES: u8 = 7;
 const WORTHY: u8 = 2;
 /// In the marks of an entry: it is in the main queue.
 const MAIN: u8 = 8;
+/// In the marks of an entry: it is promised, and in the queue of those.
+const PROMISED: u8 = 16;
 /// Entries that may go round before one is evicted all the same: a lock is held meanwhile.
 const ROUNDS: usize = 64;
 
@@ -40,6 +45,7 @@ pub(crate) struct Partition {
     index: Index,
     small: List,
     main: List,
+    promised: List,
     /// Cells of the small queue.
     small_cells: usize,
     wheel: Wheel,
@@ -61,6 +67,7 @@ impl Partition {
             index: Index::new(),
             small: List::EMPTY,
             main: List::EMPTY,
+            promised: List::EMPTY,
             small_cells: 0,
             wheel: Wheel::new(),
             ghost: Ghost::new(),
@@ -118,7 +125,14 @@ impl Partition {
     ///
     /// # Errors
     /// There is no room; the key has no value then.
-    pub(super) fn store(&mut self, hash: u32, key: &[u8], value: &[u8], end: u64, now: u64) -> Result<(), CacheError> {
+    pub(super) fn store(
+        &mut self,
+        hash: u32,
+        (key, value): (&[u8], &[u8]),
+        end: u64,
+        promise: Promise,
+        now: u64,
+    ) -> Result<(), CacheError> {
         if end <= now {
             self.take_out(hash, key);
             self.note_removal(key);
@@ -129,9 +143,9 @@ impl Partition {
             self.take_out(hash, key);
             false
         } else if let Some(slot) = self.slot(hash, key) {
-            self.replace(slot, hash, value, end, now)
+            self.replace(slot, hash, value, end, promise, now)
         } else {
-            self.add(hash, key, value, end, now)
+            self.add(hash, (key, value), end, promise, now)
         };
         if !kept {
             self.counts.refused += 1;
@@ -140,7 +154,7 @@ impl Partition {
         }
         self.counts.stores += 1;
         if let Some(changes) = &mut self.changes {
-            changes.store(end.min(NEVER), key.len(), key.len() + value.len(), |out| {
+            changes.store(end.min(NEVER), promise, key.len(), key.len() + value.len(), |out| {
                 out.extend_from_slice(key);
                 out.extend_from_slice(value);
             });
@@ -171,7 +185,7 @@ impl Partition {
                 return Err(CacheError::Refused);
             }
         };
-        self.store(hash, key, Digits::of(after).text(), end, now)?;
+        self.store(hash, (key, Digits::of(after).text()), end, Promise::Held, now)?;
         Ok(after)
     }
 
@@ -209,7 +223,8 @@ impl Partition {
             if !changes.has_room() {
                 return Some(slot);
             }
-            changes.store(cells.end(slot), key, key + value, |out| cells.append(slot, out));
+            changes
+                .store(cells.end(slot), promise_of(cells.marks(slot)), key, key + value, |out| cells.append(slot, out));
             (noted, bytes, from) = (noted + 1, bytes + key + value, slot + 1);
         }
         Some(from)
@@ -280,14 +295,16 @@ impl Partition {
         }
     }
 
-    fn add(&mut self, hash: u32, key: &[u8], value: &[u8], end: u64, now: u64) -> bool {
+    fn add(&mut self, hash: u32, (key, value): (&[u8], &[u8]), end: u64, promise: Promise, now: u64) -> bool {
         let cells = &self.cells;
         self.index.reserve(|slot| cells.hash(slot));
-        if !self.make_room(cells_of(key.len(), value.len()), now) {
+        if !self.make_room(cells_of(key.len(), value.len()), promise, now) {
             return false;
         }
         let slot = self.cells.add(hash, key, value, end);
-        if self.ghost.recall(hash) {
+        if promise == Promise::Kept {
+            self.cells.set_marks(slot, PROMISED);
+        } else if self.ghost.recall(hash) {
             self.cells.set_marks(slot, MAIN);
         }
         self.enqueue(slot);
@@ -297,22 +314,26 @@ impl Partition {
         true
     }
 
-    fn replace(&mut self, slot: u32, hash: u32, value: &[u8], end: u64, now: u64) -> bool {
+    fn replace(&mut self, slot: u32, hash: u32, value: &[u8], end: u64, promise: Promise, now: u64) -> bool {
         let key = self.cells.key_length(slot);
         let (old, new) = (self.cells.cells(slot), cells_of(key, value.len()));
-        if new == old {
+        let marks = self.cells.marks(slot);
+        if new == old && promise_of(marks) == promise {
             self.data = self.data + value.len() - self.cells.value_length(slot);
             self.cells.replace(slot, value);
         } else {
             // Out of its queue meanwhile: it must not give way to itself.
             self.dequeue(slot);
-            if !self.make_room(new.saturating_sub(old), now) {
+            if !self.make_room(new.saturating_sub(old), promise, now) {
                 self.enqueue(slot);
                 self.drop_slot(slot, hash);
                 return false;
             }
             self.data = self.data + value.len() - self.cells.value_length(slot);
             self.cells.replace(slot, value);
+            if promise_of(marks) != promise {
+                self.cells.set_marks(slot, if promise == Promise::Kept { PROMISED } else { 0 });
+            }
             self.enqueue(slot);
         }
         if self.cells.end(slot) != end.min(NEVER) {
@@ -343,27 +364,33 @@ impl Partition {
     }
 
     fn enqueue(&mut self, slot: u32) {
-        if self.cells.marks(slot) & MAIN != 0 {
-            self.main.push_back(&mut self.cells, QUEUE, slot);
-        } else {
-            self.small_cells += self.cells.cells(slot);
-            self.small.push_back(&mut self.cells, QUEUE, slot);
-        }
+        let queue = match self.cells.marks(slot) & (MAIN | PROMISED) {
+            0 => {
+                self.small_cells += self.cells.cells(slot);
+                &mut self.small
+            }
+            MAIN => &mut self.main,
+            _ => &mut self.promised,
+        };
+        queue.push_back(&mut self.cells, QUEUE, slot);
     }
 
     fn dequeue(&mut self, slot: u32) {
-        if self.cells.marks(slot) & MAIN != 0 {
-            self.main.unlink(&mut self.cells, QUEUE, slot);
-        } else {
-            self.small_cells -= self.cells.cells(slot);
-            self.small.unlink(&mut self.cells, QUEUE, slot);
-        }
+        let queue = match self.cells.marks(slot) & (MAIN | PROMISED) {
+            0 => {
+                self.small_cells -= self.cells.cells(slot);
+                &mut self.small
+            }
+            MAIN => &mut self.main,
+            _ => &mut self.promised,
+        };
+        queue.unlink(&mut self.cells, QUEUE, slot);
     }
 
-    /// Evicts until so many more cells fit.
-    fn make_room(&mut self, cells: usize, now: u64) -> bool {
+    /// Evicts until so many more cells fit; promised entries for a promised one alone.
+    fn make_room(&mut self, cells: usize, promise: Promise, now: u64) -> bool {
         while self.bytes() + cells * CELL > self.budget {
-            if !self.evict(now) {
+            if !self.evict(promise, now) {
                 return false;
             }
         }
@@ -371,14 +398,16 @@ impl Partition {
     }
 
     /// Evicts one entry. False: there is none.
-    fn evict(&mut self, now: u64) -> bool {
+    fn evict(&mut self, promise: Promise, now: u64) -> bool {
         for round in 0.. {
             let small = self.small.first().filter(|_| self.small_cells * CELL > self.budget / 20);
-            let Some(slot) = small.or_else(|| self.main.first()).or_else(|| self.small.first()) else { return false };
+            let promised = || self.promised.first().filter(|_| promise == Promise::Kept);
+            let held = small.or_else(|| self.main.first()).or_else(|| self.small.first());
+            let Some(slot) = held.or_else(promised) else { return false };
             let (marks, ended) = (self.cells.marks(slot), self.cells.end(slot) <= now);
             let fetches = marks & MOST_FETCHES;
-            let (stays, marks) =
-                if marks & MAIN == 0 { (fetches >= WORTHY, MAIN) } else { (fetches > 0, marks.saturating_sub(1)) };
+            let is_small = marks & (MAIN | PROMISED) == 0;
+            let (stays, marks) = if is_small { (fetches >= WORTHY, MAIN) } else { (fetches > 0, marks - 1) };
             if stays && !ended && round < ROUNDS {
                 self.dequeue(slot);
                 self.cells.set_marks(slot, marks);
@@ -389,7 +418,7 @@ impl Partition {
                 self.counts.expired += 1;
             } else {
                 self.counts.evictions += 1;
-                if self.cells.marks(slot) & MAIN == 0 {
+                if is_small {
                     self.ghost.remember(self.cells.hash(slot), self.index.len());
                 }
             }
@@ -404,6 +433,11 @@ impl Partition {
             changes.remove(key);
         }
     }
+}
+
+/// Promise of an entry with these marks.
+const fn promise_of(marks: u8) -> Promise {
+    if marks & PROMISED != 0 { Promise::Kept } else { Promise::Held }
 }
 
 /// A number as text, without an allocation.

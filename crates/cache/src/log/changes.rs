@@ -1,9 +1,13 @@
 //! Changes on their way into the log: as bytes, for each partition by itself, in the order in which they were made.
 
+use crate::request::Promise;
+
 /// A value was stored: the end of its life (u64, wall clock in milliseconds), length of the key (u16), key, value.
 pub(super) const STORED: u8 = 1;
 /// A key has no value any more: the key.
 pub(super) const REMOVED: u8 = 2;
+/// A promised value was stored: as [`STORED`].
+pub(super) const PROMISED: u8 = 3;
 
 /// The end of a life that has none, in the log.
 pub(super) const NEVER: u64 = u64::MAX;
@@ -29,9 +33,17 @@ impl Changes {
     }
 
     /// A value was stored; `fill` appends `length` bytes, of which the key has `key`.
-    pub(crate) fn store(&mut self, end: u64, key: usize, length: usize, fill: impl FnOnce(&mut Vec<u8>)) {
+    pub(crate) fn store(
+        &mut self,
+        end: u64,
+        promise: Promise,
+        key: usize,
+        length: usize,
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let kind = if promise == Promise::Kept { PROMISED } else { STORED };
         let end = if end >= self.never { NEVER } else { end.saturating_add_signed(self.ahead) };
-        self.push(STORED, 10 + length, |out| {
+        self.push(kind, 10 + length, |out| {
             out.extend_from_slice(&end.to_le_bytes());
             out.extend_from_slice(&u16::try_from(key).expect("the bound of keys is below 64 KiB").to_le_bytes());
             fill(out);
@@ -94,18 +106,19 @@ pub(super) fn each(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
 /// A change as it stands in the log.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Change<'a> {
-    Stored { end: u64, key: &'a [u8], value: &'a [u8] },
+    Stored { end: u64, promise: Promise, key: &'a [u8], value: &'a [u8] },
     Removed { key: &'a [u8] },
 }
 
 /// Reads a record. `None`: it is none of a cache.
 pub(super) fn read(kind: u8, payload: &[u8]) -> Option<Change<'_>> {
     match kind {
-        STORED => {
+        STORED | PROMISED => {
             let (end, rest) = payload.split_first_chunk()?;
             let (length, rest) = rest.split_first_chunk()?;
             let (key, value) = rest.split_at_checked(usize::from(u16::from_le_bytes(*length)))?;
-            Some(Change::Stored { end: u64::from_le_bytes(*end), key, value })
+            let promise = if kind == PROMISED { Promise::Kept } else { Promise::Held };
+            Some(Change::Stored { end: u64::from_le_bytes(*end), promise, key, value })
         }
         REMOVED => Some(Change::Removed { key: payload }),
         _ => None,
@@ -119,16 +132,16 @@ mod tests {
     #[test]
     fn changes_are_read_as_they_were_made() {
         let mut changes = Changes::new(1000, -3, 500);
-        changes.store(10, 3, 8, |out| out.extend_from_slice(b"keyvalue"));
+        changes.store(10, Promise::Kept, 3, 8, |out| out.extend_from_slice(b"keyvalue"));
         changes.remove(b"other");
-        changes.store(500, 3, 3, |out| out.extend_from_slice(b"key"));
+        changes.store(500, Promise::Held, 3, 3, |out| out.extend_from_slice(b"key"));
         let mut bytes = Vec::new();
         assert!(!changes.swap(&mut bytes));
         let read: Vec<_> = each(&bytes).map(|(kind, payload)| read(kind, payload).unwrap()).collect();
         let want = [
-            Change::Stored { end: 7, key: b"key", value: b"value" },
+            Change::Stored { end: 7, promise: Promise::Kept, key: b"key", value: b"value" },
             Change::Removed { key: b"other" },
-            Change::Stored { end: NEVER, key: b"key", value: b"" },
+            Change::Stored { end: NEVER, promise: Promise::Held, key: b"key", value: b"" },
         ];
         assert_eq!(read, want);
     }
@@ -150,7 +163,7 @@ mod tests {
 
     #[test]
     fn no_bytes_of_a_record_panic() {
-        for kind in 0..4 {
+        for kind in 0..5 {
             (0..14).for_each(|length| assert_eq!(read(kind, &vec![255; length]).is_some(), kind == REMOVED));
         }
         assert_eq!(read(STORED, &[255; 14]), None);

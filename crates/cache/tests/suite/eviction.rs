@@ -1,8 +1,10 @@
 //! What stays where there is room for a tenth.
 
+use strowger_cache::error::CacheError;
 use strowger_cache::local::LocalCache;
-use strowger_cache::request::Life;
+use strowger_cache::request::{Life, Promise, Request};
 use strowger_cache::settings::LocalSettings;
+use strowger_cache::ticket::Ticket;
 
 use crate::references::{Order, hit_rate, zipf};
 
@@ -79,4 +81,61 @@ fn what_was_in_use_once_gives_way_to_what_is() {
         serve(&cache, &new);
     }
     assert!(serve(&cache, &new) > 0.95);
+}
+
+fn promised(cache: &LocalCache, n: u32) -> bool {
+    let key = key(n | 1 << 31);
+    let request = Request::Store { key: &key, value: &[9; 48], life: Life::FOREVER };
+    cache.ask(&request, Promise::Kept, Ticket::NONE, NOW, &mut Vec::new()) != Some(Err(CacheError::Full))
+}
+
+fn has(cache: &LocalCache, n: u32) -> bool {
+    cache.fetch(&key(n), NOW, &mut Vec::with_capacity(48)).unwrap()
+}
+
+/// Whoever fills the cache with entries that nothing was promised of fills it with those alone.
+#[test]
+fn promised_entries_stay_whatever_else_is_stored() {
+    for partitions in [1, 16] {
+        let cache = cache(10_000, partitions);
+        assert!((0..1_000).all(|n| promised(&cache, n)));
+        for n in 0..100_000 {
+            cache.store(&key(n), &[7; 48], Life::FOREVER, NOW).unwrap();
+            // Entries in use move to the main queue, and go round in it.
+            has(&cache, n / 2);
+            has(&cache, n / 2);
+        }
+        assert!(cache.gauges().evictions > 80_000);
+        let left = (0..1_000).filter(|n| has(&cache, n | 1 << 31)).count();
+        assert_eq!(left, 1_000, "{partitions} partitions");
+    }
+}
+
+#[test]
+fn promised_entries_take_the_place_of_others_and_then_of_one_another() {
+    let cache = cache(1_000, 1);
+    let capacity = capacity(&cache) as u32;
+    let most = capacity * 4 / 5;
+    assert!((0..most).all(|n| promised(&cache, n)));
+    assert!((0..most).all(|n| has(&cache, n | 1 << 31)), "entries that nothing was promised of gave way");
+    assert!((most..3 * capacity).all(|n| promised(&cache, n)), "there is room for the last");
+    assert!(cache.gauges().bytes <= cache.gauges().bound);
+    assert!(has(&cache, (3 * capacity - 1) | 1 << 31));
+    // No room is left for others: they are refused, and evict none.
+    let held = cache.len();
+    let stored = (0..100).filter(|n| cache.store(&key(*n), &[7; 48], Life::FOREVER, NOW).is_ok()).count();
+    assert!(stored < 100 && cache.len() >= held, "{stored}");
+}
+
+/// A value that is stored again is promised or not as it was stored last.
+#[test]
+fn the_last_store_says_whether_an_entry_is_promised() {
+    let cache = cache(1_000, 1);
+    (0..100).for_each(|n| cache.store(&key(n | 1 << 31), &[7; 20], Life::FOREVER, NOW).map(drop).unwrap());
+    assert!((0..100).all(|n| promised(&cache, n)));
+    assert!((100..200).all(|n| promised(&cache, n)));
+    (100..200).for_each(|n| cache.store(&key(n | 1 << 31), &[9; 48], Life::FOREVER, NOW).map(drop).unwrap());
+    capacity(&cache);
+    assert!((0..100).all(|n| has(&cache, n | 1 << 31)));
+    assert!(!(100..200).any(|n| has(&cache, n | 1 << 31)));
 }

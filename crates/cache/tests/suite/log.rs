@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use strowger_cache::local::LocalCache;
 use strowger_cache::log::{LoadReport, Moment};
-use strowger_cache::request::{Count, Floor, Life};
+use strowger_cache::request::{Count, Floor, Life, Promise, Request};
 use strowger_cache::settings::{LocalSettings, LogSettings};
+use strowger_cache::ticket::Ticket;
 
 const NOW: u64 = 1_000_000;
 const WALL: u64 = 1_700_000_000_000;
@@ -225,4 +226,36 @@ fn a_synced_log_is_read_as_well() {
     }
     cache.close();
     assert_eq!(open(folder.path()).len(), 30);
+}
+
+/// From the log, and from a log that was compacted.
+#[test]
+fn a_promised_entry_is_promised_in_the_next_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = LocalSettings { bytes: 64 << 10, key: 32, value: 100, partitions: 1 };
+    let open = || {
+        let at = Moment { now: NOW, wall: WALL };
+        LocalCache::open(settings.clone(), LogSettings::new(folder.path()), at).unwrap().0
+    };
+    let cache = open();
+    for n in 0..50_u32 {
+        let key = n.to_le_bytes();
+        let request = Request::Store { key: &key, value: &[1; 100], life: Life::FOREVER };
+        cache.ask(&request, Promise::Kept, Ticket::NONE, NOW, &mut Vec::new());
+    }
+    for _ in 0..2 {
+        cache.compact();
+        while cache.log_gauges().unwrap().compactions == 0 {
+            std::thread::yield_now();
+        }
+    }
+    cache.close();
+    for _ in 0..2 {
+        let cache = open();
+        for n in 1_000..5_000_u32 {
+            cache.store(&n.to_le_bytes(), &[2; 100], Life::FOREVER, NOW).unwrap();
+        }
+        assert_eq!((0..50_u32).filter(|n| value(&cache, &n.to_le_bytes(), NOW).is_some()).count(), 50);
+        cache.close();
+    }
 }

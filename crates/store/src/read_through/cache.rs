@@ -144,12 +144,12 @@ impl<K: Key> Cache<K> {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
-        let len = |parts: &Mutex<Parts<K>>| {
+    /// Answers that found something, and those that found nothing.
+    pub(super) fn len(&self) -> (usize, usize) {
+        self.parts.iter().fold((0, 0), |(found, absent), parts| {
             let parts = parts.lock().unwrap_or_else(PoisonError::into_inner);
-            parts.found.len() + parts.absent.len()
-        };
-        self.parts.iter().map(len).sum()
+            (found + parts.found.len(), absent + parts.absent.len())
+        })
     }
 
     /// Nothing that was heard since this was taken concerns an answer with this hash.

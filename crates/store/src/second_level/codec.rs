@@ -7,7 +7,6 @@ use crate::subscriber::{Answer, Asked, Credential, Ha1s, Question};
 /// The form of values. What has another one is no answer.
 const VERSION: u8 = 2;
 
-const ABSENT: u8 = 0;
 const EXISTS: u8 = 1;
 const CREDENTIAL: u8 = 2;
 
@@ -24,10 +23,10 @@ pub(super) fn key_of(asked: &Asked) -> Vec<u8> {
     key
 }
 
-/// The value of an answer that the database gave at this moment, in milliseconds since 1970.
-pub(super) fn encode(answer: &Answer, key: &[u8], read_at: u64) -> Vec<u8> {
+/// The value of an answer that the database gave at this moment, in milliseconds since 1970. `None`: it is not stored.
+pub(super) fn encode(answer: &Answer, key: &[u8], read_at: u64) -> Option<Vec<u8>> {
     let kind = match answer {
-        Answer::Absent => ABSENT,
+        Answer::Absent => return None,
         Answer::Exists => EXISTS,
         Answer::Credential(_) => CREDENTIAL,
     };
@@ -40,7 +39,7 @@ pub(super) fn encode(answer: &Answer, key: &[u8], read_at: u64) -> Vec<u8> {
         text(credential.domain.as_bytes(), &mut value);
         ha1s(&credential.ha1, &mut value);
     }
-    value
+    Some(value)
 }
 
 /// Which of them are set, then those.
@@ -68,7 +67,6 @@ pub(super) fn decode(value: &[u8], asked: &Asked, key: &[u8], not_before: u64) -
         return None;
     }
     let answer = match (kind, asked.question()) {
-        (ABSENT, _) => Answer::Absent,
         (EXISTS, Question::User { .. }) => Answer::Exists,
         (CREDENTIAL, Question::Credential { realm, .. }) => {
             let text = |bytes| std::str::from_utf8(bytes).ok().map(Box::from);
@@ -145,7 +143,7 @@ mod tests {
             let (username, domain) = (username.into(), domain.into());
             Answer::Credential(Arc::new(Credential { username, realm: "r".into(), domain, ha1 }))
         });
-        prop_oneof![Just(Answer::Absent), Just(Answer::Exists), credential]
+        prop_oneof![Just(Answer::Exists), credential]
     }
 
     proptest! {
@@ -161,7 +159,7 @@ mod tests {
                 _ => Question::Credential { username: b"alice", realm: b"r" },
             });
             let key = key_of(&asked);
-            let value = encode(&answer, &key, 5);
+            let value = encode(&answer, &key, 5).expect("it found something");
             prop_assert_eq!(decode(&value, &asked, &key, 5), Some(answer));
             prop_assert_eq!(decode(&value, &asked, &key, 6), None);
             if other != asked {
