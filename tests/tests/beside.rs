@@ -7,6 +7,7 @@ mod algorithms;
 mod attacks_exhaustion;
 mod attacks_guessing;
 mod attacks_identities;
+mod attacks_libraries;
 mod attacks_log;
 mod attacks_open_relay;
 mod attacks_passwords;

@@ -23,9 +23,12 @@ use self::queue::{LONGEST_LINE, Queue};
 /// between.
 pub(crate) const FILTER_VARIABLE: &str = "STROWGER_LOG";
 
-/// Libraries of the resolver log what any sender writes to their sockets, a line for each datagram and without a bound: their errors
-/// alone are wanted, unless the environment asks for more.
-const LIBRARIES: &str = "hickory_net=error,hickory_proto=error,hickory_resolver=error";
+/// Filter of all that is not code of this project. Libraries log what a peer sends as often as it sends it: rustls a warning for a ClientHello, the
+/// resolver a line for each wrong datagram. This server logs the same events itself, within bounds. So a library logs nothing unless its target
+/// is named, as in `STROWGER_LOG=rustls=warn`.
+const LIBRARIES: &str = "off";
+/// Target of all crates of this project, by its beginning: a level without a target is that of these.
+const OWN: &str = "strowger";
 
 /// How long the end of the process waits for the last lines to be written.
 const LAST_LINES: Duration = Duration::from_secs(1);
@@ -147,7 +150,15 @@ fn parse(text: &str) -> Result<EnvFilter, String> {
         return Err(word.into());
     }
     // What is said later of the same takes the place of what is said before.
-    EnvFilter::try_new(format!("{LIBRARIES},{text}")).map_err(|_| text.trim().into())
+    let mut directives = LIBRARIES.to_owned();
+    for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+        directives.push(',');
+        if is_level(word) {
+            directives.extend([OWN, "="]);
+        }
+        directives.push_str(word);
+    }
+    EnvFilter::try_new(directives).map_err(|_| text.trim().into())
 }
 
 /// Logs from now on as these words say; without any, tells what is logged now.
