@@ -20,7 +20,7 @@ pub fn get(address: SocketAddr, path: &str) -> String {
 
 fn get_over(mut stream: TcpStream, path: &str) -> String {
     stream.set_read_timeout(Some(SOON)).expect("a socket takes a time-out");
-    let _ = write!(stream, "GET {path} HTTP/1.1\r\nHost: strowger\r\n\r\n");
+    let _ = write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
     String::from_utf8(answer).expect("it is text")

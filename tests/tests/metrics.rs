@@ -4,16 +4,19 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use socket2::{Domain, Socket, Type};
+use strowger_tests::port::free_address;
 use strowger_tests::scrape::{assert_clean, get, scrape, text_over};
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::text::Request;
+use strowger_tests::wait;
 use strowger_tests::wire::Transport;
 
 const SOON: Duration = Duration::from_secs(10);
 
 /// A server with its metrics, and where they are.
 fn start(setup: Setup) -> (Server, SocketAddr) {
-    let address = strowger_tests::port::free_address();
+    let address = free_address();
     (setup.with(&format!("metrics.listen = \"{address}\"")).start(), address)
 }
 
@@ -62,7 +65,7 @@ fn supervisors_hear_whether_it_works() {
     assert!(get(address, "/").starts_with("HTTP/1.1 404 Not Found\r\n"));
     // A call that waits for its answer keeps it from ending.
     let mut caller = server.connect(Transport::Udp);
-    let silent = strowger_tests::port::free_address();
+    let silent = free_address();
     let phone = std::net::UdpSocket::bind(silent).expect("a free port");
     let invite = Request::new("INVITE", &format!("sip:bob@{silent}"), "udp", caller.local());
     caller.send(&invite.bytes()).expect("it is sent");
@@ -86,13 +89,17 @@ fn so_many_connections_are_served_for_so_long() {
         start(Setup::on(&[Transport::Udp]).relay().with("metrics.connections = 2\nmetrics.timeout = \"1s\""));
     let begun = Instant::now();
     let mut silent: Vec<TcpStream> = (0..2).map(|_| TcpStream::connect(address).expect("it listens")).collect();
-    assert_eq!(get(address, "/healthz"), "", "a third one is closed unanswered");
     for stream in &mut silent {
         stream.set_read_timeout(Some(SOON)).expect("a socket takes a time-out");
         assert_eq!(stream.read_to_end(&mut Vec::new()).expect("it is closed"), 0);
     }
     assert!(begun.elapsed() >= Duration::from_millis(900));
+    // Two who do not read what they asked for: others get the pages for supervisors alone.
+    let slow: Vec<TcpStream> = (0..2).map(|_| asks_and_does_not_read(address)).collect();
+    assert!(get(address, "/metrics").starts_with("HTTP/1.1 503 "));
     assert!(get(address, "/healthz").starts_with("HTTP/1.1 200 OK\r\n"));
+    drop(slow);
+    assert!(wait::until(SOON, || get(address, "/metrics").starts_with("HTTP/1.1 200 OK\r\n")));
     // A head without an end is refused, and no method but GET and HEAD is known.
     let mut stream = TcpStream::connect(address).expect("it listens");
     let _ = stream.write_all(&[b"GET / HTTP/1.1\r\nX: ".as_slice(), &[b'x'; 100_000]].concat());
@@ -100,8 +107,66 @@ fn so_many_connections_are_served_for_so_long() {
     let _ = stream.read_to_end(&mut answer);
     assert!(!answer.starts_with(b"HTTP/1.1 2"), "{}", String::from_utf8_lossy(&answer));
     let mut stream = TcpStream::connect(address).expect("it listens");
-    stream.write_all(b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n").expect("it is sent");
+    stream.write_all(b"POST /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n").expect("it is sent");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     assert!(answer.starts_with("HTTP/1.1 405 "), "{answer}");
+}
+
+/// A client that asks for the metrics, and whose window is too small for them.
+fn asks_and_does_not_read(address: SocketAddr) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.set_recv_buffer_size(1_024).expect("a buffer");
+    socket.set_tcp_mss(536).expect("a size of segments");
+    socket.connect(&address.into()).expect("it listens");
+    let mut stream = TcpStream::from(socket);
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it is sent");
+    stream.set_read_timeout(Some(SOON)).expect("a socket takes a time-out");
+    stream.peek(&mut [0]).expect("the answer begins");
+    stream
+}
+
+/// Whoever opens connections and asks for nothing, or never ends what it asks.
+#[test]
+fn connections_without_a_request_keep_no_supervisor_out() {
+    let address = free_address();
+    let orders = format!("control.listen = \"{address}\"");
+    let (_server, pages) = start(Setup::on(&[Transport::Udp]).relay().with(&orders));
+    for (address, path) in [(pages, "/healthz"), (pages, "/readyz"), (pages, "/metrics"), (address, "/v1/status")] {
+        let mut idle = Vec::new();
+        for _ in 0..12 {
+            for _ in 0..5 {
+                let mut stream = TcpStream::connect(address).expect("it listens");
+                stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: lo").as_bytes()).expect("it is sent");
+                idle.push(stream);
+            }
+            let answer = get(address, path);
+            assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{path}: {answer}");
+        }
+        let first = &mut idle[0];
+        first.set_read_timeout(Some(SOON)).expect("a socket takes a time-out");
+        assert_eq!(first.read_to_end(&mut Vec::new()).expect("it is closed"), 0);
+    }
+}
+
+/// DNS rebinding: a page in a browser of this machine asks by a name that leads here.
+#[test]
+fn a_page_of_the_web_reads_no_metrics() {
+    let (_server, address) = start(Setup::on(&[Transport::Udp]).relay());
+    for (host, path, code) in [
+        ("evil.test", "/metrics", 403),
+        ("evil.test:9060", "/metrics", 403),
+        ("127.0.0.1.evil.test", "/", 403),
+        ("localhost", "/metrics", 200),
+        ("127.0.0.1:9060", "/metrics", 200),
+        // A supervisor may have any name for it, and they say nothing else.
+        ("evil.test", "/healthz", 200),
+    ] {
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes()).expect("it is sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        assert!(answer.starts_with(&format!("HTTP/1.1 {code} ")), "{host}{path}: {answer}");
+        assert_eq!(answer.contains("strowger_"), code == 200 && path == "/metrics", "{host}{path}");
+    }
 }

@@ -1,14 +1,19 @@
 //! `[metrics]`: what Prometheus and supervisors ask for by HTTP.
+//!
+//! Nobody shows a password. So a page in a browser of this machine must not read it by a name that leads here: a request from this machine has
+//! a `Host` that is this machine's, as orders by HTTP do.
 
 use crate::health::Health;
+use crate::http_connections::{self, Connections, Place};
 use crate::metrics::Metrics;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use strowger_server::process_state::ProcessState;
@@ -22,44 +27,72 @@ pub(crate) struct Pages {
     pub(crate) shared: Arc<ProcessState>,
 }
 
+/// Connections beyond `metrics.connections` that get the pages for supervisors alone.
+const RESERVED: usize = 4;
+
 /// Answers each connection; never ends.
 pub(crate) async fn serve(listener: TcpListener, pages: Pages) {
-    // Each connection has one more reference to it.
-    let open = Arc::new(());
+    let open = Arc::<Connections>::default();
     loop {
-        let Ok((stream, _)) = listener.accept().await else {
+        let Ok((stream, peer)) = listener.accept().await else {
             // No descriptor is left, as a rule: an attempt at once would fail as this one did.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
         let settings = pages.shared.policy().config.metrics.clone();
         // Beyond the bound it is closed unanswered.
-        if Arc::strong_count(&open) > settings.connections {
-            continue;
-        }
-        let (pages, place) = (pages.clone(), open.clone());
+        let Some(place) = open.admit(settings.connections + RESERVED) else { continue };
+        let pages = pages.clone();
         tokio::spawn(async move {
-            let _ = tokio::time::timeout(settings.timeout, answer(stream, &pages)).await;
-            drop(place);
+            let answer = answer(stream, peer, &pages, &place, settings.connections);
+            place.serve(settings.timeout, answer).await;
         });
     }
 }
 
-/// The longest head of a request; hyper takes no shorter bound.
-const LONGEST_HEAD: usize = 8_192;
+async fn answer(
+    stream: TcpStream,
+    peer: SocketAddr,
+    pages: &Pages,
+    place: &Place,
+    connections: usize,
+) -> hyper::Result<()> {
+    let page = service_fn(|request| async move {
+        let is_crowded = place.asks() > connections;
+        Ok::<_, Infallible>(pages.page(&request, peer.ip(), is_crowded))
+    });
+    http_connections::builder().serve_connection(TokioIo::new(stream), page).await
+}
 
-async fn answer(stream: TcpStream, pages: &Pages) -> hyper::Result<()> {
-    let page = service_fn(|request| async move { Ok::<_, Infallible>(pages.page(&request)) });
-    let mut http = hyper::server::conn::http1::Builder::new();
-    http.keep_alive(false).max_buf_size(LONGEST_HEAD).serve_connection(TokioIo::new(stream), page).await
+/// Host is an address of loopback, or localhost: a name of the web that leads here was not meant for this server.
+pub(crate) fn is_of_this_machine(host: Option<&HeaderValue>) -> bool {
+    let Some(host) = host.and_then(|host| host.to_str().ok()) else { return false };
+    if let Ok(address) = host.parse::<SocketAddr>() {
+        return address.ip().is_loopback();
+    }
+    if let Some(literal) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        return literal.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+    }
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
 }
 
 impl Pages {
-    fn page(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    fn page(&self, request: &Request<Incoming>, peer: IpAddr, is_crowded: bool) -> Response<Full<Bytes>> {
         const TEXT: &str = "text/plain; charset=utf-8";
         let is_read = matches!(request.method(), &Method::GET | &Method::HEAD);
+        let is_for_supervisors = matches!(request.uri().path(), "/healthz" | "/readyz");
+        let is_rebound = peer.to_canonical().is_loopback() && !is_of_this_machine(request.headers().get(HOST));
         let (status, kind, body) = match request.uri().path() {
             _ if !is_read => (StatusCode::METHOD_NOT_ALLOWED, TEXT, "GET and HEAD only\n".into()),
+            _ if !is_for_supervisors && is_rebound => (
+                StatusCode::FORBIDDEN,
+                TEXT,
+                "the Host of a request of this machine is localhost or 127.0.0.1\n".into(),
+            ),
+            _ if !is_for_supervisors && is_crowded => {
+                (StatusCode::SERVICE_UNAVAILABLE, TEXT, "metrics.connections are open\n".into())
+            }
             "/metrics" => (StatusCode::OK, strowger_metrics::CONTENT_TYPE, self.metrics.exposition()),
             "/healthz" => {
                 judged(self.health.stuck().map_or(Ok(()), |shard| Err(format!("shard {shard} stands still"))))
@@ -78,5 +111,24 @@ fn judged(result: Result<(), String>) -> (StatusCode, &'static str, String) {
     match result {
         Ok(()) => (StatusCode::OK, "text/plain; charset=utf-8", "ok\n".into()),
         Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, "text/plain; charset=utf-8", format!("{reason}\n")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_this_machine_are_its_own() {
+        let is_own = |host: &'static str| is_of_this_machine(Some(&HeaderValue::from_static(host)));
+        for own in ["127.0.0.1", "127.0.0.1:9061", "127.8.8.8", "[::1]", "[::1]:9061", "localhost", "LOCALHOST:1"] {
+            assert!(is_own(own), "{own}");
+        }
+        for other in
+            ["", "evil.example", "evil.example:9061", "192.0.2.1:9061", "localhost.evil.example", "127.0.0.1.nip.io"]
+        {
+            assert!(!is_own(other), "{other}");
+        }
+        assert!(!is_of_this_machine(None));
     }
 }

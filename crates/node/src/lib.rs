@@ -47,6 +47,7 @@ mod data_sets;
 mod directory;
 mod health;
 mod http;
+mod http_connections;
 mod identity;
 mod kept;
 mod lease;

@@ -6,6 +6,8 @@
 use super::openapi;
 use super::ways::{self, Miss, Way};
 use super::{Controlled, Reply};
+use crate::http::is_of_this_machine;
+use crate::http_connections::{self, Connections, Place};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, ORIGIN, WWW_AUTHENTICATE};
@@ -23,13 +25,9 @@ use strowger_net::clock;
 use subtle::ConstantTimeEq;
 use tokio::net::{TcpListener, TcpStream};
 
-/// The longest head of a request; hyper takes no shorter bound.
-const LONGEST_HEAD: usize = 8_192;
-
 /// Answers each connection; never ends.
 pub(crate) async fn serve(listener: TcpListener, server: Controlled) {
-    // Each connection has one more reference to it.
-    let open = Arc::new(());
+    let open = Arc::<Connections>::default();
     loop {
         let Ok((stream, peer)) = listener.accept().await else {
             // No descriptor is left, as a rule: an attempt at once would fail as this one did.
@@ -38,21 +36,20 @@ pub(crate) async fn serve(listener: TcpListener, server: Controlled) {
         };
         let settings = server.shared.policy().config.control.clone();
         // Beyond the bound it is closed unanswered.
-        if Arc::strong_count(&open) > settings.connections {
-            continue;
-        }
-        let (server, place) = (server.clone(), open.clone());
+        let Some(place) = open.admit(settings.connections) else { continue };
+        let server = server.clone();
         tokio::spawn(async move {
-            let _ = tokio::time::timeout(settings.timeout, converse(stream, peer, &server)).await;
-            drop(place);
+            place.serve(settings.timeout, converse(stream, peer, &server, &place)).await;
         });
     }
 }
 
-async fn converse(stream: TcpStream, peer: SocketAddr, server: &Controlled) -> hyper::Result<()> {
-    let answer = service_fn(|request| async move { Ok::<_, Infallible>(answer(server, peer, &request).await) });
-    let mut http = hyper::server::conn::http1::Builder::new();
-    http.keep_alive(false).max_buf_size(LONGEST_HEAD).serve_connection(TokioIo::new(stream), answer).await
+async fn converse(stream: TcpStream, peer: SocketAddr, server: &Controlled, place: &Place) -> hyper::Result<()> {
+    let answer = service_fn(|request| async move {
+        place.asks();
+        Ok::<_, Infallible>(answer(server, peer, &request).await)
+    });
+    http_connections::builder().serve_connection(TokioIo::new(stream), answer).await
 }
 
 async fn answer(server: &Controlled, peer: SocketAddr, request: &Request<Incoming>) -> Response<Full<Bytes>> {
@@ -105,19 +102,6 @@ fn admit(secret: Option<&Secret>, peer: IpAddr, headers: &HeaderMap) -> Result<(
     }
 }
 
-/// Host is an address of loopback, or localhost: a name of the web that leads here was not meant for this server.
-fn is_of_this_machine(host: Option<&HeaderValue>) -> bool {
-    let Some(host) = host.and_then(|host| host.to_str().ok()) else { return false };
-    if let Ok(address) = host.parse::<SocketAddr>() {
-        return address.ip().is_loopback();
-    }
-    if let Some(literal) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-        return literal.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
-    }
-    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
-}
-
 /// A reply without the name of its kind, which the path says.
 fn replied(way: &Way, reply: Reply) -> Response<Full<Bytes>> {
     let status = match &reply {
@@ -155,19 +139,5 @@ mod tests {
         let may = |peer: &str| admit(None, peer.parse().expect("an address"), &headers).is_ok();
         assert!(["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"].into_iter().all(may));
         assert!(!["192.0.2.1", "0.0.0.0", "2001:db8::1", "::ffff:192.0.2.1"].into_iter().any(may));
-    }
-
-    #[test]
-    fn only_names_of_this_machine_are_its_own() {
-        let is_own = |host: &'static str| is_of_this_machine(Some(&HeaderValue::from_static(host)));
-        for own in ["127.0.0.1", "127.0.0.1:9061", "127.8.8.8", "[::1]", "[::1]:9061", "localhost", "LOCALHOST:1"] {
-            assert!(is_own(own), "{own}");
-        }
-        for other in
-            ["", "evil.example", "evil.example:9061", "192.0.2.1:9061", "localhost.evil.example", "127.0.0.1.nip.io"]
-        {
-            assert!(!is_own(other), "{other}");
-        }
-        assert!(!is_of_this_machine(None));
     }
 }

@@ -1,0 +1,115 @@
+//! Open connections of an HTTP listener: a bound, and which of them end when it is reached.
+//!
+//! A connection whose request has not come whole gives way to a newcomer, the oldest first: whoever opens connections and asks for nothing
+//! keeps no other peer from an answer. One whose request has come keeps its place until it is answered or its time is over.
+
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioTimer;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// The longest head of a request; hyper takes no shorter bound.
+const LONGEST_HEAD: usize = 8_192;
+/// How long the head of a request may take.
+const HEAD_TIME: Duration = Duration::from_secs(2);
+
+/// Settings of hyper for a connection with one request.
+pub(crate) fn builder() -> http1::Builder {
+    let mut http = http1::Builder::new();
+    http.keep_alive(false).max_buf_size(LONGEST_HEAD).timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);
+    http
+}
+
+/// Open connections, the oldest first.
+#[derive(Default)]
+pub(crate) struct Connections {
+    open: Mutex<VecDeque<Arc<State>>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The head of its request has come.
+    has_asked: AtomicBool,
+    /// It is to end.
+    end: Notify,
+}
+
+/// A connection among the open ones, until this is dropped.
+pub(crate) struct Place {
+    connections: Arc<Connections>,
+    state: Arc<State>,
+}
+
+impl Connections {
+    fn open(&self) -> MutexGuard<'_, VecDeque<Arc<State>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for a connection. With `most` open it takes that of the oldest whose request has not come; `None`: all requests have.
+    pub(crate) fn admit(self: &Arc<Self>, most: usize) -> Option<Place> {
+        let mut open = self.open();
+        if open.len() >= most {
+            let oldest = open.iter().position(|state| !state.has_asked.load(Ordering::Relaxed))?;
+            let oldest = open.remove(oldest)?;
+            oldest.end.notify_one();
+        }
+        let state = Arc::<State>::default();
+        open.push_back(state.clone());
+        drop(open);
+        Some(Place { connections: self.clone(), state })
+    }
+}
+
+impl Place {
+    /// The head of its request has come: from now on it gives way to none. Returns how many connections have asked and wait for their answers,
+    /// this one among them.
+    pub(crate) fn asks(&self) -> usize {
+        let open = self.connections.open();
+        self.state.has_asked.store(true, Ordering::Relaxed);
+        open.iter().filter(|state| state.has_asked.load(Ordering::Relaxed)).count()
+    }
+
+    /// Serves the connection until it ends, gives way, or `most` has passed.
+    pub(crate) async fn serve(&self, most: Duration, connection: impl Future<Output = hyper::Result<()>>) {
+        tokio::select! {
+            _ended = tokio::time::timeout(most, connection) => {}
+            () = self.state.end.notified() => {}
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.connections.open().retain(|state| !Arc::ptr_eq(state, &self.state));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a connection was told to end.
+    fn has_ended(place: &Place) -> bool {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let end = tokio::time::timeout(Duration::ZERO, place.state.end.notified());
+        runtime.block_on(async { end.await.is_ok() })
+    }
+
+    #[test]
+    fn the_oldest_that_has_not_asked_gives_way() {
+        let connections = Arc::<Connections>::default();
+        let places: Vec<Place> = (0..3).map(|_| connections.admit(3).expect("there is room")).collect();
+        assert_eq!(places[0].asks(), 1);
+        let fourth = connections.admit(3).expect("the second gives way");
+        assert_eq!(places.iter().map(has_ended).collect::<Vec<_>>(), [false, true, false]);
+        assert_eq!((places[2].asks(), fourth.asks()), (2, 3));
+        assert!(connections.admit(3).is_none(), "all have asked");
+        drop(fourth);
+        assert!(connections.admit(3).is_some());
+        drop(places);
+        assert_eq!(connections.open().len(), 0);
+    }
+}
