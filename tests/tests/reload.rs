@@ -1,9 +1,10 @@
 //! The configuration is read again while the server runs: taken whole, or refused.
 
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 use std::time::Duration;
 
+use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use serde_json::Value;
 use strowger_tests::certificate::Certificate;
 use strowger_tests::control::{done, metric, run};
@@ -72,6 +73,53 @@ fn a_command_and_a_signal_reload_the_configuration() {
     server.stop();
     server.start();
     assert!(text(&reload(&server, &[]).stdout).ends_with(": no key has another value\n"));
+}
+
+/// Its control socket is that of the server; what is in it would not count.
+#[test]
+fn a_reload_of_another_file_is_refused() {
+    let server = Setup::on(&[Transport::Udp]).with("server.software = \"first\"").start();
+    let other = server.folder().join("new.toml");
+    let words = std::fs::read_to_string(server.config()).expect("it is there").replace("first", "second");
+    std::fs::write(&other, words).expect("the folder can be written");
+    let program = strowger_tests::binary::strowger();
+    let reload = |file: &Path| {
+        Command::new(&program).args(["reload", "--config"]).arg(file).current_dir(server.folder()).output()
+    };
+    let refused = reload(&other).expect("it runs");
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains("it was started with ") && said.contains("new.toml"), "{said}");
+    assert_eq!(software(&server).as_deref(), Some("first"));
+    // The same file by another path.
+    let link = server.folder().join("link.toml");
+    std::os::unix::fs::symlink(server.config(), &link).expect("the folder can be written");
+    assert_eq!(reload(&link).expect("it runs").status.code(), Some(0));
+}
+
+/// The file was renewed too late, or the wrong one was copied: the server takes it, and says so.
+#[test]
+fn a_certificate_that_peers_refuse_is_told_by_a_reload() {
+    let server = Setup::on(&[Transport::Tls]).start();
+    let config = std::fs::read_to_string(server.config()).expect("it is there");
+    let path = |key: &str| {
+        let line = config.lines().find_map(|line| line.strip_prefix(&format!("tls.{key} = ")));
+        line.expect("it has one").trim_matches('"').to_owned()
+    };
+    let key = KeyPair::from_pem(&std::fs::read_to_string(path("key")).expect("it is there")).expect("a key");
+    for (from, until, part) in [(2020, 2021, "expired on "), (2090, 2099, "is not good before ")] {
+        let mut own = CertificateParams::new(["example.org".to_owned()]).expect("a name");
+        (own.not_before, own.not_after) = (date_time_ymd(from, 1, 1), date_time_ymd(until, 1, 1));
+        std::fs::write(path("certificate"), own.self_signed(&key).expect("it signs itself").pem()).expect("it is ours");
+        let done = reload(&server, &[]);
+        let said = text(&done.stderr);
+        assert_eq!(done.status.code(), Some(0), "{said}");
+        assert!(said.contains(": warning: ") && said.contains(part), "{said}");
+        let json: Value = serde_json::from_slice(&reload(&server, &["--json"]).stdout).expect("it is JSON");
+        assert!(json["warnings"][0]["message"].as_str().is_some_and(|text| text.contains(part)), "{json}");
+        let log = server.log_with(part);
+        assert!(log.lines().any(|line| line.contains(" WARN ") && line.contains(part)), "{log}");
+    }
 }
 
 #[test]

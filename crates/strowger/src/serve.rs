@@ -1,5 +1,6 @@
 //! `strowger serve`.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -122,7 +123,11 @@ fn serve(
                 _ = interrupt.recv() => break false,
                 Some(request) = requested.recv() => match request {
                     Request::Drain => break false,
-                    Request::Reload(reply) => {
+                    Request::Reload { file: Some(file), reply } if !goes_by(arguments, &file) => {
+                        let _ = reply.send(Reply::Refused(other_file(arguments, &file)));
+                        continue;
+                    }
+                    Request::Reload { reply, .. } => {
                         if let Err(TrySendError::Full(Some(reply))) = reloads.try_send(Some(reply)) {
                             let _ = reply.send(Reply::Unavailable(format!("{RELOADS} reloads wait already")));
                         }
@@ -221,6 +226,24 @@ fn announce(server: &Server) -> anyhow::Result<()> {
         tracing::warn!(%error, "the banner cannot be printed on standard output");
     }
     Ok(())
+}
+
+/// Whether this is the file of the server.
+fn goes_by(arguments: &ServeArguments, file: &Path) -> bool {
+    let choice = arguments.config.choose();
+    choice.file().is_some_and(|own| own.canonicalize().is_ok_and(|own| own == file) || own == file)
+}
+
+/// Why a reload of a file of another name is refused.
+fn other_file(arguments: &ServeArguments, file: &Path) -> String {
+    let (choice, file) = (arguments.config.choose(), file.display());
+    match choice.file() {
+        Some(own) => format!(
+            "it was started with {}, and reads that file again and no other: change it there, or start the server with --config {file}",
+            own.display()
+        ),
+        None => format!("it was started without a file: start it with --config {file}"),
+    }
 }
 
 /// Reads the configuration again each time that this is wanted, one after the other.

@@ -6,6 +6,7 @@ use super::{
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use strowger_accounting::Accounting;
+use std::path::PathBuf;
 use strowger_core::Transport;
 use strowger_metrics::{Metric, Unit};
 use strowger_net::clock;
@@ -54,7 +55,7 @@ impl Controlled {
                 Ok(level) => Reply::Done(Done::Level { level }),
                 Err(reason) => Reply::Refused(reason),
             },
-            Order::Reload => self.reload().await,
+            Order::Reload { file } => self.reload(file).await,
             Order::Drain => {
                 if let Err(refusal) = self.request(Request::Drain).await {
                     return refusal;
@@ -65,9 +66,9 @@ impl Controlled {
         }
     }
 
-    async fn reload(&self) -> Reply {
+    async fn reload(&self, file: Option<PathBuf>) -> Reply {
         let (reply, replied) = oneshot::channel();
-        match self.request(Request::Reload(reply)).await {
+        match self.request(Request::Reload { file, reply }).await {
             Ok(()) => replied.await.unwrap_or_else(|_| shutting_down()),
             Err(refusal) => refusal,
         }

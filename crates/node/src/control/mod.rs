@@ -21,6 +21,7 @@ use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::server::Program;
 use crate::shard::Services;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use strowger_server::process_state::ProcessState;
@@ -58,8 +59,13 @@ pub(crate) struct Controlled {
 pub enum Request {
     /// A graceful shutdown.
     Drain,
-    /// The configuration is to be read again, and [given to the server](crate::Server::reload). The reply goes to the command.
-    Reload(oneshot::Sender<Reply>),
+    /// The configuration is to be read again, and [given to the server](crate::Server::reload).
+    Reload {
+        /// The file that the command means, if it means one: that of the server, or the command is refused.
+        file: Option<PathBuf>,
+        /// Takes the reply to the command.
+        reply: oneshot::Sender<Reply>,
+    },
 }
 
 /// A year: the server ends before.

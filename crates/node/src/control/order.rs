@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use strowger_config::{Report, SetFault, Severity};
 
 /// Bytes of an order at most.
@@ -129,7 +130,10 @@ pub enum Order {
         level: Option<String>,
     },
     /// [`Reply::Done`]: the server reads its configuration again and goes by it; [`Reply::Wrong`]: it goes on by what it has.
-    Reload,
+    Reload {
+        /// The file that is meant, with all of its path; a server that goes by another refuses.
+        file: Option<PathBuf>,
+    },
     /// [`Reply::Done`]: the server shuts down gracefully.
     Drain,
 }

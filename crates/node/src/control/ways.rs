@@ -321,7 +321,7 @@ pub(super) const WAYS: &[Way] = &[
         summary: "Reads the configuration, its certificates and data sets again, and goes by them, or says what is wrong.",
         parameters: &[],
         names_one: false,
-        order: |_| Ok(Order::Reload),
+        order: |_| Ok(Order::Reload { file: None }),
         reply: |schemas| schemas.subschema_for::<Done>(),
     },
     Way {

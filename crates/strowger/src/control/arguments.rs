@@ -500,7 +500,7 @@ pub(crate) struct LevelArguments {
 ///
 /// The configuration is taken whole, or refused with the place and the cure of each mistake; the server then goes on by the one that
 /// it has. Calls go on; a request that is under way ends by the configuration with which it came. Keys that need a restart are named
-/// (`strowger check --keys` lists them).
+/// (`strowger check --keys` lists them). The server reads the file that it was started with: `--config` with another one is refused.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

@@ -153,9 +153,13 @@ pub(crate) fn drain(arguments: &DrainArguments) -> anyhow::Result<Outcome> {
 pub(crate) fn reload(arguments: &ReloadArguments) -> anyhow::Result<Outcome> {
     let json = arguments.server.json;
     let mut outcome = Outcome::Done;
+    let choice = arguments.server.config.choose();
+    // A socket names the server, whatever file it goes by.
+    let file = choice.file().filter(|_| arguments.server.socket.is_none());
+    let file = file.map(|file| file.canonicalize().unwrap_or_else(|_| file.to_owned()));
     let reached = reach(&arguments.server, |client| {
         client.wait_for(LONGEST_RELOAD)?;
-        match ask(client, &Order::Reload)? {
+        match ask(client, &Order::Reload { file })? {
             Reply::Done(Done::Reloaded(reload)) if json => output::print(&as_json(&reload)?),
             Reply::Done(Done::Reloaded(reload)) => reload::print(&reload),
             Reply::Wrong(wrong) => {
