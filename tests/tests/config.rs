@@ -355,6 +355,7 @@ fn messages_are_in_plain_words() {
         ("[proxy]\nrelay_for = \"all\"\n", "unknown value \"all\" for proxy.relay_for", "\"authenticated\""),
         ("[proxy]\nrecord_route = yes\n", "this is not TOML", "write true or false, without quotes"),
         ("[[listener]]\nadvertise = \"https://foo\"\n", "which is a URL: write its host alone", "a host or HOST:PORT"),
+        ("[[listener]]\nadvertise = \"sip:203.0.113.5:5060\"\n", "write it without sip:", "a host or HOST:PORT"),
     ] {
         let output = check(text, folder.path());
         let error = error_of(&output);

@@ -12,7 +12,9 @@ use strowger_tests::control::{done, json as said, run};
 use strowger_tests::dialog::{invite, set_up};
 use strowger_tests::port::free_address;
 use strowger_tests::server::{Server, Setup};
+use strowger_tests::text::{Request, status};
 use strowger_tests::wire::Transport::Udp;
+use strowger_tests::wire::Wire;
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -251,4 +253,42 @@ fn data_sets_are_listed_shown_and_searched() {
     assert_eq!(send(address, "POST", "/v1/reload", &[]).status, 200);
     assert_eq!(get(address, "/v1/sets/carriers/search?key=4912")["entries"], json!([]));
     assert_eq!(get(address, "/v1/sets/carriers")["entries"], json!([{ "key": "44", "value": "north" }]));
+}
+
+/// By command and by HTTP: one contact, then all. A restart brings none back.
+#[test]
+fn registrations_are_removed() {
+    let (mut server, address) = start("");
+    let mut phones: Vec<Wire> = (0..3).map(|_| server.connect(Udp)).collect();
+    let contacts: Vec<String> = phones.iter().map(|phone| format!("sip:alice@{}", phone.local())).collect();
+    for (phone, contact) in phones.iter_mut().zip(&contacts) {
+        let request = Request::register("alice", "example.org", contact, "udp", phone.local());
+        phone.send(&request.bytes()).expect("it is sent");
+        assert_eq!(status(&phone.final_response(SOON).expect("an answer")), Some(200));
+    }
+    let shown = |server: &Server| -> Vec<String> {
+        let list = said(server, &["registrations"]);
+        let rows = list.as_array().expect("a list").iter();
+        rows.map(|row| row["contact"].as_str().expect("a text").to_owned()).collect()
+    };
+    assert_eq!(shown(&server).len(), 3);
+    let remove = ["registrations", "remove", "alice@example.org"];
+    let missing = run(&server, &[&remove[..], &["sip:alice@192.0.2.1"]].concat());
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(
+        String::from_utf8_lossy(&missing.stderr).contains("has no registration with the contact sip:alice@192.0.2.1")
+    );
+    let words: Vec<&str> = [&remove[..], &[&contacts[1]]].concat();
+    assert_eq!(done(&server, &words), "registrations removed: 1\n");
+    assert!(!shown(&server).contains(&contacts[1]) && shown(&server).len() == 2);
+    let removed = send(address, "DELETE", "/v1/registrations?user=alice@example.org", &[]);
+    assert_eq!((removed.status, &removed.body["unregistered"]["registrations"]), (200, &json!(2)), "{}", removed.body);
+    assert_eq!(shown(&server), Vec::<String>::new());
+    assert_eq!(send(address, "DELETE", "/v1/registrations?user=alice@example.org", &[]).status, 404);
+    assert_eq!(send(address, "DELETE", "/v1/registrations", &[]).status, 400);
+    assert_eq!(run(&server, &remove).status.code(), Some(1));
+    server.log_with("registrations removed by command");
+    server.stop();
+    server.start();
+    assert_eq!(shown(&server), Vec::<String>::new());
 }

@@ -208,3 +208,14 @@ fn a_phone_that_rang_and_lost_holds_no_call() {
     caller.send(&invite("sip:bob@example.org", &caller).bytes()).expect("the server takes messages");
     phones[0].request("INVITE", LIMIT).expect("there is room for the next call");
 }
+
+#[test]
+fn a_list_says_where_calls_are_not_tracked() {
+    for (lines, is_said) in [("", true), ("dialogs.track = true", false)] {
+        let server = Setup::on(&[Udp]).open_registrar().with(lines).start();
+        let output = run(&server, &["calls", "list"]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), &output.stdout[..]), (Some(0), &b"no tracked calls\n"[..]));
+        assert_eq!(said.contains("set dialogs.track = true, then strowger reload"), is_said, "{said}");
+    }
+}

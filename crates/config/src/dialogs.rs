@@ -81,6 +81,13 @@ impl Dialogs {
     }
 }
 
+impl Config {
+    /// Whether any calls are tracked.
+    pub fn tracks_calls(&self) -> bool {
+        self.dialogs.track || self.accounting.cdr || self.accounting.events || self.decisions.track_calls()
+    }
+}
+
 /// How calls are kept; the server that has them is seen by [`check_database`](super::check_database).
 pub(super) fn check(config: &Config, reader: &mut Reader) {
     let Some(place) = config.dialogs.place() else { return };
@@ -98,8 +105,7 @@ pub(super) fn check(config: &Config, reader: &mut Reader) {
 /// Whether there is a call to keep.
 pub(super) fn check_use(config: &Config, reader: &mut Reader) {
     let Some(place) = config.dialogs.place() else { return };
-    let is_any = config.dialogs.track || config.accounting.cdr || config.accounting.events;
-    if !is_any && !config.decisions.track_calls() {
+    if !config.tracks_calls() {
         let message = format!("{place} is set, and no call is tracked or accounted: none is kept");
         let cure = "set dialogs.track = true or accounting.cdr = true";
         reader.push(Fault::warning(reader.value_of(place), message, cure));

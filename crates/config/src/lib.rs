@@ -86,6 +86,7 @@ pub use self::gateway_group::{GatewayGroup, GatewayGroupTable, GroupPlaces, Pick
 pub use self::limits::Limits;
 pub use self::listen::{Advertised, Identity, ListenAddress, Listener};
 pub use self::log::{Log, LogFormat, LogLevel};
+pub use self::machine::own_addresses;
 pub use self::metrics::Metrics;
 pub use self::name::{Name, Reference};
 pub use self::nat::{Nat, PingMethod};

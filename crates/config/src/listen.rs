@@ -109,6 +109,9 @@ impl FromStr for Advertised {
         if text.contains("://") {
             return Err(format!("is {text:?}, which is a URL: write its host alone"));
         }
+        if let Some((scheme @ ("sip" | "sips"), rest)) = text.split_once(':') {
+            return Err(format!("is {text:?}, which is a URI: write it without {scheme}:, as {rest:?}"));
+        }
         let colon = if text.starts_with('[') { text.find("]:").map(|at| at + 1) } else { text.find(':') };
         let (host, port) = match colon {
             Some(colon) => (&text[..colon], Some(&text[colon + 1..])),

@@ -37,7 +37,7 @@ section! {
         /// Form of a line.
         pub format: LogFormat = LogFormat::Text, ANY.fixed();
         /// The least that is logged. The environment variable STROWGER_LOG wins: another level, or levels of single targets such as
-        /// strowger_net=debug.
+        /// strowger_net=debug. Libraries log nothing unless their target is named, such as rustls=warn.
         pub level: LogLevel = LogLevel::Info, ANY;
         /// Bytes of lines that may wait for standard error to take them. What finds no room, or cannot be written, is dropped and
         /// counted, and the count is logged when writing works again: logging holds up nothing else. Lines that keep coming are

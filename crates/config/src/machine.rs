@@ -10,6 +10,17 @@ use strowger_store::access::denial;
 use super::report::Fault;
 use super::{Config, Listener};
 
+/// Addresses of this machine that peers may reach: none of loopback, none that holds on one link alone.
+pub fn own_addresses() -> Vec<IpAddr> {
+    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+    let own = interfaces.into_iter().map(|interface| interface.ip());
+    own.filter(|ip| match ip {
+        IpAddr::V4(ip) => !ip.is_loopback() && !ip.is_link_local(),
+        IpAddr::V6(ip) => !ip.is_loopback() && !ip.is_unicast_link_local(),
+    })
+    .collect()
+}
+
 impl Config {
     /// A warning for each listener on an address that this machine does not have now.
     pub fn foreign_listeners(&self) -> Vec<Fault> {

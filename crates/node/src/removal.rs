@@ -10,7 +10,7 @@ use strowger_store::credential_cache::{Scratch, Whose};
 use strowger_store::error::StoreError;
 use strowger_store::journal::Journal;
 use strowger_store::location::{Step, UpdateStatus};
-use strowger_store::subscriber::{Removed, Subscribers};
+use strowger_store::subscriber::Subscribers;
 use strowger_store::ticket::{SinkId, Ticket};
 
 /// A removal by its number, and what became of it on disk.
@@ -81,7 +81,7 @@ impl Removals {
                     }
                     // Before that a REGISTER may still have been admitted.
                     shared.removed_users.note(aor.as_bytes(), now, shared.policy().config.route_lifetime());
-                    forget_credentials(now, shared, &removed);
+                    forget_credentials(now, shared, &removed.username, &removed.domain);
                     if ended > 0 {
                         tracing::info!(%aor, bindings = ended, "user removed: the registrations end");
                     }
@@ -93,11 +93,10 @@ impl Removals {
 
 /// Of one who is no user any more the cache of credentials has none either. What the cache does not do now ends with
 /// the life of that.
-fn forget_credentials(now: Now, shared: &ProcessState, removed: &Removed) {
+pub(crate) fn forget_credentials(now: Now, shared: &ProcessState, username: &str, domain: &str) {
     let Some(cache) = &shared.credentials else { return };
     let policy = shared.policy();
-    let whose =
-        Whose { username: removed.username.as_bytes(), realm: policy.config.realm_of(&removed.domain).as_bytes() };
+    let whose = Whose { username: username.as_bytes(), realm: policy.config.realm_of(domain).as_bytes() };
     cache.remove(whose, strowger_cache::ticket::Ticket::NONE, now.mono, &mut Scratch::default());
     cache.flush();
 }

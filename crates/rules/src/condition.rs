@@ -3,6 +3,7 @@
 use crate::expression::{Expression, Node, TextTest};
 use crate::field::{AddressField, Facts, FlagField, TextField};
 use crate::parser::Parser;
+use crate::token;
 use crate::value::{Key, Text, Value, World};
 use crate::{Fault, SetId, SetNames, Sets};
 
@@ -45,7 +46,10 @@ impl Condition {
             let message = format!("the condition is longer than {MAX_LENGTH} bytes");
             return Err(Fault::new(at..text.len(), message, "put its texts into a set, or cut it into several rules"));
         }
-        Ok(Self { text: text.into(), expression: Parser::new(text, sets).whole()? })
+        Ok(Self {
+            text: text.into(),
+            expression: Parser::new(text, sets).whole().map_err(|fault| with_signs(fault, text))?,
+        })
     }
 
     /// One that always holds.
@@ -122,6 +126,15 @@ impl Condition {
     pub(crate) fn text_of(&self, part: &Expression) -> &str {
         &self.text[part.span.start as usize..part.span.end as usize]
     }
+}
+
+/// The fault with the cures of what else no reader of conditions knows behind it.
+fn with_signs(mut fault: Fault, text: &str) -> Fault {
+    for cure in token::foreign_signs(text, fault.span.end) {
+        fault.cure.push_str("; ");
+        fault.cure.push_str(&cure);
+    }
+    fault
 }
 
 #[cfg(test)]
@@ -203,5 +216,13 @@ mod tests {
         ] {
             assert_eq!(Condition::compile(text, &names).expect(text).sets(), sets, "{text}");
         }
+    }
+
+    #[test]
+    fn signs_of_other_languages_behind_a_fault_are_told_with_it() {
+        let fault = Condition::compile("number startswith '00' && authenticated || x", &SetNames::default());
+        let fault = fault.expect_err("no comparison is called so");
+        assert!(fault.cure.contains("starts_with"), "{fault}");
+        assert!(fault.cure.ends_with("; write `and` for `&&`; write `or` for `||`"), "{fault}");
     }
 }

@@ -83,6 +83,26 @@ pub(crate) fn next(text: &str, at: usize) -> Result<(Token<'_>, Range<usize>), F
     Err(unknown(rest, first, start))
 }
 
+/// Cures for the signs of other languages from `at` on: whoever writes one of them writes others.
+pub(crate) fn foreign_signs(text: &str, mut at: usize) -> Vec<String> {
+    let mut cures: Vec<String> = Vec::new();
+    loop {
+        match next(text, at) {
+            Ok((Token::End, _)) => return cures,
+            Ok((_, span)) => at = span.end,
+            Err(fault) => {
+                at = fault.span.end.max(at + 1);
+                if fault.cure.starts_with("write `") {
+                    let cure = format!("{} for `{}`", fault.cure, &text[fault.span]);
+                    if !cures.contains(&cure) {
+                        cures.push(cure);
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// Signs of other languages, with ours.
 fn unknown(rest: &str, first: char, start: usize) -> Fault {
     let foreign = [

@@ -16,6 +16,7 @@ use serde::Serialize;
 use std::fmt;
 use strowger_core::digest::{ChallengeHeader, Credentials};
 use strowger_core::routing::{Request, Routing};
+use strowger_core::shown::shown;
 use strowger_core::{Arrival, Now, Outbox};
 use strowger_message::{Index, Message, Method, Name, status};
 use strowger_store::subscriber::{self, CredentialView, Ha1s};
@@ -58,6 +59,8 @@ pub struct Course {
     pub failed: Vec<FailedView>,
     /// Names that were not looked up.
     pub names: Vec<String>,
+    /// Users whom the database was not asked for: taken to exist, the server answers 404 where one does not.
+    pub users: Vec<String>,
     /// What becomes of it.
     pub outcome: Outcome,
 }
@@ -153,8 +156,8 @@ impl Engine {
     fn course(&self, asked: Asked<'_>, full: &[String], filters: &mut Vec<Judgement>) -> Result<Course, String> {
         let inquiry = Inquiry { full: full.to_vec(), ..Inquiry::default() };
         let mut progress = Progress { inquiry: Some(Box::new(inquiry)), ..Progress::new(asked.now) };
-        let (names, failed) = (Vec::new(), Vec::new());
-        let mut course = Course { rules: Vec::new(), uri: None, failed, names, outcome: Outcome::Drop };
+        let (names, users, failed) = (Vec::new(), Vec::new(), Vec::new());
+        let mut course = Course { rules: Vec::new(), uri: None, failed, names, users, outcome: Outcome::Drop };
         self.follow(&mut course, filters, asked, &mut progress)?;
         course.rules = progress.inquiry.map_or(Vec::new(), |inquiry| inquiry.path.into_inner());
         Ok(course)
@@ -251,7 +254,8 @@ impl Engine {
                     course.names.push(String::from_utf8_lossy(&key.0).into_owned());
                     handling.progress.answers.names.push((key, Resolved::default()));
                 }
-                Verdict::Ask(Question::User { .. }) => {
+                Verdict::Ask(Question::User { username, domain }) => {
+                    course.users.push(format!("{}@{}", shown(&username), shown(&domain)));
                     handling.progress.answers.user = Some(Ok(subscriber::Answer::Exists));
                 }
                 Verdict::Ask(Question::Credential { .. }) => {
@@ -439,6 +443,9 @@ impl Course {
             writeln!(f, "fails   {status}: {because}")?;
         }
         self.names.iter().try_for_each(|name| writeln!(f, "name    {name} is looked up when a request goes there"))?;
+        self.users
+            .iter()
+            .try_for_each(|user| writeln!(f, "user    {user}: the server answers 404 if it is no user"))?;
         match &self.outcome {
             Outcome::Answer { status, because } => writeln!(f, "answer  {status}: {because}"),
             Outcome::Drop => writeln!(f, "drop    no answer"),

@@ -168,12 +168,14 @@ impl Engine {
         let (mut username, mut domain) = (Vec::new(), Vec::new());
         strowger_message::uri::sip::unescape(uri.user.unwrap_or_default(), &mut username);
         uri.host.write_lower(&mut domain);
-        let is_asked = self.shared.subscribers.is_some() && self.policy.config.registrar.authenticate;
+        let is_explained = handling.progress.inquiry.is_some();
+        let has_users = is_explained || self.shared.subscribers.is_some();
+        let is_asked = has_users && self.policy.config.registrar.authenticate;
         let question = subscriber::Question::User { username: &username, domain: &domain };
         let known = match &handling.progress.answers.user {
             Some(answer) => answer.clone(),
             None if !is_asked => Ok(subscriber::Answer::Exists),
-            None => match self.known(question, handling.now.mono) {
+            None => match self.known(question, handling.now.mono).filter(|_| !is_explained) {
                 Some(answer) => answer,
                 None => {
                     let (username, domain) = (username[..].into(), domain[..].into());

@@ -10,6 +10,7 @@ use strowger_config::{Advertised, Domain, ListenAddress};
 use strowger_core::Transport;
 
 use crate::configuration::Choice;
+use crate::control::RegistrationsArguments;
 use crate::control::arguments::*;
 
 /// A SIP server: proxy and registrar over UDP, TCP, TLS and WebSocket.

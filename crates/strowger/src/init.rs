@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::io::{Read, Write};
-use std::net::UdpSocket;
+use std::net::{IpAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use strowger_config::{Advertised, Config, Domain, ListenAddress, Source};
+use strowger_config::{Advertised, Config, Domain, ListenAddress, Source, own_addresses};
 use strowger_records::private;
 
 use crate::access;
@@ -110,10 +110,14 @@ fn answers(arguments: InitArguments) -> anyhow::Result<Option<Answers>> {
         Some(Advertise::As(name)) => Some(name),
         Some(Advertise::None) => None,
         None if ask => {
-            let suggestion = if listen.iter().any(is_unspecified) { own_address() } else { None };
+            let choice = if listen.iter().any(is_unspecified) { reachable(&listen) } else { Vec::new() };
+            let has = match &choice[..] {
+                [] | [_] => String::new(),
+                several => format!("; this machine has {}", several.join(", ")),
+            };
             prompt::ask(
-                "Host that phones reach this machine by (none: the address it listens on)",
-                Some(suggestion.as_deref().unwrap_or("none")),
+                &format!("Host that phones reach this machine by (none: the address it listens on{has})"),
+                Some(choice.first().map_or("none", String::as_str)),
                 |answer| match answer {
                     "none" => Ok(None),
                     _ => answer.parse().map(Some).map_err(|error| format!("that {error}")),
@@ -154,12 +158,22 @@ fn is_unspecified(listen: &ListenAddress) -> bool {
     listen.address.ip().is_unspecified()
 }
 
-/// The address of this machine towards the world, a good guess for what phones reach it by. Nothing is sent.
-fn own_address() -> Option<String> {
+/// Addresses of this machine at which listeners on all addresses are reached: first the one towards the world, where there is a route.
+fn reachable(listen: &[ListenAddress]) -> Vec<String> {
+    let has = |ip: &IpAddr| listen.iter().any(|listen| listen.address.is_ipv6() || ip.is_ipv4());
+    let mut own: Vec<IpAddr> = own_addresses().into_iter().filter(has).collect();
+    let towards_the_world = own_address();
+    own.sort_by_key(|ip| (Some(*ip) != towards_the_world, ip.is_ipv6()));
+    let text = |ip: &IpAddr| if ip.is_ipv6() { format!("[{ip}]") } else { ip.to_string() };
+    own.iter().map(text).collect()
+}
+
+/// The address of this machine towards the world. Nothing is sent.
+fn own_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     // An address for documentation (RFC 5737): only the routing table is asked.
     socket.connect("192.0.2.1:5060").ok()?;
-    socket.local_addr().ok().map(|address| address.ip().to_string()).filter(|address| !address.starts_with("127."))
+    socket.local_addr().ok().map(|address| address.ip())
 }
 
 /// 32 random bytes from the system, as text.
@@ -250,6 +264,10 @@ fn file(answers: &Answers) -> String {
          [registrar]\n\
          # What a registration survives: \"crash\" of the process, \"power-loss\", or \"none\".\n\
          durability = \"crash\"\n\n\
+         [dialogs]\n\
+         # Whether each call is tracked: `strowger calls` lists, shows and ends those that are. A tracked call takes memory and\n\
+         # processor time. Calls with a limit or an accounting row are tracked in any case.\n\
+         track = false\n\n\
          [store]\n\
          # Users and registrations; a relative path starts at the folder of this file.\n\
          database = \"strowger.sqlite\"\n\n\
@@ -348,6 +366,24 @@ mod tests {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).expect("it is ours");
         write(&path, "new").expect("it can be written");
         assert_eq!(std::fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o600);
+    }
+
+    /// With the addresses that are offered there is nothing to warn of, as far as this machine has one of that kind.
+    #[test]
+    fn an_address_that_is_offered_makes_a_file_without_a_warning() {
+        for listen in ["udp:0.0.0.0:5060", "udp:[::]:5060"] {
+            let listen: Vec<ListenAddress> = vec![listen.parse().expect("a listener")];
+            for own in reachable(&listen) {
+                let is_v6 = listen[0].address.is_ipv6();
+                let ip = own.trim_matches(['[', ']']).parse::<IpAddr>();
+                assert!(ip.is_ok_and(|ip| !ip.is_loopback() && (is_v6 || ip.is_ipv4())), "{own}");
+                let advertise = Some(own.parse().unwrap_or_else(|error| panic!("{own} {error}")));
+                let text = file(&Answers { listen: listen.clone(), advertise, ..answers() });
+                let read = Config::read(Source { text: &text, ..Source::default() });
+                let (config, warnings) = read.unwrap_or_else(|report| panic!("{report}\n{text}"));
+                assert!(warnings.faults().is_empty() && !config.dialogs.track, "{warnings}\n{text}");
+            }
+        }
     }
 
     #[test]

@@ -28,7 +28,8 @@ impl Controlled {
             (shard, place) = page.next.map_or((shard + 1, 0), |next| (shard, next));
         }
         let is_end = shard >= self.metrics.handle().shards();
-        Reply::Calls(CallList { calls, next: (!is_end).then_some((shard as u64) << 32 | u64::from(place)) })
+        let next = (!is_end).then_some((shard as u64) << 32 | u64::from(place));
+        Reply::Calls(CallList { calls, next, tracked: self.shared.policy().config.tracks_calls() })
     }
 
     pub(super) async fn call(&self, id: &str) -> Reply {

@@ -28,6 +28,7 @@ impl Controlled {
             Order::Registrations { user: None, from, most } => {
                 Reply::Registrations(self.page(from, most.clamp(1, MOST)).await)
             }
+            Order::RemoveRegistrations { user, contact } => self.remove_registrations(&user, contact.as_deref()),
             Order::Calls { party, from, most } => self.calls(party, from, most.clamp(1, MOST)).await,
             Order::Call { id } => self.call(&id).await,
             Order::EndCall { id } => self.end_call(id).await,

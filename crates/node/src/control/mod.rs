@@ -12,6 +12,7 @@ pub(crate) mod http;
 mod limits;
 mod openapi;
 mod order;
+mod registrations;
 mod sets;
 mod socket;
 mod ways;

@@ -26,6 +26,13 @@ pub enum Order {
         /// Registrations of the page at most; the server has a bound of its own.
         most: usize,
     },
+    /// [`Reply::Done`]: registrations of a user end, as if its phone had removed them.
+    RemoveRegistrations {
+        /// `name@domain`.
+        user: String,
+        /// The one with this contact, as [`Registration::contact`] has it; none: all.
+        contact: Option<String>,
+    },
     /// [`Reply::Calls`]: tracked calls, from where the page before ended.
     Calls {
         /// A part of the caller's or the callee's URI; none: all calls.
@@ -196,6 +203,11 @@ pub enum Done {
     Removed {
         /// Whether it was there before.
         was_there: bool,
+    },
+    /// Registrations have ended.
+    Unregistered {
+        /// How many.
+        registrations: usize,
     },
     /// The call ends.
     Ended {
@@ -411,6 +423,8 @@ pub struct CallList {
     pub calls: Vec<Call>,
     /// [`Order::Calls`] takes it.
     pub next: Option<u64>,
+    /// Whether the configuration has any calls tracked: false is no list of the calls that pass, set `dialogs.track = true` for one.
+    pub tracked: bool,
 }
 
 /// One tracked call. Text of peers stands as it came, what is no UTF-8 replaced.

@@ -97,6 +97,18 @@ pub(super) const WAYS: &[Way] = &[
         reply: |schemas| schemas.subschema_for::<Page>(),
     },
     Way {
+        method: "DELETE",
+        path: "/v1/registrations",
+        summary: "Ends the registrations of a user, or one of them. A phone that may register does so again.",
+        parameters: &[
+            Parameter::required("user", "Whose, as name@domain."),
+            Parameter::text("contact", "The one with this contact alone."),
+        ],
+        names_one: true,
+        order: |words| Ok(Order::RemoveRegistrations { user: words.needed("user")?, contact: words.text("contact") }),
+        reply: |schemas| schemas.subschema_for::<Done>(),
+    },
+    Way {
         method: "GET",
         path: "/v1/calls",
         summary: "The tracked calls; page by page.",

@@ -37,29 +37,6 @@ pub(crate) struct StatusArguments {
     pub server: ServerArgument,
 }
 
-/// List who is registered with the running server, and where.
-///
-/// The list is read page by page while calls go on: who comes or goes meanwhile is seen or not.
-#[derive(Debug, Args)]
-#[command(after_long_help = "\
-Examples:
-  strowger registrations
-  strowger registrations --user alice@example.org
-  strowger registrations --limit 100 --json
-
-Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
-3 no server reached.")]
-pub(crate) struct RegistrationsArguments {
-    /// Of this user alone.
-    #[arg(long, value_name = "NAME@DOMAIN", value_parser = address_of_record)]
-    pub user: Option<AddressOfRecord>,
-    /// So many at most [default: all].
-    #[arg(long, value_name = "NUMBER")]
-    pub limit: Option<usize>,
-    #[command(flatten)]
-    pub server: ServerArgument,
-}
-
 /// List, show and end the calls that the running server tracks.
 ///
 /// It tracks calls where its configuration says so: dialogs.track = true. A list is read page by page while calls go on: one that begins

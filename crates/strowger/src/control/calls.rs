@@ -25,7 +25,7 @@ fn list(arguments: &ListCallsArguments) -> anyhow::Result<Outcome> {
         let mut from = None;
         loop {
             let order = Order::Calls { party: arguments.party.clone(), from, most: PAGE.min(limit - list.rows) };
-            let CallList { calls, next } = match ask(client, &order)? {
+            let CallList { calls, next, tracked } = match ask(client, &order)? {
                 Reply::Calls(page) => page,
                 other => return unexpected(&other),
             };
@@ -33,6 +33,9 @@ fn list(arguments: &ListCallsArguments) -> anyhow::Result<Outcome> {
             list.print(&calls[..calls.len().min(left)], line)?;
             from = next;
             if from.is_none() || list.rows >= limit {
+                if !tracked {
+                    output::say("calls are not tracked: set dialogs.track = true, then strowger reload");
+                }
                 return list.end();
             }
         }

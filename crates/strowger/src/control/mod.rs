@@ -5,6 +5,7 @@ pub(crate) mod arguments;
 mod caches;
 mod calls;
 mod limits;
+mod registrations;
 mod reload;
 mod sets;
 mod status;
@@ -17,13 +18,14 @@ use anyhow::{anyhow, bail};
 use serde_json::json;
 use strowger_config::Config;
 use strowger_core::shown::shown;
-use strowger_node::control::{Ban, BanList, Client, Done, Order, Page, Registration, Reply, Unreachable};
+use strowger_node::control::{Ban, BanList, Client, Done, Order, Reply, Unreachable};
 
 pub(crate) use self::accounting::accounting;
 use self::arguments::*;
 pub(crate) use self::caches::caches;
 pub(crate) use self::calls::calls;
 pub(crate) use self::limits::limits;
+pub(crate) use self::registrations::{RegistrationsArguments, registrations};
 pub(crate) use self::sets::sets;
 use crate::configuration::Choice;
 use crate::output::{self, Outcome};
@@ -45,29 +47,6 @@ pub(crate) fn status(arguments: &StatusArguments) -> anyhow::Result<Outcome> {
         Reply::Status(status) if arguments.server.json => output::print(&as_json(&status)?),
         Reply::Status(status) => output::print(&status::table(&status)),
         other => unexpected(&other),
-    })
-}
-
-pub(crate) fn registrations(arguments: &RegistrationsArguments) -> anyhow::Result<Outcome> {
-    reach(&arguments.server, |client| {
-        let limit = arguments.limit.unwrap_or(usize::MAX);
-        let user = arguments.user.as_ref().map(ToString::to_string);
-        let heading = format!("{:<28} {:<44} {:<28} {:>10}  device", "user", "contact", "from", "expires in");
-        let mut list = List::new(arguments.server.json, "registrations", heading);
-        let mut from = None;
-        loop {
-            let order = Order::Registrations { user: user.clone(), from, most: PAGE.min(limit - list.rows) };
-            let Page { registrations, next } = match ask(client, &order)? {
-                Reply::Registrations(page) => page,
-                other => return unexpected(&other),
-            };
-            let left = limit - list.rows;
-            list.print(&registrations[..registrations.len().min(left)], registration_line)?;
-            from = next;
-            if from.is_none() || list.rows >= limit {
-                return list.end();
-            }
-        }
     })
 }
 
@@ -308,12 +287,4 @@ fn printable(text: &str) -> String {
 /// A sentence of the server, whole: it names files and database servers, and may quote what those said.
 fn sentence(text: &str) -> String {
     text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
-}
-
-fn registration_line(row: &Registration) -> String {
-    let received = row.received.map(|address| address.to_string()).unwrap_or_default();
-    let from = format!("{} {received}", row.transport.as_deref().unwrap_or_default());
-    let [user, contact, agent] = [&row.user, &row.contact, &row.user_agent].map(|text| printable(text));
-    let expires = duration(row.expires_in_seconds);
-    format!("{user:<28} {contact:<44} {from:<28} {expires:>10}  {agent}")
 }
