@@ -12,7 +12,7 @@ use strowger_tests::wire::Transport::{Tls, Udp, Ws, Wss};
 
 /// Attempts of each kind.
 const ATTEMPTS: usize = 400;
-/// Lines that may come of all of them: those of the server itself, whose bound is `log.refusals_per_minute`.
+/// Most lines of the whole test. The server's own lines are bounded by `log.refusals_per_minute`.
 const MOST_LINES: usize = 150;
 
 /// A ClientHello of TLS 1.2 with this server name (RFC 6066 section 3).

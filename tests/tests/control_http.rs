@@ -255,7 +255,7 @@ fn data_sets_are_listed_shown_and_searched() {
     assert_eq!(get(address, "/v1/sets/carriers")["entries"], json!([{ "key": "44", "value": "north" }]));
 }
 
-/// By command and by HTTP: one contact, then all. A restart brings none back.
+/// A command removes one contact, an order by HTTP the others. A restart brings none back.
 #[test]
 fn registrations_are_removed() {
     let (mut server, address) = start("");

@@ -94,7 +94,7 @@ fn so_many_connections_are_served_for_so_long() {
         assert_eq!(stream.read_to_end(&mut Vec::new()).expect("it is closed"), 0);
     }
     assert!(begun.elapsed() >= Duration::from_millis(900));
-    // Two who do not read what they asked for: others get the pages for supervisors alone.
+    // Two clients that do not read their answers: other clients get the pages for supervisors only.
     let slow: Vec<TcpStream> = (0..2).map(|_| asks_and_does_not_read(address)).collect();
     assert!(get(address, "/metrics").starts_with("HTTP/1.1 503 "));
     assert!(get(address, "/healthz").starts_with("HTTP/1.1 200 OK\r\n"));

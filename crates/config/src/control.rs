@@ -58,7 +58,7 @@ section! {
         /// What each request by HTTP must show, as `Authorization: Bearer SECRET`; "": nothing, which only an address of loopback admits: then
         /// all users of this machine may give orders.
         pub secret: Option<Secret> = None, ANY.or("");
-        /// Commands that are connected at once; others are refused. By HTTP as many more, of which the oldest whose request has not come makes room.
+        /// Commands that are connected at once; others are refused. By HTTP as many more; at the bound the oldest one without a complete request is closed.
         pub connections: usize = 8, Rule::number(1, 1_000);
         /// How long a connection may be silent; by HTTP, how long it may take for its request and for the answer.
         pub timeout: Duration = Duration::from_secs(10), Rule::time(Duration::from_millis(100), Duration::from_secs(600));

@@ -21,11 +21,11 @@ impl Text for SocketAddr {
 section! {
     /// What the server counts, by HTTP: `/metrics` for Prometheus, `/healthz` and `/readyz` for supervisors.
     pub struct Metrics = "metrics" {
-        /// Where to listen. There is no password: keep it to addresses that only the collector reaches. A request for `/metrics` from this machine must
-        /// have a `Host` that is this machine's, such as "localhost:9060".
+        /// Listening address. There is no password: only the collector should reach it. A request for `/metrics` from this machine needs a `Host`
+        /// that names this machine, such as "localhost:9060".
         pub listen: Option<SocketAddr> = None, ANY.or("none").fixed();
-        /// Connections open at once; then the oldest whose request has not come makes room, and beyond them requests get 503, but for `/healthz` and
-        /// `/readyz`.
+        /// Most open connections. At the bound the oldest one without a complete request is closed; where all have one, `/metrics` answers 503, and
+        /// `/healthz` and `/readyz` still answer.
         pub connections: usize = 16, Rule::number(1, 1_000);
         /// How long a connection may take for its request and for the answer.
         pub timeout: Duration = Duration::from_secs(5), Rule::time(Duration::from_millis(100), Duration::from_secs(60));

@@ -79,13 +79,13 @@ section! {
         pub serve_stale: Duration = Duration::from_secs(86_400), Rule::time(Duration::ZERO, Duration::from_secs(30 * 86_400)).fixed();
         /// How long the database has to answer before such an answer is used.
         pub stale_wait: Duration = Duration::from_millis(200), Rule::time(Duration::from_millis(10), Duration::from_secs(60)).fixed();
-        /// Answers "there is none" kept in memory: they evict one another, and no answer about a user.
+        /// Answers "there is none" kept in memory. They evict one another, never the answer about a user.
         pub cache_absent_entries: usize = 20_000, Rule::number(1, 1 << 28).fixed();
         /// How long such an answer is good.
         pub cache_absent_lifetime: Duration = Duration::from_secs(30), Rule::time(Duration::ZERO, Duration::from_secs(86_400)).fixed();
-        /// A `[[cache]]` that is asked before the database, and stores the users that the database found: they live there as long as
-        /// `cache_lifetime` says, and then as long again in memory at most. Answers "there is none" are kept in memory alone. Servers that share it
-        /// share what they learn. It holds HA1s: who can read it can register as any user in it.
+        /// A `[[cache]]` that is asked before the database, and stores the users that the database found: an entry lives for `cache_lifetime`, and
+        /// then as long again in memory at most. Answers "there is none" are kept in memory alone. Several servers may share it. It holds HA1s:
+        /// whoever reads it can register as any user in it.
         pub cache: Option<Reference<CacheTable>> = None, ANY.or("").fixed();
         /// How often the database is asked which subscribers changed and, when it has stopped answering, whether it does again.
         pub poll_interval: Duration = Duration::from_millis(500), Rule::time(Duration::from_millis(10), Duration::from_secs(60)).fixed();

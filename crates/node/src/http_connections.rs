@@ -48,7 +48,7 @@ impl Connections {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a connection. With `most` open it takes that of the oldest whose request has not come; `None`: all requests have.
+    /// Adds a connection. With `most` open the oldest one without a request ends. `None`: all have one, the new connection is refused.
     pub(crate) fn admit(self: &Arc<Self>, most: usize) -> Option<Place> {
         let mut open = self.open();
         if open.len() >= most {

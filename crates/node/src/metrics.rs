@@ -79,7 +79,7 @@ strowger_metrics::metrics! {
 
     /// Answers about subscribers that are kept.
     cached: Gauge as "lookups_cached";
-    /// Those of them that say that there is no such user: `store.cache_absent_entries` at most.
+    /// Answers "there is no such user" that are kept; at most `store.cache_absent_entries`.
     cached_absent: Gauge as "lookups_cached_absent";
     /// Different questions about subscribers that the database is being asked.
     in_flight: Gauge as "lookups_in_flight";

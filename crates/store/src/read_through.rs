@@ -106,7 +106,7 @@ impl Default for ReadThroughSettings {
 pub struct ReadThroughGauges {
     /// Answers kept now, void ones included.
     pub entries: usize,
-    /// Those of them that say that there is none.
+    /// Negative answers kept now.
     pub absent: usize,
     /// Different questions in flight now.
     pub in_flight: usize,

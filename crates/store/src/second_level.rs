@@ -290,8 +290,8 @@ impl<'q> Batch<'q> {
         (!missing.is_empty()).then_some(missing)
     }
 
-    /// Takes what the database said of what was missing, and has this cache store the users that it found, unless something has changed since it
-    /// was asked. Of a user that there is not, an entry that is no answer is removed.
+    /// Takes the answers of the database, and stores the users that it found in this cache, unless something has changed since it was asked.
+    /// Removes the invalid entry of an unknown user.
     fn keep(&mut self, said: Vec<Answer>, cache: &CacheEngine) -> Result<(), StoreError> {
         let missing: Vec<usize> = (0..self.known.len()).filter(|place| self.known[*place].is_none()).collect();
         if said.len() != missing.len() {

@@ -368,7 +368,7 @@ mod tests {
         assert_eq!(std::fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o600);
     }
 
-    /// With the addresses that are offered there is nothing to warn of, as far as this machine has one of that kind.
+    /// Each offered address makes a file without a warning.
     #[test]
     fn an_address_that_is_offered_makes_a_file_without_a_warning() {
         for listen in ["udp:0.0.0.0:5060", "udp:[::]:5060"] {

@@ -23,11 +23,11 @@ use self::queue::{LONGEST_LINE, Queue};
 /// between.
 pub(crate) const FILTER_VARIABLE: &str = "STROWGER_LOG";
 
-/// Filter of all that is not code of this project. Libraries log what a peer sends as often as it sends it: rustls a warning for a ClientHello, the
-/// resolver a line for each wrong datagram. This server logs the same events itself, within bounds. So a library logs nothing unless its target
-/// is named, as in `STROWGER_LOG=rustls=warn`.
+/// Filter of libraries. They log the input of peers without a bound: rustls a warning for each ClientHello with an address as server name, the
+/// resolver a line for each wrong datagram. This server logs these events itself, within bounds. So a library logs nothing unless its target is
+/// named, as in `STROWGER_LOG=rustls=warn`.
 const LIBRARIES: &str = "off";
-/// Target of all crates of this project, by its beginning: a level without a target is that of these.
+/// Prefix of the targets of this project. A level without a target applies to these.
 const OWN: &str = "strowger";
 
 /// How long the end of the process waits for the last lines to be written.

@@ -23,7 +23,7 @@ const MOST_FETCHES: u8 = 7;
 const WORTHY: u8 = 2;
 /// In the marks of an entry: it is in the main queue.
 const MAIN: u8 = 8;
-/// In the marks of an entry: it is promised, and in the queue of those.
+/// Mark of a promised entry, which is in the promised queue.
 const PROMISED: u8 = 16;
 /// Entries that may go round before one is evicted all the same: a lock is held meanwhile.
 const ROUNDS: usize = 64;

@@ -228,7 +228,7 @@ fn a_synced_log_is_read_as_well() {
     assert_eq!(open(folder.path()).len(), 30);
 }
 
-/// From the log, and from a log that was compacted.
+/// After a restart from a log, and from a compacted log.
 #[test]
 fn a_promised_entry_is_promised_in_the_next_process() {
     let folder = tempfile::tempdir().unwrap();

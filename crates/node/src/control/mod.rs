@@ -60,9 +60,9 @@ pub(crate) struct Controlled {
 pub enum Request {
     /// A graceful shutdown.
     Drain,
-    /// The configuration is to be read again, and [given to the server](crate::Server::reload).
+    /// A reload of the configuration ([`Server::reload`](crate::Server::reload)).
     Reload {
-        /// The file that the command means, if it means one: that of the server, or the command is refused.
+        /// File that the command names. A server with another file refuses the command.
         file: Option<PathBuf>,
         /// Takes the reply to the command.
         reply: oneshot::Sender<Reply>,

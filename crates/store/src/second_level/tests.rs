@@ -145,7 +145,7 @@ fn unknown_users_leave_nothing_in_the_cache() {
         assert_eq!(bed.ask(question), Ok(Answer::Absent));
     }
     assert_eq!(bed.local.len(), 1);
-    // Nor does what is stored of one who is no user any more.
+    // The entry of a user who was removed goes too.
     let mut watch = bed.level.watched_by(bed.database.clone());
     *bed.database.is_unsure.lock().unwrap() = true;
     bed.database.users.lock().unwrap().clear();

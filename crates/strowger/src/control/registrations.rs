@@ -29,7 +29,7 @@ Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
 pub(crate) struct RegistrationsArguments {
     #[command(subcommand)]
     command: Option<RegistrationsCommand>,
-    /// Of this user alone.
+    /// List the registrations of this user only.
     #[arg(long, value_name = "NAME@DOMAIN", value_parser = address_of_record)]
     user: Option<AddressOfRecord>,
     /// So many at most [default: all].
@@ -43,7 +43,7 @@ pub(crate) struct RegistrationsArguments {
 enum RegistrationsCommand {
     /// End the registrations of a user, or one of them.
     ///
-    /// Calls to the user reach its phones no more. Calls that stand go on. A phone that has the password of the user registers again when it
+    /// New calls to the user do not reach its phones; existing calls go on. A phone that has the password of the user registers again when it
     /// is due: change the password (`strowger user passwd`) or remove the user before, in the table of another program too.
     #[command(after_long_help = "\
 Examples:
@@ -58,7 +58,7 @@ Exit codes: 0 done, 1 refused or failed (the user has no such registration),
 
 #[derive(Debug, Args)]
 struct RemoveArguments {
-    /// Whose.
+    /// The user.
     #[arg(value_name = "NAME@DOMAIN", value_parser = address_of_record)]
     user: AddressOfRecord,
     /// The one with this contact alone, as `strowger registrations` shows it [default: all].
