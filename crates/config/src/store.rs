@@ -85,7 +85,7 @@ section! {
         pub cache_absent_lifetime: Duration = Duration::from_secs(30), Rule::time(Duration::ZERO, Duration::from_secs(86_400)).fixed();
         /// A `[[cache]]` that is asked before the database, and stores the users that the database found: an entry lives for `cache_lifetime`, and
         /// then as long again in memory at most. Answers "there is none" are kept in memory alone. Several servers may share it. It holds HA1s:
-        /// whoever reads it can register as any user in it.
+        /// a reader of it can register as any user in it.
         pub cache: Option<Reference<CacheTable>> = None, ANY.or("").fixed();
         /// How often the database is asked which subscribers changed and, when it has stopped answering, whether it does again.
         pub poll_interval: Duration = Duration::from_millis(500), Rule::time(Duration::from_millis(10), Duration::from_secs(60)).fixed();

@@ -1,6 +1,6 @@
 //! `[metrics]`: what Prometheus and supervisors ask for by HTTP.
 //!
-//! Nobody shows a password. So a page in a browser of this machine must not read it by a name that leads here: a request from this machine has
+//! These pages have no password. So a page in a browser of this machine must not read it by a name that leads here: a request from this machine has
 //! a `Host` that is this machine's, as orders by HTTP do.
 
 use crate::health::Health;

@@ -1,7 +1,7 @@
 //! Open connections of an HTTP listener: a bound, and which of them end when it is reached.
 //!
-//! A connection whose request has not come whole gives way to a newcomer, the oldest first: whoever opens connections and asks for nothing
-//! keeps no other peer from an answer. One whose request has come keeps its place until it is answered or its time is over.
+//! A connection whose request has not come whole gives way to a newcomer, the oldest first: a peer that opens connections and asks for
+//! nothing keeps no other peer from an answer. One whose request has come keeps its place until it is answered or its time is over.
 
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioTimer;
@@ -94,8 +94,7 @@ mod tests {
     /// Whether a connection was told to end.
     fn has_ended(place: &Place) -> bool {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
-        let end = tokio::time::timeout(Duration::ZERO, place.state.end.notified());
-        runtime.block_on(async { end.await.is_ok() })
+        runtime.block_on(async { tokio::time::timeout(Duration::ZERO, place.state.end.notified()).await.is_ok() })
     }
 
     #[test]

@@ -83,7 +83,7 @@ pub(crate) fn next(text: &str, at: usize) -> Result<(Token<'_>, Range<usize>), F
     Err(unknown(rest, first, start))
 }
 
-/// Cures for the signs of other languages from `at` on: whoever writes one of them writes others.
+/// Cures for the signs of other languages from `at` on: a text with one of them has others.
 pub(crate) fn foreign_signs(text: &str, mut at: usize) -> Vec<String> {
     let mut cures: Vec<String> = Vec::new();
     loop {

@@ -93,9 +93,9 @@ fn has(cache: &LocalCache, n: u32) -> bool {
     cache.fetch(&key(n), NOW, &mut Vec::with_capacity(48)).unwrap()
 }
 
-/// Whoever fills the cache with entries that nothing was promised of fills it with those alone.
+/// Other entries evict one another alone.
 #[test]
-fn promised_entries_stay_whatever_else_is_stored() {
+fn promised_entries_stay_beside_any_others() {
     for partitions in [1, 16] {
         let cache = cache(10_000, partitions);
         assert!((0..1_000).all(|n| promised(&cache, n)));
