@@ -111,6 +111,26 @@ pub fn spinners(count: usize, core: usize, scheduling: Scheduling) -> Threads {
     Threads { threads: threads.collect(), over }
 }
 
+/// So many threads on this core that work and sleep in turns, for so long each.
+pub fn slices(count: usize, core: usize, scheduling: Scheduling, work: Duration, rest: Duration) -> Threads {
+    let over = Arc::new(AtomicBool::new(false));
+    let threads = (0..count).map(|_| {
+        let over = over.clone();
+        std::thread::spawn(move || {
+            place_thread(core, scheduling);
+            while !over.load(Ordering::Relaxed) {
+                let begun = std::time::Instant::now();
+                while begun.elapsed() < work {
+                    std::hint::spin_loop();
+                }
+                // The core is free for this long.
+                std::thread::sleep(rest);
+            }
+        })
+    });
+    Threads { threads: threads.collect(), over }
+}
+
 /// Looks on from a core: a thread with a timer and nothing else, scheduled before all others where this user may ask for that.
 /// Where it is late, the machine has stood still. And it reads what the kernel has counted of the programs that it is shown: how long their threads waited for a core.
 pub struct Witness {

@@ -46,6 +46,7 @@ fn cases_that_bear_company() {
         ("prometheus_reads_the_run", prometheus_reads_the_run),
         ("a_profile_has_the_calls_of_its_area", a_profile_has_the_calls_of_its_area),
         ("a_limit_does_not_lower_the_wish", a_limit_does_not_lower_the_wish),
+        ("a_duration_bounds_a_run_with_a_limit", a_duration_bounds_a_run_with_a_limit),
         ("who_looks_away_loses_nothing", who_looks_away_loses_nothing),
         ("several_sources_take_turns", several_sources_take_turns),
         ("long_series_are_put_together", long_series_are_put_together),
@@ -380,6 +381,20 @@ fn a_limit_does_not_lower_the_wish() {
     assert!(rate("rate.achieved") <= 105.0, "five at once, twenty each a second: {}", ran.said);
     assert!(ran.delay("wait.limit", "max") >= 300_000.0 && ran.said.contains("held back by the limit"), "{}", ran.said);
     assert!(ran.delay("srd.intended", "max") >= 300_000.0, "the wait is in what callers see: {}", ran.said);
+}
+
+fn a_duration_bounds_a_run_with_a_limit() {
+    let uas = answers(&[]);
+    let begun = std::time::Instant::now();
+    // Five at once of 100 ms each: fifty a second of the two hundred that are wanted.
+    let ran =
+        load(&[&uas.address.to_string(), "-r", "200", "-l", "5", "-d", "1s", "--hold", "100ms", "--no-preflight"]);
+    assert!(begun.elapsed().as_secs_f64() < 3.0, "{:?}: {}", begun.elapsed(), ran.said);
+    let (intended, outgoing) = (ran.calls("intended"), ran.calls("outgoing"));
+    assert!(intended == 200 && (20..=55).contains(&outgoing), "{intended} {outgoing}: {}", ran.said);
+    assert_eq!((ran.calls("successful"), ran.calls("failed")), (outgoing, 0), "{}", ran.said);
+    assert!(ran.said.contains(&format!("{} of 200 were not started at all", 200 - outgoing)), "{}", ran.said);
+    ran.ended_with(0);
 }
 
 fn who_looks_away_loses_nothing() {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
-use strowger_tests::generator::{Running, answers, output, reply};
+use strowger_tests::generator::{Running, answers, certificates, output, reply};
 use strowger_tests::plant::flood;
 use strowger_tests::port;
 
@@ -380,6 +380,13 @@ fn who_answer(folder: &Path) -> Vec<PathBuf> {
     let no = "<recv request=\"INVITE\"/><send><![CDATA[\nSIP/2.0 486 Busy Here\n[last_Via:]\n[last_From:]\n[last_To:];tag=1\n[last_Call-ID:]\n[last_CSeq:]\nContent-Length: 0\n\n]]></send><recv request=\"ACK\"/>";
     std::fs::write(&refusing, document(&[no])).expect("the folder can be written");
     let all = [("answers", vec![]), ("refuses", vec!["--scenario".to_owned(), text(&refusing)])];
+    let shaken = folder.join("shaken.log");
+    let files = certificates(folder);
+    let own: Vec<&str> = files[2..].iter().map(String::as_str).collect();
+    let uas = answers(&[&["--transport", "tls"][..], &own].concat());
+    let target = format!("tls://{}", uas.address);
+    let usual = ["-r", "100", "-m", "3", "--hold", "0", "--no-preflight", "--quiet", "--log", &text(&shaken)];
+    output(&[&[target.as_str(), "--connections", "per-call"][..], &usual].concat());
     let logs = all.map(|(name, words)| {
         let log = folder.join(format!("{name}.log"));
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -388,7 +395,7 @@ fn who_answer(folder: &Path) -> Vec<PathBuf> {
         uas.report();
         log
     });
-    logs.into()
+    logs.into_iter().chain([shaken]).collect()
 }
 
 /// Runs that Ctrl-C and `kill -9` end.

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use strowger_tests::generator::{Ran, answers, load, output, peer};
+use strowger_tests::generator::{Ran, Running, answers, load, output, peer};
 use strowger_tests::server::Setup;
 use strowger_tests::wire::Transport;
 use strowger_tests::{port, together};
@@ -23,6 +23,7 @@ fn what_a_gate_lets_pass() {
         ("a_closed_port", a_closed_port_ends_its_calls_at_once),
         ("the_first_line", the_first_line_says_nothing_good_of_a_server_that_failed),
         ("two_sides", logs_of_callers_and_answerers_are_no_sum),
+        ("cut_logs", a_log_that_is_not_whole_passes_no_gate),
     ]);
 }
 
@@ -311,4 +312,54 @@ fn logs_of_callers_and_answerers_are_no_sum() {
     let counts = ["setup", "other", "more"].map(|name| both.json["timers"][name]["count"].as_u64());
     assert_eq!(counts, [Some(10), Some(20), Some(10)], "{}", both.said);
     assert!(!both.said.contains("different timers") && Path::new(&logs[0]).exists(), "{}", both.said);
+}
+
+fn a_log_that_is_not_whole_passes_no_gate() {
+    let (folder, uas) = (folder(), answers(&[]));
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (killed, whole, cut) = (path("killed.log"), path("whole.log"), path("cut.log"));
+    let target = uas.address.to_string();
+    let words = [target.as_str(), "-r", "100", "-d", "20s", "--hold", "600ms", "--no-preflight", "--log", &killed];
+    let mut generator = Running::start(&words);
+    generator.reach(2);
+    generator.signal(libc::SIGKILL);
+    generator.end(Duration::from_secs(10));
+    let ran = load(&[
+        &target,
+        "-r",
+        "100",
+        "-m",
+        "50",
+        "--hold",
+        "0",
+        "--no-preflight",
+        "--max-lag",
+        "1min",
+        "--log",
+        &whole,
+    ]);
+    ran.all_successful(50);
+    let bytes = std::fs::read(&whole).expect("the log can be read");
+    std::fs::write(&cut, &bytes[..bytes.len() - 9]).expect("the folder can be written");
+    let gate = ["--require", "calls.failed==0", "--max-lag", "1min", "--max-stall", "1min", "--max-run-queue", "1min"];
+    let report = |logs: &[&str], more: &[&str]| {
+        let ended = output(&[&["report"], logs, &gate, more].concat());
+        (ended.status.code(), said(&ended))
+    };
+    assert_eq!(report(&[&whole], &[]).0, Some(0));
+    for quiet in [&[][..], &["--quiet"]] {
+        let (code, text) = report(&[&killed], quiet);
+        assert_eq!(code, Some(4), "{text}");
+        assert!(text.contains("killed.log has no ending") && text.contains("are in no book"), "{text}");
+        let (code, text) = report(&[&whole, &cut], quiet);
+        assert!(code == Some(4) && text.contains("cut.log"), "{text}");
+    }
+    assert!(report(&[&killed], &[]).1.contains("A log is not whole"));
+    let json = output(&["report", &killed, "--json", "-"]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("the report is JSON");
+    as_published(&json);
+    assert_eq!(
+        (&json["verdict"]["valid"], &json["generators"][0]["reasons"][0]["threshold"]),
+        (&false.into(), &"log".into())
+    );
 }

@@ -113,3 +113,21 @@ fn what_this_machine_cannot_send_is_counted_once() {
     let allowed = load(&[&words[..], &["--max-send-failures", "5"]].concat());
     assert_eq!(allowed.code, 1, "valid, but the calls failed: {}", allowed.said);
 }
+
+#[test]
+fn a_stall_that_the_verdict_forgives_fails_no_gate() {
+    let _alone = alone();
+    let uas = answers(&[]);
+    let words = ["-r", "50", "-d", "6s", "--hold", "0", "--window", "1s", "--max-bad-windows", "70%"];
+    let gate = ["--require", "srd.intended.max<450ms", "--require", "calls.outgoing>=300", "--require", "ser>=100%"];
+    let mut generator = Running::start(&[&[uas.address.to_string().as_str()][..], &words, &gate].concat());
+    generator.reach(2);
+    generator.stop_for(Duration::from_millis(900));
+    let ran = generator.end(Duration::from_secs(60));
+    assert!(ran.delay("srd.intended", "max") >= 450_000.0, "the whole run has the stall: {}", ran.said);
+    ran.ended_with(0);
+    if ran.code == 0 {
+        assert!(ran.said.contains("in the good windows ("), "{}", ran.said);
+        assert!(ran.json["verdict"]["requirements_met"] == true, "{}", ran.json["requirements"]);
+    }
+}

@@ -1,11 +1,11 @@
 //! What the generator takes for the moment at which something was sent, came, or was due.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use strowger_tests::alone;
-use strowger_tests::generator::{Running, answers, load, peer, reply};
+use strowger_tests::generator::{Running, answers, certificates, load, peer, reply};
 
 /// How long the peer takes to answer.
 const TAKES: Duration = Duration::from_millis(40);
@@ -88,4 +88,70 @@ fn calls_begin_to_the_microsecond() {
     };
     let lags: Vec<f64> = (0..6).map(|_| lag()).take_while(|lag| *lag >= 250.0).collect();
     assert!(lags.len() < 6, "half of the calls began so many µs late: {lags:?}");
+}
+
+/// A pipe to this address whose connections carry nothing for a while.
+fn slow_pipe(to: SocketAddr, pause: Duration) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    std::thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                // The handshake waits.
+                std::thread::sleep(pause);
+                let server = TcpStream::connect(to).expect("it listens");
+                let mut ways = [(&client, &server), (&server, &client)].map(|(from, to)| {
+                    (from.try_clone().expect("a descriptor is free"), to.try_clone().expect("a descriptor is free"))
+                });
+                std::thread::scope(|scope| {
+                    ways.iter_mut().for_each(|(from, to)| drop(scope.spawn(move || std::io::copy(from, to))));
+                });
+            });
+        }
+    });
+    address
+}
+
+#[test]
+fn a_delay_begins_with_the_message_and_not_with_its_connection() {
+    const PAUSE: Duration = Duration::from_millis(150);
+    let _alone = alone();
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let files = certificates(folder.path());
+    let own: Vec<&str> = files[2..].iter().map(String::as_str).collect();
+    let uas = answers(&[&["--transport", "tls"][..], &own].concat());
+    let target = format!("tls://{}", slow_pipe(uas.address, PAUSE));
+    let pause = PAUSE.as_micros() as f64;
+    for (workload, delay) in [("call", "srd"), ("options", "request"), ("register", "rrd")] {
+        let words =
+            ["-w", workload, "-r", "10", "-m", "5", "--hold", "0", "--no-preflight", "--connections", "per-call"];
+        let ran = load(&[&[target.as_str()][..], &words].concat());
+        ran.all_successful(5);
+        assert_eq!((ran.delay("connect", "count"), ran.delay("handshake", "count")), (5.0, 5.0), "{}", ran.said);
+        assert!(ran.delay("handshake", "min") >= pause && ran.delay("connect", "p50") < pause, "{}", ran.said);
+        assert!(ran.delay(delay, "p50") < pause, "the handshake is not in it: {}", ran.said);
+        assert!(ran.delay(&format!("{delay}.intended"), "min") >= pause, "who calls waits for it: {}", ran.said);
+    }
+    let plain = answers(&["--transport", "tcp"]);
+    let ran = load(&[
+        &format!("tcp://{}", plain.address),
+        "-r",
+        "50",
+        "-m",
+        "10",
+        "--hold",
+        "0",
+        "--connections",
+        "per-call",
+    ]);
+    ran.all_successful(10);
+    assert!(ran.delay("connect", "count") == 10.0 && ran.json["delays"]["handshake"]["count"] == 0, "{}", ran.said);
+}
+
+#[test]
+fn a_side_that_rings_is_never_early() {
+    let uas = answers(&["--ring", "15ms"]);
+    let ran = load(&[&uas.address.to_string(), "-r", "190", "-m", "200", "--hold", "0"]);
+    ran.all_successful(200);
+    assert!(ran.delay("response", "min") >= 15_000.0, "{}", ran.said);
 }

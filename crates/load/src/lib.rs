@@ -51,8 +51,11 @@ pub mod expression;
 pub mod injection;
 pub mod measure;
 pub mod media;
+mod printable;
 pub mod report;
 pub mod scenario;
 pub mod sipp;
 mod wave;
 pub mod workload;
+
+pub use printable::{printable, printable_bytes};

@@ -294,3 +294,27 @@ fn a_limit_holds_calls_back_and_users_call_one_after_the_other() {
     let (ledger, _) = start(CALLER, Some(callee.address), load).wait();
     assert_eq!((ledger.successful, ledger.failed, ledger.peak), (3_000, 0, 7));
 }
+
+/// `auth` has no effect on a 200. `rrs` takes the route set from the first message that has a Record-Route. SIPp does the same.
+#[test]
+fn auth_and_rrs_act_on_the_messages_that_have_what_they_take() {
+    let _alone = alone();
+    let answer = CALLER
+        .replace("<recv response=\"200\"/>", "<recv response=\"200\" auth=\"true\"/>")
+        .replace("CSeq: 1 ACK\n", "CSeq: 1 ACK\nRecord-Route: <sip:second;lr>\nContact: <sip:c>\n")
+        .replace("CSeq: 2 BYE\n", "CSeq: 2 BYE\nRecord-Route: <sip:third;lr>\nContact: <sip:d>\n");
+    let check =
+        "<ereg regexp=\"sip:second;lr\" search_in=\"hdr\" header=\"X-Was:\" check_it=\"true\" assign_to=\"1\"/>";
+    let caller = answer.replace("<recv response=\"200\" auth=\"true\"/>\n</scenario>", &format!(
+        "<recv response=\"200\" auth=\"true\"><action>{check}</action></recv>\n<Reference variables=\"1\"/>\n</scenario>"
+    ));
+    let callee = callee().replace("<recv request=\"INVITE\"/>", "<recv request=\"INVITE\" rrs=\"true\"/>").replace(
+        "<recv request=\"ACK\"/><recv request=\"BYE\"/>",
+        "<recv request=\"ACK\" rrs=\"true\"/><recv request=\"BYE\" rrs=\"true\"/>",
+    );
+    let end = callee.rfind("SIP/2.0 200 OK\n").expect("the answer to the BYE");
+    let callee = format!("{}SIP/2.0 200 OK\nX-Was: [routes]\n{}", &callee[..end], &callee[end + 15..]);
+    let callee = start(&callee, None, Load::default());
+    let (ledger, _) = start(&caller, Some(callee.address), rate(200.0, 20)).wait();
+    assert_eq!((ledger.outgoing, ledger.successful, ledger.failed), (20, 20, 0), "{ledger:?}");
+}

@@ -112,6 +112,15 @@ pub trait ServiceWithSockets: Service {
         in_micros(deadline)
     }
 
+    /// A connection that the service opened was accepted by its peer at `at`
+    /// ([`clock::micros`](crate::clock::micros)); a handshake may follow.
+    #[inline]
+    fn connected(&mut self, _flow: Flow, _at: u64) {}
+
+    /// The same connection carries messages from `at` on: those that waited leave then.
+    #[inline]
+    fn opened(&mut self, _flow: Flow, _at: u64) {}
+
     /// The same as [`Service::closed`], and how: called instead.
     #[inline]
     fn ended(&mut self, now: Now, flow: Flow, _ending: Ending, out: &mut Outbox) {
@@ -140,6 +149,12 @@ pub(crate) trait Extension<S: Service>: 'static {
     fn ended(service: &mut S, now: Now, flow: Flow, _ending: Ending, out: &mut Outbox) {
         service.closed(now, flow, out);
     }
+
+    #[inline]
+    fn connected(_: &mut S, _flow: Flow, _at: u64) {}
+
+    #[inline]
+    fn opened(_: &mut S, _flow: Flow, _at: u64) {}
 
     #[inline]
     fn sockets(_: &mut S) -> Option<&mut DedicatedSockets> {
@@ -174,6 +189,16 @@ impl<S: ServiceWithSockets> Extension<S> for WithSockets {
     #[inline]
     fn ended(service: &mut S, now: Now, flow: Flow, ending: Ending, out: &mut Outbox) {
         service.ended(now, flow, ending, out);
+    }
+
+    #[inline]
+    fn connected(service: &mut S, flow: Flow, at: u64) {
+        service.connected(flow, at);
+    }
+
+    #[inline]
+    fn opened(service: &mut S, flow: Flow, at: u64) {
+        service.opened(flow, at);
     }
 
     #[inline]

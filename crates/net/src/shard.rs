@@ -424,6 +424,9 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
             self.send(now, cx);
             self.dispatcher.out.clear();
             self.streams.resume(cx);
+            if !self.streams.made.is_empty() {
+                self.report_made();
+            }
             if !self.streams.ended.is_empty() {
                 self.report_ended(now);
             }
@@ -437,6 +440,19 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
                 return self.leave_dedicated();
             }
             self.report_unsent(now);
+        }
+    }
+
+    /// Reports connections of the service that were made.
+    #[cold]
+    fn report_made(&mut self) {
+        let service = &mut self.dispatcher.service;
+        for (flow, open, at) in self.streams.made.drain(..) {
+            if open {
+                X::opened(service, flow, at);
+            } else {
+                X::connected(service, flow, at);
+            }
         }
     }
 

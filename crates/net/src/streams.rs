@@ -91,6 +91,8 @@ pub(crate) struct Streams {
     sent: SentLog,
     /// Connections that ended, and how.
     pub(crate) ended: Vec<(Flow, Ending)>,
+    /// Dedicated sockets that were connected (false) or opened for messages (true), and when, µs.
+    pub(crate) made: Vec<(Flow, bool, u64)>,
     /// Dedicated sockets that could not be made, and how many have given their descriptors back.
     pub(crate) not_made: Vec<Flow>,
     pub(crate) dedicated_gone: usize,
@@ -157,6 +159,7 @@ impl Streams {
             cut_off: Vec::new(),
             resend: Vec::new(),
             ended: Vec::new(),
+            made: Vec::new(),
             not_made: Vec::new(),
             dedicated_gone: 0,
             without_task: Vec::new(),
@@ -282,6 +285,9 @@ impl Streams {
         }
         connection.stream = Some(stream);
         connection.last_read = now.mono;
+        let dedicated = connection.dedicated;
+        self.made.extend(dedicated.map(|flow| (flow, false, clock::micros())));
+        let Some(connection) = self.same(slot, generation) else { return };
         let name = connection.name.map(|name| network.names.text(name));
         let started = match connection.transport {
             Transport::Tls | Transport::Wss => {
@@ -358,6 +364,8 @@ impl Streams {
         }
         if !accepted {
             self.counters.connected.add(1);
+            let dedicated = self.connection(slot).and_then(|connection| connection.dedicated);
+            self.made.extend(dedicated.map(|flow| (flow, true, clock::micros())));
         }
         for (origin, token) in tokens {
             self.note_sent(slot, origin, token);

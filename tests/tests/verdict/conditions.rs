@@ -10,7 +10,8 @@ use strowger_tests::port;
 use strowger_tests::wire::Transport;
 
 use super::site::{
-    LATER, LONGEST, NOW, Share, Site, TWICE, asks, beside_spinners, by_tls, in_batches, local, ms, over, relay, sound,
+    LATER, LONGEST, NOW, Share, Site, TWICE, asks, beside_slices, beside_spinners, by_tls, in_batches, local, ms, over,
+    relay, sound,
 };
 
 /// What is so, whatever a report says.
@@ -57,6 +58,9 @@ impl Condition {
         Self { privileged: true, ..self }
     }
 }
+
+/// Thresholds that a shared core may exceed.
+const SHARED: &[&str] = &["core_wait", "saturated", "lag_p99", "receive_lag", "run_queue"];
 
 pub(super) const CONDITIONS: &[Condition] = &[
     // ---- nothing is in the generator's way
@@ -307,6 +311,13 @@ pub(super) const CONDITIONS: &[Condition] = &[
         std::thread::sleep(ms(1_000));
         drop(spinner);
         generator.end(LONGEST)
+    }),
+    invalid("another before it on its core in short slices, and a limit of concurrent calls", SHARED, |site| {
+        beside_slices(site, 1, Scheduling::RealTime, 1_500, 700)
+    })
+    .privileged(),
+    starved("busy neighbours, and a limit of concurrent calls", SHARED, |site| {
+        beside_slices(site, 4, Scheduling::Ordinary, 300, 500)
     }),
     invalid("another before it on its core", &["lag_p99", "receive_lag", "stall"], |site| {
         let uas = site.answers(&[]);

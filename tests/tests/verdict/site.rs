@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use strowger_tests::wait;
 
 use strowger_tests::generator::{Answers, Ran, Running, answers_by, certificates, reply};
-use strowger_tests::plant::{Fate, Scheduling, Shown, cores, link, may_be_real_time, program, spinners};
+use strowger_tests::plant::{Fate, Scheduling, Shown, cores, link, may_be_real_time, program, slices, spinners};
 use strowger_tests::port;
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::wire::Transport;
@@ -107,6 +107,14 @@ pub(super) fn beside_spinners(site: &Site, count: usize, words: &[&str]) -> Ran 
     let _spinners = spinners(count, site.own, Scheduling::Ordinary);
     let target = uas.address.to_string();
     site.start_as(Scheduling::Ordinary, &[&[target.as_str()], words].concat()).end(LONGEST)
+}
+
+/// Runs calls, four at once, beside threads that take the core in slices too short to cause a lag.
+pub(super) fn beside_slices(site: &Site, count: usize, scheduling: Scheduling, work: u64, rest: u64) -> Ran {
+    let uas = site.quick_answers(&[]);
+    let _slices = slices(count, site.own, scheduling, Duration::from_micros(work), Duration::from_micros(rest));
+    let target = uas.address.to_string();
+    site.start_as(Scheduling::Ordinary, &[&target, "-r", "30000", "-l", "4", "-d", "2s"]).end(LONGEST)
 }
 
 pub(super) fn local(port: u16) -> SocketAddr {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 use strowger_core::Transport;
+use strowger_message::Method;
 use strowger_net::Snapshot;
 
 /// What a run is judged by, beside its books.
@@ -84,6 +85,8 @@ impl Facts<'_> {
                 several(unauthenticated, "call")
             ));
         }
+        let mut unknown = totals.responses_received().iter().filter(|(_, code, _)| *code == 404);
+        let of_register = count(404) > 0 && unknown.all(|(method, ..)| method == Method::Register);
         for (code, sentence) in [
             (
                 403,
@@ -92,7 +95,14 @@ impl Facts<'_> {
             ),
             (
                 404,
-                "The target does not know the called user: name a user as sip:USER@HOST, or let both ends run here with --pair.",
+                match of_register {
+                    true => {
+                        "The target does not know the domain or the user that registers: --domain NAME says which domain the users are of."
+                    }
+                    false => {
+                        "The target does not know the called user: name a user as sip:USER@HOST, or let both ends run here with --pair."
+                    }
+                },
             ),
             (
                 480,

@@ -242,12 +242,14 @@ impl Campaign {
 
     /// A sentence for the report.
     pub fn note(&mut self, level: Level, text: impl Into<String>) {
-        self.journal.note(clock::micros(), level, text);
+        let text: String = text.into();
+        self.journal.note(clock::micros(), level, crate::printable(&text));
     }
 
     /// What has become known since it was last asked, in sentences for the user.
     pub fn news(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.news)
+        let news = std::mem::take(&mut self.news);
+        news.iter().map(|text| crate::printable(text).into_owned()).collect()
     }
 
     /// Goes on for about so long, and says how far it is.

@@ -55,7 +55,7 @@ impl Watch for Remarks {
         let heard = &mut *self.0.lock().unwrap_or_else(|e| e.into_inner());
         heard.scratch.clear();
         let _ = heard.scratch.write_fmt(text);
-        heard.last = essence(&heard.scratch);
+        heard.last = crate::printable(&essence(&heard.scratch)).into_owned();
         if let Some((_, times)) = heard.remarks.iter_mut().find(|(known, _)| *known == heard.last) {
             *times += 1;
         } else if heard.remarks.len() < KEPT {

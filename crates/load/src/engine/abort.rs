@@ -14,6 +14,9 @@ impl Stage<'_> {
     /// A message that no step waits for.
     pub(super) fn unexpected(&mut self, heard: &Heard<'_>) -> Go {
         let script = self.script;
+        if self.absorb(heard) {
+            return Go::Waits;
+        }
         if let Some(unexpected) = script.scenario.unexpected {
             let mut again = false;
             if let Some(slot) = unexpected.return_address {

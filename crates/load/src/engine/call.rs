@@ -267,6 +267,8 @@ pub(super) struct Call {
     pub(super) established: bool,
     /// The CSeq of the INVITE of ours whose 2xx was taken, until our BYE; 0: there is none.
     pub(super) confirmed: u32,
+    /// The CSeq of the request of ours that had its final response last; 0: there is none.
+    pub(super) concluded: u32,
     /// That INVITE had a 2xx of another dialog too.
     pub(super) forked: bool,
     pub(super) ack_pending: bool,
@@ -330,6 +332,7 @@ impl Call {
             asked: Method::Other,
             established: false,
             confirmed: 0,
+            concluded: 0,
             forked: false,
             ack_pending: false,
             timewait: false,

@@ -131,6 +131,7 @@ impl Stage<'_> {
                 if let Some(to) = self.world.index.first(Name::To)
                     && let Some(tag) = tag(&bytes[to.value as usize..to.value_end as usize])
                     && self.call.tag() != Some(tag)
+                    && self.names_dialog(&heard)
                 {
                     if known && self.is_of_another_dialog(&heard, number) {
                         self.leave_dialog(&heard, tag);
@@ -155,6 +156,9 @@ impl Stage<'_> {
         // An answer without To belongs to nothing that was asked.
         if heard.code != 0 && self.world.index.first(Name::To).is_none() {
             return self.unexpected(&heard);
+        }
+        if self.comes_again(&heard) {
+            return Go::Waits;
         }
         match self.find(&heard, own) {
             Found::At(index) => {
@@ -318,12 +322,13 @@ impl Stage<'_> {
                 }
             } else if heard.code != 0
                 && heard.method == Method::Invite
-                && let Some(Kind::Send(send)) = steps.get(index + 1).map(|s| &s.kind)
+                && let place = if script.scenario.ready { successor(&steps[index], index) } else { index + 1 }
+                && let Some(Kind::Send(send)) = steps.get(place).map(|s| &s.kind)
                 && matches!(&send.start, Start::Request(m) if m.known == Method::Ack)
             {
                 // The ACK was lost: once more, else the peer repeats its answer.
                 self.world.books.received_again(heard.bytes.len());
-                self.send_step_again(index as u32 + 1);
+                self.send_step_again(place as u32);
                 return Found::Done;
             }
         }
@@ -402,16 +407,21 @@ impl Stage<'_> {
         if heard.code == 200 {
             self.call.ack_pending = true;
         }
-        if heard.method == Method::Invite && (200..300).contains(&heard.code) {
-            self.call.confirmed = cseq(heard.bytes, &self.world.index).0;
+        if heard.code >= 200 {
+            self.call.concluded = cseq(heard.bytes, &self.world.index).0;
         }
-        if receive.record_routes && !self.call.extra.as_ref().is_some_and(|e| e.has_routes) {
+        if heard.method == Method::Invite && (200..300).contains(&heard.code) {
+            self.call.confirmed = self.call.concluded;
+        }
+        // As SIPp: the first message that has a Record-Route decides.
+        if receive.record_routes && self.call.extra.as_ref().is_none_or(|e| e.routes.is_empty()) {
             if self.world.index.first(Name::Contact).is_none() {
                 self.world.warn(format_args!("Cannot record route set if there is no Contact"));
             }
             self.keep_routes(heard);
         }
-        if receive.authenticate && !self.keep_challenge(heard) {
+        // As SIPp: on any other message `auth` has no effect.
+        if receive.authenticate && matches!(heard.code, 401 | 407) && !self.keep_challenge(heard) {
             return Go::Waits;
         }
         if !receive.advance {
@@ -517,12 +527,8 @@ impl Stage<'_> {
         }
     }
 
-    /// `auth`: false if there is nothing to answer, which ends the run, as with SIPp.
+    /// Keeps the challenge of a 401 or 407. False: it has none, which ends the run, as with SIPp.
     pub(super) fn keep_challenge(&mut self, heard: &Heard<'_>) -> bool {
-        if !matches!(heard.code, 401 | 407) {
-            self.halt(format_args!("auth=\"true\" on a message that is neither 401 nor 407"));
-            return false;
-        }
         let extra = self.call.extra.get_or_insert_default();
         extra.challenge.clear();
         extra.challenge_code = heard.code;
@@ -560,6 +566,11 @@ enum Found {
     /// It was dealt with.
     Done,
     Nowhere,
+}
+
+/// Index of the step that follows one.
+fn successor(step: &Step, place: usize) -> usize {
+    step.next.as_ref().map_or(place + 1, |jump| jump.to as usize)
 }
 
 fn is_optional(step: &Step) -> bool {

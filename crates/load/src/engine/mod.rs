@@ -17,6 +17,7 @@ pub mod wheel;
 
 mod abort;
 mod action;
+mod bound;
 mod call;
 mod chance;
 mod command;
@@ -25,6 +26,7 @@ mod data;
 mod dead;
 mod desk;
 mod incoming;
+mod late;
 mod leaving;
 pub(crate) mod moment;
 mod render;

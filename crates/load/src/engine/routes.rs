@@ -5,7 +5,8 @@ use super::stage::Stage;
 use strowger_message::Name;
 
 impl Stage<'_> {
-    /// `rrs`: the route set and the remote target (RFC 3261 section 12.1). Kept once.
+    /// Keeps the route set and the remote target of `rrs` (RFC 3261 section 12.1). Without Record-Route and Contact the target
+    /// stays as it was.
     pub(super) fn keep_routes(&mut self, heard: &Heard<'_>) {
         let index = &self.world.index;
         let value = |line: &strowger_message::Line| &heard.bytes[line.value as usize..line.value_end as usize];
@@ -22,9 +23,12 @@ impl Stage<'_> {
         }
         let extra = self.call.extra.get_or_insert_default();
         extra.has_routes = true;
+        extra.routes.clear();
+        if places.is_empty() && contact.is_empty() {
+            return;
+        }
         let url = address(contact);
         extra.next_url.clear();
-        extra.routes.clear();
         let element = |&(from, to): &(usize, usize)| &heard.bytes[from..to];
         let mut rest = &places[..];
         // A strict router stands in the Request-URI, and the target last in the routes (section 12.2.1.1).

@@ -10,8 +10,8 @@ use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 use strowger_core::{Flow, Transport};
-use strowger_net::Ending;
 use strowger_net::dedicated::{self, DedicatedSocket, DedicatedSockets, SocketRequest};
+use strowger_net::{Ending, clock};
 
 /// Who has a socket or connection of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,6 +96,8 @@ struct Use {
     calls: u32,
     /// The place of the call that came last.
     last: u32,
+    /// When its connection was asked for, then when it was accepted, µs.
+    since: u64,
 }
 
 /// Who used a dedicated socket that is lost.
@@ -129,13 +131,14 @@ impl Ways {
         if let Some(socket) = key.and_then(|key| self.kept.get(&key)) {
             return Ok((*socket, false));
         }
+        let since = clock::micros();
         match self.sockets.open(request) {
             Ok(socket) => {
                 let place = dedicated::index(socket.flow);
                 if self.uses.len() <= place {
                     self.uses.resize(place + 1, Use::default());
                 }
-                self.uses[place] = Use { socket: Some(socket), key, calls: 0, last: 0 };
+                self.uses[place] = Use { socket: Some(socket), key, calls: 0, last: 0, since };
                 if let Some(key) = key {
                     self.kept.insert(key, socket);
                 }
@@ -179,6 +182,18 @@ impl Ways {
                 None => self.sockets.close(flow),
             }
         }
+    }
+
+    /// The connection of this flow has come a step further at `at`: how long that took, and whose it is, µs.
+    pub(super) fn advance(&mut self, flow: Flow, at: u64) -> Option<(u64, Users)> {
+        let used = self.known(flow)?;
+        let took = at.saturating_sub(std::mem::replace(&mut used.since, at));
+        let users = match used.calls {
+            0 => Users::Nobody,
+            1 => Users::One(used.last),
+            _ => Users::Several,
+        };
+        Some((took, users))
     }
 
     /// When [`Ways::close_due`] has work, ms.

@@ -211,7 +211,8 @@ impl Stage<'_> {
         if let Some(counts) = self.world.ledger.steps.get_mut(self.call.step as usize) {
             counts.pausing += 1;
         }
-        self.call.paused_until = self.world.ms + length;
+        // Alarms have milliseconds: rounded up, or the pause would be shorter than asked for.
+        self.call.paused_until = self.world.now.div_ceil(1_000) + length;
         Whither::Waits
     }
 
@@ -340,7 +341,7 @@ impl Stage<'_> {
         Whither::On
     }
 
-    fn sent_method(&self) -> Method {
+    pub(super) fn sent_method(&self) -> Method {
         let space = memchr::memchr(b' ', &self.call.sent).unwrap_or(0);
         Method::of(&self.call.sent[..space])
     }

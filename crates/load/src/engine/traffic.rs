@@ -4,6 +4,7 @@ mod beginning;
 mod ending;
 mod service;
 
+use super::bound::Bound;
 use super::call::{Call, Calls, Kind, Shared, Value};
 use super::dead::DeadCalls;
 use super::incoming;
@@ -103,6 +104,8 @@ pub struct Traffic {
     wanted: Pace,
     intended: u64,
     scheduled: u64,
+    /// End of the schedule.
+    bound: Bound,
     /// When the next timer for a call may go off at the earliest, by the mean of those before, µs.
     next_wake: u64,
     id: Box<[beginning::IdPart]>,
@@ -220,6 +223,7 @@ impl Traffic {
             wanted: pace.clone(),
             intended: 0,
             scheduled: 0,
+            bound: Bound::of(&run.load, now),
             next_wake: 0,
             pace,
             limit: run.load.limit,
@@ -513,6 +517,9 @@ impl Traffic {
             return;
         }
         let request = bytes.first() != Some(&b'S') || !bytes.starts_with(b"SIP/2.0");
+        if self.out_of_call.is_some() && request && self.disown(arrival, bytes, out) {
+            return;
+        }
         if self.out_of_call.is_some() && request {
             self.world.books.count(Counter::AutoAnswered, 1);
             self.world.ledger.auto_answered += 1;

@@ -485,6 +485,16 @@ impl Books {
         self.delay(Delay::TimerLag, us);
     }
 
+    /// A connection of a call or user of its own was accepted by the peer `us` after it was asked for.
+    pub fn connected(&mut self, us: u64) {
+        self.delay(Delay::Connect, us);
+    }
+
+    /// Its handshake took `us`.
+    pub fn shook_hands(&mut self, us: u64) {
+        self.delay(Delay::Handshake, us);
+    }
+
     /// The shard had something to do, and for `us` did not get the processor.
     pub fn stalled(&mut self, us: u64) {
         self.page.count(Counter::Stalls, 1);

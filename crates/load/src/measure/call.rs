@@ -162,6 +162,21 @@ impl CallBook {
         if self.due == 0 { now } else { self.due.min(now) }
     }
 
+    /// The connection of the call carries messages from `at` on (µs): requests that waited for it have left then (RFC 6076: the
+    /// first bit of the message sent).
+    pub fn connected(&mut self, at: u64) {
+        let all = [
+            &mut self.registration,
+            &mut self.session,
+            &mut self.disconnect,
+            &mut self.request,
+            &mut self.beside.session,
+        ];
+        for open in all.into_iter().filter(|open| open.is_open()) {
+            open.sent = open.sent.max(at);
+        }
+    }
+
     /// Looks at the other INVITE of the call.
     pub(super) fn turn(&mut self) {
         use std::mem::swap;

@@ -66,6 +66,10 @@ table! {
         "From the moment that counts as that of sending to when the kernel had the message: of each round of the generator the longest. Delays begin so much too early at most.";
     TimerLag = "lag.timer", "Lag of timers within calls", "generator health",
         "From the moment at which a pause was to end, or a message was to be sent again, to when the generator came to it.";
+    Connect = "connect", "Set-up of a connection", "common practice",
+        "From the request for a TCP connection of a call or user of its own to its acceptance by the peer. Delays of requests begin when the connection carries messages, so it is in none of them but those from the intended time.";
+    Handshake = "handshake", "Handshake of a connection", "common practice",
+        "From the acceptance of such a connection to the end of the handshake of TLS, of WebSocket, or of both.";
 }
 
 /// Longer delays than this are recorded as this (2^40 µs, 12.7 days).

@@ -97,12 +97,16 @@ impl Health {
             .collect();
         let cause = cause(&saturated, seconds, &threads, mean_stolen(samples));
         let (windows, good) = judged_windows(generator, thresholds, &cause);
-        let verdict = of_run(&windows, thresholds);
+        let mut verdict = of_run(&windows, thresholds);
+        if let Some(sentence) = generator.missing.clone() {
+            let reason = Reason { threshold: LOG.into(), sentence, excess: f64::INFINITY };
+            verdict = Verdict::Invalid { reasons: verdict.reasons().iter().cloned().chain([reason]).collect() };
+        }
         let mut warnings = Vec::new();
         if verdict.is_valid() {
             warnings.extend(bad_windows(&windows, generator.heading.started));
         }
-        warnings.extend(limit_warning(totals));
+        warnings.extend(limit_warning(totals, &threads));
         let late = totals.counter(Counter::MediaLate);
         if late > 0 {
             warnings.push(format!(
@@ -162,6 +166,9 @@ impl Health {
         }
     }
 }
+
+/// The name of the reason of a log that is not whole; no setting.
+pub const LOG: &str = "log";
 
 /// What probably lies behind whatever was exceeded: a sentence, or nothing.
 fn cause(saturated: &[&ThreadLoad], seconds: f64, threads: &[ThreadLoad], stolen: f64) -> String {
@@ -263,8 +270,9 @@ fn bad_windows(windows: &[Judged], started: u64) -> Vec<String> {
     .collect()
 }
 
-/// The limit of concurrent calls is the user's wish, and the wait for it the server's time; but the server saw less load.
-fn limit_warning(totals: &Page) -> Option<String> {
+/// The limit of concurrent calls is the user's wish, and the wait for it the server's time; but the server saw less load. The
+/// sentence names this machine too if the generator waited for a core.
+fn limit_warning(totals: &Page, threads: &[ThreadLoad]) -> Option<String> {
     let limited = totals.counter(Counter::CallsLimited);
     if limited == 0 && totals.waiting == 0 {
         return None;
@@ -281,9 +289,14 @@ fn limit_warning(totals: &Page) -> Option<String> {
             grouped(wanted as f64)
         ),
     };
+    let waited = threads.iter().filter(|thread| carries(&thread.name)).map(|thread| thread.waited).fold(0.0, f64::max);
+    let or_this = match waited > WAITED {
+        true => format!(" or this machine (the generator waited for a core in {waited:.0} % of the time)"),
+        false => String::new(),
+    };
     Some(format!(
-        "The limit of concurrent calls held {} calls back: the server was slower than the schedule, or the limit is too low for rate \
-         times call length. It saw {achieved:.1} calls a second instead of {intended:.1}; the figures from the intended time contain \
+        "The limit of concurrent calls held {} calls back: the server{or_this} was slower than the schedule, or the limit is too low \
+         for rate times call length. It saw {achieved:.1} calls a second instead of {intended:.1}; the figures from the intended time contain \
          the wait.{missing}",
         grouped(limited as f64),
     ))
@@ -512,6 +525,22 @@ mod tests {
         late.invalid("lag_p99", "shard-0 waited for a core in 30 % of the time");
         late.samples.iter_mut().for_each(|sample| sample.stolen = 0.2);
         late.invalid("lag_p99", "gave 20 % of its cores to others");
+    }
+
+    #[test]
+    fn a_core_that_is_shared_counts_where_a_limit_hides_the_lag() {
+        // A wait of 0.3 ms each time, in half of the time: no lag shows it.
+        let held = |waited: f64, share: f64, limited: u64| {
+            let case = Case::with(|page| page.count(Counter::CallsLimited, limited));
+            case.used(share, waited, (waited * 3_333.0) as u64)
+        };
+        held(0.5, 0.4, 9_000).invalid("core_wait", "shard-0 waited for a core in 50 % of the time, allowed are 20 %");
+        assert!(held(0.5, 0.4, 0).health().verdict.is_valid(), "the schedule would show it");
+        let health = held(0.12, 0.4, 9_000).health();
+        assert!(health.verdict.is_valid() && health.warnings[0].contains("the server or this machine"), "{health:?}");
+        let health = held(0.01, 0.4, 9_000).health();
+        assert!(health.verdict.is_valid() && health.warnings[0].contains("the server was slower"), "{health:?}");
+        held(0.0, 0.97, 9_000).invalid("saturated", "shard-0 used 97 % of a core");
     }
 
     #[test]

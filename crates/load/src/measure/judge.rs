@@ -43,6 +43,7 @@ impl Case<'_> {
         findings.rate();
         findings.lags();
         findings.run_queue();
+        findings.held_back();
         findings.losses();
         findings.stalls();
         findings.media();
@@ -149,6 +150,35 @@ impl Findings<'_> {
             thread.waited,
         );
         self.exceeded("run_queue", thread.wait, bound, sentence);
+    }
+
+    /// Judges the processor where calls wait for a place below the limit of concurrent calls. Then the schedule sees no lag: what
+    /// the machine takes from the generator makes each call longer, in slices that no other bound sees.
+    fn held_back(&mut self) {
+        let page = self.case.page;
+        if page.counter(Counter::CallsLimited) == 0 && page.waiting == 0 {
+            return;
+        }
+        let threads = thread_loads(self.case.samples, self.thresholds);
+        let carriers = || threads.iter().filter(|thread| carries(&thread.name));
+        let bound = self.thresholds.core_wait;
+        if let Some(thread) = carriers().max_by(|a, b| a.waited.total_cmp(&b.waited)).filter(|t| t.waited > bound) {
+            let sentence = format!(
+                "The generator did not get the processor while calls waited for the limit of concurrent calls: its thread {} waited \
+                 for a core in {:.0} % of the time, allowed are {bound:.0} %. Other programs use its cores.",
+                thread.name, thread.waited,
+            );
+            self.exceeded("core_wait", thread.waited, bound, sentence);
+        }
+        let bound = self.thresholds.saturated;
+        if let Some(thread) = carriers().max_by(|a, b| a.mean.total_cmp(&b.mean)).filter(|t| t.mean >= bound) {
+            let sentence = format!(
+                "The generator had nothing left while calls waited for the limit of concurrent calls: its thread {} used {:.0} % of a \
+                 core. A higher limit, more generator threads or machines help.",
+                thread.name, thread.mean,
+            );
+            self.exceeded("saturated", thread.mean, bound, sentence);
+        }
     }
 
     fn losses(&mut self) {

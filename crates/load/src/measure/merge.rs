@@ -3,7 +3,7 @@
 use super::heading::{GeneratorRole, Level, Note};
 use super::log::{Entry, LogError, LogReader};
 use super::run::{Generator, ROWS, Run};
-use super::{Page, WINDOW};
+use super::{Counter, Page, WINDOW, several};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -153,15 +153,21 @@ impl Source {
     }
 
     fn finish(mut self) -> Generator {
-        if let Some(damage) = self.reader.damage() {
-            self.generator.notes.push(Note { at: 0, level: Level::Error, text: format!("The log {damage}.") });
-        } else if self.generator.ending.is_none() {
-            let text = format!(
-                "The log {} has no ending: the generator goes on, or was killed; the last second may be missing.",
-                self.reader.path().display()
-            );
-            self.generator.notes.push(Note { at: 0, level: Level::Warning, text });
-        }
+        let what = match self.reader.damage() {
+            Some(damage) => damage,
+            None if self.generator.ending.is_none() => {
+                format!("{} has no ending: its generator was killed, or still runs", self.reader.path().display())
+            }
+            None => return self.generator,
+        };
+        let count = |all: &[Counter]| all.iter().map(|counter| self.generator.totals.counter(*counter)).sum::<u64>();
+        let begun = count(&[Counter::CallsOutgoing, Counter::CallsIncoming]);
+        let ended = count(&[Counter::CallsSuccessful, Counter::CallsFailed, Counter::CallsStopped]);
+        let open = match begun.saturating_sub(ended) {
+            0 => String::new(),
+            open => format!(" {} that it began are in no book.", several(open, "call")),
+        };
+        self.generator.missing = Some(format!("The log {what}.{open}"));
         self.generator
     }
 }

@@ -65,7 +65,7 @@ pub use delay::{Delay, Delays, LONGEST};
 pub use encoding::DecodeError;
 pub use failure::Failure;
 pub use heading::{Ending, GeneratorRole, Heading, Level, Note, ReceiveBuffer};
-pub use health::{Health, Judged, ThreadLoad, Verdict};
+pub use health::{Health, Judged, LOG, ThreadLoad, Verdict};
 pub use journal::Journal;
 pub use judge::Reason;
 pub use log::{Entry, Log, LogError, LogReader};

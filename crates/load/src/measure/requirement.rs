@@ -140,18 +140,35 @@ impl Requirement {
         bounds && counted >= page.counter(Counter::CallsFailed)
     }
 
-    /// Whether the run shows it. A measure without a value (nothing was measured) does not.
-    pub fn judge(&self, run: &Run) -> Judgement {
-        let measured = self.page(run).and_then(|page| self.measure.of(page));
-        let met = measured.is_some_and(|value| match self.comparison {
+    fn is_met(&self, measured: Option<f64>) -> bool {
+        measured.is_some_and(|value| match self.comparison {
             Comparison::Less => value < self.bound,
             Comparison::LessOrEqual => value <= self.bound,
             Comparison::Greater => value > self.bound,
             Comparison::GreaterOrEqual => value >= self.bound,
             Comparison::Equal => value == self.bound,
             Comparison::NotEqual => value != self.bound,
-        });
+        })
+    }
+
+    /// Judges the run. A measure without a value meets nothing. `good`: sums of the good windows of callers and answerers, if
+    /// some windows are bad. Delays, shares and rates are judged by the good windows alone, because the generator spoiled the
+    /// others. A count (calls, seconds, bytes) is met if the whole run or the good windows meet it.
+    pub fn judge(&self, run: &Run, good: [Option<&Page>; 2]) -> Judgement {
         let unit = self.measure.unit();
+        let of_run = self.page(run).and_then(|page| self.measure.of(page));
+        let of_good = good[usize::from(self.answering)].map(|page| self.measure.of(page));
+        let counts = matches!(unit, Unit::Count | Unit::Seconds | Unit::Bytes);
+        let (measured, other) = match of_good {
+            Some(of_good) if !(counts && self.is_met(of_run)) => (of_good, Some(of_run)),
+            _ => (of_run, None),
+        };
+        let met = self.is_met(measured);
+        let show = |value: Option<f64>| value.map_or_else(|| "nothing was measured".into(), |value| unit.show(value));
+        let beside = match other.filter(|other| *other != measured) {
+            Some(other) => format!(" in the good windows ({} over the whole run)", show(other)),
+            None => String::new(),
+        };
         Judgement {
             requirement: self.text.clone(),
             measure: if self.answering {
@@ -163,7 +180,7 @@ impl Requirement {
             measured,
             bound: self.bound,
             unit: unit.key().into(),
-            shown: measured.map_or_else(|| "nothing was measured".into(), |value| unit.show(value)),
+            shown: show(measured) + &beside,
         }
     }
 }
@@ -249,6 +266,38 @@ mod tests {
     use super::*;
     use crate::measure::{Delay, Heading};
 
+    fn judge(text: &str, run: &Run) -> Judgement {
+        Requirement::parse(text, &[]).unwrap_or_else(|error| panic!("{error}")).judge(run, [None; 2])
+    }
+
+    #[test]
+    fn what_the_generator_spoiled_is_not_judged() {
+        let mut whole = run();
+        whole.totals.delays[Delay::Setup as usize].record(2_000_000);
+        let good = run().totals;
+        let judged = |text: &str| {
+            let requirement = Requirement::parse(text, &[]).unwrap_or_else(|error| panic!("{error}"));
+            (requirement.judge(&whole, [None; 2]).met, requirement.judge(&whole, [Some(&good), None]))
+        };
+        let (before, judgement) = judged("srd.max<=200ms");
+        assert!(!before && judgement.met, "{judgement:?}");
+        assert_eq!(judgement.shown, "200.0 ms in the good windows (2.00 s over the whole run)");
+        // The good windows miss it: so does the run.
+        assert!(!judged("srd.max<200ms").1.met);
+        whole_and_good_counts();
+    }
+
+    /// A count is met by the whole run or by its good windows.
+    fn whole_and_good_counts() {
+        let (mut whole, good) = (run(), run().totals);
+        whole.totals.count(Counter::CallsFailed, 4);
+        whole.totals.count(Counter::CallsOutgoing, 100);
+        for (text, met) in [("calls.failed<=1", true), ("calls.outgoing>=100,100", true), ("calls.failed==0", false)] {
+            let requirement = Requirement::parse(text, &[]).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(requirement.judge(&whole, [Some(&good), None]).met, met, "{text}");
+        }
+    }
+
     fn run() -> Run {
         let mut run = Run::new(Heading::default());
         let page = &mut run.totals;
@@ -288,12 +337,12 @@ mod tests {
             ("duration>=10s", true),
             ("lag.p99<0", false),
         ] {
-            let judgement = Requirement::parse(text, &[]).unwrap_or_else(|error| panic!("{error}")).judge(&run());
+            let judgement = judge(text, &run());
             assert_eq!(judgement.met, met, "{judgement:?}");
         }
-        let judgement = Requirement::parse("srd.p95<200ms", &[]).unwrap().judge(&run());
+        let judgement = judge("srd.p95<200ms", &run());
         assert_eq!((judgement.shown.as_str(), judgement.bound), ("190.1 ms", 200_000.0));
-        let nothing = Requirement::parse("sdd.p95<200ms", &[]).unwrap().judge(&run());
+        let nothing = judge("sdd.p95<200ms", &run());
         assert!(!nothing.met && nothing.measured.is_none() && nothing.shown == "nothing was measured");
     }
 
@@ -344,11 +393,11 @@ mod tests {
     fn the_answering_side_is_asked_for_by_name() {
         let mut both = run();
         let requirement = Requirement::parse("Answering.calls.failed<=3", &[]).expect("it is read");
-        assert_eq!(requirement.judge(&both).shown, "nothing was measured");
+        assert_eq!(requirement.judge(&both, [None; 2]).shown, "nothing was measured");
         let mut answering = run();
         answering.totals.count(Counter::CallsFailed, 2);
         both.answering = Some(Box::new(answering));
-        let judgement = requirement.judge(&both);
+        let judgement = requirement.judge(&both, [None; 2]);
         assert_eq!(
             (judgement.met, judgement.measure.as_str(), judgement.measured),
             (true, "answering.calls.failed", Some(3.0))

@@ -23,6 +23,8 @@ pub struct Generator {
     pub receive_buffers: Vec<ReceiveBuffer>,
     /// `None`: it goes on, or was killed.
     pub ending: Option<Ending>,
+    /// Sentence about a log that is not whole.
+    pub missing: Option<String>,
     /// What a sample covers at least, µs; grows with the run, so that there are never more than `most`.
     step: u64,
     most: usize,
@@ -40,6 +42,7 @@ impl Generator {
             notes: vec![],
             receive_buffers: vec![],
             ending: None,
+            missing: None,
             step: 0,
             most: ROWS,
         }

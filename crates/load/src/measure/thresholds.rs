@@ -19,6 +19,9 @@ pub struct Thresholds {
     pub receive_lag: Option<f64>,
     /// The mean time for which a thread waited for a core each time that it could run, milliseconds. Default: as `lag_p99`.
     pub run_queue: Option<f64>,
+    /// The share of the time in which a thread waited for a core while calls waited for the limit of concurrent calls, per cent.
+    /// Such a limit hides every lag of the schedule. Default 20.
+    pub core_wait: f64,
     /// What of the 95th percentile of the delays a lag may be, where it has no bound of its own, per cent. Default 50.
     pub lag_share: f64,
     /// What a lag may be however short the delays are, milliseconds. Default 2.
@@ -37,7 +40,8 @@ pub struct Thresholds {
     /// thread that keeps its times measures what it should.
     pub cpu: f64,
     /// The share of a core from which on a thread counts as saturated, per cent. Default 95. A saturated thread alone gives a
-    /// warning; with one of the above it is named as the cause.
+    /// warning; with one of the above it is named as the cause, and while calls wait for the limit of concurrent calls it makes the
+    /// run invalid.
     pub saturated: f64,
     /// The seconds, per cent of all, in which a thread may be saturated without a word. Default 10.
     pub saturated_seconds: f64,
@@ -53,6 +57,7 @@ impl Default for Thresholds {
             lag_p99: None,
             receive_lag: None,
             run_queue: None,
+            core_wait: 20.0,
             lag_share: 50.0,
             lag_floor: 2.0,
             lag_most: 10.0,

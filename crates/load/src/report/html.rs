@@ -4,7 +4,7 @@
 use super::json::{json_without_series, method_name};
 use super::verdict::{INVALID, Tone};
 use super::{Report, rfc3339};
-use crate::measure::{Counter, Delay, Delays, Page, Rate, Run, Share, Unit, columns, grouped};
+use crate::measure::{Counter, Delay, Delays, GeneratorRole, Heading, Page, Rate, Run, Share, Unit, columns, grouped};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
@@ -56,7 +56,9 @@ struct DelayChart {
 pub(super) fn html(report: &Report<'_>) -> String {
     let run = report.run;
     let heading = run.heading();
-    let title = format!("{} — load report", if heading.title.is_empty() { "Strowger" } else { &heading.title });
+    let target = if heading.target.is_empty() { String::new() } else { format!(" to {}", heading.target) };
+    let name = if heading.title.is_empty() { "Strowger" } else { &heading.title };
+    let title = format!("{name}{target} — {}", command(heading));
     let mut out = String::with_capacity(1 << 20);
     let _ = write!(
         out,
@@ -90,7 +92,27 @@ fn block(out: &mut String, id: &str, json: &str) {
 }
 
 fn escape(text: &str) -> String {
+    let text = crate::printable(text);
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// The command line of a run, as far as its settings tell; secrets are not among them.
+fn command(heading: &Heading) -> String {
+    let mut line = "strowger load".to_owned();
+    let uas = heading.role == GeneratorRole::Answerer;
+    line.push_str(if uas { " uas" } else { "" });
+    if !heading.target.is_empty() {
+        let _ = write!(line, " {}", heading.target);
+    }
+    for (name, value) in &heading.settings {
+        let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.,:/@%+=".contains(letter);
+        let _ = match value.as_str() {
+            "yes" => write!(line, " --{name}"),
+            value if !value.is_empty() && value.chars().all(plain) => write!(line, " --{name} {value}"),
+            value => write!(line, " --{name} '{value}'"),
+        };
+    }
+    line
 }
 
 /// What stands first, readable without the script: verdict, requirements, the great figures.
@@ -116,6 +138,7 @@ fn top(out: &mut String, report: &Report<'_>) {
         let _ = write!(about, " · ended: {}", ending.reason);
     }
     let _ = writeln!(out, "<p class=\"about\">{}</p>", escape(&about));
+    let _ = writeln!(out, "<p class=\"about\"><code>{}</code></p>", escape(&command(heading)));
 
     for line in report.verdict() {
         let class = match line.tone {

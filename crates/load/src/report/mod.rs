@@ -41,13 +41,18 @@ pub struct Report<'a> {
 
 impl<'a> Report<'a> {
     pub fn new(run: &'a Run, requirements: &[Requirement], thresholds: &Thresholds) -> Self {
-        let health = run.everyone().map(|generator| Health::judge(generator, thresholds));
-        let judgements = requirements.iter().map(|requirement| requirement.judge(run)).collect();
-        let allowed = [false, true].map(|answerers| {
+        let health = run.everyone().map(|generator| Health::judge(generator, thresholds)).collect();
+        let mut report =
+            Self { run, health, judgements: Vec::new(), allowed: [false; 2], thresholds: thresholds.clone() };
+        let good = [report.good(), report.good_of_answerers()].map(|good| good.filter(|_| report.valid()));
+        let good = good.each_ref().map(Option::as_ref);
+        report.judgements = requirements.iter().map(|requirement| requirement.judge(run, good)).collect();
+        report.allowed = [false, true].map(|answerers| {
             let mut of_side = requirements.iter().filter(|requirement| requirement.is_of_answerers() == answerers);
-            of_side.any(|requirement| requirement.bounds_all_failures(run))
+            // Failed calls of bad windows are failed calls.
+            of_side.any(|requirement| requirement.bounds_all_failures(run) && requirement.judge(run, [None; 2]).met)
         });
-        Self { run, health: health.collect(), judgements, allowed, thresholds: thresholds.clone() }
+        report
     }
 
     pub fn run(&self) -> &Run {
@@ -79,11 +84,19 @@ impl<'a> Report<'a> {
     /// are good.
     pub fn good(&self) -> Option<Page> {
         self.good_windows()?;
-        let mut sum = Page::new(self.run.totals.timers().len());
-        for (generator, health) in self.run.generators.iter().zip(&self.health) {
-            sum.add_beside(health.good.as_deref().unwrap_or(&generator.totals));
-        }
-        Some(sum)
+        Some(good_of(self.run, &self.health))
+    }
+
+    /// Sum of the good windows of the answerers beside callers.
+    fn good_of_answerers(&self) -> Option<Page> {
+        self.good_windows()?;
+        let run = self.run.answering.as_deref()?;
+        Some(good_of(run, &self.health[self.run.generators.len()..]))
+    }
+
+    /// Whether each log that was read is whole.
+    fn has_whole_logs(&self) -> bool {
+        self.run.everyone().all(|generator| generator.missing.is_none())
     }
 
     /// Every requirement is met; true where none was given.
@@ -93,7 +106,12 @@ impl<'a> Report<'a> {
 
     /// The final table for a terminal; `colour`: with ANSI colours.
     pub fn table(&self, colour: bool) -> String {
-        table::table(self, colour)
+        self.table_within(colour, table::WIDTH)
+    }
+
+    /// The same for a terminal of so many columns.
+    pub fn table_within(&self, colour: bool, columns: usize) -> String {
+        table::table(self, colour, columns)
     }
 
     /// The whole report, as `docs/load-report.schema.json` describes it.
@@ -145,4 +163,13 @@ impl<'a> Report<'a> {
     fn warnings(&self) -> Vec<String> {
         self.sentences(|health| health.warnings.iter().map(|text| text.as_str().into()).collect())
     }
+}
+
+/// The sum of the good windows of the generators of one side. `health`: theirs.
+fn good_of(run: &Run, health: &[Health]) -> Page {
+    let mut sum = Page::new(run.totals.timers().len());
+    for (generator, health) in run.generators.iter().zip(health) {
+        sum.add_beside(health.good.as_deref().unwrap_or(&generator.totals));
+    }
+    sum
 }

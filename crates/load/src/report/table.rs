@@ -13,12 +13,17 @@ use std::fmt::Write;
 /// The source of measures that say how the generator fared, see [`Delay::source`].
 const GENERATOR: &str = "generator health";
 /// Lines are broken here.
-const WIDTH: usize = 118;
+pub(super) const WIDTH: usize = 118;
+/// A terminal with less columns breaks them itself.
+const NARROWEST: usize = 60;
+/// Columns of a figure of the delays, with the space before it.
+const CELL: usize = 11;
 /// Where the second column begins.
 const INDENT: usize = 13;
 
-pub(super) fn table(report: &Report<'_>, colour: bool) -> String {
-    let mut out = Out { text: String::new(), colour };
+/// `width`: columns of the terminal; more than [`WIDTH`] are not used.
+pub(super) fn table(report: &Report<'_>, colour: bool, width: usize) -> String {
+    let mut out = Out { text: String::new(), colour, width: width.clamp(NARROWEST, WIDTH) };
     let run = report.run;
     out.verdict(report);
     out.requirements(report);
@@ -54,6 +59,7 @@ enum Ink {
 struct Out {
     text: String,
     colour: bool,
+    width: usize,
 }
 
 impl Out {
@@ -74,9 +80,10 @@ impl Out {
         let head = self.inked(ink, title);
         let _ = write!(self.text, "{head}{pad}");
         let mut column = INDENT;
+        let text = &*crate::printable(text);
         for (place, word) in text.split(' ').enumerate() {
             let length = word.chars().count();
-            if place > 0 && column + 1 + length > WIDTH {
+            if place > 0 && column + 1 + length > self.width {
                 let _ = write!(self.text, "\n{}", " ".repeat(INDENT));
                 column = INDENT;
             } else if place > 0 {
@@ -235,7 +242,11 @@ impl Out {
         }
         if self.text.len() > before {
             let about = "From the first bit sent; .intended: from the time at which the schedule wanted it sent.";
-            let _ = writeln!(self.text, "{about}\n");
+            if about.len() <= self.width {
+                let _ = writeln!(self.text, "{about}\n");
+            } else {
+                let _ = writeln!(self.text, "{}\n", about.replacen("; ", ";\n", 1));
+            }
         }
     }
 
@@ -244,7 +255,7 @@ impl Out {
         let mut rows: Vec<(String, &Delays)> =
             shown.map(|delay| (delay.key().to_string(), totals.delays(*delay))).collect();
         let timers = timers.iter().zip(totals.timers());
-        rows.extend(timers.map(|(name, delays)| (format!("timer.{name}"), delays)));
+        rows.extend(timers.map(|(name, delays)| (format!("timer.{}", crate::printable(name)), delays)));
         rows.retain(|(_, delays)| !delays.is_empty());
         if rows.is_empty() {
             return;
@@ -262,15 +273,20 @@ impl Out {
             Statistic::Most,
         ];
         let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).max(INDENT - 1);
-        let head = statistics.map(|statistic| format!(" {:>10}", statistic.key())).concat();
-        let line = self.inked(Ink::Title, &format!("{title:width$}{head}"));
-        let _ = writeln!(self.text, "{line}");
-        for (name, delays) in rows {
-            let cells = statistics.map(|statistic| {
-                let unit = if statistic == Statistic::Count { Unit::Count } else { Unit::Microseconds };
-                format!(" {:>10}", statistic.of(delays).map(|value| unit.show(value)).unwrap_or_default())
-            });
-            let _ = writeln!(self.text, "{name:width$}{}", cells.concat());
+        // As many figures side by side as the terminal has room for, the others below.
+        let beside =
+            if self.width == WIDTH { statistics.len() } else { (self.width.saturating_sub(width) / CELL).max(1) };
+        for statistics in statistics.chunks(beside) {
+            let head: String = statistics.iter().map(|statistic| format!(" {:>10}", statistic.key())).collect();
+            let line = self.inked(Ink::Title, &format!("{title:width$}{head}"));
+            let _ = writeln!(self.text, "{line}");
+            for (name, delays) in &rows {
+                let cells = statistics.iter().map(|statistic| {
+                    let unit = if *statistic == Statistic::Count { Unit::Count } else { Unit::Microseconds };
+                    format!(" {:>10}", statistic.of(delays).map(|value| unit.show(value)).unwrap_or_default())
+                });
+                let _ = writeln!(self.text, "{name:width$}{}", cells.collect::<String>());
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 
 use super::Report;
 use super::json::method_name;
-use crate::measure::{Counter, Failure, Page, Run, Unit, grouped, several};
+use crate::measure::{Counter, Delay, Failure, LOG, Page, Run, Unit, grouped, several};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use strowger_message::status;
@@ -70,8 +70,7 @@ impl Report<'_> {
 
     fn of_generator(&self) -> Line {
         if !self.valid() {
-            let text = "The generator was the limit: the figures do not show what the server can do.";
-            return Line { tone: Tone::Bad, title: INVALID, text: text.into() };
+            return Line { tone: Tone::Bad, title: INVALID, text: self.why_invalid() };
         }
         if let Some((good, all)) = self.good_windows() {
             let text = format!("kept up in {good} of {all} windows: the figures of those are the server's, see below.");
@@ -84,6 +83,29 @@ impl Report<'_> {
             "did what it was asked to."
         };
         Line { tone: Tone::Good, title: "Generator", text: text.into() }
+    }
+}
+
+impl Report<'_> {
+    /// The first sentence of an INVALID, for a reader who knows none of the bounds.
+    fn why_invalid(&self) -> String {
+        let thresholds: Vec<&str> =
+            self.health.iter().flat_map(|h| h.verdict.reasons()).map(|reason| reason.threshold.as_str()).collect();
+        if !self.has_whole_logs() && thresholds.iter().all(|threshold| *threshold == LOG) {
+            return "A log is not whole: the figures are not those of the whole run.".into();
+        }
+        let mut text = "The generator was the limit: the figures do not show what the server can do.".to_owned();
+        let only_late = thresholds.iter().all(|threshold| ["lag_p99", "receive_lag", "run_queue"].contains(threshold));
+        let lags = [Delay::Lag, Delay::TimerLag, Delay::SendLag, Delay::ReceiveLag];
+        let worst = lags.iter().filter_map(|lag| self.run.totals.delays(*lag).percentile(99.0)).max().unwrap_or(0);
+        let enough = [5, 10, 20, 50, 100, 200, 500, 1_000].into_iter().find(|ms| worst <= ms * 1_000);
+        if let Some(ms) = enough.filter(|_| only_late) {
+            text.push_str(&format!(
+                " This computer was busy with other programs and came late to its calls, by more than the server needs to answer. \
+                 Close other programs, or run the server on another machine. If {ms} ms do not matter to you: --max-lag {ms}ms."
+            ));
+        }
+        text
     }
 }
 
@@ -163,6 +185,7 @@ pub fn option(threshold: &str) -> Option<&'static str> {
         "lag_p99" => "--max-lag",
         "receive_lag" => "--max-receive-lag",
         "run_queue" => "--max-run-queue",
+        "core_wait" => "--max-core-wait",
         "lag_share" => "--lag-share",
         "lag_floor" => "--lag-floor",
         "lag_most" => "--lag-most",

@@ -36,7 +36,8 @@ impl Errors {
         book.last.clear();
         let _ = write!(book.last, "{}: ", Stamp::now().long());
         book.moment = book.last.len();
-        let _ = writeln!(book.last, "{text}");
+        // It may hold a message of a peer, and is shown on the screen.
+        let _ = writeln!(book.last, "{}", crate::printable(&text.to_string()));
         if book.kept {
             if book.file.is_new() {
                 book.file.write(b"The following events occurred:\n");

@@ -90,6 +90,8 @@ impl LogFile {
             eprintln!("{text}");
         }
         let Some(out) = &mut self.out else { return };
+        // Logs are shown on terminals.
+        let record = &*crate::printable_bytes(record);
         if let Err(error) = out.write_all(record) {
             return self.fail(&error);
         }

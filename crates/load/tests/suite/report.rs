@@ -124,10 +124,11 @@ fn a_generator_that_was_killed_leaves_what_it_wrote() {
     assert!(run.rows.iter().zip(&whole.rows).all(|(left, right)| shown(left) == shown(right)));
     let report = Report::new(&run, &[], &Thresholds::default());
     assert!(
-        report.health()[0].warnings.iter().any(|warning| warning.contains("is cut")),
+        !report.valid() && report.reasons()[0].contains("is cut") && report.reasons()[0].contains("are in no book"),
         "{:?}",
-        report.health()[0].warnings
+        report.reasons()
     );
+    assert!(report.table(false).starts_with("INVALID      A log is not whole"), "{}", report.table(false));
     // Killed between two records: nothing is damaged, but the end is missing.
     let mut reader = LogReader::open(&path).unwrap();
     let (mut page, mut ended) = (Page::new(0), false);
@@ -236,6 +237,7 @@ fn beyond(threshold: &str) -> Run {
         books.call_ended(&mut call, 60_000, Outcome::Successful);
     }
     match threshold {
+        "core_wait" | "saturated" => books.count(Counter::CallsLimited, 1),
         "socket_drops" => books.count(Counter::SocketDrops, 1),
         "send_failures" => books.count(Counter::SendFailuresLocal, 1),
         "stall" => books.stalled(900_000),
@@ -244,8 +246,10 @@ fn beyond(threshold: &str) -> Run {
     }
     books.close(S);
     let mut run = journal.finish(S, "time is up");
-    if threshold == "cpu" {
-        let thread = ThreadUse { id: 7, name: "shard-0".into(), cpu: S, ..ThreadUse::default() };
+    if ["cpu", "saturated", "core_wait"].contains(&threshold) {
+        // Slices this short cause no lag.
+        let (cpu, waited, turns) = if threshold == "core_wait" { (S / 10, S / 2, 5_000) } else { (S, 0, 0) };
+        let thread = ThreadUse { id: 7, name: "shard-0".into(), cpu, waited, turns, ..ThreadUse::default() };
         let busy = Sample {
             second: STARTED / S,
             interval: S,
@@ -271,7 +275,10 @@ fn every_verdict_is_as_the_schema_says_and_names_the_option_that_judged_it() {
         ("stall", "(--max-stall)"),
         ("media_losses", "(--max-media-losses)"),
         ("cpu", "(--max-cpu)"),
+        ("core_wait", "(--max-core-wait)"),
+        ("saturated", "(--saturated)"),
     ] {
+        let strict = if threshold == "saturated" { Thresholds::default() } else { strict.clone() };
         let run = beyond(threshold);
         let report = Report::new(&run, &requirements(), &strict);
         let json: Value = serde_json::from_str(&report.json()).unwrap();
@@ -417,6 +424,21 @@ fn the_table_says_first_what_became_of_generator_and_server() {
     }
     assert!(!table.contains('\x1b') && report.table(true).contains("\x1b[32;1m✓"));
     assert!(!report.met() && report.valid());
+}
+
+#[test]
+fn the_table_is_no_wider_than_its_terminal() {
+    let run = measured::run("west", 12, 1, None);
+    let report = Report::new(&run, &requirements(), &Thresholds::default());
+    for columns in [80, 100, 110, 117] {
+        let table = report.table_within(false, columns);
+        let longest = table.lines().map(|line| line.chars().count()).max().unwrap();
+        assert!(longest <= columns, "{longest} of {columns}:\n{table}");
+        for part in ["p99.99", "srd.intended", "2,400 started"] {
+            assert!(table.contains(part), "{part}:\n{table}");
+        }
+    }
+    assert!(report.table_within(false, usize::MAX) == report.table(false));
 }
 
 #[test]

@@ -323,6 +323,9 @@ pub(crate) struct Bounds {
     /// How long a thread waited for a core each time, in the mean [default: as --max-lag].
     #[arg(long, value_name = "TIME", value_parser = milliseconds)]
     pub max_run_queue: Option<f64>,
+    /// The share of the time in which a thread waited for a core, where calls wait for the limit of concurrent calls.
+    #[arg(long, value_name = "PERCENT", default_value = "20%", value_parser = percent)]
+    pub max_core_wait: f64,
     /// The bound of --max-lag, --max-receive-lag and --max-run-queue where they are not given: this share of the 95th percentile
     /// of the delays that were measured, within --lag-floor and --lag-most.
     #[arg(long, value_name = "PERCENT", default_value = "50%", value_parser = percent)]
@@ -377,6 +380,7 @@ impl Bounds {
             lag_p99: self.max_lag,
             receive_lag: self.max_receive_lag,
             run_queue: self.max_run_queue,
+            core_wait: self.max_core_wait,
             lag_share: self.lag_share,
             lag_floor: self.lag_floor,
             lag_most: self.lag_most,

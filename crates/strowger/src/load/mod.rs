@@ -23,6 +23,7 @@ use strowger_load::campaign::{
 };
 use strowger_load::engine::pace::Part;
 use strowger_load::measure::{Level, ReceiveBuffer, Requirement, Run, Unit, catalogue, several};
+use strowger_load::printable;
 use strowger_load::workload::Workload;
 
 use self::arguments::{Apart, Certificates, LoadArguments, LoadCommand, Output, ReportArguments, UasArguments};
@@ -47,7 +48,7 @@ pub(crate) fn run(arguments: LoadArguments) -> ExitCode {
         None => load(arguments),
     };
     result.unwrap_or_else(|Refusal(code, text)| {
-        output::complain(&text);
+        output::complain(&printable(&text));
         ExitCode::from(code)
     })
 }
@@ -341,7 +342,7 @@ fn preflight(plan: &Plan, quiet: bool) -> Result<Vec<String>, Refusal> {
         match finding {
             Finding::Closed(text) | Finding::Local(text) => return Err(Refusal(code::FAILED, text)),
             Finding::Obstacle(obstacle) => {
-                let text = format!("Pre-flight: {obstacle}");
+                let text = printable(&format!("Pre-flight: {obstacle}")).into_owned();
                 if !quiet {
                     output::say(&format!("{} {text}", console::style("warning:").for_stderr().yellow().bold()));
                 }

@@ -4,8 +4,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use console::Term;
 use strowger_load::campaign::{CUT, HALTED, INTERRUPTED};
 use strowger_load::measure::{Counter, Generator, GeneratorRole, Level, Requirement, Run};
+use strowger_load::printable;
 use strowger_load::report::Report;
 
 use super::arguments::Reports;
@@ -93,19 +95,21 @@ pub(super) fn write(run: &Run, requirements: &[Requirement], words: &Reports, ad
         for judgement in report.judgements().iter().filter(|judgement| !judgement.met) {
             output::say(&format!("✗ {}   {}", judgement.requirement, judgement.shown));
         }
-        report.reasons().iter().for_each(|reason| output::say(&format!("INVALID: {reason}")));
+        report.reasons().iter().for_each(|reason| output::say(&format!("INVALID: {}", printable(reason))));
         let notes = run.everyone().flat_map(|generator| &generator.notes);
-        notes.filter(|note| note.level == Level::Error).for_each(|note| output::complain(&note.text));
+        notes.filter(|note| note.level == Level::Error).for_each(|note| output::complain(&printable(&note.text)));
     } else if taken {
-        output::say(report.table(console::colors_enabled_stderr()).trim_end());
+        let table = report.table_within(console::colors_enabled_stderr(), columns(&Term::stderr()));
+        output::say(table.trim_end());
     } else {
-        failed |= put(&report.table(console::colors_enabled()));
+        failed |= put(&report.table_within(console::colors_enabled(), columns(&Term::stdout())));
     }
     if !advice.is_empty() {
         if !words.quiet {
             output::say("");
         }
         for sentence in advice {
+            let sentence = printable(sentence);
             output::say(&format!("{} {sentence}", console::style("hint:").for_stderr().yellow().bold()));
         }
     }
@@ -127,6 +131,11 @@ pub(super) fn write(run: &Run, requirements: &[Requirement], words: &Reports, ad
         }
     }
     ExitCode::from(exit_code(&report, failed))
+}
+
+/// Columns of a terminal; unbounded for a file or pipe.
+fn columns(terminal: &Term) -> usize {
+    terminal.size_checked().map_or(usize::MAX, |(_, columns)| usize::from(columns))
 }
 
 fn put(text: &str) -> bool {

@@ -25,6 +25,7 @@ impl Traffic {
         !self.quitting
             && !self.paused
             && !self.waiting
+            && self.bound.allows(self.scheduled)
             && self.world.run.load.calls.is_none_or(|most| self.begun < most)
     }
 
@@ -168,6 +169,7 @@ impl Traffic {
             while self.pace.due(now).is_some() {}
             return;
         }
+        self.bound.look(now, self.scheduled, self.limit.saturating_sub(self.world.open));
         let before = self.scheduled;
         for _ in 0..BEGUN {
             if !self.may_begin() || self.world.open >= self.limit {
@@ -219,7 +221,10 @@ impl Traffic {
             self.world.books.calls_intended(due);
         }
         let room = self.limit.saturating_sub(self.world.open);
-        self.world.books.calls_waiting(self.intended.saturating_sub(self.scheduled).saturating_sub(room));
+        // Those that will never be begun wait to the end of the run.
+        let wanted = self.bound.of_due(self.intended);
+        let waiting = wanted.saturating_sub(self.scheduled).saturating_sub(room);
+        self.world.books.calls_waiting(waiting + (self.intended - wanted));
     }
 }
 

@@ -1,6 +1,7 @@
 //! How the traffic of a shard comes to its end, and what follows when its only connection does.
 
 use super::{BEGUN, Event, Following, Traffic, beginning};
+use crate::engine::bound::Bound;
 use crate::engine::call::{Call, Kind};
 use crate::engine::incoming;
 use crate::engine::leaving::Leaving;
@@ -9,9 +10,10 @@ use crate::engine::pace::Pace;
 use crate::engine::sockets::Each;
 use crate::engine::stage::Go;
 use crate::measure::{CallBook, Outcome};
+use crate::scenario::Role;
 use strowger_core::{Arrival, Outbox};
 use strowger_message::index::Start;
-use strowger_message::{Message, Method, respond};
+use strowger_message::{Message, Method, Name, respond};
 use strowger_net::{Ending, clock};
 
 impl Traffic {
@@ -24,7 +26,9 @@ impl Traffic {
             return;
         }
         let all = self.world.run.load.calls.is_some_and(|most| self.begun >= most);
-        let unscheduled = self.makes_calls() && self.world.run.load.users.is_none() && self.pace.is_over();
+        let unscheduled = self.makes_calls()
+            && self.world.run.load.users.is_none()
+            && (self.pace.is_over() || !self.bound.allows(self.scheduled));
         if self.quitting || all || unscheduled {
             self.finished = true;
             // Calls beside the scenario are not waited for.
@@ -77,6 +81,39 @@ impl Traffic {
         true
     }
 
+    /// Takes a message that begins no call of a ready answering side: a response, an ACK, or a request within a dialog or
+    /// transaction that this side does not have. Requests but ACK are answered with 481 (RFC 3261 sections 9.2, 12.2.2 and
+    /// 15.1.2). False: it may begin a call.
+    #[cold]
+    pub(super) fn disown(&mut self, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) -> bool {
+        let answering = self.out_of_call.as_ref().unwrap_or(&self.main);
+        if !answering.scenario.ready || answering.scenario.role != Role::Server {
+            return false;
+        }
+        let world = &mut self.world;
+        let to = world.index.first(Name::To).map(|to| &bytes[to.value as usize..to.value_end as usize]);
+        let within = to.is_some_and(|to| incoming::tag(to).is_some());
+        let method = match world.index.start() {
+            Start::Request { method, .. } => Some(method),
+            Start::Status { .. } => None,
+        };
+        match method {
+            None | Some(Method::Ack | Method::Cancel | Method::Bye | Method::Prack) => (),
+            Some(_) if within => (),
+            Some(_) => return false,
+        }
+        world.books.out_of_call(bytes.len());
+        world.ledger.out_of_call += 1;
+        if method.is_some_and(|method| method != Method::Ack) {
+            let start = out.start();
+            let message = Message::new(bytes, &world.index);
+            let length = respond(&message, 481, None, Some(b"none"), &mut out.bytes).finish(b"");
+            out.send(arrival.reply(), start..start + length, 0);
+            world.books.sent(length);
+        }
+        true
+    }
+
     /// Every open call ends now.
     pub(super) fn end_calls(&mut self, goodbye: bool, out: &mut Outbox) {
         self.quitting = true;
@@ -105,6 +142,7 @@ impl Traffic {
         self.world.ledger = Ledger::new(&script.scenario).beside(aside);
         self.pace = Pace::profile(run.load.profile.clone(), now, run.load.arrivals, run.seed);
         self.wanted = self.pace.clone();
+        self.bound = Bound::of(&run.load, now);
         self.id = beginning::id_parts(&run);
         self.limit = run.load.limit;
         (self.number, self.begun, self.scheduled, self.intended, self.next_wake) = (0, 0, 0, 0, 0);

@@ -1,6 +1,7 @@
 //! What the shard asks of the calls that it has.
 
 use super::{FLOOD, Order, PARTING, Traffic, known};
+use crate::engine::bound::Bound;
 use crate::engine::call::{Call, Kind};
 use crate::engine::incoming;
 use crate::engine::pace::Pace;
@@ -10,7 +11,7 @@ use crate::engine::watch::Passage;
 use crate::engine::wheel::{Alarm, Fate};
 use crate::measure::{Failure, Outcome, SendFailure};
 use std::net::SocketAddr;
-use strowger_core::{Arrival, Flow, Now, Outbox};
+use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
 use strowger_message::Name;
 use strowger_net::dedicated::{self, DedicatedSockets};
 use strowger_net::{Ending, Service, ServiceWithSockets, Unsent, clock};
@@ -24,6 +25,15 @@ impl Drop for Traffic {
 }
 
 impl Traffic {
+    /// Slots of calls that may use a connection.
+    fn slots(&self, users: &Users) -> std::ops::Range<usize> {
+        match *users {
+            Users::Nobody => 0..0,
+            Users::One(slot) => slot as usize..slot as usize + 1,
+            Users::Several => 0..self.calls.len(),
+        }
+    }
+
     /// When there is something to do though nothing comes, µs.
     fn wanted(&mut self) -> u64 {
         let mut ms = self.tick;
@@ -40,7 +50,7 @@ impl Traffic {
         if self.leave_from.is_some() {
             ms = ms.min(self.world.ms + 1);
         }
-        let mut at = ms * 1_000;
+        let mut at = (ms * 1_000).min(self.bound.at());
         let calls = &mut self.calls;
         let fate = |alarm: Alarm| {
             let call = &mut calls[alarm.slot as usize];
@@ -115,7 +125,9 @@ impl Traffic {
             }
             return;
         }
-        self.accept(hash, Kind::Main, name, arrival, bytes, out);
+        if !self.disown(arrival, bytes, out) {
+            self.accept(hash, Kind::Main, name, arrival, bytes, out);
+        }
     }
 }
 
@@ -194,6 +206,7 @@ impl Service for Traffic {
                 let run = &self.world.run;
                 let (profile, now) = (run.load.profile.clone(), clock::micros());
                 self.pace = Pace::profile(profile, now, run.load.arrivals, run.seed);
+                self.bound = Bound::of(&run.load, now);
                 self.world.books.reopen(now);
                 self.wanted = self.pace.clone();
                 self.idle_users.iter_mut().for_each(|(_, since)| *since = now);
@@ -313,6 +326,25 @@ impl ServiceWithSockets for Traffic {
         let at = self.wanted();
         self.presence.sleep_until(at);
         Some(at)
+    }
+
+    fn connected(&mut self, flow: Flow, at: u64) {
+        if let Some((took, _)) = self.world.ways.as_mut().and_then(|ways| ways.advance(flow, at)) {
+            self.world.books.connected(took);
+        }
+    }
+
+    fn opened(&mut self, flow: Flow, at: u64) {
+        let Some((took, users)) = self.world.ways.as_mut().and_then(|ways| ways.advance(flow, at)) else { return };
+        if self.world.run.transport != Transport::Tcp {
+            self.world.books.shook_hands(took);
+        }
+        for slot in self.slots(&users) {
+            let call = &mut self.calls[slot];
+            if call.live && call.target.flow == Some(flow) {
+                call.book.connected(at);
+            }
+        }
     }
 
     fn ended(&mut self, _: Now, flow: Flow, ending: Ending, out: &mut Outbox) {

@@ -1,0 +1,53 @@
+//! Reordered messages in calls of the ready workloads. UDP keeps no order, and a server of several processes none on loopback: a
+//! message that is right and late fails no call. Documents of the user behave as in SIPp.
+
+use super::incoming::{Heard, cseq};
+use super::stage::Stage;
+use strowger_message::Method;
+
+impl Stage<'_> {
+    /// Takes a provisional response that no step waits for: a 1xx of no listed code, or one behind the final response of its
+    /// request. It changes nothing but the repetition of its request (RFC 3261 sections 17.1.1.2 and 17.1.2.2).
+    pub(super) fn absorb(&mut self, heard: &Heard<'_>) -> bool {
+        if !self.script.scenario.ready || !(100..200).contains(&heard.code) {
+            return false;
+        }
+        let world = &mut *self.world;
+        world.books.response_received(
+            &mut self.call.book,
+            world.came,
+            heard.method,
+            heard.code,
+            false,
+            heard.bytes.len(),
+        );
+        let number = cseq(heard.bytes, &world.index).0;
+        if self.call.retransmit_at != 0 && self.sent_method() == heard.method && self.is_sent_last(number) {
+            self.call.retransmit_at = match heard.method {
+                Method::Invite => 0,
+                _ => self.world.ms + u64::from(self.world.run.retransmission.t2),
+            };
+        }
+        true
+    }
+
+    /// Takes a final response to a request that had one: a server without state answers each repetition anew, with other bytes. Of
+    /// an INVITE it is looked at by its step, which acknowledges it.
+    pub(super) fn comes_again(&mut self, heard: &Heard<'_>) -> bool {
+        let call = &*self.call;
+        if !self.script.scenario.ready || heard.code < 200 || heard.method == Method::Invite || call.concluded == 0 {
+            return false;
+        }
+        let late = cseq(heard.bytes, &self.world.index).0 <= call.concluded;
+        if late {
+            self.world.books.received_again(heard.bytes.len());
+        }
+        late
+    }
+
+    /// Whether the To tag of a response is that of the call's dialog. In the ready workloads only an INVITE makes a dialog: a
+    /// late response to a REGISTER does not replace its tag.
+    pub(super) fn names_dialog(&self, heard: &Heard<'_>) -> bool {
+        heard.method == Method::Invite || heard.method == Method::Bye || !self.script.scenario.ready
+    }
+}
