@@ -119,7 +119,7 @@ pub fn slices(count: usize, core: usize, scheduling: Scheduling, work: Duration,
         std::thread::spawn(move || {
             place_thread(core, scheduling);
             while !over.load(Ordering::Relaxed) {
-                let begun = std::time::Instant::now();
+                let begun = Instant::now();
                 while begun.elapsed() < work {
                     std::hint::spin_loop();
                 }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use strowger_tests::binary;
 use strowger_tests::generator::{output, peer};
 
-/// What a terminal would obey: a title, a colour, a report of the cursor, in both forms.
+/// Response with control sequences: title, colour, cursor report, erase.
 const HOSTILE: &str = "486 \u{1b}]0;owned\u{7}\u{1b}[31m\u{9b}6n\r\nX-Note: \u{1b}[2Jgone\u{8}\r\nRetry-After: 1";
 
 #[track_caller]

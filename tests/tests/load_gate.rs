@@ -355,7 +355,7 @@ fn a_log_that_is_not_whole_passes_no_gate() {
         assert!(code == Some(4) && text.contains("cut.log"), "{text}");
     }
     assert!(report(&[&killed], &[]).1.contains("A log is not whole"));
-    let json = output(&["report", &killed, "--json", "-"]);
+    let json = output(&[&["report", &killed, "--json", "-"][..], &gate].concat());
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("the report is JSON");
     as_published(&json);
     assert_eq!(

@@ -89,7 +89,7 @@ fn the_answering_side_takes_requests_in_any_order() {
             }
         }
     };
-    // What belongs to no call begins none.
+    // Messages of no call begin none.
     say("CANCEL", 1, "");
     assert_eq!(hear("CANCEL").0, "481");
     say("ACK", 1, ";tag=old");

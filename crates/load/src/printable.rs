@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 use std::io::Write;
 
-/// Bytes without control characters: each stands as `\x1b`. Tabs and ends of lines stay, a carriage return only before a line
-/// feed. Of the control characters of ISO 6429 beyond ASCII (0x80 to 0x9F) both forms are meant, UTF-8 and single bytes.
+/// Escapes control characters of a text as `\x1b`. Tabs and line feeds stay, a carriage return stays before a line feed. The C1
+/// control characters of ISO 6429 (0x80 to 0x9F) are escaped in UTF-8 and as single bytes.
 pub fn printable_bytes(text: &[u8]) -> Cow<'_, [u8]> {
     if text.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t')) {
         return text.into();
@@ -17,7 +17,7 @@ pub fn printable_bytes(text: &[u8]) -> Cow<'_, [u8]> {
         let (valid, invalid) = (chunk.valid(), chunk.invalid());
         let behind = &rest[valid.len()..];
         for (at, letter) in valid.char_indices() {
-            let next = valid.as_bytes().get(at + 1).or(behind.first());
+            let next = valid.as_bytes().get(at + 1).or_else(|| behind.first());
             match letter {
                 '\n' | '\t' => out.push(letter as u8),
                 '\r' if next == Some(&b'\n') => out.push(b'\r'),
@@ -36,7 +36,7 @@ pub fn printable_bytes(text: &[u8]) -> Cow<'_, [u8]> {
     out.into()
 }
 
-/// The same of a text.
+/// Escapes control characters of a string, see [`printable_bytes`].
 pub fn printable(text: &str) -> Cow<'_, str> {
     match printable_bytes(text.as_bytes()) {
         Cow::Borrowed(_) => text.into(),

@@ -1,5 +1,4 @@
-//! End of a schedule that lasts for a time. Calls that wait then for a place below the limit of concurrent calls are not begun:
-//! how long new calls are started is what the user asked for.
+//! End of a schedule with a duration. Calls that wait at the end for a place below the limit of concurrent calls are not started.
 
 use super::pace::Part;
 use super::run::Load;
@@ -14,7 +13,7 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// Of a schedule that begins at `now`, µs. A profile whose last part is a burst ends with its calls, not with a time.
+    /// Computes the end of a schedule that begins at `now`, µs. A profile whose last part is a burst has no end in time.
     pub(super) fn of(load: &Load, now: u64) -> Self {
         let ends = load.keep_limited && load.users.is_none() && matches!(load.profile.last(), Some(Part::Ramp { .. }));
         let length = load.profile.iter().try_fold(0u64, |sum, part| match part {
@@ -26,7 +25,7 @@ impl Bound {
         Self { at, most: u64::MAX }
     }
 
-    /// At the first look behind the end: of `begun` calls and those that are due as many more may be begun as there are places.
+    /// Closes the schedule once its end has passed. As many more calls may start as there are places at that moment.
     pub(super) fn look(&mut self, now: u64, begun: u64, room: u64) {
         if now >= self.at {
             (self.at, self.most) = (u64::MAX, begun.saturating_add(room));

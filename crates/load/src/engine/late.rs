@@ -31,7 +31,7 @@ impl Stage<'_> {
         true
     }
 
-    /// Takes a final response to a request that had one: a server without state answers each repetition anew, with other bytes. Of
+    /// Takes a final response to a request that had one: a server without state answers each repetition with other bytes. Of
     /// an INVITE it is looked at by its step, which acknowledges it.
     pub(super) fn comes_again(&mut self, heard: &Heard<'_>) -> bool {
         let call = &*self.call;
@@ -45,8 +45,8 @@ impl Stage<'_> {
         late
     }
 
-    /// Whether the To tag of a response is that of the call's dialog. In the ready workloads only an INVITE makes a dialog: a
-    /// late response to a REGISTER does not replace its tag.
+    /// Tells whether the To tag of a response may name the dialog. In the ready workloads only an INVITE makes a dialog: a late
+    /// response to a REGISTER does not replace its tag.
     pub(super) fn names_dialog(&self, heard: &Heard<'_>) -> bool {
         heard.method == Method::Invite || heard.method == Method::Bye || !self.script.scenario.ready
     }

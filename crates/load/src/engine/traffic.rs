@@ -93,6 +93,8 @@ pub struct Traffic {
     free: Vec<u32>,
     table: HashTable<u32>,
     dead: DeadCalls,
+    /// Calls of a ready answering side whose BYE may come again.
+    ended: DeadCalls,
     /// Calls over connections that others made.
     riders: Riders,
     /// Connections made again so far, and when the next is to be made, ms; 0: none is.
@@ -219,6 +221,7 @@ impl Traffic {
             run: run.clone(),
         };
         let pace = Pace::profile(run.load.profile.clone(), now, run.load.arrivals, run.seed);
+        let ended = DeadCalls::new(ending::repetitions(&run, &main, out_of_call.as_ref()));
         Self {
             wanted: pace.clone(),
             intended: 0,
@@ -239,6 +242,7 @@ impl Traffic {
             reconnected: 0,
             reconnect_at: 0,
             dead: DeadCalls::new(u64::from(run.behaviour.dead_call_wait)),
+            ended,
             owns: None,
             number: 0,
             begun: 0,
@@ -469,6 +473,7 @@ impl Traffic {
             entry.remove();
         }
         self.dead.add(hash, self.world.ms);
+        self.ended.add(hash, self.world.ms);
         if let (Some(circuits), Some(circuit)) = (&self.world.run.circuits, self.calls[slot as usize].circuit.take()) {
             circuits.give(circuit);
         }
@@ -517,7 +522,7 @@ impl Traffic {
             return;
         }
         let request = bytes.first() != Some(&b'S') || !bytes.starts_with(b"SIP/2.0");
-        if self.out_of_call.is_some() && request && self.disown(arrival, bytes, out) {
+        if self.out_of_call.is_some() && request && self.disown(hash, arrival, bytes, out) {
             return;
         }
         if self.out_of_call.is_some() && request {

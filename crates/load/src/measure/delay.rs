@@ -67,7 +67,7 @@ table! {
     TimerLag = "lag.timer", "Lag of timers within calls", "generator health",
         "From the moment at which a pause was to end, or a message was to be sent again, to when the generator came to it.";
     Connect = "connect", "Set-up of a connection", "common practice",
-        "From the request for a TCP connection of a call or user of its own to its acceptance by the peer. Delays of requests begin when the connection carries messages, so it is in none of them but those from the intended time.";
+        "From the start of a TCP connection for one call or user to its acceptance by the peer. Delays of requests begin when the connection carries messages; only those from the intended time contain its set-up.";
     Handshake = "handshake", "Handshake of a connection", "common practice",
         "From the acceptance of such a connection to the end of the handshake of TLS, of WebSocket, or of both.";
 }

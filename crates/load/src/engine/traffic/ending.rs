@@ -7,14 +7,32 @@ use crate::engine::incoming;
 use crate::engine::leaving::Leaving;
 use crate::engine::ledger::Ledger;
 use crate::engine::pace::Pace;
+use crate::engine::run::Run;
+use crate::engine::script::Script;
 use crate::engine::sockets::Each;
 use crate::engine::stage::Go;
 use crate::measure::{CallBook, Outcome};
 use crate::scenario::Role;
+use std::sync::Arc;
 use strowger_core::{Arrival, Outbox};
 use strowger_message::index::Start;
 use strowger_message::{Message, Method, Name, respond};
 use strowger_net::{Ending, clock};
+
+/// Milliseconds for which an ended call is known: a BYE is repeated 0.5, 1.5, 3.5, 7.5 and 11.5 s after the first (RFC 3261
+/// section 17.1.2.2), and calls that stay in their place hold more memory.
+const REPETITIONS: u64 = 16_000;
+
+/// How long a shard keeps the calls that ended for repetitions of their BYE, milliseconds.
+pub(super) fn repetitions(run: &Run, main: &Script, aside: Option<&Arc<Script>>) -> u64 {
+    if is_ready_answerer(main, aside) && !run.transport.is_reliable() { REPETITIONS } else { 0 }
+}
+
+/// Whether calls of peers are answered by a document of this program.
+fn is_ready_answerer(main: &Script, aside: Option<&Arc<Script>>) -> bool {
+    let answering = &aside.map_or(main, |script| script).scenario;
+    answering.ready && answering.role == Role::Server
+}
 
 impl Traffic {
     pub(super) fn finish_if_over(&mut self, out: &mut Outbox) {
@@ -83,11 +101,10 @@ impl Traffic {
 
     /// Takes a message that begins no call of a ready answering side: a response, an ACK, or a request within a dialog or
     /// transaction that this side does not have. Requests but ACK are answered with 481 (RFC 3261 sections 9.2, 12.2.2 and
-    /// 15.1.2). False: it may begin a call.
+    /// 15.1.2), but the BYE of a call that ended with 200. False: it may begin a call.
     #[cold]
-    pub(super) fn disown(&mut self, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) -> bool {
-        let answering = self.out_of_call.as_ref().unwrap_or(&self.main);
-        if !answering.scenario.ready || answering.scenario.role != Role::Server {
+    pub(super) fn disown(&mut self, hash: u64, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) -> bool {
+        if !is_ready_answerer(&self.main, self.out_of_call.as_ref()) {
             return false;
         }
         let world = &mut self.world;
@@ -102,12 +119,19 @@ impl Traffic {
             Some(_) if within => (),
             Some(_) => return false,
         }
-        world.books.out_of_call(bytes.len());
-        world.ledger.out_of_call += 1;
+        let again = method == Some(Method::Bye) && self.ended.knows(hash);
+        if again {
+            world.books.dead_call(bytes.len());
+            world.ledger.dead_call += 1;
+        } else {
+            world.books.out_of_call(bytes.len());
+            world.ledger.out_of_call += 1;
+        }
         if method.is_some_and(|method| method != Method::Ack) {
             let start = out.start();
             let message = Message::new(bytes, &world.index);
-            let length = respond(&message, 481, None, Some(b"none"), &mut out.bytes).finish(b"");
+            let length =
+                respond(&message, if again { 200 } else { 481 }, None, Some(b"none"), &mut out.bytes).finish(b"");
             out.send(arrival.reply(), start..start + length, 0);
             world.books.sent(length);
         }

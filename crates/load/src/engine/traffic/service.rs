@@ -125,7 +125,7 @@ impl Traffic {
             }
             return;
         }
-        if !self.disown(arrival, bytes, out) {
+        if !self.disown(hash, arrival, bytes, out) {
             self.accept(hash, Kind::Main, name, arrival, bytes, out);
         }
     }
@@ -164,6 +164,7 @@ impl Service for Traffic {
         self.take_leave(out);
         self.finish_if_over(out);
         self.dead.tidy(self.world.ms);
+        self.ended.tidy(self.world.ms);
         if self.world.ms >= self.tick {
             self.tick = self.world.ms + 1_000;
             self.world.ledger.open = self.world.open;
