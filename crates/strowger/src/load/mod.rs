@@ -384,14 +384,14 @@ impl Interrupted {
         let count = Arc::new(AtomicU32::new(0));
         let seen = count.clone();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        // Before anything is sent: the thread may come to run late.
+        let (mut interrupt, mut terminate) = {
+            use tokio::signal::unix::{SignalKind, signal};
+            let _entered = runtime.enter();
+            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
+        };
         std::thread::Builder::new().name("signals".into()).spawn(move || {
             runtime.block_on(async move {
-                use tokio::signal::unix::{SignalKind, signal};
-                let (Ok(mut interrupt), Ok(mut terminate)) =
-                    (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-                else {
-                    return;
-                };
                 loop {
                     tokio::select! {
                         _ = interrupt.recv() => (),
