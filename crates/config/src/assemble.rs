@@ -31,6 +31,8 @@ pub(super) fn assemble(mut tables: Tables, source: Source<'_>, reader: &mut Read
         filters: &filters,
         call_limits: &call_limits,
         gateway_groups: &gateway_groups,
+        emergency: &tables.emergency,
+        auth: &tables.auth,
     };
     let decisions = rules::compile(lists, tables.proxy.record_route, reader);
     tables.into_config(

@@ -10,6 +10,7 @@ use super::key::{Rule, words};
 use super::name::Reference;
 use super::reader::{ANY, section};
 use super::secret::Secret;
+use super::set::SetTable;
 
 words! {
     /// Hash of the digest (RFC 7616 section 3.2, RFC 8760).
@@ -104,6 +105,11 @@ section! {
         /// The authenticated user must be the one in From of anything but a REGISTER (RFC 3261 section 22.1). False: a user calls under the name of
         /// any other.
         pub user_must_match: bool = true, ANY;
+        /// Name of a `[[set]]` of texts with the numbers that an account may show, in From and in P-Preferred-Identity, P-Asserted-Identity and
+        /// Remote-Party-ID (RFC 3325): for a PBX with numbers behind one account. Its keys are users ("pbx", or "pbx@example.org", which is
+        /// asked first), its values lists such as "+49301234560, +4930123*, +49301200..+49301299"; the first single number is the
+        /// account's own. "*" is any number. Each account may show its own address-of-record. "": and nothing else.
+        pub identities: Option<Reference<SetTable>> = None, ANY.or("");
         /// A user may register for another one, whom To of its REGISTER names: for a PBX that registers the numbers behind it by one password.
         /// Each user can then take the calls of every other one of its realm. False: To must be the authenticated user.
         pub register_for_others: bool = false, ANY;

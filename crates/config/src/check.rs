@@ -12,7 +12,8 @@ use super::listen::Listener;
 use super::reader::Reader;
 use super::report::Fault;
 use super::{
-    Config, Source, cache, call_limit, check_database, check_relay, check_rules, check_tls, dialogs, gateway_group,
+    Config, Source, cache, call_limit, check_database, check_relay, check_rules, check_tls, dialogs, emergency,
+    gateway_group,
 };
 
 pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
@@ -32,6 +33,7 @@ pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
     dialogs::check(config, reader);
     cache::check(config, reader);
     gateway_group::check(&config.gateway_groups, reader);
+    emergency::check(config, reader);
     check_rules::check(config, reader);
     check_mixed(config, reader);
     reader.check_unused();
@@ -315,6 +317,19 @@ fn check_registering(config: &Config, reader: &mut Reader) {
         let span = reader.value_of("auth.register_for_others");
         let message = "each user can register as every other one of its realm, and take its calls";
         let cure = "set auth.register_for_others = false, unless each user of this server may do that";
+        reader.push(Fault::warning(span, message, cure));
+    }
+    if !config.auth.calls && is_open {
+        let span = reader.value_of("auth.calls");
+        let message = "auth.calls = false lets anyone who reaches this server call as any of its users";
+        let cure = "set auth.calls = true; peers that know no password are a [[source]] with trusted = true, and \
+                    emergency calls need none where [emergency] names their numbers";
+        reader.push(Fault::warning(span, message, cure));
+    }
+    if config.auth.calls && !config.auth.user_must_match && is_open {
+        let span = reader.value_of("auth.user_must_match");
+        let message = "auth.user_must_match = false lets each user call under the name and number of every other one";
+        let cure = "set auth.user_must_match = true; which numbers an account may show besides says auth.identities";
         reader.push(Fault::warning(span, message, cure));
     }
 }

@@ -33,9 +33,11 @@ mod dialogs;
 mod dns;
 mod domains;
 mod effective;
+mod emergency;
 mod failure;
 mod filter;
 mod gateway_group;
+mod identity;
 mod key;
 mod limits;
 mod listen;
@@ -80,9 +82,11 @@ pub use self::dialogs::Dialogs;
 pub use self::dns::Dns;
 pub use self::domains::{Domain, LocalDomain};
 pub use self::effective::reference;
+pub use self::emergency::Emergency;
 pub use self::failure::{FailureAction, FailureTable, StatusRange};
 pub use self::filter::{FilterAction, FilterTable};
 pub use self::gateway_group::{GatewayGroup, GatewayGroupTable, GroupPlaces, Pick, Place, Targets};
+pub use self::identity::{EmergencyNumber, Identities, IdentityEntry, IdentityList, IdentitySource};
 pub use self::limits::Limits;
 pub use self::listen::{Advertised, Identity, ListenAddress, Listener};
 pub use self::log::{Log, LogFormat, LogLevel};
@@ -146,6 +150,7 @@ macro_rules! tables {
             tables {
                 server: Server,
                 proxy: Proxy,
+                emergency: Emergency,
                 registrar: Registrar,
                 auth: Auth,
                 ban: Ban,

@@ -102,9 +102,6 @@ section! {
         pub loop_detection: bool = true, ANY;
         /// A request larger than this leaves by TCP (RFC 3261 section 18.1.1), but never away from the flow of a binding.
         pub udp_to_tcp_above: Option<usize> = Some(1_300), Rule::bytes(200, 65_535).or("never");
-        /// Where calls to `urn:service:sos` and its kind go (RFC 5031), with a Route that names it; "": they are answered 404 unless they
-        /// carry a Route of their own.
-        pub emergency_target: Option<SipUri> = None, ANY.or("");
     }
 }
 

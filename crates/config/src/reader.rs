@@ -181,6 +181,9 @@ pub(super) struct Place {
     pub value: Range<usize>,
 }
 
+/// Keys that stand elsewhere now: table and name before, name and heading now.
+const MOVED: &[(&str, &str, &str, &str)] = &[("proxy", "emergency_target", "target", "[emergency]")];
+
 /// Collects faults, the places of the keys that were found, and the names of tables.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
@@ -303,6 +306,14 @@ impl Reader {
         let home = homes.min_by_key(|table| table.is_list);
         // A line such as `dialogs.folder = "calls"` behind a heading: TOML reads it as a table within that one.
         let dotted = self.table_name(name).filter(|table| !table.name.is_empty()).map(TableName::heading);
+        let moved = MOVED.iter().find(|(old, key, ..)| (*old, *key) == (table, name));
+        if let Some((_, _, now, heading)) = moved {
+            return self.error(
+                span,
+                format!("there is no key {name} {here} any more"),
+                format!("write {now} in {heading}"),
+            );
+        }
         let cure = match (dotted, nearest(name, keys.iter().copied()), home) {
             (Some(heading), ..) => {
                 format!(

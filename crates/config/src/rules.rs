@@ -11,10 +11,13 @@ use strowger_core::proxy::may_be_removed;
 use strowger_message::Name as HeaderName;
 use strowger_rules::{Condition, Kind, Rule as CompiledRule, Rules, Set, SetId, SetNames, Sets};
 
+use super::auth::Auth;
 use super::call_limit::{self, CallLimitTable, CountedPer};
+use super::emergency::Emergency;
 use super::failure::{self, FailureAction, FailureTable};
 use super::filter::{self, FilterAction, FilterTable};
 use super::gateway_group::{self, GatewayGroup, GatewayGroupTable, Place, Targets};
+use super::identity::{self, Identities, IdentitySource};
 use super::key::{Rule, Text};
 use super::name::{Name, Reference};
 use super::proxy::RelayFor;
@@ -73,6 +76,12 @@ section! {
         /// Name of a `[[set]]` of texts: the user part of the Request-URI becomes the value that the set has for it, if it has one; before
         /// `strip` and `prepend`.
         pub translate: Option<Reference<SetTable>> = None, ANY.or("");
+        /// P-Asserted-Identity that the request gets (RFC 3325), as `sip:NUMBER@DOMAIN`: a number such as "+49301234560", a list of numbers
+        /// and ranges such as "+49301234560, +4930123*", or the name of a `[[set]]` as in `auth.identities`. Of a list it is the first of
+        /// P-Preferred-Identity, P-Asserted-Identity and From that is in it, else its first single number; without one, what the
+        /// account may show by `auth.identities`, else its address-of-record. It goes to `to` also where the caller withholds its
+        /// identity (`Privacy: id`): the next hop is trusted. "": nothing is asserted for the sender.
+        pub identity: Option<Identities> = None, ANY.or("");
         /// Header lines that the request gets, such as "P-Hint: outbound".
         pub add_headers: Vec<HeaderLine> = Vec::new(), ANY;
         /// Names of header fields that the request loses.
@@ -239,6 +248,8 @@ pub struct Action {
     pub redirect: bool,
     /// What becomes of the user part of the Request-URI; none: it stays.
     pub user: Option<UserEdit>,
+    /// The identities that the request may show, of which it gets one.
+    pub identity: Option<IdentitySource>,
     /// Header lines, each with its end.
     pub add: Box<[u8]>,
     /// Header fields that go.
@@ -309,6 +320,7 @@ impl Action {
             to: Targets::of(&table.to, groups),
             relay_for: table.relay_for,
             try_next: table.try_next.clone().map(Vec::into),
+            identity: IdentitySource::of(table.identity.as_ref(), names),
             add: HeaderLine::lines(&table.add_headers),
             remove: RemovableHeader::names(&table.remove_headers),
             record_route: table.record_route,
@@ -335,6 +347,10 @@ pub struct Decisions {
     /// The networks of all sources, each with the name of its own.
     sources: Option<Arc<Set>>,
     trusted: Vec<String>,
+    /// Where emergency calls go; no targets: they are as any other.
+    pub emergency: Targets,
+    /// P-Asserted-Identity that emergency calls get.
+    pub emergency_identity: Option<IdentitySource>,
 }
 
 impl Default for Decisions {
@@ -347,6 +363,8 @@ impl Default for Decisions {
             names,
             sources: None,
             trusted: Vec::new(),
+            emergency: Targets::default(),
+            emergency_identity: None,
         }
     }
 }
@@ -400,11 +418,13 @@ pub(super) struct Lists<'a> {
     pub(super) filters: &'a [FilterTable],
     pub(super) call_limits: &'a [CallLimitTable],
     pub(super) gateway_groups: &'a [GatewayGroupTable],
+    pub(super) emergency: &'a Emergency,
+    pub(super) auth: &'a Auth,
 }
 
 /// Compiles what the file says. Where something is wrong that is noted, and the rest compiled.
 pub(super) fn compile(lists: Lists<'_>, record_route: bool, reader: &mut Reader) -> Arc<Decisions> {
-    let Lists { rules, sets, sources, failures, filters, call_limits, gateway_groups } = lists;
+    let Lists { rules, sets, sources, failures, filters, call_limits, gateway_groups, emergency, auth } = lists;
     let (names, loaded) = load(sets, reader);
     failure::check(failures, sets, reader);
     let call_limits: Vec<_> = call_limits.iter().cloned().map(Arc::new).collect();
@@ -432,7 +452,15 @@ pub(super) fn compile(lists: Lists<'_>, record_route: bool, reader: &mut Reader)
     let trusted = sources.iter().filter(|source| source.trusted).map(|source| source.name.to_string()).collect();
     let sources = of_sources(sources, reader).map(Arc::new);
     let (filters, rules) = (Arc::new(filters), Arc::new(Rules::new(compiled)));
-    Arc::new(Decisions { filters, rules, sets: filled, names, sources, trusted })
+    if let Some(set) = &auth.identities {
+        identity::check_set(set, "auth.identities", sets, reader);
+    }
+    if let Some(Identities::Set(set)) = &emergency.identity {
+        identity::check_set(set, "emergency.identity", sets, reader);
+    }
+    let emergency_identity = IdentitySource::of(emergency.identity.as_ref(), &names);
+    let emergency = Targets::of(emergency.target.as_slice(), &groups);
+    Arc::new(Decisions { filters, rules, sets: filled, names, sources, trusted, emergency, emergency_identity })
 }
 
 /// The condition of the table at this path. Where it is wrong that is noted.
@@ -543,8 +571,14 @@ fn check_action(table: &RuleTable, path: &str, named: &Named<'_>, record_route: 
     if !goes && table.relay_for.is_some() {
         note("relay_for", "has relay_for without `to`", "add `to`, or remove `relay_for`");
     }
+    if (answers || table.drop || table.redirect) && table.identity.is_some() {
+        note("identity", "asserts an identity of a request that it does not forward", "remove `identity`");
+    }
     if table.translate.as_ref().is_some_and(|set| !translates(set, sets)) {
         note("translate", "translates by a set that has no value for a text", NOT_TRANSLATING);
+    }
+    if let Some(Identities::Set(set)) = &table.identity {
+        identity::check_set(set, &format!("{path}.identity"), sets, reader);
     }
 }
 

@@ -101,6 +101,16 @@ impl<'a> Uri<'a> {
         }
     }
 
+    /// The user at a host that a sip, sips, im (RFC 3860) or pres (RFC 3859) URI names.
+    #[inline]
+    pub fn address(&self) -> Option<SipUri<'a>> {
+        match self {
+            Self::Sip(uri) => Some(*uri),
+            Self::Other(uri) => uri.address(),
+            Self::Tel(_) | Self::Urn(_) => None,
+        }
+    }
+
     /// Requires TLS on every hop (RFC 3261 section 26.2.2).
     pub const fn is_sips(&self) -> bool {
         matches!(self, Self::Sip(SipUri { secure: true, .. }))
@@ -162,6 +172,12 @@ impl<'a> OtherUri<'a> {
         scan.skip(colon + 1);
         let rest = scan.some(ANY_URI)?;
         Some(Self { scheme, rest })
+    }
+
+    #[cold]
+    fn address(&self) -> Option<SipUri<'a>> {
+        let is_address = self.is_scheme(b"im") || self.is_scheme(b"pres");
+        SipUri::read(&mut Reader::new(self.rest), false).filter(|_| is_address)
     }
 
     /// Is this the scheme, which is given in lower case?

@@ -59,7 +59,7 @@ impl Engine {
             return target.map_or(Verdict::Drop, |target| Verdict::Forward(Destination::FirstContact(target)));
         }
         match self.next_hop(handling, routing, &mut contacts.text) {
-            Ok(targets) => Verdict::Forward(Destination::NextHop { targets, route: Vec::new(), otherwise: 0 }),
+            Ok(targets) => Verdict::Forward(Destination::NextHop { targets, otherwise: 0 }),
             Err(NoHop::Ask(question)) => Verdict::Ask(question),
             Err(NoHop::Denied) => {
                 self.counters().relay_denied.one();

@@ -35,7 +35,8 @@ impl Engine {
         if request.max_forwards == Some(0) {
             return Reply::refused(483).into();
         }
-        if self.is_unknown_here(routing) {
+        let is_emergency = self.is_emergency(handling.now, request, routing);
+        if !is_emergency && self.is_unknown_here(routing) {
             return Reply::unknown(Party::RequestUri).into();
         }
         match self.is_own_by_name(handling, routing) {
@@ -46,6 +47,9 @@ impl Engine {
         }
         if self.policy.config.proxy.loop_detection && self.policy.router.is_loop(request) {
             return Reply::refused(482).into();
+        }
+        if is_emergency {
+            return Verdict::Decide(self.emergency_decision(handling, routing));
         }
         Verdict::Next(Stage::Authorize)
     }

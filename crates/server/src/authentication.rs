@@ -133,7 +133,7 @@ impl Engine {
             ChallengeHeader::WwwAuthenticate => !auth.register_for_others,
             ChallengeHeader::ProxyAuthenticate => auth.user_must_match,
         };
-        if must_match && let Err(claim) = self.claims_only(request, header, party, subscriber) {
+        if must_match && let Err(claim) = self.claims_only(header, party, subscriber) {
             return Err(self.refuse_claim(handling, subscriber, &claim, party).into());
         }
         let registrant = match &found {
@@ -297,7 +297,7 @@ impl Engine {
         if self.may_say(handling, Kind::Authentication) {
             let request = handling.request;
             let domains: Vec<&str> = self.policy.config.domain_names().collect();
-            let setting = if is_register { "auth.register_for_others" } else { "auth.user_must_match" };
+            let setting = if is_register { "auth.register_for_others" } else { "auth.identities" };
             tracing::warn!(
                 call_id = %shown(request.call_id),
                 source = %request.arrival.remote,

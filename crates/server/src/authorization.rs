@@ -22,10 +22,6 @@ impl Engine {
         if self.is_trusted(request.arrival.remote.ip()) {
             return Verdict::Admit(Proof::default());
         }
-        // A call for help needs no password.
-        if routing.route.is_none() && self.is_emergency(&routing.uri) {
-            return Verdict::Admit(Proof::default());
-        }
         let from = request.mandatory.from.uri;
         let from_local = self.is_from_local(request);
         let to_local = routing.route.is_none() && self.is_local(&routing.uri);
@@ -49,7 +45,6 @@ impl Engine {
     pub(crate) fn authorize_places(
         &self,
         handling: &Handling<'_, '_>,
-        routing: &Routing<'_>,
         to: &[String],
         relay_for: Option<RelayFor>,
     ) -> Option<Verdict> {
@@ -58,13 +53,11 @@ impl Engine {
             let uri = Uri::parse(uri.as_bytes());
             !uri.is_ok_and(|uri| self.is_local(&uri) || self.names_server(&uri))
         };
-        let is_for_help = || routing.route.is_none() && self.is_emergency(&routing.uri);
         let relay_for = relay_for.unwrap_or(self.policy.config.proxy.relay_for);
         let may_go = relay_for == RelayFor::Everyone
             || handling.progress.proof.user.is_some()
             || !to.iter().any(is_outside)
             || self.is_trusted(request.arrival.remote.ip())
-            || is_for_help()
             // Where such a caller needs a password it has shown one.
             || (relay_for == RelayFor::LocalDomains && self.is_from_local(request));
         if may_go {
@@ -82,7 +75,7 @@ impl Engine {
     /// a port that is none of ours is another program only if the request comes from that address.
     pub(crate) fn is_from_local(&self, request: &Request<'_>) -> bool {
         let from = request.mandatory.from.uri;
-        let Uri::Sip(uri) = &from else { return false };
+        let Some(uri) = from.address() else { return false };
         let other_program = uri.host.ip().is_some_and(|ip| ip == request.arrival.remote.ip().to_canonical());
         self.is_local(&from) || (self.policy.router.identity().is_local_domain(uri.host) && !other_program)
     }

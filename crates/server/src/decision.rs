@@ -5,6 +5,7 @@ use crate::calls::Call;
 use crate::calls::within::Again;
 use crate::engine::Engine;
 use crate::handling::Handling;
+use crate::identity::withholds_identity;
 use crate::judgement::{self, Heard, Inquiry, log_path};
 use crate::places::{Places, claims_at};
 use crate::policy::InForce;
@@ -18,7 +19,9 @@ use std::net::IpAddr;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
-use strowger_config::{Action, CallLimitTable, FailureAction, FilterAction, OverLimit, RelayFor};
+use strowger_config::{
+    Action, CallLimitTable, FailureAction, FilterAction, IdentitySource, OverLimit, RelayFor, Targets,
+};
 use strowger_core::proxy::TryNext;
 use strowger_core::record::header_names;
 use strowger_core::routing::{Request, Routing};
@@ -162,6 +165,21 @@ pub(crate) enum AfterFailure {
 }
 
 impl Decision {
+    /// What is made of an emergency call: it goes to these targets, counts under nothing, and has a record.
+    pub(crate) fn of_emergency(to: &Targets) -> Self {
+        let to = Places::of(to, Vec::new());
+        let answer_timeout = (to.uris.len() > 1).then_some(EMERGENCY_ANSWER);
+        let account_as = Some("emergency".into());
+        Self { to, track: Some(true), account: Some(true), account_as, answer_timeout, ..Self::default() }
+    }
+
+    /// The request says to be of this identity, in place of what it says (RFC 3325 section 5).
+    pub(crate) fn assert(&mut self, identity: &[u8]) {
+        self.remove.push(Name::PAssertedIdentity);
+        self.add.extend_from_slice(&[b"P-Asserted-Identity: <", identity, b">\r\n"].concat());
+        self.own_edits = (self.add.len(), self.remove.len());
+    }
+
     /// What is done where its target fails with this status before the request goes there, of the failures from this place on; none: nothing.
     fn after_failure(
         &self,
@@ -281,7 +299,7 @@ impl Engine {
         match self.consult_rules(handling, routing) {
             Verdict::Decide(mut decision) if !decision.redirect => {
                 let relay_for = decision.relay_for.take();
-                let unproven = self.authorize_places(handling, routing, &decision.to.uris, relay_for);
+                let unproven = self.authorize_places(handling, &decision.to.uris, relay_for);
                 unproven.unwrap_or(Verdict::Decide(decision))
             }
             verdict => verdict,
@@ -331,7 +349,7 @@ impl Engine {
         let mut decision = Decision::default();
         let (part, mut edit) = (user_part(&routing.uri), None);
         let mut changing = Vec::new();
-        let mut is_any = false;
+        let (mut is_any, mut identity) = (false, None);
         let answer = decisions.rules.walk(facts, &decisions.sets, |place, rule: &Rule<Action>| {
             let Action { answer, drop, ends, .. } = &rule.action;
             if *drop || answer.is_some() {
@@ -361,6 +379,7 @@ impl Engine {
             let failures = (decision.on_failure.len()..).zip(&rule.action.on_failure).filter(changes);
             changing.extend(failures.map(|(place, failure)| (place, failure.clone())));
             decision.hear(&rule.action, facts, places);
+            identity = identity.or(rule.action.identity.as_ref());
             if let (Some(part), Some(more)) = (part, &rule.action.user) {
                 join(edit.get_or_insert_default(), more, part, &decisions.sets);
             }
@@ -373,6 +392,9 @@ impl Engine {
         }
         decision.user = part.zip(edit).and_then(|(part, edit)| edited(part, &edit, &decisions.sets));
         decision.own_edits = (decision.add.len(), decision.remove.len());
+        if let Some(source) = identity {
+            self.assert_by(source, facts, &mut decision);
+        }
         if let Some(part) = decision.user.as_deref().or(part).filter(|_| !changing.is_empty()) {
             // What one of them makes of it is nothing to the others.
             for (place, failure) in decision.on_failure.iter_mut().enumerate() {
@@ -383,6 +405,20 @@ impl Engine {
             }
         }
         if is_any { Verdict::Decide(Box::new(decision)) } else { Verdict::Next(Stage::Route) }
+    }
+
+    /// Adds the identity that a rule asserts. A caller that withholds its identity is named at places of rules alone, which are trusted (RFC
+    /// 3325 section 7).
+    #[inline(never)]
+    fn assert_by(&self, source: &IdentitySource, facts: &RequestFacts<'_, '_>, decision: &mut Decision) {
+        let request = facts.request;
+        if decision.to.is_empty() && withholds_identity(&request.message) {
+            return;
+        }
+        let may_choose = facts.user.is_some() || self.believes(request.arrival.remote.ip());
+        if let Some(identity) = self.identity_by(request, facts.user, may_choose, source) {
+            decision.assert(&identity);
+        }
     }
 
     /// What becomes of a request that goes nowhere, or needs no answer, if a rule answers or drops it.
@@ -492,6 +528,9 @@ impl Engine {
     fn filter_by_facts(&self, handling: &Handling<'_, '_>) -> Option<(usize, Option<u16>)> {
         let decisions = &self.policy.config.decisions;
         let routing = self.policy.router.route(handling.progress.began, handling.request);
+        if self.is_emergency(handling.now, handling.request, &routing) {
+            return None;
+        }
         let facts = RequestFacts::of(self, handling, &routing);
         let found = decisions.filters.walk(&facts, &decisions.sets, |place, rule| {
             ControlFlow::Break((place, rule.action.answer.as_ref().map(|(status, _)| *status)))
@@ -548,6 +587,9 @@ fn claims_by(facts: &RequestFacts<'_, '_>, limits: &[Arc<CallLimitTable>]) -> Ve
     }
     claims
 }
+
+/// Milliseconds that one of several targets of an emergency call may say nothing before the next is tried.
+const EMERGENCY_ANSWER: u64 = 4_000;
 
 fn milliseconds(time: Option<Duration>) -> Option<u64> {
     time.map(|time| time.as_millis() as u64)

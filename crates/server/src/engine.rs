@@ -16,6 +16,7 @@ pub use moves::EngineRecord;
 
 use crate::calls::{CallTimes, Calls};
 use crate::counters::Counters;
+use crate::identity::{conceal_callee, names_callee};
 use crate::local_address::LocalAddresses;
 use crate::ping::Pings;
 use crate::policy::{InForce, Policy};
@@ -31,11 +32,11 @@ use strowger_cache::ticket::{Answered, ReceiverId};
 use strowger_core::entropy::Entropy;
 use strowger_core::proxy::{Notice, Proxy};
 use strowger_core::registrar::Registrar;
-use strowger_core::slots::Slots;
+use strowger_core::slots::{Id, Slots};
 use strowger_core::timer::sooner;
-use strowger_core::transaction::{Event, Outgoing, Role, Transactions};
+use strowger_core::transaction::{ClientId, Event, Outgoing, Role, Transactions};
 use strowger_core::{Arrival, Flow, Now, Outbox, Round, Transport};
-use strowger_message::{Edit, Index, Message};
+use strowger_message::{Edit, Index, Limits, Message};
 use strowger_store::credential_cache::{CredentialCache, Scratch};
 use strowger_store::error::StoreError;
 use strowger_store::subscriber;
@@ -355,17 +356,34 @@ impl Engine {
                         return self.counters().answers_dropped.one();
                     }
                     self.calls.responded = Some(arrival.remote);
-                    self.proxy.response(
-                        &mut Round { now, tx: &mut self.transactions, out },
-                        context,
-                        message,
-                        arrival,
-                        id,
-                    );
+                    self.pass_response(now, arrival, message, (context, id), out);
                 }
             }
             Outgoing::Unmatched | Outgoing::Absorbed => (),
         }
+    }
+
+    /// Passes a response on, without what it says of who answered unless its source is trusted (RFC 3325 section 5).
+    fn pass_response(
+        &mut self,
+        now: Now,
+        arrival: &Arrival,
+        message: &Message<'_>,
+        (context, id): (Id, ClientId),
+        out: &mut Outbox,
+    ) {
+        if !names_callee(message) || self.believes(arrival.remote.ip()) {
+            let round = &mut Round { now, tx: &mut self.transactions, out };
+            return self.proxy.response(round, context, message, arrival, id);
+        }
+        let (mut bytes, mut index) = std::mem::take(&mut self.concealed);
+        bytes.clear();
+        conceal_callee(message, &mut self.edit, &mut bytes);
+        if index.parse(&bytes, &Limits::UNLIMITED).is_ok() {
+            let round = &mut Round { now, tx: &mut self.transactions, out };
+            self.proxy.response(round, context, &Message::new(&bytes, &index), arrival, id);
+        }
+        self.concealed = (bytes, index);
     }
 
     /// `reason`: why what could not be sent could not be.

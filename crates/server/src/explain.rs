@@ -331,8 +331,8 @@ impl Engine {
         let party = &request.mandatory.from.uri;
         let [username, domain] = [&user.name, &user.domain].map(|text| String::from_utf8_lossy(text));
         let subscriber = CredentialView { username: &username, domain: &domain, ha1: Ha1s::default() };
-        self.claims_only(request, ChallengeHeader::ProxyAuthenticate, party, subscriber).err()?;
-        let because = format!("authenticated as {username}, but the request names another user (auth.user_must_match)");
+        self.claims_only(ChallengeHeader::ProxyAuthenticate, party, subscriber).err()?;
+        let because = format!("authenticated as {username}, but From names another user or number (auth.identities)");
         Some(Outcome::Answer { status: 403, because })
     }
 

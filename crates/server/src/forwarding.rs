@@ -34,8 +34,8 @@ pub(crate) enum Destination {
     FirstContact(Target),
     /// Where rules say, each place with its targets.
     Places(Vec<Targets>),
-    /// To the next hop, by a Route to put before others, if any; answered `otherwise` if no way leads there.
-    NextHop { targets: Targets, route: Vec<u8>, otherwise: u16 },
+    /// To the next hop; answered `otherwise` if no way leads there.
+    NextHop { targets: Targets, otherwise: u16 },
 }
 
 impl Destination {
@@ -225,7 +225,7 @@ impl Engine {
                 let candidate = Candidate { uri, path, targets: &[target], ..Candidate::default() };
                 self.forward_ack(handling, routing, &candidate);
             }
-            Destination::NextHop { mut targets, route, .. } => {
+            Destination::NextHop { mut targets, .. } => {
                 // Where a second Route of ours says it, or a seal, there the dialog began.
                 if routing.listener.is_none() && routing.device.is_none() {
                     let shared = &self.shared;
@@ -247,7 +247,7 @@ impl Engine {
                 let candidate = Candidate {
                     uri: None,
                     uris: &[],
-                    path: &route,
+                    path: b"",
                     targets: &targets,
                     q: 1000,
                     add: &edits.add,
@@ -268,8 +268,10 @@ impl Engine {
         if routing.in_dialog {
             self.confirm(handling.request);
         }
-        let round = &mut Round { now: handling.now, tx: &mut self.transactions, out: handling.out };
-        self.proxy.forward_ack(round, handling.request, routing, candidate);
+        self.pass_concealed(handling, routing, |engine, handling, request, routing| {
+            let round = &mut Round { now: handling.now, tx: &mut engine.transactions, out: handling.out };
+            engine.proxy.forward_ack(round, request, routing, candidate);
+        });
     }
 
     fn forward_to_contacts(
@@ -333,7 +335,13 @@ impl Engine {
         let to = decision.map_or(Vec::new(), |decision| decision.to.uris.clone());
         let counts = |decision: &Decision| questions(&decision.to, decision.to.may_count());
         let asks = decision.map(counts).unwrap_or_default();
-        let candidates = places(&to, &targets, order.iter().copied(), None, &edits, &asks);
+        let routes = self.emergency_routes(routing, &to);
+        let mut candidates = places(&to, &targets, order.iter().copied(), None, &edits, &asks);
+        if let Some(routes) = &routes {
+            for (candidate, place) in candidates.iter_mut().zip(&order) {
+                (candidate.uri, candidate.path) = (None, &routes[*place]);
+            }
+        }
         self.send(handling, routing, &candidates, &order, timer.session, &edits);
     }
 
@@ -352,7 +360,8 @@ impl Engine {
             return self.reply(handling, Reply::refused(440));
         }
         let length = handling.request.message.bytes().len();
-        if !handling.is_proven() && !self.transactions.has_room_for_unproven(length) {
+        let has_room = handling.is_proven() || self.transactions.has_room_for_unproven(length);
+        if !has_room && !self.is_emergency(handling.now, handling.request, routing) {
             return self.reply(handling, Reply::overloaded());
         }
         let (context, first) = {
@@ -478,41 +487,52 @@ impl Engine {
         candidates: &[Candidate<'_>],
         plan: &Plan<'_>,
     ) -> bool {
-        let (now, request) = (handling.now, handling.request);
+        let sent = self.pass_concealed(handling, routing, |engine, handling, request, routing| {
+            let round = &mut Round { now: handling.now, tx: &mut engine.transactions, out: handling.out };
+            engine.proxy.forward(round, request, routing, server, candidates, plan)
+        });
+        sent.unwrap_or(false)
+    }
+
+    /// Passes the request on without what it must not say of its caller. None: it has become too large.
+    #[inline]
+    fn pass_concealed<'m, T>(
+        &mut self,
+        handling: &mut Handling<'_, 'm>,
+        routing: &Routing<'_>,
+        pass: impl FnOnce(&mut Self, &mut Handling<'_, 'm>, &Request<'_>, &Routing<'_>) -> T,
+    ) -> Option<T> {
+        let request = handling.request;
         if !names_caller(&request.message) {
-            let round = &mut Round { now, tx: &mut self.transactions, out: handling.out };
-            return self.proxy.forward(round, request, routing, server, candidates, plan);
+            return Some(pass(self, handling, request, routing));
         }
-        self.conceal_and_forward(handling, routing, server, candidates, plan)
+        self.conceal_and_pass(handling, routing, pass)
     }
 
     /// Apart: most requests say nothing that is to be concealed, and take no room for a second message.
     #[inline(never)]
-    fn conceal_and_forward(
+    fn conceal_and_pass<'m, T>(
         &mut self,
-        handling: &mut Handling<'_, '_>,
+        handling: &mut Handling<'_, 'm>,
         routing: &Routing<'_>,
-        server: ServerId,
-        candidates: &[Candidate<'_>],
-        plan: &Plan<'_>,
-    ) -> bool {
-        let (now, request) = (handling.now, handling.request);
+        pass: impl FnOnce(&mut Self, &mut Handling<'_, 'm>, &Request<'_>, &Routing<'_>) -> T,
+    ) -> Option<T> {
+        let request = handling.request;
         let (mut edit, (mut bytes, mut index)) = (std::mem::take(&mut self.edit), std::mem::take(&mut self.concealed));
         bytes.clear();
         let conceals = self.conceal(handling, routing, &mut edit, &mut bytes);
-        let round = &mut Round { now, tx: &mut self.transactions, out: handling.out };
-        let is_forwarded = if !conceals {
-            self.proxy.forward(round, request, routing, server, candidates, plan)
+        let passed = if !conceals {
+            Some(pass(self, handling, request, routing))
         } else if index.parse(&bytes, &self.policy.limits).is_ok()
             && let Ok(request) = Request::of(Message::new(&bytes, &index), request.arrival, request.call_hash)
         {
             let routing = self.policy.router.route(handling.progress.began, &request);
-            self.proxy.forward(round, &request, &routing, server, candidates, plan)
+            Some(pass(self, handling, &request, &routing))
         } else {
-            false
+            None
         };
         (self.edit, self.concealed) = (edit, (bytes, index));
-        is_forwarded
+        passed
     }
 
     /// 100 at once: the caller need not send again (section 17.2.1).

@@ -1,13 +1,20 @@
-//! Whom a request says to be from, beside the user whose password it has shown (RFC 3261 section 22.1, RFC 3323, RFC 3325).
+//! Identities that a request shows beside the user whose password it has shown (RFC 3261 section 22.1, RFC 3323, RFC 3325).
+//!
+//! A sender that is not trusted is named as the account whose password it has shown, or by a number that the account may show
+//! (`auth.identities`), and as nobody else: in From, where it is refused otherwise, and in the header fields of [`NAMING`], which are
+//! removed or replaced.
 
 use crate::engine::Engine;
-use crate::handling::Handling;
-use crate::registration::write_aor;
+use crate::handling::{Handling, User};
+use crate::request_facts::number_of;
+use smallvec::SmallVec;
+use strowger_config::{IdentityEntry, IdentityList, IdentitySource};
 use strowger_core::digest::ChallengeHeader;
 use strowger_core::routing::{Request, Routing};
 use strowger_message::header::Privacy;
-use strowger_message::uri::sip::unescaped;
+use strowger_message::uri::sip::{escape_user, unescaped};
 use strowger_message::{Edit, Message, Name, NameAddr, Uri};
+use strowger_rules::Case;
 use strowger_store::subscriber::CredentialView;
 
 /// A header field that names another than the user.
@@ -17,12 +24,28 @@ pub(crate) struct Claim {
     pub(crate) names: Vec<u8>,
 }
 
-/// What names a caller to others than the first proxy.
-const NAMING: [Name; 2] = [Name::PAssertedIdentity, Name::RemotePartyId];
+/// Header fields that name the caller, and those through whom the call came, beside From.
+const NAMING: [Name; 5] =
+    [Name::PPreferredIdentity, Name::PAssertedIdentity, Name::RemotePartyId, Name::Diversion, Name::HistoryInfo];
+
+/// Header fields of a response that name who answered.
+const NAMING_CALLEE: [Name; 3] = [Name::PAssertedIdentity, Name::RemotePartyId, Name::PPreferredIdentity];
 
 /// Whether a request names its caller beside From.
 pub(crate) fn names_caller(message: &Message<'_>) -> bool {
-    message.has(Name::PPreferredIdentity) || NAMING.iter().any(|name| message.has(*name))
+    NAMING.iter().any(|name| message.has(*name))
+}
+
+/// Whether a response names who answered.
+pub(crate) fn names_callee(message: &Message<'_>) -> bool {
+    NAMING_CALLEE.iter().any(|name| message.has(*name))
+}
+
+/// Writes a response without what it says of who answered.
+pub(crate) fn conceal_callee(message: &Message<'_>, edit: &mut Edit, out: &mut Vec<u8>) {
+    edit.clear();
+    NAMING_CALLEE.iter().for_each(|name| edit.remove_all(message.index(), *name));
+    edit.write(message, out);
 }
 
 impl Claim {
@@ -33,46 +56,60 @@ impl Claim {
     }
 }
 
+/// An account with the identities that it may show.
+#[derive(Clone, Copy)]
+struct Account<'a> {
+    name: &'a [u8],
+    domain: &'a [u8],
+    list: IdentityList<'a>,
+}
+
+impl Account<'_> {
+    /// Its address-of-record as a URI.
+    fn own(&self) -> Vec<u8> {
+        let mut uri = b"sip:".to_vec();
+        escape_user(self.name, &mut uri);
+        uri.push(b'@');
+        uri.extend_from_slice(self.domain);
+        uri
+    }
+}
+
+/// Whose identities a request may show.
+enum Sender<'a> {
+    /// Anyone's: of a trusted source, or where the configuration asks for no proof.
+    Trusted,
+    /// Those of this account, by its password.
+    Account(Account<'a>),
+    /// Nobody's.
+    Unknown,
+}
+
 impl Engine {
     /// Whether the request names no other than this subscriber.
     ///
     /// To of a REGISTER must be the user. So must From of anything else, unless it says that the caller withholds its identity
-    /// (RFC 3323 section 4.1.1.3) or names no user of ours and the user stands in P-Preferred-Identity or P-Asserted-Identity
-    /// (RFC 3325 section 9), as gateways and PBXes write the number of their own caller into From. In those two no other user
-    /// of ours may stand, and nothing that cannot be read.
+    /// (RFC 3323 section 4.1.1.3), or names a number that the account may show.
     pub(crate) fn claims_only(
         &self,
-        request: &Request<'_>,
         header: ChallengeHeader,
         party: &Uri<'_>,
         subscriber: CredentialView<'_>,
     ) -> Result<(), Claim> {
+        let (name, domain) = (subscriber.username.as_bytes(), subscriber.domain.as_bytes());
         if header == ChallengeHeader::WwwAuthenticate {
-            return if is_user(subscriber, party) { Ok(()) } else { Err(Claim::of(Name::To, party)) };
+            return if is_user(name, domain, party) { Ok(()) } else { Err(Claim::of(Name::To, party)) };
         }
-        let mut is_named = false;
-        for name in [Name::PPreferredIdentity, Name::PAssertedIdentity] {
-            for value in request.message.values::<NameAddr<'_>>(name) {
-                let Ok(value) = value else {
-                    let names = request.message.header(name).unwrap_or_default().to_vec();
-                    return Err(Claim { header: name, names });
-                };
-                let is_it = is_user(subscriber, &value.uri);
-                if !is_it && self.is_of_our_domain(&value.uri) {
-                    return Err(Claim::of(name, &value.uri));
-                }
-                is_named |= is_it;
-            }
-        }
-        let may_differ = is_anonymous(party) || (is_named && !self.is_of_our_domain(party));
-        if may_differ || is_user(subscriber, party) { Ok(()) } else { Err(Claim::of(Name::From, party)) }
+        let may_show = is_anonymous(party)
+            || is_user(name, domain, party)
+            || self.identity_of(self.list_of(name, domain), None, domain, party).is_some();
+        if may_show { Ok(()) } else { Err(Claim::of(Name::From, party)) }
     }
 
-    /// Writes the request without what it must not say of its caller where it goes. False: it may say all that it says.
+    /// Writes the request as it may go on: without identities that its sender may not show. False: it may go on as it is.
     ///
     /// P-Preferred-Identity is for the first proxy alone (RFC 3325 section 5). Where the caller withholds its identity (section 7), what
-    /// names it leaves with a call for help alone: of no other next hop do we know that it may be trusted. A user of ours is named by
-    /// the requests that have shown its password, and by those of others where calls need none.
+    /// names it leaves with an emergency call alone: of no other next hop is known that it may be trusted.
     pub(crate) fn conceal(
         &self,
         handling: &Handling<'_, '_>,
@@ -80,15 +117,19 @@ impl Engine {
         edit: &mut Edit,
         out: &mut Vec<u8>,
     ) -> bool {
-        let message = &handling.request.message;
-        let for_help = routing.route.is_none() && matches!(routing.uri, Uri::Urn(_));
-        let withheld = !for_help && withholds_identity(message);
+        let (request, message) = (handling.request, &handling.request.message);
+        let is_emergency = self.is_emergency(handling.now, request, routing);
+        let is_withheld = !is_emergency && withholds_identity(message);
         edit.clear();
         edit.remove_all(message.index(), Name::PPreferredIdentity);
-        for name in NAMING {
-            if message.has(name) && (withheld || self.names_another(handling, name)) {
-                edit.remove_all(message.index(), name);
+        match if is_emergency { Sender::Trusted } else { self.sender(handling) } {
+            Sender::Trusted if is_withheld => {
+                edit.remove_all(message.index(), Name::PAssertedIdentity);
+                edit.remove_all(message.index(), Name::RemotePartyId);
             }
+            Sender::Trusted => (),
+            Sender::Account(account) => self.conceal_others(message, account, is_withheld, edit),
+            Sender::Unknown => NAMING[1..].iter().for_each(|name| edit.remove_all(message.index(), *name)),
         }
         let conceals = !edit.is_empty();
         if conceals {
@@ -97,56 +138,178 @@ impl Engine {
         conceals
     }
 
-    /// Whether this header field names a user of ours that the caller has not shown to be, or cannot be read.
-    fn names_another(&self, handling: &Handling<'_, '_>, name: Name) -> bool {
-        let auth = &self.policy.config.auth;
-        if !auth.calls || (handling.progress.proof.user.is_some() && !auth.user_must_match) {
-            return false;
+    /// Takes off what names others than this account, and asserts an identity of it in place of one that it may not show.
+    fn conceal_others(&self, message: &Message<'_>, account: Account<'_>, is_withheld: bool, edit: &mut Edit) {
+        let index = message.index();
+        let values = |name| message.values::<NameAddr<'_>>(name);
+        let identity = |uri: &Uri<'_>| self.identity_of(account.list, Some(account), account.domain, uri);
+        let may_show = |name| values(name).all(|value| value.is_ok_and(|value| identity(&value.uri).is_some()));
+        let [has_preferred, has_asserted] =
+            [Name::PPreferredIdentity, Name::PAssertedIdentity].map(|name| message.has(name));
+        if is_withheld {
+            edit.remove_all(index, Name::PAssertedIdentity);
+        } else if (has_preferred || has_asserted) && !(has_asserted && may_show(Name::PAssertedIdentity)) {
+            let mut said = values(Name::PPreferredIdentity).chain(values(Name::PAssertedIdentity)).flatten();
+            let asserted = said.find_map(|value| identity(&value.uri)).unwrap_or_else(|| default_identity(account));
+            edit.remove_all(index, Name::PAssertedIdentity);
+            edit.append(index, Name::PAssertedIdentity, |out| write_bracketed(&asserted, out));
         }
-        let request = handling.request;
-        // Of one that has shown a password these name no other user of ours.
-        let is_shown = |user: &Uri<'_>| {
-            let said = [Name::PPreferredIdentity, Name::PAssertedIdentity]
-                .map(|name| request.message.values::<NameAddr<'_>>(name));
-            let said = said.into_iter().flatten().flatten().map(|value| value.uri);
-            handling.progress.proof.user.is_some()
-                && said
-                    .chain([request.mandatory.from.uri])
-                    .any(|shown| self.is_of_our_domain(&shown) && is_same(&shown, user))
-        };
-        let mut values = request.message.values::<NameAddr<'_>>(name);
-        values.any(|value| value.map_or(true, |value| self.is_of_our_domain(&value.uri) && !is_shown(&value.uri)))
+        if is_withheld || !may_show(Name::RemotePartyId) {
+            edit.remove_all(index, Name::RemotePartyId);
+        }
+        for name in [Name::Diversion, Name::HistoryInfo] {
+            if may_show(name) {
+                continue;
+            }
+            edit.remove_all(index, name);
+            let left: SmallVec<[NameAddr<'_>; 4]> = values(name)
+                .flatten()
+                .map(|value| value.value)
+                .filter(|value| identity(&value.uri).is_some())
+                .collect();
+            if !left.is_empty() {
+                edit.append(index, name, |out| {
+                    for (n, value) in left.iter().enumerate() {
+                        out.extend_from_slice(if n > 0 { b", " } else { b"" });
+                        strowger_message::Write::write(value, out);
+                    }
+                });
+            }
+        }
     }
 
-    /// With any port: a person who reads it looks at the name before it.
-    fn is_of_our_domain(&self, uri: &Uri<'_>) -> bool {
-        uri.sip().is_some_and(|uri| self.policy.router.identity().is_local_domain(uri.host))
+    fn sender<'a>(&'a self, handling: &'a Handling<'_, '_>) -> Sender<'a> {
+        let auth = &self.policy.config.auth;
+        let user = handling.progress.proof.user.as_ref();
+        if self.believes(handling.request.arrival.remote.ip()) || (user.is_some() && !auth.user_must_match) {
+            return Sender::Trusted;
+        }
+        let Some(User { name, domain }) = user else { return Sender::Unknown };
+        Sender::Account(Account { name, domain, list: self.list_of(name, domain) })
+    }
+
+    /// Whether what a message from there says of its sender is believed (RFC 3325 section 5): the source is trusted, or callers need no
+    /// password.
+    pub(crate) fn believes(&self, source: std::net::IpAddr) -> bool {
+        !self.policy.config.auth.calls || self.is_trusted(source)
+    }
+
+    /// The identities that `auth.identities` has for an account.
+    fn list_of(&self, name: &[u8], domain: &[u8]) -> IdentityList<'_> {
+        let config = &self.policy.config;
+        let set = config.auth.identities.as_ref().and_then(|set| config.decisions.names.id(set.name()));
+        set.and_then(|set| self.list_in(set, name, domain)).unwrap_or_default()
+    }
+
+    fn list_in(&self, set: strowger_rules::SetId, name: &[u8], domain: &[u8]) -> Option<IdentityList<'_>> {
+        let set = self.policy.config.decisions.sets.set(set)?;
+        let address = [name, b"@", domain].concat();
+        let text = set.text_value(&address, Case::Exact).or_else(|| set.text_value(name, Case::Exact))?;
+        std::str::from_utf8(text).ok().map(IdentityList::of)
+    }
+
+    /// The identity that a URI names, as it is asserted: that of this account, or one of the list, of which a number is written with this
+    /// domain. None: it is neither.
+    fn identity_of(
+        &self,
+        list: IdentityList<'_>,
+        account: Option<Account<'_>>,
+        domain: &[u8],
+        uri: &Uri<'_>,
+    ) -> Option<Vec<u8>> {
+        if let Some(account) = account.filter(|account| is_user(account.name, account.domain, uri)) {
+            return Some(account.own());
+        }
+        let number: Option<SmallVec<[u8; 32]>> = number_of(uri).map(Iterator::collect);
+        if let Some(number) = number.filter(|number| self.is_host_of_numbers(uri) && list.admits_number(number)) {
+            return Some(of_number(&number, domain));
+        }
+        list.uri(uri).map(|text| text.as_bytes().to_vec())
+    }
+
+    /// Whether a number at this host is that number: at a local domain, at this server, or at an address, such as that of a PBX.
+    fn is_host_of_numbers(&self, uri: &Uri<'_>) -> bool {
+        let identity = self.policy.router.identity();
+        uri.sip().is_none_or(|uri| {
+            uri.host.ip().is_some() || identity.is_local_domain(uri.host) || identity.is_own_host(uri.host)
+        })
+    }
+
+    /// The identity that a request gets by this source of a rule; none: there is none for its sender. `may_choose`: what the request
+    /// says itself chooses among those of a list.
+    pub(crate) fn identity_by(
+        &self,
+        request: &Request<'_>,
+        user: Option<&User>,
+        may_choose: bool,
+        source: &IdentitySource,
+    ) -> Option<Vec<u8>> {
+        let account = user.map(|User { name, domain }| Account { name, domain, list: self.list_of(name, domain) });
+        let of_set = |set| account.and_then(|account| self.list_in(set, account.name, account.domain));
+        let list = match source {
+            IdentitySource::List(text) => Some(IdentityList::of(text)),
+            IdentitySource::Set(set) => of_set(*set),
+        };
+        let mut host = Vec::new();
+        let local =
+            |uri: &Uri<'_>| uri.sip().is_some_and(|uri| self.policy.router.identity().is_local_domain(uri.host));
+        match request.mandatory.from.uri {
+            Uri::Sip(from) if local(&request.mandatory.from.uri) => from.host.write_lower(&mut host),
+            _ => host
+                .extend_from_slice(self.policy.config.domain_names().next().unwrap_or("anonymous.invalid").as_bytes()),
+        }
+        let domain = account.map_or(&host[..], |account| account.domain);
+        let (names, from) = ([Name::PPreferredIdentity, Name::PAssertedIdentity], request.mandatory.from.uri);
+        let said = names.into_iter().flat_map(|name| request.message.values::<NameAddr<'_>>(name)).flatten();
+        let mut said = said.map(|value| value.uri).chain([from]).filter(|_| may_choose);
+        // The account's own lists its address-of-record as well, a rule's does not.
+        let (list, own) = match (list, account) {
+            (Some(list), _) => (list, None),
+            (None, account) => (account?.list, account),
+        };
+        said.find_map(|uri| self.identity_of(list, own, domain, &uri))
+            .or_else(|| list.first().map(|entry| of_entry(entry, domain)))
+            .or_else(|| account.map(default_identity))
     }
 }
 
-/// The caller does not want to be named outside of the trusted network (RFC 3325 section 9.3).
-fn withholds_identity(message: &Message<'_>) -> bool {
+/// The identity of an account that names none which it may show.
+fn default_identity(account: Account<'_>) -> Vec<u8> {
+    account.list.first().map_or_else(|| account.own(), |entry| of_entry(entry, account.domain))
+}
+
+fn of_entry(entry: IdentityEntry<'_>, domain: &[u8]) -> Vec<u8> {
+    match entry {
+        IdentityEntry::Number(text) => of_number(text.as_bytes(), domain),
+        IdentityEntry::Prefix(text) | IdentityEntry::Range(text, _) | IdentityEntry::Uri(text) => {
+            text.as_bytes().to_vec()
+        }
+    }
+}
+
+fn of_number(number: &[u8], domain: &[u8]) -> Vec<u8> {
+    [b"sip:", number, b"@", domain].concat()
+}
+
+fn write_bracketed(uri: &[u8], out: &mut Vec<u8>) {
+    out.push(b'<');
+    out.extend_from_slice(uri);
+    out.push(b'>');
+}
+
+/// Whether the caller does not want to be named outside of the trusted network (RFC 3325 section 9.3).
+pub(crate) fn withholds_identity(message: &Message<'_>) -> bool {
     message.values::<Privacy<'_>>(Name::Privacy).any(|privacy| privacy.map_or(true, |privacy| privacy.has(b"id")))
 }
 
-/// Both are one address-of-record.
-fn is_same(a: &Uri<'_>, b: &Uri<'_>) -> bool {
-    let aor = |uri: &Uri<'_>| {
-        let mut aor = Vec::new();
-        write_aor(uri, &mut aor);
-        aor
-    };
-    aor(a) == aor(b)
-}
-
 /// A From that withholds its sender.
-fn is_anonymous(from: &Uri<'_>) -> bool {
+pub(crate) fn is_anonymous(from: &Uri<'_>) -> bool {
     from.sip().is_some_and(|uri| uri.host.is_lower(b"anonymous.invalid"))
 }
 
-/// The subscriber is the user that this URI names.
-fn is_user(subscriber: CredentialView<'_>, party: &Uri<'_>) -> bool {
-    let Uri::Sip(uri) = party else { return false };
-    let is_name = |user| unescaped(user).eq(subscriber.username.bytes());
-    uri.user.is_some_and(is_name) && uri.host.is_lower(subscriber.domain.as_bytes())
+/// Whether a URI names the user of this name and domain, also as im and pres.
+fn is_user(name: &[u8], domain: &[u8], party: &Uri<'_>) -> bool {
+    let Some(uri) = party.address() else { return false };
+    let is_name = |user| unescaped(user).eq(name.iter().copied());
+    uri.user.is_some_and(is_name) && uri.host.is_lower(domain)
 }

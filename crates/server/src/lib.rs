@@ -96,6 +96,7 @@ pub mod counters;
 mod credentials;
 mod decision;
 mod dialog_access;
+mod emergency;
 pub mod engine;
 pub mod explain;
 mod flows;

@@ -139,7 +139,7 @@ fn port_of(uri: &Uri<'_>) -> Option<u64> {
 }
 
 /// The number that a URI is for: that of a tel URI, or a user that is one.
-fn number_of<'a>(uri: &Uri<'a>) -> Option<impl Iterator<Item = u8> + use<'a>> {
+pub(crate) fn number_of<'a>(uri: &Uri<'a>) -> Option<impl Iterator<Item = u8> + Clone + use<'a>> {
     dialled(match uri {
         Uri::Tel(tel) => tel.number,
         uri => user_of(uri)?,

@@ -100,9 +100,7 @@ impl Engine {
                 return reply.because("the next hop has no address that its sender may lead to").into();
             }
         };
-        let help =
-            (routing.device.is_none() && routing.route.is_none()).then(|| self.emergency_route(&routing.uri)).flatten();
-        Verdict::Forward(Destination::NextHop { targets, route: help.unwrap_or_default(), otherwise })
+        Verdict::Forward(Destination::NextHop { targets, otherwise })
     }
 
     /// Where rules say.
@@ -232,14 +230,7 @@ impl Engine {
             return self.targets_of_party(handling, routing, target, scratch);
         }
         let prefer = routing.listener.unwrap_or(request.arrival.listener);
-        let emergency = &self.policy.config.proxy.emergency_target;
-        let uri = match (routing.route, routing.uri) {
-            (None, uri) if self.is_emergency(&uri) => {
-                Uri::parse(emergency.as_ref().map_or("", |t| t.as_str()).as_bytes()).ok().unwrap_or(uri)
-            }
-            _ => routing.next(),
-        };
-        let mut targets = self.targets_of_uri(handling, &uri, prefer)?;
+        let mut targets = self.targets_of_uri(handling, &routing.next(), prefer)?;
         keep_out(&mut targets, routing.scope)?;
         Ok(targets)
     }
@@ -323,19 +314,6 @@ impl Engine {
                 Ok(targets.iter().filter_map(target).collect())
             }
         }
-    }
-
-    /// The Route of a call for help: the next hop learns that it was chosen (RFC 3261 section 16.6 steps 6 and 7). Only what routes
-    /// loosely may stand there.
-    fn emergency_route(&self, uri: &Uri<'_>) -> Option<Vec<u8>> {
-        let target = self.policy.config.proxy.emergency_target.as_ref().filter(|_| self.is_emergency(uri))?;
-        let is_loose = Uri::parse(target.as_str().as_bytes()).ok()?.sip()?.params.lr();
-        Some(format!("<{}{}>", target.as_str(), if is_loose { "" } else { ";lr" }).into_bytes())
-    }
-
-    /// A call for help (RFC 5031), and we know whom to send it to.
-    pub(crate) fn is_emergency(&self, uri: &Uri<'_>) -> bool {
-        matches!(uri, Uri::Urn(urn) if urn.is_emergency()) && self.policy.config.proxy.emergency_target.is_some()
     }
 }
 

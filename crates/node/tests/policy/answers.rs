@@ -104,7 +104,7 @@ fn emergency_calls_have_a_way() {
     for parameter in ["", ";lr"] {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let target = format!("sip:{}", socket.local_addr().unwrap());
-        let site = Site::start(&format!("proxy.emergency_target = \"{target}{parameter}\""), &[]);
+        let site = Site::start(&format!("emergency.target = \"{target}{parameter}\""), &[]);
         let (phone, psap, route) = (site.stranger(), site.phone_on(socket), format!("<{target};lr>"));
         for (phone, uri) in [(&phone, "urn:service:sos"), (&site.phone("alice"), "urn:service:sos.fire")] {
             phone.send(&phone.text(&phone.call("INVITE", uri)));

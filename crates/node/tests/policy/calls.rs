@@ -204,7 +204,7 @@ fn the_route_token_of_a_strangers_call_leads_to_whom_he_called() {
 #[test]
 fn the_route_token_of_a_call_for_help_leads_nowhere_else() {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let site = Site::start(&format!("proxy.emergency_target = \"sip:{};lr\"", socket.local_addr().unwrap()), &[]);
+    let site = Site::start(&format!("emergency.target = \"sip:{};lr\"", socket.local_addr().unwrap()), &[]);
     let (caller, gateway, target) = (site.stranger(), site.phone_on(socket), site.stranger());
     let call = caller.call("INVITE", "urn:service:sos");
     caller.send(&caller.text(&call));

@@ -134,7 +134,7 @@ impl Engine {
                 return Context::Notices(context);
             }
         }
-        if tracks && self.has_no_room() {
+        if tracks && self.has_no_room() && !self.is_emergency_of(handling) {
             return Context::Full;
         }
         let parties = if tracks { self.parties_of_call(handling) } else { [0; 2] };
@@ -214,6 +214,12 @@ impl Engine {
     fn free_places(&self) -> usize {
         let most = self.policy.config.dialogs.calls.div_ceil(self.shared.counters.len());
         most.saturating_sub(self.calls.counts().tracked)
+    }
+
+    /// An emergency call is tracked beyond that.
+    fn is_emergency_of(&self, handling: &Handling<'_, '_>) -> bool {
+        let routing = self.policy.router.route(handling.progress.began, handling.request);
+        self.is_emergency(handling.now, handling.request, &routing)
     }
 
     fn new_call(&mut self, handling: &Handling<'_, '_>, tracks: bool) -> Call {

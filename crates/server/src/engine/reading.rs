@@ -14,7 +14,7 @@ use strowger_message::{Error, Form, Index, Message, Method, Name, Reason};
 impl Engine {
     /// Parses what came and hands it on: responses to their transactions, requests to their first stage ([`Engine::advance`]).
     pub(crate) fn read(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
-        if self.is_banned(arrival, now) {
+        if self.is_shut_out(now, arrival, bytes) {
             return;
         }
         let mut index = std::mem::take(&mut self.index);

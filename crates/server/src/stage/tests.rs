@@ -173,7 +173,7 @@ fn a_name_that_is_ours_is_taken_off() {
 
 #[test]
 fn senders_that_may_have_a_request_forwarded() {
-    let engine = engine("proxy.emergency_target = \"sip:192.0.2.112\"\n");
+    let engine = engine("");
     let challenge = || Verdict::Reply(Reply::challenge(ChallengeHeader::ProxyAuthenticate, false));
     let admitted = || Verdict::Admit(Proof::default());
     for (uri, from, verdict) in [
@@ -181,11 +181,28 @@ fn senders_that_may_have_a_request_forwarded() {
         (BOB, GUEST, admitted()),
         ("sip:carol@example.net", ALICE, challenge()),
         ("sip:carol@example.net", GUEST, challenge()),
-        ("urn:service:sos", GUEST, admitted()),
-        ("urn:service:sos", ALICE, admitted()),
+        ("urn:service:sos", GUEST, challenge()),
         ("urn:example:other", GUEST, challenge()),
     ] {
         assert_eq!(first(&engine, Stage::Authorize, &text("MESSAGE", uri, from, "")), verdict, "{from} to {uri}");
+    }
+}
+
+#[test]
+fn emergency_calls_go_on_before_their_sender_is_asked_for_a_password() {
+    let engine = engine("emergency.target = \"sip:192.0.2.112\"\nemergency.numbers = [\"112\"]\n");
+    for (method, uri, from, is_emergency) in [
+        ("INVITE", "urn:service:sos", GUEST, true),
+        ("MESSAGE", "urn:service:sos.fire", ALICE, true),
+        ("INVITE", "sip:112@example.org", ALICE, true),
+        ("INVITE", "sip:112@example.org", "sip:anonymous@anonymous.invalid", true),
+        ("INVITE", "sip:112@example.org", GUEST, false),
+        ("MESSAGE", "sip:112@example.org", ALICE, false),
+        ("INVITE", "sip:112@example.net", ALICE, false),
+        ("INVITE", "urn:service:counseling", ALICE, false),
+    ] {
+        let verdict = first(&engine, Stage::Address, &text(method, uri, from, ""));
+        assert_eq!(matches!(verdict, Verdict::Decide(_)), is_emergency, "{method} {uri} {from}: {verdict:?}");
     }
 }
 
@@ -417,25 +434,24 @@ fn who_names_itself_beside_from_is_judged_by_that() {
 
 #[test]
 fn where_a_request_goes() {
-    let engine = engine("proxy.emergency_target = \"sip:192.0.2.112\"\n");
+    let engine = engine("");
     let to = |uri: &str, answers: Answers| says(&engine, Stage::Route, answers, &text("MESSAGE", uri, ALICE, ""));
     let targets = |addresses: &[&str]| addresses.iter().map(|address| target(address)).collect();
-    let hop = |addresses: &[&str], route: &str, otherwise| {
-        Verdict::Forward(Destination::NextHop { targets: targets(addresses), route: route.into(), otherwise })
+    let hop = |addresses: &[&str], otherwise| {
+        Verdict::Forward(Destination::NextHop { targets: targets(addresses), otherwise })
     };
     // An address, a name, a name that leads nowhere.
-    assert_eq!(to("sip:carol@203.0.113.9", Answers::default()), hop(&["203.0.113.9:5060"], "", 500));
+    assert_eq!(to("sip:carol@203.0.113.9", Answers::default()), hop(&["203.0.113.9:5060"], 500));
     assert_eq!(to("sip:carol@example.net", Answers::default()), Verdict::Ask(Question::Name(name("example.net"))));
     assert_eq!(
         to("sip:carol@example.net", leads("example.net", "203.0.113.9:5070")),
-        hop(&["203.0.113.9:5070"], "", 500)
+        hop(&["203.0.113.9:5070"], 500)
     );
     let nowhere = Answers { names: vec![(name("example.net"), Resolved::default())], ..Answers::default() };
-    assert_eq!(to("sip:carol@example.net", nowhere), hop(&[], "", 500));
+    assert_eq!(to("sip:carol@example.net", nowhere), hop(&[], 500));
     // A name leads no further in than its sender is: not to this machine.
-    assert_eq!(to("sip:carol@example.net", leads("example.net", "127.0.0.1:22")), hop(&[], "", 500));
-    assert_eq!(to("urn:service:sos", Answers::default()), hop(&["192.0.2.112:5060"], "<sip:192.0.2.112;lr>", 404));
-    assert_eq!(to("urn:example:other", Answers::default()), hop(&[], "", 404));
+    assert_eq!(to("sip:carol@example.net", leads("example.net", "127.0.0.1:22")), hop(&[], 500));
+    assert_eq!(to("urn:example:other", Answers::default()), hop(&[], 404));
 }
 
 /// The BYE of a caller whose callee has this Contact.

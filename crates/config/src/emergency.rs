@@ -1,0 +1,54 @@
+//! `[emergency]`: calls for help (RFC 5031), which pass before authentication.
+
+use super::Config;
+use super::gateway_group::Place;
+use super::identity::{EmergencyNumber, Identities};
+use super::reader::{ANY, Reader, section};
+use super::report::Fault;
+
+section! {
+    /// Emergency calls (RFC 5031): those to `urn:service:sos` and its kind, and those of users to some numbers. They need no password, count
+    /// under no limit, pass rules and filters by, and are heard from a banned source. Nothing is set by default.
+    pub struct Emergency = "emergency" {
+        /// Numbers that are dialled in an emergency, such as "112" and "110". Callers are those whose From is of a local domain or anonymous
+        /// (RFC 3323), a phone at the address that it registered from, and a `[[source]]` that is trusted.
+        pub numbers: Vec<EmergencyNumber> = Vec::new(), ANY;
+        /// Where emergency calls go: a URI, which takes the place of the Request-URI if it has a user, or the name of a `[[gateway_group]]`,
+        /// of which all targets are tried. A request for a service URN keeps that, and gets a Route that names the target. "": an
+        /// emergency call is as any other.
+        pub target: Option<Place> = None, ANY.or("");
+        /// P-Asserted-Identity that emergency calls get, as `rule.identity` says it; the account is the user of From, which has shown no
+        /// password. "": that of the caller stays.
+        pub identity: Option<Identities> = None, ANY.or("");
+    }
+}
+
+/// Notes numbers that lead nowhere.
+pub(super) fn check(config: &Config, reader: &mut Reader) {
+    let emergency = &config.emergency;
+    if emergency.target.is_none() && (!emergency.numbers.is_empty() || emergency.identity.is_some()) {
+        let span = reader.first_of(&["emergency.numbers", "emergency.identity"]);
+        let cure = "add target, such as target = \"sip:192.0.2.33\" or the name of a [[gateway_group]]";
+        reader.push(Fault::error(span, "emergency has no target: emergency calls would go nowhere", cure));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Source;
+    use super::*;
+
+    #[test]
+    fn numbers_need_a_target() {
+        let read = |text: &str| Config::read(Source { text, ..Source::default() });
+        let report = read("[emergency]\nnumbers = [\"112\"]").expect_err("no target").to_string();
+        assert!(report.contains("emergency has no target"), "{report}");
+        let (config, _) = read("[emergency]\nnumbers = [\"1-1-2\"]\ntarget = \"sip:192.0.2.1\"").expect("right");
+        assert_eq!(config.emergency.numbers[0].as_str(), "112");
+        assert!(read("[emergency]\nnumbers = [\"help\"]\ntarget = \"sip:192.0.2.1\"").is_err());
+        let report = read("[emergency]\ntarget = \"west\"").expect_err("no group").to_string();
+        assert!(report.contains("there is no [[gateway_group]] table"), "{report}");
+        let report = read("\nproxy.emergency_target = \"sip:192.0.2.1\"").expect_err("it moved").to_string();
+        assert!(report.contains("write target in [emergency]"), "{report}");
+    }
+}

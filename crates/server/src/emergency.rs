@@ -1,0 +1,148 @@
+//! Emergency calls (RFC 5031): which requests are such, and where they go.
+//!
+//! An emergency call passes before authentication, rules and filters, counts under no limit, and is heard from a banned source.
+
+use crate::decision::Decision;
+use crate::engine::Engine;
+use crate::handling::{Handling, User};
+use crate::identity::is_anonymous;
+use crate::reachability::target_of;
+use crate::registration::write_aor;
+use crate::request_facts::number_of;
+use strowger_core::log_limiter::Kind;
+use strowger_core::routing::{Request, Routing};
+use strowger_core::shown::shown;
+use strowger_core::{Arrival, Now};
+use strowger_message::{Form, Host, Index, Message, Method, SipUri, Uri};
+
+/// Beginnings of the messages that an emergency call consists of, and of responses within it.
+const OF_CALLS: [&[u8]; 7] = [b"INVITE ", b"ACK ", b"CANCEL ", b"BYE ", b"PRACK ", b"UPDATE ", b"SIP/2.0 "];
+
+impl Engine {
+    /// Whether a request is an emergency call, or the CANCEL of one or the ACK of its failure, which have the same Request-URI: a service
+    /// URN of anyone (RFC 5031), or the number of `emergency.numbers` that a user dials at this server.
+    pub(crate) fn is_emergency(&self, now: Now, request: &Request<'_>, routing: &Routing<'_>) -> bool {
+        let is_set = !self.policy.config.decisions.emergency.uris.is_empty();
+        if !is_set || routing.route.is_some() || routing.device.is_some() {
+            return false;
+        }
+        match &routing.uri {
+            Uri::Urn(urn) => urn.is_emergency(),
+            Uri::Other(_) => false,
+            Uri::Sip(uri) if !self.is_host_here(uri.host) => false,
+            uri => {
+                let may_begin = match request.method {
+                    Method::Invite | Method::Cancel => request.to_tag.is_empty(),
+                    Method::Ack => true,
+                    _ => false,
+                };
+                may_begin && self.is_emergency_number(uri) && self.knows_caller(now, request)
+            }
+        }
+    }
+
+    fn is_emergency_number(&self, uri: &Uri<'_>) -> bool {
+        let Some(number) = number_of(uri) else { return false };
+        let mut numbers = self.policy.config.emergency.numbers.iter();
+        numbers.any(|own| number.clone().eq(own.as_str().bytes()))
+    }
+
+    /// A local domain, or an address of this server.
+    fn is_host_here(&self, host: Host<'_>) -> bool {
+        let identity = self.policy.router.identity();
+        identity.is_local_domain(host) || identity.is_own_host(host)
+    }
+
+    /// Whether a request says to be of a user of this server, or comes from where one registered.
+    fn knows_caller(&self, now: Now, request: &Request<'_>) -> bool {
+        let from = request.mandatory.from.uri;
+        self.is_from_local(request)
+            || is_anonymous(&from)
+            || from.address().is_some_and(|uri| self.is_host_here(uri.host))
+            || self.is_trusted(request.arrival.remote.ip())
+            || self.is_from_binding(now, request)
+    }
+
+    /// Whether the user in the Contact registered from the address of this request.
+    fn is_from_binding(&self, now: Now, request: &Request<'_>) -> bool {
+        let Some(Ok(contact)) = request.message.contacts().next() else { return false };
+        let Some(user) = contact.addr.uri.sip().and_then(|uri| uri.user) else { return false };
+        let (identity, source) = (self.policy.router.identity(), request.arrival.remote.ip().to_canonical());
+        let (mut aor, mut is_there) = (Vec::new(), false);
+        for domain in self.policy.config.domain_names() {
+            let Ok(host) = Host::parse(domain.as_bytes()) else { continue };
+            aor.clear();
+            write_aor(&Uri::Sip(SipUri::new(Some(user), host)), &mut aor);
+            self.shared.location.lookup(&aor, now.mono, &mut |binding| {
+                is_there |= target_of(&binding, identity).is_some_and(|at| at.address.ip().to_canonical() == source);
+            });
+        }
+        is_there
+    }
+
+    /// What becomes of an emergency call.
+    pub(crate) fn emergency_decision(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Box<Decision> {
+        let (request, decisions) = (handling.request, &self.policy.config.decisions);
+        let mut decision = Decision::of_emergency(&decisions.emergency);
+        if let Some(source) = &decisions.emergency_identity {
+            let caller = self.named_caller(request);
+            if let Some(identity) = self.identity_by(request, caller.as_ref(), true, source) {
+                decision.assert(&identity);
+            }
+        }
+        if handling.progress.inquiry.is_none() && self.may_say(handling, Kind::Forwarding) {
+            tracing::warn!(
+                call_id = %shown(request.call_id),
+                source = %request.arrival.remote,
+                from = %shown(request.mandatory.from.addr.uri_text),
+                uri = %shown(routing.uri_text),
+                "emergency call"
+            );
+        }
+        Box::new(decision)
+    }
+
+    /// The user of a local domain that From names.
+    fn named_caller(&self, request: &Request<'_>) -> Option<User> {
+        let from = request.mandatory.from.uri.address().filter(|_| self.is_from_local(request))?;
+        let mut user = User { name: Default::default(), domain: Default::default() };
+        user.name.extend(strowger_message::uri::sip::unescaped(from.user?));
+        let mut domain = Vec::new();
+        from.host.write_lower(&mut domain);
+        user.domain.extend_from_slice(&domain);
+        Some(user)
+    }
+
+    /// The Route of each target of an emergency call for a service URN: the next hop learns that it was chosen (RFC 3261 section 16.6
+    /// steps 6 and 7). Only what routes loosely may stand there. None: the request gets none.
+    pub(crate) fn emergency_routes(&self, routing: &Routing<'_>, to: &[String]) -> Option<Vec<Vec<u8>>> {
+        let Uri::Urn(urn) = &routing.uri else { return None };
+        let is_set = !self.policy.config.decisions.emergency.uris.is_empty();
+        let route = |uri: &String| {
+            let target = Uri::parse(uri.as_bytes());
+            let is_loose = target.is_ok_and(|target| target.sip().is_some_and(|target| target.params.lr()));
+            format!("<{uri}{}>", if is_loose { "" } else { ";lr" }).into_bytes()
+        };
+        (is_set && urn.is_emergency() && routing.route.is_none()).then(|| to.iter().map(route).collect())
+    }
+
+    /// Whether a message of a banned source is heard all the same: an emergency call, a request of a call that was let through, or a response.
+    #[cold]
+    pub(crate) fn is_heard_though_banned(&self, now: Now, arrival: &Arrival, bytes: &[u8]) -> bool {
+        let is_set = !self.policy.config.decisions.emergency.uris.is_empty();
+        if !is_set || !OF_CALLS.iter().any(|beginning| bytes.starts_with(beginning)) {
+            return false;
+        }
+        let mut index = Index::new();
+        if index.parse(bytes, &self.policy.limits).is_err() || index.form() != Form::Canonical {
+            return false;
+        }
+        let message = Message::new(bytes, &index);
+        if !message.is_request() {
+            return true;
+        }
+        let Ok(request) = Request::of(message, arrival, 0) else { return false };
+        let routing = self.policy.router.route(now, &request);
+        routing.in_dialog || self.is_emergency(now, &request, &routing)
+    }
+}
