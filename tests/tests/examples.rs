@@ -208,9 +208,21 @@ fn the_trunk_has_two_gateways_and_bounds_its_calls() {
         }
         let (place, got) = taker(&mut gateways, "INVITE");
         assert_eq!((place, text::request_uri(&got).as_str()), (n, "sip:+49301234@office.example.org"));
+        assert_eq!(text::field(&got, "P-Asserted-Identity"), "<sip:+49301234560@office.example.org>");
         gateways[place].send(&text::respond(&got, 180, "g", &[])).expect("loopback");
         rings.push((call, got));
     }
+    // An emergency call needs no room and no password.
+    let mut call = invite("sip:112@office.example.org", &phone);
+    call.from = "<sip:alice@office.example.org>;tag=2".into();
+    phone.send(&call.bytes()).expect("loopback");
+    let (place, got) = taker(&mut gateways, "INVITE");
+    assert_eq!((place, text::request_uri(&got).as_str()), (0, "sip:112@office.example.org"));
+    assert_eq!(text::field(&got, "P-Asserted-Identity"), "<sip:+49301234560@office.example.org>");
+    gateways[place].send(&text::respond(&got, 603, "g", &[])).expect("loopback");
+    let answer = phone.final_response(LIMIT).expect("an answer");
+    assert_eq!(text::status(&answer), Some(603));
+    phone.send(&call.ack(&answer).bytes()).expect("loopback");
     let limits = done(&server, &["limits"]);
     assert!(limits.contains("trunk") && limits.contains("channels"), "{limits}");
     // One has ended: there is room, and where the first gateway fails the second has it.
@@ -219,13 +231,14 @@ fn the_trunk_has_two_gateways_and_bounds_its_calls() {
         let answer = phone.final_response(LIMIT).expect("an answer");
         phone.send(&call.ack(&answer).bytes()).expect("loopback");
     }
-    let mut call = invite("sip:+49301234@office.example.org", &phone);
+    // A national number.
+    let mut call = invite("sip:0301234@office.example.org", &phone);
     call.from = "<sip:alice@office.example.org>;tag=1".into();
     let call = challenged(&mut phone, &call, "alice", "secret");
     phone.send(&call.bytes()).expect("loopback");
     for (expected, status) in [(0, 503), (1, 404)] {
         let (place, got) = taker(&mut gateways, "INVITE");
-        assert_eq!(place, expected);
+        assert_eq!((place, text::request_uri(&got).as_str()), (expected, "sip:+49301234@office.example.org"));
         gateways[place].send(&text::respond(&got, status, "g", &[])).expect("loopback");
     }
     let answer = phone.final_response(LIMIT).expect("an answer");

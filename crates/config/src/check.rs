@@ -439,6 +439,23 @@ mod tests {
         }
     }
 
+    #[test]
+    fn calls_without_passwords_and_under_other_names_are_doubtful_where_strangers_reach_the_server() {
+        let warnings = |address: &str, text: &str| {
+            let text = format!("domains = [\"a.org\"]\n{text}\n[[listener]]\naddress = \"{address}\"");
+            let (_, report) = Config::read(Source { text: &text, ..Source::default() }).expect("it can be used");
+            report.faults().iter().map(|fault| format!("{} = {}", fault.message, fault.cure)).collect::<String>()
+        };
+        for (text, message, cure) in [
+            ("auth.calls = false", "call as any of its users", "[emergency]"),
+            ("auth.user_must_match = false", "name and number of every other one", "auth.identities"),
+        ] {
+            let said = warnings("192.0.2.1", text);
+            assert!(said.contains(message) && said.contains(cure), "{text}: {said}");
+            assert_eq!(warnings("127.0.0.1", text), "", "{text}");
+        }
+    }
+
     /// In one list it changes nothing.
     #[test]
     fn a_domain_that_the_short_form_names_twice_is_doubtful() {

@@ -7,18 +7,18 @@ use super::reader::{ANY, Reader, section};
 use super::report::Fault;
 
 section! {
-    /// Emergency calls (RFC 5031): those to `urn:service:sos` and its kind, and those of users to some numbers. They need no password, count
-    /// under no limit, pass rules and filters by, and are heard from a banned source. Nothing is set by default.
+    /// Emergency calls: requests for `urn:service:sos` and its kind (RFC 5031), and calls of users to the numbers named here. They need no
+    /// password, count under no limit, skip rules and filters, and pass from a banned source. Nothing is set by default.
     pub struct Emergency = "emergency" {
         /// Numbers that are dialled in an emergency, such as "112" and "110". Callers are those whose From is of a local domain or anonymous
         /// (RFC 3323), a phone at the address that it registered from, and a `[[source]]` that is trusted.
         pub numbers: Vec<EmergencyNumber> = Vec::new(), ANY;
-        /// Where emergency calls go: a URI, which takes the place of the Request-URI if it has a user, or the name of a `[[gateway_group]]`,
-        /// of which all targets are tried. A request for a service URN keeps that, and gets a Route that names the target. "": an
-        /// emergency call is as any other.
+        /// Next hop of emergency calls: a URI, which replaces the Request-URI if it has a user, or the name of a `[[gateway_group]]`,
+        /// whose targets are tried in order. A request for a service URN keeps its Request-URI and gets a Route that names the target. "":
+        /// emergency calls are treated as other calls.
         pub target: Option<Place> = None, ANY.or("");
-        /// P-Asserted-Identity that emergency calls get, as `rule.identity` says it; the account is the user of From, which has shown no
-        /// password. "": that of the caller stays.
+        /// P-Asserted-Identity of emergency calls, in the form of `rule.identity`; the account is the user of From, which has shown no
+        /// password. "": the P-Asserted-Identity of the caller stays.
         pub identity: Option<Identities> = None, ANY.or("");
     }
 }

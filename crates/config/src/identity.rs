@@ -1,4 +1,4 @@
-//! Identities that a sender may show (RFC 3325): the numbers of an account in a set, and those of a rule.
+//! Lists of identities (RFC 3325): numbers and URIs that an account may show, or that a rule asserts.
 
 use strowger_message::Uri;
 use strowger_message::uri::tel::dialled;
@@ -65,21 +65,21 @@ fn is_number(text: &str) -> bool {
 }
 
 impl<'a> IdentityList<'a> {
-    /// The list that this text is. An entry that cannot be read admits nothing.
+    /// Reads a text as a list. An entry that cannot be read admits nothing.
     pub const fn of(text: &'a str) -> Self {
         Self(text)
     }
 
     fn texts(self) -> impl Iterator<Item = &'a str> {
-        self.0.split([',', ' ', ';']).filter(|text| !text.is_empty())
+        self.0.split([',', ' ']).filter(|text| !text.is_empty())
     }
 
-    /// Its entries.
+    /// Readable entries.
     pub fn entries(self) -> impl Iterator<Item = IdentityEntry<'a>> {
         self.texts().filter_map(IdentityEntry::read)
     }
 
-    /// Its first entry that is no range: the identity of who names none.
+    /// First entry that is a single identity: the default.
     pub fn first(self) -> Option<IdentityEntry<'a>> {
         self.entries().find(|entry| matches!(entry, IdentityEntry::Number(_) | IdentityEntry::Uri(_)))
     }
@@ -105,21 +105,21 @@ impl<'a> IdentityList<'a> {
         })
     }
 
-    /// Its first entry that cannot be read.
+    /// First entry that cannot be read.
     fn fault(self) -> Option<&'a str> {
         self.texts().find(|text| IdentityEntry::read(text).is_none())
     }
 }
 
-/// What identities look like in the file.
+/// Form of a list in error messages.
 const LIST: &str = "numbers such as \"+49301234560\", \"+4930123*\" or \"+49301200..+49301299\", or a SIP URI, with commas between them";
 
-/// The identities that the requests of a rule may show.
+/// Identities that a rule asserts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Identities {
-    /// These.
+    /// One list for all senders.
     List(String),
-    /// Those that a set has for the account of the sender.
+    /// A set with a list for each account.
     Set(Reference<SetTable>),
 }
 
@@ -181,7 +181,7 @@ impl IdentitySource {
     }
 }
 
-/// Notes a set that has no identities for accounts, and entries of one that are none. What a file or a database has is not looked at.
+/// Reports a set without values, and values of its inline entries that are no list. Entries of a file or database are not checked.
 pub(super) fn check_set(set: &Reference<SetTable>, path: &str, sets: &[SetTable], reader: &mut Reader) {
     let span = reader.value_of(path);
     if !translates(set, sets) {
@@ -198,7 +198,7 @@ pub(super) fn check_set(set: &Reference<SetTable>, path: &str, sets: &[SetTable]
     }
 }
 
-/// A number that is dialled in an emergency.
+/// Emergency number, such as 112.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EmergencyNumber(String);
 
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn numbers_ranges_and_uris() {
-        let list = IdentityList::of("+4930120, +49301200..+49301299;4940*  sip:desk@example.org");
+        let list = IdentityList::of("+4930120, +49301200..+49301299,4940*  sip:desk@example.org");
         for number in ["+4930120", "+49301200", "+49301250", "+49301299", "4940", "494012345"] {
             assert!(list.admits_number(number.as_bytes()), "{number}");
         }
@@ -254,7 +254,7 @@ mod tests {
             format!("auth.identities = \"dids\"\n[[set]]\nname = \"dids\"\nentries = {{ pbx = \"{value}\" }}")
         };
         let rule = |value: &str| format!("[[rule]]\nname = \"out\"\nidentity = \"{value}\"\n");
-        for wrong in ["4930x", "+49..+50", "+12..+11", "12..+1", "sip:example.org", "tel:+1", "++1*"] {
+        for wrong in ["4930x", "+49..50", "+12..+11", "12..+1", "sip:example.org", "tel:+1", "++1*"] {
             assert!(read(&set(wrong)).expect_err(wrong).to_string().contains("no identity"), "{wrong}");
             assert!(read(&rule(wrong)).is_err(), "{wrong}");
         }

@@ -76,11 +76,11 @@ section! {
         /// Name of a `[[set]]` of texts: the user part of the Request-URI becomes the value that the set has for it, if it has one; before
         /// `strip` and `prepend`.
         pub translate: Option<Reference<SetTable>> = None, ANY.or("");
-        /// P-Asserted-Identity that the request gets (RFC 3325), as `sip:NUMBER@DOMAIN`: a number such as "+49301234560", a list of numbers
-        /// and ranges such as "+49301234560, +4930123*", or the name of a `[[set]]` as in `auth.identities`. Of a list it is the first of
-        /// P-Preferred-Identity, P-Asserted-Identity and From that is in it, else its first single number; without one, what the
-        /// account may show by `auth.identities`, else its address-of-record. It goes to `to` also where the caller withholds its
-        /// identity (`Privacy: id`): the next hop is trusted. "": nothing is asserted for the sender.
+        /// P-Asserted-Identity of the forwarded request (RFC 3325), written as `sip:NUMBER@DOMAIN`: a number such as "+49301234560", a list
+        /// of numbers and ranges such as "+49301234560, +4930123*", or the name of a `[[set]]` with a list for each account. From a list
+        /// the sender chooses by P-Preferred-Identity, P-Asserted-Identity or From; otherwise the first single number counts, then
+        /// the list of `auth.identities`, then the address-of-record of the account. Targets of `to` are trusted: they receive it
+        /// with `Privacy: id` too. "": the server asserts nothing.
         pub identity: Option<Identities> = None, ANY.or("");
         /// Header lines that the request gets, such as "P-Hint: outbound".
         pub add_headers: Vec<HeaderLine> = Vec::new(), ANY;
@@ -248,7 +248,7 @@ pub struct Action {
     pub redirect: bool,
     /// What becomes of the user part of the Request-URI; none: it stays.
     pub user: Option<UserEdit>,
-    /// The identities that the request may show, of which it gets one.
+    /// Identities for the P-Asserted-Identity of the request.
     pub identity: Option<IdentitySource>,
     /// Header lines, each with its end.
     pub add: Box<[u8]>,
@@ -347,9 +347,9 @@ pub struct Decisions {
     /// The networks of all sources, each with the name of its own.
     sources: Option<Arc<Set>>,
     trusted: Vec<String>,
-    /// Where emergency calls go; no targets: they are as any other.
+    /// Targets of emergency calls; empty: they are treated as other calls.
     pub emergency: Targets,
-    /// P-Asserted-Identity that emergency calls get.
+    /// P-Asserted-Identity of emergency calls.
     pub emergency_identity: Option<IdentitySource>,
 }
 

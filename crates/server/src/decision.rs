@@ -165,7 +165,7 @@ pub(crate) enum AfterFailure {
 }
 
 impl Decision {
-    /// What is made of an emergency call: it goes to these targets, counts under nothing, and has a record.
+    /// Decision for an emergency call: it goes to these targets, counts under no limit, and has a record.
     pub(crate) fn of_emergency(to: &Targets) -> Self {
         let to = Places::of(to, Vec::new());
         let answer_timeout = (to.uris.len() > 1).then_some(EMERGENCY_ANSWER);
@@ -173,7 +173,7 @@ impl Decision {
         Self { to, track: Some(true), account: Some(true), account_as, answer_timeout, ..Self::default() }
     }
 
-    /// The request says to be of this identity, in place of what it says (RFC 3325 section 5).
+    /// Replaces P-Asserted-Identity by this URI (RFC 3325 section 5).
     pub(crate) fn assert(&mut self, identity: &[u8]) {
         self.remove.push(Name::PAssertedIdentity);
         self.add.extend_from_slice(&[b"P-Asserted-Identity: <", identity, b">\r\n"].concat());
@@ -407,8 +407,7 @@ impl Engine {
         if is_any { Verdict::Decide(Box::new(decision)) } else { Verdict::Next(Stage::Route) }
     }
 
-    /// Adds the identity that a rule asserts. A caller that withholds its identity is named at places of rules alone, which are trusted (RFC
-    /// 3325 section 7).
+    /// Adds the identity that a rule asserts. With `Privacy: id` it goes to targets of rules only, which are trusted (RFC 3325 section 7).
     #[inline(never)]
     fn assert_by(&self, source: &IdentitySource, facts: &RequestFacts<'_, '_>, decision: &mut Decision) {
         let request = facts.request;

@@ -1,6 +1,6 @@
-//! Emergency calls (RFC 5031): which requests are such, and where they go.
+//! Emergency calls (RFC 5031).
 //!
-//! An emergency call passes before authentication, rules and filters, counts under no limit, and is heard from a banned source.
+//! An emergency call passes before authentication, rules and filters, counts under no limit, and passes from a banned source.
 
 use crate::decision::Decision;
 use crate::engine::Engine;
@@ -15,12 +15,12 @@ use strowger_core::shown::shown;
 use strowger_core::{Arrival, Now};
 use strowger_message::{Form, Host, Index, Message, Method, SipUri, Uri};
 
-/// Beginnings of the messages that an emergency call consists of, and of responses within it.
+/// First bytes of the messages of a call.
 const OF_CALLS: [&[u8]; 7] = [b"INVITE ", b"ACK ", b"CANCEL ", b"BYE ", b"PRACK ", b"UPDATE ", b"SIP/2.0 "];
 
 impl Engine {
-    /// Whether a request is an emergency call, or the CANCEL of one or the ACK of its failure, which have the same Request-URI: a service
-    /// URN of anyone (RFC 5031), or the number of `emergency.numbers` that a user dials at this server.
+    /// Whether a request is an emergency call: a request for an emergency service URN (RFC 5031), or an INVITE of a known caller for one of
+    /// `emergency.numbers`. A CANCEL, and the ACK of a failure, have the Request-URI of their INVITE and count as well.
     pub(crate) fn is_emergency(&self, now: Now, request: &Request<'_>, routing: &Routing<'_>) -> bool {
         let is_set = !self.policy.config.decisions.emergency.uris.is_empty();
         if !is_set || routing.route.is_some() || routing.device.is_some() {
@@ -53,7 +53,7 @@ impl Engine {
         identity.is_local_domain(host) || identity.is_own_host(host)
     }
 
-    /// Whether a request says to be of a user of this server, or comes from where one registered.
+    /// Whether From names a user of this server or nobody, or the source is trusted or that of a registered phone.
     fn knows_caller(&self, now: Now, request: &Request<'_>) -> bool {
         let from = request.mandatory.from.uri;
         self.is_from_local(request)
@@ -63,7 +63,7 @@ impl Engine {
             || self.is_from_binding(now, request)
     }
 
-    /// Whether the user in the Contact registered from the address of this request.
+    /// Whether the user in Contact has a binding that was registered from the address of this request.
     fn is_from_binding(&self, now: Now, request: &Request<'_>) -> bool {
         let Some(Ok(contact)) = request.message.contacts().next() else { return false };
         let Some(user) = contact.addr.uri.sip().and_then(|uri| uri.user) else { return false };
@@ -74,13 +74,15 @@ impl Engine {
             aor.clear();
             write_aor(&Uri::Sip(SipUri::new(Some(user), host)), &mut aor);
             self.shared.location.lookup(&aor, now.mono, &mut |binding| {
-                is_there |= target_of(&binding, identity).is_some_and(|at| at.address.ip().to_canonical() == source);
+                let of_contact = || Uri::parse(binding.uri()).ok()?.sip()?.host.ip();
+                let at = target_of(&binding, identity).map(|at| at.address.ip().to_canonical()).or_else(of_contact);
+                is_there |= at == Some(source);
             });
         }
         is_there
     }
 
-    /// What becomes of an emergency call.
+    /// Builds the decision for an emergency call and logs it.
     pub(crate) fn emergency_decision(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Box<Decision> {
         let (request, decisions) = (handling.request, &self.policy.config.decisions);
         let mut decision = Decision::of_emergency(&decisions.emergency);
@@ -102,7 +104,7 @@ impl Engine {
         Box::new(decision)
     }
 
-    /// The user of a local domain that From names.
+    /// User in From, if its domain is local.
     fn named_caller(&self, request: &Request<'_>) -> Option<User> {
         let from = request.mandatory.from.uri.address().filter(|_| self.is_from_local(request))?;
         let mut user = User { name: Default::default(), domain: Default::default() };
@@ -113,8 +115,8 @@ impl Engine {
         Some(user)
     }
 
-    /// The Route of each target of an emergency call for a service URN: the next hop learns that it was chosen (RFC 3261 section 16.6
-    /// steps 6 and 7). Only what routes loosely may stand there. None: the request gets none.
+    /// Writes a Route for each target of a request for an emergency service URN, always with `lr` (RFC 3261 section 16.6 steps 6 and 7). None:
+    /// the request is no such.
     pub(crate) fn emergency_routes(&self, routing: &Routing<'_>, to: &[String]) -> Option<Vec<Vec<u8>>> {
         let Uri::Urn(urn) = &routing.uri else { return None };
         let is_set = !self.policy.config.decisions.emergency.uris.is_empty();
@@ -126,7 +128,7 @@ impl Engine {
         (is_set && urn.is_emergency() && routing.route.is_none()).then(|| to.iter().map(route).collect())
     }
 
-    /// Whether a message of a banned source is heard all the same: an emergency call, a request of a call that was let through, or a response.
+    /// Whether a message of a banned source passes: an emergency call, a request within a dialog that this server let through, or a response.
     #[cold]
     pub(crate) fn is_heard_though_banned(&self, now: Now, arrival: &Arrival, bytes: &[u8]) -> bool {
         let is_set = !self.policy.config.decisions.emergency.uris.is_empty();

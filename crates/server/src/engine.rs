@@ -363,7 +363,7 @@ impl Engine {
         }
     }
 
-    /// Passes a response on, without what it says of who answered unless its source is trusted (RFC 3325 section 5).
+    /// Hands a response to the proxy, without identities of the callee unless its source is trusted (RFC 3325 section 5).
     fn pass_response(
         &mut self,
         now: Now,

@@ -34,7 +34,7 @@ pub(crate) enum Destination {
     FirstContact(Target),
     /// Where rules say, each place with its targets.
     Places(Vec<Targets>),
-    /// To the next hop; answered `otherwise` if no way leads there.
+    /// Next hop by Route or Request-URI; status of the answer if it has no address.
     NextHop { targets: Targets, otherwise: u16 },
 }
 
@@ -494,7 +494,7 @@ impl Engine {
         sent.unwrap_or(false)
     }
 
-    /// Passes the request on without what it must not say of its caller. None: it has become too large.
+    /// Calls `pass` with the request without identities that its sender may not show. None: the request has become too large.
     #[inline]
     fn pass_concealed<'m, T>(
         &mut self,

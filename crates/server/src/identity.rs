@@ -1,8 +1,7 @@
-//! Identities that a request shows beside the user whose password it has shown (RFC 3261 section 22.1, RFC 3323, RFC 3325).
+//! Identities in From and in the header fields of RFC 3325 (RFC 3261 section 22.1, RFC 3323).
 //!
-//! A sender that is not trusted is named as the account whose password it has shown, or by a number that the account may show
-//! (`auth.identities`), and as nobody else: in From, where it is refused otherwise, and in the header fields of [`NAMING`], which are
-//! removed or replaced.
+//! An untrusted sender shows its account or a number that the account may show (`auth.identities`), and no other identity. A request with
+//! another From is refused. Other identities in the header fields of [`NAMING`] are removed or replaced.
 
 use crate::engine::Engine;
 use crate::handling::{Handling, User};
@@ -24,24 +23,24 @@ pub(crate) struct Claim {
     pub(crate) names: Vec<u8>,
 }
 
-/// Header fields that name the caller, and those through whom the call came, beside From.
+/// Header fields with identities of the caller, and of users who diverted the call.
 const NAMING: [Name; 5] =
     [Name::PPreferredIdentity, Name::PAssertedIdentity, Name::RemotePartyId, Name::Diversion, Name::HistoryInfo];
 
-/// Header fields of a response that name who answered.
+/// Header fields with identities of the callee.
 const NAMING_CALLEE: [Name; 3] = [Name::PAssertedIdentity, Name::RemotePartyId, Name::PPreferredIdentity];
 
-/// Whether a request names its caller beside From.
+/// Whether a request has identities beside From.
 pub(crate) fn names_caller(message: &Message<'_>) -> bool {
     NAMING.iter().any(|name| message.has(*name))
 }
 
-/// Whether a response names who answered.
+/// Whether a response has identities of the callee.
 pub(crate) fn names_callee(message: &Message<'_>) -> bool {
     NAMING_CALLEE.iter().any(|name| message.has(*name))
 }
 
-/// Writes a response without what it says of who answered.
+/// Writes a response without identities of the callee.
 pub(crate) fn conceal_callee(message: &Message<'_>, edit: &mut Edit, out: &mut Vec<u8>) {
     edit.clear();
     NAMING_CALLEE.iter().for_each(|name| edit.remove_all(message.index(), *name));
@@ -56,7 +55,7 @@ impl Claim {
     }
 }
 
-/// An account with the identities that it may show.
+/// Account and its list of identities.
 #[derive(Clone, Copy)]
 struct Account<'a> {
     name: &'a [u8],
@@ -75,13 +74,13 @@ impl Account<'_> {
     }
 }
 
-/// Whose identities a request may show.
+/// Sender of a request, by the identities that it may show.
 enum Sender<'a> {
-    /// Anyone's: of a trusted source, or where the configuration asks for no proof.
+    /// Any identity: a trusted source, or any sender where the configuration asks for no password.
     Trusted,
-    /// Those of this account, by its password.
+    /// Identities of this account, whose password it has shown.
     Account(Account<'a>),
-    /// Nobody's.
+    /// No identity.
     Unknown,
 }
 
@@ -106,10 +105,10 @@ impl Engine {
         if may_show { Ok(()) } else { Err(Claim::of(Name::From, party)) }
     }
 
-    /// Writes the request as it may go on: without identities that its sender may not show. False: it may go on as it is.
+    /// Writes the request without identities that its sender may not show. False: nothing changes.
     ///
-    /// P-Preferred-Identity is for the first proxy alone (RFC 3325 section 5). Where the caller withholds its identity (section 7), what
-    /// names it leaves with an emergency call alone: of no other next hop is known that it may be trusted.
+    /// P-Preferred-Identity is for the first proxy (RFC 3325 section 5). With `Privacy: id` (section 7) identities leave with an emergency
+    /// call only: no other next hop is known to be trusted here.
     pub(crate) fn conceal(
         &self,
         handling: &Handling<'_, '_>,
@@ -138,7 +137,7 @@ impl Engine {
         conceals
     }
 
-    /// Takes off what names others than this account, and asserts an identity of it in place of one that it may not show.
+    /// Removes identities that this account may not show; P-Asserted-Identity gets one that it may show.
     fn conceal_others(&self, message: &Message<'_>, account: Account<'_>, is_withheld: bool, edit: &mut Edit) {
         let index = message.index();
         let values = |name| message.values::<NameAddr<'_>>(name);
@@ -188,13 +187,12 @@ impl Engine {
         Sender::Account(Account { name, domain, list: self.list_of(name, domain) })
     }
 
-    /// Whether what a message from there says of its sender is believed (RFC 3325 section 5): the source is trusted, or callers need no
-    /// password.
+    /// Whether identities in messages from this source are trusted (RFC 3325 section 5): a trusted `[[source]]`, or calls need no password.
     pub(crate) fn believes(&self, source: std::net::IpAddr) -> bool {
         !self.policy.config.auth.calls || self.is_trusted(source)
     }
 
-    /// The identities that `auth.identities` has for an account.
+    /// List of `auth.identities` for an account.
     fn list_of(&self, name: &[u8], domain: &[u8]) -> IdentityList<'_> {
         let config = &self.policy.config;
         let set = config.auth.identities.as_ref().and_then(|set| config.decisions.names.id(set.name()));
@@ -208,8 +206,8 @@ impl Engine {
         std::str::from_utf8(text).ok().map(IdentityList::of)
     }
 
-    /// The identity that a URI names, as it is asserted: that of this account, or one of the list, of which a number is written with this
-    /// domain. None: it is neither.
+    /// URI to assert for an identity: the address-of-record of this account, or an entry of the list, a number with this domain. None: the
+    /// identity is neither.
     fn identity_of(
         &self,
         list: IdentityList<'_>,
@@ -227,7 +225,7 @@ impl Engine {
         list.uri(uri).map(|text| text.as_bytes().to_vec())
     }
 
-    /// Whether a number at this host is that number: at a local domain, at this server, or at an address, such as that of a PBX.
+    /// Whether the user part of a URI at this host may be a number of an account: a local domain, this server, or an IP address (a PBX).
     fn is_host_of_numbers(&self, uri: &Uri<'_>) -> bool {
         let identity = self.policy.router.identity();
         uri.sip().is_none_or(|uri| {
@@ -235,8 +233,8 @@ impl Engine {
         })
     }
 
-    /// The identity that a request gets by this source of a rule; none: there is none for its sender. `may_choose`: what the request
-    /// says itself chooses among those of a list.
+    /// URI to assert by a rule; none: its list has nothing for this sender. `may_choose`: P-Preferred-Identity, P-Asserted-Identity or From
+    /// of the request chooses from the list.
     pub(crate) fn identity_by(
         &self,
         request: &Request<'_>,
@@ -273,7 +271,7 @@ impl Engine {
     }
 }
 
-/// The identity of an account that names none which it may show.
+/// Identity of an account by default.
 fn default_identity(account: Account<'_>) -> Vec<u8> {
     account.list.first().map_or_else(|| account.own(), |entry| of_entry(entry, account.domain))
 }
@@ -297,12 +295,12 @@ fn write_bracketed(uri: &[u8], out: &mut Vec<u8>) {
     out.push(b'>');
 }
 
-/// Whether the caller does not want to be named outside of the trusted network (RFC 3325 section 9.3).
+/// Whether the request has `Privacy: id` (RFC 3325 section 9.3), or a Privacy that cannot be read.
 pub(crate) fn withholds_identity(message: &Message<'_>) -> bool {
     message.values::<Privacy<'_>>(Name::Privacy).any(|privacy| privacy.map_or(true, |privacy| privacy.has(b"id")))
 }
 
-/// A From that withholds its sender.
+/// Whether From is anonymous (RFC 3323 section 4.1.1.3).
 pub(crate) fn is_anonymous(from: &Uri<'_>) -> bool {
     from.sip().is_some_and(|uri| uri.host.is_lower(b"anonymous.invalid"))
 }

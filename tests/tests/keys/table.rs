@@ -150,6 +150,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("rule.to", &["tests/tests/rules.rs::rules_lead_to_places_with_fail_over"]),
     ("rule.relay_for", &["crates/server/tests/suite/decisions.rs::a_rule_leads_outside_only_those_who_may_be_relayed"]),
     ("rule.try_next", &["tests/tests/rules.rs::rules_lead_to_places_with_fail_over"]),
+    ("rule.identity", &["crates/server/tests/suite/identities.rs::a_rule_asserts_an_identity_at_its_gateway"]),
     ("rule.add_headers", &["tests/tests/rules.rs::rules_lead_to_places_with_fail_over"]),
     ("rule.remove_headers", &["tests/tests/rules.rs::rules_lead_to_places_with_fail_over"]),
     ("rule.record_route", &["tests/tests/rules.rs::rules_set_what_the_configuration_sets_for_all"]),
@@ -241,7 +242,14 @@ const TESTS: &[(&str, &[&str])] = &[
         "proxy.unfit_status",
         &["crates/server/tests/suite/decisions.rs::contacts_are_passed_over_that_do_not_take_the_method"],
     ),
-    ("proxy.emergency_target", &["crates/node/tests/policy/answers.rs::emergency_calls_have_a_way"]),
+    (
+        "emergency.numbers",
+        &[
+            "crates/server/tests/suite/emergency.rs::an_emergency_call_needs_no_password_and_meets_no_rule_filter_or_limit",
+        ],
+    ),
+    ("emergency.target", &["crates/node/tests/policy/answers.rs::emergency_calls_have_a_way"]),
+    ("emergency.identity", &["crates/server/tests/suite/emergency.rs::an_emergency_call_has_a_record_and_an_identity"]),
     ("registrar.authenticate", &["crates/node/tests/policy/registrations.rs::without_passwords"]),
     (
         "registrar.durability",
@@ -283,6 +291,7 @@ const TESTS: &[(&str, &[&str])] = &[
             "crates/server/src/stage/tests.rs::domains_may_share_a_realm",
         ],
     ),
+    ("auth.identities", &["crates/server/tests/suite/identities.rs::an_account_shows_the_numbers_that_it_may_show"]),
     (
         "auth.register_for_others",
         &["tests/tests/attacks_identities.rs::a_user_registers_for_others_where_the_setting_says_so"],

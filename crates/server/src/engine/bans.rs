@@ -9,7 +9,7 @@ use strowger_core::{Arrival, Now};
 use strowger_message::Name;
 
 impl Engine {
-    /// Whether a message is dropped, unread but for what an emergency call needs, because its source is banned.
+    /// Whether a message is dropped because its source is banned. An emergency call passes.
     pub(super) fn is_shut_out(&self, now: Now, arrival: &Arrival, bytes: &[u8]) -> bool {
         let banned = self.policy.bans.is_banned(arrival.remote.ip(), now.mono);
         let dropped = banned && !self.is_heard_though_banned(now, arrival, bytes);

@@ -443,10 +443,7 @@ fn where_a_request_goes() {
     // An address, a name, a name that leads nowhere.
     assert_eq!(to("sip:carol@203.0.113.9", Answers::default()), hop(&["203.0.113.9:5060"], 500));
     assert_eq!(to("sip:carol@example.net", Answers::default()), Verdict::Ask(Question::Name(name("example.net"))));
-    assert_eq!(
-        to("sip:carol@example.net", leads("example.net", "203.0.113.9:5070")),
-        hop(&["203.0.113.9:5070"], 500)
-    );
+    assert_eq!(to("sip:carol@example.net", leads("example.net", "203.0.113.9:5070")), hop(&["203.0.113.9:5070"], 500));
     let nowhere = Answers { names: vec![(name("example.net"), Resolved::default())], ..Answers::default() };
     assert_eq!(to("sip:carol@example.net", nowhere), hop(&[], 500));
     // A name leads no further in than its sender is: not to this machine.

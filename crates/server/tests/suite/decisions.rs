@@ -208,7 +208,9 @@ fn a_rule_leads_outside_only_those_who_may_be_relayed() {
     // Who shows a password is asked about again, as the user that it is.
     let shown = credentials(b"secret of alice", "INVITE", &challenged[0].1, 1);
     let more = format!("P-Preferred-Identity: <sip:alice@example.org>\r\n{shown}");
-    let asks = receive(&mut site, ALICE, &request(2, "INVITE", "sip:bob@example.org", &more));
+    let asks = request(2, "INVITE", "sip:bob@example.org", &more);
+    let asks = asks.replace("From: <sip:carol@example.net>", "From: <sip:anonymous@anonymous.invalid>");
+    let asks = receive(&mut site, ALICE, &asks);
     assert!(invites(&asks).is_empty(), "{asks:?}");
     let sent = site.answer();
     assert!(sent.contains("INVITE sip:bob@example.org") && sent.contains("\r\nX-Known: alice\r\n"), "{sent}");

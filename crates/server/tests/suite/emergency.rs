@@ -1,0 +1,140 @@
+//! Emergency calls: before authentication, rules, filters, limits and bans.
+
+use crate::accounting::rows;
+use crate::decisions::{GATEWAY, SECOND};
+use crate::dialogs::of_alice;
+use crate::peer::{answer, ends, goes, receive, status, uri};
+use crate::site::{ALICE, BOB, Site, credentials, invite};
+use strowger_core::{Arrival, ListenerId, Transport};
+use strowger_server::explain::Outcome;
+
+/// Numbers and two gateways, and everything that could keep a call from them.
+fn settings(more: &str) -> String {
+    format!(
+        "emergency.numbers = [\"112\", \"110\"]\nemergency.target = \"carrier\"\ndialogs.calls = 1\ndialogs.track = true\n{more}\
+         [[call_limit]]\nname = \"one\"\nmost = 1\n\
+         [[gateway_group]]\nname = \"carrier\"\nto = [\"sip:{GATEWAY}\", \"sip:{SECOND}\"]\ncall_limits = [\"one\"]\n\
+         [[filter]]\nname = \"none\"\nwhen = \"number starts_with '11'\"\n\
+         [[rule]]\nname = \"refused\"\nwhen = \"number starts_with '11'\"\nanswer = 403\n"
+    )
+}
+
+fn call(n: u32, uri: &str, from: &str, at: &str, more: &str) -> String {
+    format!(
+        "INVITE {uri} SIP/2.0\r\nVia: SIP/2.0/UDP {at};branch=z9hG4bKe{n};rport\r\nMax-Forwards: 70\r\n\
+         From: <{from}>;tag=e{n}\r\nTo: <{uri}>\r\nCall-ID: e{n}\r\nCSeq: 1 INVITE\r\nContact: <sip:bob@{at}>\r\n\
+         {more}Content-Length: 0\r\n\r\n"
+    )
+}
+
+const OWN: &str = "sip:alice@example.org";
+
+#[test]
+fn an_emergency_call_needs_no_password_and_meets_no_rule_filter_or_limit() {
+    let mut site = Site::new(&settings(""));
+    for (n, dialled) in (1..).zip([
+        "sip:112@example.org",
+        "sip:110@EXAMPLE.org:5060;user=phone",
+        "sip:1-1-2@example.org",
+        "sip:%3112@example.org",
+        "sip:112@192.0.2.1",
+        "sip:112;phone-context=+49@example.org;user=phone",
+        "tel:112",
+        "tel:1.1.2;phone-context=example.org",
+        "urn:service:sos",
+        "urn:service:sos.police",
+    ]) {
+        let (at, text) = goes(&receive(&mut site, ALICE, &call(n, dialled, OWN, ALICE, "")));
+        assert_eq!((&*at, uri(&text)), (GATEWAY, dialled), "{text}");
+        assert_eq!(text.contains("\r\nRoute: <sip:"), dialled.starts_with("urn:"), "{text}");
+    }
+    // The first gateway fails: the second is tried.
+    let (_, text) = goes(&receive(&mut site, ALICE, &call(50, "sip:112@example.org", OWN, ALICE, "")));
+    let (at, _) = goes(
+        &receive(&mut site, GATEWAY, &answer(&text, 503, ""))
+            .into_iter()
+            .filter(|(_, text)| !text.starts_with("ACK"))
+            .collect::<Vec<_>>(),
+    );
+    assert_eq!(at, SECOND);
+    // No emergency.
+    for (n, (dialled, method)) in (70..).zip([("sip:113@example.org", "INVITE"), ("sip:112@example.org", "MESSAGE")]) {
+        let text = call(n, dialled, OWN, ALICE, "").replace("INVITE", method);
+        let got = receive(&mut site, ALICE, &text);
+        assert!(got.is_empty() || status(&got[0].1).is_some(), "{dialled} {method}: {got:?}");
+    }
+}
+
+#[test]
+fn emergency_numbers_are_for_callers_that_may_be_users() {
+    let mut site = Site::new(&settings("[[source]]\nname = \"pbx\"\nnetworks = [\"198.51.100.77\"]\ntrusted = true\n"));
+    site.register(&format!("<sip:bob@{BOB}>"));
+    let foreign = "sip:carol@example.net";
+    for (n, (from, at, is_emergency)) in (1..).zip([
+        (OWN, ALICE, true),
+        ("sip:nobody@example.org", ALICE, true),
+        ("sip:anonymous@anonymous.invalid", ALICE, true),
+        ("sip:alice@192.0.2.1", ALICE, true),
+        // Where bob's phone registered.
+        ("tel:+4930123", BOB, true),
+        (foreign, BOB, true),
+        (foreign, "198.51.100.77:5060", true),
+        (foreign, ALICE, false),
+        ("tel:+4930123", ALICE, false),
+    ]) {
+        let got = receive(&mut site, at, &call(n, "sip:112@example.org", from, at, ""));
+        let leaves = got.iter().any(|(to, text)| to == GATEWAY && text.starts_with("INVITE "));
+        assert_eq!(leaves, is_emergency, "{from} at {at}: {got:?}");
+    }
+}
+
+#[test]
+fn a_banned_source_makes_an_emergency_call_and_nothing_else() {
+    let mut site = Site::new(&settings("ban.failures = 1\n"));
+    let challenged = site.receive(ALICE, &invite(1, 1, ""));
+    assert_eq!(site.receive(ALICE, &invite(1, 2, &credentials(b"wrong", "INVITE", &challenged, 1))), "");
+    assert!(site.answer().starts_with("SIP/2.0 407 "));
+    assert_eq!(site.receive(ALICE, &invite(2, 1, "")), "", "it is banned");
+    let (_, text) = goes(&receive(&mut site, ALICE, &call(3, "sip:112@example.org", OWN, ALICE, "")));
+    let answered = receive(&mut site, GATEWAY, &answer(&text, 200, &format!("Contact: <sip:psap@{GATEWAY}>\r\n")));
+    let ok = &answered.iter().find(|(to, _)| to == ALICE).expect("the 200 comes back").1;
+    for (cseq, method) in [(1, "ACK"), (2, "BYE")] {
+        let got = receive(&mut site, ALICE, &of_alice(method, ok, cseq, ""));
+        assert!(got.iter().any(|(to, text)| to == GATEWAY && text.starts_with(method)), "{method}: {got:?}");
+    }
+    // A call that fails has its ACK and its CANCEL.
+    let (_, text) = goes(&receive(&mut site, ALICE, &call(4, "sip:112@example.org", OWN, ALICE, "")));
+    receive(&mut site, GATEWAY, &answer(&text, 180, ""));
+    let cancel = call(4, "sip:112@example.org", OWN, ALICE, "").replace("INVITE", "CANCEL");
+    let got = receive(&mut site, ALICE, &cancel);
+    assert!(got.iter().any(|(to, text)| to == GATEWAY && text.starts_with("CANCEL ")), "{got:?}");
+    assert_eq!(site.receive(ALICE, &invite(5, 1, "")), "", "it is banned still");
+    assert_eq!(site.receive(ALICE, &call(6, "sip:113@example.org", OWN, ALICE, "")), "");
+}
+
+#[test]
+fn an_emergency_call_has_a_record_and_an_identity() {
+    let identity = "emergency.identity = \"+4930100\"\naccounting.cdr = true\n";
+    let mut site = Site::new(&settings(identity));
+    let more = "P-Asserted-Identity: <sip:alice@example.org>\r\nPrivacy: id\r\n";
+    let (_, text) = goes(&receive(&mut site, ALICE, &call(1, "sip:112@example.org", OWN, ALICE, more)));
+    assert!(text.contains("\r\nP-Asserted-Identity: <sip:+4930100@example.org>\r\n"), "{text}");
+    assert_eq!(text.matches("P-Asserted-Identity").count(), 1, "{text}");
+    receive(&mut site, GATEWAY, &answer(&text, 603, ""));
+    let (cdrs, _) = rows(&mut site);
+    assert_eq!(cdrs.iter().map(|cdr| &*cdr.account).collect::<Vec<_>>(), ["emergency"]);
+    // It is explained as it goes.
+    let arrival = Arrival {
+        transport: Transport::Udp,
+        listener: ListenerId(0),
+        remote: ALICE.parse().expect("an address"),
+        flow: None,
+    };
+    let asked = call(2, "sip:112@example.org", OWN, ALICE, "");
+    let explained = site.engines[0].explain(site.now, &arrival, asked.as_bytes(), false).expect("a request");
+    let Outcome::Forward(plan) = explained.course.outcome else { panic!("{explained}") };
+    assert_eq!((plan.to.len(), plan.account_as.as_deref(), plan.limits.len()), (2, Some("emergency"), 0));
+    // Without a target such a call is as any other.
+    let mut site = Site::new("");
+    ends(&receive(&mut site, ALICE, &call(2, "urn:service:sos", OWN, ALICE, "")), 407);
+}
