@@ -20,6 +20,7 @@ mod attacks_smuggling;
 mod attacks_tls;
 mod backends;
 mod caches;
+mod caller_numbers;
 mod commands;
 pub(crate) mod config;
 mod connections;

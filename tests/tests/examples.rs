@@ -208,7 +208,7 @@ fn the_trunk_has_two_gateways_and_bounds_its_calls() {
         }
         let (place, got) = taker(&mut gateways, "INVITE");
         assert_eq!((place, text::request_uri(&got).as_str()), (n, "sip:+49301234@office.example.org"));
-        assert_eq!(text::field(&got, "P-Asserted-Identity"), "<sip:+49301234560@office.example.org>");
+        assert_eq!(text::fields(&got, "P-Asserted-Identity"), ["<sip:+49301234560@office.example.org>"]);
         gateways[place].send(&text::respond(&got, 180, "g", &[])).expect("loopback");
         rings.push((call, got));
     }
@@ -218,7 +218,7 @@ fn the_trunk_has_two_gateways_and_bounds_its_calls() {
     phone.send(&call.bytes()).expect("loopback");
     let (place, got) = taker(&mut gateways, "INVITE");
     assert_eq!((place, text::request_uri(&got).as_str()), (0, "sip:112@office.example.org"));
-    assert_eq!(text::field(&got, "P-Asserted-Identity"), "<sip:+49301234560@office.example.org>");
+    assert_eq!(text::fields(&got, "P-Asserted-Identity"), ["<sip:+49301234560@office.example.org>"]);
     gateways[place].send(&text::respond(&got, 603, "g", &[])).expect("loopback");
     let answer = phone.final_response(LIMIT).expect("an answer");
     assert_eq!(text::status(&answer), Some(603));

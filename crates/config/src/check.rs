@@ -319,7 +319,8 @@ fn check_registering(config: &Config, reader: &mut Reader) {
         let cure = "set auth.register_for_others = false, unless each user of this server may do that";
         reader.push(Fault::warning(span, message, cure));
     }
-    if !config.auth.calls && is_open {
+    // With "local-domains" it is an open relay, which is reported as such.
+    if !config.auth.calls && is_open && config.proxy.relay_for != super::RelayFor::LocalDomains {
         let span = reader.value_of("auth.calls");
         let message = "auth.calls = false lets anyone who reaches this server call as any of its users";
         let cure = "set auth.calls = true; peers that know no password are a [[source]] with trusted = true, and \

@@ -6,6 +6,7 @@ use crate::decision::Decision;
 use crate::engine::Engine;
 use crate::handling::{Handling, User};
 use crate::identity::is_anonymous;
+use crate::judgement::Judgement;
 use crate::reachability::target_of;
 use crate::registration::write_aor;
 use crate::request_facts::number_of;
@@ -53,7 +54,7 @@ impl Engine {
         identity.is_local_domain(host) || identity.is_own_host(host)
     }
 
-    /// Whether From names a user of this server or nobody, or the source is trusted or that of a registered phone.
+    /// Whether From names a user of this server or is anonymous, or the source is trusted or that of a registered phone.
     fn knows_caller(&self, now: Now, request: &Request<'_>) -> bool {
         let from = request.mandatory.from.uri;
         self.is_from_local(request)
@@ -92,7 +93,12 @@ impl Engine {
                 decision.assert(&identity);
             }
         }
-        if handling.progress.inquiry.is_none() && self.may_say(handling, Kind::Forwarding) {
+        if let Some(inquiry) = handling.progress.inquiry.as_deref() {
+            let values = vec![("request.uri".to_owned(), format!("'{}'", shown(routing.uri_text)))];
+            let (name, part) = ("[emergency]".to_owned(), "emergency call".to_owned());
+            let judgement = Judgement { name, part, values, holds: true, part_holds: true, ..Judgement::default() };
+            inquiry.path.borrow_mut().push(judgement);
+        } else if self.may_say(handling, Kind::Forwarding) {
             tracing::warn!(
                 call_id = %shown(request.call_id),
                 source = %request.arrival.remote,

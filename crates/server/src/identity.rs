@@ -127,7 +127,10 @@ impl Engine {
                 edit.remove_all(message.index(), Name::RemotePartyId);
             }
             Sender::Trusted => (),
-            Sender::Account(account) => self.conceal_others(message, account, is_withheld, edit),
+            Sender::Account(account) => {
+                let is_withheld = is_withheld || is_anonymous(&request.mandatory.from.uri);
+                self.conceal_others(message, account, is_withheld, edit);
+            }
             Sender::Unknown => NAMING[1..].iter().for_each(|name| edit.remove_all(message.index(), *name)),
         }
         let conceals = !edit.is_empty();

@@ -207,7 +207,7 @@ fn no_caller_is_named_as_a_user_of_ours_whose_password_it_did_not_show() {
         "P-Asserted-Identity: <tel:+4930123>, \"Carol\" <sip:carol@EXAMPLE.org:5999>",
         "Remote-Party-ID: \"Carol\" <sip:carol@example.org>;party=calling",
         "Remote-Party-ID: <sip:carol@example.org",
-        // Nor as anybody else: nothing says that its sender is believed (RFC 3325 section 5).
+        // Nor as another user: its sender is not trusted (RFC 3325 section 5).
         "P-Asserted-Identity: <tel:+4930123>",
         "Remote-Party-ID: <sip:x@example.net>;party=calling",
     ];

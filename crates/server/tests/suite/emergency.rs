@@ -132,7 +132,8 @@ fn an_emergency_call_has_a_record_and_an_identity() {
     };
     let asked = call(2, "sip:112@example.org", OWN, ALICE, "");
     let explained = site.engines[0].explain(site.now, &arrival, asked.as_bytes(), false).expect("a request");
-    let Outcome::Forward(plan) = explained.course.outcome else { panic!("{explained}") };
+    assert!(explained.to_string().starts_with("rule    yes [emergency]: emergency call is true, "), "{explained}");
+    let Outcome::Forward(plan) = explained.course.outcome else { panic!("no plan") };
     assert_eq!((plan.to.len(), plan.account_as.as_deref(), plan.limits.len()), (2, Some("emergency"), 0));
     // Without a target such a call is as any other.
     let mut site = Site::new("");

@@ -40,7 +40,7 @@ fn call_of_alice(site: &mut Site, n: u32, uri: &str, from: &str, more: &str) -> 
     invite.map(|(_, text)| text.clone()).ok_or_else(|| status(&left[0].1).expect("an answer"))
 }
 
-/// The lines that name a caller, whatever the case of their names.
+/// Lines with identities; header names in upper or lower case.
 fn naming(text: &str) -> Vec<&str> {
     let names = |line: &&str| {
         let name = line.split(':').next().unwrap_or_default();
@@ -50,7 +50,7 @@ fn naming(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn a_stranger_is_named_as_nobody() {
+fn identities_of_a_sender_without_a_password_are_removed() {
     let mut site = with_bob("");
     let mut n = 0;
     for value in [
@@ -218,11 +218,11 @@ fn a_trusted_source_is_believed_and_no_other_answer() {
     let left = site.receive("198.51.100.77:5060", &call(1, 1, "sip:bob@example.org", "<sip:carol@example.net>", said));
     let forwarded = &left[left.find("INVITE ").expect("it leaves")..];
     assert_eq!(naming(forwarded).len(), 4, "{forwarded}");
-    // Bob's phone is not, whatever it says of who answers.
+    // Bob's phone is not trusted.
     let callee = "P-Asserted-Identity: <sip:police@example.org>\r\nRemote-Party-ID: <tel:+49110>;party=called\r\n";
     let got = site.receive(BOB, &answer(forwarded, 180, callee));
     assert!(got.starts_with("SIP/2.0 180 ") && naming(&got).is_empty(), "{got}");
-    // Nor is anyone where the answer comes from another address.
+    // The source of the response counts.
     let got = site.receive("198.51.100.77:5060", &answer(forwarded, 183, callee));
     assert_eq!(naming(&got).len(), 2, "{got}");
 }
