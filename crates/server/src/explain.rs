@@ -344,7 +344,7 @@ impl Engine {
         routing: &Routing<'_>,
     ) -> Option<Outcome> {
         let decisions = &self.policy.config.decisions;
-        if decisions.filters.is_empty() {
+        if decisions.filters.is_empty() || self.is_emergency(handling.now, handling.request, routing) {
             return None;
         }
         let facts = RequestFacts::of(self, handling, routing);
