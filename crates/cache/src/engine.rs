@@ -1,5 +1,6 @@
 //! Engines: one in this process answers at once, one of another process under a ticket.
 
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -31,6 +32,11 @@ pub trait RemoteEngine: Send + Sync {
     /// It is to run the task in its runtime, one of tokio that takes local tasks, as long as it asks. `None`: all ask by the thread of the engine.
     fn local(&self) -> Option<(Arc<dyn RemoteEngine>, Task)> {
         None
+    }
+
+    /// Addresses of its servers to which connections were made.
+    fn peers(&self) -> Vec<SocketAddr> {
+        Vec::new()
     }
 
     /// Has messages of a channel heard as long as the engine lives.

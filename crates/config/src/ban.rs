@@ -28,6 +28,12 @@ impl Network {
         // A shift by the full width is not defined: prefix 0 of IPv6 contains every address of it.
         host_bits == 128 || network >> host_bits == address >> host_bits
     }
+
+    /// Its address, if it has one alone.
+    pub fn single(&self) -> Option<IpAddr> {
+        let width = if self.address.is_ipv4() { 32 } else { 128 };
+        (self.prefix == width).then_some(self.address.to_canonical())
+    }
 }
 
 impl fmt::Display for Network {

@@ -55,6 +55,7 @@ mod report;
 mod rules;
 mod secret;
 mod server;
+mod services;
 mod set;
 mod settings;
 mod store;

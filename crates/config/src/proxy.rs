@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use strowger_message::Uri;
 
+use super::ban::Network;
 use super::key::{Rule, Text, words};
 use super::reader::{ANY, section};
 
@@ -102,6 +103,12 @@ section! {
         pub loop_detection: bool = true, ANY;
         /// A request larger than this leaves by TCP (RFC 3261 section 18.1.1), but never away from the flow of a binding.
         pub udp_to_tcp_above: Option<usize> = Some(1_300), Rule::bytes(200, 65_535).or("never");
+        /// Networks that any peer may name as a target, by a Request-URI, Route, Contact or Path, from wherever it sends: private networks that
+        /// peers of other networks shall reach. Without this a peer may name no address that reaches less far than its own (loopback, link-local,
+        /// private), no multicast address, and no port of this machine that is no listener of this server; peers on this machine may. Databases,
+        /// caches, `control.listen` and `metrics.listen` stay out of reach. What this file names (rules, gateways, single addresses of a
+        /// `[[source]]`), and devices at the address that they send from, need no entry.
+        pub reachable: Vec<Network> = Vec::new(), ANY;
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::metrics::OfCaches;
 use crate::settings;
 use anyhow::Context;
+use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use strowger_cache::engine::Engine;
@@ -87,6 +88,15 @@ impl Caches {
         let (_, engine) = self.engines.iter().find(|(own, _)| own == name)?;
         let timeout = config.caches.iter().find(|table| table.name == *name)?.timeout;
         Some((WaitingCache::new(engine.clone()), timeout + GRACE))
+    }
+
+    /// Addresses of servers that a cache is connected to, or was: those that a Sentinel or a cluster named among them.
+    pub(crate) fn peers(&self) -> Vec<SocketAddr> {
+        let remote = |(_, engine): &(Name, Engine)| match engine {
+            Engine::Local(_) => Vec::new(),
+            Engine::Remote(cache) => cache.peers(),
+        };
+        self.engines.iter().flat_map(remote).collect()
     }
 
     /// Whether the configuration names any.

@@ -1,12 +1,15 @@
 //! Who the server is: by its configuration, and by the addresses that it has.
 
+use if_addrs::IfAddr;
 use std::net::{IpAddr, SocketAddr};
 use strowger_config::Config;
-use strowger_core::routing::{Identity, ListenerAddress};
+use strowger_core::routing::{Identity, ListenerAddress, Machine};
+use strowger_server::policy::Policy;
 
 /// Names and addresses of ours. A listener on all addresses is known by the address that reaches furthest.
-pub(crate) fn identity(config: &Config, bound: &[SocketAddr]) -> Identity {
-    let interfaces: Vec<IpAddr> = if_addrs::get_if_addrs().unwrap_or_default().into_iter().map(|i| i.ip()).collect();
+/// `services`: addresses of those that the server uses.
+pub(crate) fn identity(config: &Config, bound: &[SocketAddr], services: &[SocketAddr]) -> Identity {
+    let (interfaces, machine) = machine(services);
     let mut networks: Vec<&str> = Vec::new();
     let listeners = config.listeners.iter().zip(bound).map(|(listener, bound)| {
         let network = networks.iter().position(|n| *n == listener.network).unwrap_or_else(|| {
@@ -25,8 +28,30 @@ pub(crate) fn identity(config: &Config, bound: &[SocketAddr]) -> Identity {
             network: network as u16,
         }
     });
+    made(config, machine, listeners.collect(), &interfaces)
+}
+
+/// The same server by the addresses that the machine has now: its listeners stay known by what they were.
+pub(crate) fn identity_again(policy: &Policy, services: &[SocketAddr]) -> Identity {
+    let (interfaces, machine) = machine(services);
+    made(&policy.config, machine, policy.identity().listeners().to_vec(), &interfaces)
+}
+
+fn made(config: &Config, machine: Machine, listeners: Vec<ListenerAddress>, interfaces: &[IpAddr]) -> Identity {
     let names = config.server.names.iter().map(|name| name.as_str());
-    Identity::new(listeners.collect(), config.domain_names(), &interfaces).with_names(names)
+    Identity::on(machine, listeners, config.domain_names(), interfaces).with_names(names)
+}
+
+/// Addresses of the interfaces, and the machine that has them; their broadcast addresses are its own too.
+fn machine(services: &[SocketAddr]) -> (Vec<IpAddr>, Machine) {
+    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+    let broadcast = interfaces.iter().filter_map(|interface| match &interface.addr {
+        IfAddr::V4(addr) => addr.broadcast.map(IpAddr::from),
+        IfAddr::V6(_) => None,
+    });
+    let addresses: Vec<IpAddr> = interfaces.iter().map(|interface| interface.ip()).collect();
+    let machine = Machine::new(addresses.iter().copied().chain(broadcast), services.iter().copied());
+    (addresses, machine)
 }
 
 fn reachable(bound: IpAddr, interfaces: &[IpAddr]) -> IpAddr {

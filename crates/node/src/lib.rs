@@ -51,6 +51,7 @@ mod http_connections;
 mod identity;
 mod kept;
 mod lease;
+mod machine;
 pub mod metrics;
 pub mod offline;
 mod policy_thread;

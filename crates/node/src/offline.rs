@@ -2,6 +2,7 @@
 
 use crate::data_sets;
 use crate::identity::identity;
+use crate::machine::literal;
 use crate::routes::KernelRoutes;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -34,7 +35,7 @@ pub fn explain(
     let arrival = Arrival { transport, listener: ListenerId(listener as u16), remote: source, flow: None };
     let bound: Vec<SocketAddr> = config.listeners.iter().map(|listener| listener.address).collect();
     let surroundings = Surroundings {
-        identity: identity(&config, &bound),
+        identity: identity(&config, &bound, &literal(&config)),
         // Nothing that it writes leaves it.
         secret: vec![0; 32],
         seed: [0; 32],

@@ -2,7 +2,6 @@
 
 use crate::data_sets::{self, OldData};
 use crate::directory::Directory;
-use crate::identity::identity;
 use crate::server::{Server, resolver};
 use crate::settings;
 use crate::shard::{Services, Shard};
@@ -107,7 +106,8 @@ impl Running {
         // Their files may be others than before, though the configuration names the same.
         let identities = Identities::load(&settings::listeners(&config), &settings::tls_client(&config))
             .map_err(|error| Refusal::Unusable(error.into()))?;
-        let (identity, bounds) = (identity(&config, self.handle.addresses()), settings::bounds(&config));
+        let identity = self.services.addresses.identity(&config, self.handle.addresses());
+        let bounds = settings::bounds(&config);
         if let Some(directory) = directory {
             directory.take(&config).map_err(Refusal::Unusable)?;
         }

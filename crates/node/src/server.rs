@@ -6,9 +6,9 @@ use crate::data_sets;
 use crate::directory::Directory;
 use crate::health::Health;
 use crate::http::{self, Pages};
-use crate::identity::identity;
 use crate::kept::Kept;
 use crate::lease::Leases;
+use crate::machine::{self, ServiceAddresses};
 use crate::metrics::{Metrics, Writers};
 use crate::policy_thread::PolicyThread;
 use crate::reload::Running;
@@ -154,7 +154,9 @@ impl Server {
             directory.fit(&mut config)?;
         }
         let secret = secret.keep()?;
-        let identity = identity(&config, net.addresses());
+        let listening = pages.iter().chain(&orders).filter_map(|listener| listener.local_addr().ok()).collect();
+        let addresses = ServiceAddresses::new(&config, listening, caches.clone());
+        let identity = addresses.identity(&config, net.addresses());
         let routes = Box::new(KernelRoutes::new());
         let surroundings = Surroundings {
             identity,
@@ -170,7 +172,8 @@ impl Server {
             routes,
         };
         let shared = Arc::new(ProcessState::new(clock::now(), config, surroundings));
-        let services = Arc::new(Services::new(resolver(&shared.policy().config)?, most, program, policies, calls));
+        let services =
+            Arc::new(Services::new(resolver(&shared.policy().config)?, most, program, policies, addresses, calls));
         services.sets.are_those_of(&shared.policy().config, &[], Instant::now());
         let (for_shards, services_for_shards, with_journal) = (shared.clone(), services.clone(), journal.clone());
         let with_writers = (accounting.clone(), keeper.clone());
@@ -217,6 +220,7 @@ impl Server {
         let control = serve_control(controlled, node.handle())?;
         node.handle().spawn("upkeep", upkeep::keep_up(shared.clone(), services.clone()));
         let running = Running { shared: shared.clone(), services: services.clone(), handle: node.handle().clone() };
+        node.handle().spawn("addresses of the machine", machine::keep_up(running.clone()));
         node.handle().spawn("data sets that are read again", data_sets::refresh(running));
         if let Some(subscribers) = shared.subscribers.clone() {
             let removals = Removals::new(journal.as_deref());

@@ -2,6 +2,7 @@
 
 use crate::data_sets::DataSets;
 use crate::kept;
+use crate::machine::ServiceAddresses;
 use crate::policy_thread::PolicyThread;
 use crate::server::Program;
 use std::net::{IpAddr, SocketAddr};
@@ -37,6 +38,8 @@ pub(crate) struct Services {
     /// Of each shard, [`ProcessState::reloads`] of the policy that its engine has.
     reloads: Box<[AtomicU64]>,
     pub(crate) program: Program,
+    /// Addresses of databases, caches, control and metrics.
+    pub(crate) addresses: ServiceAddresses,
     /// Calls of an earlier process, for the first shard: it has all buckets when it begins.
     left: Mutex<Vec<Call>>,
 }
@@ -48,6 +51,7 @@ impl Services {
         shards: usize,
         program: Program,
         policies: PolicyThread,
+        addresses: ServiceAddresses,
         left: Vec<Call>,
     ) -> Self {
         let reloads = (0..shards).map(|_| AtomicU64::new(0)).collect();
@@ -58,6 +62,7 @@ impl Services {
             policies,
             reloads,
             program,
+            addresses,
             left: Mutex::new(left),
         }
     }

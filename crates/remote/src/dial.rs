@@ -98,6 +98,7 @@ async fn reach(settings: &RemoteSettings, server: &Endpoint) -> Result<Box<dyn S
         Endpoint::Tcp(host, port) => (host, *port),
     };
     let stream = TcpStream::connect((host.as_str(), port)).await?;
+    settings.peers.add(stream.peer_addr()?);
     // Requests of a round leave in one write: none waits for more.
     stream.set_nodelay(true)?;
     let Some(tls) = &settings.tls else { return Ok(Box::new(stream)) };

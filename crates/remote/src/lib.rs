@@ -64,6 +64,7 @@ mod wire;
 mod world;
 
 use std::io;
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -138,6 +139,10 @@ impl RemoteEngine for RemoteCache {
         let this = Self::of(self.shared.clone());
         let served = Served::new(this.shared.clone(), this.number, this.queue.clone());
         Some((Arc::new(this), Box::pin(served.serve())))
+    }
+
+    fn peers(&self) -> Vec<SocketAddr> {
+        self.shared.settings.peers.list()
     }
 
     fn subscribe(&self, channel: &[u8], subscriber: Arc<dyn Subscriber>) -> Result<(), CacheError> {

@@ -1,10 +1,35 @@
 //! Where a cache on another machine is, and for how long it is waited for.
 
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustls::ClientConfig;
 use strowger_cache::servers::{Credentials, Endpoint, Service};
+
+/// Addresses of servers, the newest last.
+#[derive(Debug, Default)]
+pub struct Peers(Mutex<Vec<SocketAddr>>);
+
+impl Peers {
+    /// As many as are kept: a cluster has fewer.
+    const MOST: usize = 1_024;
+
+    pub(super) fn add(&self, address: SocketAddr) {
+        let mut addresses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if addresses.contains(&address) {
+            return;
+        }
+        if addresses.len() >= Self::MOST {
+            addresses.remove(0);
+        }
+        addresses.push(address);
+    }
+
+    pub(super) fn list(&self) -> Vec<SocketAddr> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
 
 /// A cache in other processes.
 #[derive(Clone)]
@@ -34,6 +59,8 @@ pub struct RemoteSettings {
     pub is_relied_upon: bool,
     /// What servers are shown.
     pub credentials: Option<Credentials>,
+    /// Addresses to which connections were made, those of servers that others named among them.
+    pub peers: Arc<Peers>,
     /// TLS, with the authorities that servers must be signed by.
     pub tls: Option<Arc<ClientConfig>>,
 }
@@ -54,6 +81,7 @@ impl RemoteSettings {
             value: 1_000_000,
             is_relied_upon: false,
             credentials: None,
+            peers: Arc::default(),
             tls: None,
         }
     }

@@ -3,10 +3,12 @@
 
 use crate::engine::Engine;
 use crate::methods::takes;
+use crate::reach::sender_of;
 use crate::reachability::{is_web, target_of};
 use crate::registration::{LEADS_ON, write_aor};
 use smallvec::SmallVec;
 use std::ops::Range;
+use strowger_core::routing::Scope;
 use strowger_core::{ListenerId, Now, Target};
 use strowger_message::{Method, SipUri, Uri};
 
@@ -41,6 +43,8 @@ pub(crate) struct Contact {
     /// When the REGISTER came, in milliseconds since 1970 UTC.
     updated_at: u64,
     pub(crate) listener: ListenerId,
+    /// Scope of the address that its REGISTER came from.
+    pub(crate) sender: Scope,
     order: Order,
     /// It names another user of ours.
     leads_on: bool,
@@ -149,9 +153,21 @@ impl Engine {
             let q = binding.q().unwrap_or(1000);
             best = best.max(q);
             let listener = ListenerId(binding.listener());
-            let (older, updated_at) = (SmallVec::new(), binding.updated_at());
+            let (older, updated_at, sender) = (SmallVec::new(), binding.updated_at(), sender_of(&binding));
             let order = SmallVec::from_slice(&[q]);
-            entries.push(Contact { uri, path, target, older, instance, updated_at, listener, order, leads_on, secure });
+            entries.push(Contact {
+                uri,
+                path,
+                target,
+                older,
+                instance,
+                updated_at,
+                listener,
+                sender,
+                order,
+                leads_on,
+                secure,
+            });
         });
         ring_once(text, first, entries);
         for contact in &mut entries[first..] {

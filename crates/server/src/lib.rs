@@ -114,6 +114,7 @@ mod plan_view;
 pub mod policy;
 pub mod process_state;
 pub mod question;
+mod reach;
 mod reachability;
 mod realm;
 mod redirect;

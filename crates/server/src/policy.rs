@@ -7,11 +7,12 @@ use crate::ban::Bans;
 use crate::places::Turn;
 use crate::realm::Realms;
 use std::fmt;
+use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 use strowger_config::{Config, Decisions};
 use strowger_core::digest::{Algorithm, Authenticator};
-use strowger_core::routing::{Identity, Router};
+use strowger_core::routing::{Identity, Router, Scope};
 use strowger_core::{ListenerId, Now, proxy, registrar};
 use strowger_message::Limits;
 
@@ -21,6 +22,8 @@ pub struct Policy {
     pub config: Config,
     /// Who this server is, and what it wrote.
     pub(crate) router: Arc<Router>,
+    /// Hosts that a `[[source]]` names alone, this machine aside.
+    pub(crate) single_sources: Box<[IpAddr]>,
     pub(crate) limits: Limits,
     /// Issues and judges nonces. The nonces that were used are the process's: each next policy has the same.
     pub authenticator: Authenticator,
@@ -58,6 +61,7 @@ impl Policy {
         Self {
             config: Config { decisions, ..self.config.clone() },
             router: self.router.clone(),
+            single_sources: self.single_sources.clone(),
             limits: self.limits,
             authenticator: self.authenticator.with_settings(self.config.digest_settings()),
             algorithms: self.algorithms.clone(),
@@ -69,8 +73,17 @@ impl Policy {
         }
     }
 
+    /// The same with an identity that has other addresses of the machine, or of the services that the server uses.
+    pub(crate) fn with_identity(&self, identity: Identity, secret: &[u8]) -> Self {
+        let identity = Arc::new(identity.after(self.router.identity()));
+        let router = Router::new(identity, secret, self.config.route_lifetime());
+        Self { router: Arc::new(router), ..self.with_decisions(self.config.decisions.clone()) }
+    }
+
     fn of(config: Config, identity: Identity, secret: &[u8], authenticator: Authenticator, bans: Bans) -> Self {
+        let is_other = |ip: &IpAddr| identity.machine().scope_of(*ip) > Scope::Machine;
         Self {
+            single_sources: config.single_sources().filter(is_other).collect(),
             router: Arc::new(Router::new(Arc::new(identity), secret, config.route_lifetime())),
             limits: config.message_limits(),
             authenticator,
@@ -85,6 +98,11 @@ impl Policy {
             turns: config.gateway_groups.iter().map(|_| Turn::default()).collect(),
             config,
         }
+    }
+
+    /// Who this server is.
+    pub fn identity(&self) -> &Identity {
+        self.router.identity()
     }
 
     /// What digest authentication offers to a request that came in by this listener.

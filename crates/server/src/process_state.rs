@@ -173,6 +173,12 @@ impl ProcessState {
         self.replace(|policy| policy.with_decisions(decisions))
     }
 
+    /// Has new requests go by other addresses of the machine or of the services that the server uses, and by the configuration of now. The
+    /// caller hands the policy on, as in [`set_config`](Self::set_config).
+    pub fn set_identity(&self, identity: Identity) -> Arc<Policy> {
+        self.replace(|policy| policy.with_identity(identity, &self.secret))
+    }
+
     /// How many configurations have taken the place of the first. Other data sets are none.
     pub fn configurations(&self) -> u64 {
         self.configurations.load(Acquire)

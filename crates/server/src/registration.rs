@@ -6,6 +6,7 @@ use crate::engine::Engine;
 use crate::handling::{Handling, Proof};
 use crate::methods;
 use crate::ping::NEEDS_PING;
+use crate::reach;
 use crate::reachability::is_unreachable;
 use crate::registration_log::{Changes, Sender};
 use crate::reply::{Party, Reply, Why};
@@ -16,11 +17,11 @@ use strowger_cache::error::CacheError;
 use strowger_core::digest::ChallengeHeader;
 use strowger_core::log_limiter::Kind;
 use strowger_core::registrar::{ExistingBinding, Refusal, Registrar};
-use strowger_core::routing::Request;
 use strowger_core::routing::contact_repair::{is_first_hop, is_needed, is_translated};
+use strowger_core::routing::{Request, Scope};
 use strowger_core::shown::{brief, shown};
 use strowger_core::slots::Id;
-use strowger_core::{Flow, Now, Outbox, via};
+use strowger_core::{Flow, Now, Outbox};
 use strowger_message::{Message, Name, Uri};
 use strowger_store::binding::{Binding, BindingId, BindingView, Received};
 use strowger_store::error::StoreError;
@@ -109,8 +110,9 @@ impl Engine {
                 }
             };
             shared.location.update_and(aor, handling.now.mono, most, ticket, taken, |current| {
+                let sender = policy.scope_of_sender(request);
                 let conditions =
-                    Conditions { node, repair, is_unreachable: &is_unreachable, here: &here, is_own: &is_own };
+                    Conditions { node, repair, is_unreachable: &is_unreachable, here: &here, sender, is_own: &is_own };
                 let steps = decide(handling.now, request, decider, current, lines, pings, &conditions, &mut note);
                 if replayed && !(matches!(&steps, Ok(steps) if steps.is_empty()) && is_of(request, current)) {
                     return Err(RegistrationError::Replayed);
@@ -143,7 +145,7 @@ impl Engine {
                 let from = handling.out.start();
                 self.write_response(request, status, None, lines, &mut handling.out.bytes);
                 let range = from..handling.out.bytes.len();
-                handling.out.send(via::reply_target(&request.mandatory.via, request.arrival), range, 0);
+                handling.out.send(self.reply_target(&request.mandatory.via, request.arrival), range, 0);
                 if let Some(id) = id {
                     self.suspended.remove(id);
                 }
@@ -152,7 +154,7 @@ impl Engine {
                 let (mut ok, mut failed) = (Vec::new(), Vec::new());
                 self.write_response(request, 200, None, &lines, &mut ok);
                 self.write_response(request, 500, None, b"", &mut failed);
-                let target = Some(via::reply_target(&request.mandatory.via, request.arrival));
+                let target = Some(self.reply_target(&request.mandatory.via, request.arrival));
                 if let Some(Suspended::Registration(waiting)) = id.and_then(|id| self.suspended.get_mut(id)) {
                     let log = (!changes.is_empty()).then(|| (changes, Sender::of(request)));
                     let (aor, stores) = (shown(aor).to_string(), keeping.stores());
@@ -293,6 +295,8 @@ struct Conditions<'a> {
     repair: bool,
     is_unreachable: &'a dyn Fn(&BindingView<'_>) -> bool,
     here: &'a dyn Fn(&Uri<'_>) -> Option<Here>,
+    /// Scope of the address that the request comes from.
+    sender: Scope,
     /// A Route with this URI is this server's.
     is_own: &'a dyn Fn(&Uri<'_>) -> bool,
 }
@@ -381,7 +385,8 @@ fn decide<'c>(
             reg_id: upsert.reg_id,
             flags: if behind { NEEDS_PING } else { 0 }
                 | if here.is_some() { LEADS_ON } else { 0 }
-                | methods::flags(&message, &upsert.uri),
+                | methods::flags(&message, &upsert.uri)
+                | reach::flags(conditions.sender),
             ..Binding::EMPTY
         };
         steps.push(match upsert.replaces {

@@ -9,7 +9,6 @@ use crate::handling::Handling;
 use strowger_core::digest::{ChallengeHeader, ChallengeParams};
 use strowger_core::routing::Request;
 use strowger_core::transaction::{MOST_TIMES, length_as_sent};
-use strowger_core::via;
 use strowger_message::{Method, Name, respond};
 
 /// What this server answers to a request, and why.
@@ -246,7 +245,7 @@ impl Engine {
         }
         let range = from..handling.out.bytes.len();
         let Some(server) = handling.server else {
-            let target = via::reply_target(&request.mandatory.via, request.arrival);
+            let target = self.reply_target(&request.mandatory.via, request.arrival);
             handling.out.send(target, range, 0);
             return true;
         };

@@ -25,7 +25,7 @@ use strowger_store::subscriber;
 pub(crate) enum NoHop {
     /// A name is to be looked up first.
     Ask(Question),
-    /// All of them lie further in than its sender may lead a request.
+    /// The peer that named it may name none of them ([`crate::reach`]).
     Denied,
 }
 
@@ -97,7 +97,7 @@ impl Engine {
             Err(NoHop::Ask(question)) => return Verdict::Ask(question),
             Err(NoHop::Denied) => {
                 let reply = Reply { counted: Counted::RelayDenied, ..Reply::new(otherwise) };
-                return reply.because("the next hop has no address that its sender may lead to").into();
+                return reply.because("the next hop has no address that its sender may name; `proxy.reachable` lets more networks through").into();
             }
         };
         Verdict::Forward(Destination::NextHop { targets, otherwise })
@@ -145,17 +145,28 @@ impl Engine {
                 false => self.without_contact(handling, routing),
             };
         }
-        let mut targets: SmallVec<[Targets; 2]> = SmallVec::new();
+        let (mut targets, mut refused) = (SmallVec::<[Targets; 2]>::new(), false);
         for contact in &contacts.entries {
             let target = match (contact.target, contacts.uri(contact)) {
                 (Some(target), _) => Ok(self.targets_of_contact(contacts, contact, target)),
-                (None, Some(uri)) => self.targets_of_uri(handling, &uri, contact.listener),
+                (None, Some(uri)) => {
+                    let named = self.targets_of_uri(handling, &uri, contact.listener);
+                    named.map(|mut targets| {
+                        refused |= self.policy.keep_out(&mut targets, contact.sender);
+                        targets
+                    })
+                }
                 (None, None) => Ok(Targets::new()),
             };
             match target {
                 Ok(target) => targets.push(target),
                 Err(question) => return Verdict::Ask(question),
             }
+        }
+        if refused {
+            self.counters().relay_denied.one();
+            let call_id = shown(handling.request.call_id);
+            tracing::debug!(%call_id, "contact passed over: its address may not be named from where it was registered");
         }
         Verdict::Forward(Destination::Contacts(targets))
     }
@@ -200,7 +211,7 @@ impl Engine {
     /// Where the first contact of a user leads by its own words, if that needs no look-up.
     pub(crate) fn contact_target(&self, contacts: &Contacts, contact: &Contact) -> Option<Target> {
         match self.policy.router.next_hop(&contacts.uri(contact)?, contact.listener) {
-            NextHop::Known(target) => Some(target),
+            NextHop::Known(target) => Some(target).filter(|target| self.policy.may_name(contact.sender, target)),
             _ => None,
         }
     }
@@ -210,6 +221,7 @@ impl Engine {
     fn targets_of_contact(&self, contacts: &Contacts, contact: &Contact, from: Target) -> Targets {
         let flows = &self.shared.flows;
         let own = contacts.uri(contact).and_then(|uri| listens_at(&self.policy.router, &uri, contact.listener, &from));
+        let own = own.filter(|own| self.policy.may_name(contact.sender, own));
         let older = contact.older.iter().map(|(older, _)| *older).filter(|older| !is_gone(flows, older));
         if is_gone(flows, &from) {
             return older.chain(own).collect();
@@ -230,9 +242,8 @@ impl Engine {
             return self.targets_of_party(handling, routing, target, scratch);
         }
         let prefer = routing.listener.unwrap_or(request.arrival.listener);
-        let mut targets = self.targets_of_uri(handling, &routing.next(), prefer)?;
-        keep_out(&mut targets, routing.scope)?;
-        Ok(targets)
+        let targets = self.targets_of_uri(handling, &routing.next(), prefer)?;
+        self.named_by(routing.scope.unwrap_or_else(|| self.policy.scope_of_sender(request)), targets)
     }
 
     /// The targets of the party of a call that is not where its Contact says: from where it sent that, while the connection is open; a
@@ -256,12 +267,14 @@ impl Engine {
         if !target.transport.is_reliable() {
             return Ok(targets);
         }
+        let scope = self.policy.router.identity().machine().scope_of_sender(target.address.ip());
         match self.policy.router.next_hop(&routing.uri, target.listener) {
-            NextHop::Known(own) if may_listen(&own, &target) && !targets.contains(&own) => targets.push(own),
+            NextHop::Known(own) if may_listen(&own, &target) && !targets.contains(&own) => {
+                targets.extend(Some(own).filter(|own| self.policy.may_name(scope, own)));
+            }
             // To ask for a name takes time: only if nothing else is left.
             NextHop::Name { host, .. } if targets.is_empty() && !is_invalid(host) && !is_web(target.transport) => {
-                targets = self.targets_of_uri(handling, &routing.uri, target.listener)?;
-                keep_out(&mut targets, Scope::of(target.address.ip()))?;
+                targets = self.named_by(scope, self.targets_of_uri(handling, &routing.uri, target.listener)?)?;
             }
             _ => (),
         }
@@ -315,14 +328,12 @@ impl Engine {
             }
         }
     }
-}
 
-/// What a peer without a password leads requests to lies no further in than where it sent from itself: neither its Contact, nor a
-/// Record-Route of its own, nor a name leads to ports that it does not reach.
-fn keep_out(targets: &mut Targets, scope: Scope) -> Result<(), NoHop> {
-    let before = targets.len();
-    targets.retain(|target| Scope::of(target.address.ip()) >= scope);
-    if targets.is_empty() && before > 0 { Err(NoHop::Denied) } else { Ok(()) }
+    /// Those of the targets of a next hop that a peer with this scope may name; an error if it may name none.
+    fn named_by(&self, sender: Scope, mut targets: Targets) -> Result<Targets, NoHop> {
+        let is_refused = self.policy.keep_out(&mut targets, sender);
+        if is_refused && targets.is_empty() { Err(NoHop::Denied) } else { Ok(targets) }
+    }
 }
 
 /// A user subscribes to its own state (RFC 3842 for one), or publishes it (RFC 3903): the one to ask is a server, and its own phones would

@@ -74,7 +74,8 @@ impl Proxy {
         let is_lost =
             || is_narrower(&uri, &from.address) && matches!(self.policy.router.behind_us(message), Beyond::Party);
         let device = (self.policy.settings.contact_repair && (is_moved() || is_lost())).then_some(from);
-        Some(SenderContact { text, uri, device, scope: Scope::of(arrival.remote.ip()), usage: dialog.usage })
+        let scope = self.policy.router.identity().machine().scope_of_sender(arrival.remote.ip());
+        Some(SenderContact { text, uri, device, scope, usage: dialog.usage })
     }
 
     /// The same of a response. `sent`: where the request went, and whether a translator stands before that.
@@ -94,7 +95,8 @@ impl Proxy {
         };
         let device =
             (is_own && self.policy.settings.contact_repair).then(|| device_behind(&uri, arrival, sent)).flatten();
-        Some(SenderContact { text, uri, device, scope: Scope::of(arrival.remote.ip()), usage })
+        let scope = self.policy.router.identity().machine().scope_of_sender(arrival.remote.ip());
+        Some(SenderContact { text, uri, device, scope, usage })
     }
 
     /// Seals the Contact of the party with this tag, if it needs that. `renews`: it is the target of a dialog from now on.

@@ -12,7 +12,7 @@ use crate::message_store::memory_of;
 use crate::routing::loop_detection::{self, Visit};
 use crate::routing::request_uri::{is_unfit, write_clean};
 use crate::routing::route_token::{Named, Party};
-use crate::routing::{ROUTE_TOKEN, Request, Routing, Scope, Usage};
+use crate::routing::{ROUTE_TOKEN, Request, Routing, Usage};
 use crate::slots::Id;
 use crate::transaction::{ClientId, Role, ServerId, TransactionUser};
 use crate::{ListenerId, Now, Round, Target, Transport};
@@ -479,7 +479,7 @@ impl Proxy {
         let at = index.first(Name::RecordRoute).map_or_else(|| index.headers_start(), |l| l.start as usize);
         let beyond = self.policy.router.behind_us(&request.message);
         let named = contact.map_or(Named::Nothing, SenderContact::named);
-        let scope = Scope::of(request.arrival.remote.ip());
+        let scope = self.policy.router.identity().machine().scope_of_sender(request.arrival.remote.ip());
         let token = self.policy.router.route_tokens.make(
             now,
             Party::Caller,

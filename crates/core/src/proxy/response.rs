@@ -6,7 +6,7 @@ use super::plan::DialogUse;
 use super::response_context::{BestResponse, Branch, ResponseContext};
 use super::{Proxy, best};
 use crate::routing::route_token::{self, Beyond, Named, Party, RouteTokens};
-use crate::routing::{Place, ROUTE_TOKEN, Scope};
+use crate::routing::{Place, ROUTE_TOKEN};
 use crate::slots::Id;
 use crate::transaction::{ClientId, ServerId, Transactions};
 use crate::{Arrival, Now, Round, Target};
@@ -390,7 +390,7 @@ impl Proxy {
             let tag = response.to().ok().and_then(|to| to.tag).unwrap_or_default();
             if dialog.recorded {
                 let named = contact.as_ref().map_or(Named::Nothing, SenderContact::named);
-                let scope = Scope::of(arrival.remote.ip());
+                let scope = self.policy.router.identity().machine().scope_of_sender(arrival.remote.ip());
                 let make = |route_tokens: &RouteTokens, beyond: Beyond<'_>| {
                     route_tokens.make(now, Party::Called, call_id, tag, beyond, named, (scope, usage))
                 };

@@ -1,5 +1,6 @@
 //! The identity of this server: the addresses that it listens on, its names, and the domains that it is responsible for.
 
+use super::machine::Machine;
 use crate::{ListenerId, Target, Transport};
 use std::net::{IpAddr, SocketAddr};
 use strowger_message::Host;
@@ -41,6 +42,7 @@ pub struct Identity {
     names: Vec<Box<[u8]>>,
     /// Lower-case hosts and ports that listeners were known by before: the Record-Route of calls has them.
     former: Vec<(Box<[u8]>, u16)>,
+    machine: Machine,
 }
 
 impl Identity {
@@ -50,7 +52,18 @@ impl Identity {
         domains: impl IntoIterator<Item = impl AsRef<[u8]>>,
         interfaces: &[IpAddr],
     ) -> Self {
-        let mut identity = Self { listeners, ..Self::default() };
+        let machine = Machine::new(interfaces.iter().copied(), []);
+        Self::on(machine, listeners, domains, interfaces)
+    }
+
+    /// [`Identity::new`] on this machine, which has those interfaces.
+    pub fn on(
+        machine: Machine,
+        listeners: Vec<ListenerAddress>,
+        domains: impl IntoIterator<Item = impl AsRef<[u8]>>,
+        interfaces: &[IpAddr],
+    ) -> Self {
+        let mut identity = Self { listeners, machine, ..Self::default() };
         for listener in &identity.listeners {
             let port = listener.bound.port();
             if listener.bound.ip().is_unspecified() || listener.bound.ip().is_loopback() {
@@ -64,6 +77,7 @@ impl Identity {
                 identity.ips.push((listener.bound.ip(), port));
             }
             let (host, sent_port) = listener.known_by();
+            identity.machine.with_listener(listener.bound.ip(), ip_of(host));
             identity.ports.extend([listener.bound.port(), listener.transport.default_port(), sent_port]);
             match ip_of(host) {
                 Some(ip) => identity.ips.push((ip, sent_port)),
@@ -114,6 +128,22 @@ impl Identity {
             self.former.push(known_by);
         }
         self
+    }
+
+    /// Addresses of the machine, and of the services that the server uses.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// Whether a listener of this transport takes what is sent there.
+    pub fn listens(&self, transport: Transport, address: &SocketAddr) -> bool {
+        let (ip, port) = (address.ip().to_canonical(), address.port());
+        let takes = |listener: &&ListenerAddress| listener.transport == transport;
+        self.listeners.iter().filter(takes).any(|listener| {
+            let (bound, (host, known_port)) = (listener.bound, listener.known_by());
+            let is_bound = bound.ip().is_unspecified() && bound.is_ipv4() == ip.is_ipv4() || bound.ip() == ip;
+            (is_bound && bound.port() == port) || (known_port == port && ip_of(host) == Some(ip))
+        })
     }
 
     /// The address of this listener.

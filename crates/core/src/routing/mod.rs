@@ -8,6 +8,7 @@
 pub mod contact_repair;
 mod identity;
 pub(crate) mod loop_detection;
+mod machine;
 mod own_tag;
 mod place;
 mod request;
@@ -19,13 +20,14 @@ pub mod seal;
 mod usage;
 
 pub use identity::{Identity, ListenerAddress};
+pub use machine::Machine;
 pub use own_tag::OwnTag;
 pub use place::Place;
 pub use request::Request;
 pub(crate) use route::ROUTE_TOKEN;
 pub use route::{NextHop, Routing};
 pub use route_token::seconds;
-pub use scope::Scope;
+pub use scope::{Scope, is_host};
 pub use seal::DeviceAddress;
 pub use usage::Usage;
 

@@ -38,8 +38,8 @@ pub struct Routing<'a> {
     pub made: u32,
     /// It bears our route token of this call and party, but not the Contact that this was made with.
     pub other_contact: bool,
-    /// Of the address that this party sent from; the narrowest if it is not in dialog.
-    pub scope: Scope,
+    /// Scope of the address from which the party sent that named the next hop, by a Contact or a Record-Route; none: the sender names it.
+    pub scope: Option<Scope>,
     /// The first Route that is left.
     pub route: Option<Uri<'a>>,
     /// The listener that our second Route names: the dialog goes out there.
@@ -109,7 +109,7 @@ impl Router {
             usage: Usage::Early,
             made: 0,
             other_contact: false,
-            scope: Scope::Machine,
+            scope: None,
             route: None,
             listener: None,
             device: None,
@@ -157,8 +157,11 @@ impl Router {
         };
         routing.in_dialog = grant.is_some();
         routing.other_contact = grant.is_none() && matches!(judged, Judgement::OtherContact(_));
-        if let Some(Grant { scope, usage, made }) = grant {
-            (routing.scope, routing.usage, routing.made) = (scope, usage, made);
+        // Outside of a dialog a valid seal still says who named this URI, and from where.
+        let of_other = || seal.filter(|_| request.to_tag.is_empty() && routing.route.is_none()).map(|seal| seal.scope);
+        routing.scope = grant.map(|grant| grant.scope).or_else(of_other);
+        if let Some(Grant { usage, made, .. }) = grant {
+            (routing.usage, routing.made) = (usage, made);
         }
         if let Some(seal) = seal {
             self.use_seal(request, &seal, &mut routing);

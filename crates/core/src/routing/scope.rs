@@ -1,10 +1,11 @@
-//! How far an address reaches.
+//! Scope of an address: how far it reaches.
 //!
-//! Peers without a password lead requests to addresses of their choice: by a Contact, its `maddr`, a Record-Route, a name that resolves as
-//! they like. Our route token or seal lets those through, so it remembers how far the address reached that the peer sent from, and what
-//! goes on by it goes no further in: not from the world into the network of this server, nor to the ports of its machine.
+//! A peer names targets: by a Request-URI, a Route, a Contact, a Path, its `maddr`, a Record-Route, or a name that resolves as the peer
+//! likes. A target may reach no less far than the address that the peer sends from: nobody leads a request from the world into the network of
+//! this server, nor from that network to the ports of its machine. A route token and a seal bear the scope of the party that they
+//! lead to, a binding that of the sender of its REGISTER.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// From the narrowest to the widest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,24 +21,116 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// How far this address reaches. One of IPv4 that is written as IPv6 reaches as far as it does itself.
+    /// Scope of this address. One with an IPv4 address in it reaches no further than that: what translates between the two leads there.
     pub fn of(ip: IpAddr) -> Self {
         match ip.to_canonical() {
             ip if ip.is_loopback() || ip.is_unspecified() => Self::Machine,
             IpAddr::V4(ip) if ip.is_link_local() => Self::Link,
+            // RFC 1122 section 3.2.1.3.
+            IpAddr::V4(ip) if ip.octets()[0] == 0 => Self::Machine,
             IpAddr::V6(ip) if ip.is_unicast_link_local() => Self::Link,
             ip if super::contact_repair::is_private(ip, ip) => Self::Site,
-            _ => Self::World,
+            IpAddr::V6(ip) => {
+                let outer = if is_local_prefix(&ip) { Self::Site } else { Self::World };
+                embedded(&ip).map_or(outer, |inner| Self::of(inner.into()).min(outer))
+            }
+            IpAddr::V4(_) => Self::World,
         }
     }
 
     /// Of its two bits; those above them belong to another value.
-    pub(crate) const fn of_bits(bits: u8) -> Self {
+    pub const fn of_bits(bits: u8) -> Self {
         match bits & 0b11 {
             0 => Self::Machine,
             1 => Self::Link,
             2 => Self::Site,
             _ => Self::World,
+        }
+    }
+}
+
+/// Whether this is the address of one host: neither unspecified nor multicast, broadcast or reserved.
+pub fn is_host(ip: IpAddr) -> bool {
+    match ip.to_canonical() {
+        // RFC 1122 section 3.2.1.3, RFC 5771, RFC 1112 section 4.
+        IpAddr::V4(ip) => !matches!(ip.octets()[0], 0 | 224..),
+        IpAddr::V6(ip) if ip.is_loopback() => true,
+        IpAddr::V6(ip) => {
+            !ip.is_unspecified() && !ip.is_multicast() && embedded(&ip).is_none_or(|inner| is_host(inner.into()))
+        }
+    }
+}
+
+/// Prefixes for local use that are not those of RFC 4193: RFC 3879, RFC 8215.
+const fn is_local_prefix(ip: &Ipv6Addr) -> bool {
+    matches!(ip.segments(), [0xfec0..=0xfeff, ..] | [0x64, 0xff9b, 1, ..])
+}
+
+/// IPv4 address that an IPv6 address has in it; `::ffff:0:0/96` aside, which is that address itself.
+const fn embedded(ip: &Ipv6Addr) -> Option<Ipv4Addr> {
+    let (high, low) = match ip.segments() {
+        // RFC 4291 section 2.5.5.1, RFC 2765 section 2.1, RFC 6052 section 2.1.
+        [0, 0, 0, 0, 0, 0, high, low] | [0, 0, 0, 0, 0xffff, 0, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
+            (high, low)
+        }
+        // RFC 3056 section 2.
+        [0x2002, high, low, ..] => (high, low),
+        // RFC 4380 section 4.
+        [0x2001, 0, _, _, _, _, high, low] => (!high, !low),
+        // RFC 5214 section 6.1.
+        [_, _, _, _, 0 | 0x200, 0x5efe, high, low] => (high, low),
+        _ => return None,
+    };
+    let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+    Some(Ipv4Addr::new(a, b, c, d))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn each_form_of_an_address_has_its_scope() {
+        for (scope, addresses) in [
+            (
+                Scope::Machine,
+                &["127.0.0.1", "127.255.255.254", "0.0.0.0", "0.1.2.3", "::1", "::", "::ffff:127.0.0.1", "::127.0.0.1"]
+                    [..],
+            ),
+            (
+                Scope::Machine,
+                &["64:ff9b::127.0.0.1", "2002:7f00:1::", "::ffff:0:127.0.0.1", "2001:db8::5efe:127.0.0.1"],
+            ),
+            (Scope::Machine, &["2001:0:c000:201::80ff:fffe"]),
+            (Scope::Link, &["169.254.169.254", "fe80::1", "febf::1", "::ffff:169.254.169.254", "2002:a9fe:a9fe::1"]),
+            (
+                Scope::Site,
+                &["10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.0.1", "100.64.0.1", "fc00::1", "fd12::1"],
+            ),
+            (Scope::Site, &["::ffff:10.0.0.1", "64:ff9b::10.0.0.1", "64:ff9b:1::8.8.8.8", "fec0::1", "::192.168.0.1"]),
+            (Scope::World, &["8.8.8.8", "172.32.0.1", "100.128.0.1", "192.0.2.1", "2001:db8::1", "64:ff9b::8.8.8.8"]),
+        ] {
+            for address in addresses {
+                assert_eq!(Scope::of(ip(address)), scope, "{address}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_host_is_known() {
+        for address in ["0.0.0.0", "0.0.0.1", "224.0.1.75", "255.255.255.255", "240.0.0.1", "::", "ff02::1", "ff0e::1"]
+        {
+            assert!(!is_host(ip(address)), "{address}");
+        }
+        for address in ["::ffff:224.0.0.1", "64:ff9b::255.255.255.255", "::0.0.0.0", "2002:e000:1::"] {
+            assert!(!is_host(ip(address)), "{address}");
+        }
+        for address in ["127.0.0.1", "::1", "10.0.0.1", "8.8.8.8", "2001:db8::1", "fe80::1", "64:ff9b::8.8.8.8"] {
+            assert!(is_host(ip(address)), "{address}");
         }
     }
 }

@@ -185,7 +185,7 @@ impl Engine {
 
     fn begin_new(&mut self, handling: &mut Handling<'_, '_>, id: ServerId) {
         let request = handling.request;
-        let reply = via::reply_target(&request.mandatory.via, request.arrival);
+        let reply = self.reply_target(&request.mandatory.via, request.arrival);
         if reply != request.arrival.reply() {
             self.transactions.set_reply(id, reply);
         }

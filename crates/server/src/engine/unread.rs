@@ -97,7 +97,7 @@ impl Engine {
         }
         let range = from..out.bytes.len();
         let target = match &top {
-            Some(top) if !self.policy.config.nat.force_rport => via::reply_target(top, arrival),
+            Some(top) if !self.policy.config.nat.force_rport => self.reply_target(top, arrival),
             _ => arrival.reply(),
         };
         out.send(target, range, 0);

@@ -1,0 +1,155 @@
+//! Addresses of the machine that a server runs on, and of the services that it uses: whoever reads the interfaces and resolves the names hands
+//! them in as values.
+
+use super::scope::Scope;
+use std::net::{IpAddr, SocketAddr};
+
+/// Addresses that no peer may name as it likes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Machine {
+    /// Addresses of its interfaces, sorted.
+    own: Vec<IpAddr>,
+    /// Addresses that listeners are known by, where a translator stands before this machine; sorted.
+    advertised: Vec<IpAddr>,
+    /// Databases, caches, addresses for control and metrics; sorted.
+    services: Vec<SocketAddr>,
+    /// A bit for each of their ports, modulo 64.
+    ports: u64,
+}
+
+impl Machine {
+    /// A machine with these interfaces, and these services that its server uses.
+    pub fn new(interfaces: impl IntoIterator<Item = IpAddr>, services: impl IntoIterator<Item = SocketAddr>) -> Self {
+        let mut this = Self { own: sorted(interfaces), ..Self::default() };
+        this.services = services.into_iter().map(canonical).collect();
+        this.services.sort_unstable();
+        this.services.dedup();
+        this.ports = this.services.iter().fold(0, |ports, service| ports | bit(service.port()));
+        this
+    }
+
+    /// The same with these addresses too, by which a listener is bound or known.
+    pub(super) fn with_listener(&mut self, bound: IpAddr, known_by: Option<IpAddr>) {
+        if !bound.is_unspecified() && !self.is_own(bound) {
+            self.own.push(bound.to_canonical());
+            self.own.sort_unstable();
+        }
+        if let Some(known_by) = known_by.map(|ip| ip.to_canonical())
+            && !self.is_own(known_by)
+            && !self.advertised.contains(&known_by)
+        {
+            self.advertised.push(known_by);
+            self.advertised.sort_unstable();
+        }
+    }
+
+    /// Whether an interface has this address, or it is one of loopback.
+    pub fn is_own(&self, ip: IpAddr) -> bool {
+        let ip = ip.to_canonical();
+        ip.is_loopback() || self.own.binary_search(&ip).is_ok()
+    }
+
+    /// Scope of what is sent to this address: what leads to this machine reaches no further.
+    pub fn scope_of(&self, ip: IpAddr) -> Scope {
+        match Scope::of(ip) {
+            Scope::Machine => Scope::Machine,
+            _ if self.is_own(ip) || self.advertised.binary_search(&ip.to_canonical()).is_ok() => Scope::Machine,
+            scope => scope,
+        }
+    }
+
+    /// Scope of who sends from this address. An address behind the translator is the sender's only by its word.
+    pub fn scope_of_sender(&self, ip: IpAddr) -> Scope {
+        match Scope::of(ip) {
+            _ if ip.is_unspecified() => Scope::World,
+            _ if self.is_own(ip) => Scope::Machine,
+            scope => scope,
+        }
+    }
+
+    /// Whether a service that the server uses takes connections there. One on this machine does so by each of its addresses.
+    #[inline]
+    pub fn is_service(&self, address: &SocketAddr) -> bool {
+        self.ports & bit(address.port()) != 0 && self.has_service(address)
+    }
+
+    #[cold]
+    fn has_service(&self, address: &SocketAddr) -> bool {
+        if self.services.binary_search(&canonical(*address)).is_ok() {
+            return true;
+        }
+        let is_here = |ip: IpAddr| self.scope_of(ip) == Scope::Machine;
+        let mut services = self.services.iter();
+        is_here(address.ip()) && services.any(|other| other.port() == address.port() && is_here(other.ip()))
+    }
+}
+
+fn sorted(ips: impl IntoIterator<Item = IpAddr>) -> Vec<IpAddr> {
+    let mut ips: Vec<IpAddr> = ips.into_iter().map(|ip| ip.to_canonical()).collect();
+    ips.sort_unstable();
+    ips.dedup();
+    ips
+}
+
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+const fn bit(port: u16) -> u64 {
+    1 << (port % 64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine() -> Machine {
+        let address = |text: &str| text.parse::<SocketAddr>().expect("an address");
+        let own = ["192.0.2.1", "10.0.0.1"].map(|ip| ip.parse().expect("an address"));
+        let mut machine = Machine::new(own, ["127.0.0.1:6379", "10.0.0.9:3306", "[::1]:9060"].map(address));
+        machine.with_listener("0.0.0.0".parse().expect("an address"), Some("203.0.113.1".parse().expect("an address")));
+        machine
+    }
+
+    #[test]
+    fn addresses_of_the_machine_reach_no_further_than_it() {
+        let machine = machine();
+        for (ip, target, sender) in [
+            ("192.0.2.1", Scope::Machine, Scope::Machine),
+            ("::ffff:192.0.2.1", Scope::Machine, Scope::Machine),
+            ("10.0.0.1", Scope::Machine, Scope::Machine),
+            ("10.0.0.2", Scope::Site, Scope::Site),
+            ("203.0.113.1", Scope::Machine, Scope::World),
+            ("192.0.2.2", Scope::World, Scope::World),
+            ("0.0.0.0", Scope::Machine, Scope::World),
+            ("127.9.9.9", Scope::Machine, Scope::Machine),
+        ] {
+            let ip = ip.parse().expect("an address");
+            assert_eq!((machine.scope_of(ip), machine.scope_of_sender(ip)), (target, sender), "{ip}");
+        }
+    }
+
+    #[test]
+    fn services_are_known_by_each_address_of_their_machine() {
+        let machine = machine();
+        for service in [
+            "127.0.0.1:6379",
+            "127.0.0.2:6379",
+            "192.0.2.1:6379",
+            "10.0.0.1:6379",
+            "203.0.113.1:6379",
+            "0.0.0.0:6379",
+            "[::1]:6379",
+            "[::ffff:127.0.0.1]:6379",
+            "10.0.0.9:3306",
+            "[::ffff:10.0.0.9]:3306",
+            "127.0.0.1:9060",
+        ] {
+            assert!(machine.is_service(&service.parse().expect("an address")), "{service}");
+        }
+        for other in ["10.0.0.8:6379", "10.0.0.9:6379", "127.0.0.1:3306", "192.0.2.2:9060", "127.0.0.1:6315"] {
+            assert!(!machine.is_service(&other.parse().expect("an address")), "{other}");
+        }
+        assert!(!Machine::default().is_service(&"127.0.0.1:6379".parse().expect("an address")));
+    }
+}

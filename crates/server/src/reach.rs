@@ -1,0 +1,74 @@
+//! Reach: which targets a peer may name. One that it may not name counts as none, before anything is sent or connected, so that no answer
+//! tells an open port from a closed one.
+//!
+//! A target of a peer's choice reaches at least as far as the address that the peer sends from ([`Scope`]), or lies in a network of
+//! `proxy.reachable`. It is no port of this machine beside those of the listeners, unless the peer is on this machine too. It is never a
+//! service that this server uses: a database, a cache, an address for control or metrics. The rule judges addresses, so that it holds for each
+//! address of a name as it was resolved for this request.
+//!
+//! Targets of the configuration pass, and so do connections and source addresses that a device sends from: traffic proves them.
+
+use crate::engine::Engine;
+use crate::forwarding::Targets;
+use crate::policy::Policy;
+use strowger_core::routing::{Request, Scope, is_host};
+use strowger_core::{Arrival, Target, via};
+use strowger_message::header::Via;
+use strowger_store::binding::BindingView;
+
+/// Bit of [`Binding::flags`](strowger_store::binding::Binding::flags): the scope of the sender of the REGISTER stands in the two bits from
+/// [`FIRST`] on.
+const KNOWN: u32 = 8;
+const FIRST: u32 = 4;
+
+/// What the flags of a binding say of the sender of its REGISTER.
+pub(crate) const fn flags(sender: Scope) -> u32 {
+    KNOWN | (sender as u32) << FIRST
+}
+
+/// Scope of the sender of the REGISTER that made a binding. One of an earlier version has it by the source address of its device alone.
+pub(crate) fn sender_of(binding: &BindingView<'_>) -> Scope {
+    match binding.flags() {
+        flags if flags & KNOWN != 0 => Scope::of_bits((flags >> FIRST) as u8),
+        _ => binding.received().map_or(Scope::World, |received| Scope::of(received.address.ip())),
+    }
+}
+
+impl Policy {
+    /// Scope of the sender of this request.
+    pub(crate) fn scope_of_sender(&self, request: &Request<'_>) -> Scope {
+        self.router.identity().machine().scope_of_sender(request.arrival.remote.ip())
+    }
+
+    /// Whether a peer that sends from an address of this scope may name this target.
+    pub(crate) fn may_name(&self, sender: Scope, target: &Target) -> bool {
+        let (identity, address) = (self.router.identity(), &target.address);
+        let (machine, ip) = (identity.machine(), address.ip());
+        if machine.is_service(address) {
+            return false;
+        }
+        (is_host(ip) && machine.scope_of(ip) >= sender)
+            || self.config.proxy.reachable.iter().any(|network| network.contains(ip))
+            || self.single_sources.contains(&ip.to_canonical())
+            || (Scope::of(ip) >= sender && identity.listens(target.transport, address))
+    }
+
+    /// Takes out the targets that such a peer may not name. Returns whether it took any.
+    pub(crate) fn keep_out(&self, targets: &mut Targets, sender: Scope) -> bool {
+        let before = targets.len();
+        targets.retain(|target| self.may_name(sender, target));
+        targets.len() < before
+    }
+}
+
+impl Engine {
+    /// Where the response to a request with this top Via goes ([`via::reply_target`]); back to its source where the port of the Via is that
+    /// of a service.
+    pub(crate) fn reply_target(&self, top: &Via<'_>, arrival: &Arrival) -> Target {
+        let target = via::reply_target(top, arrival);
+        match self.policy.router.identity().machine().is_service(&target.without_flow().address) {
+            true => arrival.reply(),
+            false => target,
+        }
+    }
+}
