@@ -14,6 +14,8 @@ use crate::program;
 pub enum Record {
     /// An IPv4 address.
     A(Ipv4Addr),
+    /// Another IPv4 address at each question, in turn.
+    Turns(Vec<Ipv4Addr>),
     /// Priority, weight, port and target; "." is none (RFC 2782).
     Srv(u16, u16, u16, String),
     /// Order, preference, service and replacement, with the flag "s" (RFC 3403).
@@ -34,14 +36,15 @@ pub const NAPTR: u16 = 35;
 impl Record {
     const fn kind(&self) -> u16 {
         match self {
-            Self::A(_) => A,
+            Self::A(_) | Self::Turns(_) => A,
             Self::Srv(..) => SRV,
             Self::Naptr(..) => NAPTR,
             Self::Fails(kind) | Self::Silent(kind) => *kind,
         }
     }
 
-    fn data(&self) -> Vec<u8> {
+    /// `turn`: how often it was asked for before.
+    fn data(&self, turn: usize) -> Vec<u8> {
         let name = |text: &str| {
             let labels = text.split('.').filter(|label| !label.is_empty());
             labels.flat_map(text_of).chain([0]).collect::<Vec<u8>>()
@@ -49,6 +52,7 @@ impl Record {
         let numbers = |all: &[u16]| all.iter().flat_map(|n| n.to_be_bytes()).collect::<Vec<u8>>();
         match self {
             Self::A(ip) => ip.octets().to_vec(),
+            Self::Turns(ips) => ips[turn % ips.len()].octets().to_vec(),
             Self::Srv(priority, weight, port, target) => [numbers(&[*priority, *weight, *port]), name(target)].concat(),
             Self::Naptr(order, preference, service, replacement) => {
                 let texts = [text_of("s"), text_of(service), text_of("")].concat();
@@ -208,7 +212,12 @@ fn answer(question: &[u8], names: &Records, asked: &Asked, lifetime: u32) -> Opt
     }
     let kind = u16::from_be_bytes(question.get(at..at + 2)?.try_into().ok()?);
     let end = at + 4;
-    *asked.lock().expect("no thread panics while it holds it").entry((name.clone(), kind)).or_insert(0) += 1;
+    let turn = {
+        let mut asked = asked.lock().expect("no thread panics while it holds it");
+        let count = asked.entry((name.clone(), kind)).or_insert(0);
+        *count += 1;
+        *count - 1
+    };
     let of: Vec<&Record> = names.get(&name).into_iter().flatten().collect();
     let of_kind: Vec<&Record> = of.iter().copied().filter(|record| record.kind() == kind).collect();
     if of_kind.iter().any(|record| matches!(record, Record::Silent(_))) {
@@ -223,7 +232,7 @@ fn answer(question: &[u8], names: &Records, asked: &Asked, lifetime: u32) -> Opt
     bytes.extend_from_slice(&[0; 4]);
     bytes.extend_from_slice(question.get(12..end)?);
     for record in records {
-        let data = record.data();
+        let data = record.data(turn);
         // The name that stands in the question, this type of the internet.
         bytes.extend_from_slice(&[0xc0, 12]);
         bytes.extend_from_slice(&kind.to_be_bytes());

@@ -135,7 +135,10 @@ impl Setup {
         let (tables, keys): (Vec<&String>, Vec<&String>) = self.lines.iter().partition(is_table);
         let given = [keys, tables].concat().iter().map(|lines| lines.as_str()).collect::<Vec<_>>().join("\n");
         if self.listen.iter().any(|(transport, _)| transport.is_secure()) {
-            let certificate = Certificate::in_folder(folder.path(), &["example.org"]);
+            let ips = self.listen.iter().map(|(_, address)| address.ip()).filter(|ip| !ip.is_loopback());
+            let ips: Vec<String> = ips.filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_string()).collect();
+            let names: Vec<&str> = ["example.org"].into_iter().chain(ips.iter().map(String::as_str)).collect();
+            let certificate = Certificate::in_folder(folder.path(), &names);
             let _ = writeln!(text, "tls.certificate = {:?}\ntls.key = {:?}", certificate.chain, certificate.key);
             if !given.contains("tls.outbound_ca") {
                 let _ = writeln!(text, "tls.outbound_ca = {:?}", certificate.authority);

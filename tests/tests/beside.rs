@@ -66,6 +66,7 @@ mod phones;
 mod private_files;
 mod process_end;
 mod proxy_rules;
+mod reach;
 mod refusals;
 mod reload;
 mod resolving;

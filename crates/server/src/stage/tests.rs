@@ -483,7 +483,8 @@ fn a_contact_leads_into_no_network_that_its_sender_does_not_reach() {
     let Verdict::Forward(_) = outside else { panic!("{outside:?}") };
     let inside = || leads("example.net", "10.0.0.5:22");
     let denied = Reply { counted: Counted::RelayDenied, ..Reply::new(500) };
-    let denied = denied.because("the next hop has no address that its sender may lead to");
+    let denied = denied
+        .because("the next hop has no address that its sender may name; `proxy.reachable` lets more networks through");
     assert_eq!(says(&engine, Stage::Route, inside(), &bye), denied.into());
     assert_eq!(says(&engine, Stage::Acknowledge, inside(), &bye.replace("BYE", "ACK")), Verdict::Drop);
     assert_eq!(engine.shared.counts().relay_denied, 1, "an ACK has no answer by which it would be counted");

@@ -23,6 +23,7 @@ mod peer;
 mod policy;
 mod reserve;
 mod shares;
+mod reach;
 mod site;
 mod spellings;
 mod waiting;

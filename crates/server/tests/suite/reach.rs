@@ -1,0 +1,373 @@
+//! Which targets a peer may name: in each place where one can stand, in each form that an address has, from senders of each scope.
+
+use crate::peer::{answer, receive, sent, status};
+use crate::site::{SERVER, Site, line};
+use std::net::{IpAddr, SocketAddr};
+use strowger_core::Transport;
+use strowger_core::routing::{Identity, ListenerAddress, Machine};
+use strowger_server::engine::{Answer, Effect};
+use strowger_server::question::Resolved;
+
+const WORLD: &str = "198.51.100.7:5060";
+const LAN: &str = "10.1.2.7:5060";
+const LOOPBACK: &str = "127.0.0.1:5080";
+/// An address of the machine, at another port than those of the listeners.
+const OWN: &str = "192.0.2.1:5080";
+const PHONE: &str = "198.51.100.8:5060";
+
+/// Everybody may send anything anywhere: what is refused, reach refuses.
+const OPEN: &str = "proxy.relay_for = \"everyone\"\nauth.calls = false\nproxy.loop_detection = false\n";
+
+/// A server with listeners at a public address and on loopback, interfaces of each kind, and services that it uses.
+fn site(settings: &str) -> Site {
+    let listen = ["udp:192.0.2.1:5060", "tcp:192.0.2.1:5060", "udp:127.0.0.1:5070", "tcp:127.0.0.1:5070"];
+    let mut site = Site::start(
+        strowger_core::Now { mono: 10_000, wall: 1_700_000_000_000 },
+        &[&listen[..], &["udp:[::1]:5070", "udp:[2001:db8::1]:5060"]].concat(),
+        &format!("{OPEN}{settings}"),
+    );
+    take(&mut site, &["192.0.2.1", "10.1.2.3", "2001:db8::1", "fe80::1"], &["127.0.0.1:6379", "10.1.2.9:3306"]);
+    site
+}
+
+/// The server hears of other interfaces and other services.
+fn take(site: &mut Site, interfaces: &[&str], services: &[&str]) {
+    let interfaces: Vec<IpAddr> = interfaces.iter().map(|ip| ip.parse().expect("an address")).collect();
+    let services = services.iter().map(|service| service.parse().expect("an address"));
+    let config = site.shared.policy().config.clone();
+    let listener = |listener: &strowger_config::Listener| ListenerAddress {
+        transport: listener.transport,
+        bound: listener.address,
+        sent_by: listener.address.to_string().into_bytes().into(),
+        network: 0,
+    };
+    let machine = Machine::new(interfaces.iter().copied(), services);
+    let listeners = config.listeners.iter().map(listener).collect();
+    let policy = site.shared.set_identity(Identity::on(machine, listeners, config.domain_names(), &interfaces));
+    for engine in &mut site.engines {
+        engine.answered(site.now, Answer::Policy(policy.clone()), &mut site.out);
+    }
+}
+
+fn message(uri: &str, from: &str, lines: &str) -> String {
+    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    format!(
+        "MESSAGE {uri} SIP/2.0\r\nVia: SIP/2.0/UDP {from};branch=z9hG4bKm{number};rport\r\n{lines}Max-Forwards: 70\r\n\
+         From: <sip:x@example.net>;tag=a\r\nTo: <sip:y@example.net>\r\nCall-ID: m{number}\r\nCSeq: 1 MESSAGE\r\n\
+         Content-Length: 0\r\n\r\n"
+    )
+}
+
+/// Where a request of this sender is forwarded to, each name resolved to these addresses; none: it is answered with a failure.
+fn goes(site: &mut Site, from: &str, text: &str, names: &[&str]) -> Vec<String> {
+    let mut all = receive(site, from, text);
+    while let Some(at) = site.engines[0].effects.iter().position(|effect| matches!(effect, Effect::Resolve { .. })) {
+        let Effect::Resolve { ticket, name, .. } = site.engines[0].effects.remove(at) else { unreachable!() };
+        let transport = name.2.unwrap_or(Transport::Udp);
+        let targets = names.iter().map(|address| (transport, address.parse().expect("an address"))).collect();
+        let to = Resolved { targets, name: None };
+        site.work(|engine, now, out| engine.answered(now, Answer::Resolved { ticket, name, to }, out));
+        all.extend(sent(site));
+    }
+    let is_request = |(_, text): &&(String, String)| status(text).is_none();
+    let to: Vec<String> = all.iter().filter(is_request).map(|(to, _)| to.clone()).collect();
+    let refused = all.iter().any(|(_, text)| status(text).is_some_and(|status| status >= 300));
+    assert!(to.is_empty() == refused, "{all:?}");
+    to
+}
+
+/// Forms of addresses that no peer from elsewhere may name.
+const INNER: [&str; 34] = [
+    "127.0.0.1",
+    "127.0.0.2",
+    "127.255.255.254",
+    "0.0.0.0",
+    "0.0.0.1",
+    "10.0.0.1",
+    "10.1.2.3",
+    "10.1.2.7",
+    "172.16.0.1",
+    "172.31.255.255",
+    "192.168.1.1",
+    "100.64.0.1",
+    "169.254.169.254",
+    "224.0.0.1",
+    "239.255.255.250",
+    "255.255.255.255",
+    "240.0.0.1",
+    "192.0.2.1",
+    "[::1]",
+    "[::]",
+    "[fe80::1]",
+    "[fe80::2]",
+    "[fd00::1]",
+    "[fc00::1]",
+    "[fec0::1]",
+    "[ff02::1]",
+    "[2001:db8::1]",
+    "[::ffff:127.0.0.1]",
+    "[::ffff:10.0.0.1]",
+    "[::ffff:192.0.2.1]",
+    "[::127.0.0.1]",
+    "[64:ff9b::127.0.0.1]",
+    "[2002:a00:1::1]",
+    "[2001:db8::5efe:10.0.0.1]",
+];
+
+/// How a MESSAGE names a host and a port, by this transport.
+fn ways(host: &str, port: u16, transport: &str) -> Vec<(String, String)> {
+    let there = format!("{host}:{port};transport={transport}");
+    vec![
+        (format!("sip:x@{there}"), String::new()),
+        (format!("sip:{there}"), String::new()),
+        ("sip:x@example.net".into(), format!("Route: <sip:{there};lr>\r\n")),
+        ("sip:x@example.net".into(), format!("Route: <sip:{there}>\r\n")),
+        ("sip:x@example.net".into(), format!("Route: <sip:{SERVER};lr>, <sip:{there};lr>\r\n")),
+        (format!("sip:x@example.net:{port};maddr={host};transport={transport}"), String::new()),
+        ("sip:x@a".into(), format!("Route: <sip:a:{port};maddr={host};transport={transport};lr>\r\n")),
+    ]
+}
+
+#[test]
+fn nobody_in_the_world_names_an_inner_address() {
+    let mut site = site("");
+    for host in INNER {
+        for (uri, lines) in ["udp", "tcp"].iter().flat_map(|transport| ways(host, 6380, transport)) {
+            let none = goes(&mut site, WORLD, &message(&uri, WORLD, &lines), &[]);
+            assert!(none.is_empty(), "{uri} {lines} {none:?}");
+        }
+    }
+    // What the world reaches is named as ever.
+    for (uri, lines) in ways("203.0.113.9", 6380, "udp") {
+        assert_eq!(goes(&mut site, WORLD, &message(&uri, WORLD, &lines), &[]), ["203.0.113.9:6380"], "{uri} {lines}");
+    }
+}
+
+#[test]
+fn a_name_is_judged_by_each_of_its_addresses() {
+    let mut site = site("");
+    for host in INNER {
+        let (inner, outer) = (format!("{host}:6380"), "203.0.113.9:5060");
+        for (uri, lines) in ways("n.example.net", 6380, "udp") {
+            let text = || message(&uri, WORLD, &lines);
+            assert!(goes(&mut site, WORLD, &text(), &[&inner]).is_empty(), "{uri} {lines} {host}");
+            assert!(goes(&mut site, WORLD, &text(), &[&inner, &inner]).is_empty(), "{uri} {lines} {host}");
+            assert_eq!(goes(&mut site, WORLD, &text(), &[&inner, outer]), [outer], "{uri} {lines} {host}");
+        }
+    }
+}
+
+/// When the first address is silent, the next is none that was refused.
+#[test]
+fn no_refused_address_is_tried_after_others() {
+    let mut site = site("");
+    let text = message("sip:x@n.example.net;transport=udp", WORLD, "");
+    let names = ["203.0.113.9:5060", "127.0.0.1:6380", "10.1.2.7:5060"];
+    assert_eq!(goes(&mut site, WORLD, &text, &names), ["203.0.113.9:5060"]);
+    for _ in 0..60 {
+        site.wait(1_000);
+        let others: Vec<String> = sent(&site).into_iter().map(|(to, _)| to).collect();
+        assert!(others.iter().all(|to| to == "203.0.113.9:5060" || to == WORLD), "{others:?}");
+    }
+}
+
+#[test]
+fn who_is_in_a_network_names_its_addresses() {
+    let mut site = site("");
+    for (from, reached, refused) in [
+        (LAN, &["10.1.2.8:5060", "192.168.7.7:5060", "203.0.113.9:5060"][..], &["10.1.2.3:22", "169.254.0.9:80"][..]),
+        (LOOPBACK, &["127.0.0.1:5090"], &[]),
+        (OWN, &["192.0.2.1:5090", "10.1.2.8:5060"], &[]),
+        (WORLD, &["203.0.113.9:5060"], &["10.1.2.8:5060", "192.0.2.1:5090"]),
+    ] {
+        for to in reached {
+            let text = message(&format!("sip:x@{to}"), from, "");
+            assert_eq!(goes(&mut site, from, &text, &[]), [*to], "{from}");
+        }
+        for to in refused {
+            let text = message(&format!("sip:x@{to}"), from, "");
+            assert!(goes(&mut site, from, &text, &[]).is_empty(), "{from} {to}");
+        }
+    }
+}
+
+#[test]
+fn no_peer_names_a_service() {
+    let mut site = site("proxy.reachable = [\"0.0.0.0/0\", \"::/0\"]\n");
+    let services =
+        ["127.0.0.1:6379", "127.0.0.9:6379", "192.0.2.1:6379", "10.1.2.3:6379", "[::1]:6379", "10.1.2.9:3306"];
+    for from in [WORLD, LAN, LOOPBACK, OWN] {
+        for service in services {
+            let address: SocketAddr = service.parse().expect("an address");
+            let host = service.rsplit_once(':').expect("a port").0;
+            for (uri, lines) in ways(host, address.port(), "tcp") {
+                assert!(goes(&mut site, from, &message(&uri, from, &lines), &[]).is_empty(), "{from} {uri} {lines}");
+            }
+            let text = message("sip:x@n.example.net;transport=tcp", from, "");
+            assert!(goes(&mut site, from, &text, &[service]).is_empty(), "{from} {service}");
+        }
+    }
+    // A response goes back to the source, not to the port of a service that the Via names.
+    let text = message("sip:x@127.0.0.1:6379", "127.0.0.1:6379", "").replace(";rport", "");
+    let answered = receive(&mut site, LOOPBACK, &text);
+    assert!(!answered.is_empty() && answered.iter().all(|(to, _)| to == LOOPBACK), "{answered:?}");
+    // Another address of the database: what was refused is let through, and the other way round.
+    take(&mut site, &["192.0.2.1", "10.1.2.3"], &["10.1.2.10:3306"]);
+    for (to, passes) in [("10.1.2.9:3306", true), ("10.1.2.10:3306", false), ("127.0.0.1:6379", true)] {
+        let text = message(&format!("sip:x@{to}"), LOOPBACK, "");
+        assert_eq!(!goes(&mut site, LOOPBACK, &text, &[]).is_empty(), passes, "{to}");
+    }
+}
+
+#[test]
+fn networks_of_the_configuration_are_reachable() {
+    let mut site = site(
+        "proxy.reachable = [\"10.1.2.0/24\", \"fd00::/8\"]\n\
+         [[source]]\nname = \"pbx\"\nnetworks = [\"10.7.7.7\", \"10.8.0.0/16\", \"127.0.0.1\"]\n\
+         [[rule]]\nname = \"out\"\nwhen = \"request.user == 'ruled'\"\nto = [\"sip:10.5.5.5:5060\", \"sip:127.0.0.1:5090\"]\n",
+    );
+    for (uri, reached) in [
+        ("sip:x@10.1.2.8", Some("10.1.2.8:5060")),
+        ("sip:x@10.1.3.8", None),
+        ("sip:x@10.7.7.7:5070", Some("10.7.7.7:5070")),
+        ("sip:x@10.8.0.1", None),
+        ("sip:x@127.0.0.1:5090", None),
+        ("sip:ruled@example.net", Some("10.5.5.5:5060")),
+    ] {
+        let to = goes(&mut site, WORLD, &message(uri, WORLD, ""), &[]);
+        assert_eq!(to.first().map(|to| &**to), reached, "{uri}");
+    }
+}
+
+/// Interfaces come and go while the server runs.
+#[test]
+fn an_address_of_the_machine_may_change() {
+    let mut site = site("");
+    let text = || message("sip:x@203.0.113.77:22", WORLD, "");
+    assert_eq!(goes(&mut site, WORLD, &text(), &[]).len(), 1);
+    take(&mut site, &["192.0.2.1", "203.0.113.77"], &[]);
+    assert!(goes(&mut site, WORLD, &text(), &[]).is_empty());
+}
+
+/// The AOR of a user who registers from there with this Contact, and these lines.
+fn registered(site: &mut Site, from: &str, contact: &str, lines: &str) -> String {
+    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let user = format!("sip:u{}@example.org", NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
+    let text = format!(
+        "REGISTER sip:example.org SIP/2.0\r\nVia: SIP/2.0/UDP {from};branch=z9hG4bKr{user}\r\nFrom: <{user}>;tag=b\r\n\
+         To: <{user}>\r\nCall-ID: {user}\r\nCSeq: 1 REGISTER\r\nContact: <{contact}>;expires=3600\r\n{lines}\
+         Content-Length: 0\r\n\r\n"
+    );
+    let answered = receive(site, from, &text);
+    assert_eq!(status(&answered[0].1), Some(200), "{answered:?}");
+    user
+}
+
+/// A binding leads where its own user could: whoever sends to it.
+#[test]
+fn what_is_registered_is_judged_by_where_it_was_registered() {
+    let mut site = site("registrar.path = \"keep\"\n");
+    for host in INNER {
+        let there = format!("{host}:6380");
+        let path = format!("Supported: path\r\nPath: <sip:{there};lr>\r\n");
+        let strict = format!("Supported: path\r\nPath: <sip:{there};transport=tcp>\r\n");
+        for (contact, lines) in [
+            ("sip:u@203.0.113.9", &*path),
+            ("sip:u@203.0.113.9", &strict),
+            (&format!("sip:u@n.example.net:6380;maddr={host}"), ""),
+            (&format!("sip:u@n.example.net:6380;maddr={host};transport=tcp"), ""),
+        ] {
+            let user = registered(&mut site, WORLD, contact, lines);
+            for from in [WORLD, LAN, LOOPBACK] {
+                let to = goes(&mut site, from, &message(&user, from, ""), &[]);
+                // A phone that says where it cannot be reached is reached where it sends from.
+                assert!(to.is_empty() || to == [WORLD], "{host} {contact} {lines} {to:?}");
+            }
+        }
+        let named = registered(&mut site, WORLD, "sip:u@n.example.net:6380;transport=tcp", "");
+        for from in [WORLD, LAN, LOOPBACK] {
+            assert!(goes(&mut site, from, &message(&named, from, ""), &[&there]).is_empty(), "{host} {from}");
+        }
+    }
+    // A telephone at a private address, and one on this machine, are reached by the world.
+    for (from, contact) in [
+        (LAN, "sip:u@10.1.2.7:5060"),
+        (LAN, "sip:u@10.1.2.7:5066"),
+        (LOOPBACK, "sip:u@127.0.0.1:5080"),
+        (OWN, "sip:u@192.0.2.1:5081"),
+    ] {
+        let user = registered(&mut site, from, contact, "");
+        let to = goes(&mut site, WORLD, &message(&user, WORLD, ""), &[]);
+        assert_eq!(to, [contact.trim_start_matches("sip:u@")], "{contact}");
+    }
+    let behind =
+        registered(&mut site, LAN, "sip:u@192.168.9.9", "Supported: path\r\nPath: <sip:10.1.2.20:5060;lr>\r\n");
+    assert_eq!(goes(&mut site, WORLD, &message(&behind, WORLD, ""), &[]), ["10.1.2.20:5060"]);
+    // A telephone behind a translator that names its private address.
+    let translated = registered(&mut site, "198.51.100.9:40000", "sip:u@10.1.2.7:5060", "");
+    assert_eq!(goes(&mut site, WORLD, &message(&translated, WORLD, ""), &[]), ["198.51.100.9:40000"]);
+}
+
+/// A call from there to a phone, whose 200 has these lines: what both say leads the requests of the other.
+fn in_call(site: &mut Site, from: &str, caller: &str, callee: &str) -> (Vec<String>, Vec<String>) {
+    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let invite = format!(
+        "INVITE sip:b@{PHONE} SIP/2.0\r\nVia: SIP/2.0/UDP {from};branch=z9hG4bKc{number};rport\r\n{caller}Max-Forwards: 70\r\n\
+         From: <sip:x@example.net>;tag=a\r\nTo: <sip:y@example.net>\r\nCall-ID: c{number}\r\nCSeq: 1 INVITE\r\n\
+         Content-Length: 0\r\n\r\n"
+    );
+    let got = receive(site, from, &invite);
+    let (_, got) = got.iter().find(|(to, _)| to == PHONE).unwrap_or_else(|| panic!("{got:?}")).clone();
+    let said = receive(site, PHONE, &answer(&got, 200, callee));
+    let (_, said) = said.iter().find(|(to, _)| to == from).unwrap_or_else(|| panic!("{said:?}")).clone();
+    let contact =
+        |text: &str| line(text, "Contact").trim_start_matches('<').split('>').next().unwrap_or_default().to_owned();
+    let routes = |text: &str| {
+        let routes = text.split("\r\n").filter_map(|line| line.strip_prefix("Record-Route: "));
+        routes.map(|route| format!("Route: {route}\r\n")).collect::<Vec<_>>()
+    };
+    let bye = |uri: &str, routes: String, ends: (&str, &str), n: u32| {
+        format!(
+            "INFO {uri} SIP/2.0\r\nVia: SIP/2.0/UDP x.invalid;branch=z9hG4bKi{number}-{n};rport\r\n{routes}Max-Forwards: 70\r\n\
+             From: <sip:x@example.net>;tag={}\r\nTo: <sip:y@example.net>;tag={}\r\nCall-ID: c{number}\r\nCSeq: 7 INFO\r\n\
+             Content-Length: 0\r\n\r\n",
+            ends.0, ends.1
+        )
+    };
+    let to_caller = bye(&contact(&got), routes(&got).concat(), ("t", "a"), 1);
+    let to_callee = bye(&contact(&said), routes(&said).into_iter().rev().collect(), ("a", "t"), 2);
+    (goes(site, PHONE, &to_caller, &["127.0.0.1:6380"]), goes(site, from, &to_callee, &["127.0.0.1:6380"]))
+}
+
+#[test]
+fn the_parties_of_a_call_lead_no_request_further_in() {
+    let mut site = site("nat.contact_repair = false\n");
+    for host in
+        INNER.iter().filter(|host| !host.starts_with('[')).chain(&["[::ffff:10.0.0.1]", "[::1]", "n.example.net"])
+    {
+        let there = format!("{host}:6380");
+        for said in [
+            format!("Contact: <sip:p@{there}>\r\n"),
+            format!("Contact: <sip:p@{there};transport=tcp>\r\n"),
+            format!("Contact: <sip:p@203.0.113.9:6380;maddr={host}>\r\n"),
+            format!("Contact: <sip:p@203.0.113.9>\r\nRecord-Route: <sip:{there};lr>\r\n"),
+        ] {
+            let well = format!("Contact: <sip:p@{PHONE}>\r\n");
+            let (to_caller, to_callee) = in_call(&mut site, WORLD, &said, &well);
+            assert!(to_caller.is_empty(), "{said} {to_caller:?}");
+            if said.contains("Record-Route") {
+                // The requests of the caller would go there first, and in a response it would stand before that of this server.
+                continue;
+            }
+            assert_eq!(to_callee, [PHONE], "{said}");
+            let (to_caller, to_callee) = in_call(&mut site, WORLD, &format!("Contact: <sip:p@{WORLD}>\r\n"), &said);
+            assert_eq!((&*to_caller, to_callee.len()), (&[WORLD.to_owned()][..], 0), "{said}");
+        }
+    }
+    // The party of a private network is reached there from the world.
+    let (to_caller, _) =
+        in_call(&mut site, LAN, "Contact: <sip:p@10.1.2.77:5060>\r\n", &format!("Contact: <sip:p@{PHONE}>\r\n"));
+    assert_eq!(to_caller, ["10.1.2.77:5060"]);
+}
