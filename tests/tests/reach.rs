@@ -98,10 +98,12 @@ impl Trap {
 
     /// What has come, if anything has.
     fn heard(&self) -> Option<String> {
+        if let Ok((_, from)) = self.tcp.accept() {
+            return Some(format!("a connection from {from}"));
+        }
         let mut bytes = [0; 2_048];
-        let connected = self.tcp.accept().ok().map(|(_, from)| format!("a connection from {from}"));
-        let text = |length: usize| String::from_utf8_lossy(&bytes[..length]).into_owned();
-        connected.or_else(|| self.udp.recv(&mut bytes).ok().map(text))
+        let length = self.udp.recv(&mut bytes).ok()?;
+        Some(String::from_utf8_lossy(&bytes[..length]).into_owned())
     }
 }
 

@@ -217,6 +217,30 @@ pub(super) fn check(config: &Config, reader: &mut Reader) {
     }
 }
 
+/// Warns of caches that ask for no password. A socket in the file system has its permissions instead.
+pub(super) fn warn_of_open(config: &Config, reader: &mut Reader) {
+    let is_tcp = |server: &Endpoint| matches!(server, Endpoint::Tcp(..));
+    for (index, table) in config.caches.iter().enumerate().filter(|(_, table)| table.servers.iter().any(is_tcp)) {
+        let (key, cure) = match table.engine {
+            _ if table.mode == CacheMode::Sentinel && table.password.is_some() && table.sentinel_password.is_none() => {
+                ("sentinel_password", "set `requirepass` of each Sentinel, and sentinel_password here")
+            }
+            _ if table.password.is_some() => continue,
+            CacheEngine::Memcached => ("password", "start Memcached with -Y FILE, and set user and password here"),
+            CacheEngine::Redis => ("password", "set `requirepass` of each Redis server, and password here"),
+            CacheEngine::Local => continue,
+        };
+        let path = format!("cache[{index}]");
+        let span = reader.value_of(&format!("{path}.servers")).or_else(|| reader.key_of(&path));
+        let message = format!(
+            "cache '{}' has no {key}: whoever reaches its servers, by any program, can read and change what is in it, the credentials of \
+             users among it",
+            table.name
+        );
+        reader.push(Fault::warning(span, message, format!("{cure}; or reach it by a socket in the file system")));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::Source;
@@ -311,6 +335,25 @@ mod tests {
             let found = warnings.faults().iter().filter(|fault| fault.cure.contains("add another [[cache]]"));
             let places: Vec<_> = found.map(|fault| warnings.position(fault).map(|(line, _)| line)).collect();
             assert_eq!(places, vec![Some(4); count], "{warnings}");
+        }
+    }
+
+    #[test]
+    fn a_cache_without_a_password_is_doubtful() {
+        for (lines, cure) in [
+            ("engine = \"redis\"\nservers = [\"127.0.0.1\"]", "`requirepass` of each Redis"),
+            ("engine = \"redis\"\nservers = [\"c.example\"]\nmode = \"cluster\"", "`requirepass` of each Redis"),
+            ("engine = \"redis\"\nservers = [\"c\"]\nmode = \"sentinel\"", "`requirepass` of each Redis"),
+            ("engine = \"redis\"\nservers = [\"c\"]\nmode = \"sentinel\"\npassword = \"x\"", "of each Sentinel"),
+            ("engine = \"memcached\"\nservers = [\"127.0.0.1\"]", "-Y FILE"),
+            ("engine = \"redis\"\nservers = [\"127.0.0.1\"]\npassword = \"x\"", ""),
+            ("engine = \"redis\"\nservers = [\"/run/redis.sock\"]", ""),
+            ("", ""),
+        ] {
+            let text = format!("{TABLE}{lines}");
+            let (_, report) = Config::read(Source { text: &text, ..Source::default() }).expect("it can be used");
+            let cures: String = report.faults().iter().map(|fault| fault.cure.clone()).collect();
+            assert!(if cure.is_empty() { cures.is_empty() } else { cures.contains(cure) }, "{lines}\n{report}");
         }
     }
 

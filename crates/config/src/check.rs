@@ -32,6 +32,8 @@ pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
     check_dialogs(config, reader);
     dialogs::check(config, reader);
     cache::check(config, reader);
+    cache::warn_of_open(config, reader);
+    check_database::warn_of_open(config, reader);
     gateway_group::check(&config.gateway_groups, reader);
     emergency::check(config, reader);
     check_rules::check(config, reader);
@@ -499,7 +501,7 @@ mod tests {
             report.faults().iter().map(|fault| fault.message.clone()).collect::<String>()
         };
         assert!(warned("store.subscribers = \"mysql://u@db.example/d\"").contains("crosses the network"));
-        assert_eq!(warned("store.subscribers = \"mysql://u@127.0.0.1/d\""), "");
+        assert_eq!(warned("store.subscribers = \"mysql://u:p@127.0.0.1/d\""), "");
         assert!(warned("store.subscriber_table = \"users\"").contains("has no effect"));
     }
 

@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
+use strowger_store::database_url::{DatabaseAddress, DatabaseUrl};
 use strowger_store::sqlite::{self, OpenError};
 
 use super::accounting::AccountingTarget;
 use super::check::{check_folder_of, warn_if_others_read};
+use super::database::Database;
 use super::key::duration_text;
 use super::reader::Reader;
 use super::registrar::Durability;
@@ -316,6 +318,30 @@ fn check_accounting_files(config: &Config, reader: &mut Reader) {
     }
 }
 
+/// Warns of database servers whose URL has no password. One that is reached by a socket of this machine asks the kernel who connects.
+pub(super) fn warn_of_open(config: &Config, reader: &mut Reader) {
+    let tables = [
+        ("store.subscribers".to_owned(), config.store.subscriber_server().map(|server| server.url)),
+        ("store.bindings".to_owned(), config.store.binding_server().map(|server| server.url)),
+        ("dialogs.database".to_owned(), config.dialogs.server().map(|server| server.url)),
+        ("accounting.database".to_owned(), config.accounting.server().map(|server| server.url)),
+    ];
+    let sets = config.sets.iter().enumerate().map(|(index, set)| {
+        let url = set.database.as_ref().and_then(Database::server);
+        (format!("set[{index}].database"), url)
+    });
+    for (key, url) in tables.into_iter().chain(sets) {
+        let is_open =
+            |url: &&DatabaseUrl| url.password.is_none() && matches!(url.address, DatabaseAddress::Host { .. });
+        if let Some(url) = url.filter(is_open) {
+            let message = format!("{key} has no password: a server that asks for none serves whoever reaches it");
+            let scheme = url.kind.scheme();
+            let cure = format!("give {} a password, and write {scheme}://{}:PASSWORD@...", url.user, url.user);
+            reader.push(Fault::warning(reader.value_of(&key), message, cure));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -327,14 +353,14 @@ mod tests {
             ("accounting.cdr = true\naccounting.to = \"sql\"", "names no database"),
             ("accounting.database = \"mysql://u:hunter2@h\"", "names no database"),
             ("store.bindings = \"redis://u:hunter2@h/d\"", "no database server that is known"),
-            ("store.bindings = \"mysql://u@localhost/d\"\nregistrar.durability = \"none\"", "keeps no bindings"),
+            ("store.bindings = \"mysql://u:p@localhost/d\"\nregistrar.durability = \"none\"", "keeps no bindings"),
             (
-                "store.bindings = \"mysql://u@localhost/d\"\nstore.binding_tls = \"required\"\nstore.binding_ca = \"no.pem\"",
+                "store.bindings = \"mysql://u:p@localhost/d\"\nstore.binding_tls = \"required\"\nstore.binding_ca = \"no.pem\"",
                 "store.binding_ca",
             ),
             ("store.database = \"memory\"", "cannot keep"),
             (
-                "dialogs.database = \"mysql://u@localhost/d\"\ndialogs.database_tls = \"required\"\ndialogs.database_ca = \"no.pem\"",
+                "dialogs.database = \"mysql://u:p@localhost/d\"\ndialogs.database_tls = \"required\"\ndialogs.database_ca = \"no.pem\"",
                 "dialogs.database_ca",
             ),
             ("dialogs.database = \"mysql://u:hunter2@h\"", "names no database"),
@@ -344,15 +370,18 @@ mod tests {
         }
         let rows = "accounting.cdr = true\naccounting.to = \"sql\"\naccounting.database";
         for (text, part) in [
-            (&*format!("{rows} = \"mysql://u@db.example/d\""), "who called whom crosses the network"),
-            (&format!("{rows} = \"mysql://u@127.0.0.1/d\""), ""),
-            ("accounting.cdr = true\naccounting.database = \"mysql://u@127.0.0.1/d\"", "has no effect"),
-            ("store.bindings = \"mysql://u@db.example/d\"", "takes their calls"),
-            ("store.bindings = \"mysql://u@127.0.0.1/d\"\nstore.database = \"memory\"", ""),
+            (&*format!("{rows} = \"mysql://u:p@db.example/d\""), "who called whom crosses the network"),
+            (&format!("{rows} = \"mysql://u:p@127.0.0.1/d\""), ""),
+            ("accounting.cdr = true\naccounting.database = \"mysql://u:p@127.0.0.1/d\"", "has no effect"),
+            ("store.bindings = \"mysql://u:p@db.example/d\"", "takes their calls"),
+            ("store.bindings = \"mysql://u:p@127.0.0.1/d\"\nstore.database = \"memory\"", ""),
             ("store.binding_tls = \"required\"", "has no effect"),
             ("dialogs.database_ca = \"system\"", "has no effect"),
-            ("dialogs.track = true\ndialogs.database = \"mysql://u@db.example/d\"", "ends or makes calls"),
-            ("dialogs.track = true\ndialogs.database = \"mysql://u@127.0.0.1/d\"", ""),
+            ("dialogs.track = true\ndialogs.database = \"mysql://u:p@db.example/d\"", "ends or makes calls"),
+            ("dialogs.track = true\ndialogs.database = \"mysql://u:p@127.0.0.1/d\"", ""),
+            ("dialogs.track = true\ndialogs.database = \"mysql://u@127.0.0.1/d\"", "dialogs.database has no password"),
+            ("store.subscribers = \"postgresql://u@[::1]/d\"", "store.subscribers has no password"),
+            ("store.subscribers = \"mysql://u@/d?socket=/run/x\"", ""),
         ] {
             let (_, report) = read(text).unwrap_or_else(|report| panic!("{text}: {report}"));
             let said: String = report.faults().iter().map(|fault| fault.message.clone()).collect();
