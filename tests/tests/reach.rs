@@ -1,5 +1,5 @@
-//! No peer has the server talk to what is no SIP peer: neither to a port of its machine, nor to a host of its private network, nor to the
-//! databases and caches that it uses. Traps listen there; none may hear anything.
+//! A peer of the world names ports of the server's machine, hosts of its private network, and its databases and caches. Traps listen there;
+//! no byte may arrive.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
@@ -17,7 +17,7 @@ use strowger_tests::server::{Server, Setup};
 use strowger_tests::text::{Request, field, status};
 use strowger_tests::wire::{Transport, Wire};
 
-/// Until when an answer must have come.
+/// Deadline of each answer.
 const SOON: Duration = Duration::from_secs(20);
 /// The port of the traps, and one where nothing listens.
 const TRAP: u16 = 6380;
@@ -96,7 +96,7 @@ impl Trap {
         namespace.inside(open).expect("the port is free")
     }
 
-    /// What has come, if anything has.
+    /// The first connection or datagram, if there is one.
     fn heard(&self) -> Option<String> {
         if let Ok((_, from)) = self.tcp.accept() {
             return Some(format!("a connection from {from}"));
@@ -189,7 +189,7 @@ fn statuses(wire: &mut Wire, requests: &[Request]) -> Vec<u16> {
     requests.iter().map(|request| said[&request.call_id]).collect()
 }
 
-/// What was sent before over this wire has been worked on.
+/// Waits until the server has handled every message sent before over this wire.
 fn settle(wire: &mut Wire) {
     let options = Request::new("OPTIONS", "sip:203.0.113.1", wire.transport().name(), wire.local());
     wire.send(&options.bytes()).expect("the server takes messages");
@@ -201,7 +201,7 @@ fn settle(wire: &mut Wire) {
     }
 }
 
-/// Anybody may register and send anything anywhere: what is refused, is refused for its target.
+/// Settings that refuse nothing: every refusal is one of reach.
 const OPEN: &str = "registrar.authenticate = false\nauth.calls = false\nproxy.relay_for = \"everyone\"\n\
                     proxy.loop_detection = false\nlimits.lookups_per_source = 1000";
 
@@ -340,7 +340,7 @@ fn calls_lead_nowhere(stranger: &mut Wire, bob: &mut Wire) {
     }
 }
 
-/// What the rule is not to break.
+/// Telephones of the private network and of the machine itself.
 fn telephones_inside_are_reached(place: &Place) {
     let inside = Ipv4Addr::new(10, 9, 8, 2);
     for (of, from, to) in [

@@ -1,4 +1,4 @@
-//! Services that a server uses: no peer has a request sent to them.
+//! Services that a server uses: databases, caches, control and metrics. No peer may name them as targets.
 
 use std::net::IpAddr;
 

@@ -31,7 +31,7 @@ pub(crate) fn identity(config: &Config, bound: &[SocketAddr], services: &[Socket
     made(config, machine, listeners.collect(), &interfaces)
 }
 
-/// The same server by the addresses that the machine has now: its listeners stay known by what they were.
+/// Identity of the running server by the present addresses of the machine; its listeners keep their names.
 pub(crate) fn identity_again(policy: &Policy, services: &[SocketAddr]) -> Identity {
     let (interfaces, machine) = machine(services);
     made(&policy.config, machine, policy.identity().listeners().to_vec(), &interfaces)

@@ -23,10 +23,10 @@ type Resolved = (Vec<SocketAddr>, Instant);
 
 /// Addresses of databases, caches, control and metrics.
 pub(crate) struct ServiceAddresses {
-    /// Where this process takes connections for control and metrics.
+    /// Bound addresses for control and metrics.
     bound: Vec<SocketAddr>,
     caches: Arc<Caches>,
-    /// Of each host and port that is a name, as they were last found.
+    /// Addresses by host name and port.
     names: Mutex<HashMap<(String, u16), Resolved>>,
 }
 
@@ -52,7 +52,7 @@ impl ServiceAddresses {
         this
     }
 
-    /// Those that are known of this configuration.
+    /// Known addresses of the services of this configuration.
     pub(crate) fn of(&self, config: &Config) -> Vec<SocketAddr> {
         let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         let mut addresses = literal(config);

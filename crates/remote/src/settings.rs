@@ -12,7 +12,7 @@ use strowger_cache::servers::{Credentials, Endpoint, Service};
 pub struct Peers(Mutex<Vec<SocketAddr>>);
 
 impl Peers {
-    /// As many as are kept: a cluster has fewer.
+    /// Bound of the list, beyond the size of any cluster.
     const MOST: usize = 1_024;
 
     pub(super) fn add(&self, address: SocketAddr) {
@@ -59,7 +59,7 @@ pub struct RemoteSettings {
     pub is_relied_upon: bool,
     /// What servers are shown.
     pub credentials: Option<Credentials>,
-    /// Addresses to which connections were made, those of servers that others named among them.
+    /// Addresses of connections, also to servers that a Sentinel or a cluster named.
     pub peers: Arc<Peers>,
     /// TLS, with the authorities that servers must be signed by.
     pub tls: Option<Arc<ClientConfig>>,

@@ -100,7 +100,7 @@ impl Policy {
         }
     }
 
-    /// Who this server is.
+    /// Identity of this server.
     pub fn identity(&self) -> &Identity {
         self.router.identity()
     }

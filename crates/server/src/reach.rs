@@ -12,7 +12,7 @@ use crate::engine::Engine;
 use crate::forwarding::Targets;
 use crate::policy::Policy;
 use strowger_core::routing::{Request, Scope, is_host};
-use strowger_core::{Arrival, Target, via};
+use strowger_core::{Arrival, Target, Transport, via};
 use strowger_message::header::Via;
 use strowger_store::binding::BindingView;
 
@@ -21,7 +21,7 @@ use strowger_store::binding::BindingView;
 const KNOWN: u32 = 8;
 const FIRST: u32 = 4;
 
-/// What the flags of a binding say of the sender of its REGISTER.
+/// Flags of a binding for the scope of the sender of its REGISTER.
 pub(crate) const fn flags(sender: Scope) -> u32 {
     KNOWN | (sender as u32) << FIRST
 }
@@ -50,7 +50,13 @@ impl Policy {
         (is_host(ip) && machine.scope_of(ip) >= sender)
             || self.config.proxy.reachable.iter().any(|network| network.contains(ip))
             || self.single_sources.contains(&ip.to_canonical())
-            || (Scope::of(ip) >= sender && identity.listens(target.transport, address))
+            || (Scope::of(ip) >= sender && self.listens(target))
+    }
+
+    /// Whether a listener takes what goes to this target. A large request for UDP may leave by TCP.
+    fn listens(&self, target: &Target) -> bool {
+        let takes = |transport| self.router.identity().listens(transport, &target.address);
+        takes(target.transport) && (target.transport != Transport::Udp || takes(Transport::Tcp))
     }
 
     /// Takes out the targets that such a peer may not name. Returns whether it took any.
@@ -62,8 +68,8 @@ impl Policy {
 }
 
 impl Engine {
-    /// Where the response to a request with this top Via goes ([`via::reply_target`]); back to its source where the port of the Via is that
-    /// of a service.
+    /// Target of the response to a request with this top Via ([`via::reply_target`]): the source of the request where the Via names the
+    /// port of a service.
     pub(crate) fn reply_target(&self, top: &Via<'_>, arrival: &Arrival) -> Target {
         let target = via::reply_target(top, arrival);
         match self.policy.router.identity().machine().is_service(&target.without_flow().address) {

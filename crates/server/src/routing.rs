@@ -329,7 +329,7 @@ impl Engine {
         }
     }
 
-    /// Those of the targets of a next hop that a peer with this scope may name; an error if it may name none.
+    /// Keeps the targets of a next hop that a peer of this scope may name; an error if none is left.
     fn named_by(&self, sender: Scope, mut targets: Targets) -> Result<Targets, NoHop> {
         let is_refused = self.policy.keep_out(&mut targets, sender);
         if is_refused && targets.is_empty() { Err(NoHop::Denied) } else { Ok(targets) }

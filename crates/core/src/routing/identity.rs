@@ -135,7 +135,7 @@ impl Identity {
         &self.machine
     }
 
-    /// Whether a listener of this transport takes what is sent there.
+    /// Whether a listener of this transport has this address.
     pub fn listens(&self, transport: Transport, address: &SocketAddr) -> bool {
         let (ip, port) = (address.ip().to_canonical(), address.port());
         let takes = |listener: &&ListenerAddress| listener.transport == transport;

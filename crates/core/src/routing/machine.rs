@@ -1,5 +1,5 @@
-//! Addresses of the machine that a server runs on, and of the services that it uses: whoever reads the interfaces and resolves the names hands
-//! them in as values.
+//! Addresses of the machine that a server runs on, and of the services that it uses. They are values: the owner of the server reads the
+//! interfaces and resolves the names.
 
 use super::scope::Scope;
 use std::net::{IpAddr, SocketAddr};
@@ -28,7 +28,7 @@ impl Machine {
         this
     }
 
-    /// The same with these addresses too, by which a listener is bound or known.
+    /// Adds the bound and the advertised address of a listener.
     pub(super) fn with_listener(&mut self, bound: IpAddr, known_by: Option<IpAddr>) {
         if !bound.is_unspecified() && !self.is_own(bound) {
             self.own.push(bound.to_canonical());
@@ -49,7 +49,7 @@ impl Machine {
         ip.is_loopback() || self.own.binary_search(&ip).is_ok()
     }
 
-    /// Scope of what is sent to this address: what leads to this machine reaches no further.
+    /// Scope of this address as a target. Every address of this machine has the scope of the machine.
     pub fn scope_of(&self, ip: IpAddr) -> Scope {
         match Scope::of(ip) {
             Scope::Machine => Scope::Machine,
@@ -58,7 +58,7 @@ impl Machine {
         }
     }
 
-    /// Scope of who sends from this address. An address behind the translator is the sender's only by its word.
+    /// Scope of this address as the source of a message. An advertised address is no address of an interface: a sender may forge it.
     pub fn scope_of_sender(&self, ip: IpAddr) -> Scope {
         match Scope::of(ip) {
             _ if ip.is_unspecified() => Scope::World,
@@ -67,7 +67,7 @@ impl Machine {
         }
     }
 
-    /// Whether a service that the server uses takes connections there. One on this machine does so by each of its addresses.
+    /// Whether a service of the server has this address. A service on this machine has each address of the machine.
     #[inline]
     pub fn is_service(&self, address: &SocketAddr) -> bool {
         self.ports & bit(address.port()) != 0 && self.has_service(address)

@@ -21,7 +21,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Scope of this address. One with an IPv4 address in it reaches no further than that: what translates between the two leads there.
+    /// Scope of this address. An IPv6 address that embeds an IPv4 address reaches no further than that one: a translator may lead there.
     pub fn of(ip: IpAddr) -> Self {
         match ip.to_canonical() {
             ip if ip.is_loopback() || ip.is_unspecified() => Self::Machine,
@@ -61,12 +61,12 @@ pub fn is_host(ip: IpAddr) -> bool {
     }
 }
 
-/// Prefixes for local use that are not those of RFC 4193: RFC 3879, RFC 8215.
+/// Whether an address has a prefix for local use: RFC 3879, RFC 8215. RFC 4193 is judged before.
 const fn is_local_prefix(ip: &Ipv6Addr) -> bool {
     matches!(ip.segments(), [0xfec0..=0xfeff, ..] | [0x64, 0xff9b, 1, ..])
 }
 
-/// IPv4 address that an IPv6 address has in it; `::ffff:0:0/96` aside, which is that address itself.
+/// IPv4 address embedded in an IPv6 address. A mapped address (`::ffff:0:0/96`) is canonical by then.
 const fn embedded(ip: &Ipv6Addr) -> Option<Ipv4Addr> {
     let (high, low) = match ip.segments() {
         // RFC 4291 section 2.5.5.1, RFC 2765 section 2.1, RFC 6052 section 2.1.

@@ -15,7 +15,7 @@ const LOOPBACK: &str = "127.0.0.1:5080";
 const OWN: &str = "192.0.2.1:5080";
 const PHONE: &str = "198.51.100.8:5060";
 
-/// Everybody may send anything anywhere: what is refused, reach refuses.
+/// Settings that refuse nothing: every refusal is one of reach.
 const OPEN: &str = "proxy.relay_for = \"everyone\"\nauth.calls = false\nproxy.loop_detection = false\n";
 
 /// A server with listeners at a public address and on loopback, interfaces of each kind, and services that it uses.
@@ -59,7 +59,7 @@ fn message(uri: &str, from: &str, lines: &str) -> String {
     )
 }
 
-/// Where a request of this sender is forwarded to, each name resolved to these addresses; none: it is answered with a failure.
+/// Targets to which a request of this sender is forwarded, each name resolved to these addresses. Without a target it is answered with a failure.
 fn goes(site: &mut Site, from: &str, text: &str, names: &[&str]) -> Vec<String> {
     let mut all = receive(site, from, text);
     while let Some(at) = site.engines[0].effects.iter().position(|effect| matches!(effect, Effect::Resolve { .. })) {
@@ -138,7 +138,7 @@ fn nobody_in_the_world_names_an_inner_address() {
             assert!(none.is_empty(), "{uri} {lines} {none:?}");
         }
     }
-    // What the world reaches is named as ever.
+    // An address of the world may be named.
     for (uri, lines) in ways("203.0.113.9", 6380, "udp") {
         assert_eq!(goes(&mut site, WORLD, &message(&uri, WORLD, &lines), &[]), ["203.0.113.9:6380"], "{uri} {lines}");
     }
@@ -212,7 +212,7 @@ fn no_peer_names_a_service() {
     let text = message("sip:x@127.0.0.1:6379", "127.0.0.1:6379", "").replace(";rport", "");
     let answered = receive(&mut site, LOOPBACK, &text);
     assert!(!answered.is_empty() && answered.iter().all(|(to, _)| to == LOOPBACK), "{answered:?}");
-    // Another address of the database: what was refused is let through, and the other way round.
+    // The database gets another address: the old one is free, the new one is refused.
     take(&mut site, &["192.0.2.1", "10.1.2.3"], &["10.1.2.10:3306"]);
     for (to, passes) in [("10.1.2.9:3306", true), ("10.1.2.10:3306", false), ("127.0.0.1:6379", true)] {
         let text = message(&format!("sip:x@{to}"), LOOPBACK, "");
@@ -358,7 +358,7 @@ fn the_parties_of_a_call_lead_no_request_further_in() {
             let (to_caller, to_callee) = in_call(&mut site, WORLD, &said, &well);
             assert!(to_caller.is_empty(), "{said} {to_caller:?}");
             if said.contains("Record-Route") {
-                // The requests of the caller would go there first, and in a response it would stand before that of this server.
+                // The caller itself would follow this Record-Route before it reaches the server.
                 continue;
             }
             assert_eq!(to_callee, [PHONE], "{said}");
