@@ -15,6 +15,7 @@ use strowger_tests::program::{MEMCACHED, REDIS, have};
 use strowger_tests::redis::say;
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::text::{Request, field, status};
+use strowger_tests::wait;
 use strowger_tests::wire::{Transport, Wire};
 
 /// Deadline of each answer.
@@ -266,6 +267,15 @@ fn no_target_of_a_peer_leads_to_what_is_no_sip_peer() {
     heard("calls");
     telephones_inside_are_reached(&place);
     heard("telephones");
+    // An interface gets another address while the server runs.
+    place.middle.ip(&["address", "add", "203.0.113.77/32", "dev", "w0"]);
+    let is_refused = wait::until(SOON, || {
+        let way = (format!("sip:x@203.0.113.77:{TRAP};transport=tcp"), None);
+        peer.send(&message(&way, &peer).bytes()).expect("the server takes messages");
+        settle(&mut peer);
+        traps[0].heard().is_none()
+    });
+    assert!(is_refused, "the server does not see its new address");
 }
 
 fn open_and_closed_ports_look_alike(peer: &mut Wire) {
@@ -328,14 +338,15 @@ fn calls_lead_nowhere(stranger: &mut Wire, bob: &mut Wire) {
             bob.send(&end.request("INFO").bytes()).expect("the server takes messages");
             let said = [well.clone()];
             let said = if lines.len() == 1 { &lines[..] } else { &said[..] };
-            let (mut end, _) = set_up_with(stranger, bob, &invite(&uri, stranger), true, said);
+            let (mut end, _) = set_up_with(stranger, bob, &invite(&uri, stranger), false, said);
             stranger.send(&end.request("ACK").bytes()).expect("the server takes messages");
             stranger.send(&end.request("INFO").bytes()).expect("the server takes messages");
             let refer = end.request("REFER").with(format!("Refer-To: <sip:x@{there}>"));
             stranger.send(&refer.bytes()).expect("the server takes messages");
             settle(bob);
             settle(stranger);
-            (bob.drain(), stranger.drain());
+            bob.drain();
+            stranger.drain();
         }
     }
 }
@@ -367,9 +378,10 @@ fn telephones_inside_are_reached(place: &Place) {
     }
 }
 
-/// Lines of a cache at this server.
+/// Lines of a cache at this server, whose host is a name.
 fn cache(engine: &str, server: &Backend) -> String {
-    format!("[[cache]]\nname = \"shared\"\nengine = \"{engine}\"\nservers = [\"{}\"]", server.address())
+    let port = server.address().port();
+    format!("[[cache]]\nname = \"shared\"\nengine = \"{engine}\"\nservers = [\"localhost:{port}\"]")
 }
 
 #[test]
