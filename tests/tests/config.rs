@@ -190,7 +190,11 @@ fn what_is_only_doubtful_is_a_warning() {
             ),
             "failure 'gw' of rule 'all' makes an open relay of",
         ),
-        ("domains = [\"a.org\", \"b.org\"]\nstore.subscribers = \"mysql://u@127.0.0.1/d\"\n", "a [[domain]] for each"),
+        (
+            "domains = [\"a.org\", \"b.org\"]\nstore.subscribers = \"mysql://u@/d?socket=/run/x\"\n",
+            "a [[domain]] for each",
+        ),
+        ("store.subscribers = \"mysql://u@127.0.0.1/d\"\n", "store.subscribers has no password"),
         ("[timers]\ntimer_c = \"3m\"\n", "not over 3 minutes"),
         ("[auth]\nalgorithms = [\"MD5\", \"SHA-256\"]\n", "baresip 1.0, JsSIP 3.13 and SIP.js 0.21"),
         ("[auth]\nalgorithms = [\"SHA-256\", \"MD5\"]\n", "baresip 1.0, SIPp 3.6 and sipsak 0.9.8"),

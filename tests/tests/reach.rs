@@ -334,7 +334,7 @@ fn calls_lead_nowhere(stranger: &mut Wire, bob: &mut Wire) {
         ] {
             let mut call = Request::new("INVITE", &uri, "udp", stranger.local());
             call.headers.extend(lines.clone());
-            let (_, mut end) = set_up(stranger, bob, &call, true);
+            let (_, mut end) = set_up(stranger, bob, &call, false);
             bob.send(&end.request("INFO").bytes()).expect("the server takes messages");
             let said = [well.clone()];
             let said = if lines.len() == 1 { &lines[..] } else { &said[..] };

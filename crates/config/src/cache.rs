@@ -352,7 +352,8 @@ mod tests {
         ] {
             let text = format!("{TABLE}{lines}");
             let (_, report) = Config::read(Source { text: &text, ..Source::default() }).expect("it can be used");
-            let cures: String = report.faults().iter().map(|fault| fault.cure.clone()).collect();
+            let faults = report.faults().iter().filter(|fault| !fault.message.contains("used nowhere"));
+            let cures: String = faults.map(|fault| fault.cure.clone()).collect();
             assert!(if cure.is_empty() { cures.is_empty() } else { cures.contains(cure) }, "{lines}\n{report}");
         }
     }

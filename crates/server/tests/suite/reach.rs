@@ -130,7 +130,7 @@ fn ways(host: &str, port: u16, transport: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn nobody_in_the_world_names_an_inner_address() {
+fn no_peer_of_the_world_names_an_inner_address() {
     let mut site = site("");
     for host in INNER {
         for (uri, lines) in ["udp", "tcp"].iter().flat_map(|transport| ways(host, 6380, transport)) {
@@ -264,7 +264,7 @@ fn registered(site: &mut Site, from: &str, contact: &str, lines: &str) -> String
     user
 }
 
-/// A binding leads where its own user could: whoever sends to it.
+/// A binding leads only where the sender of its REGISTER may, for every sender of requests.
 #[test]
 fn what_is_registered_is_judged_by_where_it_was_registered() {
     let mut site = site("registrar.path = \"keep\"\n");
