@@ -475,7 +475,6 @@ const REFUSED_BYES: &[(&str, u16)] = &[
 ];
 
 #[test]
-#[ignore = "a BYE that is refused still ends its call for count and record"]
 fn a_call_goes_on_when_its_bye_is_refused() {
     let mut office = Office::start();
     for (name, code) in REFUSED_BYES {

@@ -19,7 +19,7 @@ use strowger_accounting::{Cdr, Event, Row};
 use strowger_core::Now;
 use strowger_core::entropy::hex;
 use strowger_core::log_limiter::Kind;
-use strowger_message::{Message, Method};
+use strowger_message::Message;
 
 /// What is known of a call that is accounted.
 #[derive(Clone, Debug, Serialize, Deserialize)]

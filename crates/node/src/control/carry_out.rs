@@ -5,8 +5,8 @@ use super::{
 };
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use strowger_accounting::Accounting;
 use std::path::PathBuf;
+use strowger_accounting::Accounting;
 use strowger_core::Transport;
 use strowger_metrics::{Metric, Unit};
 use strowger_net::clock;

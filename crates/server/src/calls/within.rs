@@ -134,12 +134,16 @@ impl Engine {
                 return Context::Notices(context);
             }
         }
-        if tracks && self.has_no_room() && !self.is_emergency_of(handling) {
-            return Context::Full;
-        }
         let parties = if tracks { self.parties_of_call(handling) } else { [0; 2] };
-        if self.calls.shares.are_used_up(parties, self.free_places()) {
-            return Context::OverShare;
+        let refusal = if tracks && self.has_no_room() {
+            Some(Context::Full)
+        } else {
+            self.calls.shares.are_used_up(parties, self.free_places()).then_some(Context::OverShare)
+        };
+        if let Some(refusal) = refusal
+            && !self.is_emergency_of(handling)
+        {
+            return refusal;
         }
         let room = match self.take_room(&all, &all, ways, |_| false) {
             Ok(room) => room,

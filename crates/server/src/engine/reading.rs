@@ -220,7 +220,8 @@ impl Engine {
             matches!(request.method, Method::Bye | Method::Prack | Method::Update | Method::Notify | Method::Invite);
         is_reserved
             && !request.to_tag.is_empty()
-            && (self.policy.router.route(now, request).in_dialog || self.is_of_tracked_dialog(request))
+            && (self.is_within_dialog(request, &self.policy.router.route(now, request))
+                || self.is_of_tracked_dialog(request))
     }
 
     /// The sender wants later requests over this connection too (RFC 5923). It is believed about a port of its own address
