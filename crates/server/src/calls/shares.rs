@@ -5,7 +5,6 @@
 
 use crate::engine::Engine;
 use crate::handling::Handling;
-use strowger_core::source::counted;
 
 /// Calls of a shard that a party may have, however few places are free.
 const LEAST: u32 = 8;
@@ -65,12 +64,11 @@ impl Engine {
     /// For whom a call counts that this request begins.
     pub(super) fn parties_of_call(&self, handling: &Handling<'_, '_>) -> Parties {
         let request = handling.request;
-        let source = request.arrival.remote.ip();
         let hash = |kind: &[u8], party: &[u8]| (self.key_of_call(kind, party) >> 32) as u32 | 1;
         let caller = match &handling.progress.proof.user {
             Some(user) => hash(b"user", &[&user.name[..], b"@", &user.domain[..]].concat()),
-            None if self.is_trusted(source) => return [0; 2],
-            None => hash(b"source", counted(source, self.policy.config.limits.ipv6_prefix).to_string().as_bytes()),
+            None if self.is_trusted(request.arrival.remote.ip()) => return [0; 2],
+            None => hash(b"source", self.source_of(request.arrival).to_string().as_bytes()),
         };
         let mut callee = Vec::new();
         request.uri.write_aor(&mut callee);

@@ -320,6 +320,8 @@ fn no_counter_takes_the_address_of_a_source_as_it_is() {
         "is_suspect(",
         "is_banned(",
         "is_trusted(",
+        ".believes(",
+        "scope_of_sender(",
         ".has_room(",
         ".charge(",
         ".refund(",
