@@ -69,7 +69,7 @@ struct End {
     after: u32,
 }
 
-/// What ends a call.
+/// Cause of the end of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Ender {
     Caller,
@@ -77,7 +77,7 @@ pub(crate) enum Ender {
     /// It has lasted too long.
     Lifetime,
     SessionTimer,
-    /// A party did not know it any more when the server asked, or nobody did.
+    /// A party no longer knew the call when the server asked, or no party confirmed it.
     Lost,
     Operator,
     /// No target answered, or the request could not be forwarded.

@@ -54,7 +54,7 @@ impl Engine {
         identity.is_local_domain(host) || identity.is_own_host(host)
     }
 
-    /// Whether From names a user of this server or is anonymous, or the source is trusted or that of a registered phone.
+    /// Whether From names a user of this server or is anonymous, or the source is trusted or a registered phone.
     fn knows_caller(&self, now: Now, request: &Request<'_>) -> bool {
         let from = request.mandatory.from.uri;
         self.is_from_local(request)

@@ -30,7 +30,7 @@ const NAMING: [Name; 5] =
 /// Header fields with identities of the callee.
 const NAMING_CALLEE: [Name; 3] = [Name::PAssertedIdentity, Name::RemotePartyId, Name::PPreferredIdentity];
 
-/// Whether a request has identities beside From.
+/// Whether a request has identities in header fields other than From.
 pub(crate) fn names_caller(message: &Message<'_>) -> bool {
     NAMING.iter().any(|name| message.has(*name))
 }

@@ -1,10 +1,10 @@
-//! Reach: which targets a peer may name. One that it may not name counts as none, before anything is sent or connected, so that no answer
-//! tells an open port from a closed one.
+//! Reach: the targets that a peer may name. Any other target counts as none, before the server sends or connects, so that no answer tells
+//! an open port from a closed one.
 //!
 //! A target of a peer's choice reaches at least as far as the address that the peer sends from ([`Scope`]), or lies in a network of
-//! `proxy.reachable`. It is no port of this machine beside those of the listeners, unless the peer is on this machine too. It is never a
-//! service that this server uses: a database, a cache, an address for control or metrics. The rule judges addresses, so that it holds for each
-//! address of a name as it was resolved for this request.
+//! `proxy.reachable`. On this machine it is the port of a listener, unless the peer is on this machine too. It is never a service that this
+//! server uses: a database, a cache, an address for control or metrics. The rule judges addresses: it holds for each address of a name, as
+//! resolved for this request.
 //!
 //! Targets of the configuration pass, and so do connections and source addresses that a device sends from: traffic proves them.
 
@@ -53,7 +53,7 @@ impl Policy {
             || (Scope::of(ip) >= sender && self.listens(target))
     }
 
-    /// Whether a listener takes what goes to this target. A large request for UDP may leave by TCP.
+    /// Whether a listener takes requests to this target. A large request for UDP may leave by TCP.
     fn listens(&self, target: &Target) -> bool {
         let takes = |transport| self.router.identity().listens(transport, &target.address);
         takes(target.transport) && (target.transport != Transport::Udp || takes(Transport::Tcp))

@@ -3,10 +3,12 @@
 //!
 //! There are two of them. The one in a request that leaves stands in the route set of the callee, and leads to the caller;
 //! in each response that makes a dialog we write the other one over it, which stands in the caller's and leads to who
-//! answered (RFC 3261 section 16.7 step 8). A route token bears the time, the scope of the address that the party sent from, the usage of
-//! the dialog and a hash of its Contact in clear, and is authenticated as a whole, with what the later request must have: the Call-ID, the tag of the party that it
-//! leads to as its To tag, and as its next Route the Record-Route behind ours on that side, or none. So it is no good for another call, in
-//! the other direction, or anywhere else.
+//! answered (RFC 3261 section 16.7 step 8).
+//!
+//! A route token bears in clear the time, the scope of the address that the party sent from, the usage of the dialog, and a hash of the
+//! Contact of the party. Its authentication code covers these and three values of the later request: the Call-ID, the To tag, which is the
+//! tag of the party that the token leads to, and the next Route, which is the Record-Route behind ours on that side, or none. So a token
+//! is invalid for another call, in the other direction, and anywhere else.
 
 use super::place::Place;
 use super::scope::Scope;
@@ -108,7 +110,7 @@ impl RouteTokens {
         }
     }
 
-    /// The route token for requests to this party of the call, whose tag this is. The scope is that of the address that it sends from.
+    /// Route token for requests to this party of the call. `tag` is the tag of the party, `scope` the scope of its source address.
     #[expect(clippy::too_many_arguments, reason = "each says one thing about the party")]
     pub(crate) fn make(
         &self,

@@ -3,11 +3,11 @@
 //! A peer names targets: by a Request-URI, a Route, a Contact, a Path, its `maddr`, a Record-Route, or a name that resolves as the peer
 //! likes. A target may reach no less far than the address that the peer sends from: no request of the world goes into the network of this
 //! server, none of that network to the ports of its machine. A route token and a seal bear the scope of the party that they
-//! lead to, a binding that of the sender of its REGISTER.
+//! lead to. A binding bears the scope of the sender of its REGISTER.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// From the narrowest to the widest.
+/// Scope of an address, from the narrowest to the widest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     /// Loopback.

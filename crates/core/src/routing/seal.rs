@@ -97,7 +97,8 @@ impl Seals {
         }
     }
 
-    /// `;x-strowger=...` for the Contact `uri` of the party with this tag of the call. The scope is that of the address that it sends from.
+    /// Writes `;x-strowger=...` for the Contact `uri` of a party of the call. `tag` is the tag of the party, `scope` the scope of its source
+    /// address.
     #[expect(clippy::too_many_arguments, reason = "each says one thing about the Contact")]
     pub(crate) fn write(
         &self,

@@ -11,19 +11,20 @@ pub const fn begins_call(context: u64) -> bool {
     context == NO_CALL || context & PURPOSES == Purpose::Invite as u64
 }
 
-/// The lowest bits of a context: what the request is for. Above them is the salt of its call, and above that the key but for its lowest bits.
+/// Lowest bits of a context: the purpose of the request. Above them is the salt of its call, and above the salt the key without its lowest
+/// bits.
 pub(super) const PURPOSES: u64 = 3;
 pub(super) const SALTS: u64 = (1 << 14) - 1;
 pub(super) const BELOW_KEY: u32 = 16;
 
-/// What a request of a call is for. With the key of that it makes the context of its notices.
+/// Purpose of a request of a call. With the key of the call it makes the context of the notices about the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// It asks a party whether a dialog still exists.
+    /// Asks a party whether a dialog still exists.
     Question = 0,
-    /// It begins the call.
+    /// Begins the call.
     Invite = 1,
-    /// It renews a dialog: targets, session timer.
+    /// Renews a dialog: targets, session timer.
     Renewal = 2,
     Bye = 3,
 }

@@ -3,7 +3,7 @@
 //! Two things raise a doubt: the process began after the call (the end may have been lost with the process before), and a BYE was refused
 //! (its sender has hung up, or has not). A party that answers 481 or 408, or lets the transaction time out, has lost the dialog (RFC 3261
 //! section 12.2.1.2): then the server ends it. Any other answer confirms it. A party that cannot be reached at all, such as a telephone whose connection
-//! ended with the process before, is asked again; when nobody has confirmed a dialog for [`PATIENCE`], it ends too.
+//! ended with the process before, is asked again; when no party has confirmed a dialog for [`PATIENCE`], it ends too.
 //!
 //! The OPTIONS has the last CSeq of the party in whose name it goes: one more would make the next request of that party look old.
 
@@ -78,7 +78,7 @@ impl Call {
 }
 
 impl Engine {
-    /// Asks the parties of those dialogs of a call that are due, and ends those that nobody has confirmed in time.
+    /// Asks the parties of the due dialogs of a call, and ends the dialogs that no party has confirmed in time.
     pub(super) fn ask_parties(&mut self, now: Now, key: u64, out: &mut Outbox) {
         let is_due = |dialog: &Dialog| dialog.doubt.as_ref().is_some_and(|doubt| doubt.next <= moment(now));
         let Some(call) = self.calls.get(key).filter(|call| call.dialogs.iter().any(is_due)) else { return };

@@ -1,7 +1,8 @@
 //! Shares of the table of calls: no account and no source fills it alone.
 //!
 //! A call counts for the party that made it (the account whose password was shown, else the source) and for the
-//! address-of-record that it is for. Calls of trusted sources count for nobody: an edge proxy carries those of everyone.
+//! address-of-record that it is for. Calls of trusted sources count for no party: an edge proxy carries the calls of
+//! all users.
 
 use crate::engine::Engine;
 use crate::handling::Handling;
@@ -13,7 +14,7 @@ const LEAST: u32 = 8;
 /// for each call.
 const CELLS: usize = 1 << 14;
 
-/// Caller and callee of a call, each as a keyed hash; 0: counted for nobody.
+/// Caller and callee of a call, each as a keyed hash. 0: the call counts for no party.
 pub(crate) type Parties = [u32; 2];
 
 /// Tracked calls by party, as a count-min sketch: it may count too many for a party, never too few.
@@ -61,7 +62,7 @@ impl Shares {
 }
 
 impl Engine {
-    /// For whom a call counts that this request begins.
+    /// Parties for which the new call of this request counts.
     pub(super) fn parties_of_call(&self, handling: &Handling<'_, '_>) -> Parties {
         let request = handling.request;
         let hash = |kind: &[u8], party: &[u8]| (self.key_of_call(kind, party) >> 32) as u32 | 1;

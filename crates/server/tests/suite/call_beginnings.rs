@@ -34,7 +34,7 @@ impl Office {
         Self { site: Site::start(now, &["udp:192.0.2.1:5060"], &text), n: self.n }
     }
 
-    /// Alice's request outside of any dialog, without a password; `to` is what stands behind the URI in To.
+    /// Alice's request outside of any dialog, without a password. `to` is the text behind the URI in To.
     fn request(&mut self, method: &str, to: &str) -> String {
         self.n += 1;
         let n = self.n;
@@ -45,7 +45,8 @@ impl Office {
         )
     }
 
-    /// Sends it as it is, then with alice's password if it is challenged. Returns whether it was, and what left then.
+    /// Sends a request, and again with alice's password if it is challenged. Returns whether it was challenged, and the text that the server
+    /// sent last.
     fn send(&mut self, text: &str) -> (bool, String) {
         let sent = self.site.receive(ALICE, text);
         if !sent.starts_with("SIP/2.0 407 ") {
@@ -60,7 +61,7 @@ impl Office {
         (true, self.site.answer())
     }
 
-    /// The gateway answers what it got with this status; what alice gets.
+    /// Answers a request at the gateway with this status. Returns the response that alice gets.
     fn answer(&mut self, sent: &str, status: &str) -> String {
         let at = sent.rfind(" sip:").and_then(|_| sent.find("\r\nVia: ")).expect("a request");
         let start = sent[..at].rfind("\r\n\r\n").map_or(0, |end| end + 4);
@@ -72,7 +73,7 @@ impl Office {
         self.site.receive(GATEWAY, &text)
     }
 
-    /// A dialog that alice's request makes with her password: what the gateway got, and its answer as she gets it.
+    /// Makes a dialog by a request of alice with her password. Returns the request that the gateway got, and the response that alice got.
     fn dialog(&mut self, method: &str, status: &str) -> (String, String) {
         let text = self.request(method, "");
         let (_, sent) = self.send(&text);
@@ -143,7 +144,7 @@ fn a_route_token_of_another_usage_opens_no_call() {
         let mut office = Office::new("");
         let (_, ok) = office.dialog(method, "200 OK");
         assert!(ok.starts_with("SIP/2.0 200 "), "{method}: {ok}");
-        // What belongs to that usage passes.
+        // Requests of that usage pass.
         for (n, within) in ["SUBSCRIBE", "NOTIFY", "REFER"].iter().enumerate() {
             let (is_challenged, sent) = office.send(&of_alice(within, &ok, 10 + n as u32, ""));
             assert!(!is_challenged, "{method}: {sent}");
@@ -158,7 +159,7 @@ fn a_route_token_of_another_usage_opens_no_call() {
         assert!(is_challenged, "{method}: {sent}");
         let answer = office.answer(reaches(&sent, "INVITE"), "200 OK");
         assert_eq!(office.counted(), 1, "{method}");
-        // The call within is known by the table, though its Routes are those of the other usage.
+        // The table knows the call within the dialog, though its Routes belong to the other usage.
         let (is_challenged, sent) =
             office.send(&of_alice("INVITE", &ok, 31, "Contact: <sip:alice@198.51.100.7:5060>\r\n"));
         assert!(!is_challenged && answer.starts_with("SIP/2.0 200 "), "{method}: {sent}");
@@ -198,13 +199,13 @@ fn the_route_token_of_a_call_that_only_rang_opens_none() {
         let again = of_alice("INVITE", &ringing, 5, "Contact: <sip:alice@198.51.100.7:5060>\r\n");
         let (is_challenged, sent) = office.send(&again);
         assert!(is_challenged, "{sent}");
-        // What belongs to an early dialog passes.
+        // Requests of an early dialog pass.
         let (is_challenged, sent) = office.send(&of_alice("PRACK", &ringing, 6, ""));
         assert!(!is_challenged, "{sent}");
     }
 }
 
-/// Where no call is tracked, the route token alone says that a call was answered.
+/// Without tracked calls, the route token alone states that a call was answered.
 #[test]
 fn an_untracked_call_is_known_by_its_route_token() {
     let settings = format!("[[rule]]\nname = \"out\"\nto = [\"sip:{GATEWAY}\"]\n");
@@ -220,7 +221,7 @@ fn an_untracked_call_is_known_by_its_route_token() {
     }
 }
 
-/// A call of an earlier process goes on where none are kept; where they are, the table has all.
+/// A call of an earlier process continues where no calls are kept. Where calls are kept, the table has all of them.
 #[test]
 fn after_a_restart_a_call_of_before_goes_on() {
     for (settings, seconds, is_known) in [
@@ -238,7 +239,7 @@ fn after_a_restart_a_call_of_before_goes_on() {
         assert_eq!(next.site.shared.counts().earlier_calls > 0, is_known);
         next.answer(reaches(&sent, "INVITE"), "200 OK");
         assert_eq!(next.counted(), u32::from(!is_known), "{settings:?} {seconds}");
-        // What ends a call passes in any case.
+        // A BYE passes in any case.
         let (is_challenged, sent) = next.send(&of_alice("BYE", &ok, 6, ""));
         assert!(!is_challenged, "{sent}");
     }
@@ -261,7 +262,7 @@ fn the_removal_of_an_account_ends_what_its_route_tokens_open() {
     assert!(!passes(&mut office, "SUBSCRIBE", &subscription, 6) && !passes(&mut office, "INFO", &call, 6));
     assert!(!passes(&mut office, "UPDATE", &call, 7));
     assert!(passes(&mut office, "BYE", &call, 8), "a call can be ended");
-    // Of an account that was made since, with the same name.
+    // A new account with the same name renews its own subscription.
     office.site.wait(2_000);
     let (_, subscription) = office.dialog("SUBSCRIBE", "200 OK");
     assert!(passes(&mut office, "SUBSCRIBE", &subscription, 15));
@@ -313,7 +314,7 @@ fn at_shutdown_a_to_tag_lets_no_call_begin() {
 /// Every key by which a source is counted is made by one function, to which an IPv6 network is one source.
 #[test]
 fn no_counter_takes_the_address_of_a_source_as_it_is() {
-    /// What compares, routes or scopes an address, or makes the key itself.
+    /// Code that compares, routes or scopes an address, or makes the key itself.
     const ALLOWED: [&str; 12] = [
         "counted(arrival.remote.ip()",
         "source_bytes(",

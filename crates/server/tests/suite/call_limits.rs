@@ -121,7 +121,7 @@ fn each_source_address_has_a_limit() {
     assert!(call(&mut site, 5, "198.51.100.7:5070", "sip:b@example.net").is_ok());
 }
 
-/// Who has one address of an IPv6 network has all of them.
+/// A caller that has one address of an IPv6 network has all of them.
 #[test]
 fn each_ipv6_network_has_one_limit() {
     for (setting, other, network) in [

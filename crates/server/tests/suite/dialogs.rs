@@ -104,7 +104,7 @@ fn a_call_rings_is_answered_and_ends() {
     assert_eq!(site.shared.counts().byes, 0);
 }
 
-/// What ends a call that rings, whose INVITE was forwarded as this.
+/// End of a ringing call. The text is its forwarded INVITE.
 type End<'a> = &'a dyn Fn(&mut Site, &str);
 
 #[test]

@@ -38,7 +38,7 @@ fn stands(site: &mut Site, ok: &str, cseq: u32, what: &str) {
     site.receive(BOB, &within(&info, "200 OK"));
 }
 
-/// The requests of this method among what was sent last.
+/// Requests of this method among the messages sent last.
 fn sent(site: &Site, method: &str) -> Vec<(String, String)> {
     let text = |range| String::from_utf8_lossy(&site.out.bytes[range]).into_owned();
     let all = site.out.sends().iter().map(|send| (send.target.address.to_string(), text(send.range())));
@@ -70,7 +70,7 @@ fn a_bye_that_is_refused_ends_nothing() {
             let passed = site.receive(from, &bye);
             site.receive(to, &within(request(&passed, "BYE"), status));
             stands(&mut site, &ok, 3, status);
-            // There is no room for a second call beside it.
+            // The limit has no room for a second call.
             assert!(site.receive(ALICE, &invite(2, 1, "")).contains("SIP/2.0 486 "), "{status}");
             rows(&mut site);
             site.wait(1_000);
@@ -107,7 +107,7 @@ fn a_bye_that_this_server_refuses_ends_nothing() {
 fn a_refused_bye_is_not_taken_for_another() {
     let mut site = with_bob(LIMITED);
     let (forwarded, ok) = answered(&mut site, 1);
-    // They cross; that of the caller is refused first.
+    // The two BYEs cross; the BYE of the caller is refused first.
     let of_caller = site.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
     let of_callee = site.receive(BOB, &of_bob("BYE", &forwarded, "bob", 7, ""));
     site.receive(BOB, &within(request(&of_caller, "BYE"), "500 Server Internal Error"));
@@ -116,7 +116,7 @@ fn a_refused_bye_is_not_taken_for_another() {
     let (cdrs, _) = rows(&mut site);
     assert_eq!((counts(&site).0, cdrs.len(), &*cdrs[0].ended_by), (0, 1, "callee"));
 
-    // Two phones have answered: the end of one dialog is not that of the other.
+    // Two phones have answered: the end of one dialog does not end the other.
     let mut site = with_bob(LIMITED);
     let (forwarded, ok) = answered(&mut site, 1);
     let also = site.receive(BOB, &from_phone(&forwarded, "200 OK", "bob2"));
@@ -128,8 +128,8 @@ fn a_refused_bye_is_not_taken_for_another() {
     stands(&mut site, &ok, 4, "the first dialog");
 }
 
-/// A party that does not answer a BYE has lost the dialog. The server sends it a BYE, since that of the peer may have been lost. Until then
-/// the call continues.
+/// A party that does not answer a BYE has lost the dialog. The server sends it a BYE, since the BYE of the peer may have been lost.
+/// Until then the call continues.
 #[test]
 fn a_bye_without_an_answer_ends_the_call_with_a_bye_of_the_server() {
     for by_bob in [false, true] {

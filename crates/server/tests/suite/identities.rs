@@ -1,4 +1,4 @@
-//! Identities beside From (RFC 3325): what of them leaves the server, by who sent them, and what rules assert.
+//! Identities in header fields other than From (RFC 3325): those that leave the server, by their sender, and those that rules assert.
 
 use crate::decisions::GATEWAY;
 use crate::peer::{answer, sent, status};
@@ -25,7 +25,7 @@ fn call(n: u32, cseq: u32, uri: &str, from: &str, more: &str) -> String {
     )
 }
 
-/// What leaves of a call with alice's password, or the status that it is answered with.
+/// The INVITE that leaves for a call with alice's password, or the status of its refusal.
 fn call_of_alice(site: &mut Site, n: u32, uri: &str, from: &str, more: &str) -> Result<String, u16> {
     let challenged = site.receive(ALICE, &call(n, 1, uri, from, more));
     assert!(challenged.starts_with("SIP/2.0 407 "), "{from}: {challenged}");
@@ -183,7 +183,7 @@ fn a_rule_asserts_an_identity_at_its_gateway() {
         ("fixed", "P-Asserted-Identity: <sip:bob@example.org>\r\nPrivacy: id\r\n", "+4930100@example.org"),
         ("set", "", "+49301234560@example.org"),
         ("set", "P-Preferred-Identity: <tel:+49301234571>\r\n", "+49301234571@example.org"),
-        // A set that has nothing for the account: what it may show, and its own number first.
+        // A set without an entry for the account: an identity that it may show, its own number first.
         ("other", "", "alice@example.org"),
         ("list", "", "+4930200@example.org"),
         ("list", range, "+49302771@example.org"),

@@ -84,7 +84,8 @@ fn counts(site: &Site) -> (u64, u64, u32) {
     (counts.calls_tracked, counts.dialogs_confirmed, limited)
 }
 
-/// Alice and bob answer what a process asks of the calls of the one before with this; empty: nothing. Returns how often each was asked.
+/// Answers the questions of a process about the calls of the process before: alice and bob with these statuses, "": not at all. Returns how
+/// often each was asked.
 fn answer_questions(site: &mut Site, alice: &str, bob: &str) -> (usize, usize) {
     let (mut asked, mut seen) = ((0, 0), BTreeSet::new());
     for _ in 0..15 {
@@ -123,7 +124,7 @@ fn calls_that_nobody_confirms_end_in_the_next_process() {
         let (_, ok) = answered(&mut site, 1);
         disk.turn(&mut site);
         site.wait(500);
-        // The BYE is answered, and what that changes is lost.
+        // The BYE is answered, and its change of the kept call is lost.
         let bye = site.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
         site.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
         assert_eq!(counts(&site), (0, 0, 0));

@@ -11,7 +11,7 @@ use strowger_server::question::Resolved;
 const WORLD: &str = "198.51.100.7:5060";
 const LAN: &str = "10.1.2.7:5060";
 const LOOPBACK: &str = "127.0.0.1:5080";
-/// An address of the machine, at another port than those of the listeners.
+/// Address of the machine, at a port without a listener.
 const OWN: &str = "192.0.2.1:5080";
 const PHONE: &str = "198.51.100.8:5060";
 

@@ -14,7 +14,7 @@ fn site(settings: &str) -> Site {
     site
 }
 
-/// A call of a stranger at this address to bob or another user, which is answered; false: it was refused.
+/// Makes an unknown caller at this address call bob or another user, who answers. False: the call was refused.
 fn stranger_calls(site: &mut Site, from: &str, number: u32) -> bool {
     let text =
         invite(number, 1, "").replace(ALICE, from).replace("alice@example.org", &format!("s{number}@example.net"));
@@ -65,7 +65,7 @@ fn calls_of_one_source_or_to_one_account_leave_room_for_others() {
         let sent = site.receive(ALICE, &to_carol(1));
         let ok = site.receive(BOB, &from_phone(request(&sent, "INVITE"), "200 OK", "carol"));
         assert!(ok.starts_with("SIP/2.0 200 "), "{ok}");
-        // What ends gives its place back.
+        // A call that ends gives its place back.
         let bye = site.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
         site.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
         assert_eq!(counts(&site).0, PLACES / 2);

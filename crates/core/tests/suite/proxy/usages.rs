@@ -1,4 +1,4 @@
-//! Which usage of a dialog our route tokens and seals state (RFC 5057), and what renews them.
+//! The usage of a dialog (RFC 5057) that our route tokens and seals state, and their renewal.
 
 use super::rig::*;
 use super::route_tokens::{End, passes, uri_of};
@@ -13,7 +13,7 @@ fn usage(rig: &Rig, end: &End) -> Option<Usage> {
     })
 }
 
-/// Alice's request makes a dialog with bob: what reaches him, his end, and hers by a response with this status.
+/// Makes a dialog of alice and bob by her request and his response with this status. Returns the request that bob gets, his end and hers.
 fn dialog(rig: &mut Rig, method: &str, status: u16) -> (Sent, End, End) {
     let made = only(rig.request(&alice(method, "sip:bob@example.org", ""), udp(ALICE), &[contact(BOB, 1000)]));
     let response = only(rig.answer(&made, status, "Contact: <sip:bob@10.2.2.2>\n"));
@@ -101,7 +101,7 @@ fn an_invite_outside_of_its_dialog_is_record_routed() {
     assert_eq!(invite.all("Record-Route").len(), 1, "{}", invite.text);
 }
 
-/// RFC 4028: a call that goes on renews its targets, also where another proxy stands between this server and a party.
+/// A session refresh (RFC 4028) renews the targets of a call, also where another proxy stands between this server and a party.
 #[test]
 fn a_call_behind_another_proxy_that_is_refreshed_goes_on() {
     const EDGE: &str = "10.5.5.5:5060";
