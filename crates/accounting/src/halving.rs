@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Results of the first rows of a group, in order. The other rows were not written.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
-    /// For each row the reason of its refusal; none: it is written.
+    /// Reason of the refusal of each row. `None`: the row is written.
     pub(crate) refusals: Vec<Option<String>>,
     /// Failure of the whole place.
     pub(crate) trouble: Option<SinkError>,

@@ -1,4 +1,4 @@
-//! The quarantine: refused rows with their reasons, in a file of [records](strowger_records) beside the spool.
+//! The quarantine: refused rows with their reasons, in a file of [records](strowger_records) next to the spool.
 //!
 //! A refused row would be refused for ever, and the rows behind it would wait for ever. Here it waits for an operator, who mends the table and
 //! has it tried again. Its identity says that it is here: a row that a killed process left in the spool too is not written down twice.
@@ -61,7 +61,7 @@ impl Held {
 }
 
 impl Quarantine {
-    /// Opens the file beside this spool, whose lock covers it. The first row creates it.
+    /// Opens the quarantine of this spool, whose lock covers both. The first row creates the file.
     ///
     /// # Errors
     /// It cannot be read, or is another program's.

@@ -25,8 +25,8 @@ section! {
         /// `proxy.route_lifetime`, by which that BYE is let through as a party's own would be.
         pub lifetime: Duration = Duration::from_secs(12 * 3_600), Rule::time(Duration::from_secs(1), Duration::from_secs(30 * 86_400));
         /// Session timer (RFC 4028) that the server asks for where the parties of a tracked call ask for none or for a longer one, as far as
-        /// their Min-SE lets it: a call that they do not refresh in this time has ended. "never": the server asks for none. What the
-        /// parties agree on counts in any case, as long as it is at least Min-SE and 90 s, and at most what was offered. At its end the server sends a
+        /// their Min-SE lets it: a call that they do not refresh in this time has ended. "never": the server asks for none. A timer
+        /// that the parties agree on counts in any case, if it is at least Min-SE and 90 s, and at most the offered one. At its end the server sends a
         /// BYE to both parties.
         pub session_expires: Option<Duration> = None, Rule::time(SHORTEST, LONGEST).or("never");
         /// Shortest session timer that the server accepts in a tracked call: an INVITE or UPDATE with a shorter one is answered 422, or if its
@@ -49,7 +49,7 @@ section! {
         pub group_interval: Duration = Duration::from_millis(100), Rule::time(Duration::from_millis(1), Duration::from_secs(60)).fixed();
         /// Tracked calls that have not ended, of all shards together; a call beyond them is answered 503. So is a call of an account, or of a
         /// source without a password, that has as many as are free (and at least 8 in the shard), and one to an address that has.
-        /// Calls of a trusted `[[source]]`, such as a proxy in front, count for nobody.
+        /// Calls of a trusted `[[source]]`, such as a proxy in front, count for no party.
         pub calls: usize = 1_000_000, Rule::number(1, 100_000_000);
         /// How often servers that count calls together (`call_limit.cache`) tell each other how many they have.
         pub count_interval: Duration = Duration::from_millis(100), Rule::time(Duration::from_millis(10), Duration::from_secs(60));

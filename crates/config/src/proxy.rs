@@ -106,7 +106,7 @@ section! {
         /// Networks that any peer may name as a target, by a Request-URI, Route, Contact or Path, from wherever it sends: private networks that
         /// peers of other networks shall reach. Without this a peer may name no address that reaches less far than its own (loopback, link-local,
         /// private), no multicast address, and no port of this machine that is no listener of this server; peers on this machine may. Databases,
-        /// caches, `control.listen` and `metrics.listen` stay out of reach. What this file names (rules, gateways, single addresses of a
+        /// caches, `control.listen` and `metrics.listen` stay out of reach. Targets that this file names (rules, gateways, single addresses of a
         /// `[[source]]`), and devices at the address that they send from, need no entry.
         pub reachable: Vec<Network> = Vec::new(), ANY;
     }

@@ -238,7 +238,7 @@ fn damaged_and_cut_records_are_left_out_and_reported() {
         let (.., again) = segments::load(folder.path(), &mut |_, _| ()).expect("the folder can be read");
         assert_eq!((again.states, again.damage.len()), (report.states, 0), "cut at {at}");
     }
-    // Segments of an earlier version are read, and copied on into those of this one.
+    // Segments of an earlier version are read, and copied into segments of this version.
     let plain = plain_segment(&whole);
     std::fs::write(&path, &plain).expect("it can be written");
     let (keeper, found, report) = open(folder.path());

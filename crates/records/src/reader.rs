@@ -82,7 +82,7 @@ impl Reader {
         let unreadable = |error| OpenError::Unreadable { path: path.into(), error };
         let mut input = BufReader::new(File::open(path).map_err(unreadable)?);
         let mut beginning = [0; Format::LONGEST_BEGINNING];
-        // A plain file begins with fewer bytes; what follows them is read again as a record.
+        // The beginning of a plain file is shorter; the bytes behind it are read again as a record.
         let read = read_up_to(&mut input, &mut beginning).map_err(unreadable)?;
         let (format, version) = match Format::read_beginning(&beginning[..read], name) {
             Beginning::Records(format, version) => (format, version),
@@ -97,8 +97,8 @@ impl Reader {
         Ok((Self { input, format, bytes, position, next, lost, stopped: None }, version))
     }
 
-    /// The next record: its kind and payload. `None` at the end. Of a damaged place the next whole record behind it is searched for; a
-    /// plain file is not searched: its reading ends at a length that cannot be one.
+    /// Next record: its kind and payload. `None` at the end. Behind damage the reader searches for the next whole record. It does not search a
+    /// plain file: there it stops at an impossible length.
     #[expect(clippy::should_implement_trait, reason = "a record borrows the reader")]
     pub fn next(&mut self) -> Option<(u8, &[u8])> {
         while self.stopped.is_none() {
@@ -192,7 +192,7 @@ impl Reader {
         (kind, &self.bytes)
     }
 
-    /// Reads what stands where the input is.
+    /// Reads a record at the position of the input.
     fn record(&mut self) -> io::Result<Found> {
         let mut head = [0; HEAD];
         let head = &mut head[..self.format.head_length()];

@@ -40,7 +40,7 @@ impl Medium for File {
 pub struct Writer {
     medium: Box<dyn Medium>,
     magic: Magic,
-    /// Of the file as it is. An empty file gets another salt with its first record.
+    /// Format of the existing file. An empty file gets another salt with its first record.
     format: Format,
     /// Bytes that stay, with the beginning of the file; 0: that does not stand there either.
     length: u64,
@@ -50,7 +50,7 @@ pub struct Writer {
     name: Option<Name>,
 }
 
-/// Of the file that is written. The system goes on writing into one that has lost its name, and what it takes then is lost.
+/// Name of the file that is written. The system still accepts writes to a file that has lost its name, and these are lost.
 struct Name {
     path: PathBuf,
     file: FileNumber,
@@ -83,9 +83,9 @@ impl Writer {
         Ok(Self { name, ..Self::on(file, magic) })
     }
 
-    /// A file that was written before, or a new one: for its user alone too. The beginning of a record behind the last whole one, as a kill leaves
-    /// it, is cut off. Nothing else is: records are appended behind a damaged place, and a damaged file is first copied beside itself, to
-    /// `PATH.damaged-1` up to `-9`. Returns what the file has lost ([`Reader::damage`]), and the copy.
+    /// Opens a file that was written before, or creates one: for its user alone too. Cuts off the beginning of a record behind the last whole
+    /// one, as a kill leaves it, and nothing else: records are appended behind a damaged place. A damaged file is first copied to
+    /// `PATH.damaged-1` up to `-9`. Returns the losses of the file ([`Reader::damage`]), and the path of the copy.
     ///
     /// # Errors
     /// It cannot be opened, or is of another kind or version. A plain file, which is cut behind damage, cannot be copied before.
@@ -173,7 +173,7 @@ impl Writer {
     }
 }
 
-/// What stays of a file that was read: its format, the length behind which the next record goes, and what is lost.
+/// Reads a file to its end. Returns its format, the length behind which the next record goes, and the losses.
 fn left(path: &Path, mut reader: Reader) -> io::Result<(Format, u64, Option<String>)> {
     while reader.next().is_some() {}
     let (format, end) = (reader.format(), std::fs::metadata(path)?.len());
@@ -193,7 +193,7 @@ fn left(path: &Path, mut reader: Reader) -> io::Result<(Format, u64, Option<Stri
     Ok((format, length, Some(damage + &copied)))
 }
 
-/// Copies a file beside itself, under the first free of nine names. None: none is free.
+/// Copies a file within its folder, under the first free of nine names. `None`: no name is free.
 fn copy_aside(path: &Path) -> io::Result<Option<PathBuf>> {
     for number in 1..=9 {
         let mut name = path.as_os_str().to_owned();

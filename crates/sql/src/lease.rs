@@ -84,7 +84,7 @@ pub struct Holder {
     pub has_ended: fn(&str) -> bool,
 }
 
-/// What to do about a lease that another process holds.
+/// Policy for a lease that another process holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Claim {
     /// Fail if the holder lives.
@@ -253,7 +253,7 @@ impl Renewals {
 /// Returns nothing where `is_cancelled` becomes true while this waits.
 ///
 /// # Errors
-/// [`Unavailable`], to be shown as it is: a database that cannot be used, or a living holder where `claim` admits none.
+/// [`Unavailable`], whose text is shown unchanged: a database cannot be used, or a holder lives where `claim` admits none.
 pub fn acquire(
     wanted: &[(ServerSettings, Purpose)],
     holder: &Holder,

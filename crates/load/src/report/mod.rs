@@ -87,7 +87,7 @@ impl<'a> Report<'a> {
         Some(good_of(self.run, &self.health))
     }
 
-    /// Sum of the good windows of the answerers beside callers.
+    /// Sum of the good windows of the answerers in a run that has callers too.
     fn good_of_answerers(&self) -> Option<Page> {
         self.good_windows()?;
         let run = self.run.answering.as_deref()?;

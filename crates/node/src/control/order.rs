@@ -145,35 +145,35 @@ pub enum Order {
     Drain,
 }
 
-/// What the server says to an [`Order`].
+/// Answer of the server to an [`Order`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
-    /// To [`Order::Status`].
+    /// Answer to [`Order::Status`].
     Status(Box<Status>),
-    /// To [`Order::Registrations`].
+    /// Answer to [`Order::Registrations`].
     Registrations(Page),
-    /// To [`Order::Calls`].
+    /// Answer to [`Order::Calls`].
     Calls(CallList),
-    /// To [`Order::Call`].
+    /// Answer to [`Order::Call`].
     Call(Box<Call>),
-    /// To [`Order::Sets`].
+    /// Answer to [`Order::Sets`].
     Sets(SetList),
-    /// To [`Order::Set`].
+    /// Answer to [`Order::Set`].
     Set(SetPage),
-    /// To [`Order::Search`].
+    /// Answer to [`Order::Search`].
     Found(Found),
-    /// To [`Order::Limits`].
+    /// Answer to [`Order::Limits`].
     Limits(LimitList),
-    /// To [`Order::Caches`].
+    /// Answer to [`Order::Caches`].
     Caches(CacheList),
-    /// To [`Order::CachedUser`].
+    /// Answer to [`Order::CachedUser`].
     CachedUser(CachedUser),
-    /// To [`Order::CacheEntry`].
+    /// Answer to [`Order::CacheEntry`].
     CacheEntry(CacheEntry),
-    /// To [`Order::Accounting`], [`Order::FlushAccounting`] and [`Order::RetryAccounting`].
+    /// Answer to [`Order::Accounting`], [`Order::FlushAccounting`] and [`Order::RetryAccounting`].
     Accounting(AccountingState),
-    /// To [`Order::Bans`].
+    /// Answer to [`Order::Bans`].
     Bans(BanList),
     /// It was carried out.
     Done(Done),
@@ -181,7 +181,7 @@ pub enum Reply {
     Refused(String),
     /// Why it cannot be carried out now: a part of the server or what stands behind it does not answer, or the server is shutting down.
     Unavailable(String),
-    /// To [`Order::Reload`] and [`Order::ReloadSets`]: what is wrong with the configuration, or with the sets.
+    /// Answer to [`Order::Reload`] and [`Order::ReloadSets`]: what is wrong with the configuration, or with the sets.
     Wrong(Wrong),
 }
 

@@ -1,4 +1,4 @@
-//! A damaged byte costs the record that it stands in. What a peer wrote into a payload is never taken for a record.
+//! A damaged byte costs the record that contains it. Text of a peer in a payload is never taken for a record.
 
 use std::path::Path;
 
@@ -175,7 +175,7 @@ fn a_plain_file_is_read_and_continued() {
     let damage = append().unwrap();
     assert!(damage.ends_with("a.damaged-1"), "{damage}");
     assert_eq!(read(&path).0, [record.clone(), record.clone(), new.clone()]);
-    // Reading stops at a length that is none. The copy has what is cut off.
+    // Reading stops at an impossible length. The copy has the bytes that are cut off.
     let whole = file(&[&one, &damaged_length, &one]);
     let (found, damage) = read_bytes(&path, &whole);
     assert_eq!(found, [record.clone()]);
