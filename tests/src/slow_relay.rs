@@ -1,4 +1,4 @@
-//! A relay of TCP connections that delays replies, or passes nothing on while it is cut. It counts what goes to the server.
+//! A relay of TCP connections that delays replies, or passes no bytes while it is cut. It counts the reads that go to the server.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -15,7 +15,7 @@ use crate::rules::gateway;
 
 const SOON: Duration = Duration::from_secs(15);
 
-/// A server with this gateway, and what the gateway hears.
+/// A server with this gateway, and the wire of the gateway.
 fn site(lines: &str) -> (Server, Wire) {
     let at = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 61)), port::free());
     let server = with_users(Setup::on(&[Udp]).with(&lines.replace("GATEWAY", &format!("sip:{at}"))));

@@ -126,7 +126,7 @@ fn asks_and_does_not_read(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Whoever opens connections and asks for nothing, or never ends what it asks.
+/// A client that opens connections and sends no request, or never completes one.
 #[test]
 fn connections_without_a_request_keep_no_supervisor_out() {
     let address = free_address();

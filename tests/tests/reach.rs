@@ -86,7 +86,7 @@ struct Trap {
 }
 
 impl Trap {
-    /// On all addresses of this network.
+    /// Opens a trap on all addresses of this network.
     fn inside(namespace: &Namespace) -> Self {
         let open = || {
             let (tcp, udp) = (TcpListener::bind(("::", TRAP))?, UdpSocket::bind(("::", TRAP))?);

@@ -75,7 +75,7 @@ fn a_command_and_a_signal_reload_the_configuration() {
     assert!(text(&reload(&server, &[]).stdout).ends_with(": no key has another value\n"));
 }
 
-/// Its control socket is that of the server; what is in it would not count.
+/// The other file names the control socket of the server; its settings would not count.
 #[test]
 fn a_reload_of_another_file_is_refused() {
     let server = Setup::on(&[Transport::Udp]).with("server.software = \"first\"").start();

@@ -124,7 +124,7 @@ fn takes_over(database: &Database) {
     assert!(asked.elapsed() < Duration::from_secs(3), "{:?}", asked.elapsed());
     fourth.stop();
 
-    // A server that stands by ends as it is asked to.
+    // A server that stands by ends on request.
     let holder = server(&[]).start();
     let mut fifth = server(&["--stand-by"]).prepare();
     begin(&mut fifth, "another server has the lease: waiting");

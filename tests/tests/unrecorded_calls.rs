@@ -23,15 +23,15 @@ struct Office {
     server: Server,
     alice: Wire,
     gateway: Wire,
-    /// Whose password is shown.
+    /// User whose password is shown.
     user: &'static str,
-    /// Calls that the gateway has answered and nobody has ended, by Call-ID, each with the gateway's end.
+    /// Calls that the gateway has answered and no party has ended, by Call-ID, each with the gateway's end.
     standing: BTreeMap<String, End>,
     /// Calls that the gateway has answered.
     answered: usize,
 }
 
-/// What became of a request of alice.
+/// Outcome of a request of alice.
 enum Outcome {
     /// It was answered without a password: refused, or let through to the gateway. With the final response.
     Open(Vec<u8>),
@@ -100,7 +100,7 @@ impl Office {
         }
     }
 
-    /// What the gateway does about a request, and how it changes which calls stand there.
+    /// Answers a request at the gateway, and updates the calls that stand there.
     fn answers(&mut self, got: &[u8], code: u16) {
         let call_id = field(got, "Call-ID").expect("a Call-ID");
         let tag = unique("gw");
@@ -183,7 +183,7 @@ impl Office {
         rows(&self.server, "cdr").iter().filter(|row| row["outcome"] == "answered").count()
     }
 
-    /// As many calls count as stand at the gateway; each ends there, and each has one record then.
+    /// Checks that as many calls count as stand at the gateway, that each ends there, and that each has one record then.
     fn settles(&mut self, way: &str) {
         let standing = self.standing.len() as u64;
         assert!(
@@ -465,7 +465,7 @@ fn each_call_that_the_gateway_answers_has_its_record() {
     assert!(office.answered > WAYS.len() / 2, "most of them are calls: {}", office.answered);
 }
 
-/// BYEs that the gateway refuses with these, or that never reach it: the call goes on, counts, and is recorded to its end.
+/// BYEs that the gateway refuses with these statuses, or that never reach it: the call continues, counts, and is recorded to its end.
 const REFUSED_BYES: &[(&str, u16)] = &[
     ("a CSeq that is too low", 500),
     ("Require of an unknown extension", 420),

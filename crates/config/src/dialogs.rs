@@ -26,8 +26,8 @@ section! {
         pub lifetime: Duration = Duration::from_secs(12 * 3_600), Rule::time(Duration::from_secs(1), Duration::from_secs(30 * 86_400));
         /// Session timer (RFC 4028) that the server asks for where the parties of a tracked call ask for none or for a longer one, as far as
         /// their Min-SE lets it: a call that they do not refresh in this time has ended. "never": the server asks for none. A timer
-        /// that the parties agree on counts in any case, if it is at least Min-SE and 90 s, and at most the offered one. At its end the server sends a
-        /// BYE to both parties.
+        /// that the parties agree on counts in any case, if it is at least Min-SE and 90 s, and at most the offered one. At its end the server sends
+        /// a BYE to both parties.
         pub session_expires: Option<Duration> = None, Rule::time(SHORTEST, LONGEST).or("never");
         /// Shortest session timer that the server accepts in a tracked call: an INVITE or UPDATE with a shorter one is answered 422, or if its
         /// sender knows no session timers goes on with this one (RFC 4028 section 8.1).

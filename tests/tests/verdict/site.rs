@@ -109,7 +109,7 @@ pub(super) fn beside_spinners(site: &Site, count: usize, words: &[&str]) -> Ran 
     site.start_as(Scheduling::Ordinary, &[&[target.as_str()], words].concat()).end(LONGEST)
 }
 
-/// Runs calls, four at once, beside threads that take the core in slices too short to cause a lag.
+/// Runs calls, four at once, while threads take the core in slices too short to cause a lag.
 pub(super) fn beside_slices(site: &Site, count: usize, scheduling: Scheduling, work: u64, rest: u64) -> Ran {
     let uas = site.quick_answers(&[]);
     let _slices = slices(count, site.own, scheduling, Duration::from_micros(work), Duration::from_micros(rest));

@@ -181,7 +181,7 @@ pub enum Reply {
     Refused(String),
     /// Why it cannot be carried out now: a part of the server or what stands behind it does not answer, or the server is shutting down.
     Unavailable(String),
-    /// Answer to [`Order::Reload`] and [`Order::ReloadSets`]: what is wrong with the configuration, or with the sets.
+    /// Answer to [`Order::Reload`] and [`Order::ReloadSets`]: the errors of the configuration, or of the sets.
     Wrong(Wrong),
 }
 

@@ -42,8 +42,8 @@ impl Engine {
         let (now, request) = (handling.now, handling.request);
         let Some(call) = self.calls.get(key) else { return 0 };
         let dialog = call.dialogs.iter().find(|dialog| dialog.tag() == callee_tag);
-        // A caller may end a dialog before this server sees its answer (RFC 3261 section 15). A BYE whose CSeq is not above that of the INVITE
-        // belongs to an earlier call.
+        // A caller may end a dialog before this server sees its answer (RFC 3261 section 15). A BYE whose CSeq is not above the CSeq of the
+        // INVITE belongs to an earlier call.
         let is_early = dialog.is_none_or(|dialog| dialog.answer.is_none());
         let is_older = request.cseq <= call.cseq;
         if is_early && (party == Party::Callee || call.open == 0 || is_older) {
