@@ -251,7 +251,6 @@ const TESTS: &[(&str, &[&str])] = &[
     ("emergency.target", &["crates/node/tests/policy/answers.rs::emergency_calls_have_a_way"]),
     ("emergency.identity", &["crates/server/tests/suite/emergency.rs::an_emergency_call_has_a_record_and_an_identity"]),
     ("proxy.reachable", &["crates/server/tests/suite/reach.rs::networks_of_the_configuration_are_reachable"]),
-    ("proxy.emergency_target", &["crates/node/tests/policy/answers.rs::emergency_calls_have_a_way"]),
     ("registrar.authenticate", &["crates/node/tests/policy/registrations.rs::without_passwords"]),
     (
         "registrar.durability",

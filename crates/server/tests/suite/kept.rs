@@ -106,7 +106,7 @@ fn answer_questions(site: &mut Site, alice: &str, bob: &str) -> (usize, usize) {
 
 /// A call whose end the process before did not write down any more ends soon.
 #[test]
-fn calls_that_nobody_confirms_end_in_the_next_process() {
+fn calls_that_no_party_confirms_end_in_the_next_process() {
     const LOST: &str = "481 Call/Transaction Does Not Exist";
     for (alice, bob, lasts) in [
         ("200 OK", "200 OK", true),

@@ -15,7 +15,7 @@ fn site(settings: &str) -> Site {
 }
 
 /// Makes an unknown caller at this address call bob or another user, who answers. False: the call was refused.
-fn stranger_calls(site: &mut Site, from: &str, number: u32) -> bool {
+fn unknown_calls(site: &mut Site, from: &str, number: u32) -> bool {
     let text =
         invite(number, 1, "").replace(ALICE, from).replace("alice@example.org", &format!("s{number}@example.net"));
     let sent = receive(site, from, &text);
@@ -30,7 +30,7 @@ fn stranger_calls(site: &mut Site, from: &str, number: u32) -> bool {
 
 /// Calls from addresses that this gives, until one is refused.
 fn fill(site: &mut Site, first: u32, from: impl Fn(u32) -> String) -> u64 {
-    (first..).take_while(|number| stranger_calls(site, &from(*number), *number)).count() as u64
+    (first..).take_while(|number| unknown_calls(site, &from(*number), *number)).count() as u64
 }
 
 /// Carol's phone is at bob's address.
