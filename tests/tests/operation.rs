@@ -210,7 +210,8 @@ fn a_place_that_cannot_be_written_is_named_by_check_and_at_the_start() {
     let own = own.path().display();
     let listen = format!("listen = [\"udp:127.0.0.1:{}\"]\n", strowger_tests::port::free());
     // The server of the database is not asked before.
-    let sql = "accounting.cdr = true\naccounting.to = \"sql\"\naccounting.database = \"mysql://u@127.0.0.1:1/d\"\n";
+    let sql =
+        "accounting.cdr = true\naccounting.to = \"sql\"\naccounting.database = \"mysql://u@/d?socket=/nowhere.sock\"\n";
     let files = "accounting.cdr = true\naccounting.to = \"csv\"\n";
     let calls = "dialogs.track = true\ndialogs.folder = \"calls\"\n";
     let spool = format!("accounting.spool = \"{own}/spool\"\n");

@@ -14,7 +14,24 @@ use strowger_core::log_limiter::Kind;
 use strowger_core::routing::{Request, Routing};
 use strowger_core::shown::shown;
 use strowger_core::{Arrival, Now};
+use strowger_message::uri::sip::unescaped;
 use strowger_message::{Form, Host, Index, Message, Method, SipUri, Uri};
+
+/// Whether a URI has nothing behind its number but `phone-context` (RFC 3966 section 5.1.5): a gateway may dial or route by what else
+/// stands there, such as `rn` (RFC 4694).
+fn is_bare_number(uri: &Uri<'_>) -> bool {
+    let is_context = |parameter: &[u8]| parameter.to_ascii_lowercase().starts_with(b"phone-context=");
+    match uri {
+        Uri::Tel(tel) => tel.params.iter().all(|(name, _)| name.eq_ignore_ascii_case(b"phone-context")),
+        uri => {
+            let user: Vec<u8> =
+                uri.sip().and_then(|uri| uri.user).map(|user| unescaped(user).collect()).unwrap_or_default();
+            let mut parts = user.split(|b| *b == b';');
+            let is_plain = |b: &u8| b.is_ascii_digit() || b"*#+-.() ".contains(b);
+            parts.next().is_some_and(|number| number.iter().all(is_plain)) && parts.all(is_context)
+        }
+    }
+}
 
 /// First bytes of the messages of a call.
 const OF_CALLS: [&[u8]; 7] = [b"INVITE ", b"ACK ", b"CANCEL ", b"BYE ", b"PRACK ", b"UPDATE ", b"SIP/2.0 "];
@@ -28,7 +45,11 @@ impl Engine {
             return false;
         }
         match &routing.uri {
-            Uri::Urn(urn) => urn.is_emergency(),
+            // A MESSAGE: RFC 8876. Other methods would make a dialog without a password.
+            Uri::Urn(urn) => {
+                matches!(request.method, Method::Invite | Method::Ack | Method::Cancel | Method::Message)
+                    && urn.is_emergency()
+            }
             Uri::Other(_) => false,
             Uri::Sip(uri) if !self.is_host_here(uri.host) => false,
             uri => {
@@ -43,7 +64,7 @@ impl Engine {
     }
 
     fn is_emergency_number(&self, uri: &Uri<'_>) -> bool {
-        let Some(number) = number_of(uri) else { return false };
+        let Some(number) = number_of(uri).filter(|_| is_bare_number(uri)) else { return false };
         let mut numbers = self.policy.config.emergency.numbers.iter();
         numbers.any(|own| number.clone().eq(own.as_str().bytes()))
     }
@@ -114,7 +135,7 @@ impl Engine {
     fn named_caller(&self, request: &Request<'_>) -> Option<User> {
         let from = request.mandatory.from.uri.address().filter(|_| self.is_from_local(request))?;
         let mut user = User { name: Default::default(), domain: Default::default() };
-        user.name.extend(strowger_message::uri::sip::unescaped(from.user?));
+        user.name.extend(unescaped(from.user?));
         let mut domain = Vec::new();
         from.host.write_lower(&mut domain);
         user.domain.extend_from_slice(&domain);

@@ -34,6 +34,9 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// Interval at which a candidate reads the lease.
 const POLL: Duration = Duration::from_millis(250);
 
+/// Deadline of a release, for which the end of a process waits.
+const RELEASE: Duration = Duration::from_millis(400);
+
 /// Deadline of one statement. A renewal may have to wait for a transaction of the same holder.
 const STATEMENT: Duration = Duration::from_secs(10);
 
@@ -233,7 +236,7 @@ impl Renewals {
         }
         let release = self.right.release();
         // A holder that cannot release its lease is silent from now on.
-        let _unreachable = within(RENEWAL, self.change(&release)).await;
+        let _unreachable = within(RELEASE, self.change(&release)).await;
     }
 
     /// Runs a statement by the connection that is there, or by a new one.

@@ -310,7 +310,11 @@ fn reserve() {
     }
     let late = Request::new("OPTIONS", &uri, "udp", alice.local());
     assert_eq!(code(&mut alice, &late), 503);
-    stage.shows(&[("requests_overloaded_total", By(1)), ("requests_reserved_total", By(0))]);
+    stage.shows(&[
+        ("requests_overloaded_total", By(1)),
+        ("requests_reserved_total", By(0)),
+        ("call_setup_seconds_count", By(1)),
+    ]);
     send(&mut alice, &caller.request("BYE"));
     let got = bob.request("BYE", SOON).expect("the BYE arrives");
     bob.send(&respond(&got, 200, "bob", &[])).expect("loopback takes it");

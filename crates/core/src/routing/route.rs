@@ -1,7 +1,7 @@
 //! What the Route headers and the Request-URI of a request say (RFC 3261 sections 16.4, 16.6 steps 6 and 12).
 
 use super::place::Place;
-use super::route_token::{Beyond, Grant, Judgement};
+use super::route_token::{self, Beyond, Grant, Judgement};
 use super::scope::Scope;
 use super::seal::Seal;
 use super::usage::Usage;
@@ -189,6 +189,11 @@ impl Router {
 
     /// Takes the Routes apart. Returns the route token of the first of ours that bears one: of those that we put into a dialog all are the
     /// same, and to judge one takes time.
+    /// Returns whether a URI is a Record-Route that this server wrote, as far as its form tells: it names this server and has a whole route token.
+    pub fn is_own_record_route(&self, uri: &SipUri<'_>) -> bool {
+        self.is_own(uri) && uri.params.find(ROUTE_TOKEN).flatten().is_some_and(|token| token.len() == route_token::LEN)
+    }
+
     fn read_routes<'a>(&self, request: &Request<'a>, routing: &mut Routing<'a>) -> Option<&'a [u8]> {
         let token_of = |uri: &SipUri<'a>| uri.params.find(ROUTE_TOKEN).flatten();
         let mut token = None;

@@ -82,17 +82,27 @@ impl Engine {
     pub(super) fn ask_parties(&mut self, now: Now, key: u64, out: &mut Outbox) {
         let is_due = |dialog: &Dialog| dialog.doubt.as_ref().is_some_and(|doubt| doubt.next <= moment(now));
         let Some(call) = self.calls.get(key).filter(|call| call.dialogs.iter().any(is_due)) else { return };
-        let mut questions = Vec::new();
+        let (mut questions, mut unasked) = (Vec::new(), Vec::new());
         let due = call.dialogs.iter().filter(|dialog| is_due(dialog));
         for (dialog, doubt) in due.filter_map(|dialog| Some((dialog, dialog.doubt.as_ref()?))) {
             let is_open = |party: &Party| doubt.until > moment(now) && !doubt.confirmed[*party as usize];
             for asked in Party::BOTH.into_iter().filter(is_open) {
                 let mut text = Vec::new();
+                let context = call.dialog_context(dialog, Purpose::Question, asked);
                 if self.write_question(call, dialog, asked, doubt.asked, &mut text) {
-                    questions.push((call.dialog_context(dialog, Purpose::Question, asked), text));
+                    questions.push((context, text));
+                } else {
+                    unasked.push(context);
                 }
             }
         }
+        // Its silence says nothing: what a party wrote is too long for a question.
+        self.calls.change(key, |call| {
+            for context in &unasked {
+                let Some((at, party)) = call.dialog_at(*context) else { continue };
+                call.dialogs[at].doubt.iter_mut().for_each(|doubt| doubt.confirmed[party as usize] = true);
+            }
+        });
         let is_over = |doubt: &Doubt| doubt.until <= moment(now);
         let is_lost = |dialog: &Dialog| {
             let doubt = dialog.doubt.as_ref().filter(|doubt| is_over(doubt));

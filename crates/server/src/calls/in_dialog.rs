@@ -1,6 +1,6 @@
 //! Requests within the dialogs of calls, on their way to the other party.
 
-use super::dialog::{Bye, Party, Renewal};
+use super::dialog::{Bye, Dialog, Party, Renewal};
 use super::within::contact_of;
 use super::{Call, Purpose, moment};
 use crate::account_text::reason;
@@ -9,7 +9,8 @@ use crate::call_log::log_ended;
 use crate::engine::Engine;
 use crate::handling::Handling;
 use crate::session_timer::SessionOffer;
-use strowger_message::{Message, Method};
+use strowger_core::routing::{Place, Request};
+use strowger_message::{Message, Method, SipUri, Uri};
 
 impl Engine {
     /// Notes a request within a dialog. Returns its context; 0: nothing waits for its response.
@@ -20,6 +21,10 @@ impl Engine {
             let key = self.key_of_call(call_id, tag);
             let Some(call) = self.calls.get(key) else { continue };
             let other = &*self.kept_tag(other);
+            let known = call.dialogs.iter().find(|dialog| dialog.tag() == other && dialog.answer.is_some());
+            if call.tracked && known.is_some_and(|dialog| !self.leads_along(request, call, dialog, party)) {
+                return self.pass_beside(handling, key, other);
+            }
             if request.method == Method::Bye {
                 return self.pass_bye(handling, key, party, other);
             }
@@ -35,6 +40,61 @@ impl Engine {
             return if matches!(request.method, Method::Invite | Method::Update) { context } else { 0 };
         }
         0
+    }
+
+    /// Notes nothing of a request that has the tags of a dialog and goes elsewhere. After a BYE the server asks both parties.
+    fn pass_beside(&mut self, handling: &Handling<'_, '_>, key: u64, callee_tag: &[u8]) -> u64 {
+        if handling.request.method == Method::Bye {
+            self.calls.change(key, |call| {
+                call.dialog(callee_tag).into_iter().for_each(|dialog| dialog.doubt_refusal(handling.now));
+            });
+            self.calls.has_changed(key);
+        }
+        0
+    }
+
+    /// Returns whether a request of this party goes to the remote target of the dialog, by its route set (RFC 3261 section 12.2.1.1). Call-ID
+    /// and tags alone prove nothing: a party can lend them to a call with another peer.
+    pub(super) fn leads_along(&self, request: &Request<'_>, call: &Call, dialog: &Dialog, party: Party) -> bool {
+        let (contact, routes) = match party {
+            Party::Caller => (dialog.contact(), dialog.routes()),
+            Party::Callee => (call.caller_contact(), call.caller_routes()),
+        };
+        // Too long to be kept.
+        if contact.is_empty() {
+            return true;
+        }
+        let is_target = match (Uri::parse(contact), &request.uri) {
+            (Ok(Uri::Sip(known)), Uri::Sip(uri)) => Place::of(&known) == Place::of(uri),
+            _ => request.message.request_uri() == contact,
+        };
+        is_target && self.has_routes(request, routes)
+    }
+
+    /// Returns whether the Routes of a request lead past the same proxies as these, from ours on.
+    fn has_routes(&self, request: &Request<'_>, routes: &[u8]) -> bool {
+        let is_own = |uri: &SipUri<'_>| self.policy.router.is_own(uri);
+        // As they were written: `<URI>, <URI>`.
+        let known = routes.split(|b| *b == b'>').map(|route| {
+            let start = route.iter().position(|b| *b == b'<').map_or(0, |at| at + 1);
+            &route[start..]
+        });
+        let known = known.filter_map(|route| Uri::parse(route).ok()?.sip().copied());
+        let mut known = known.filter(|uri| !is_own(uri));
+        let mut is_before = true;
+        for route in request.message.routes() {
+            let Some(uri) = route.ok().and_then(|route| route.value.uri.sip().copied()) else { return false };
+            let is_ours = is_own(&uri);
+            // Proxies before this server.
+            is_before &= !is_ours;
+            if is_before || is_ours {
+                continue;
+            }
+            if known.next().is_none_or(|known| Place::of(&known) != Place::of(&uri)) {
+                return false;
+            }
+        }
+        known.next().is_none()
     }
 
     /// A BYE ends a tracked dialog by its final response, not by passing.

@@ -1,6 +1,6 @@
 //! Requests of calls on their way downstream: the INVITE that begins one, and what passes in its dialogs.
 
-use super::dialog::Dialog;
+use super::dialog::{Dialog, Party};
 use super::{Call, LONGEST_WAY, NO_CALL, Purpose};
 use crate::call_limits::Claim;
 use crate::decision::Decision;
@@ -220,8 +220,8 @@ impl Engine {
         most.saturating_sub(self.calls.counts().tracked)
     }
 
-    /// An emergency call is tracked beyond that.
-    fn is_emergency_of(&self, handling: &Handling<'_, '_>) -> bool {
+    /// Whether a request is an emergency call, which bounds of this server do not refuse.
+    pub(crate) fn is_emergency_of(&self, handling: &Handling<'_, '_>) -> bool {
         let routing = self.policy.router.route(handling.progress.began, handling.request);
         self.is_emergency(handling.now, handling.request, &routing)
     }
@@ -276,12 +276,14 @@ impl Engine {
 
     /// Whether a request is of a dialog that is tracked.
     pub(crate) fn is_of_tracked_dialog(&self, request: &Request<'_>) -> bool {
-        self.is_of_dialog(request, |_| true)
+        self.is_of_dialog(request, |_, _, _| true)
     }
 
     /// Returns whether a request belongs to an answered dialog of a tracked call.
     pub(crate) fn is_of_answered_dialog(&self, request: &Request<'_>) -> bool {
-        self.is_of_dialog(request, |dialog| dialog.answer.is_some())
+        self.is_of_dialog(request, |call, dialog, party| {
+            dialog.answer.is_some() && self.leads_along(request, call, dialog, party)
+        })
     }
 
     /// Returns whether a request belongs to a dialog of a tracked call, or to a tracked call whose INVITE has no final response: of its early
@@ -294,11 +296,14 @@ impl Engine {
         self.is_of_tracked_dialog(request) || is_open(request.from_tag) || is_open(request.to_tag)
     }
 
-    fn is_of_dialog(&self, request: &Request<'_>, is_meant: impl Fn(&Dialog) -> bool) -> bool {
-        [(request.from_tag, request.to_tag), (request.to_tag, request.from_tag)].into_iter().any(|(tag, other)| {
+    fn is_of_dialog(&self, request: &Request<'_>, is_meant: impl Fn(&Call, &Dialog, Party) -> bool) -> bool {
+        let (from, to) = (request.from_tag, request.to_tag);
+        [(Party::Caller, from, to), (Party::Callee, to, from)].into_iter().any(|(party, tag, other)| {
             let call = self.calls.get(self.key_of_call(request.call_id, tag)).filter(|call| call.tracked);
             let other = self.kept_tag(other);
-            call.is_some_and(|call| call.dialogs.iter().any(|dialog| dialog.tag() == &*other && is_meant(dialog)))
+            call.is_some_and(|call| {
+                call.dialogs.iter().any(|dialog| dialog.tag() == &*other && is_meant(call, dialog, party))
+            })
         })
     }
 
@@ -364,7 +369,8 @@ pub(super) fn way<'a>(router: &Router, message: &Message<'a>) -> Option<(&'a [u8
     if !message.is_request() {
         routes.reverse();
     }
-    let is_own = |route: &Hop<'_>| route.uri.sip().is_some_and(|uri| router.is_own(uri));
+    // A peer can write a Route with our address, and no route token.
+    let is_own = |route: &Hop<'_>| route.uri.sip().is_some_and(|uri| router.is_own_record_route(uri));
     let first = routes.iter().position(is_own)?;
     let mut text = Vec::new();
     for route in &routes[first..] {

@@ -193,7 +193,7 @@ impl Engine {
         if self.is_filtered(handling) {
             return;
         }
-        if self.circumstances.draining && request.to_tag.is_empty() {
+        if self.circumstances.draining && request.to_tag.is_empty() && !self.is_emergency_of(handling) {
             return self.reply(handling, Reply::shutting_down());
         }
         self.advance(handling);

@@ -315,7 +315,7 @@ fn at_shutdown_a_to_tag_lets_no_call_begin() {
 #[test]
 fn no_counter_takes_the_address_of_a_source_as_it_is() {
     /// Code that compares, routes or scopes an address, or makes the key itself.
-    const ALLOWED: [&str; 12] = [
+    const ALLOWED: [&str; 16] = [
         "counted(arrival.remote.ip()",
         "source_bytes(",
         "is_suspect(",
@@ -324,6 +324,8 @@ fn no_counter_takes_the_address_of_a_source_as_it_is() {
         ".believes(",
         "scope_of_sender(",
         ".has_room(",
+        "let (source, waiting)",
+        "let (source, now)",
         ".charge(",
         ".refund(",
         ".allow(kind",

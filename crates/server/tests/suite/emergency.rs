@@ -58,7 +58,18 @@ fn an_emergency_call_needs_no_password_and_meets_no_rule_filter_or_limit() {
     );
     assert_eq!(at, SECOND);
     // No emergency.
-    for (n, (dialled, method)) in (70..).zip([("sip:113@example.org", "INVITE"), ("sip:112@example.org", "MESSAGE")]) {
+    for (n, (dialled, method)) in (70..).zip([
+        ("sip:113@example.org", "INVITE"),
+        ("sip:112@example.org", "MESSAGE"),
+        ("urn:service:sos", "SUBSCRIBE"),
+        ("urn:service:sos", "REFER"),
+        // A gateway may go by what stands behind the number.
+        ("sip:112;rn=+490900123;npdi@example.org", "INVITE"),
+        ("sip:112,0900123@example.org", "INVITE"),
+        ("sip:112%2C0900123@example.org", "INVITE"),
+        ("sip:112&0900123@example.org", "INVITE"),
+        ("tel:112;rn=+490900123", "INVITE"),
+    ]) {
         let text = call(n, dialled, OWN, ALICE, "").replace("INVITE", method);
         let got = receive(&mut site, ALICE, &text);
         assert!(got.is_empty() || status(&got[0].1).is_some(), "{dialled} {method}: {got:?}");

@@ -102,6 +102,41 @@ fn a_bye_that_this_server_refuses_ends_nothing() {
     }
 }
 
+/// A party lends Call-ID and tags of its call to a call with another peer.
+#[test]
+fn a_bye_that_goes_to_another_peer_ends_nothing() {
+    for by_route in [false, true] {
+        let mut site = with_bob("auth.calls = false\nserver.shards = 2\naccounting.cdr = true\n");
+        let (_, ok) = answered(&mut site, 1);
+        let lent = invite(1, 5, "").replace(";tag=a\r\n", ";tag=a2\r\n");
+        let lent = site.receive(ALICE, &lent);
+        let other = from_phone(request(&lent, "INVITE"), "200 OK", "bob");
+        let other =
+            site.receive(BOB, &other.replace(&format!("<sip:bob@{BOB}>\r\n"), &format!("<sip:other@{BOB}>\r\n")));
+        assert!(other.starts_with("SIP/2.0 200 "), "{other}");
+        assert_eq!(counts(&site), (2, 0, 2));
+        let bye = match by_route {
+            false => of_alice("BYE", &other, 6, "").replace(";tag=a2\r\n", ";tag=a\r\n"),
+            true => of_alice("BYE", &ok, 6, "").replace("\r\nFrom: ", ", <sip:192.0.2.99;lr>\r\nFrom: "),
+        };
+        let passed = site.receive(ALICE, &bye);
+        if passed.contains("BYE sip:") {
+            site.receive(BOB, &within(request(&passed, "BYE"), "200 OK"));
+        }
+        assert_eq!((counts(&site).2, rows(&mut site).0.len()), (2, 0), "{by_route} {passed}");
+        // A refresh there is none of the first call.
+        let update = of_alice("UPDATE", &other, 7, "").replace(";tag=a2\r\n", ";tag=a\r\n");
+        let passed = site.receive(ALICE, &update);
+        let more = format!("Session-Expires: 90;refresher=uac\r\nContact: <sip:other@{BOB}>\r\nContent-Length");
+        site.receive(BOB, &within(request(&passed, "UPDATE"), "200 OK").replace("Content-Length", &more));
+        site.wait(30_000);
+        assert_eq!(rows(&mut site).0.len(), 0, "{by_route}");
+        let passed = site.receive(ALICE, &of_alice("BYE", &ok, 9, ""));
+        site.receive(BOB, &within(request(&passed, "BYE"), "200 OK"));
+        assert_eq!((counts(&site).2, rows(&mut site).0.len()), (1, 1), "{by_route}");
+    }
+}
+
 /// Each dialog, and each party of it, has a BYE of its own.
 #[test]
 fn a_refused_bye_is_not_taken_for_another() {
