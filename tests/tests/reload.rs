@@ -84,7 +84,7 @@ fn a_reload_of_another_file_is_refused() {
     std::fs::write(&other, words).expect("the folder can be written");
     let program = strowger_tests::binary::strowger();
     let reload = |file: &Path| {
-        Command::new(&program).args(["reload", "--config"]).arg(file).current_dir(server.folder()).output()
+        Command::new(program).args(["reload", "--config"]).arg(file).current_dir(server.folder()).output()
     };
     let refused = reload(&other).expect("it runs");
     let said = text(&refused.stderr);

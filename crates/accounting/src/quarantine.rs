@@ -55,7 +55,8 @@ struct Held {
 impl Held {
     fn add(&mut self, entry: &Entry) {
         self.identities.insert(entry.row.identity().to_owned());
-        self.oldest = Some(self.oldest.map_or(entry.row.at(), |oldest| oldest.min(entry.row.at())));
+        let at = entry.row.at();
+        self.oldest = Some(self.oldest.map_or(at, |oldest| oldest.min(at)));
         self.last_reason = Some(entry.reason.clone());
     }
 }

@@ -168,7 +168,6 @@ impl Spool {
     }
 
     /// The rows of the last [chunk](Self::chunk) are elsewhere, but for these, which are its last. With the last of all the file becomes empty.
-    #[expect(clippy::vec_box, reason = "rows come and go as they are")]
     pub fn confirm_all_but(&mut self, rest: Vec<Box<Row>>) {
         if rest.is_empty() {
             return self.confirm();

@@ -3,16 +3,19 @@
 use std::time::Duration;
 
 use super::{SOON, Stage, send};
+use strowger_tests::control;
 use strowger_tests::dialog::invite;
 use strowger_tests::meter::Shows::{Above, At, By};
 use strowger_tests::server::Setup;
 use strowger_tests::text::{respond, status};
-use strowger_tests::wire::Transport::Udp;
+use strowger_tests::wire::Transport::{Tcp, Udp};
 
 pub(super) const SCENES: &[(&str, fn())] = &[
     ("rows of accounting", rows),
     ("rows of accounting in the spool", spool),
     ("more rows of accounting than may wait", full_queue),
+    ("a row of accounting that is refused", quarantine),
+    ("refused calls of one source", refused_calls),
 ];
 
 /// A relay that writes two rows for a call that fails; nothing is sent again in this test.
@@ -73,6 +76,46 @@ fn spool() {
         ("accounting_spool_rows", At(0)),
         ("accounting_spool_bytes", At(0)),
     ]);
+    stage.end();
+}
+
+/// The database refuses the record of a call, and takes its event.
+fn quarantine() {
+    let mut stage = relay("accounting.retry_interval = \"8s\"\ncontrol.socket = \"orders\"");
+    let other = rusqlite::Connection::open(stage.server.folder().join("rows")).expect("the database is there");
+    other.busy_timeout(Duration::from_secs(5)).expect("a time");
+    let refuses = "CREATE TRIGGER no BEFORE INSERT ON cdr BEGIN SELECT RAISE(ABORT, 'no'); END";
+    other.execute_batch(refuses).expect("the table is there");
+    fails(&stage);
+    stage.shows(&[
+        ("accounting_quarantined_total", By(1)),
+        ("accounting_quarantine_rows", At(1)),
+        ("accounting_quarantine_bytes", Above(100.0)),
+        ("accounting_written_total", By(1)),
+    ]);
+    other.execute_batch("DROP TRIGGER no").expect("it is there");
+    control::done(&stage.server, &["accounting", "retry"]);
+    stage.shows(&[
+        ("accounting_quarantine_rows", At(0)),
+        ("accounting_quarantine_bytes", At(0)),
+        ("accounting_written_total", By(1)),
+    ]);
+    stage.end();
+}
+
+/// Callers without a password: their refused calls have so many records a minute.
+fn refused_calls() {
+    let lines = "accounting.cdr = true\naccounting.path = \"rows\"\naccounting.group_interval = \"1s\"";
+    let mut stage = Stage::start(Setup::on(&[Tcp]).open_registrar().in_memory().with(lines));
+    let mut alice = stage.server.connect(Tcp);
+    for _ in 0..65 {
+        let call = invite("sip:unknown@example.org", &alice);
+        send(&mut alice, &call);
+        let answer = alice.final_response(SOON).expect("it is answered");
+        assert_eq!(status(&answer), Some(480));
+        send(&mut alice, &call.ack(&answer));
+    }
+    stage.shows(&[("refusals_unaccounted_total", By(5)), ("accounting_written_total", By(60))]);
     stage.end();
 }
 

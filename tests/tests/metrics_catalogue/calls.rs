@@ -15,6 +15,7 @@ pub(super) const SCENES: &[(&str, fn())] = &[
     ("a call", call),
     ("calls in the log", call_log),
     ("tracked calls", tracked_calls),
+    ("a call with too many answers", many_answers),
     ("repetitions", repetitions),
     ("a silent callee", silent_callee),
     ("large messages", large_messages),
@@ -180,6 +181,30 @@ fn tracked_calls() {
         let byes = if is_ended { 0 } else { 2 };
         stage.shows(&[("calls_tracked", At(0)), ("dialogs_confirmed", At(0)), ("byes_sent_total", By(byes))]);
     }
+    stage.end();
+}
+
+/// A callee that answers with one tag after the other.
+fn many_answers() {
+    let mut stage = relay(&format!("{SLOW}\ndialogs.track = true\ndialogs.lifetime = \"3s\""));
+    let (mut bob, uri) = callee(&stage);
+    let mut alice = stage.server.connect(Udp);
+    let request = invite(&uri, &alice);
+    send(&mut alice, &request);
+    let got = bob.request("INVITE", SOON).expect("the INVITE arrives");
+    for answer in 0..66 {
+        let tag = format!("bob{answer}");
+        bob.send(&respond(&got, 200, &tag, &[contact("bob", &bob)])).expect("loopback takes it");
+        if answer < 64 {
+            assert_eq!(alice.final_response(SOON).as_deref().and_then(status), Some(200));
+        }
+    }
+    stage.shows(&[
+        ("answers_dropped_total", By(2)),
+        ("dialogs_confirmed", At(64)),
+        ("call_setup_seconds_count", By(1)),
+    ]);
+    stage.shows(&[("calls_tracked", At(0)), ("dialogs_confirmed", At(0)), ("byes_sent_total", More)]);
     stage.end();
 }
 

@@ -74,6 +74,17 @@ fn changed_subscribers() {
         ("subscriber_lookup_seconds_count", By(2)),
         ("challenges_total", By(2)),
     ]);
+    assert_eq!(registers(&mut phone, "dave"), 401);
+    stage.shows(&[
+        ("lookups_cached_absent", At(1)),
+        ("lookup_misses_total", By(1)),
+        ("requests_suspended_total", By(1)),
+        ("subscriber_lookup_seconds_count", By(1)),
+        ("failed_authentications_total", By(1)),
+        ("challenges_total", By(2)),
+    ]);
+    stage.server.add_user("dave@example.org", "dave");
+    stage.shows(&[("lookups_cached_absent", At(0)), ("lookups_voided_total", By(1))]);
     // One is changed, in three algorithms, and a user is added for whom no caller asked.
     stage.server.set_password("alice@example.org", "another");
     stage.server.add_user("carol@example.org", "carol");

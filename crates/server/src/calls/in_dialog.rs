@@ -17,13 +17,16 @@ impl Engine {
     pub(super) fn pass_within(&mut self, handling: &Handling<'_, '_>) -> u64 {
         let request = handling.request;
         let (call_id, from, to) = (request.call_id, request.from_tag, request.to_tag);
+        // Both parties may have one tag.
+        let mut beside = None;
         for (party, tag, other) in [(Party::Caller, from, to), (Party::Callee, to, from)] {
             let key = self.key_of_call(call_id, tag);
             let Some(call) = self.calls.get(key) else { continue };
             let other = &*self.kept_tag(other);
             let known = call.dialogs.iter().find(|dialog| dialog.tag() == other && dialog.answer.is_some());
             if call.tracked && known.is_some_and(|dialog| !self.leads_along(request, call, dialog, party)) {
-                return self.pass_beside(handling, key, other);
+                beside = Some((key, other.to_vec()));
+                continue;
             }
             if request.method == Method::Bye {
                 return self.pass_bye(handling, key, party, other);
@@ -39,18 +42,20 @@ impl Engine {
             }
             return if matches!(request.method, Method::Invite | Method::Update) { context } else { 0 };
         }
+        if let Some((key, tag)) = beside {
+            self.pass_beside(handling, key, &tag);
+        }
         0
     }
 
     /// Notes nothing of a request that has the tags of a dialog and goes elsewhere. After a BYE the server asks both parties.
-    fn pass_beside(&mut self, handling: &Handling<'_, '_>, key: u64, callee_tag: &[u8]) -> u64 {
+    fn pass_beside(&mut self, handling: &Handling<'_, '_>, key: u64, callee_tag: &[u8]) {
         if handling.request.method == Method::Bye {
             self.calls.change(key, |call| {
                 call.dialog(callee_tag).into_iter().for_each(|dialog| dialog.doubt_refusal(handling.now));
             });
             self.calls.has_changed(key);
         }
-        0
     }
 
     /// Returns whether a request of this party goes to the remote target of the dialog, by its route set (RFC 3261 section 12.2.1.1). Call-ID
