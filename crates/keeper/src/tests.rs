@@ -260,7 +260,7 @@ fn damaged_and_cut_records_are_left_out_and_reported() {
 fn plain_segment(salted: &[u8]) -> Vec<u8> {
     let crc = |bytes: &[u8]| {
         !bytes.iter().fold(!0_u32, |crc, byte| {
-            (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (crc & 1) * 0xedb8_8320)
+            (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ ((crc & 1) * 0xedb8_8320))
         })
     };
     let (mut plain, mut rest) = (segments::MAGIC.to_vec(), &salted[40..]);

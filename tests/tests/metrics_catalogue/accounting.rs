@@ -115,7 +115,11 @@ fn refused_calls() {
         assert_eq!(status(&answer), Some(480));
         send(&mut alice, &call.ack(&answer));
     }
-    stage.shows(&[("refusals_unaccounted_total", By(5)), ("accounting_written_total", By(60))]);
+    stage.shows(&[
+        ("refusals_unaccounted_total", By(5)),
+        ("requests_not_found_total", By(65)),
+        ("accounting_written_total", By(60)),
+    ]);
     stage.end();
 }
 
