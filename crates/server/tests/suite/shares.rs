@@ -51,6 +51,19 @@ fn to_carol(number: u32) -> String {
 }
 
 #[test]
+fn calls_that_have_ended_take_no_share() {
+    let mut site = site("auth.calls = false\n");
+    for number in 1..=6 * u32::try_from(PLACES).expect("few") {
+        let sent = site.receive(ALICE, &invite(number, 1, ""));
+        let ok = site.receive(BOB, &from_phone(request(&sent, "INVITE"), "200 OK", "bob"));
+        assert!(ok.starts_with("SIP/2.0 200 "), "{number}: {ok}");
+        let bye = site.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
+        site.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
+        assert_eq!(counts(&site).0, 0, "{number}");
+    }
+}
+
+#[test]
 fn calls_of_one_source_or_to_one_account_leave_room_for_others() {
     for from in [
         // One address, a network of IPv6, and many addresses that call one account.
