@@ -57,7 +57,7 @@ fn calls_that_have_ended_take_no_share() {
         let sent = site.receive(ALICE, &invite(number, 1, ""));
         let ok = site.receive(BOB, &from_phone(request(&sent, "INVITE"), "200 OK", "bob"));
         assert!(ok.starts_with("SIP/2.0 200 "), "{number}: {ok}");
-        let bye = site.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
+        let bye = site.receive(ALICE, &of_alice("BYE", &ok, number + 1, ""));
         site.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
         assert_eq!(counts(&site).0, 0, "{number}");
     }
