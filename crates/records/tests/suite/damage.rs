@@ -156,7 +156,7 @@ fn a_plain_file_is_read_and_continued() {
     let path = folder.path().join("a");
     let record = |payload: &[u8], sum: u32| {
         let length = payload.len() as u32;
-        [&length.to_le_bytes()[..], &[b'1'], &sum.to_le_bytes(), payload].concat()
+        [&length.to_le_bytes()[..], b"1", &sum.to_le_bytes(), payload].concat()
     };
     // The checksum of "123456789", the first byte of which is the kind.
     let one = record(b"23456789", 0xcbf4_3926);
@@ -178,7 +178,7 @@ fn a_plain_file_is_read_and_continued() {
     // Reading stops at an impossible length. The copy has the bytes that are cut off.
     let whole = file(&[&one, &damaged_length, &one]);
     let (found, damage) = read_bytes(&path, &whole);
-    assert_eq!(found, [record.clone()]);
+    assert_eq!(found, std::slice::from_ref(&record));
     assert!(damage.unwrap().starts_with("a record is damaged; "));
     assert!(append().unwrap().ends_with("a.damaged-2"));
     assert_eq!(read(&path), (vec![record, new], None));
