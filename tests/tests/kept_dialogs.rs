@@ -11,7 +11,7 @@ use strowger_tests::control::{done, metric};
 use strowger_tests::dialog::{End, arrives, invite, set_up};
 use strowger_tests::limits::{SmallDisk, limit_files};
 use strowger_tests::server::{Server, Setup};
-use strowger_tests::text::{respond, status};
+use strowger_tests::text::{method, respond, status};
 use strowger_tests::wait;
 use strowger_tests::wire::Transport::{Tcp, Udp};
 use strowger_tests::wire::Wire;
@@ -73,10 +73,23 @@ impl Pair {
                 true => (&mut self.caller, &mut self.callee),
                 false => (&mut self.callee, &mut self.caller),
             };
+            confirm_calls(from);
+            confirm_calls(to);
             arrives(from, to, &end.request("BYE"), &[]);
             times.insert(end.call_id, (answered, wall()));
         }
         times
+    }
+}
+
+/// Answers the questions that have come of a server that took over calls: a telephone that is in the call says 200. A question that another
+/// look took comes again (RFC 3261 section 17.1.2.2).
+fn confirm_calls(wire: &mut Wire) {
+    while wire.has_come() {
+        let Some(message) = wire.receive(Duration::from_millis(1)) else { return };
+        if method(&message).as_deref() == Some("OPTIONS") {
+            wire.send(&respond(&message, 200, "", &[])).expect("loopback takes it");
+        }
     }
 }
 
