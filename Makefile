@@ -44,7 +44,7 @@ help:
 	@echo 'make demo          build, then see it work: a server, two users, a call, ten seconds of load'
 	@echo 'make build         the program, optimised: $(TARGET)/release/strowger'
 	@echo 'make test          the tests; about 15 minutes on two cores from an empty target, half of them the build'
-	@echo 'make test-all      the tests, those of keys by a reload, the long ones, calls over a kill, planted faults (the simulation must find each, eight minutes) and loom; another half hour'
+	@echo 'make test-all      the tests, those of keys by a reload, the long ones, calls over a kill, planted faults (simulation or engine tests must find each, a quarter of an hour) and loom; another half hour'
 	@echo 'make test-reload   the tests of keys and policy, each server given its configuration by a reload'
 	@echo 'make test-dialogs  $(DIALOGS) calls over a kill of their server: memory, disk, time of the restart (DIALOGS=); two minutes'
 	@echo 'make test-accounting   rows of $(ACCOUNTED) calls while their database is in trouble (ACCOUNTED=); two minutes'

@@ -1,5 +1,5 @@
-//! Planted faults (`tests/faults.toml`): the simulation, or the tests that a fault names, must find each of them. All of them take eight minutes on two
-//! cores: `make test-all`. `STROWGER_FAULTS="text|text"` plants those alone whose law has one of the texts.
+//! Planted faults (`tests/faults.toml`): the simulation, or the tests that a fault names, must find each of them. All of them take a
+//! quarter of an hour on two cores: `make test-all`. `STROWGER_FAULTS="text|text"` plants those alone whose law has one of the texts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -131,7 +131,7 @@ fn work(worker: usize, faults: &[Fault], next: &AtomicUsize) -> Vec<String> {
 }
 
 #[test]
-#[ignore = "eight minutes on two cores: make test-all"]
+#[ignore = "a quarter of an hour on two cores: make test-all"]
 fn each_fault_is_found() {
     let (mut faults, next) = (faults(), AtomicUsize::new(0));
     // Some alone: those whose law has one of these texts, with `|` between them.

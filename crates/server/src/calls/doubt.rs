@@ -96,7 +96,7 @@ impl Engine {
                 }
             }
         }
-        // Its silence says nothing: what a party wrote is too long for a question.
+        // Tags or URIs too long to keep allow no question, so the party counts as one that has confirmed.
         self.calls.change(key, |call| {
             for context in &unasked {
                 let Some((at, party)) = call.dialog_at(*context) else { continue };

@@ -63,7 +63,7 @@ fn an_emergency_call_needs_no_password_and_meets_no_rule_filter_or_limit() {
         ("sip:112@example.org", "MESSAGE"),
         ("urn:service:sos", "SUBSCRIBE"),
         ("urn:service:sos", "REFER"),
-        // A gateway may go by what stands behind the number.
+        // Gateways may route by the parameters or digits behind a number.
         ("sip:112;rn=+490900123;npdi@example.org", "INVITE"),
         ("sip:112,0900123@example.org", "INVITE"),
         ("sip:112%2C0900123@example.org", "INVITE"),
