@@ -8,6 +8,7 @@ TESTED = $(abspath $(TARGET))/debug/strowger
 # What the longer doors take, in seconds or in numbers.
 SOAK_SECONDS ?= 14400
 SEEDS ?= 10000
+BILLED ?= 20000
 FUZZ_SECONDS ?= 3600
 FUZZ_TARGETS ?= message views sdp framing transaction dialog calls conditions
 FUZZ_OPTIONS ?=
@@ -33,12 +34,12 @@ TESTS ?=
 # Those whose servers may be started by a reload.
 BY_RELOAD ?= keys:: algorithms:: answers:: bans:: calls:: gone:: pings:: registrations:: relaying:: removal:: unreachable:: waiting::
 # Those of which a short form is among the tests; the whole takes minutes.
-LONG ?= fault_matrix:: reload_under_load::
+LONG ?= fault_matrix:: lab_capacity:: reload_under_load::
 # How many tests run at once: most of them wait nearly all the time.
 TEST_THREADS ?= $(shell expr 4 \* `nproc`)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build packages lint test test-all test-reload test-long test-dialogs test-accounting faults loom test-valkey test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-cache bench-load bench-abuse bench-control bench-rules bench-engine bench-stress bench-lookups bench-caches
+.PHONY: help demo build packages lint test test-all test-reload test-long test-dialogs test-accounting faults loom test-valkey test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-cache bench-load bench-abuse bench-control bench-rules bench-engine bench-stress bench-lookups bench-caches lab-quick
 
 help:
 	@echo 'make demo          build, then see it work: a server, two users, a call, ten seconds of load'
@@ -75,6 +76,7 @@ help:
 	@echo '                   with 7 rounds 6 minutes for each of A to F, 15 for each of the others, two hours for all)'
 	@echo 'make bench-lookups  what one look-up in MariaDB and in PostgreSQL costs the server (ROUNDS=; two minutes)'
 	@echo 'make bench-caches  what credentials in a cache add to a registration and a call: local, Memcached, Redis (ROUNDS=; ten minutes)'
+	@echo 'make lab-quick     every experiment of the laboratory on this server in the profile quick, half an hour; SYSTEMS= for Kamailio too, an hour'
 	@echo 'make bench-abuse   processor time and bytes that one message, one source, one /64 can cost, each with its bound'
 
 demo:
@@ -154,7 +156,7 @@ test-verdict:
 		--exact verdict::no_verdict_is_wrong --nocapture
 
 simulate:
-	STROWGER_SIM_SEEDS=$(SEEDS) STROWGER_SIM_PHONES=1000 $(CARGO) test --locked --release --package strowger-tests --test simulate -- --nocapture
+	STROWGER_SIM_SEEDS=$(SEEDS) STROWGER_SIM_BILLED=$(BILLED) STROWGER_SIM_PHONES=1000 $(CARGO) test --locked --release --package strowger-tests --test simulate -- --nocapture
 
 # cargo-fuzz comes with `cargo install cargo-fuzz`, the compiler with `rustup toolchain install nightly`. What is found
 # stays in fuzz/artifacts, what is learnt in FUZZ_CORPUS, from which the next run goes on. To `transaction` bytes are
@@ -235,6 +237,14 @@ bench-stress: packages build
 bench-lookups: packages
 	$(CARGO) build --locked --release --package strowger-benches --bin bench_lookups
 	$(TARGET)/release/bench_lookups --rounds $(or $(ROUNDS),3)
+
+SYSTEMS ?= strowger
+LAB := $(TARGET)/lab
+
+lab-quick: packages build
+	failed=; for file in crates/lab/experiments/*.toml; do experiment=$$(basename $$file .toml); rm -rf $(LAB)/$$experiment; \
+		$(STROWGER) lab run $$experiment --profile quick --out $(LAB)/$$experiment $(addprefix --system ,$(SYSTEMS)) || failed=1; \
+	done; [ -z "$$failed" ]
 
 bench-caches: packages build
 	$(CARGO) build --locked --release --package strowger-benches --bin bench_caches

@@ -4,8 +4,8 @@ pub mod bar;
 pub mod bare_timer;
 pub mod command_line;
 pub mod engine_alone;
-pub mod floor;
 pub mod memory;
 pub mod processor_time;
 
 pub use strowger_lab::statistics::{Interval, median};
+pub use strowger_net::floor;

@@ -1,7 +1,7 @@
 //! By how much the metrics of a server move, exactly: what is not named must not move either, unless it is traffic.
 //!
-//! Names are those of `docs/metrics.md` without the `strowger_` in front. A metric by shard stands for all shards together, unless its
-//! label says which.
+//! Names are those of `docs/metrics.md` without the `strowger_` in front. A name stands for all samples that have the labels with it: without
+//! labels for those of all shards, methods or codes together.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -32,6 +32,9 @@ use Shows::{Above, At, By, More};
 /// Counters that grow with whatever the server does: they may move unnamed.
 const TRAFFIC: &[&str] = &[
     "answers_total",
+    "call_seconds_total",
+    "calls_ended_total",
+    "calls_total",
     "batches_in_total",
     "batches_out_total",
     "commit_seconds_count",
@@ -43,10 +46,12 @@ const TRAFFIC: &[&str] = &[
     "datagram_out_bytes_total",
     "datagrams_in_total",
     "datagrams_out_total",
+    "gateway_calls_total",
     "journal_groups_total",
     "journal_kept_total",
     "lookup_hits_total",
     "lookup_misses_total",
+    "process_cpu_seconds_total",
     "registrations_total",
     "requests_forwarded_total",
     "requests_total",
@@ -243,21 +248,34 @@ fn value(samples: &BTreeMap<String, f64>, name: &str) -> f64 {
     if let Some(value) = samples.get(name) {
         return *value;
     }
-    let by_shard: Vec<f64> =
-        samples.iter().filter(|(sample, _)| is_of_a_shard(sample) && family(sample) == name).map(|(_, v)| *v).collect();
-    assert!(!by_shard.is_empty(), "there is no metric {name}");
-    by_shard.iter().sum()
+    let own = family(name);
+    let of_family: Vec<_> = samples.iter().filter(|(sample, _)| family(sample) == own).collect();
+    assert!(!of_family.is_empty(), "there is no metric {name}");
+    // Of labels that were not seen yet nothing is shown.
+    let labels: Vec<&str> = labels(name).collect();
+    let is_meant = |sample: &str| labels.iter().all(|wanted| self::labels(sample).any(|label| label == *wanted));
+    of_family.iter().filter(|(sample, _)| is_meant(sample)).map(|(_, value)| **value).sum()
 }
 
-fn is_of_a_shard(sample: &str) -> bool {
-    sample.contains("{shard=")
+/// The labels of a sample with their values, which contain no comma and no brace.
+fn labels(sample: &str) -> impl Iterator<Item = &str> {
+    let labels = sample.split_once('{').map_or("", |(_, labels)| labels.trim_end_matches('}'));
+    labels.split(',').filter(|label| !label.is_empty())
 }
 
-/// A metric as the documents have it: `shard` alone for whichever shard, a histogram for its number of observations.
+/// Labels whose values the documents list.
+const LISTED: &[&str] = &["transport"];
+
+/// A metric as the documents have it: names of labels alone where their values are not listed, a histogram for its number of observations.
 fn written_name(samples: &BTreeMap<String, f64>, name: &str) -> String {
     let family = family(name);
-    match samples.keys().any(|sample| is_of_a_shard(sample) && self::family(sample) == family) {
-        true => format!("{family}{{shard}}"),
+    let label_names: Vec<&str> = samples
+        .keys()
+        .find(|sample| self::family(sample) == family)
+        .map(|sample| labels(sample).filter_map(|label| label.split('=').next()).collect())
+        .unwrap_or_default();
+    match label_names.iter().any(|label| !LISTED.contains(label)) {
+        true => format!("{family}{{{}}}", label_names.join(",")),
         false => ["_count", "_sum"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name).to_owned(),
     }
 }

@@ -5,6 +5,7 @@ mod cache_faults;
 mod credential_cache_faults;
 mod durability;
 mod fault_matrix;
+mod lab_capacity;
 mod load_golden;
 mod load_health;
 mod load_times;

@@ -4,8 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
-use strowger_lab::backend::{self, MariaDb, PostgreSql};
-use strowger_lab::stress;
+use strowger_lab::backend::{self, MariaDb, PostgreSql, subscribers};
 use strowger_tests::program::{MARIADB, MARIADBD, MEMCACHED, POSTGRESQL, REDIS, have, lacking};
 use strowger_tests::{together, wait};
 
@@ -48,10 +47,10 @@ fn mariadb() {
     assert!(database.server().usage().since(&before).total() > Duration::ZERO);
     let error = database.execute("SELECT nothing").expect_err("there is no such column").to_string();
     assert!(error.contains("Unknown column"), "{error}");
-    if !Path::new(stress::KAMAILIO_TABLES).is_dir() {
+    if !Path::new(subscribers::KAMAILIO_TABLES).is_dir() {
         return lacking("the tables of Kamailio are missing: apt-get install kamailio-mysql-modules");
     }
-    stress::prepare_database(&database).expect("tables of Kamailio");
+    subscribers::prepare(&database).expect("tables of Kamailio");
     assert_eq!(database.count("subscriber").expect("a table"), 10_000);
     let ha1 = database.execute("SELECT ha1 FROM subscriber WHERE username = 'user7'").expect("a row");
     // printf user7:stress.example:secret7 | md5sum (RFC 7616 section 3.4.2).

@@ -144,6 +144,8 @@ fn the_program_alone_prints_help_and_a_wrong_word_is_a_wrong_command_line() {
     for command in ["serve", "init", "user", "check", "parse", "demo", "completion"] {
         let help = text_of(&run(&[command, "--help"], folder.path()));
         assert!(help.contains("Usage: strowger "), "{help}");
+        // Those of `user` stand at its subcommands.
+        assert!(command == "user" || help.contains("Exit codes"), "{help}");
     }
     assert_eq!(run(&["sreve"], folder.path()).status.code(), Some(2));
     for shell in ["bash", "zsh", "fish"] {

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use strowger_tests::account::authorized;
 use strowger_tests::control::{done, json, run};
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::text::{Request, status};
@@ -195,4 +196,37 @@ fn without_a_control_socket_commands_say_so() {
     server.log_with("no control socket");
     server.stop();
     assert!(socket(&server).exists());
+}
+
+/// The command ends the registrations of the old password, and the server refuses that password at once.
+#[test]
+fn a_changed_password_ends_registrations() {
+    let lines = "domains = [\"example.org\"]\nstore.poll_interval = \"1m\"";
+    let mut server = Setup::on(&[Transport::Udp]).with(lines).start();
+    server.add_user("alice@example.org", "old");
+    let registers = |server: &Server, password: &str| {
+        let mut phone = server.connect(Transport::Udp);
+        let request =
+            Request::register("alice", "example.org", &format!("sip:alice@{}", phone.local()), "udp", phone.local());
+        let mut ask = |request: &Request| {
+            phone.send(&request.bytes()).expect("it is sent");
+            phone.final_response(SOON).expect("an answer")
+        };
+        let challenge = ask(&request);
+        status(&ask(&authorized(&request, &challenge, "alice", password)))
+    };
+    assert_eq!(registers(&server, "old"), Some(200));
+    let passwd = ["passwd", "alice@example.org", "--end-registrations"];
+    let said = server.user(&passwd, "new");
+    assert!(
+        said.contains("changed the password of alice@example.org") && said.contains("registrations removed: 1"),
+        "{said}"
+    );
+    assert_eq!(json(&server, &["registrations"]), serde_json::json!([]));
+    assert_eq!((registers(&server, "old"), registers(&server, "new")), (Some(401), Some(200)));
+    assert!(server.user(&passwd[..2], "newer").lines().count() == 1);
+    assert_eq!(json(&server, &["registrations"]).as_array().map(Vec::len), Some(1), "without the option they stay");
+    assert!(server.user(&passwd, "last").contains("registrations removed: 1"));
+    assert!(server.user(&passwd, "last").contains("registrations removed: 0"));
+    server.stop();
 }

@@ -8,6 +8,7 @@ use strowger_tests::control::{done, json, run};
 use strowger_tests::dialog::{End, arrives, contact, invite, set_up};
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::text::{Request, field, parameter, respond, status};
+use strowger_tests::wait;
 use strowger_tests::wire::Transport::{self, Tcp, Tls, Udp, Ws};
 use strowger_tests::wire::Wire;
 
@@ -90,7 +91,13 @@ fn calls_are_listed_shown_and_ended() {
     // Both parties of what was answered get a BYE.
     assert_eq!(json(&server, &["calls", "end", id]), json!({"ended": id}));
     bye(&mut caller);
-    bye(&mut callee);
+    // One that is refused comes again.
+    let first = callee.request("BYE", LIMIT).expect("the server ends the call");
+    callee.send(&respond(&first, 500, "", &[])).expect("the server takes messages");
+    assert_eq!(json(&server, &["calls", "show", id])["state"], json!("ending"));
+    let number = |bye: &[u8]| field(bye, "CSeq").and_then(|text| text.split(' ').next()?.parse::<u32>().ok());
+    assert!(number(&bye(&mut callee)) > number(&first));
+    assert!(wait::until(LIMIT, || run(&server, &["calls", "show", id]).status.code() == Some(1)));
     for words in [["calls", "end", id], ["calls", "show", id], ["calls", "end", "no id"]] {
         let gone = run(&server, &words);
         let text = String::from_utf8_lossy(&gone.stderr).into_owned();

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use strowger_lab::backend::MariaDb;
-use strowger_lab::stress;
+use strowger_lab::backend::{MariaDb, subscribers};
 use strowger_tests::account::challenged;
 use strowger_tests::binary::strowger;
 use strowger_tests::call::exchange;
@@ -101,6 +100,8 @@ fn every_example_of_a_document_is_right() {
         let text = std::fs::read_to_string(&file).expect("a document can be read");
         for (line, block) in shown_in(&text) {
             seen += 1;
+            // Experiments of the laboratory have a check of their own.
+            let is_experiment = block.contains("[[system]]");
             let mut config = String::new();
             for line in block.lines() {
                 let key = line.split('=').next().unwrap_or_default().trim();
@@ -112,17 +113,18 @@ fn every_example_of_a_document_is_right() {
                 config += &own.map_or_else(|| line.to_owned(), |own| format!("{key} = {own:?}"));
                 config += "\n";
             }
-            if !block.contains("domains =") && !block.contains("[[domain]]") {
+            if !is_experiment && !block.contains("domains =") && !block.contains("[[domain]]") {
                 config = format!("domains = [\"example.org\"]\n{config}");
             }
-            if !block.contains("certificate") {
+            if !is_experiment && !block.contains("certificate") {
                 config += &format!("[tls]\ncertificate = {:?}\nkey = {:?}\n", certificate.chain, certificate.key);
             }
             // The folder of a server that is installed.
             let config = config.replace("/var/lib/strowger", &folder.path().display().to_string());
             let at = folder.path().join("strowger.toml");
             std::fs::write(&at, config).expect("it can be written");
-            let output = Command::new(strowger()).arg("check").arg(&at).output().expect("the program runs");
+            let check = if is_experiment { &["lab", "check"][..] } else { &["check"] };
+            let output = Command::new(strowger()).args(check).arg(&at).output().expect("the program runs");
             if !output.status.success() {
                 wrong.push(format!("{}:{line}: {}", file.display(), String::from_utf8_lossy(&output.stderr)));
             }
@@ -137,13 +139,13 @@ fn subscribers() -> Option<(MariaDb, TempDir)> {
     if !have(&[MARIADBD, MARIADB]) {
         return None;
     }
-    if !Path::new(stress::KAMAILIO_TABLES).is_dir() {
+    if !Path::new(subscribers::KAMAILIO_TABLES).is_dir() {
         lacking("the tables of Kamailio are missing: apt-get install kamailio-mysql-modules");
         return None;
     }
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let database = MariaDb::start(folder.path()).expect("it starts");
-    stress::prepare_database(&database).expect("the tables of Kamailio");
+    subscribers::prepare(&database).expect("the tables of Kamailio");
     Some((database, folder))
 }
 

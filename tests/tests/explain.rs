@@ -268,10 +268,9 @@ fn a_user_who_is_taken_to_exist_is_named() {
     let config = "listen = [\"udp:0.0.0.0:5060\"]\ndomains = [\"example.org\", \"192.0.2.1\"]\n";
     let words = ["--from", "sip:bob@elsewhere.test", "--to", "sip:alice@192.0.2.1", "--source", "198.51.100.7:5060"];
     let said = text_of(explain_by(config, &words));
-    let lines =
-        "user    alice@192.0.2.1: the server answers 404 if it is no user\nanswer  480: the user is not registered\n";
+    let lines = "user    alice@example.org: the server answers 404 if it is no user\nanswer  480: the user is not registered; 404 if there is no such user\n";
     assert!(said.ends_with(lines), "{said}");
     let json: Value =
         serde_json::from_str(&text_of(explain_by(config, &[&words[..], &["--json"]].concat()))).expect("JSON");
-    assert_eq!(json["users"][0], "alice@192.0.2.1");
+    assert_eq!(json["users"][0], "alice@example.org");
 }

@@ -143,7 +143,7 @@ fn what_comes_straight_back_costs_a_bounded_number_of_branches() {
     let mut admin = server.connect(Udp);
     let mut request = Request::register("m", "example.org", "sip:x", "udp", admin.local());
     let contacts: Vec<_> = (1..10).map(|n| format!("<sip:m@example.org;x={n}>;q=0.{n}")).collect();
-    let path = format!("Path: <sip:sip.localhost:{};lr>", server.address(Udp).port());
+    let path = format!("Path: <sip:pbx.localhost:{};lr>", server.address(Udp).port());
     request.headers = vec![format!("Contact: {}", contacts.join(", ")), "Supported: path".into(), path];
     admin.send(&request.bytes()).expect("loopback takes it");
     assert_eq!(admin.final_response(LIMIT).as_deref().and_then(status), Some(200));

@@ -2,10 +2,13 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, Socket, Type};
 use strowger_tests::port::free_address;
+use strowger_tests::program::{PROMTOOL, have};
 use strowger_tests::scrape::{assert_clean, get, scrape, text_over};
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::text::Request;
@@ -41,7 +44,7 @@ fn metrics_are_clean_and_count_what_was_done() {
         ("strowger_registrations_total", 2.0),
         ("strowger_bindings", 2.0),
         ("strowger_registered_users", 2.0),
-        ("strowger_requests_total", 2.0),
+        ("strowger_requests_total{method=\"REGISTER\"}", 2.0),
         ("strowger_datagrams_in_total", 2.0),
         ("strowger_journal_kept_total", 2.0),
     ] {
@@ -51,7 +54,7 @@ fn metrics_are_clean_and_count_what_was_done() {
         assert!(after[name] > before[name], "{name}");
     }
     assert!(after["strowger_shard_longest_turn_seconds{shard=\"0\"}"] > 0.0);
-    assert!(after["strowger_resident_memory_bytes"] > 1e6);
+    assert!(after["process_resident_memory_bytes"] > 1e6);
 
     assert_clean(&text_over(TcpStream::connect(address).expect("the server listens")));
 }
@@ -168,5 +171,25 @@ fn a_page_of_the_web_reads_no_metrics() {
         stream.read_to_string(&mut answer).expect("an answer");
         assert!(answer.starts_with(&format!("HTTP/1.1 {code} ")), "{host}{path}: {answer}");
         assert_eq!(answer.contains("strowger_"), code == 200 && path == "/metrics", "{host}{path}");
+    }
+}
+
+/// The alerts that come with the program are right for Prometheus, and ask for metrics that there are.
+#[test]
+fn the_alerts_ask_for_metrics_that_there_are() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let file = root.join("packaging/prometheus-rules.yml");
+    let text = std::fs::read_to_string(&file).expect("the alerts are there");
+    let documents = std::fs::read_to_string(root.join("docs/metrics.md")).expect("the documents are there");
+    let names = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+    let names: Vec<&str> = names.filter(|name| name.starts_with("strowger_") || name.starts_with("process_")).collect();
+    assert!(names.len() > 15, "{names:?}");
+    for name in names {
+        let family = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
+        assert!(documents.contains(&format!("| `{family}` |")), "docs/metrics.md has no {name}");
+    }
+    if have(&[PROMTOOL]) {
+        let checked = Command::new("promtool").args(["check", "rules"]).arg(&file).output().expect("it is there");
+        assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
     }
 }

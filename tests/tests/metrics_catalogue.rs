@@ -7,6 +7,7 @@ mod caches;
 mod calls;
 mod connections;
 mod datagrams;
+mod gateways;
 mod kept;
 mod lookups;
 mod passwords;
@@ -82,10 +83,15 @@ const NEVER_ZERO: &[&str] = &[
     "kept_calls_bytes",
     "lookup_connections",
     "lookups_bound",
-    "resident_memory_bytes",
+    "process_max_fds",
+    "process_open_fds",
+    "process_resident_memory_bytes",
+    "process_start_time_seconds",
     "shard_longest_turn_seconds{shard}",
     "shards",
-    "start_time_seconds",
+    "udp_only_peers",
+    "build_info{version}",
+    "call_limit_bound{limit}",
 ];
 
 #[test]
@@ -101,6 +107,7 @@ fn every_metric_moves_by_as_much_as_it_should() {
         refusals::SCENES,
         connections::SCENES,
         datagrams::SCENES,
+        gateways::SCENES,
         process::SCENES,
         shards::SCENES,
     ];
@@ -124,13 +131,15 @@ fn every_metric_moves_by_as_much_as_it_should() {
 fn documented() -> BTreeMap<String, String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/metrics.md");
     let text = std::fs::read_to_string(path).expect("the documents are there");
-    let rows = text.lines().filter_map(|line| line.strip_prefix("| `strowger_"));
+    let (_, list) = text.split_once("<!-- metrics -->").expect("the list has a beginning");
+    let rows = list.lines().filter_map(|line| line.strip_prefix("| `"));
+    let rows = rows.map(|row| row.trim_start_matches("strowger_"));
     let metrics = rows.flat_map(|row| {
         let cells: Vec<&str> = row.split(" | ").collect();
         let (name, kind, labels) = (cells[0].trim_end_matches('`'), cells[1], cells[3]);
         let names = match labels.trim_end_matches(')').split_once(" (") {
             None if labels.trim().is_empty() => vec![name.to_owned()],
-            None => vec![format!("{name}{{{}}}", labels.trim_matches('`'))],
+            None => vec![format!("{name}{{{}}}", labels.replace(", ", ",").replace('`', "").trim())],
             Some((label, values)) => {
                 let label = label.trim_matches('`');
                 values.split(", ").map(|value| format!("{name}{{{label}=\"{value}\"}}")).collect()

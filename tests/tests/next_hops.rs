@@ -245,6 +245,37 @@ fn what_was_known_is_used_as_long_as_the_settings_say() {
     }
 }
 
+/// By default a question takes up to four seconds. The answer expires while nobody uses the name.
+#[test]
+fn no_call_waits_for_a_name_server_that_fell_silent_where_an_answer_is_known() {
+    let host = Host::new();
+    let Some(names) = NameServer::start(&[("host.test", Record::A(Ipv4Addr::LOCALHOST))]) else { return };
+    names.set_lifetime(1);
+    let server = relay(&names, "");
+    let (mut caller, uri) = (server.connect(Tcp), format!("sip:x@host.test:{};transport=udp", host.address().port()));
+    reaches(&mut caller, &uri, &host);
+    names.freeze(true);
+    // Longer than its answer is good.
+    std::thread::sleep(Duration::from_millis(1_200));
+    let asked = names.askers().len();
+    let took = reaches(&mut caller, &uri, &host);
+    assert!(took >= Duration::from_millis(290) && took < Duration::from_secs(1), "{took:?}");
+    for _ in 0..3 {
+        let took = reaches(&mut caller, &uri, &host);
+        assert!(took < Duration::from_millis(250), "{took:?}");
+    }
+    assert!(names.askers().len() > asked, "the question goes on");
+    assert_eq!(metric(&server, "strowger_names_stale_total"), 4.0);
+    // The name server answers again: its answer is used.
+    names.freeze(false);
+    let is_fresh = || {
+        let before = metric(&server, "strowger_names_stale_total");
+        reaches(&mut caller, &uri, &host);
+        metric(&server, "strowger_names_stale_total") == before
+    };
+    assert!(wait::until(LIMIT, is_fresh));
+}
+
 /// RFC 3261 section 21.5.4.
 #[test]
 fn a_host_that_says_for_how_long_is_left_in_peace() {

@@ -276,7 +276,7 @@ fn a_json_log_is_json_and_nothing_else() {
         "{warning}"
     );
     assert!(warning["file"].is_string() && warning["line"].is_u64() && warning["column"].is_u64(), "{warning}");
-    let statistics = events.iter().find(|event| is(event, "of", "server") && event["requests"].is_u64());
+    let statistics = events.iter().find(|event| is(event, "of", "messages") && event["requests"].is_u64());
     assert!(statistics.is_some(), "{events:?}");
     let error = events.iter().find(|event| is(event, "level", "ERROR")).expect("an error");
     assert!(error["message"].as_str().is_some_and(|text| text.contains("Address already in use")), "{error}");
@@ -298,7 +298,7 @@ fn help_says_what_signals_and_a_new_password_do() {
     let folder = folder();
     for (arguments, words) in [
         (&["serve", "--help"][..], &["shut down gracefully", "503", "SIGHUP reloads", "SIGUSR1"][..]),
-        (&["user", "--help"], &["stays until it expires"]),
+        (&["user", "--help"], &["until their registration expires", "--end-registrations"]),
     ] {
         let help = text_of(&run(arguments, folder.path())).split_whitespace().collect::<Vec<_>>().join(" ");
         for word in words {

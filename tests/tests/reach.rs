@@ -28,7 +28,7 @@ const SERVER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 const WORLD: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 2);
 
 /// Hosts that a peer of the world may not name.
-const HOSTS: [&str; 44] = [
+const HOSTS: [&str; 60] = [
     "127.0.0.1",
     "127.0.0.2",
     "127.255.255.254",
@@ -73,6 +73,22 @@ const HOSTS: [&str; 44] = [
     "any.example.net",
     "mixed.example.net",
     "turns.example.net",
+    "127.0.0.1.",
+    "127.65535",
+    "017700000001",
+    "0x7f.1",
+    "00.0.0.0",
+    "LocalHost.",
+    "203.0.113.255",
+    "169.254.169.254",
+    "239.255.255.250",
+    "[0:0:0:0:0:0:0:1]",
+    "[::ffff:0.0.0.0]",
+    "[::ffff:10.9.9.1]",
+    "[64:ff9b::10.9.8.2]",
+    "[2002:a09:802::1]",
+    "[ff05::1]",
+    "OWN.example.net.",
 ];
 
 fn at(text: &str) -> SocketAddr {
@@ -261,10 +277,13 @@ fn no_target_of_a_peer_leads_to_what_is_no_sip_peer() {
     }
     let mut peer = place.peer(Transport::Udp);
     open_and_closed_ports_look_alike(&mut peer);
-    registrations_lead_nowhere(&mut peer, &mut place.peer(Transport::Udp));
-    heard("registrations");
-    calls_lead_nowhere(&mut peer, &mut place.peer(Transport::Udp));
-    heard("calls");
+    for transport in [Transport::Udp, Transport::Tcp, Transport::Tls] {
+        let [mut one, mut other] = [place.peer(transport), place.peer(transport)];
+        registrations_lead_nowhere(&mut one, &mut other);
+        heard(&format!("registrations by {}", transport.name()));
+        calls_lead_nowhere(&mut one, &mut other);
+        heard(&format!("calls by {}", transport.name()));
+    }
     telephones_inside_are_reached(&place);
     heard("telephones");
     // An interface gets another address while the server runs.
@@ -294,6 +313,7 @@ fn open_and_closed_ports_look_alike(peer: &mut Wire) {
 /// A Contact and a Path are followed when somebody sends to their user.
 fn registrations_lead_nowhere(phone: &mut Wire, stranger: &mut Wire) {
     let mut users = 0;
+    let own = phone.transport().name();
     for host in HOSTS {
         for by in ["udp", "tcp", "tls"] {
             let there = format!("{host}:{TRAP};transport={by}");
@@ -304,8 +324,8 @@ fn registrations_lead_nowhere(phone: &mut Wire, stranger: &mut Wire) {
                 ("sip:m@203.0.113.77:9999".to_owned(), Some(format!("Path: <sip:{there}>"))),
             ] {
                 users += 1;
-                let user = format!("user{users}");
-                let mut register = Request::register(&user, "example.org", &contact, "udp", phone.local());
+                let user = format!("{own}{users}");
+                let mut register = Request::register(&user, "example.org", &contact, own, phone.local());
                 register.headers.push("Supported: path".into());
                 register.headers.extend(path);
                 // One that names the server itself is refused at once.
@@ -323,7 +343,11 @@ fn registrations_lead_nowhere(phone: &mut Wire, stranger: &mut Wire) {
 
 /// Contact and Record-Route of either party, Refer-To.
 fn calls_lead_nowhere(stranger: &mut Wire, bob: &mut Wire) {
-    let uri = format!("sip:bob@{}", bob.local());
+    let by = stranger.transport().name();
+    let own_contact = format!("sip:callee@{};transport={by}", bob.local());
+    let register = Request::register("callee", "example.org", &own_contact, by, bob.local());
+    assert_eq!(status(&exchange(bob, &register)), Some(200));
+    let uri = "sip:callee@example.org";
     for host in HOSTS {
         let there = format!("{host}:{TRAP};transport=tcp");
         let (own, well) = (contact("caller", stranger), contact("callee", bob));
@@ -332,13 +356,13 @@ fn calls_lead_nowhere(stranger: &mut Wire, bob: &mut Wire) {
             vec![format!("Contact: <sip:x@203.0.113.2:{TRAP};maddr={host}>")],
             vec![own.clone(), format!("Record-Route: <sip:{there};lr>")],
         ] {
-            let mut call = Request::new("INVITE", &uri, "udp", stranger.local());
+            let mut call = Request::new("INVITE", uri, by, stranger.local());
             call.headers.extend(lines.clone());
             let (_, mut end) = set_up(stranger, bob, &call, false);
             bob.send(&end.request("INFO").bytes()).expect("the server takes messages");
             let said = [well.clone()];
             let said = if lines.len() == 1 { &lines[..] } else { &said[..] };
-            let (mut end, _) = set_up_with(stranger, bob, &invite(&uri, stranger), false, said);
+            let (mut end, _) = set_up_with(stranger, bob, &invite(uri, stranger), false, said);
             stranger.send(&end.request("ACK").bytes()).expect("the server takes messages");
             stranger.send(&end.request("INFO").bytes()).expect("the server takes messages");
             let refer = end.request("REFER").with(format!("Refer-To: <sip:x@{there}>"));

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use strowger_lab::sample::anonymous_memory;
+use strowger_measure::process::anonymous_memory;
 use strowger_tests::alone;
 use strowger_tests::control::{done, run};
 use strowger_tests::port;

@@ -1,8 +1,12 @@
 //! Seeded simulation of user agents and servers: `STROWGER_SIM_SEEDS` worlds (default 5,000) from seed `STROWGER_SIM_FIRST` (default 0) on, or
-//! the one world `STROWGER_SIM_SEED` with everything that was sent; and a day of `STROWGER_SIM_PHONES` phones (default 250).
+//! the one world `STROWGER_SIM_SEED` with everything that was sent; `STROWGER_SIM_BILLED` worlds in which calls cost money (default 400); and a day
+//! of `STROWGER_SIM_PHONES` phones (default 250).
 
+use std::ops::AddAssign;
+use std::panic::RefUnwindSafe;
 use std::process::Command;
 use std::time::Instant;
+use strowger_sim::billing::{self, Money};
 use strowger_sim::day::Day;
 use strowger_sim::laws::Weather;
 use strowger_sim::scene;
@@ -25,32 +29,8 @@ fn every_call_ends_as_it_must_and_nothing_is_left() {
         }
         return;
     }
-    let first = number("STROWGER_SIM_FIRST").unwrap_or(0);
     let seeds = number("STROWGER_SIM_SEEDS").unwrap_or(5_000);
-    let workers = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
-    let results: Vec<(Weather, Vec<String>)> = std::thread::scope(|scope| {
-        let run = |worker: u64| {
-            move || {
-                let (mut whole, mut failures) = (Weather::default(), Vec::new());
-                for seed in (first..first + seeds).filter(|seed| seed % workers == worker) {
-                    match std::panic::catch_unwind(|| scene::run(seed)) {
-                        Ok(Ok(tally)) => whole += tally,
-                        Ok(Err(e)) => failures.push(failure(seed, &e)),
-                        Err(_) => failures.push(failure(seed, "panic")),
-                    }
-                }
-                (whole, failures)
-            }
-        };
-        let threads: Vec<_> = (0..workers).map(|worker| scope.spawn(run(worker))).collect();
-        threads.into_iter().map(|thread| thread.join().expect("failures are caught")).collect()
-    });
-    let mut whole = Weather::default();
-    let mut failures = Vec::new();
-    for (tally, failed) in results {
-        whole += tally;
-        failures.extend(failed);
-    }
+    let (whole, failures): (Weather, _) = run_all(seeds, scene::run, scene::replay);
     println!("{seeds} seeds: {whole:?}");
     let shown = &failures[..failures.len().min(12)];
     assert!(failures.is_empty(), "{} of {seeds} seeds failed:\n{}", failures.len(), shown.join("\n\n"));
@@ -58,6 +38,57 @@ fn every_call_ends_as_it_must_and_nothing_is_left() {
         return;
     }
     assert_eq!(whole.check(), Ok(()));
+}
+
+/// Runs worlds on all processors. Returns their sum and the failures.
+fn run_all<T: Default + Send + AddAssign>(
+    seeds: u64,
+    run: impl Fn(u64) -> Result<T, String> + Sync + RefUnwindSafe,
+    replay: impl Fn(u64) -> String + Sync,
+) -> (T, Vec<String>) {
+    let first = number("STROWGER_SIM_FIRST").unwrap_or(0);
+    let workers = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    let work = |worker: u64| {
+        let (mut whole, mut failures) = (T::default(), Vec::new());
+        for seed in (first..first + seeds).filter(|seed| seed % workers == worker) {
+            match std::panic::catch_unwind(|| run(seed)) {
+                Ok(Ok(one)) => whole += one,
+                Ok(Err(problem)) => failures.push(format!("{}\n{problem}", replay(seed))),
+                Err(_) => failures.push(format!("{}\npanic", replay(seed))),
+            }
+        }
+        (whole, failures)
+    };
+    std::thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> = (0..workers).map(|worker| scope.spawn(move || work(worker))).collect();
+        let results = threads.into_iter().map(|thread| thread.join().expect("failures are caught"));
+        results.fold((T::default(), Vec::new()), |(mut whole, mut failures), (more, failed)| {
+            whole += more;
+            failures.extend(failed);
+            (whole, failures)
+        })
+    })
+}
+
+/// Each call is counted and recorded from its answer to its end, whatever its parties do.
+#[test]
+fn every_call_is_paid_for() {
+    if let Some(seed) = number("STROWGER_SIM_SEED") {
+        let (result, trace) = billing::trace(seed);
+        trace.iter().for_each(|message| println!("{message}"));
+        match result {
+            Ok(money) => println!("seed {seed}: {money:?}"),
+            Err(e) => panic!("seed {seed}: {e}"),
+        }
+        return;
+    }
+    let (seeds, begun) = (number("STROWGER_SIM_BILLED").unwrap_or(400), Instant::now());
+    let (money, failures): (Money, _) = run_all(seeds, billing::run, billing::replay);
+    println!("{seeds} worlds took {:.1} s: {money:?}", begun.elapsed().as_secs_f64());
+    let shown = &failures[..failures.len().min(12)];
+    assert!(failures.is_empty(), "{} of {seeds} seeds failed:\n{}", failures.len(), shown.join("\n\n"));
+    assert_eq!(money.check(seeds), Ok(()));
 }
 
 /// What is said of a seed that failed: how it replays, and what did not hold.
@@ -73,6 +104,9 @@ fn a_seed_replays() {
     let (first, second) = (scene::trace(17), scene::trace(17));
     assert!(!first.1.is_empty());
     assert_eq!(first.1, second.1);
+    for seed in 0..20 {
+        assert_eq!(billing::trace(seed).1, billing::trace(seed).1, "{}", billing::replay(seed));
+    }
 }
 
 /// The command that is printed for a seed that failed prints all that was sent in its world.

@@ -1,135 +1,12 @@
 //! `strowger sipp` on a terminal: keys without Enter, each screen, commands, and a terminal that is as it was afterwards.
 
-use std::fs::File;
-use std::io::{Read, Write};
 use std::net::UdpSocket;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::process::Command;
 use strowger_tests::wait;
 
 use strowger_tests::binary;
 use strowger_tests::duel::Ports;
-
-const SOON: Duration = Duration::from_secs(15);
-
-/// A program on a terminal of its own.
-struct Terminal {
-    child: Child,
-    keyboard: File,
-    /// The program's side, kept open so that its settings can be asked for after its end.
-    line: OwnedFd,
-    seen: Arc<Mutex<Vec<u8>>>,
-    before: Settings,
-}
-
-/// What matters of the settings: whether lines are collected, whether keys are echoed.
-type Settings = (bool, bool);
-
-impl Terminal {
-    fn start(command: &mut Command) -> Self {
-        let (mut own, mut line) = (-1, -1);
-        let size = libc::winsize { ws_row: 40, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
-        // SAFETY: both numbers are written to, the size is read, nothing else is asked for.
-        let opened = unsafe { libc::openpty(&mut own, &mut line, std::ptr::null_mut(), std::ptr::null(), &size) };
-        assert_eq!(opened, 0, "this machine has terminals");
-        // SAFETY: openpty made both, and nobody else has them.
-        let (own, line) = unsafe { (OwnedFd::from_raw_fd(own), OwnedFd::from_raw_fd(line)) };
-        let again = || line.try_clone().expect("a descriptor is left");
-        command.stdin(again()).stdout(again()).stderr(again()).env("TERM", "xterm");
-        // SAFETY: between fork and exec only system calls are made.
-        unsafe {
-            command.pre_exec(|| {
-                // The tests themselves may have been started with signals ignored, by nohup or in the background.
-                for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTSTP] {
-                    libc::signal(signal, libc::SIG_DFL);
-                }
-                libc::setsid();
-                libc::ioctl(0, libc::TIOCSCTTY, 0);
-                Ok(())
-            });
-        }
-        let before = settings(&line);
-        let child = command.spawn().expect("strowger starts");
-        let keyboard = File::from(own);
-        let mut screen = keyboard.try_clone().expect("a descriptor is left");
-        let seen = Arc::<Mutex<Vec<u8>>>::default();
-        let into = seen.clone();
-        std::thread::spawn(move || {
-            let mut bytes = [0; 4_096];
-            while let Ok(n @ 1..) = screen.read(&mut bytes) {
-                into.lock().expect("nobody panics with it").extend_from_slice(&bytes[..n]);
-            }
-        });
-        Self { child, keyboard, line, seen, before }
-    }
-
-    fn press(&mut self, keys: &str) {
-        self.keyboard.write_all(keys.as_bytes()).expect("the terminal is there");
-    }
-
-    fn text(&self) -> String {
-        String::from_utf8_lossy(&self.seen.lock().expect("nobody panics with it")).into_owned()
-    }
-
-    /// The picture that was drawn last, whole.
-    fn picture(&self) -> String {
-        let text = self.text();
-        let end = text.rfind("\x1b[J").unwrap_or(0);
-        let begin = text[..end].rfind("\x1b[H").unwrap_or(0);
-        text[begin..end].replace("\x1b[H", "").replace("\x1b[K", "")
-    }
-
-    /// Waits until the picture says something.
-    fn shows(&self, what: &str) {
-        let is_shown = wait::until(SOON, || self.picture().contains(what));
-        assert!(is_shown, "{what:?} is not shown:\n{}", self.picture());
-    }
-
-    fn signal(&self, signal: i32) {
-        // SAFETY: the child was started here and not yet waited for.
-        unsafe { libc::kill(self.child.id() as i32, signal) };
-    }
-
-    /// Waits until the settings are these.
-    fn is_set(&self, wanted: Settings) {
-        let is_set = wait::until(SOON, || settings(&self.line) == wanted);
-        assert!(is_set, "the terminal is not set to {wanted:?}:\n{}", self.text());
-    }
-
-    /// Waits for the end; then the terminal is as it was.
-    fn ends(&mut self) -> ExitStatus {
-        let status = wait::look(SOON, || self.child.try_wait().expect("a child can be asked"));
-        let status = status.unwrap_or_else(|| panic!("it does not end:\n{}", self.picture()));
-        assert_eq!(settings(&self.line), self.before, "the terminal is not as it was");
-        // What the child wrote last may still be on its way to the reader.
-        assert!(wait::until(SOON, || self.has_left_screen()), "the other screen was not left");
-        status
-    }
-
-    /// The alternate screen was left after it was last entered.
-    fn has_left_screen(&self) -> bool {
-        let text = self.text();
-        text.rfind("\x1b[?1049l") > text.rfind("\x1b[?1049h")
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn settings(line: &OwnedFd) -> Settings {
-    // SAFETY: a terminal's settings are plain numbers, and it fills them in.
-    let mut termios: libc::termios = unsafe { std::mem::zeroed() };
-    // SAFETY: the descriptor is open.
-    assert_eq!(unsafe { libc::tcgetattr(line.as_raw_fd(), &mut termios) }, 0);
-    (termios.c_lflag & libc::ICANON != 0, termios.c_lflag & libc::ECHO != 0)
-}
+use strowger_tests::terminal::{SOON, Settings, Terminal};
 
 /// Calls to somebody who never answers.
 fn caller(folder: &std::path::Path, silent: &UdpSocket, arguments: &[&str]) -> Terminal {
@@ -155,7 +32,7 @@ fn each_key_does_what_it_does_in_sipp() {
     let (folder, silent) = (tempfile::tempdir().expect("a temporary folder"), silent());
     let mut t = caller(folder.path(), &silent, &["-r", "2", "-l", "3", "-trace_screen"]);
     t.shows("Scenario Screen");
-    assert_eq!(settings(&t.line), RAW);
+    assert_eq!(t.settings(), RAW);
     for (key, what) in [
         ("2", "Statistics Screen"),
         ("3", "- Repartition Screen"),

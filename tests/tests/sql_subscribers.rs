@@ -7,8 +7,8 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use strowger_core::digest::{Ha1Set, Hash};
+use strowger_lab::backend::subscribers::KAMAILIO_TABLES;
 use strowger_lab::backend::{self, Backend, MariaDb, PostgreSql};
-use strowger_lab::stress::KAMAILIO_TABLES;
 use strowger_sql::subscribers::{self, SqlSettings};
 use strowger_sql::{Realms, ServerSettings};
 use strowger_store::clock::Moment;

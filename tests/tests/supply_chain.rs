@@ -82,9 +82,15 @@ fn the_engine_depends_on_nothing_that_acts() {
     let acts = ["strowger-net", "strowger-node", "tokio", "mio", "socket2", "hickory-resolver"];
     let of_node = tree("strowger-node");
     assert!(acts.iter().all(|name| of_node.iter().any(|found| found == name)), "{of_node:?}");
-    for package in
-        ["strowger-message", "strowger-core", "strowger-store", "strowger-config", "strowger-server", "strowger-sim"]
-    {
+    for package in [
+        "strowger-message",
+        "strowger-core",
+        "strowger-store",
+        "strowger-config",
+        "strowger-server",
+        "strowger-sim",
+        "strowger-measure",
+    ] {
         let found: Vec<_> = tree(package).into_iter().filter(|name| acts.contains(&name.as_str())).collect();
         assert!(found.is_empty(), "{package} depends on {found:?}");
     }

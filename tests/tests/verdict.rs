@@ -1,4 +1,4 @@
-//! Are the figures the server's? Forty conditions are planted, each with a truth that is known beforehand: the generator was kept from
+//! Are the figures the server's? Conditions are planted, each with a truth that is known beforehand: the generator was kept from
 //! its work, or it was not, whatever the server did. No run may be called VALID that is not, none INVALID that is.
 //!
 //! That a generator kept its times can only be demanded where the machine let it. A witness on its core says so: a thread with a timer
@@ -164,7 +164,7 @@ fn no_verdict_is_wrong() {
 }
 
 #[test]
-fn forty_conditions_have_names_of_their_own() {
+fn conditions_have_names_of_their_own() {
     let names: BTreeSet<&str> = CONDITIONS.iter().map(|condition| condition.name).collect();
     assert_eq!(names.len(), CONDITIONS.len());
     assert!(names.len() >= 40, "{}", names.len());

@@ -500,6 +500,41 @@ fn sources(table: &mut Table) {
     }
 }
 
+/// One call that its callee answers 60,000 times, each time as another fork, and as many calls of users that are unknown.
+fn floods_of_one(table: &mut Table) {
+    const MANY: u32 = 60_000;
+    for (name, lines) in [("", ""), (", tracked", "dialogs.track = true")] {
+        let mut server = start(Setup::on(&[Udp, Tcp]).with(lines));
+        let mut phone = server.connect(Tcp);
+        register(&mut phone, "bob", PASSWORD);
+        let mut caller = server.connect(Tcp);
+        let own = format!("Contact: <sip:alice@{};transport=tcp>", caller.local());
+        let request = Request::new("INVITE", "sip:bob@example.org", "tcp", caller.local()).with(own);
+        caller.send(&request.bytes()).expect("loopback takes it");
+        let invite = phone.request("INVITE", LIMIT).expect("it arrives");
+        let contact = [format!("Contact: <sip:bob@{}>", phone.local())];
+        let before = server.process().pss();
+        let (time, _) = measured(&mut server, MANY, |n| {
+            phone.send(&respond(&invite, 200, &format!("fork{n}"), &contact)).expect("the server reads");
+            read(&mut caller);
+            read(&mut phone);
+        });
+        let kept = server.process().pss().saturating_sub(before);
+        table.row(&format!("{MANY} answers of one call{name}"), Some(time), kept, SOURCE);
+    }
+    let mut server = start(Setup::on(&[Udp, Tcp]));
+    let mut wire = server.connect(Tcp);
+    let before = server.process().pss();
+    let (time, _) = measured(&mut server, MANY, |n| {
+        let user = format!("nobody{n}");
+        let request = Request::register(&user, "example.org", "sip:x", "tcp", wire.local());
+        let request = challenged(&mut wire, &request, &user, PASSWORD);
+        drop(exchange(&mut wire, &request));
+    });
+    let kept = server.process().pss().saturating_sub(before);
+    table.row(&format!("{MANY} passwords of unknown users, two REGISTERs each"), Some(time), kept, SOURCE);
+}
+
 /// So many INVITEs that a phone gets and does not answer.
 fn invite(caller: &mut Wire, phone: &mut Wire, most: usize, bytes: usize) {
     for n in 0..most {
@@ -550,6 +585,7 @@ fn measure(arguments: &Arguments) -> Result<bool, String> {
     forwarded(&mut table, n);
     forked(&mut table, n);
     nonces(&mut table);
+    floods_of_one(&mut table);
     sources(&mut table);
     network(&mut table);
     Ok(!table.failed)

@@ -1,6 +1,6 @@
 //! What a call of the stress tests A to E costs the engine alone: `bench_engine [--rounds N] [--letters A,B]`.
 //!
-//! Each letter's engine gets the configuration that is measured with sockets (`examples/stress-a.toml` and so on), and the messages of its
+//! Each letter's engine gets the configuration that is measured with sockets (`crates/lab/systems/strowger/stress-a.toml` and so on), and the messages of its
 //! calls by UDP: INVITE, 180, 200, ACK, BYE and 200, at 1,000 calls a second of simulated time. What this server sends reaches the parties,
 //! which answer it; their work is not timed. Rounds of the letters alternate, and begin when as much is under way as ever will be (32 s).
 //! Printed are microseconds and allocations a call, and each letter beside the one that it builds on. There is no kernel in these
@@ -18,6 +18,7 @@ use strowger_benches::command_line::run;
 use strowger_benches::engine_alone::{self, BEGIN, address};
 use strowger_benches::median;
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};
+use strowger_lab::driver::fill;
 use strowger_lab::stress::Letter;
 use strowger_server::engine::Engine;
 
@@ -45,7 +46,7 @@ struct Arguments {
 }
 
 fn examples() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/lab/systems/strowger")
 }
 
 const CALLER: &str = "127.0.0.1:5070";
@@ -89,6 +90,9 @@ impl Server {
     fn start(letter: Letter, examples: &Path) -> Result<Self, String> {
         let file = examples.join(format!("stress-{}.toml", letter.lower()));
         let text = std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let values = [("PORT", "5060"), ("WORKERS", "1"), ("DOMAIN", "stress.example")];
+        let text =
+            fill(&text, &values.map(|(name, value)| (name, value.to_owned()))).map_err(|error| error.to_string())?;
         let engine = engine_alone::engine(&text, examples)?;
         let now = BEGIN;
         let uri = if letter.users() == 0 { format!("sip:service@{CALLEE}") } else { "sip:user1@stress.example".into() };

@@ -14,7 +14,7 @@ use strowger_benches::command_line::{Output, have, run};
 use strowger_benches::median;
 use strowger_lab::backend::{Backend, MariaDb, PostgreSql};
 use strowger_lab::program::{MARIADB, MARIADBD, POSTGRESQL};
-use strowger_lab::sample::Usage;
+use strowger_measure::process::Usage;
 use strowger_sql::subscribers::{self, SqlSettings};
 use strowger_sql::{Realms, ServerSettings};
 use strowger_store::cached_subscribers::CachedSubscribers;

@@ -61,8 +61,8 @@ fn whole_server(rate: u64, folder: &Path) -> Result<bool, String> {
     let load = Sipp::start("uac", folder, Scenario::Ours("uac"), caller, "u1", &words);
     std::thread::sleep(Duration::from_secs(34));
     let count = || {
-        let counts = server.counts();
-        (of_process(), counts.requests + counts.responses, counts.requests)
+        let (requests, responses) = server.received();
+        (of_process(), requests + responses, requests)
     };
     let first = count();
     std::thread::sleep(Duration::from_secs(6));

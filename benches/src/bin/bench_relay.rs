@@ -269,9 +269,9 @@ fn round(rivals: &[Rival], arguments: &Arguments) -> Result<Vec<Round>, String> 
 }
 
 fn measure(arguments: &Arguments) -> Result<bool, String> {
-    if let Some(&[port, caller, called]) = arguments.floor.as_deref() {
+    if let Some(&[port, _, called]) = arguments.floor.as_deref() {
         let socket = UdpSocket::bind(("127.0.0.1", port));
-        let relayed = socket.and_then(|socket| floor::relay(&socket, [caller, called], 0));
+        let relayed = socket.and_then(|socket| floor::relay(&socket, called, 0));
         return relayed.map(|()| true).map_err(|error| format!("floor: {error}"));
     }
     let options = &arguments.options;

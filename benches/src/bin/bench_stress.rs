@@ -1,7 +1,7 @@
 //! The eleven stress tests, A to K, and H1: processor time of the server, and of the database beside it, for a call.
 //!
 //! Each letter is measured in rounds: Kamailio at its best of 2, 4 and 8 processes, ours where a configuration of the letter is there
-//! (`examples/stress-a.toml` and so on), and the floor, a relay that passes datagrams on unread, as many for a call as the letter has. Which of
+//! (`crates/lab/systems/strowger/stress-a.toml` and so on), and the floor, a relay that passes datagrams on unread, as many for a call as the letter has. Which of
 //! them begins alternates. A table of each system is in the form of the seed's: load of the machine at the measured rate, scaled to 13,000 calls
 //! a second, and the penalty; beside it how long callers wait for the first answer. What each letter may cost is judged by its ratio to
 //! Kamailio's in the same run, to its floor, and to ours of the letter that it builds on; where that one is measured at another rate, its calls are
@@ -18,7 +18,7 @@ use strowger_benches::bar::Bar;
 use strowger_benches::command_line::{Options, run};
 use strowger_benches::floor;
 use strowger_lab::Error;
-use strowger_lab::backend::MariaDb;
+use strowger_lab::backend::{MariaDb, subscribers};
 use strowger_lab::driver::{Configuration, Driver};
 use strowger_lab::program::{KAMAILIO, MARIADBD};
 use strowger_lab::stress::{self, Calls, Ends, Letter, Load, Round, Row};
@@ -93,7 +93,7 @@ struct Arguments {
 }
 
 fn examples() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/lab/systems/strowger")
 }
 
 /// A system and what it is started with.
@@ -241,9 +241,9 @@ fn letter(arguments: &Arguments, letter: Letter, database: &MariaDb) -> Result<V
 }
 
 fn measure(arguments: &Arguments) -> Result<bool, String> {
-    if let Some(&[port, caller, called, answered]) = arguments.floor.as_deref() {
+    if let Some(&[port, _, called, answered]) = arguments.floor.as_deref() {
         let socket = UdpSocket::bind(("127.0.0.1", port));
-        let relayed = socket.and_then(|socket| floor::relay(&socket, [caller, called], answered.into()));
+        let relayed = socket.and_then(|socket| floor::relay(&socket, called, answered.into()));
         return relayed.map(|()| true).map_err(|error| format!("floor: {error}"));
     }
     let options = &arguments.options;
@@ -251,7 +251,7 @@ fn measure(arguments: &Arguments) -> Result<bool, String> {
     let folder = tempfile::tempdir().map_err(|error| format!("a temporary folder: {error}"))?;
     let text = |error: Error| error.to_string();
     let database = MariaDb::start(folder.path()).map_err(text)?;
-    stress::prepare_database(&database).map_err(text)?;
+    subscribers::prepare(&database).map_err(text)?;
     let mut rows = Vec::new();
     for wanted in &arguments.letters {
         rows.extend(letter(arguments, *wanted, &database).map_err(text)?);

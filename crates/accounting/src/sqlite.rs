@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use strowger_records::FileNumber;
+use strowger_store::database_header::{self, DatabaseHeader};
 use strowger_store::own_file::{Obstacle, OwnFile};
 
 /// The database: it is opened when it is needed, and again where the file is another one since.
@@ -17,6 +18,8 @@ pub struct Sqlite {
     path: PathBuf,
     patience: Duration,
     open: Option<(Connection, Option<FileNumber>)>,
+    /// Number and header of the last opened file.
+    header: Option<(Option<FileNumber>, DatabaseHeader)>,
 }
 
 /// "STRA".
@@ -31,7 +34,7 @@ const STEP: usize = 1_000;
 impl Sqlite {
     /// Another process that holds the file is waited for so long.
     pub fn new(path: &Path, patience: Duration) -> Self {
-        Self { path: path.to_owned(), patience, open: None }
+        Self { path: path.to_owned(), patience, open: None, header: None }
     }
 
     /// The version of the tables that a file has; 0: none, or there is no file.
@@ -50,12 +53,39 @@ impl Sqlite {
     fn connection(&mut self) -> Result<&mut Connection, SinkError> {
         if self.open.as_ref().is_some_and(|(_, open)| *open != FileNumber::named(&self.path)) {
             self.open = None;
+            if let Some((_, header)) = self.header.take() {
+                header.close();
+            }
+        }
+        let file = FileNumber::named(&self.path);
+        if let Some((of, header)) = &mut self.header
+            && *of == file
+            && header.is_overwritten()
+        {
+            database_header::note_overwritten(&self.path);
+            let cure =
+                "end the server, remove it with the files beside it that end with -wal and -shm, and start again";
+            let detail = format!("{}: another program has overwritten it: {cure}", self.path.display());
+            return Err(SinkError { kind: Trouble::Unusable, detail });
         }
         if self.open.is_none() {
-            self.open = Some((self.connect()?, FileNumber::named(&self.path)));
+            let (connection, file) = (self.connect()?, FileNumber::named(&self.path));
+            if self.header.as_ref().is_none_or(|(of, _)| *of != file) {
+                let header = DatabaseHeader::read(&self.path);
+                let failed =
+                    |error| SinkError { kind: Trouble::Unusable, detail: format!("{}: {error}", self.path.display()) };
+                self.header = Some((file, header.map_err(failed)?));
+            }
+            self.open = Some((connection, file));
         }
         let (connection, _) = self.open.as_mut().expect("it was opened just now");
         Ok(connection)
+    }
+
+    fn close(&mut self) {
+        if let Some((connection, _)) = self.open.take() {
+            database_header::before_close(&connection, &self.path);
+        }
     }
 
     fn connect(&self) -> Result<Connection, SinkError> {
@@ -70,10 +100,16 @@ impl Sqlite {
             let kind = if is_rows_own(&error) { Trouble::Row } else { Obstacle::from(&error).into() };
             if !matches!(kind, Trouble::Locked | Trouble::Row) {
                 // What is left of a connection that failed is not gone on with.
-                self.open = None;
+                self.close();
             }
             SinkError { kind, detail: format!("{}: {error}", self.path.display()) }
         })
+    }
+}
+
+impl Drop for Sqlite {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
@@ -200,6 +236,24 @@ mod tests {
         std::fs::rename(&path, folder.path().join("moved")).unwrap();
         sqlite.write(&[cdr("3", 5)], 0).unwrap();
         assert_eq!(count(&path, "cdr"), 1);
+    }
+
+    #[test]
+    fn a_file_that_another_program_overwrites_takes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows");
+        let mut sqlite = Sqlite::new(&path, Duration::ZERO);
+        sqlite.write(&[cdr("1", 5)], 0).unwrap();
+        let garbage = vec![b'x'; 50_000];
+        std::fs::write(&path, &garbage).unwrap();
+        for _ in 0..3 {
+            let error = sqlite.write(&[cdr("2", 5)], 0).unwrap_err();
+            assert!(error.kind == Trouble::Unusable && error.detail.contains("has overwritten it"), "{error}");
+        }
+        // Another file in its place is another file.
+        std::fs::rename(&path, folder.path().join("moved")).unwrap();
+        assert!(std::fs::read(folder.path().join("moved")).unwrap() == garbage);
+        sqlite.write(&[cdr("2", 5)], 0).unwrap();
     }
 
     #[test]

@@ -65,8 +65,9 @@ section! {
         pub mask_numbers: usize = 0, Rule::number(0, 32);
         /// Write 0 for the last octet of IPv4 addresses, and for all of IPv6 addresses behind their first 48 bits.
         pub mask_addresses: bool = false, ANY;
-        /// Names of header fields of the INVITE whose values are written beside, such as "User-Agent".
-        pub fields: Vec<AccountedHeader> = Vec::new(), ANY;
+        /// Names of header fields of the INVITE whose values are written beside, such as "User-Agent". "Request-URI": the URI that the caller
+        /// dialled, before rules changed it. "Refusal": the reason for which this server refused the call itself, in the words of the log.
+        pub fields: Vec<AccountedField> = Vec::new(), ANY;
     }
 }
 
@@ -78,19 +79,34 @@ impl Accounting {
     }
 }
 
-/// A header field whose value may be written down.
+/// Name of an entry in the column `fields`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AccountedHeader(String);
+pub enum AccountedField {
+    /// A header field of the INVITE, by the name that the file has.
+    Header(String),
+    /// The Request-URI before rules changed it.
+    RequestUri,
+    /// The reason for which the server refused the call.
+    Refusal,
+}
 
-impl AccountedHeader {
-    /// Its name, as the file has it.
+impl AccountedField {
+    const REQUEST_URI: &'static str = "Request-URI";
+    const REFUSAL: &'static str = "Refusal";
+
+    /// Its name in the rows.
     pub fn name(&self) -> &str {
-        &self.0
+        match self {
+            Self::Header(name) => name,
+            Self::RequestUri => Self::REQUEST_URI,
+            Self::Refusal => Self::REFUSAL,
+        }
     }
 }
 
-impl Text for AccountedHeader {
-    const EXPECTED: &'static str = "the name of a header field without passwords, such as \"User-Agent\"";
+impl Text for AccountedField {
+    const EXPECTED: &'static str =
+        "\"Request-URI\", \"Refusal\" or the name of a header field without passwords, such as \"User-Agent\"";
 
     fn from_text(text: &str) -> Result<Self, String> {
         let is_token = |c: char| c.is_ascii_alphanumeric() || "-.!%*_+`'~".contains(c);
@@ -98,15 +114,17 @@ impl Text for AccountedHeader {
             return Err(format!("is {text:?}, which is no name of a header field (RFC 3261 section 25.1)"));
         }
         match HeaderName::of(text.as_bytes()) {
+            _ if text.eq_ignore_ascii_case(Self::REQUEST_URI) => Ok(Self::RequestUri),
+            _ if text.eq_ignore_ascii_case(Self::REFUSAL) => Ok(Self::Refusal),
             HeaderName::Authorization | HeaderName::ProxyAuthorization => {
                 Err(format!("is {text:?}, which proves passwords"))
             }
-            _ => Ok(Self(text.to_owned())),
+            _ => Ok(Self::Header(text.to_owned())),
         }
     }
 
     fn to_text(&self) -> String {
-        self.0.clone()
+        self.name().to_owned()
     }
 }
 
@@ -118,7 +136,7 @@ mod tests {
     fn fields_are_names_that_prove_nothing() {
         let read = |text: &str| Config::read(Source { text, ..Source::default() });
         let (config, _) = read("accounting.fields = [\"User-Agent\", \"X-Tenant\"]").expect("right");
-        let names: Vec<&str> = config.accounting.fields.iter().map(super::AccountedHeader::name).collect();
+        let names: Vec<&str> = config.accounting.fields.iter().map(super::AccountedField::name).collect();
         assert_eq!(names, ["User-Agent", "X-Tenant"]);
         for wrong in ["Proxy-Authorization", "authorization", "a b", ""] {
             assert!(read(&format!("accounting.fields = [{wrong:?}]")).is_err(), "{wrong}");

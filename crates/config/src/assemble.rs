@@ -126,7 +126,8 @@ fn domains(tables: &mut Tables, listeners: &[Listener], reader: &Reader) -> (Vec
     });
     let first = || short.first().map(ToString::to_string).or_else(|| own.first().map(|first| first.realm.clone()));
     let realm = tables.top.realm.take().or_else(first).unwrap_or_else(|| "strowger".into());
-    let short = short.into_iter().map(|name| LocalDomain { name, realm: realm.clone(), has_table: false });
+    let short =
+        short.into_iter().map(|name| LocalDomain { name, realm: realm.clone(), has_table: false, aliases: Vec::new() });
     (short.chain(own).collect(), realm)
 }
 

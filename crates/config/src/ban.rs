@@ -1,7 +1,7 @@
 //! `[ban]`: sources that fail too often, and scanners.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use super::key::{Rule, Text};
@@ -29,10 +29,31 @@ impl Network {
         host_bits == 128 || network >> host_bits == address >> host_bits
     }
 
+    /// Its first address.
+    pub fn first(&self) -> IpAddr {
+        let host_bits = |width: u8| u32::from(width - self.prefix);
+        match self.address {
+            IpAddr::V4(ip) => {
+                Ipv4Addr::from_bits(ip.to_bits() & u32::MAX.checked_shl(host_bits(32)).unwrap_or(0)).into()
+            }
+            IpAddr::V6(ip) => {
+                Ipv6Addr::from_bits(ip.to_bits() & u128::MAX.checked_shl(host_bits(128)).unwrap_or(0)).into()
+            }
+        }
+    }
+
     /// Its address, if it has one alone.
     pub fn single(&self) -> Option<IpAddr> {
         let width = if self.address.is_ipv4() { 32 } else { 128 };
         (self.prefix == width).then_some(self.address.to_canonical())
+    }
+
+    /// Whether it lies in a loopback network.
+    pub const fn is_loopback(&self) -> bool {
+        match self.address {
+            IpAddr::V4(address) => address.is_loopback() && self.prefix >= 8,
+            IpAddr::V6(address) => address.is_loopback() && self.prefix == 128,
+        }
     }
 }
 

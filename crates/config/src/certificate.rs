@@ -132,7 +132,8 @@ pub(super) struct ServerNames {
 
 impl ServerNames {
     pub(super) fn of(config: &Config) -> Self {
-        let domains: Vec<String> = config.domain_names().map(bare).collect();
+        let aliases = config.aliases().map(|(alias, _)| alias);
+        let domains: Vec<String> = config.domain_names().chain(aliases).map(bare).collect();
         let mut exact = domains.clone();
         exact.extend(config.listeners.iter().filter_map(|listener| listener.host().as_deref().map(bare)));
         exact.extend(config.server.names.iter().map(|name| bare(name)));

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::certificate::Span;
+use super::domains::Domain;
 use super::key::duration_text;
 use super::listen::Listener;
 use super::reader::Reader;
@@ -68,26 +69,37 @@ fn check_domains(config: &Config, reader: &mut Reader) {
         reader.push(Fault::error(reader.value_of("realm"), "realm is empty", cure));
     }
     let short = config.domains.iter().filter(|domain| !domain.has_table).count();
-    let place = |index: usize, reader: &Reader| match index.checked_sub(short) {
-        None => reader.value_of(&format!("domains[{index}]")),
-        Some(index) => reader.value_of(&format!("domain[{index}].name")),
-    };
+    // Each name with its place; the names of `domains` are of one domain.
+    let mut named: Vec<(&Domain, usize, Span)> = Vec::new();
     for (index, domain) in config.domains.iter().enumerate() {
+        let table = index.checked_sub(short);
         if domain.has_table && domain.realm.is_empty() {
             let path = format!("domain[{}].realm", index - short);
             reader.push(Fault::error(reader.value_of(&path), format!("{path} is empty"), cure));
         }
-        let Some(other) = config.domains[..index].iter().position(|other| other.name == domain.name) else { continue };
-        let span = place(index, reader);
-        let lines = place(other, reader).zip(span.clone()).map(|(other, this)| reader.lines(&other, &this));
-        let message = format!("the domain {} is named twice: {}", domain.name, lines.unwrap_or_default());
-        // Of one with a realm of its own it would not be clear which is meant.
-        reader.push(match domain.has_table {
-            true => {
-                Fault::error(span, message, "name it once: in `domains`, or in a [[domain]] table with its own realm")
-            }
-            false => Fault::warning(span, message, "name it once"),
-        });
+        let of = table.map_or(0, |table| table + 1);
+        let path = table.map_or_else(|| format!("domains[{index}]"), |table| format!("domain[{table}].name"));
+        let alias = |n: usize| format!("domain[{}].aliases[{n}]", table.unwrap_or_default());
+        let aliases = domain.aliases.iter().enumerate().map(|(n, name)| (name, alias(n)));
+        for (name, path) in std::iter::once((&domain.name, path)).chain(aliases) {
+            let span = reader.value_of(&path);
+            let Some((_, other, before)) = named.iter().find(|(other, ..)| *other == name) else {
+                named.push((name, of, span));
+                continue;
+            };
+            let lines = before.clone().zip(span.clone()).map(|(other, this)| reader.lines(&other, &this));
+            let lines = lines.unwrap_or_default();
+            let message = format!("the domain {name} is named twice: {lines}");
+            reader.push(match *other == of {
+                true => Fault::warning(span, message, "name it once"),
+                // Whose user is meant would not be clear.
+                false => Fault::error(
+                    span,
+                    message,
+                    "name it once: in `domains`, or in a [[domain]] table, as its `name` or in its `aliases`",
+                ),
+            });
+        }
     }
 }
 
@@ -415,6 +427,16 @@ mod tests {
                 "[[domain]]\nname = \"b.org\"\n[[domain]]\nname = \"b.org\"",
                 4,
                 "the domain b.org is named twice: lines 2 and 4",
+            ),
+            (
+                "[[domain]]\nname = \"a.org\"\naliases = [\"192.0.2.1\"]\n[[domain]]\nname = \"b.org\"\naliases = [\"c.org\",\n\"192.0.2.1\"]",
+                7,
+                "the domain 192.0.2.1 is named twice: lines 3 and 7",
+            ),
+            (
+                "domains = [\"a.org\"]\n[[domain]]\nname = \"b.org\"\naliases = [\"A.org\"]",
+                4,
+                "the domain a.org is named twice: lines 1 and 4",
             ),
         ] {
             let report = match Config::read(Source { file: "test.toml", text, ..Source::default() }) {

@@ -28,7 +28,8 @@ section! {
         /// Names that are asked for ahead at a time: one that is used in the last part of the time for which its answer is good is asked for
         /// again before that ends, so that no request waits for it. 0: none is.
         pub ask_ahead: usize = 64, Rule::number(0, 1 << 16);
-        /// How long an answer is good beyond its time while the name servers fail or are silent (RFC 8767). "0s": not at all.
+        /// How long an answer is good beyond its time while the name servers fail or are silent (RFC 8767): the first request waits 0.3 s for a
+        /// new answer, further ones do not wait. That a name does not exist ends its answer. "0s": not at all.
         pub serve_stale: Duration = Duration::from_secs(86_400), Rule::time(Duration::ZERO, MONTH);
         /// How long a next hop that failed is set aside: it could not be reached, or said nothing at all to a request. Until then it is tried
         /// after all others that its name, or a rule, leads to; then one request may try it again. Any answer of it ends this at once.

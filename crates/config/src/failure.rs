@@ -7,12 +7,14 @@ use strowger_message::Name as HeaderName;
 use strowger_rules::SetNames;
 
 use super::call_limit::{self, CallLimitTable};
+use super::check_action::{COUNT_ONCE, COUNTS_EACH_PLACE, NOT_TRANSLATING, counts_each_place, translates};
 use super::gateway_group::{GatewayGroup, Place, Targets};
 use super::key::{Rule, Text};
 use super::name::{Name, Reference};
 use super::reader::{ANY, Reader, section};
 use super::report::Fault;
-use super::rules::{HeaderLine, NOT_TRANSLATING, RemovableHeader, UserEdit, UserText, translates};
+use super::rule_text::{HeaderLine, RemovableHeader, UserText};
+use super::rules::UserEdit;
 use super::set::SetTable;
 
 section! {
@@ -24,9 +26,11 @@ section! {
         /// The failures that it is for: status codes and classes of them, such as ["408", "480", "6xx"], of the response that the caller
         /// would get; 408 where no target has answered in time.
         pub statuses: Vec<StatusRange> = Vec::new(), ANY.required();
-        /// Where the request goes then, in order of trying, as `rule.to` says it: voicemail, another gateway or group of them. `[]`: it is
-        /// tried no further.
+        /// Where the request goes then, in order of trying, as `rule.to` says it: voicemail, another user, another gateway or group
+        /// of them. `[]`: it is tried no further.
         pub to: Vec<Place> = Vec::new(), ANY;
+        /// All of `to` ring at once (ring group), as `rule.at_once` says it.
+        pub at_once: bool = false, ANY;
         /// Status of the answer that the caller gets in place of the failure; "none": the failure's own.
         pub answer: Option<u16> = None, Rule::number(300, 699).or("none");
         /// Status codes after which the next of `to` is tried, as `rule.try_next` says it.
@@ -123,7 +127,7 @@ impl FailureAction {
         Self {
             name: table.name.clone(),
             statuses: table.statuses.clone().into(),
-            to: Targets::of(&table.to, groups),
+            to: Targets::of(&table.to, table.at_once, groups),
             answer: table.answer,
             try_next: table.try_next.clone().map(Vec::into),
             user: UserEdit::of(table.translate.as_ref(), table.strip, &table.prepend, names),
@@ -143,16 +147,22 @@ pub(super) fn named(names: &[Reference<FailureTable>], all: &[Arc<FailureAction>
 }
 
 /// Notes what a table says that cannot be done.
-pub(super) fn check(tables: &[FailureTable], sets: &[SetTable], reader: &mut Reader) {
-    for (index, table) in tables.iter().enumerate() {
+pub(super) fn check(tables: &[FailureTable], actions: &[Arc<FailureAction>], sets: &[SetTable], reader: &mut Reader) {
+    for (index, (table, action)) in tables.iter().zip(actions).enumerate() {
         let name = &table.name;
         if table.translate.as_ref().is_some_and(|set| !translates(set, sets)) {
             let message = format!("failure '{name}' translates by a set that has no value for a text");
             let span = reader.value_of(&format!("failure[{index}].translate"));
             reader.push(Fault::error(span, message, NOT_TRANSLATING));
         }
+        if counts_each_place(&action.to, &action.call_limits) {
+            let message = format!("failure '{name}' {COUNTS_EACH_PLACE}");
+            let span = reader.value_of(&format!("failure[{index}].at_once"));
+            reader.push(Fault::error(span, message, COUNT_ONCE));
+        }
         // What is for a request, which this one does not forward.
         let of_requests = [
+            ("at_once", table.at_once),
             ("try_next", table.try_next.is_some()),
             ("strip", table.strip > 0),
             ("prepend", !table.prepend.as_str().is_empty()),

@@ -129,10 +129,12 @@ pub struct Targets {
     pub uris: Box<[SipUri]>,
     /// Which of them are of groups, in this order.
     pub groups: Box<[GroupPlaces]>,
+    /// They are tried at once, not in order.
+    pub at_once: bool,
 }
 
 impl Targets {
-    pub(super) fn of(places: &[Place], groups: &[Arc<GatewayGroup>]) -> Self {
+    pub(super) fn of(places: &[Place], at_once: bool, groups: &[Arc<GatewayGroup>]) -> Self {
         let (mut uris, mut parts) = (Vec::new(), Vec::new());
         for place in places {
             match place {
@@ -146,7 +148,7 @@ impl Targets {
                 }
             }
         }
-        Self { uris: uris.into(), groups: parts.into() }
+        Self { uris: uris.into(), groups: parts.into(), at_once }
     }
 
     /// Limits of its groups.
@@ -238,6 +240,18 @@ mod tests {
                 "record_route = true",
             ),
             (rule("\"east\"", "redirect = true"), 14, "redirects to gateway group 'east'", "without limits"),
+            (rule("\"east\"", "at_once = true"), 15, "rings all of `to` at once", "remove `at_once`"),
+            (rule("\"West\"", "at_once = true\nredirect = true"), 15, "says what rings at once", "keep `redirect` or"),
+            ("[[rule]]\nname = \"r\"\nat_once = true\n".into(), 3, "at_once without `to`", "add `to`"),
+            (
+                format!(
+                    "{GROUPS}[[failure]]\nname = \"f\"\nstatuses = [\"5xx\"]\nto = [\"east\"]\nat_once = true\n\
+                     [[rule]]\nname = \"r\"\non_failure = [\"f\"]\n"
+                ),
+                16,
+                "failure 'f' rings all of `to` at once",
+                "no gateway group with limits",
+            ),
             (
                 format!(
                     "{GROUPS}[[failure]]\nname = \"f\"\nstatuses = [\"5xx\"]\nto = [\"east\"]\n[[rule]]\nname = \"r\"\n\

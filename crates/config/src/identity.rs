@@ -6,11 +6,11 @@ use strowger_rules::{SetId, SetNames};
 use toml::Spanned;
 use toml::de::DeValue;
 
+use super::check_action::{NOT_TRANSLATING, translates};
 use super::key::{Key, Role, Rule, Text};
 use super::name::{Name, Reference, read_reference};
 use super::reader::{Reader, Section};
 use super::report::Fault;
-use super::rules::{NOT_TRANSLATING, translates};
 use super::set::SetTable;
 
 /// List of identities: numbers, ranges of numbers and SIP URIs, with commas or spaces between them.
@@ -89,13 +89,8 @@ impl<'a> IdentityList<'a> {
         std::str::from_utf8(number).is_ok_and(|number| self.entries().any(|entry| entry.admits_number(number)))
     }
 
-    /// The URI of the list that is this address-of-record.
-    pub fn uri(self, uri: &Uri<'_>) -> Option<&'a str> {
-        let aor = |uri: &Uri<'_>| {
-            let mut aor = Vec::new();
-            uri.write_aor(&mut aor);
-            aor
-        };
+    /// The URI of the list that is this address-of-record. `aor`: the address-of-record of a URI.
+    pub fn uri(self, uri: &Uri<'_>, aor: impl Fn(&Uri<'_>) -> Vec<u8>) -> Option<&'a str> {
         let wanted = aor(uri);
         self.entries().find_map(|entry| match entry {
             IdentityEntry::Uri(text) => {
@@ -241,7 +236,12 @@ mod tests {
             assert!(!list.admits_number(number.as_bytes()), "{number}");
         }
         assert_eq!(list.first(), Some(IdentityEntry::Number("+4930120")));
-        let uri = |text: &str| list.uri(&Uri::parse(text.as_bytes()).expect("a URI"));
+        let aor = |uri: &Uri<'_>| {
+            let mut aor = Vec::new();
+            uri.write_aor(&mut aor);
+            aor
+        };
+        let uri = |text: &str| list.uri(&Uri::parse(text.as_bytes()).expect("a URI"), aor);
         assert_eq!(uri("sip:%64esk@EXAMPLE.org;user=phone"), Some("sip:desk@example.org"));
         assert_eq!(uri("sip:desk@example.net"), None);
         assert!(IdentityList::of("*").admits_number(b"0301") && IdentityList::of("+*").admits_number(b"+1"));

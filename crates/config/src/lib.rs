@@ -23,6 +23,7 @@ mod cache;
 mod call_limit;
 mod certificate;
 mod check;
+mod check_action;
 mod check_database;
 mod check_relay;
 mod check_rules;
@@ -31,6 +32,7 @@ mod control;
 mod database;
 mod dialogs;
 mod dns;
+mod domain_names;
 mod domains;
 mod effective;
 mod emergency;
@@ -52,6 +54,7 @@ mod reader;
 mod registrar;
 mod reload;
 mod report;
+mod rule_text;
 mod rules;
 mod secret;
 mod server;
@@ -71,7 +74,7 @@ use std::path::{Path, PathBuf};
 pub use strowger_core::Transport;
 use toml::de::DeTable;
 
-pub use self::accounting::{AccountedHeader, Accounting, AccountingTarget};
+pub use self::accounting::{AccountedField, Accounting, AccountingTarget};
 pub use self::auth::{Algorithm, Auth, Qop, UriCheck};
 pub use self::ban::{Ban, Network};
 pub use self::cache::{CacheEngine, CacheMode, CacheTable, Password};
@@ -96,16 +99,17 @@ pub use self::metrics::Metrics;
 pub use self::name::{Name, Reference};
 pub use self::nat::{Nat, PingMethod};
 pub use self::proxy::{Fork, Proxy, RelayFor, SipUri, UnmatchedCancel};
+pub use self::reader::nearest;
 pub use self::registrar::{Durability, PathRule, Registrar};
 pub use self::reload::Change;
 pub use self::report::{Fault, Report, Severity};
-pub use self::rules::{
-    Action, Decisions, HeaderLine, RemovableHeader, RuleTable, SourceTable, UserEdit, UserText, is_user_text,
-};
+pub use self::rule_text::{AccountName, HeaderLine, RemovableHeader, UserText, is_user_text};
+pub use self::rules::{Action, Decisions, RuleTable, SourceTable, UserEdit};
 pub use self::secret::Secret;
 pub use self::server::{Scheduling, Server};
 pub use self::set::{SetFault, SetKind, SetTable};
 pub use self::store::{DatabaseServer, DatabaseTls, Store};
+pub use self::syntax::faults as syntax_faults;
 pub use self::timers::Timers;
 pub use self::tls::Tls;
 
@@ -338,38 +342,6 @@ impl Config {
         tables.resolve(folder);
         control_socket(&tables.control, &tables.store)
     }
-
-    /// Whether a domain is one whose users live here; whatever the case.
-    pub fn is_local(&self, domain: &str) -> bool {
-        self.local_domain(domain).is_some()
-    }
-
-    /// The realm in which the users of a domain have their passwords, in upper or lower case. That of a domain which is not local is
-    /// [`Config::realm`].
-    pub fn realm_of(&self, domain: &str) -> &str {
-        self.local_domain(domain).map_or(&self.realm, |local| &local.realm)
-    }
-
-    /// Of the domains that share a realm, the one whose user a name alone means there: that which is called as the realm, else the first.
-    pub fn first_domain_of(&self, realm: &str) -> Option<&str> {
-        let all = self.domains.iter().filter(|domain| domain.realm == realm);
-        all.map(|domain| domain.name.as_str()).min_by_key(|name| !name.eq_ignore_ascii_case(realm))
-    }
-
-    /// Whether a domain has a realm of its own, so that one realm does not say all.
-    pub fn has_several_realms(&self) -> bool {
-        self.domains.iter().any(|domain| domain.realm != self.realm)
-    }
-
-    /// The names of the local domains.
-    pub fn domain_names(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.domains.iter().map(|domain| domain.name.as_str())
-    }
-
-    fn local_domain(&self, domain: &str) -> Option<&LocalDomain> {
-        let domain = domain.strip_suffix('.').unwrap_or(domain);
-        self.domains.iter().find(|local| local.name.eq_ignore_ascii_case(domain))
-    }
 }
 
 fn control_socket(control: &Control, store: &Store) -> Option<PathBuf> {
@@ -476,7 +448,7 @@ mod tests {
         assert_eq!(config.domain_names().collect::<Vec<_>>(), ["b.example", "c.example", "127.0.0.1"]);
         let config = read("domains = [\"a.example\", \"b.example\"]\nrealm = \"B.example\"");
         assert!(!config.has_several_realms());
-        assert_eq!((config.first_domain_of("B.example"), config.first_domain_of("none")), (Some("b.example"), None));
+        assert_eq!((config.first_domain_of("B.example"), config.first_domain_of("none")), (Some("a.example"), None));
     }
 
     #[test]

@@ -101,13 +101,15 @@ section! {
         pub unfit_status: u16 = 405, Rule::number(400, 699);
         /// Refuse with 482 what comes back unchanged (RFC 3261 section 16.3 step 4, RFC 5393 section 4.2).
         pub loop_detection: bool = true, ANY;
-        /// A request larger than this leaves by TCP (RFC 3261 section 18.1.1), but never away from the flow of a binding.
+        /// A request larger than this leaves by TCP (RFC 3261 section 18.1.1), and by UDP where no connection stands within 0.3 s; to such a peer
+        /// it goes by UDP at once for ten minutes. Never away from the flow of a binding.
         pub udp_to_tcp_above: Option<usize> = Some(1_300), Rule::bytes(200, 65_535).or("never");
         /// Networks that any peer may name as a target, by a Request-URI, Route, Contact or Path, from wherever it sends: private networks that
         /// peers of other networks shall reach. Without this a peer may name no address that reaches less far than its own (loopback, link-local,
         /// private), no multicast address, and no port of this machine that is no listener of this server; peers on this machine may. Databases,
-        /// caches, `control.listen` and `metrics.listen` stay out of reach. Targets that this file names (rules, gateways, single addresses of a
-        /// `[[source]]`), and devices at the address that they send from, need no entry.
+        /// caches, `control.listen` and `metrics.listen` stay out of reach, and so do other ports of this machine, unless a single address or a
+        /// loopback network names them. WebSocket peers count as peers of other networks. Targets that this file names (rules,
+        /// gateways, networks of a `[[source]]`), and devices at the address that they send from, need no entry.
         pub reachable: Vec<Network> = Vec::new(), ANY;
     }
 }

@@ -370,7 +370,7 @@ pub(super) fn join(path: &str, name: &str) -> String {
 }
 
 /// The name that differs least from what was written, if one is near enough to be meant.
-pub(super) fn nearest<'a>(written: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(written: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |text: &str| text.to_ascii_lowercase().replace('-', "_");
     let written = plain(written);
     names

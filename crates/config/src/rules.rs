@@ -7,23 +7,24 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use strowger_core::proxy::may_be_removed;
 use strowger_message::Name as HeaderName;
 use strowger_rules::{Condition, Kind, Rule as CompiledRule, Rules, Set, SetId, SetNames, Sets};
 
 use super::auth::Auth;
-use super::call_limit::{self, CallLimitTable, CountedPer};
+use super::call_limit::{self, CallLimitTable};
+use super::check_action::{self, Named};
 use super::emergency::Emergency;
 use super::failure::{self, FailureAction, FailureTable};
 use super::filter::{self, FilterAction, FilterTable};
 use super::gateway_group::{self, GatewayGroup, GatewayGroupTable, Place, Targets};
 use super::identity::{self, Identities, IdentitySource};
-use super::key::{Rule, Text};
+use super::key::Rule;
 use super::name::{Name, Reference};
 use super::proxy::RelayFor;
 use super::reader::{ANY, Reader, Section, section};
 use super::report::Fault;
-use super::set::{SetKind, SetTable, load};
+use super::rule_text::{AccountName, HeaderLine, RemovableHeader, UserText};
+use super::set::{SetTable, load};
 
 section! {
     /// A group of peers by their addresses, such as the gateways of a carrier: conditions know it as `source.group`; repeat the table for each.
@@ -53,10 +54,13 @@ section! {
         pub reason: String = String::new(), ANY;
         /// The request gets no answer at all: for senders that only look for servers.
         pub drop: bool = false, ANY;
-        /// Where the request goes, in order of trying: a URI with a user takes the place of the Request-URI, one without leads there with
-        /// the Request-URI as it is; the name of a `[[gateway_group]]` stands for its targets. Routes of its sender stay behind. A request
+        /// Where the request goes, in order of trying. A URI of a local domain with a user, such as "sip:alice@example.org", stands for the
+        /// phones of this user. Another URI with a user takes the place of the Request-URI, one without leads there with the Request-URI
+        /// as it is; the name of a `[[gateway_group]]` stands for its targets. Routes of its sender stay behind. A request
         /// for a sips URI goes there by TLS or not at all. `[]`: to its contacts or where it says itself.
         pub to: Vec<Place> = Vec::new(), ANY;
+        /// All of `to` ring at once (ring group); `false`: one after the other (hunt group).
+        pub at_once: bool = false, ANY;
         /// Who may go to `to` where that is outside the local domains, as `proxy.relay_for` says it for a Request-URI; "as-set": as that is set.
         /// A caller by a rule for which it has shown too little is asked for a password (407) or refused (403).
         pub relay_for: Option<RelayFor> = None, ANY.or("as-set");
@@ -80,7 +84,8 @@ section! {
         /// of numbers and ranges such as "+49301234560, +4930123*", or the name of a `[[set]]` with a list for each account. From a list
         /// the sender chooses by P-Preferred-Identity, P-Asserted-Identity or From; otherwise the first single number counts, then
         /// the list of `auth.identities`, then the address-of-record of the account. Targets of `to` are trusted: they receive it
-        /// with `Privacy: id` too. "": the server asserts nothing.
+        /// with `Privacy: id` too. Remote-Party-ID, Diversion and History-Info of an account may name identities of this list and of the
+        /// account. "": the server asserts nothing.
         pub identity: Option<Identities> = None, ANY.or("");
         /// Header lines that the request gets, such as "P-Hint: outbound".
         pub add_headers: Vec<HeaderLine> = Vec::new(), ANY;
@@ -103,120 +108,6 @@ section! {
         pub answer_timeout: Option<Duration> = None, Rule::time(Duration::from_millis(100), Duration::from_secs(60)).or("as-set");
         /// No further rule is asked.
         pub stop: bool = false, ANY;
-    }
-}
-
-/// A line that a request gets.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HeaderLine(String);
-
-impl Text for HeaderLine {
-    const EXPECTED: &'static str = "a header line such as \"P-Hint: outbound\"";
-
-    fn from_text(text: &str) -> Result<Self, String> {
-        let wrong = |what: &str| Err(format!("is {text:?}, {what}"));
-        let Some((name, value)) = text.split_once(':') else { return wrong("which has no colon") };
-        let is_token = |c: char| c.is_ascii_alphanumeric() || "-.!%*_+`'~".contains(c);
-        if name.is_empty() || !name.chars().all(is_token) {
-            return wrong("whose name is no token (RFC 3261 section 25.1)");
-        }
-        if value.trim().is_empty() || text.chars().any(char::is_control) {
-            return wrong("whose value is empty or has control characters");
-        }
-        let known = HeaderName::of(name.as_bytes());
-        if known != HeaderName::Other && !may_be_removed(known) {
-            return wrong("which the server writes itself");
-        }
-        Ok(Self(format!("{name}: {}", value.trim())))
-    }
-
-    fn to_text(&self) -> String {
-        self.0.clone()
-    }
-}
-
-impl HeaderLine {
-    /// The lines, each with its end.
-    pub(super) fn lines(lines: &[Self]) -> Box<[u8]> {
-        lines.iter().flat_map(|line| [line.0.as_bytes(), b"\r\n"]).flatten().copied().collect()
-    }
-}
-
-/// Characters of the user part of a URI.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct UserText(String);
-
-impl UserText {
-    /// The characters.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl Text for UserText {
-    const EXPECTED: &'static str = "characters that may stand in the user part of a URI, such as \"+49\"";
-
-    fn from_text(text: &str) -> Result<Self, String> {
-        match is_user_text(text.as_bytes()) {
-            true => Ok(Self(text.to_owned())),
-            false => Err(format!("is {text:?}, which may not stand in the user part of a URI as it is")),
-        }
-    }
-
-    fn to_text(&self) -> String {
-        self.0.clone()
-    }
-}
-
-/// Whether a text may stand in the user part of a URI as it is (RFC 3261 section 25.1).
-pub fn is_user_text(text: &[u8]) -> bool {
-    text.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.!~*'()&=+$,;?/".contains(byte))
-}
-
-/// What calls are accounted as.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AccountName(Box<str>);
-
-impl Text for AccountName {
-    const EXPECTED: &'static str = "at most 64 characters, such as \"wholesale\"";
-
-    fn from_text(text: &str) -> Result<Self, String> {
-        match text.chars().count() {
-            0 => Err("is empty".to_owned()),
-            1..=64 if !text.chars().any(char::is_control) => Ok(Self(text.into())),
-            1..=64 => Err("has control characters".to_owned()),
-            count => Err(format!("has {count} characters")),
-        }
-    }
-
-    fn to_text(&self) -> String {
-        self.0.to_string()
-    }
-}
-
-/// A header field that a request may do without.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RemovableHeader(HeaderName);
-
-impl Text for RemovableHeader {
-    const EXPECTED: &'static str = "the name of a header field that a request can do without, such as \"User-Agent\"";
-
-    fn from_text(text: &str) -> Result<Self, String> {
-        let name = HeaderName::of(text.as_bytes());
-        match may_be_removed(name) {
-            true => Ok(Self(name)),
-            false => Err(format!("is {text:?}, which is not known or may not be taken off")),
-        }
-    }
-
-    fn to_text(&self) -> String {
-        self.0.text().to_owned()
-    }
-}
-
-impl RemovableHeader {
-    pub(super) fn names(headers: &[Self]) -> Box<[HeaderName]> {
-        headers.iter().map(|header| header.0).collect()
     }
 }
 
@@ -290,7 +181,7 @@ impl UserEdit {
         names: &SetNames,
     ) -> Option<Self> {
         let translate = translate.and_then(|set| names.id(set.name()));
-        let edits = translate.is_some() || strip > 0 || !prepend.0.is_empty();
+        let edits = translate.is_some() || strip > 0 || !prepend.as_str().is_empty();
         edits.then(|| Self { translate, strip, prepend: prepend.as_str().into() })
     }
 }
@@ -317,7 +208,7 @@ impl Action {
             on_failure: failure::named(&table.on_failure, failures),
             call_limits: call_limit::named(&table.call_limits, call_limits),
             user: UserEdit::of(table.translate.as_ref(), table.strip, &table.prepend, names),
-            to: Targets::of(&table.to, groups),
+            to: Targets::of(&table.to, table.at_once, groups),
             relay_for: table.relay_for,
             try_next: table.try_next.clone().map(Vec::into),
             identity: IdentitySource::of(table.identity.as_ref(), names),
@@ -326,7 +217,7 @@ impl Action {
             record_route: table.record_route,
             track: table.track,
             account: table.accounts(),
-            account_as: table.account_as.as_ref().map(|account| account.0.clone()),
+            account_as: table.account_as.as_ref().map(|account| account.as_str().into()),
             ring_timeout: table.ring_timeout,
             answer_timeout: table.answer_timeout,
         }
@@ -426,11 +317,12 @@ pub(super) struct Lists<'a> {
 pub(super) fn compile(lists: Lists<'_>, record_route: bool, reader: &mut Reader) -> Arc<Decisions> {
     let Lists { rules, sets, sources, failures, filters, call_limits, gateway_groups, emergency, auth } = lists;
     let (names, loaded) = load(sets, reader);
-    failure::check(failures, sets, reader);
     let call_limits: Vec<_> = call_limits.iter().cloned().map(Arc::new).collect();
     let groups = gateway_group::all(gateway_groups, &call_limits);
-    let failure = |table| Arc::new(FailureAction::of(table, &names, &call_limits, &groups));
-    let failures: Vec<_> = failures.iter().map(failure).collect();
+    let action = |table| Arc::new(FailureAction::of(table, &names, &call_limits, &groups));
+    let tables = failures;
+    let failures: Vec<_> = tables.iter().map(action).collect();
+    failure::check(tables, &failures, sets, reader);
     let mut compiled = Vec::new();
     for (index, table) in rules.iter().enumerate() {
         let path = format!("rule[{index}]");
@@ -440,7 +332,7 @@ pub(super) fn compile(lists: Lists<'_>, record_route: bool, reader: &mut Reader)
             compiled.push(CompiledRule { name, condition, action });
         }
         let named = Named { sets, failures: &failures, call_limits: &call_limits, groups: &groups };
-        check_action(table, &path, &named, record_route, reader);
+        check_action::check(table, &path, &named, record_route, reader);
     }
     let filters = Rules::new(filter::compile(filters, &names, reader));
     let mut filled = Sets::empty(&names);
@@ -459,7 +351,7 @@ pub(super) fn compile(lists: Lists<'_>, record_route: bool, reader: &mut Reader)
         identity::check_set(set, "emergency.identity", sets, reader);
     }
     let emergency_identity = IdentitySource::of(emergency.identity.as_ref(), &names);
-    let emergency = Targets::of(emergency.target.as_slice(), &groups);
+    let emergency = Targets::of(emergency.target.as_slice(), false, &groups);
     Arc::new(Decisions { filters, rules, sets: filled, names, sources, trusted, emergency, emergency_identity })
 }
 
@@ -487,7 +379,7 @@ pub(super) fn condition(
     }
 }
 
-fn rule_shown(table: &RuleTable) -> String {
+pub(super) fn rule_shown(table: &RuleTable) -> String {
     format!("rule '{}'", table.name)
 }
 
@@ -495,100 +387,6 @@ fn rule_shown(table: &RuleTable) -> String {
 fn within(value: &Range<usize>, span: &Range<usize>) -> Range<usize> {
     let at = |place: usize| (value.start + 1 + place).min(value.end.saturating_sub(1)).max(value.start);
     at(span.start)..at(span.end).max(at(span.start))
-}
-
-/// What rules name.
-struct Named<'a> {
-    sets: &'a [SetTable],
-    failures: &'a [Arc<FailureAction>],
-    call_limits: &'a [Arc<CallLimitTable>],
-    groups: &'a [Arc<GatewayGroup>],
-}
-
-/// Notes what a rule says that cannot be done together.
-fn check_action(table: &RuleTable, path: &str, named: &Named<'_>, record_route: bool, reader: &mut Reader) {
-    let Named { sets, failures, call_limits, groups } = named;
-    let mut note = |key: &str, what: &str, cure: &str| {
-        let span = reader.value_of(&format!("{path}.{key}"));
-        reader.push(Fault::error(span, format!("{} {what}", rule_shown(table)), cure));
-    };
-    let (answers, goes) = (table.answer.is_some(), !table.to.is_empty());
-    if answers && goes {
-        note("to", "answers, and says where the request goes", "keep `answer` or `to`, or make two rules");
-    }
-    if !answers && !table.reason.is_empty() {
-        note("reason", "has a reason and no answer", "add `answer`, or remove `reason`");
-    }
-    if table.drop && (answers || goes) {
-        note("drop", "drops the request, and says what becomes of it", "keep `drop`, `answer` or `to`");
-    }
-    if table.redirect && (answers || table.drop || !table.on_failure.is_empty()) {
-        note("redirect", "redirects, and says what else becomes of the request", "keep `redirect`, or make two rules");
-    }
-    if (answers || table.drop) && !table.on_failure.is_empty() {
-        note("on_failure", "does not forward the request, which cannot fail then", "remove `on_failure`");
-    }
-    if (answers || table.drop || table.redirect) && !table.call_limits.is_empty() {
-        note("call_limits", "has limits for calls that it does not forward", "remove `call_limits`");
-    }
-    let to = Targets::of(&table.to, groups);
-    let counting = to.groups.iter().find(|part| !part.group.call_limits.is_empty());
-    if let Some(part) = counting.filter(|_| table.redirect) {
-        let what = format!("redirects to gateway group '{}', which has limits for calls", part.group.name);
-        note("to", &what, "name its targets, or another group of them without limits");
-    }
-    let limits = call_limit::named(&table.call_limits, call_limits);
-    if let Some(limit) = limits.iter().find(|limit| limit.per == CountedPer::Gateway && !goes) {
-        let what = format!("has no `to`, and call limit '{}' counts the calls of each gateway there", limit.name);
-        note(
-            "call_limits",
-            &what,
-            "name the limit in the rule, the failure or the gateway group that has the gateways",
-        );
-    }
-    let stays = table.record_route.unwrap_or(record_route);
-    if !stays || table.track == Some(false) {
-        let cure = "let the rule have record_route = true, and not track = false";
-        if !table.call_limits.is_empty() {
-            note("call_limits", "counts calls whose end the server does not see", cure);
-        }
-        if let Some(part) = counting {
-            let group = &part.group.name;
-            let what =
-                format!("leads to gateway group '{group}', which counts calls whose end the server does not see");
-            note("to", &what, cure);
-        }
-        let failures = failure::named(&table.on_failure, failures);
-        if let Some(failure) = failures.iter().find(|failure| failure.limits().next().is_some()) {
-            let what =
-                format!("has a failure, '{}', that counts calls whose end the server does not see", failure.name);
-            note("on_failure", &what, cure);
-        }
-    }
-    if !goes && table.try_next.is_some() {
-        note("try_next", "has try_next without `to`", "add `to`, or remove `try_next`");
-    }
-    if !goes && table.relay_for.is_some() {
-        note("relay_for", "has relay_for without `to`", "add `to`, or remove `relay_for`");
-    }
-    if (answers || table.drop || table.redirect) && table.identity.is_some() {
-        note("identity", "asserts an identity of a request that it does not forward", "remove `identity`");
-    }
-    if table.translate.as_ref().is_some_and(|set| !translates(set, sets)) {
-        note("translate", "translates by a set that has no value for a text", NOT_TRANSLATING);
-    }
-    if let Some(Identities::Set(set)) = &table.identity {
-        identity::check_set(set, &format!("{path}.identity"), sets, reader);
-    }
-}
-
-/// The cure of a set that has no value for a text.
-pub(super) const NOT_TRANSLATING: &str = "name a set of kind \"texts\" with `value`, or with values in its `entries`";
-
-/// Whether a set has values for texts. One that does not exist was noted elsewhere.
-pub(super) fn translates(set: &Reference<SetTable>, sets: &[SetTable]) -> bool {
-    let named = sets.iter().find(|other| other.name == *set.name());
-    named.is_none_or(|set| set.kind == SetKind::Texts && set.has_values())
 }
 
 pub(super) fn of_entries<'a>(

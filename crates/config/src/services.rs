@@ -1,7 +1,5 @@
 //! Services that a server uses: databases, caches, control and metrics. No peer may name them as targets.
 
-use std::net::IpAddr;
-
 use strowger_cache::servers::Endpoint;
 use strowger_store::database_url::DatabaseAddress;
 
@@ -35,10 +33,10 @@ impl Config {
         databases.chain(caches).chain(own.map(|address| (address.ip().to_string(), address.port()))).collect()
     }
 
-    /// Addresses of hosts that a `[[source]]` names alone.
-    pub fn single_sources(&self) -> impl Iterator<Item = IpAddr> {
+    /// Networks of every `[[source]]`.
+    pub fn source_networks(&self) -> impl Iterator<Item = Network> {
         let networks = self.sources.iter().flat_map(|source| &source.networks);
-        networks.filter_map(|network| Network::from_text(network).ok()?.single())
+        networks.filter_map(|network| Network::from_text(network).ok())
     }
 }
 
@@ -77,7 +75,7 @@ mod tests {
             "db5 3306",
         ];
         assert_eq!(services, want);
-        let sources: Vec<String> = config.single_sources().map(|ip| ip.to_string()).collect();
-        assert_eq!(sources, ["192.0.2.9", "::1"]);
+        let sources: Vec<String> = config.source_networks().map(|network| network.to_string()).collect();
+        assert_eq!(sources, ["192.0.2.9/32", "10.0.0.0/8", "::1/128"]);
     }
 }

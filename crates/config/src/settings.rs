@@ -216,6 +216,7 @@ impl Config {
             queue: self.registrar.commit_queue,
             longest: self.registrar.max_expires,
             listeners: self.listener_names(),
+            aliases: self.aliases_on_machine(),
         }
     }
 

@@ -3,7 +3,7 @@
 use super::report::Fault;
 
 /// The faults of the TOML text itself, without those that only follow from an earlier one.
-pub(super) fn faults(errors: &[toml::de::Error], text: &str) -> Vec<Fault> {
+pub fn faults(errors: &[toml::de::Error], text: &str) -> Vec<Fault> {
     let mut faults: Vec<Fault> = Vec::new();
     let mut duplicate_table = false;
     for error in errors {

@@ -20,6 +20,9 @@ pub struct Send {
     range: (u32, u32),
     /// Given back with [`Failure`] if the message could not be sent; 0: the sender does not ask.
     pub token: u64,
+    /// Whether the sender has a fallback. Such a message fails soon if it needs a new connection that is not made in time
+    /// (`strowger-net`).
+    pub has_fallback: bool,
 }
 
 impl Send {
@@ -50,7 +53,15 @@ impl Outbox {
     /// `range` of [`Outbox::bytes`] goes to `target`. The same range may be sent several times.
     pub fn send(&mut self, target: Target, range: Range<usize>, token: u64) {
         debug_assert!(range.end <= self.bytes.len());
-        self.sends.push(Send { target, range: (range.start as u32, range.end as u32), token });
+        let range = (range.start as u32, range.end as u32);
+        self.sends.push(Send { target, range, token, has_fallback: false });
+    }
+
+    /// Marks the last message as one with a fallback ([`Send::has_fallback`]).
+    pub fn set_fallback(&mut self) {
+        if let Some(send) = self.sends.last_mut() {
+            send.has_fallback = true;
+        }
     }
 
     /// What is to be sent, in the order in which the machines said so.

@@ -12,7 +12,7 @@ use std::hash::Hash;
 use std::num::NonZeroU32;
 
 /// Of the form that is written, and the only one that is read.
-pub const VERSION: u8 = 10;
+pub const VERSION: u8 = 13;
 
 /// What can be written down.
 pub trait Recorded: Serialize + DeserializeOwned {

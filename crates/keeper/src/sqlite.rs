@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, TransactionBehavior, params};
 use strowger_records::{FileLock, FileNumber};
+use strowger_store::database_header::{self, DatabaseHeader};
 use strowger_store::own_file::{Obstacle, OwnFile};
 use strowger_store::sqlite::OpenError as NotRead;
 
@@ -39,6 +40,7 @@ pub struct Sqlite {
     connection: Option<Connection>,
     /// Which file it is, from the first connection on: another one of its name has not what this one has.
     file: Option<FileNumber>,
+    header: Option<DatabaseHeader>,
     kept: u64,
     bytes: u64,
     written: u64,
@@ -58,7 +60,8 @@ impl Sqlite {
         let held = FileLock::take(&path, settings.wait);
         let held = held.map_err(|error| OpenError::Unusable { path, error })?;
         let lock = held.ok_or_else(|| OpenError::InUse(settings.path.clone()))?;
-        let mut this = Self { settings, connection: None, file: None, kept: 0, bytes: 0, written: 0, _lock: lock };
+        let mut this =
+            Self { settings, connection: None, file: None, header: None, kept: 0, bytes: 0, written: 0, _lock: lock };
         this.connection().map_err(OpenError::Engine)?;
         Ok(this)
     }
@@ -84,6 +87,13 @@ impl Sqlite {
         if self.file.is_some() && FileNumber::named(&self.settings.path) != self.file {
             return Err(self.failure("it was removed or replaced: put it back, or start again"));
         }
+        if self.header.as_mut().is_some_and(DatabaseHeader::is_overwritten) {
+            database_header::note_overwritten(&self.settings.path);
+            return Err(self.failure(
+                "another program has overwritten it: end the server, remove it with the files beside it that end with -wal and -shm, and start \
+                 again",
+            ));
+        }
         let connection = match self.connection.take() {
             Some(connection) => connection,
             None => {
@@ -91,6 +101,10 @@ impl Sqlite {
                 let count = opened.query_row("SELECT count(*) FROM call", [], |row| row.get::<_, i64>(0));
                 self.kept = count.map_err(|error| self.failure(error))?.unsigned_abs();
                 self.file = FileNumber::named(&self.settings.path);
+                if self.header.is_none() {
+                    let header = DatabaseHeader::read(&self.settings.path).map_err(|error| self.failure(error))?;
+                    self.header = Some(header);
+                }
                 opened
             }
         };
@@ -99,11 +113,21 @@ impl Sqlite {
 
     fn run<T>(&mut self, work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>) -> Result<T, Failure> {
         work(self.connection()?).map_err(|error| {
-            if Obstacle::from(&error) != Obstacle::Locked {
-                self.connection = None;
+            if Obstacle::from(&error) != Obstacle::Locked
+                && let Some(connection) = self.connection.take()
+            {
+                database_header::before_close(&connection, &self.settings.path);
             }
             self.failure(error)
         })
+    }
+}
+
+impl Drop for Sqlite {
+    fn drop(&mut self) {
+        if let Some(connection) = &self.connection {
+            database_header::before_close(connection, &self.settings.path);
+        }
     }
 }
 
@@ -300,6 +324,23 @@ mod tests {
         std::fs::rename(&away, &path).expect("it is there");
         engine.write(&[(2, &state(2))]).expect("it is back");
         assert_eq!(found(&mut engine).0.len(), 2);
+    }
+
+    #[test]
+    fn a_file_that_another_program_overwrites_takes_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("calls");
+        let mut engine = Sqlite::open(settings(&path)).expect("it is free");
+        let state = |n: u8| Change::State(vec![n; 50].into());
+        engine.write(&[(1, &state(1))]).expect("there is room");
+        let garbage = vec![b'x'; 50_000];
+        std::fs::write(&path, &garbage).expect("there is room");
+        for n in 2..5 {
+            let said = engine.write(&[(n, &state(2))]).expect_err("it would be lost").to_string();
+            assert!(said.contains("another program has overwritten it"), "{said}");
+        }
+        drop(engine);
+        assert!(std::fs::read(&path).expect("it is there") == garbage, "at the end neither");
     }
 
     /// A group that fails is not there, and the next one is, on a connection of its own or the same.

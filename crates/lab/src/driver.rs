@@ -3,11 +3,12 @@
 use crate::backend::run;
 use crate::process::Process;
 use crate::program::KAMAILIO;
-use crate::sample::{Usage, pss_of_tree};
+use crate::system::marks;
 use crate::{Error, port};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+use strowger_measure::process::{Usage, pss_of_tree};
 
 /// How long one may take until it listens.
 const START: Duration = Duration::from_secs(20);
@@ -73,7 +74,7 @@ impl Driver {
         let mut values = configuration.values.clone();
         values.push(("PORT", port.to_string()));
         if let Self::Kamailio { children } = self {
-            values.push(("CHILDREN", children.to_string()));
+            values.push(("WORKERS", children.to_string()));
         }
         let file = folder.join(match self {
             Self::Strowger { .. } => "strowger.toml",
@@ -147,8 +148,7 @@ pub fn fill(text: &str, values: &[(&str, String)]) -> Result<String, Error> {
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once('@') {
         filled.push_str(before);
-        let is_name = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_uppercase() || b == b'_');
-        match behind.split_once('@').filter(|(name, _)| is_name(name)) {
+        match behind.split_once('@').filter(|(name, _)| marks::is_name(name)) {
             Some((name, behind)) => {
                 let value = values.iter().find(|(known, _)| *known == name).ok_or_else(|| Error::Unexpected {
                     what: "a configuration".into(),

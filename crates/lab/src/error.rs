@@ -48,6 +48,9 @@ pub enum Error {
         /// What it printed.
         output: String,
     },
+    /// SIGINT, SIGTERM or SIGHUP came, and all programs were ended.
+    #[error("interrupted")]
+    Interrupted,
     /// A file or folder cannot be read or written.
     #[error("{}: {source}", .path.display())]
     File {
@@ -56,6 +59,9 @@ pub enum Error {
         /// The kernel's reason.
         source: std::io::Error,
     },
+    /// A file of the user's has faults.
+    #[error("{0}")]
+    Faulty(Box<strowger_config::Report>),
     /// What a program wrote does not have the form that it should have.
     #[error("{what}: {reason}")]
     Unexpected {

@@ -1,18 +1,29 @@
-//! The laboratory: it starts a system under test with what that needs, loads it, and samples what it costs.
+//! The laboratory: it starts a system under test and the programs beside it, loads it, and measures its cost.
 //!
 //! * [`process`]: a program that runs beside this one and ends with it; [`program`]: programs by others, and where they come from.
-//! * [`sample`]: processor time and memory of a tree of processes.
+//! * [`guard`]: the end of these programs when this one was killed.
 //! * [`backend`]: databases and caches in temporary folders.
 //! * [`driver`]: how a system under test is started.
 //! * [`stress`]: the eleven stress tests, A to K.
+//! * [`run`]: the execution of an experiment, and the folder of its run.
+//! * [`capacity`]: the highest load of a server at an address, and the cause of the limit.
+//! * [`generator`]: trials of load, by processes of `strowger load`.
 //! * [`statistics`]: medians and how sure they are.
+//!
+//! The following do no I/O and read no clock:
+//!
+//! * [`experiment`]: which trials to make and what to show; [`row`]: the result of a trial.
+//! * [`finder`]: the choice of the next trial in a search for a limit.
+//! * [`formula`]: formulas of the published measurements.
+//! * [`compare`]: two runs, and the differences that can be claimed.
+//! * [`report`]: figures, tables and the answer of a run; only its last step reads and writes files.
 //!
 //! What a sleeping child costs is close to nothing:
 //!
 //! ```
 //! use std::process::Command;
 //! use strowger_lab::process::Process;
-//! use strowger_lab::sample::Usage;
+//! use strowger_measure::process::Usage;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let folder = tempfile::tempdir()?;
@@ -28,14 +39,26 @@
 #![warn(missing_docs)]
 
 pub mod backend;
+pub mod capacity;
+pub mod compare;
+pub mod doctor;
+pub mod document;
 pub mod driver;
 mod error;
+pub mod experiment;
+pub mod finder;
+pub mod formula;
+pub mod generator;
+pub mod guard;
 pub mod port;
 pub mod process;
 pub mod program;
-pub mod sample;
+pub mod report;
+pub mod row;
+pub mod run;
 pub mod statistics;
 pub mod stress;
+pub mod system;
 pub mod wait;
 
 pub use error::Error;

@@ -48,7 +48,8 @@ fn next(next: &AtomicU32, first: u32, count: u32, wanted: u32) -> u16 {
     panic!("no port of 127.0.0.1 is free");
 }
 
-fn is_free(port: u16) -> bool {
+/// Tells whether no program has this port of 127.0.0.1, by UDP or TCP.
+pub(crate) fn is_free(port: u16) -> bool {
     let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
     UdpSocket::bind(address).is_ok() && TcpListener::bind(address).is_ok()
 }

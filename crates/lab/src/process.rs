@@ -1,7 +1,6 @@
 //! A program that runs beside this one: its output in a file, its end with the owner's.
 
-use crate::sample::{is_stopped, task_state, tasks};
-use crate::{Error, wait};
+use crate::{Error, guard, wait};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 use std::collections::HashSet;
 use std::fs::File;
@@ -11,6 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use strowger_measure::process::{is_stopped, task_state, tasks};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Process groups of all programs that run.
@@ -53,6 +53,11 @@ pub fn end_by_signals() -> std::io::Result<()> {
     std::thread::Builder::new().name("signals".into()).spawn(work).map(drop)
 }
 
+/// Tells whether a signal has ended the programs, see [`end_by_signals`].
+pub fn is_ending() -> bool {
+    IS_ENDING.load(SeqCst)
+}
+
 fn groups() -> MutexGuard<'static, Vec<Pid>> {
     GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -84,6 +89,7 @@ impl Process {
         };
         let child = started.map_err(|source| Error::NotStarted { name: name.into(), source })?;
         groups.push(Pid::from_child(&child));
+        guard::tell(Pid::from_child(&child), true);
         drop(groups);
         Ok(Self { name: name.into(), child, log })
     }
@@ -132,6 +138,17 @@ impl Process {
             has_come || ended
         });
         if has_come { Ok(()) } else { Err(self.not_in_time(what, limit, ended)) }
+    }
+
+    /// Checks that it has not ended.
+    ///
+    /// # Errors
+    /// It has; the error has the last lines that it printed.
+    pub fn runs(&mut self) -> Result<(), Error> {
+        match self.ended() {
+            None => Ok(()),
+            Some(status) => Err(Error::Failed { name: self.name.clone(), status, output: self.tail() }),
+        }
     }
 
     fn not_in_time(&self, what: &str, limit: Duration, ended: bool) -> Error {
@@ -215,6 +232,7 @@ impl Drop for Process {
         let _ = kill_process_group(self.pid(), Signal::KILL);
         let pid = self.pid();
         groups().retain(|group| *group != pid);
+        guard::tell(pid, false);
         let _ = self.child.wait();
     }
 }
@@ -231,12 +249,12 @@ fn has_bound(id: u32, port: u16) -> bool {
 const PROTOCOLS: [&str; 4] = ["udp", "udp6", "tcp", "tcp6"];
 
 /// The table of a protocol on the network of this process.
-fn table(id: u32, protocol: &str) -> std::io::Result<String> {
+pub(crate) fn table(id: u32, protocol: &str) -> std::io::Result<String> {
     std::fs::read_to_string(format!("/proc/{id}/net/{protocol}"))
 }
 
 /// Of each socket of a table its own address, its state and its inode, as the kernel writes them.
-fn rows(table: &str) -> impl Iterator<Item = [&str; 3]> {
+pub(crate) fn rows(table: &str) -> impl Iterator<Item = [&str; 3]> {
     table.lines().skip(1).filter_map(|line| {
         let mut fields = line.split_ascii_whitespace().skip(1);
         Some([fields.next()?, fields.nth(1)?, fields.nth(5)?])
@@ -260,13 +278,17 @@ fn threads(id: u32) -> String {
     tasks(id).map(line).collect::<String>() + &sockets(id)
 }
 
+/// Inodes of the sockets of a process. None where it has ended, or this process may not see them.
+pub(crate) fn sockets_of(id: u32) -> Option<HashSet<String>> {
+    let open = std::fs::read_dir(format!("/proc/{id}/fd")).ok()?.flatten();
+    let open = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    Some(open.filter_map(|link| Some(link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())).collect())
+}
+
 /// The sockets of the process by which others reach it, a line for each: protocol, own address and state as the kernel writes them. The kernel
 /// writes a table page by page: where other sockets come and go between two pages, one may be missing.
 fn sockets(id: u32) -> String {
-    let open = std::fs::read_dir(format!("/proc/{id}/fd")).into_iter().flatten().flatten();
-    let open = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
-    let own: HashSet<String> =
-        open.filter_map(|link| Some(link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())).collect();
+    let own = sockets_of(id).unwrap_or_default();
     let mut lines = format!("\n{} sockets", own.len());
     for protocol in PROTOCOLS {
         match table(id, protocol) {
@@ -285,6 +307,7 @@ fn sockets(id: u32) -> String {
 mod tests {
     use super::*;
     use std::cell::Cell;
+    use strowger_measure::process::{Usage, pss_of_tree};
 
     #[test]
     fn a_program_that_ends_early_is_not_waited_for() {
@@ -319,6 +342,23 @@ mod tests {
         let error = sleeper.listens(9, Duration::ZERO).expect_err("it listens nowhere").to_string();
         let is_thread = |line: &str| line.starts_with("sleep: state ") && line.contains(" ms for a processor");
         assert!(error.lines().any(is_thread) && error.ends_with("\n0 sockets"), "{error}");
+    }
+
+    /// The shell waits and its child works: the time is the tree's.
+    #[test]
+    fn the_time_of_a_tree_is_that_of_all_its_processes() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let shell = |script: &str| {
+            Process::start("shell", folder.path(), Command::new("sh").args(["-c", script])).expect("a shell starts")
+        };
+        let busy = shell("sh -c 'while :; do :; done' & wait");
+        let idle = shell("sleep 60");
+        let enough = Duration::from_millis(300);
+        assert!(wait::until(Duration::from_secs(60), || Usage::of_tree(busy.id()).total() >= enough));
+        let (busy, idle_time) = (Usage::of_tree(busy.id()), Usage::of_tree(idle.id()));
+        assert!(busy.user + busy.system >= enough / 2, "{busy:?}");
+        assert!(idle_time.total() < enough / 3, "{idle_time:?}");
+        assert!(pss_of_tree(idle.id()) > 50_000);
     }
 
     #[test]

@@ -30,9 +30,7 @@ pub const REDIS: Program = Program { name: "redis-server", package: "redis-serve
 impl Program {
     /// Where it is: in the folders of `PATH` and those where Debian puts programs of the administrator.
     pub fn path(&self) -> Option<PathBuf> {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin", "/usr/bin"].map(PathBuf::from));
-        folders.map(|folder| folder.join(self.name)).find(|file| file.is_file())
+        in_path(self.name)
     }
 
     /// The same, where it must be there.
@@ -42,4 +40,11 @@ impl Program {
     pub fn find(&self) -> Result<PathBuf, Error> {
         self.path().ok_or(Error::NotInstalled { program: self.name, package: self.package })
     }
+}
+
+/// File of this name in the folders of `PATH`, or in those where Debian puts programs of the administrator.
+pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin", "/usr/bin"].map(PathBuf::from));
+    folders.map(|folder| folder.join(name)).find(|file| file.is_file())
 }

@@ -10,7 +10,7 @@
 //! | [`workload`] | ready scenarios |
 //! | [`scenario`] | a document, read and compiled |
 //! | [`engine`] | the calls of one shard |
-//! | [`measure`], [`report`] | what is counted, the raw log, and what is made of it |
+//! | [`report`] | reports from the figures and raw logs of [`strowger_measure`] |
 //! | [`media`], [`expression`], [`injection`], [`command`] | what scenarios use: RTP, regular expressions, data files, controllers |
 //!
 //! Twenty calls to an answering side in this process:
@@ -19,7 +19,7 @@
 //! use std::time::Duration;
 //! use strowger_load::campaign::{Campaign, Plan, Stage};
 //! use strowger_load::engine::pace::Part;
-//! use strowger_load::measure::Counter;
+//! use strowger_measure::Counter;
 //! use strowger_load::scenario::Distribution;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -49,13 +49,12 @@ pub mod command;
 pub mod engine;
 pub mod expression;
 pub mod injection;
-pub mod measure;
+pub mod keys;
 pub mod media;
-mod printable;
 pub mod report;
 pub mod scenario;
 pub mod sipp;
 mod wave;
 pub mod workload;
 
-pub use printable::{printable, printable_bytes};
+pub use strowger_report::{printable, printable_bytes};

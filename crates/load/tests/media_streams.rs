@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use strowger_load::engine::run::Run;
-use strowger_load::measure::Counter;
 use strowger_load::media::{Echo, Legs, Plane, PlaneError, Refusal, Settings};
 use strowger_load::scenario::action::Action;
 use strowger_load::scenario::{Environment, Scenario};
+use strowger_measure::Counter;
 use strowger_net::datagrams::{self, Incoming};
 
 /// A document whose only step runs these actions.

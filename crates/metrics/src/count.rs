@@ -7,6 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub struct Count(AtomicU64);
 
 impl Count {
+    /// Nothing counted yet: for arrays of numbers.
+    #[expect(clippy::declare_interior_mutable_const, reason = "each use of it is a number of its own")]
+    pub const ZERO: Self = Self(AtomicU64::new(0));
+
     /// Adds `n`.
     #[inline]
     pub fn add(&self, n: u64) {

@@ -86,7 +86,7 @@ mod tests {
         unit: Unit::Seconds,
         help: "Time that was taken.",
         labels: &[("by", "a \"thief\"")],
-        by_shard: false,
+        by: &[],
     };
 
     #[test]

@@ -61,26 +61,33 @@ pub struct Metric {
     /// Its name in the log.
     pub field: &'static str,
     /// Its name for Prometheus, without the `strowger_` in front and the `_total` behind a counter. Metrics of one family differ in labels.
+    /// A family `process_...` is one of Prometheus' own names, and has no `strowger_` in front.
     pub family: &'static str,
     pub kind: Kind,
     pub unit: Unit,
     /// What it means, in one sentence; the same for the whole family.
     pub help: &'static str,
     pub labels: &'static [(&'static str, &'static str)],
-    /// Each shard is shown by itself, under the label `shard`.
-    pub by_shard: bool,
+    /// Labels whose values are known while the program runs, such as `shard`.
+    pub by: &'static [&'static str],
 }
 
 impl Metric {
     /// The whole name that Prometheus sees.
     pub fn name(&self) -> String {
         let total = if self.kind == Kind::Counter { "_total" } else { "" };
-        format!("strowger_{}{total}", self.family)
+        let own = if self.family.starts_with("process_") { "" } else { "strowger_" };
+        format!("{own}{}{total}", self.family)
     }
 
     /// Names of its labels.
     pub fn label_names(&self) -> impl Iterator<Item = &'static str> {
-        self.labels.iter().map(|(name, _)| *name).chain(self.by_shard.then_some("shard"))
+        self.labels.iter().map(|(name, _)| *name).chain(self.by.iter().copied())
+    }
+
+    /// Whether each shard is shown by itself.
+    pub fn is_by_shard(&self) -> bool {
+        self.by.contains(&"shard")
     }
 }
 
@@ -152,7 +159,7 @@ macro_rules! metrics {
                 unit: $crate::metrics!(@unit $($unit)?),
                 help: concat!($($doc),+).trim_ascii(),
                 labels: &[$($((stringify!($label), $value)),+)?],
-                by_shard: $crate::metrics!(@is $($shard)?),
+                by: &[$(stringify!($shard))?],
             },)*];
 
             /// Each with its value.
@@ -183,6 +190,4 @@ macro_rules! metrics {
     (@or $default:expr, $given:literal) => { $given };
     (@unit) => { $crate::Unit::Number };
     (@unit $unit:ident) => { $crate::Unit::$unit };
-    (@is) => { false };
-    (@is shard) => { true };
 }

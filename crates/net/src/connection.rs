@@ -9,6 +9,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::time::Duration;
 use strowger_core::{Flow, ListenerId, Now, PeerName, Target, Transport};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
@@ -21,6 +22,10 @@ const TLS: usize = 32_768;
 
 /// While it shakes hands: a message of a handshake may have 64 KB.
 const TLS_HANDSHAKE: usize = 81_920;
+
+/// Deadline of a connection for messages with a fallback, in milliseconds from the SYN. Most handshakes take less (RFC 8305 section 5
+/// recommends 250).
+pub(crate) const FALLBACK_DELAY: u64 = 300;
 
 /// How often it is looked whether responses have arrived at a peer that has ended its side, in milliseconds.
 const ACKNOWLEDGEMENT_CHECK: u64 = 100;
@@ -104,11 +109,20 @@ pub(crate) struct Layer {
     /// How many those are.
     pub(crate) pending_messages: u32,
     pub(crate) tokens: Vec<(usize, u64)>,
+    /// Messages with a fallback. They leave when the connection opens, or fail after [`FALLBACK_DELAY`].
+    pub(crate) fallbacks: Vec<Fallback>,
     /// Key of our opening handshake.
     pub(crate) key: Option<String>,
     /// A WebSocket message that comes in pieces, and whether one does: the first may be empty.
     pub(crate) message: Vec<u8>,
     pub(crate) in_pieces: bool,
+}
+
+/// Message with a fallback that waits for its connection.
+pub(crate) struct Fallback {
+    pub(crate) origin: usize,
+    pub(crate) token: u64,
+    pub(crate) message: Box<[u8]>,
 }
 
 impl Connection {
@@ -174,6 +188,11 @@ impl Connection {
         self.layer.get_or_insert_default()
     }
 
+    /// Returns whether messages with a fallback wait.
+    pub(crate) fn has_fallbacks(&self) -> bool {
+        self.layer.as_ref().is_some_and(|layer| !layer.fallbacks.is_empty())
+    }
+
     /// The certificate that the peer of a secure connection has shown.
     pub(crate) fn certificate(&self) -> Option<CertificateDer<'static>> {
         let tls = self.layer.as_ref()?.tls.as_ref()?;
@@ -190,6 +209,7 @@ impl Connection {
             // The peer that it was for has gone.
             _ if self.closing => (self.since, bounds.close_timeout),
             _ if self.half_closed => (self.since, bounds.answer_timeout),
+            Phase::Dialling if self.has_fallbacks() => (self.since, Duration::from_millis(FALLBACK_DELAY)),
             Phase::Dialling => (self.since, bounds.connect_timeout + bounds.handshake_timeout),
             Phase::Tls | Phase::Ws => (self.since, bounds.handshake_timeout),
             Phase::Open if self.is_partial() => (self.partial_since, bounds.partial_timeout),
@@ -232,7 +252,7 @@ impl Connection {
 
     /// About how many bytes its peer has us hold, those of the kernel aside.
     pub(crate) fn memory(&self) -> usize {
-        let buffers = |layer: &Layer| layer.pending.capacity() + layer.message.capacity();
+        let buffers = |layer: &Layer| layer.pending.capacity() + layer.message.capacity() + layer.fallback_bytes();
         let own = match (&self.layer, self.phase) {
             _ if !self.accepted => 0,
             (Some(layer), Phase::Tls) if layer.tls.is_some() => PLAIN + TLS_HANDSHAKE,
@@ -278,6 +298,11 @@ impl Layer {
         session.set_buffer_limit(None);
         self.tls = Some(Box::new(rustls::Connection::Client(session)));
         Ok(())
+    }
+
+    /// Size of the messages with a fallback.
+    pub(crate) fn fallback_bytes(&self) -> usize {
+        self.fallbacks.iter().map(|fallback| fallback.message.len()).sum()
     }
 
     pub(crate) fn is_handshaking(&self) -> bool {

@@ -6,6 +6,7 @@ use crate::dedicated::DedicatedSockets;
 use crate::handle::{Command, Process};
 use crate::links::{Content, Links};
 use crate::service::{Extension, Service};
+use crate::streams::Sender;
 use crate::timestamp::{ClockReading, Clocks};
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -51,9 +52,7 @@ pub(crate) struct Dispatcher<S: Service, X: Extension<S>> {
 pub(crate) struct ForeignSend {
     pub(crate) target: Target,
     pub(crate) range: Range<usize>,
-    /// The shard that sent it, and its token.
-    pub(crate) origin: usize,
-    pub(crate) token: u64,
+    pub(crate) sender: Sender,
 }
 
 /// What waits for its bucket to settle.
@@ -288,12 +287,12 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
                 let placement = self.buckets.placement_of_passed(bucket, from as u8);
                 self.answer(now, placement, bucket, answer);
             }
-            Content::Send { target, origin, token } => {
+            Content::Send { target, sender } => {
                 counters.crossed_in.add(1);
                 let start = self.out.start();
                 self.out.bytes.extend_from_slice(bytes);
                 let range = start..self.out.bytes.len();
-                self.foreign_sends.push(ForeignSend { target, range, origin, token });
+                self.foreign_sends.push(ForeignSend { target, range, sender });
             }
             Content::Unreachable { to } => self.service.unreachable(now, to, bytes, &mut self.out),
             Content::CutOff { token } => self.service.cut_off(now, token, &mut self.out),

@@ -59,6 +59,7 @@ pub mod counters;
 pub mod datagrams;
 pub mod dedicated;
 pub mod descriptors;
+pub mod floor;
 pub mod handle;
 pub mod node;
 pub mod resolve;

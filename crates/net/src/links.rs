@@ -4,6 +4,7 @@ use crate::buffer_pool::BufferPool;
 use crate::counters::Counters;
 use crate::handle::ShardEntry;
 use crate::ring::{Consumer, Producer};
+use crate::streams::Sender;
 use crate::{Service, Unsent};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -28,11 +29,10 @@ pub(crate) enum Content<S: Service> {
         bucket: u8,
         arrival: Arrival,
     },
-    /// A message (in `bytes`) for a connection of the receiving shard, wanted by the shard `origin`.
+    /// A message (in `bytes`) for a connection of the receiving shard, wanted by another.
     Send {
         target: Target,
-        origin: usize,
-        token: u64,
+        sender: Sender,
     },
     /// The message sent with this token by the receiving shard has failed.
     Failed {

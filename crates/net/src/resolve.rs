@@ -1,8 +1,8 @@
 //! From the host of a URI to addresses (RFC 3263).
 //!
-//! What a name leads to is kept as long as the name servers allow (`kept.rs`), asked for again before that ends if it is used (`ask_ahead`),
-//! and used beyond it while they do not answer. One of several equal servers is drawn each time that it is used (`servers.rs`). What is asked,
-//! and in which order, stands in `ask.rs`.
+//! An answer is kept as long as the name servers allow (`kept.rs`). A used name is asked for again before its answer expires (`ask_ahead`).
+//! While the name servers fail or are silent, the stale answer is used (RFC 8767), after a wait of at most [`PATIENCE`]. Of several equal
+//! servers one is drawn at each use (`servers.rs`). The questions and their order stand in `ask.rs`.
 
 mod ask;
 mod kept;
@@ -50,6 +50,9 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// Longest wait for a new answer if a stale one is known. The caller hears nothing meanwhile.
+pub const PATIENCE: Duration = Duration::from_millis(300);
 
 /// Host, port, transport, and whether it is of a sips URI.
 type Key = (String, Option<u16>, Option<Transport>, bool);
@@ -239,9 +242,31 @@ impl Resolver {
                 }
                 known.servers
             }
-            None => self.inner.learn(&key, false).await?,
+            None => {
+                let stale = self.inner.kept().stale(&key, Instant::now());
+                match stale {
+                    None => self.inner.learn(&key, false).await?,
+                    Some(stale) => self.learn_or_use(key, stale).await?,
+                }
+            }
         };
         Ok(targets(&servers, self.inner.settings.targets, random))
+    }
+
+    /// Asks for a name whose answer is stale. Returns the stale answer if no new one comes within [`PATIENCE`]. The question continues, and
+    /// other requests do not wait for it.
+    async fn learn_or_use(&self, key: Key, stale: Arc<[Server]>) -> Result<Arc<[Server]>, Error> {
+        let (inner, asked) = (self.inner.clone(), key.clone());
+        let question = tokio::spawn(async move { inner.learn(&asked, true).await });
+        let servers = match tokio::time::timeout(PATIENCE, question).await {
+            Ok(Ok(answer)) => answer?,
+            Ok(Err(_)) | Err(_) => {
+                self.inner.kept().is_late(&key, Instant::now());
+                stale.clone()
+            }
+        };
+        self.inner.counters.stale.fetch_add(u64::from(Arc::ptr_eq(&servers, &stale)), Relaxed);
+        Ok(servers)
     }
 
     /// Asks for a name beside those that use it; the others who ask meanwhile wait for nothing.

@@ -22,7 +22,8 @@ pub enum Ending {
 pub enum Unsent {
     /// This machine: its kernel refused the message, as much waits as may, or the connection that it was for is gone.
     Here,
-    /// The connection was not made: it was refused, or not answered in time.
+    /// The connection was not made: it was refused, or not answered in time. The time of a message with another way is short
+    /// ([`strowger_core::Outbox::set_fallback`]).
     Connection,
     /// The peer did not come to the end of the TLS handshake, or it failed.
     TlsHandshake,

@@ -12,7 +12,7 @@ use crate::readiness::Ready;
 use crate::reading::{Progress, without_line_ends};
 use crate::service::Extension;
 use crate::source_addresses::RouteCache;
-use crate::streams::{Post, Streams};
+use crate::streams::{Post, Sender, Streams};
 use crate::udp::Udp;
 use crate::{Ending, Service, Unsent, bounds, clock};
 use std::cell::RefCell;
@@ -504,14 +504,14 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         let counters = &dispatcher.process.entries[dispatcher.index].counters;
         let (index, links) = (dispatcher.index, &mut dispatcher.links);
         let bytes = &dispatcher.out.bytes;
-        let mut stream = |streams: &mut Streams, target: &Target, range: Range<usize>, origin, token| {
+        let mut stream = |streams: &mut Streams, target: &Target, range: Range<usize>, sender: Sender| {
             let leads_to = |shard| links.reaches(shard);
-            let post = streams.post(target, bytes, range.clone(), origin, token, now, leads_to);
+            let post = streams.post(target, bytes, range.clone(), sender, now, leads_to);
             if let Post::Elsewhere(shard, target) = post {
-                if links.put(shard, Content::Send { target, origin, token }, &bytes[range], counters) {
+                if links.put(shard, Content::Send { target, sender }, &bytes[range], counters) {
                     counters.crossed_out.add(1);
-                } else if token != 0 {
-                    streams.unsent.push((origin, token, Unsent::Here));
+                } else if sender.token != 0 {
+                    streams.unsent.push((sender.shard, sender.token, Unsent::Here));
                 }
             }
         };
@@ -532,7 +532,8 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
                     }
                 }
             } else if target.transport != Transport::Udp {
-                stream(&mut self.streams, target, send.range(), index, send.token);
+                let sender = Sender { shard: index, token: send.token, has_fallback: send.has_fallback };
+                stream(&mut self.streams, target, send.range(), sender);
             } else if let Some(udp) = socket(&mut self.udp, &self.place, target) {
                 udp.push(bytes, send.range(), target.address, send.token, &mut self.failed, counters);
             } else {
@@ -543,7 +544,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
             }
         }
         for sent in dispatcher.foreign_sends.drain(..) {
-            stream(&mut self.streams, &sent.target, sent.range, sent.origin, sent.token);
+            stream(&mut self.streams, &sent.target, sent.range, sent.sender);
         }
         for udp in &mut self.udp {
             udp.flush(bytes, &mut self.failed, counters);

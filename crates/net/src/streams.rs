@@ -11,12 +11,12 @@ mod posting;
 mod sent_log;
 mod writing;
 
-pub(crate) use self::posting::Post;
+pub(crate) use self::posting::{Post, Sender};
 pub(crate) use self::sent_log::LastSent;
 
 use self::dial::Dial;
 use self::sent_log::SentLog;
-use crate::connection::{Connection, Layer, Phase};
+use crate::connection::{Connection, Fallback, Layer, Phase};
 use crate::counters::{Count, Counters};
 use crate::handle::Network;
 use crate::{Bounds, Ending, Unsent, clock, timestamp, ws};
@@ -354,7 +354,9 @@ impl Streams {
         let accepted = connection.accepted;
         let (mut before, mut tokens) = (Vec::new(), Vec::new());
         let mut messages = 0;
+        let mut fallbacks = Vec::new();
         if let Some(layer) = &mut connection.layer {
+            fallbacks = std::mem::take(&mut layer.fallbacks);
             messages = std::mem::take(&mut layer.pending_messages);
             before = std::mem::take(&mut layer.pending);
             tokens = std::mem::take(&mut layer.tokens);
@@ -369,6 +371,11 @@ impl Streams {
         }
         for (origin, token) in tokens {
             self.note_sent(slot, origin, token);
+        }
+        for Fallback { origin, token, message } in fallbacks {
+            self.note_sent(slot, origin, token);
+            before.extend_from_slice(&message);
+            messages += 1;
         }
         if !before.is_empty() {
             self.counters.stream_bytes_waiting.less(before.len() as u64);
@@ -464,7 +471,7 @@ impl Streams {
                 self.schedule(slot);
                 continue;
             }
-            if self.check_acknowledged(slot, now) {
+            if self.check_acknowledged(slot, now) || self.fail_fallbacks(slot) {
                 continue;
             }
             let Some(connection) = self.connection(slot) else { continue };

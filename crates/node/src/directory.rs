@@ -92,7 +92,8 @@ fn realms(config: &Config) -> Realms {
     if realms.iter().any(|(_, domains)| !domains.is_empty()) {
         realms.retain(|(_, domains)| !domains.is_empty());
     }
-    Realms::new(realms)
+    let aliases = config.aliases_on_machine();
+    Realms::new(realms).with_aliases(aliases.iter().map(|(alias, domain)| (&**alias, &**domain)))
 }
 
 fn hash(username: &str, realm: &str, password: &str) -> Ha1s {
@@ -117,11 +118,19 @@ mod tests {
                 Config::read(Source { text, ..Source::default() }).unwrap_or_else(|report| panic!("{report}"));
             realms(&config)
         };
-        assert_eq!(of("domains = [\"b.org\", \"a.org\"]"), Realms::new([("b.org", vec!["b.org", "a.org"])]));
+        let short = Realms::new([("b.org", vec!["b.org", "a.org"])]);
+        let aliases = [("a.org", "b.org"), ("127.0.0.1", "b.org"), ("sip.a.org", "b.org"), ("sip.b.org", "b.org")];
+        assert_eq!(of("domains = [\"b.org\", \"a.org\"]"), short.with_aliases(aliases));
         let tables = "[[domain]]\nname = \"a.org\"\n[[domain]]\nname = \"b.org\"\nrealm = \"office\"";
         let own = [("a.org", vec!["a.org"]), ("office", vec!["b.org"])];
         assert_eq!(of(tables), Realms::new(own.clone()));
         assert_eq!(of(&format!("realm = \"elsewhere\"\n{tables}")), Realms::new(own));
+        let named = [("x.org", "a.org"), ("192.0.2.1", "b.org")];
+        let text = tables.replace(
+            "[[domain]]\nname = \"b",
+            "aliases = [\"X.org\"]\n[[domain]]\naliases = [\"192.0.2.1\"]\nname = \"b",
+        );
+        assert_eq!(of(&text), Realms::new([("a.org", vec!["a.org"]), ("office", vec!["b.org"])]).with_aliases(named));
         assert_eq!(of("domains = []\nrealm = \"a.org\""), Realms::new([("a.org", vec!["a.org"])]));
     }
 

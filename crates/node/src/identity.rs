@@ -1,15 +1,15 @@
 //! Who the server is: by its configuration, and by the addresses that it has.
 
+use crate::machine::Guarded;
 use if_addrs::IfAddr;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use strowger_config::Config;
 use strowger_core::routing::{Identity, ListenerAddress, Machine};
 use strowger_server::policy::Policy;
 
 /// Names and addresses of ours. A listener on all addresses is known by the address that reaches furthest.
-/// `services`: addresses of those that the server uses.
-pub(crate) fn identity(config: &Config, bound: &[SocketAddr], services: &[SocketAddr]) -> Identity {
-    let (interfaces, machine) = machine(services);
+pub(crate) fn identity(config: &Config, bound: &[SocketAddr], guarded: &Guarded) -> Identity {
+    let (interfaces, machine) = machine(guarded);
     let mut networks: Vec<&str> = Vec::new();
     let listeners = config.listeners.iter().zip(bound).map(|(listener, bound)| {
         let network = networks.iter().position(|n| *n == listener.network).unwrap_or_else(|| {
@@ -32,26 +32,41 @@ pub(crate) fn identity(config: &Config, bound: &[SocketAddr], services: &[Socket
 }
 
 /// Identity of the running server by the present addresses of the machine; its listeners keep their names.
-pub(crate) fn identity_again(policy: &Policy, services: &[SocketAddr]) -> Identity {
-    let (interfaces, machine) = machine(services);
+pub(crate) fn identity_again(policy: &Policy, guarded: &Guarded) -> Identity {
+    let (interfaces, machine) = machine(guarded);
     made(&policy.config, machine, policy.identity().listeners().to_vec(), &interfaces)
 }
 
 fn made(config: &Config, machine: Machine, listeners: Vec<ListenerAddress>, interfaces: &[IpAddr]) -> Identity {
-    let names = config.server.names.iter().map(|name| name.as_str());
-    Identity::on(machine, listeners, config.domain_names(), interfaces).with_names(names)
+    let names = config.server_names();
+    let identity = Identity::on(machine, listeners, config.domain_names(), interfaces);
+    identity.with_names(names).with_aliases(config.aliases())
 }
 
-/// Addresses of the interfaces, and the machine that has them; their broadcast addresses are its own too.
-fn machine(services: &[SocketAddr]) -> (Vec<IpAddr>, Machine) {
+/// Address-of-record of a user, under the canonical name of the domain.
+pub(crate) fn canonical_aor(identity: &Identity, user: &[u8]) -> Vec<u8> {
+    let at = user.iter().rposition(|byte| *byte == b'@').map_or(user.len(), |at| at + 1);
+    let (name, domain) = (&user[..at], user[at..].to_ascii_lowercase());
+    [name, identity.canonical_domain(&domain)].concat()
+}
+
+/// Addresses of the interfaces, and the machine that has them. Their broadcast addresses are its own too, and so are the anycast addresses of
+/// their IPv6 networks, at which a machine that routes is reached (RFC 4291 section 2.6.1).
+fn machine(guarded: &Guarded) -> (Vec<IpAddr>, Machine) {
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
-    let broadcast = interfaces.iter().filter_map(|interface| match &interface.addr {
+    let shared = interfaces.iter().filter_map(|interface| match &interface.addr {
         IfAddr::V4(addr) => addr.broadcast.map(IpAddr::from),
-        IfAddr::V6(_) => None,
+        IfAddr::V6(addr) => anycast(addr.ip, addr.netmask).map(IpAddr::from),
     });
     let addresses: Vec<IpAddr> = interfaces.iter().map(|interface| interface.ip()).collect();
-    let machine = Machine::new(addresses.iter().copied().chain(broadcast), services.iter().copied());
+    let machine = Machine::new(addresses.iter().copied().chain(shared), guarded.services.iter().copied());
+    let machine = machine.with_advertised(&guarded.advertised);
     (addresses, machine)
+}
+
+/// Anycast address of the routers of a network; none: a network of two hosts (RFC 6164), or of one.
+fn anycast(ip: Ipv6Addr, mask: Ipv6Addr) -> Option<Ipv6Addr> {
+    (mask.to_bits().count_zeros() > 1).then(|| Ipv6Addr::from_bits(ip.to_bits() & mask.to_bits()))
 }
 
 fn reachable(bound: IpAddr, interfaces: &[IpAddr]) -> IpAddr {
@@ -69,5 +84,19 @@ fn shown_ip(ip: IpAddr) -> String {
     match ip {
         IpAddr::V4(ip) => ip.to_string(),
         IpAddr::V6(ip) => format!("[{ip}]"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn routers_of_a_network_have_one_address() {
+        let ip = |text: &str| text.parse::<Ipv6Addr>().expect("an address");
+        let (own, mask) = (ip("2001:db8:5:0:1::9"), |prefix: u32| Ipv6Addr::from_bits(u128::MAX << (128 - prefix)));
+        assert_eq!(anycast(own, mask(64)), Some(ip("2001:db8:5::")));
+        assert_eq!(anycast(own, mask(126)), Some(ip("2001:db8:5:0:1::8")));
+        assert_eq!((anycast(own, mask(127)), anycast(own, mask(128))), (None, None));
     }
 }

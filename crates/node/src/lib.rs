@@ -53,6 +53,7 @@ mod kept;
 mod lease;
 mod machine;
 pub mod metrics;
+mod named_users;
 pub mod offline;
 mod policy_thread;
 mod reload;

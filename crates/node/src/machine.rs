@@ -1,4 +1,4 @@
-//! Addresses of this machine and of the services that the server uses, read again and again: both change while it runs.
+//! Addresses of this machine, of its advertised names and of the services that the server uses, read again and again: all change while it runs.
 
 use crate::caches::Caches;
 use crate::identity::{identity, identity_again};
@@ -13,7 +13,7 @@ use strowger_net::clock;
 
 /// How often interfaces are read, and names that could not be resolved are tried again.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How long addresses of a name are taken for true.
+/// How long addresses of a name are taken for true, and how long a failure to resolve an advertised name.
 const FRESH: Duration = Duration::from_secs(30);
 /// How long a name may take.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -21,19 +21,30 @@ const LIMIT: Duration = Duration::from_secs(2);
 /// Addresses of a name, and when they were read.
 type Resolved = (Vec<SocketAddr>, Instant);
 
-/// Addresses of databases, caches, control and metrics.
+/// Addresses that peers may name under conditions alone.
+#[derive(Debug, Default)]
+pub(crate) struct Guarded {
+    /// Addresses of the services.
+    pub(crate) services: Vec<SocketAddr>,
+    /// Addresses of the advertised names.
+    pub(crate) advertised: Vec<IpAddr>,
+}
+
+/// Addresses of databases, caches, control and metrics, and of advertised names.
 pub(crate) struct ServiceAddresses {
     /// Bound addresses for control and metrics.
     bound: Vec<SocketAddr>,
     caches: Arc<Caches>,
     /// Addresses by host name and port.
     names: Mutex<HashMap<(String, u16), Resolved>>,
+    /// Addresses of advertised names, and when each was asked for.
+    advertised: Mutex<HashMap<String, (Vec<IpAddr>, Instant)>>,
 }
 
 impl ServiceAddresses {
     /// Resolves the names of this configuration, as far as that takes no more than two seconds.
     pub(crate) fn new(config: &Config, bound: Vec<SocketAddr>, caches: Arc<Caches>) -> Self {
-        let this = Self { bound, caches, names: Mutex::default() };
+        let this = Self { bound, caches, names: Mutex::default(), advertised: Mutex::default() };
         let (found, answers) = mpsc::channel();
         let names = this.stale(config);
         for name in names.iter().cloned() {
@@ -52,8 +63,14 @@ impl ServiceAddresses {
         this
     }
 
-    /// Known addresses of the services of this configuration.
-    pub(crate) fn of(&self, config: &Config) -> Vec<SocketAddr> {
+    /// Known addresses of the services and of the advertised names of this configuration.
+    pub(crate) fn of(&self, config: &Config) -> Guarded {
+        let known = self.advertised.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_name = |name: &str| known.get(name).map_or(Vec::new(), |(addresses, _)| addresses.clone());
+        Guarded { services: self.of_services(config), advertised: advertised(config).flat_map(of_name).collect() }
+    }
+
+    fn of_services(&self, config: &Config) -> Vec<SocketAddr> {
         let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         let mut addresses = literal(config);
         let resolved = config.services().into_iter().filter_map(|service| names.get(&service));
@@ -90,12 +107,33 @@ impl ServiceAddresses {
                 self.learn(name, addresses.collect());
             }
         }
+        for name in advertised(config) {
+            let known = self.advertised_addresses(name);
+            if known.as_ref().is_some_and(|(_, at)| at.elapsed() < FRESH) {
+                continue;
+            }
+            let found = tokio::time::timeout(LIMIT, tokio::net::lookup_host((name, 0))).await;
+            let found = found.ok().and_then(Result::ok).map(|found| found.map(|address| address.ip()).collect());
+            let addresses = found.or_else(|| known.map(|(addresses, _)| addresses)).unwrap_or_default();
+            let mut names = self.advertised.lock().unwrap_or_else(PoisonError::into_inner);
+            names.insert(name.to_owned(), (addresses, Instant::now()));
+        }
+    }
+
+    fn advertised_addresses(&self, name: &str) -> Option<(Vec<IpAddr>, Instant)> {
+        self.advertised.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
     /// Identity of a server with this configuration and these bound addresses.
     pub(crate) fn identity(&self, config: &Config, bound: &[SocketAddr]) -> Identity {
         identity(config, bound, &self.of(config))
     }
+}
+
+/// Names that listeners are known by. Addresses need no look-up.
+fn advertised(config: &Config) -> impl Iterator<Item = &str> {
+    let hosts = config.listeners.iter().filter_map(|listener| Some(listener.advertise.as_ref()?.host.as_str()));
+    hosts.filter(|host| !host.starts_with('[') && host.parse::<IpAddr>().is_err())
 }
 
 /// Services of this configuration that need no look-up.
@@ -121,5 +159,31 @@ pub(crate) async fn keep_up(running: Running) {
             job.shared.set_identity(identity_again(&policy, &addresses));
             job.wait_for_shards();
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strowger_config::Source;
+
+    #[test]
+    fn advertised_names_are_looked_up() {
+        let listener = |port: u16, host: &str| {
+            format!(
+                "[[listener]]\ntransport = \"udp\"\naddress = \"127.0.0.1\"\nport = {port}\nadvertise = \"{host}\"\n"
+            )
+        };
+        let text =
+            [listener(5060, "localhost:5070"), listener(5061, "192.0.2.1"), listener(5062, "[2001:db8::1]")].concat();
+        let read = Config::read(Source { text: &text, ..Source::default() });
+        let (config, _) = read.unwrap_or_else(|report| panic!("{report}"));
+        assert_eq!(advertised(&config).collect::<Vec<_>>(), ["localhost"]);
+        let addresses = ServiceAddresses::new(&config, Vec::new(), Arc::default());
+        assert!(addresses.of(&config).advertised.is_empty());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(addresses.resolve(&config));
+        let found = addresses.of(&config).advertised;
+        assert!(!found.is_empty() && found.iter().all(IpAddr::is_loopback), "{found:?}");
     }
 }

@@ -1,5 +1,10 @@
 //! What the server shows of itself: its metrics at one moment, from all who count.
 
+pub(crate) mod labelled;
+mod of_process;
+
+use self::labelled::Sample;
+use self::of_process::OfProcess;
 use crate::caches::Caches;
 use crate::shard::{Services, Shard};
 use std::sync::atomic::Ordering::Relaxed;
@@ -30,6 +35,8 @@ strowger_metrics::metrics! {
     sources_banned: Gauge;
     /// Next hops that are set aside: they failed, and have not answered since.
     targets_aside: Gauge;
+    /// Peers that took no TCP connection within ten minutes: large requests go there by UDP at once.
+    udp_only_peers: Gauge;
     /// Names that were asked for again, since they were used when their answers were about to end.
     names_asked_ahead: Counter;
     /// Answers about names that were used beyond their time, since the name servers gave none.
@@ -66,10 +73,6 @@ strowger_metrics::metrics! {
     sets_failed: Counter as "set_reads_failed";
     /// Data sets of rules that could not be read when that was last tried: their data may be old.
     sets_old: Gauge;
-    /// Memory of the process.
-    resident: Gauge in Bytes as "resident_memory_bytes";
-    /// When the process began, since 1970.
-    started: Gauge in Seconds as "start_time_seconds";
 }
 
 strowger_metrics::metrics! {
@@ -211,12 +214,13 @@ const COMMITS: [Metric; 1] = [Metric {
     unit: strowger_metrics::Unit::Seconds,
     help: "How long the commits of groups of bindings took.",
     labels: &[],
-    by_shard: false,
+    by: &[],
 }];
 
 /// Every metric, in the order in which they are shown.
 pub fn table() -> impl Iterator<Item = &'static Metric> {
     let all = [
+        OfProcess::TABLE,
         Process::TABLE,
         Lookups::TABLE,
         OfAccounting::TABLE,
@@ -229,7 +233,8 @@ pub fn table() -> impl Iterator<Item = &'static Metric> {
         &COMMITS,
     ]
     .into_iter()
-    .flatten();
+    .flatten()
+    .chain(labelled::TABLE);
     all.filter(|metric| is_of_server(metric))
 }
 
@@ -278,18 +283,26 @@ impl Metrics {
         Duration::from_millis(clock::now().wall.saturating_sub(self.started))
     }
 
-    /// Every counter and gauge, of all shards together; not those that are shown by shard.
-    pub fn totals(&self) -> impl Iterator<Item = (&'static Metric, u64)> + use<> {
+    /// Every counter and gauge with its labels, of all shards together; not those that are shown by shard.
+    pub(crate) fn totals(&self) -> impl Iterator<Item = Sample> + use<> {
         let all = self
-            .process()
+            .of_process()
             .each()
+            .chain(self.process().each())
             .chain(self.lookups().each())
             .chain(self.of_accounting().each())
             .chain(self.of_kept().each())
             .chain(self.caches.figures().each())
             .chain(self.shared.counts().each())
             .chain(self.handle.total().each());
-        all.filter(|(metric, _)| !metric.by_shard && is_of_server(metric))
+        let of_all = all.filter(|(metric, _)| !metric.is_by_shard() && is_of_server(metric));
+        let samples = of_all.map(|(metric, value)| Sample { metric, labels: Vec::new(), value });
+        samples.chain(self.labelled())
+    }
+
+    /// Figures of the kernel about the process.
+    fn of_process(&self) -> OfProcess {
+        OfProcess::read(self.started.saturating_mul(1_000))
     }
 
     /// What belongs to the process.
@@ -306,6 +319,7 @@ impl Metrics {
             used_nonces: policy.authenticator.used().entries() as u64,
             sources_banned: policy.bans.banned() as u64,
             targets_aside: self.shared.targets_aside() as u64,
+            udp_only_peers: self.shared.udp_only_peers() as u64,
             names_asked_ahead: resolver.counters().asked_ahead(),
             names_stale: resolver.counters().stale(),
             shards: self.handle.shards() as u64,
@@ -324,8 +338,6 @@ impl Metrics {
             sets_read: self.services.sets.reads(),
             sets_failed: self.services.sets.failures(),
             sets_old: self.services.sets.old(),
-            resident: resident().unwrap_or(0),
-            started: self.started.saturating_mul(1_000),
         }
     }
 
@@ -407,6 +419,7 @@ impl Metrics {
 
     /// Logs every counter and gauge that is not 0: of the server, of its network side, and of what belongs to the process.
     pub fn log(&self, event: &str) {
+        self.log_messages(event);
         self.shared.counts().log(event);
         self.handle.total().log(event);
         self.process().log(event);
@@ -427,7 +440,7 @@ impl Metrics {
     /// Everything, for Prometheus.
     pub fn exposition(&self) -> String {
         let mut text = Exposition::default();
-        let of_process = self.process().each().chain(self.lookups().each());
+        let of_process = self.of_process().each().chain(self.process().each()).chain(self.lookups().each());
         let beside = self.of_accounting().each().chain(self.of_kept().each()).chain(self.caches.figures().each());
         for (metric, value) in of_process.chain(beside) {
             text.metric(metric, &[], value);
@@ -439,6 +452,10 @@ impl Metrics {
         show(&mut text, &self.shared.counts().each().collect::<Vec<_>>(), &counts.collect::<Vec<_>>());
         let counts = self.started_shards().map(|shard| (shard, self.handle.counters(shard).each().collect()));
         show(&mut text, &self.handle.total().each().collect::<Vec<_>>(), &counts.collect::<Vec<_>>());
+        for Sample { metric, labels, value } in self.labelled() {
+            let labels: Vec<_> = metric.by.iter().copied().zip(labels.iter().map(String::as_str)).collect();
+            text.metric(metric, &labels, value);
+        }
         for (metric, observed) in self.durations() {
             text.histogram(metric, &observed);
         }
@@ -463,7 +480,7 @@ type Values = Vec<(&'static Metric, u64)>;
 fn show(text: &mut Exposition, total: &[(&'static Metric, u64)], shards: &[(usize, Values)]) {
     let Some((_, rows)) = shards.first() else { return };
     for (row, (metric, _)) in rows.iter().enumerate().filter(|(_, (metric, _))| is_of_server(metric)) {
-        if metric.by_shard {
+        if metric.is_by_shard() {
             for (shard, values) in shards {
                 text.metric(metric, &[("shard", &shard.to_string())], values[row].1);
             }
@@ -473,31 +490,5 @@ fn show(text: &mut Exposition, total: &[(&'static Metric, u64)], shards: &[(usiz
     }
 }
 
-/// Memory of this process, in bytes (proc(5), `statm`).
-fn resident() -> Option<u64> {
-    const PAGE: u64 = 4_096;
-    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
-    Some(text.split(' ').nth(1)?.parse::<u64>().ok()? * PAGE)
-}
-
 #[cfg(test)]
 mod documents;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeMap;
-
-    #[test]
-    fn a_family_has_one_meaning_and_stands_together() {
-        let mut families: BTreeMap<&str, (&Metric, usize)> = BTreeMap::new();
-        for (place, metric) in table().enumerate() {
-            assert!(metric.help.ends_with('.') && metric.help.len() > 10, "{metric:?}");
-            if let Some((first, last)) = families.insert(metric.family, (metric, place)) {
-                assert_eq!((first.kind, first.unit, first.help), (metric.kind, metric.unit, metric.help), "{metric:?}");
-                assert!(last + 1 == place && !metric.labels.is_empty() && first.labels != metric.labels, "{metric:?}");
-            }
-        }
-        assert!(families.len() > 100, "{}", families.len());
-    }
-}

@@ -2,7 +2,7 @@
 
 use crate::data_sets;
 use crate::identity::identity;
-use crate::machine::literal;
+use crate::machine::{Guarded, literal};
 use crate::routes::KernelRoutes;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,9 +14,11 @@ use strowger_server::engine::{Circumstances, Engine};
 use strowger_server::explain::Explained;
 use strowger_server::process_state::{ProcessState, Surroundings};
 use strowger_store::location::LocationTable;
+use strowger_store::sqlite_subscribers::has_user;
 
 /// What a server with this configuration would do with a request that comes in by this transport from there. `proven`: its sender has
-/// shown the password of the user whom its credentials name. No user is registered.
+/// shown the password of the user whom its credentials name. No user is registered. Whether a callee exists the database file says, as far as
+/// this process may read it.
 ///
 /// # Errors
 /// No listener has this transport, or the bytes are no request that begins something; the text says which.
@@ -35,7 +37,7 @@ pub fn explain(
     let arrival = Arrival { transport, listener: ListenerId(listener as u16), remote: source, flow: None };
     let bound: Vec<SocketAddr> = config.listeners.iter().map(|listener| listener.address).collect();
     let surroundings = Surroundings {
-        identity: identity(&config, &bound, &literal(&config)),
+        identity: identity(&config, &bound, &Guarded { services: literal(&config), ..Guarded::default() }),
         // Nothing that it writes leaves it.
         secret: vec![0; 32],
         seed: [0; 32],
@@ -48,8 +50,13 @@ pub fn explain(
         log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
         routes: Box::new(KernelRoutes::new()),
     };
+    let settings = config.sqlite_settings().filter(|_| config.store.subscribers.is_none());
+    let exists = |username: &[u8], domain: &[u8]| {
+        let (username, domain) = std::str::from_utf8(username).ok().zip(std::str::from_utf8(domain).ok())?;
+        has_user(settings.as_ref()?, username, domain).ok()?
+    };
     let now = clock::now();
     let shared = Arc::new(ProcessState::new(now, config, surroundings));
     let engine = Engine::new(now, shared, 0, Circumstances { draining: false, shards: 1 });
-    engine.explain(now, &arrival, bytes, proven)
+    engine.explain(now, &arrival, bytes, proven, &exists)
 }

@@ -12,6 +12,7 @@ use strowger_config::{Change, Config, Report};
 use strowger_net::Handle;
 use strowger_net::tls::Identities;
 use strowger_server::process_state::ProcessState;
+use strowger_store::location::Renamed;
 use tokio::sync::oneshot;
 
 /// Why a server does not take a configuration.
@@ -63,6 +64,31 @@ impl Server {
 
     fn running(&self) -> Running {
         Running { shared: self.shared.clone(), services: self.services.clone(), handle: self.handle().clone() }
+    }
+}
+
+/// Longest time for the database to take the bindings under other names.
+const LONGEST_RENAMING: Duration = Duration::from_secs(10);
+
+/// Puts the bindings of each user under the canonical name of the domain, in memory and on disk: a domain may have become an alias of another.
+/// Blocks, but no shard for longer than one user takes.
+pub(crate) fn rename_bindings(shared: &ProcessState) {
+    let policy = shared.policy();
+    let canonical = |aor: &[u8]| {
+        let at = aor.iter().rposition(|byte| *byte == b'@')? + 1;
+        let (user, domain) = aor.split_at(at);
+        let name = policy.identity().canonical_domain(domain);
+        (name != domain).then(|| [user, name].concat())
+    };
+    let Renamed { bindings, left } = shared.location.rename_all(&canonical, Instant::now() + LONGEST_RENAMING);
+    if bindings > 0 {
+        tracing::info!(bindings, "bindings stand under the new name of their domain");
+    }
+    if left > 0 {
+        tracing::warn!(
+            users = left,
+            "bindings keep the former name of their domain: the database is behind; reload again"
+        );
     }
 }
 
@@ -119,6 +145,7 @@ impl Running {
         self.services.sets.are_those_of(&config, old_data, began);
         self.shared.set_config(config, identity);
         self.wait_for_shards();
+        rename_bindings(&self.shared);
         Ok((changes, report))
     }
 

@@ -2,6 +2,7 @@
 //! server ran. Until then calls would go on to reach the phone of one who is no user any more, for as long as it had
 //! registered; and who gets the same name next would share it with that phone.
 
+use crate::identity::canonical_aor;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use strowger_core::Now;
@@ -61,7 +62,9 @@ impl Removals {
                 }
                 Some(Stage::Writing) => (),
                 Some(Stage::Seen) => {
-                    let aor = format!("{}@{}", removed.username, removed.domain);
+                    let stored = format!("{}@{}", removed.username, removed.domain);
+                    let aor = canonical_aor(shared.policy().identity(), stored.as_bytes());
+                    let aor = String::from_utf8_lossy(&aor);
                     let ticket = Ticket { sink: self.sink, value: removed.id };
                     let mut ended = 0;
                     let all = |current: &strowger_store::location::ExistingBindings<'_>| {
@@ -80,7 +83,7 @@ impl Removals {
                         Err(_) => continue,
                     }
                     // Before that a REGISTER may still have been admitted.
-                    shared.removed_users.note(aor.as_bytes(), now, shared.policy().config.route_lifetime());
+                    shared.end_routes_of(removed.username.as_bytes(), removed.domain.as_bytes(), now);
                     forget_credentials(now, shared, &removed.username, &removed.domain);
                     if ended > 0 {
                         tracing::info!(%aor, bindings = ended, "user removed: the registrations end");

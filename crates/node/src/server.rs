@@ -264,6 +264,11 @@ impl Server {
         self.node.handle()
     }
 
+    /// Requests and responses that all shards have received.
+    pub fn received(&self) -> (u64, u64) {
+        self.shared.received()
+    }
+
     /// Counters of all shards.
     pub fn counts(&self) -> Counts {
         self.shared.counts()

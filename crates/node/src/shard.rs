@@ -374,6 +374,7 @@ impl Service for Shard {
             self.carry_out();
         }
         self.engine.show_gauges();
+        self.engine.count_sent(out);
         (self.services.program.sends)(out);
     }
 
@@ -402,6 +403,7 @@ impl Service for Shard {
         let by_peer = cause != Unsent::Here;
         self.drive(|engine| engine.unsent(now, token, reason, by_peer, out));
         // What did not leave is no more in it, and goes another way in this round.
+        self.engine.count_sent(out);
         (self.services.program.sends)(out);
     }
 

@@ -2,6 +2,8 @@
 
 use crate::lease::Leases;
 use crate::metrics::{Metrics, Writers};
+use crate::named_users::NamedUsers;
+use crate::reload::rename_bindings;
 use crate::removal::Removals;
 use crate::shard::{Services, Shard};
 use std::sync::{Arc, Weak};
@@ -16,12 +18,24 @@ const UPKEEP: Duration = Duration::from_secs(1);
 /// How often it looks after its database: users who were removed, threads that ended.
 const DATABASE_UPKEEP: Duration = Duration::from_millis(250);
 
+/// Time from a reload until bindings are renamed again: a REGISTER that waited for the database meanwhile (`store.lookup_timeout`) goes by the
+/// configuration that it came with, and a failed commit takes bindings back to the name before.
+const SECOND_RENAMING: u64 = 65;
+
 /// The work of no call in particular.
 pub(crate) async fn keep_up(shared: Arc<ProcessState>, services: Arc<Services>) {
     let mut n = 0u64;
+    let (mut configurations, mut renames_at) = (shared.configurations(), None);
     loop {
         clock::beat(UPKEEP).await;
         n += 1;
+        if configurations != shared.configurations() {
+            (configurations, renames_at) = (shared.configurations(), Some(n + SECOND_RENAMING));
+        }
+        if renames_at.take_if(|at| *at <= n).is_some() {
+            let shared = shared.clone();
+            services.policies.submit(move || rename_bindings(&shared));
+        }
         let now = clock::now();
         shared.keep_up(now);
         if shared.has_retired() {
@@ -85,6 +99,7 @@ pub(crate) async fn keep_up_subscribers(
     subscribers: Arc<dyn Subscribers>,
     mut removals: Removals,
 ) {
+    let mut named_users = NamedUsers::new(&*subscribers);
     loop {
         clock::beat(DATABASE_UPKEEP).await;
         if subscribers.has_ended() {
@@ -92,5 +107,6 @@ pub(crate) async fn keep_up_subscribers(
         }
         let now = clock::now();
         removals.step(now, &shared, &*subscribers);
+        named_users.step(now, &shared, &*subscribers);
     }
 }

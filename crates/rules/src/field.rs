@@ -152,7 +152,7 @@ fields! {
         ToScheme = "to.scheme" ignoring case;
         /// User part of the Request-URI, escapes decoded.
         RequestUser = "request.user";
-        /// Host of the Request-URI, without a dot at its end; so with `from.domain` and `to.domain`.
+        /// Host of the Request-URI without a dot at its end; for an alias or an address of the server the domain. So with `from.domain`, `to.domain`.
         RequestDomain = "request.domain" ignoring case;
         /// The Request-URI as it stands.
         RequestUri = "request.uri";

@@ -7,15 +7,18 @@
 use crate::account_text::{cause_of, codecs, cut, kept, party, values};
 use crate::calls::dialog::{Bye, Party};
 use crate::calls::texts::Texts;
-use crate::calls::{moment, parties};
+use crate::calls::{CallNames, moment, parties};
 use crate::engine::{Effect, Engine};
 use crate::handling::{Handling, User};
+use crate::reply::Why;
 use crate::stage::Stage;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use strowger_accounting::mask::Masks;
 use strowger_accounting::{Cdr, Event, Row};
+use strowger_config::AccountedField;
 use strowger_core::Now;
 use strowger_core::entropy::hex;
 use strowger_core::log_limiter::Kind;
@@ -33,14 +36,13 @@ pub(crate) struct Account {
     setup: u64,
     /// The same moment as [`crate::calls::Call::began`] has it.
     pub(crate) began: i64,
-    /// Milliseconds after it, as for all that follow: `dialogs.lifetime` has 30 days at most, and here is room for 49.
-    ring: Option<u32>,
-    answer: Option<u32>,
+    ring: Option<After>,
+    answer: Option<After>,
     /// How it ended last: one of several dialogs, or its INVITE.
     end: Option<End>,
+    attempts: u16,
     /// Events that were written.
     events: u16,
-    attempts: u32,
     /// The last target that failed has said so itself.
     is_refused: bool,
     cancelled: bool,
@@ -48,14 +50,20 @@ pub(crate) struct Account {
     ends: Option<Ender>,
     status: u16,
     cause: u16,
+    /// Texts that are the same in the call, and stored there alone: a bit for each of [`CallNames`]. Those of a tracked call never change.
+    of_call: u8,
     /// In one piece of memory: there is one account for each call. Behind those with a name name and value of each field.
     texts: Texts,
 }
 
-const CODECS: usize = 0;
-const CALL_ID: usize = 1;
-const CALLER: usize = 2;
-const CALLEE: usize = 3;
+/// Bytes of an account, which are a size class of the allocator.
+const _: () = assert!(size_of::<Account>() == 80);
+
+// As [`CallNames`] has them.
+const CALL_ID: usize = 0;
+const CALLER: usize = 1;
+const CALLEE: usize = 2;
+const CODECS: usize = 3;
 const USER: usize = 4;
 const SOURCE: usize = 5;
 const TRANSPORT: usize = 6;
@@ -63,10 +71,25 @@ const GATEWAY: usize = 7;
 const ACCOUNT: usize = 8;
 const FIELDS: usize = 9;
 
+/// Milliseconds after the INVITE, in four bytes though there may be none. `dialogs.lifetime` has 30 days at most, and here is room for 49.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct After(NonZeroU32);
+
+impl After {
+    /// The moment of the INVITE if `milliseconds` are negative.
+    fn new(milliseconds: i64) -> Self {
+        Self(NonZeroU32::MIN.saturating_add(u32::try_from(milliseconds.max(0)).unwrap_or(u32::MAX)))
+    }
+
+    const fn milliseconds(self) -> u32 {
+        self.0.get() - 1
+    }
+}
+
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct End {
     by: Ender,
-    after: u32,
+    after: After,
 }
 
 /// Cause of the end of a call.
@@ -99,6 +122,17 @@ impl Ender {
     }
 }
 
+impl Ender {
+    /// The party that has ended the call.
+    pub(crate) const fn party(self) -> Option<Party> {
+        match self {
+            Self::Caller => Some(Party::Caller),
+            Self::Callee => Some(Party::Callee),
+            _ => None,
+        }
+    }
+}
+
 impl From<Party> for Ender {
     fn from(party: Party) -> Self {
         match party {
@@ -126,7 +160,7 @@ impl Account {
     /// A next hop came to nothing.
     pub(crate) fn failed_at(&mut self, target: Option<SocketAddr>, is_refused: bool) {
         if self.answer.is_none() {
-            self.attempts += 1;
+            self.attempts = self.attempts.saturating_add(1);
             self.is_refused = is_refused;
             self.note(target, None);
         }
@@ -148,17 +182,18 @@ impl Account {
         status: u16,
         by: Option<SocketAddr>,
         response: &Message<'_>,
+        names: CallNames<'_>,
     ) -> Option<Box<Row>> {
         if self.answer.is_some() {
             return None;
         }
         let after = self.after(now);
-        self.attempts += 1;
+        self.attempts = self.attempts.saturating_add(1);
         (self.answer, self.status, self.cause) = (Some(after), status, 0);
         // Another INVITE of this call may have failed here before, on its way to this one.
         self.end = None;
         self.note(by, Some(&codecs(response)));
-        self.event("invite", after, Party::Callee.text(), status, 0)
+        self.event("invite", after, Party::Callee.text(), (status, 0), names)
     }
 
     /// Where its INVITE went last, if that is known, and the encodings of its answer.
@@ -187,30 +222,39 @@ impl Account {
     }
 
     /// A BYE of this party has ended a dialog; 408: it has no response. Returns the row of that event.
-    pub(crate) fn bye_ended(&mut self, by: Party, bye: Bye, status: u16) -> Option<Box<Row>> {
+    pub(crate) fn bye_ended(&mut self, by: Party, bye: Bye, status: u16, names: CallNames<'_>) -> Option<Box<Row>> {
         let after = self.ended(by.into(), bye.at, bye.cause);
-        self.event("bye", after, by.text(), status, bye.cause)
+        self.event("bye", after, by.text(), (status, bye.cause), names)
     }
 
     /// A BYE of this party was refused, and ends nothing. Returns the row of that event; one that is to show a password has none, and a party
     /// that has very many refused no more.
-    pub(crate) fn bye_refused(&mut self, by: Party, bye: Bye, status: u16) -> Option<Box<Row>> {
+    pub(crate) fn bye_refused(&mut self, by: Party, bye: Bye, status: u16, names: CallNames<'_>) -> Option<Box<Row>> {
         if matches!(status, 401 | 407) || self.events >= MOST_REFUSALS {
             return None;
         }
         let after = self.after_moment(bye.at);
-        self.event("bye", after, by.text(), status, bye.cause)
+        self.event("bye", after, by.text(), (status, bye.cause), names)
     }
 
-    /// A dialog of it ended at this moment, by no party of it. Returns the row of that event, which waits for no answer.
-    pub(crate) fn dialog_ended(&mut self, at: i64, by: Ender) -> Option<Box<Row>> {
+    /// Returns the event of a BYE of the server that a party has refused.
+    pub(crate) fn own_bye_refused(&mut self, now: Now, status: u16, names: CallNames<'_>) -> Option<Box<Row>> {
+        if self.events >= MOST_REFUSALS {
+            return None;
+        }
+        let after = self.after(now);
+        self.event("bye", after, Ender::Server.text(), (status, UNSPECIFIED), names)
+    }
+
+    /// A dialog of it ended at this moment, by no party of it. Returns the row of that event.
+    pub(crate) fn dialog_ended(&mut self, at: i64, by: Ender, names: CallNames<'_>) -> Option<Box<Row>> {
         let cause = if by == Ender::Operator { UNSPECIFIED } else { TIMER };
         let after = self.ended(by, at, cause);
-        self.event("bye", after, by.text(), 0, cause)
+        self.event("bye", after, by.text(), (0, cause), names)
     }
 
     /// A dialog of it ended at this moment. The last end counts.
-    fn ended(&mut self, by: Ender, at: i64, cause: u16) -> u32 {
+    fn ended(&mut self, by: Ender, at: i64, cause: u16) -> After {
         let after = self.after_moment(at);
         if self.end.is_none_or(|end| end.after <= after) {
             (self.end, self.cause) = (Some(End { by, after }), cause);
@@ -229,7 +273,7 @@ impl Account {
     }
 
     /// The rows of a call of which nothing is left.
-    pub(crate) fn close(mut self) -> impl Iterator<Item = Box<Row>> {
+    pub(crate) fn close(mut self, names: CallNames<'_>) -> impl Iterator<Item = Box<Row>> {
         // None where the caller was asked for a password, and has not come back.
         let end = self.end;
         let event = match end {
@@ -239,7 +283,7 @@ impl Account {
                     Ender::Caller | Ender::Callee => by.text(),
                     _ => "",
                 };
-                self.event(event, after, party, self.status, self.cause)
+                self.event(event, after, party, (self.status, self.cause), names)
             }
             _ => None,
         };
@@ -251,14 +295,14 @@ impl Account {
         };
         let is_whole = end.is_some() || self.is_lost_sight_of();
         let by = end.map_or("", |end| end.by.text());
-        let cdr = (self.writes_cdr && is_whole).then(|| self.cdr(outcome, by, end.map(|end| end.after)));
+        let cdr = (self.writes_cdr && is_whole).then(|| self.cdr(outcome, by, end.map(|end| end.after), names));
         event.into_iter().chain(cdr)
     }
 
     /// The rows of a call that goes on when the process ends: what becomes of it is not known.
-    fn cut_off(self) -> Option<Box<Row>> {
+    fn cut_off(self, names: CallNames<'_>) -> Option<Box<Row>> {
         let outcome = if self.answer.is_some() { "answered" } else { "unfinished" };
-        self.writes_cdr.then(|| self.cdr(outcome, "shutdown", None))
+        self.writes_cdr.then(|| self.cdr(outcome, "shutdown", None, names))
     }
 
     /// It rang and was not answered, or the callee could not or would not.
@@ -266,12 +310,21 @@ impl Account {
         self.ring.is_some() || matches!(self.status, 408 | 480 | 486 | 600 | 603)
     }
 
-    fn after(&self, now: Now) -> u32 {
+    fn after(&self, now: Now) -> After {
         self.after_moment(moment(now))
     }
 
-    fn after_moment(&self, at: i64) -> u32 {
-        u32::try_from(at.saturating_sub(self.began).max(0)).unwrap_or(u32::MAX)
+    fn after_moment(&self, at: i64) -> After {
+        After::new(at.saturating_sub(self.began))
+    }
+
+    fn at(&self, after: After) -> u64 {
+        self.setup + u64::from(after.milliseconds())
+    }
+
+    fn name(&self, number: usize, names: CallNames<'_>) -> String {
+        let is_of_call = self.of_call & 1 << number != 0;
+        if is_of_call { String::from_utf8_lossy(names[number]).into_owned() } else { self.text(number) }
     }
 
     fn text(&self, number: usize) -> String {
@@ -290,23 +343,23 @@ impl Account {
         (FIELDS..self.texts.count()).step_by(2).map(|name| (self.text(name), self.text(name + 1))).collect()
     }
 
-    fn cdr(&self, outcome: &str, ended_by: &str, end: Option<u32>) -> Box<Row> {
-        let at = |after: u32| self.setup + u64::from(after);
+    fn cdr(&self, outcome: &str, ended_by: &str, end: Option<After>, names: CallNames<'_>) -> Box<Row> {
+        let at = |after| self.at(after);
         Box::new(Row::Cdr(Cdr {
             identity: self.identity(),
-            call_id: self.text(CALL_ID),
+            call_id: self.name(CALL_ID, names),
             setup: self.setup,
             ring: self.ring.map(at),
             answer: self.answer.map(at),
             end: end.map(at),
-            caller: self.text(CALLER),
-            callee: self.text(CALLEE),
+            caller: self.name(CALLER, names),
+            callee: self.name(CALLEE, names),
             user: self.text(USER),
             account: self.text(ACCOUNT),
             source: self.text(SOURCE),
             transport: self.text(TRANSPORT),
             gateway: self.text(GATEWAY),
-            attempts: self.attempts,
+            attempts: self.attempts.into(),
             outcome: outcome.into(),
             status: self.status,
             cause: self.cause,
@@ -316,7 +369,14 @@ impl Account {
         }))
     }
 
-    fn event(&mut self, event: &str, after: u32, by: &str, status: u16, cause: u16) -> Option<Box<Row>> {
+    fn event(
+        &mut self,
+        event: &str,
+        after: After,
+        by: &str,
+        (status, cause): (u16, u16),
+        names: CallNames<'_>,
+    ) -> Option<Box<Row>> {
         if !self.writes_events {
             return None;
         }
@@ -327,11 +387,11 @@ impl Account {
             identity,
             call_identity,
             event: event.into(),
-            at: self.setup + u64::from(after),
+            at: self.at(after),
             setup: self.setup,
-            call_id: self.text(CALL_ID),
-            caller: self.text(CALLER),
-            callee: self.text(CALLEE),
+            call_id: self.name(CALL_ID, names),
+            caller: self.name(CALLER, names),
+            callee: self.name(CALLEE, names),
             user: self.text(USER),
             account: self.text(ACCOUNT),
             source: self.text(SOURCE),
@@ -357,27 +417,46 @@ impl Engine {
         handling.progress.decision.as_ref()?.account_as.as_deref()
     }
 
-    /// The account of a call that begins with this request.
-    pub(crate) fn open_account(&mut self, handling: &Handling<'_, '_>) -> Box<Account> {
+    /// The account of a call that begins with this request. `names`: of the call, if it is tracked.
+    pub(crate) fn open_account(&mut self, handling: &Handling<'_, '_>, names: Option<CallNames<'_>>) -> Box<Account> {
+        self.account_with(handling, names.unwrap_or_default(), "")
+    }
+
+    /// The same for a call that is refused for this reason; empty: it is not.
+    fn account_with(&mut self, handling: &Handling<'_, '_>, names: CallNames<'_>, refusal: &str) -> Box<Account> {
         let (request, config) = (handling.request, &self.policy.config);
         let masks = config.accounting_masks();
         // Not To, which any caller writes as it likes.
         let ((caller, _), callee) = (parties(request), request.message.request_uri());
+        let dialled = handling.progress.decision.as_ref().and_then(|decision| decision.dialled.as_deref());
         let fields = config.accounting.fields.iter().filter_map(|field| {
-            let values: Vec<_> = values(&request.message, field.name()).map(kept).collect();
-            (!values.is_empty()).then(|| [field.name().to_owned(), masks.all(&cut(values.join(", ")))])
+            let value = match field {
+                AccountedField::RequestUri => party(dialled.unwrap_or(callee), masks),
+                AccountedField::Refusal => refusal.to_owned(),
+                AccountedField::Header(name) => {
+                    let values: Vec<_> = values(&request.message, name).map(kept).collect();
+                    masks.all(&cut(values.join(", ")))
+                }
+            };
+            (!value.is_empty()).then(|| [field.name().to_owned(), value])
         });
         let fields: Vec<[String; 2]> = fields.collect();
         let shown = |user: &User| masks.user(&kept(&user.name)).into_bytes();
         let user = handling.progress.proof.user.as_ref();
         let user = user.map(|user| self.policy.realms.with_domain(user, shown(user)));
         let account = self.account_of(handling).map(ToString::to_string);
+        let mut of_call = 0;
+        let mut own = |number: usize, text: String| {
+            let is_of_call = !text.is_empty() && text.as_bytes() == names[number];
+            of_call |= u8::from(is_of_call) << number;
+            if is_of_call { String::new() } else { text }
+        };
         let named = [
+            own(CALL_ID, masks.addresses(&kept(request.call_id))),
+            own(CALLER, party(caller, masks)),
+            own(CALLEE, party(callee, masks)),
             // The answer says the encodings, and the next hop is known later.
             String::new(),
-            masks.addresses(&kept(request.call_id)),
-            party(caller, masks),
-            party(callee, masks),
             kept(&user.unwrap_or_default()),
             masks.socket(request.arrival.remote),
             request.arrival.transport.text().to_owned(),
@@ -401,6 +480,7 @@ impl Engine {
             ends: None,
             status: 0,
             cause: 0,
+            of_call,
             texts: Texts::new(&texts),
             identity: [self.entropy.u64(), self.entropy.u64()],
         })
@@ -408,11 +488,15 @@ impl Engine {
 
     /// An INVITE that its sender may have forwarded is answered by this server, and its call comes to nothing. Of one that has proved
     /// nothing, and whose source may be forged, no row is written: each copy of it would make one.
-    pub(crate) fn account_refusal(&mut self, handling: &Handling<'_, '_>, status: u16) {
+    pub(crate) fn account_refusal(&mut self, handling: &Handling<'_, '_>, status: u16, why: Why) {
         let request = handling.request;
         let is_admitted = matches!(handling.progress.stage, Stage::Decide | Stage::Route);
         let is_failure = status >= 300 && !matches!(status, 401 | 407);
-        if !(handling.begins_call() && is_admitted && is_failure && handling.is_proven() && self.accounts(handling)) {
+        if !(handling.begins_call() && is_admitted && is_failure) {
+            return;
+        }
+        self.messages().calls.one(status);
+        if !(handling.is_proven() && self.accounts(handling)) {
             return;
         }
         // Here on its way a second time. One that was asked for a password has come as a call of its own.
@@ -427,15 +511,17 @@ impl Engine {
             self.counters().refusals_unaccounted.one();
             return;
         }
-        let mut account = self.open_account(handling);
+        let reason = self.refusal_text(status, why).into_owned();
+        let names = CallNames::default();
+        let mut account = self.account_with(handling, names, &reason);
         account.refused(handling.now, status, cause_of(status));
-        self.effects.extend(account.close().map(Effect::Account));
+        self.effects.extend(account.close(names).map(Effect::Account));
     }
 
     /// The process ends: of calls that go on a record is written without their end. Those that are kept go on in the next process.
     pub fn cut_off_accounts(&mut self, now: Now) {
         self.keep_changed(now);
-        let cut_off = self.calls.take_accounts().into_iter().filter_map(|account| account.cut_off());
-        self.effects.extend(cut_off.map(Effect::Account));
+        let cut_off = self.calls.take_accounts(|account, names| account.cut_off(names));
+        self.effects.extend(cut_off.into_iter().map(Effect::Account));
     }
 }

@@ -127,14 +127,37 @@ impl Engine {
     /// A REGISTER for the registrar: for a domain of ours, or for this server by its address.
     pub(crate) fn is_for_registrar(&self, now: Now, request: &Request<'_>) -> bool {
         let stays = || !request.message.has(Name::Route) || self.policy.router.route(now, request).route.is_none();
-        let is_here =
-            self.is_local(&request.uri) || (self.names_server(&request.uri) && !self.policy.config.domains.is_empty());
+        let is_here = self.is_for_local(request, &request.uri)
+            || (self.names_server(&request.uri) && !self.policy.config.domains.is_empty());
         is_here && stays()
     }
 
-    /// A URI that names a user of ours, or this server.
+    /// A URI that names a user of ours, or this server: by a name or alias of a domain, or by an address of a listener.
     pub(crate) fn is_local(&self, uri: &Uri<'_>) -> bool {
-        uri.sip().is_some_and(|uri| self.policy.router.identity().is_at_local_domain(uri.host, uri.port))
+        uri.sip().is_some_and(|uri| self.policy.is_local(uri))
+    }
+
+    /// A request whose Request-URI, or what takes its place, names a user of ours, or this server. Outside of a dialog an address of this server
+    /// does so without a port: as a domain. Within one it is where a party is, such as another program of this machine on the default port.
+    pub(crate) fn is_for_local(&self, request: &Request<'_>, uri: &Uri<'_>) -> bool {
+        self.is_local(uri) || (request.to_tag.is_empty() && self.is_party_local(uri))
+    }
+
+    /// A URI of From or To that names a user of ours, with no port or one of ours.
+    pub(crate) fn is_party_local(&self, uri: &Uri<'_>) -> bool {
+        uri.sip().is_some_and(|uri| self.policy.identity().domain_at(uri.host, uri.port).is_some())
+    }
+
+    /// Writes the address-of-record that a URI names ([`Identity::write_aor`](strowger_core::routing::Identity::write_aor)).
+    pub(crate) fn write_aor(&self, uri: &Uri<'_>, out: &mut Vec<u8>) {
+        self.policy.identity().write_aor(uri, out);
+    }
+
+    /// The address-of-record that a URI names.
+    pub(crate) fn aor_of(&self, uri: &Uri<'_>) -> Vec<u8> {
+        let mut aor = Vec::new();
+        self.write_aor(uri, &mut aor);
+        aor
     }
 
     /// A URI without a user that names this server itself.
@@ -149,7 +172,7 @@ impl Engine {
         uri.sip().is_some_and(has_user) && self.is_local(uri)
     }
 
-    /// A user at an address of ours that is no domain of ours: it would come back to us again and again.
+    /// A user at an address of ours that is of no domain alone: it would come back to us again and again.
     pub(crate) fn is_unknown_here(&self, routing: &Routing<'_>) -> bool {
         let Uri::Sip(uri) = &routing.uri else { return false };
         let leads_on = routing.route.is_some() || routing.device.is_some() || uri.params.maddr().is_some();

@@ -44,7 +44,8 @@ impl Engine {
         scratch: &mut Scratch,
     ) -> Result<(Proof, Option<Box<Registrant>>), Unproven> {
         let (request, policy) = (handling.request, &self.policy);
-        let realm = policy.realms.judging(request, header);
+        let identity = policy.identity();
+        let realm = policy.realms.judging(identity, request, header);
         let name = match header {
             ChallengeHeader::WwwAuthenticate => Name::Authorization,
             ChallengeHeader::ProxyAuthenticate => Name::ProxyAuthorization,
@@ -73,17 +74,17 @@ impl Engine {
             .authenticator
             .check(handling.progress.began, realm.as_bytes(), &attempt, &credentials)
             .map_err(|verdict| self.deny(handling, &refusal, verdict, ""))?;
-        let user = refusal.user();
-        let account = self.account(&user, realm);
+        let sent = refusal.user();
+        let account = self.account(&sent, realm);
         if policy.bans.is_suspect(request.arrival.remote.ip(), account, handling.now.mono) {
             // Nothing tells it from a nonce that is too old.
             if self.may_say(handling, Kind::Authentication) {
                 let (call_id, source) = (shown(request.call_id), request.arrival.remote);
-                tracing::info!(%call_id, %source, user = %shown(&user), %realm, "not judged: this source failed while the user's password is being guessed");
+                tracing::info!(%call_id, %source, user = %shown(&sent), %realm, "not judged: this source failed while the user's password is being guessed");
             }
             return Err(Reply::challenge(header, true).into());
         }
-        let whose = Whose { username: &user, realm: realm.as_bytes() };
+        let whose = Whose { username: &sent, realm: realm.as_bytes() };
         // By the database a REGISTER is judged; where those who are registered are in a cache, by that all else.
         let cache = self.credentials();
         let only_cache = cache.filter(|_| header == ChallengeHeader::ProxyAuthenticate);
@@ -110,8 +111,9 @@ impl Engine {
         // A password may be left from a time when the domain of its user had this realm; now it proves nothing to the users of another.
         let subscriber = found.view(scratch, whose);
         let is_missing = only_cache.is_some() && subscriber.is_none();
-        let is_of_realm = |found: &CredentialView<'_>| policy.config.realm_of(found.domain) == realm;
-        let is_elsewhere = subscriber.as_ref().is_some_and(|found| !is_of_realm(found));
+        let domain = subscriber.as_ref().map(|found| identity.canonical_domain(found.domain.as_bytes()));
+        let realm_of = |domain: &[u8]| policy.realms.of_domain(domain).unwrap_or(&policy.config.realm);
+        let is_elsewhere = domain.is_some_and(|domain| realm_of(domain) != realm);
         let subscriber = subscriber.filter(|_| !is_elsewhere);
         let secrets = subscriber.as_ref().map(ha1_set);
         let verdict = policy.authenticator.decide(handling.now, &checked, &attempt, &credentials, secrets.as_ref());
@@ -133,17 +135,16 @@ impl Engine {
             ChallengeHeader::WwwAuthenticate => !auth.register_for_others,
             ChallengeHeader::ProxyAuthenticate => auth.user_must_match,
         };
-        if must_match && let Err(claim) = self.claims_only(header, party, subscriber) {
+        let user = User { name: subscriber.username.as_bytes().into(), domain: domain.unwrap_or_default().into() };
+        if must_match && let Err(claim) = self.claims_only(header, party, &user) {
             return Err(self.refuse_claim(handling, subscriber, &claim, party).into());
         }
         let registrant = match &found {
             Found::Credential(credential) if cache.is_some() && only_cache.is_none() => {
-                Some(Box::new(Registrant { username: user[..].into(), credential: credential.clone() }))
+                Some(Box::new(Registrant { username: sent[..].into(), credential: credential.clone() }))
             }
             _ => None,
         };
-        let CredentialView { username, domain, .. } = subscriber;
-        let user = User { name: username.as_bytes().into(), domain: domain.as_bytes().into() };
         Ok((Proof { user: Some(user), replayed, in_dialog: false }, registrant))
     }
 
@@ -152,8 +153,8 @@ impl Engine {
     pub(crate) fn account<'a>(&self, username: &'a [u8], realm: &'a str) -> Account<'a> {
         let (name, domain) = parts_of(username);
         let is_of_realm = |domain: &[u8]| {
-            let mut all = self.policy.config.domains.iter().filter(|own| own.realm == realm);
-            all.any(|own| own.name.as_bytes().eq_ignore_ascii_case(domain))
+            let domain = domain.to_ascii_lowercase();
+            self.policy.realms.of_domain(self.policy.identity().canonical_domain(&domain)) == Some(realm)
         };
         let is_address = domain.strip_prefix(b"@").is_some_and(is_of_realm);
         Account { name: if is_address { name } else { username }, realm }
@@ -288,9 +289,9 @@ impl Engine {
         let identity = self.policy.router.identity();
         // What a phone has for its domain is wrong: no setting of ours about users would help it.
         let is_register = handling.request.method == Method::Register;
-        let is_domain = party
-            .sip()
-            .is_some_and(|uri| (is_register || identity.is_own_host(uri.host)) && !identity.is_local_domain(uri.host));
+        let is_domain = party.sip().is_some_and(|uri| {
+            (is_register || identity.is_own_host(uri.host)) && identity.domain_of(uri.host).is_none()
+        });
         if claim.header == Name::From && is_domain {
             return Reply { why: Why::Domain(Party::From), ..reply };
         }

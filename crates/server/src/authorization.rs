@@ -24,7 +24,7 @@ impl Engine {
         }
         let from = request.mandatory.from.uri;
         let from_local = self.is_from_local(request);
-        let to_local = routing.route.is_none() && self.is_local(&routing.uri);
+        let to_local = routing.route.is_none() && self.is_for_local(request, &routing.uri);
         let relay_for = self.policy.config.proxy.relay_for;
         // A caller that names itself a user of ours must show it, wherever it calls.
         let must_authenticate =
@@ -71,12 +71,16 @@ impl Engine {
         Some(shown.map_or_else(Verdict::from, |(proof, _)| Verdict::Admit(proof)))
     }
 
-    /// A From that names a user of ours. With any port: a person who reads it looks at the name before it. An address with
-    /// a port that is none of ours is another program only if the request comes from that address.
+    /// A From that names a user of ours. With any port: a person who reads it looks at the name before it. An address with a port that is none of
+    /// ours is another program if the request comes from that address. So is a loopback address without a port, from loopback, that no domain has.
     pub(crate) fn is_from_local(&self, request: &Request<'_>) -> bool {
-        let from = request.mandatory.from.uri;
-        let Some(uri) = from.address() else { return false };
-        let other_program = uri.host.ip().is_some_and(|ip| ip == request.arrival.remote.ip().to_canonical());
-        self.is_local(&from) || (self.policy.router.identity().is_local_domain(uri.host) && !other_program)
+        let Some(uri) = request.mandatory.from.uri.address() else { return false };
+        let (identity, source) = (self.policy.identity(), request.arrival.remote.ip().to_canonical());
+        let is_other_program = match (uri.host.ip(), uri.port) {
+            (Some(ip), Some(port)) => ip == source && !identity.is_own_port(port),
+            (Some(ip), None) => ip.is_loopback() && source.is_loopback() && !identity.is_local_domain(uri.host),
+            (None, _) => false,
+        };
+        identity.domain_of(uri.host).is_some() && !is_other_program
     }
 }

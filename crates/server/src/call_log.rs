@@ -51,6 +51,16 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// Counts the end of an answered dialog at this moment.
+    pub(crate) fn count_ended(&self, at: i64, answer: Option<CallAnswer>) {
+        let Some(answer) = answer else { return };
+        let milliseconds = at.saturating_sub(answer.at).max(0).cast_unsigned();
+        self.counters().calls_ended.one();
+        self.counters().call_time.add(milliseconds.saturating_mul(1_000));
+    }
+}
+
 /// Logs the end of a dialog at this moment: by a BYE of this party, or by what else it says.
 pub(crate) fn log_ended(at: i64, call: &Call, by: &str, answer: Option<CallAnswer>, call_id: &[u8]) {
     tracing::info!(

@@ -5,10 +5,10 @@ use crate::engine::Engine;
 use crate::methods::takes;
 use crate::reach::sender_of;
 use crate::reachability::{is_web, target_of};
-use crate::registration::{LEADS_ON, write_aor};
+use crate::registration::LEADS_ON;
 use smallvec::SmallVec;
 use std::ops::Range;
-use strowger_core::routing::Scope;
+use strowger_core::routing::{Identity, Scope};
 use strowger_core::{ListenerId, Now, Target};
 use strowger_message::{Method, SipUri, Uri};
 
@@ -80,14 +80,14 @@ impl Contacts {
 
     /// The next contact that leads to a user of ours, taken out: its order, whether by a sips URI, and the user if no other user led
     /// there.
-    fn take_leading(&mut self) -> Option<(Order, bool, Option<Range<usize>>)> {
+    fn take_leading(&mut self, identity: &Identity) -> Option<(Order, bool, Option<Range<usize>>)> {
         let at = self.entries.iter().position(|contact| contact.leads_on)?;
         let contact = self.entries.remove(at);
         let from = self.text.len();
         let uri: SmallVec<[u8; 128]> = SmallVec::from_slice(&self.text[contact.uri]);
         let secure = contact.secure || is_sips(&uri);
         if let Ok(uri) = Uri::parse(&uri) {
-            write_aor(&uri, &mut self.text);
+            identity.write_aor(&uri, &mut self.text);
         }
         let user = from..self.text.len();
         let is_new = !self.users.iter().any(|known| self.text[known.clone()] == self.text[user.clone()]);
@@ -103,10 +103,10 @@ impl Engine {
         contacts.entries.clear();
         contacts.users.clear();
         (contacts.looped, contacts.unfit) = (false, false);
-        write_aor(uri, &mut contacts.text);
+        self.write_aor(uri, &mut contacts.text);
         let user = 0..contacts.text.len();
         self.add_contacts(now, method, user, &[], uri.is_sips(), contacts);
-        while let Some((order, secure, user)) = contacts.take_leading() {
+        while let Some((order, secure, user)) = contacts.take_leading(self.policy.identity()) {
             // Each user costs a look-up as each branch does.
             if let Some(user) = user.filter(|_| contacts.users.len() < self.proxy.settings().max_branches.into()) {
                 self.add_contacts(now, method, user, &order, secure, contacts);

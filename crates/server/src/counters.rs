@@ -1,6 +1,8 @@
 //! What the server counts, one set a shard: written by its shard alone, read from any thread.
 
-use strowger_metrics::{Histogram, Kind, Metric, Observed, Unit};
+use strowger_message::Method;
+use strowger_message::status::KNOWN;
+use strowger_metrics::{Count, Histogram, Kind, Metric, Observed, Unit};
 
 pub use strowger_metrics::counted;
 
@@ -11,10 +13,6 @@ strowger_metrics::metrics! {
     /// The values of [`Counters`] at one moment, of one shard or of all together.
     pub struct Counts;
 
-    /// Requests received, retransmissions included.
-    requests: Counter;
-    /// Responses received.
-    responses: Counter;
     /// Messages that could not be parsed and not be answered.
     unreadable: Counter as "messages_unreadable";
     /// Requests refused for what is wrong with them (400, 403, 405, 413, 414, 416, 420, 421, 422, 423, 440, 482, 483, 489, 501, 505, 513, and 500
@@ -75,9 +73,13 @@ strowger_metrics::metrics! {
     /// BYEs that this server sent: to both parties where a call had lasted too long, its session timer had run out, a party had lost it or an
     /// operator ended it, and to a party that had not answered the BYE of the other.
     byes: Counter as "byes_sent";
-    /// INVITEs within calls that an earlier process tracked: their route tokens let them through, and no table has their calls.
+    /// Calls that an earlier process tracked and that an INVITE has resumed: its route token let it through without a password.
     earlier_calls: Counter as "invites_in_earlier_calls";
-    /// 2xx responses to INVITEs that were dropped: their call has as many answered dialogs as one may have.
+    /// Answered calls that have ended, of those that are tracked, accounted or in the log.
+    calls_ended: Counter;
+    /// Time from the answer to the end of those calls.
+    call_time: Counter in Seconds as "call_seconds";
+    /// 2xx responses to INVITEs that were dropped: their call has as many answered dialogs as one may have, or this server could not end their dialog.
     answers_dropped: Counter;
     /// Server transactions.
     server_transactions: Gauge;
@@ -125,7 +127,7 @@ pub struct Durations {
 impl Durations {
     const fn metric(field: &'static str, family: &'static str, help: &'static str) -> Metric {
         let (kind, unit) = (Kind::Histogram, Unit::Seconds);
-        Metric { field, family, kind, unit, help, labels: &[], by_shard: false }
+        Metric { field, family, kind, unit, help, labels: &[], by: &[] }
     }
 
     /// What each is, in the order of [`Durations::observed`].
@@ -152,4 +154,107 @@ impl Durations {
     pub fn observed(&self) -> [Observed; 4] {
         [&self.call_setup, &self.subscriber_lookup, &self.name_lookup, &self.reload].map(Histogram::observed)
     }
+}
+
+/// Messages by method and status code, and calls by their final response, of one shard.
+#[derive(Debug, Default)]
+pub struct Messages {
+    /// Requests received, retransmissions included.
+    pub requests: ByMethod,
+    /// Responses received.
+    pub received: ByCode,
+    /// Responses sent, retransmissions included.
+    pub sent: ByCode,
+    /// INVITEs that begin calls, by the final response that their callers got; a challenge (401, 407) is none.
+    pub calls: ByCode,
+}
+
+const METHODS: usize = Method::KNOWN.len();
+/// Known status codes.
+pub const CODES: usize = KNOWN.len();
+
+/// A number for each known method, and one for all others.
+#[derive(Debug)]
+pub struct ByMethod([Count; METHODS + 1]);
+
+impl Default for ByMethod {
+    fn default() -> Self {
+        Self([const { Count::ZERO }; METHODS + 1])
+    }
+}
+
+impl ByMethod {
+    /// Counts one message.
+    #[inline]
+    pub fn one(&self, method: Method) {
+        let place = (method as usize).min(METHODS);
+        self.0[place].one();
+    }
+
+    /// Adds the numbers to these, in the order of [`method_names`].
+    pub fn add_to(&self, sums: &mut [u64; METHODS + 1]) {
+        sums.iter_mut().zip(&self.0).for_each(|(sum, count)| *sum += count.value());
+    }
+
+    /// All together.
+    pub fn total(&self) -> u64 {
+        self.0.iter().map(Count::value).sum()
+    }
+}
+
+/// Label values of a [`ByMethod`].
+pub fn method_names() -> impl Iterator<Item = &'static str> {
+    let known = Method::KNOWN.iter().map(|method| std::str::from_utf8(method.text()).unwrap_or(OTHER));
+    known.chain([OTHER])
+}
+
+/// Label value of unknown methods and status codes: a peer adds no time series.
+pub const OTHER: &str = "other";
+
+/// A number for each known status code, and one for all others.
+#[derive(Debug)]
+pub struct ByCode([Count; CODES + 1]);
+
+impl Default for ByCode {
+    fn default() -> Self {
+        Self([const { Count::ZERO }; CODES + 1])
+    }
+}
+
+impl ByCode {
+    /// Counts one message.
+    #[inline]
+    pub fn one(&self, code: u16) {
+        self.0[place_of(code)].one();
+    }
+
+    /// Adds the numbers to these: the codes of [`KNOWN`] in its order, then all others.
+    pub fn add_to(&self, sums: &mut [u64; CODES + 1]) {
+        sums.iter_mut().zip(&self.0).for_each(|(sum, count)| *sum += count.value());
+    }
+
+    /// All together.
+    pub fn total(&self) -> u64 {
+        self.0.iter().map(Count::value).sum()
+    }
+}
+
+/// Sums of [`ByMethod::add_to`].
+pub type MethodSums = [u64; METHODS + 1];
+/// Sums of [`ByCode::add_to`].
+pub type CodeSums = [u64; CODES + 1];
+
+/// Place of a status code among [`KNOWN`]; behind the last: it is not there.
+#[inline]
+pub fn place_of(code: u16) -> usize {
+    static PLACES: [u8; 700] = {
+        let mut places = [CODES as u8; 700];
+        let mut place = 0;
+        while place < CODES {
+            places[KNOWN[place].0 as usize] = place as u8;
+            place += 1;
+        }
+        places
+    };
+    PLACES.get(usize::from(code)).map_or(CODES, |place| usize::from(*place))
 }

@@ -13,11 +13,12 @@ use strowger_cache::error::CacheError;
 use strowger_cache::request::{Answer as CacheAnswer, Life};
 use strowger_cache::ticket::{Answered, ReceiverId, Ticket};
 use strowger_config::Config;
+use strowger_core::routing::Identity;
 use strowger_core::slots::Id;
 use strowger_core::{Now, Outbox};
 use strowger_store::credential_cache::{CredentialCache, Scratch, Whose, read};
 use strowger_store::location::{ExistingBindings, Step};
-use strowger_store::subscriber::{Credential, CredentialView};
+use strowger_store::subscriber::{Credential, CredentialView, parts_of};
 
 /// Who has registered: a user who has shown its password.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,18 +34,26 @@ impl Registrant {
     }
 
     /// The names under which there may be credentials of this user: its own where that means no user of another domain, and its address.
-    fn names(&self, config: &Config) -> impl Iterator<Item = Vec<u8>> {
+    fn names(&self, config: &Config, identity: &Identity) -> impl Iterator<Item = Vec<u8>> {
         let Credential { username, realm, domain, .. } = &*self.credential;
-        let is_alone = *self.username == *username.as_bytes() || config.first_domain_of(realm) == Some(&**domain);
+        let domain = identity.canonical_domain(domain.as_bytes());
+        let is_alone = *self.username == *username.as_bytes()
+            || config.first_domain_of(realm).is_some_and(|first| first.as_bytes() == domain);
         let name = is_alone.then(|| username.as_bytes().to_vec());
-        name.into_iter().chain([format!("{username}@{domain}").into_bytes()])
+        let (_, sent) = parts_of(&self.username);
+        let address = |domain: &[u8]| [username.as_bytes(), b"@", domain].concat();
+        // Also one that only the machine knows, as the phone wrote it.
+        let sent = sent.get(1..).filter(|sent| !sent.is_empty()).map(<[u8]>::to_ascii_lowercase);
+        let mut names: Vec<_> = identity.names_of(domain).map(address).collect();
+        names.extend(sent.as_deref().map(address).filter(|sent| !names.contains(sent)));
+        name.into_iter().chain(names)
     }
 
     /// Whether this is the user's own address-of-record.
-    fn owns(&self, aor: &[u8]) -> bool {
+    fn owns(&self, aor: &[u8], identity: &Identity) -> bool {
         let Credential { username, domain, .. } = &*self.credential;
         let rest = aor.strip_prefix(username.as_bytes()).and_then(|rest| rest.strip_prefix(b"@"));
-        rest == Some(domain.as_bytes())
+        rest == Some(identity.canonical_domain(domain.as_bytes()))
     }
 }
 
@@ -216,9 +225,9 @@ impl Engine {
                     CacheReply::Now(Err(error)) => Keeping::Failed(error),
                 }
             }
-            None if names_any && registrant.owns(aor) => {
+            None if names_any && registrant.owns(aor, self.policy.identity()) => {
                 let mut answers = 0;
-                for username in registrant.names(&self.policy.config) {
+                for username in registrant.names(&self.policy.config, self.policy.identity()) {
                     let whose = Whose { username: &username, ..whose };
                     // What is not removed is gone when its life ends.
                     answers += u8::from(cache.remove(whose, ticket, now.mono, scratch) == CacheReply::Later);

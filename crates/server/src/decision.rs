@@ -1,32 +1,18 @@
-//! The stage of rules: what the rules of the configuration say of a request that does not belong to a call that was let through.
+//! What rules and failures decide of a request: it goes with the request.
 
 use crate::call_limits::Claim;
-use crate::calls::Call;
-use crate::calls::within::Again;
-use crate::engine::Engine;
-use crate::handling::Handling;
-use crate::identity::withholds_identity;
-use crate::judgement::{self, Heard, Inquiry, log_path};
+use crate::consultation::claims_by;
 use crate::places::{Places, claims_at};
-use crate::policy::InForce;
-use crate::reply::{Reply, Why};
 use crate::request_facts::RequestFacts;
-use crate::stage::{Stage, Verdict};
-use crate::user_edit::{edited, join, user_part};
+use crate::user_edit::user_part;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use std::net::IpAddr;
-use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::time::Duration;
-use strowger_config::{
-    Action, CallLimitTable, FailureAction, FilterAction, IdentitySource, OverLimit, RelayFor, Targets,
-};
+use strowger_config::{Action, FailureAction, IdentitySource, RelayFor, Targets};
 use strowger_core::proxy::TryNext;
 use strowger_core::record::header_names;
 use strowger_core::routing::{Request, Routing};
-use strowger_message::{Edit, Index, Message, Name};
-use strowger_rules::Rule;
+use strowger_message::{Edit, Name};
 
 /// What the rules that hold say together. It goes with its request, also where the rules have changed since.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,8 +21,8 @@ pub(crate) struct Decision {
     pub(crate) to: Places,
     /// Who may go there, until that is judged.
     #[serde(skip)]
-    relay_for: Option<RelayFor>,
-    try_next: Option<Vec<u16>>,
+    pub(crate) relay_for: Option<RelayFor>,
+    pub(crate) try_next: Option<Vec<u16>>,
     /// What is done where it fails, in order.
     pub(crate) on_failure: Vec<FailureDecision>,
     /// Limits that its call counts under, each once.
@@ -46,16 +32,22 @@ pub(crate) struct Decision {
     /// It is answered with where it would go.
     pub(crate) redirect: bool,
     /// The user part that its Request-URI gets; none: it stays, or has been changed.
-    user: Option<Vec<u8>>,
+    pub(crate) user: Option<Vec<u8>>,
     /// It was changed.
     pub(crate) has_other_uri: bool,
+    /// The Request-URI before rules changed it. A request that waits while it moves to another process loses it.
+    #[serde(skip)]
+    pub(crate) dialled: Option<Box<[u8]>>,
     /// Header lines that it gets.
     pub(crate) add: Vec<u8>,
     /// Header fields that it loses.
     #[serde(with = "header_names")]
     pub(crate) remove: Vec<Name>,
+    /// List of `rule.identity`, which adds to the identities of the account. A request that moves to another process while it waits loses it.
+    #[serde(skip)]
+    pub(crate) identity: Option<IdentitySource>,
     /// How many octets of those lines, and how many of those names, the rules say; what follows is of the failure that leads it.
-    own_edits: (usize, usize),
+    pub(crate) own_edits: (usize, usize),
     record_route: Option<bool>,
     pub(crate) track: Option<bool>,
     pub(crate) account: Option<bool>,
@@ -96,9 +88,9 @@ pub(crate) struct FailureDecision {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Led {
     /// Of the failure that it is used for.
-    status: u16,
+    pub(crate) status: u16,
     /// Its place among those of the decision before.
-    place: usize,
+    pub(crate) place: usize,
     pub(crate) claims: Vec<Claim>,
     pub(crate) before: Decision,
 }
@@ -173,6 +165,12 @@ impl Decision {
         Self { to, track: Some(true), account: Some(true), account_as, answer_timeout, ..Self::default() }
     }
 
+    /// Decision for a call that began in an earlier process: these rules count and record it, and lead it nowhere.
+    pub(crate) fn resumed(self) -> Self {
+        let Self { claims, track, account, account_as, .. } = self;
+        Self { claims, track, account, account_as, record_route: Some(true), ..Self::default() }
+    }
+
     /// Replaces P-Asserted-Identity by this URI (RFC 3325 section 5).
     pub(crate) fn assert(&mut self, identity: &[u8]) {
         self.remove.push(Name::PAssertedIdentity);
@@ -181,7 +179,7 @@ impl Decision {
     }
 
     /// What is done where its target fails with this status before the request goes there, of the failures from this place on; none: nothing.
-    fn after_failure(
+    pub(crate) fn after_failure(
         &self,
         status: u16,
         from: usize,
@@ -246,7 +244,7 @@ impl Decision {
     }
 
     /// What one more rule says counts where none before it has said so.
-    fn hear(&mut self, action: &Action, facts: &RequestFacts<'_, '_>, places: Vec<Vec<Claim>>) {
+    pub(crate) fn hear(&mut self, action: &Action, facts: &RequestFacts<'_, '_>, places: Vec<Vec<Claim>>) {
         if self.to.is_empty() {
             self.to = Places::of(&action.to, places);
             self.relay_for = action.relay_for;
@@ -272,6 +270,7 @@ impl Decision {
         if let (Some(user), Some(part)) = (self.user.take(), user_part(&routing.uri)) {
             edit.replace(request.message.range_of(part), |text| text.extend_from_slice(&user));
             self.has_other_uri = true;
+            self.dialled.get_or_insert_with(|| routing.uri_text.into());
         }
         edit.write(&request.message, &mut bytes);
         bytes
@@ -292,316 +291,9 @@ impl Decision {
     }
 }
 
-impl Engine {
-    /// What becomes of a request by the rules; the next stage if none answers it. Where they lead it outside, its sender may have to show a
-    /// password first; then they are asked again, about the user that it is.
-    pub(crate) fn decide(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Verdict {
-        match self.consult_rules(handling, routing) {
-            Verdict::Decide(mut decision) if !decision.redirect => {
-                let relay_for = decision.relay_for.take();
-                let unproven = self.authorize_places(handling, &decision.to.uris, relay_for);
-                unproven.unwrap_or(Verdict::Decide(decision))
-            }
-            verdict => verdict,
-        }
-    }
-
-    /// What the rules say.
-    fn consult_rules(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Verdict {
-        let facts = RequestFacts::of(self, handling, routing);
-        let inquiry = handling.progress.inquiry.as_deref();
-        if inquiry.is_none() && !tracing::enabled!(tracing::Level::DEBUG) {
-            return self.ask_rules(&facts, routing, &[], |_| ());
-        }
-        self.decide_with_reasons(&facts, routing, inquiry)
-    }
-
-    /// The same, with the rules that were asked: for a person who inquires, else for the log.
-    #[cold]
-    fn decide_with_reasons(
-        &self,
-        facts: &RequestFacts<'_, '_>,
-        routing: &Routing<'_>,
-        inquiry: Option<&Inquiry>,
-    ) -> Verdict {
-        let decisions = &self.policy.config.decisions;
-        let mut heard = Vec::new();
-        let full = inquiry.map_or(&[][..], |inquiry| &inquiry.full);
-        let verdict = self.ask_rules(facts, routing, full, |one| heard.push(one()));
-        let path = judgement::path(&decisions.rules, facts, &decisions.sets, heard);
-        match inquiry {
-            Some(inquiry) => *inquiry.path.borrow_mut() = path,
-            None => log_path(&path, &verdict, facts.request.call_id),
-        }
-        verdict
-    }
-
-    /// Asks the rules in their order until one decides. `full`: limits that are taken for full. `hear` may ask what was heard of each rule
-    /// that holds.
-    fn ask_rules(
-        &self,
-        facts: &RequestFacts<'_, '_>,
-        routing: &Routing<'_>,
-        full: &[String],
-        mut hear: impl FnMut(&dyn Fn() -> Heard),
-    ) -> Verdict {
-        let decisions = &self.policy.config.decisions;
-        let mut decision = Decision::default();
-        let (part, mut edit) = (user_part(&routing.uri), None);
-        let mut changing = Vec::new();
-        let (mut is_any, mut identity) = (false, None);
-        let answer = decisions.rules.walk(facts, &decisions.sets, |place, rule: &Rule<Action>| {
-            let Action { answer, drop, ends, .. } = &rule.action;
-            if *drop || answer.is_some() {
-                hear(&|| Heard::of(place, true));
-                return ControlFlow::Break(Some((answer.as_ref().map(|(status, _)| *status), Why::Rule(place))));
-            }
-            let places = match self.claims(facts, &rule.action, full) {
-                Ok((claims, places)) => {
-                    let limits = || claims.iter().map(|claim| claim.counted.name.to_string()).collect();
-                    hear(&|| Heard { limits: limits(), ..Heard::of(place, *ends) });
-                    Claim::add(&mut decision.claims, claims);
-                    places
-                }
-                Err(limit) => {
-                    let answers = limit.over == OverLimit::Answer;
-                    hear(&|| Heard { full: Some(limit.name.to_string()), ..Heard::of(place, answers) });
-                    if !answers {
-                        return ControlFlow::Continue(());
-                    }
-                    let limits = &self.policy.config.call_limits;
-                    let why = limits.iter().position(|table| table.name == limit.name).map_or(Why::Status, Why::Limit);
-                    return ControlFlow::Break(Some((Some(limit.status), why)));
-                }
-            };
-            is_any = true;
-            let changes = |(_, failure): &(usize, &Arc<FailureAction>)| failure.user.is_some();
-            let failures = (decision.on_failure.len()..).zip(&rule.action.on_failure).filter(changes);
-            changing.extend(failures.map(|(place, failure)| (place, failure.clone())));
-            decision.hear(&rule.action, facts, places);
-            identity = identity.or(rule.action.identity.as_ref());
-            if let (Some(part), Some(more)) = (part, &rule.action.user) {
-                join(edit.get_or_insert_default(), more, part, &decisions.sets);
-            }
-            if *ends { ControlFlow::Break(None) } else { ControlFlow::Continue(()) }
-        });
-        match answer {
-            ControlFlow::Break(Some((Some(status), why))) => return Reply { why, ..Reply::refused(status) }.into(),
-            ControlFlow::Break(Some((None, _))) => return Verdict::Drop,
-            ControlFlow::Break(None) | ControlFlow::Continue(()) => (),
-        }
-        decision.user = part.zip(edit).and_then(|(part, edit)| edited(part, &edit, &decisions.sets));
-        decision.own_edits = (decision.add.len(), decision.remove.len());
-        if let Some(source) = identity {
-            self.assert_by(source, facts, &mut decision);
-        }
-        if let Some(part) = decision.user.as_deref().or(part).filter(|_| !changing.is_empty()) {
-            // What one of them makes of it is nothing to the others.
-            for (place, failure) in decision.on_failure.iter_mut().enumerate() {
-                let action = changing.iter().find(|(changed, _)| *changed == place);
-                let edit = action.and_then(|(_, action)| action.user.as_ref());
-                let user = edit.and_then(|edit| edited(part, edit, &decisions.sets));
-                failure.user = (!failure.to.is_empty()).then(|| user.unwrap_or_else(|| part.to_vec()));
-            }
-        }
-        if is_any { Verdict::Decide(Box::new(decision)) } else { Verdict::Next(Stage::Route) }
-    }
-
-    /// Adds the identity that a rule asserts. With `Privacy: id` it goes to targets of rules only, which are trusted (RFC 3325 section 7).
-    #[inline(never)]
-    fn assert_by(&self, source: &IdentitySource, facts: &RequestFacts<'_, '_>, decision: &mut Decision) {
-        let request = facts.request;
-        if decision.to.is_empty() && withholds_identity(&request.message) {
-            return;
-        }
-        let may_choose = facts.user.is_some() || self.believes(request.arrival.remote.ip());
-        if let Some(identity) = self.identity_by(request, facts.user, may_choose, source) {
-            decision.assert(&identity);
-        }
-    }
-
-    /// What becomes of a request that goes nowhere, or needs no answer, if a rule answers or drops it.
-    pub(crate) fn refused_by_rules(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Option<Verdict> {
-        if !self.has_rules() {
-            return None;
-        }
-        Some(self.consult_rules(handling, routing))
-            .filter(|verdict| matches!(verdict, Verdict::Reply(_) | Verdict::Drop))
-    }
-
-    /// What a call would count under by this rule, and at each place where that leads; an error where that would be too many, or no place
-    /// has room: the limit. `full`: limits that are taken for full.
-    fn claims<'a>(
-        &self,
-        facts: &RequestFacts<'_, '_>,
-        action: &'a Action,
-        full: &[String],
-    ) -> Result<(Vec<Claim>, Vec<Vec<Claim>>), &'a CallLimitTable> {
-        let claims = claims_by(facts, &action.call_limits);
-        let places = claims_at(facts, &action.to, &action.call_limits);
-        if claims.is_empty() && places.is_empty() {
-            return Ok((claims, places));
-        }
-        // One that comes again may count already; for one more target there must be room.
-        let is_fork = |call: &Call| self.passes_again(facts.request, facts.user.is_some(), call) == Some(Again::Forked);
-        let before = self.call_of(facts.request).filter(|call| !is_fork(call));
-        let counts = |claim: &Claim| before.is_some_and(|call| call.counts_under(claim));
-        let is_full = |claim: &&Claim| !counts(claim) && self.is_full(claim, full);
-        let of_places = || {
-            let has_room = self.has_room_at_any(&places, full, counts);
-            // The first of them says what becomes of the call.
-            places.first().filter(|_| !has_room)?.iter().find(is_full)
-        };
-        let limit = claims.iter().find(is_full).or_else(of_places);
-        match limit.and_then(|full| action.limits().find(|limit| *limit.name == *full.counted.name)) {
-            Some(limit) => Err(limit),
-            None => Ok((claims, places)),
-        }
-    }
-
-    /// Whether one more call would be too many now. `full`: limits that are taken for full.
-    pub(crate) fn is_full(&self, claim: &Claim, full: &[String]) -> bool {
-        full.iter().any(|name| **name == *claim.counted.name) || self.shared.call_limits.is_full(claim)
-    }
-
-    /// The call that a request is of, if it is known already.
-    fn call_of(&self, request: &Request<'_>) -> Option<&Call> {
-        self.calls.get(self.key_of_call(request.call_id, request.from_tag))
-    }
-
-    /// What rules say of a request that fails with this status before it goes anywhere; none: nothing.
-    pub(crate) fn after_failure(&self, handling: &Handling<'_, '_>, status: u16) -> Option<AfterFailure> {
-        self.after_failures(handling, handling.progress.decision.as_deref()?, status, 0)
-    }
-
-    /// The same, of the failures from this place on.
-    fn after_failures(
-        &self,
-        handling: &Handling<'_, '_>,
-        decision: &Decision,
-        status: u16,
-        from: usize,
-    ) -> Option<AfterFailure> {
-        let full = handling.progress.inquiry.as_deref().map_or(&[][..], |inquiry| &inquiry.full);
-        let call = self.call_of(handling.request);
-        // Under what it counts already it counts no second time.
-        let counts = |claim: &Claim| {
-            decision.claims.iter().any(|other| other.counted == claim.counted)
-                || call.is_some_and(|call| call.counts_under(claim))
-        };
-        let has_room = |failure: &FailureDecision| {
-            let is_own = |claim: &Claim| failure.claims.iter().any(|other| other.counted == claim.counted);
-            failure.claims.iter().all(|claim| counts(claim) || !self.is_full(claim, full))
-                && self.has_room_at_any(failure.to.all_claims(), full, |claim| is_own(claim) || counts(claim))
-        };
-        decision.after_failure(status, from, has_room)
-    }
-
-    /// What becomes of a request that a failure leads whose limits have no room any more.
-    pub(crate) fn after_full(&self, handling: &Handling<'_, '_>, led: &Led) -> (Reply, Option<AfterFailure>) {
-        let reply = Reply::not_found(led.status).because("the failure that leads it on is at a limit of calls");
-        (reply, self.after_failures(handling, &led.before, led.status, led.place + 1))
-    }
-
-    /// Whether a filter ends this request, which is then answered or dropped.
-    pub(crate) fn is_filtered(&mut self, handling: &mut Handling<'_, '_>) -> bool {
-        let Some((place, answer)) = self.filter(handling) else { return false };
-        match answer {
-            Some(status) => self.reply(handling, Reply { why: Why::Filter(place), ..Reply::refused(status) }),
-            None => {
-                self.counters().refused.one();
-                if let Some(server) = handling.server {
-                    self.transactions.abandon(handling.now, server);
-                }
-            }
-        }
-        true
-    }
-
-    /// The first filter that holds, by its place, and the status that it answers with; none: it drops.
-    pub(crate) fn filter(&self, handling: &Handling<'_, '_>) -> Option<(usize, Option<u16>)> {
-        if self.policy.config.decisions.filters.is_empty() { None } else { self.filter_by_facts(handling) }
-    }
-
-    #[inline(never)]
-    fn filter_by_facts(&self, handling: &Handling<'_, '_>) -> Option<(usize, Option<u16>)> {
-        let decisions = &self.policy.config.decisions;
-        let routing = self.policy.router.route(handling.progress.began, handling.request);
-        if self.is_emergency(handling.now, handling.request, &routing) {
-            return None;
-        }
-        let facts = RequestFacts::of(self, handling, &routing);
-        let found = decisions.filters.walk(&facts, &decisions.sets, |place, rule| {
-            ControlFlow::Break((place, rule.action.answer.as_ref().map(|(status, _)| *status)))
-        });
-        found.break_value()
-    }
-
-    /// A request goes on by this: from the stage of routes on, with the user part of its Request-URI that it gets.
-    #[inline(never)]
-    pub(crate) fn go_on_by(
-        &mut self,
-        handling: &mut Handling<'_, '_>,
-        routing: &Routing<'_>,
-        mut decision: Box<Decision>,
-    ) {
-        if !decision.edits_uri() {
-            (handling.progress.decision, handling.progress.stage) = (Some(decision), Stage::Route);
-            return self.advance(handling);
-        }
-        let (request, mut index) = (handling.request, Index::new());
-        let bytes = decision.change_user(request, routing);
-        let again = index.parse(&bytes, &self.policy.limits);
-        handling.progress.decision = Some(decision);
-        handling.progress.stage = Stage::Route;
-        let Handling { now, server, progress, out, .. } = handling;
-        let message = Message::new(&bytes, &index);
-        match again.ok().and_then(|()| Request::of(message, request.arrival, request.call_hash).ok()) {
-            Some(request) => {
-                self.advance(&mut Handling { now: *now, request: &request, server: *server, progress, out })
-            }
-            // The message has become too large.
-            None => self.reply(handling, Reply::refused(513)),
-        }
-    }
-
-    /// Whether rules are asked at all.
-    pub(crate) fn has_rules(&self) -> bool {
-        !self.policy.config.decisions.rules.is_empty()
-    }
-
-    /// Whether the source of a request needs no password.
-    pub(crate) fn is_trusted(&self, source: IpAddr) -> bool {
-        let decisions = &self.policy.config.decisions;
-        decisions.group_of(source.to_canonical()).is_some_and(|group| decisions.trusts(group))
-    }
-}
-
-/// What the call of a request would count under by these limits.
-fn claims_by(facts: &RequestFacts<'_, '_>, limits: &[Arc<CallLimitTable>]) -> Vec<Claim> {
-    let mut claims = Vec::new();
-    if facts.begins_call {
-        let claim = |limit: &Arc<CallLimitTable>| Some(Claim::of(limit, &facts.counted_value(limit.per)?));
-        Claim::add(&mut claims, limits.iter().filter_map(claim));
-    }
-    claims
-}
-
 /// Milliseconds that one of several targets of an emergency call may say nothing before the next is tried.
 const EMERGENCY_ANSWER: u64 = 4_000;
 
 fn milliseconds(time: Option<Duration>) -> Option<u64> {
     time.map(|time| time.as_millis() as u64)
-}
-
-impl InForce {
-    /// The filter at this place.
-    pub(crate) fn filter(&self, place: usize) -> Option<&Rule<FilterAction>> {
-        self.config.decisions.filters.iter().nth(place)
-    }
-
-    /// The rule at this place.
-    pub(crate) fn rule(&self, place: usize) -> Option<&Rule<Action>> {
-        self.config.decisions.rules.iter().nth(place)
-    }
 }

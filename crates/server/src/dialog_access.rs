@@ -3,12 +3,21 @@
 //! The proof is a route token or a seal, whose usage must fit the method. An INVITE needs more. If its call is tracked, the table of calls
 //! must have an answered dialog with its tags. If not, the token must state an answered INVITE. Any other INVITE begins a call, with
 //! any To tag: the server authenticates, limits and records it.
+//!
+//! An INVITE of a call that an earlier process tracked needs no password, since its token proves its party. It begins a call in the table
+//! all the same: the server limits and records it.
 
+use crate::calls::dialog::Party;
+use crate::decision::Decision;
+use crate::ended_calls::Memory;
 use crate::engine::Engine;
-use crate::handling::Handling;
+use crate::handling::{Handling, User};
 use crate::question::Question;
-use crate::registration::write_aor;
-use strowger_core::routing::{Request, Routing, Usage, seconds};
+use crate::reply::{Reply, Why};
+use crate::stage::Verdict;
+use strowger_core::Now;
+use strowger_core::routing::{AccountHash, Request, Routing, Usage, seconds};
+use strowger_message::uri::sip::unescape;
 use strowger_message::{Method, Uri};
 use strowger_store::subscriber;
 
@@ -22,66 +31,170 @@ pub(crate) enum DialogAccess {
     Ask(Question),
 }
 
+/// Age of a token in seconds; negative if a clock was set back.
+const fn age(now: Now, made: u32) -> i32 {
+    seconds(now).wrapping_sub(made).cast_signed()
+}
+
 impl Handling<'_, '_> {
-    /// Returns whether the request begins a call: an INVITE that did not pass as one within a dialog.
+    /// Returns whether the request begins a call: an INVITE that did not pass as one within a dialog, or that resumes a call. Within a dialog
+    /// only that has a decision.
     pub(crate) fn begins_call(&self) -> bool {
-        self.request.method == Method::Invite && !self.progress.proof.in_dialog
+        let is_within = self.progress.proof.in_dialog && self.progress.decision.is_none();
+        self.request.method == Method::Invite && !is_within
     }
 }
 
 impl Engine {
     /// Returns whether the dialog of a request is proved, and by a usage that fits its method (RFC 5057).
-    pub(crate) fn is_within_dialog(&self, request: &Request<'_>, routing: &Routing<'_>) -> bool {
+    pub(crate) fn is_within_dialog(&self, now: Now, request: &Request<'_>, routing: &Routing<'_>) -> bool {
         routing.in_dialog
             && match request.method {
-                Method::Invite => self.opens_invite(request, routing),
+                Method::Invite => self.opens_invite(now, request, routing),
                 method => routing.usage.opens(method),
             }
     }
 
     /// Returns whether an INVITE passes as one within its proved dialog.
-    fn opens_invite(&self, request: &Request<'_>, routing: &Routing<'_>) -> bool {
+    fn opens_invite(&self, now: Now, request: &Request<'_>, routing: &Routing<'_>) -> bool {
         match routing.usage {
             Usage::Call => true,
-            Usage::TrackedCall => self.is_of_answered_dialog(request) || self.is_of_earlier_process(routing),
+            Usage::TrackedCall => {
+                self.is_of_answered_dialog(request) || self.is_of_earlier_process(now, request, routing)
+            }
             Usage::Early | Usage::Subscription => self.is_of_answered_dialog(request),
         }
     }
 
-    /// Returns whether an earlier process tracked the call of a request. Without `dialogs.folder` or `dialogs.database` the table has no calls
-    /// from before the start. Their INVITEs refresh sessions (RFC 4028), so they pass.
-    fn is_of_earlier_process(&self, routing: &Routing<'_>) -> bool {
-        let is_so = self.is_made_before_start(routing);
-        if is_so {
-            self.counters().earlier_calls.one();
-        }
-        is_so
+    /// Returns whether an earlier process tracked the call of a request, and this process does not know it. Without `dialogs.folder` or
+    /// `dialogs.database` the table has no calls from before the start. Their INVITEs refresh sessions (RFC 4028), so they pass.
+    fn is_of_earlier_process(&self, now: Now, request: &Request<'_>, routing: &Routing<'_>) -> bool {
+        self.is_made_before_start(now, routing) && !self.is_known_here(request)
     }
 
-    fn is_made_before_start(&self, routing: &Routing<'_>) -> bool {
-        let before = seconds(self.shared.began).wrapping_sub(routing.made).cast_signed();
+    /// Returns whether this process has an answered call of this dialog, one that the other party begins, or saw the end of one.
+    fn is_known_here(&self, request: &Request<'_>) -> bool {
+        let has_ended = |tag| self.shared.ended_calls.is_there(self.key_of_call(request.call_id, tag));
+        self.is_of_dialog(request, |_, dialog, party| dialog.answer.is_some() || party == Party::Callee)
+            || has_ended(request.from_tag)
+            || has_ended(request.to_tag)
+    }
+
+    /// Returns whether a request that passes within its dialog is the first INVITE here of a call that an earlier process tracked.
+    pub(crate) fn resumes_call(&self, request: &Request<'_>, routing: &Routing<'_>) -> bool {
+        request.method == Method::Invite && routing.usage == Usage::TrackedCall && !self.is_of_answered_dialog(request)
+    }
+
+    /// Resumes a call that an earlier process tracked. Rules count and record it. No rule answers it or changes its target, which its dialog
+    /// determines.
+    ///
+    /// # Errors
+    /// A limit is full.
+    #[inline(never)]
+    pub(crate) fn resume_call(&self, handling: &mut Handling<'_, '_>, routing: &Routing<'_>) -> Result<(), Reply> {
+        self.counters().earlier_calls.one();
+        handling.progress.proof.user = self.user_of_token(handling.request, routing);
+        handling.progress.decision = Some(Box::default());
+        let decision = match self.consult_rules(handling, routing) {
+            Verdict::Decide(decision) => *decision,
+            Verdict::Reply(reply) if matches!(reply.why, Why::Limit(_)) => return Err(reply),
+            _ => Decision::default(),
+        };
+        handling.progress.decision = Some(Box::new(decision.resumed()));
+        Ok(())
+    }
+
+    /// Returns the user that From names, if the route token states the account of that user. None where calls need no password.
+    fn user_of_token(&self, request: &Request<'_>, routing: &Routing<'_>) -> Option<User> {
+        let (from, router) = (&request.mandatory.from.uri, &self.policy.router);
+        let is_stated = routing.account.is_some_and(|account| account != AccountHash::NONE)
+            && routing.account == Some(router.account_of(from));
+        if !is_stated || self.believes(request.arrival.remote.ip()) {
+            return None;
+        }
+        let uri = from.address()?;
+        let domain = router.identity().domain_of(uri.host)?;
+        let mut name = Vec::new();
+        unescape(uri.user?, &mut name);
+        Some(User { name: name[..].into(), domain: domain.into() })
+    }
+
+    fn is_made_before_start(&self, now: Now, routing: &Routing<'_>) -> bool {
+        // Start of the process by the current wall clock, which may have been stepped since.
+        let began = Now { wall: now.wall.wrapping_sub(now.mono.saturating_sub(self.shared.began.mono)), ..now };
+        let before = seconds(began).wrapping_sub(routing.renewed).cast_signed();
         before > 0 && !self.calls.are_kept()
     }
 
-    /// Returns whether a request belongs to a tracked call that has ended: its route token says that the call is tracked, and the table does not
-    /// know it. Nothing but the BYE of the other party passes then. SUBSCRIBE and NOTIFY are another usage of the dialog, which may last longer
-    /// (RFC 5057); an INVITE begins a call.
-    pub(crate) fn is_of_ended_call(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> bool {
+    /// Returns the refusal of a request in a tracked dialog that has ended or is about to: of an INVITE or UPDATE also while a BYE is under way. A
+    /// peer that has taken the BYE could take an INVITE behind it for a new call (RFC 3261 section 12.2.2).
+    pub(crate) fn refusal_at_end(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Option<Reply> {
+        if self.is_of_ended_call(handling, routing) {
+            return Some(Reply::refused(481).because("the call has ended"));
+        }
         let request = handling.request;
-        let is_exempt =
-            matches!(request.method, Method::Invite | Method::Ack | Method::Bye | Method::Subscribe | Method::Notify);
-        handling.progress.proof.in_dialog
-            && routing.usage == Usage::TrackedCall
-            && !is_exempt
-            && !self.is_of_open_or_tracked_dialog(request)
-            && !self.is_made_before_start(routing)
+        let is_renewal = matches!(request.method, Method::Invite | Method::Update) && !request.to_tag.is_empty();
+        let is_late = is_renewal && self.calls.counts().ending > 0 && self.has_bye_under_way(request);
+        is_late.then(|| Reply::refused(491).because("a BYE of its dialog is under way"))
+    }
+
+    /// Returns whether a request belongs to a tracked dialog that has ended, or that this server ends. Nothing but the BYE of the other party
+    /// passes then. SUBSCRIBE and NOTIFY are another usage of the dialog, which may last longer (RFC 5057). An INVITE after the end begins a
+    /// call.
+    fn is_of_ended_call(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> bool {
+        let request = handling.request;
+        let is_exempt = matches!(request.method, Method::Ack | Method::Bye | Method::Subscribe | Method::Notify);
+        if !handling.progress.proof.in_dialog || is_exempt || handling.progress.context != 0 {
+            return false;
+        }
+        if self.calls.counts().ending > 0 && self.is_of_ending_dialog(request) {
+            return true;
+        }
+        match (request.method, routing.usage) {
+            (Method::Invite, _) | (_, Usage::Subscription | Usage::Call) => false,
+            (_, Usage::Early | Usage::TrackedCall) => {
+                !self.is_of_open_or_tracked_dialog(request) && self.has_ended_here(handling.now, request, routing)
+            }
+        }
+    }
+
+    /// Returns whether the dialog of a request has ended here, rather than is tracked by another server with the same secret, or by a process
+    /// that ended before it could keep it.
+    fn has_ended_here(&self, now: Now, request: &Request<'_>, routing: &Routing<'_>) -> bool {
+        let is_tracked = routing.usage == Usage::TrackedCall;
+        let age = seconds(now).wrapping_sub(routing.made).cast_signed().max(0).cast_unsigned();
+        [request.from_tag, request.to_tag].into_iter().any(|tag| {
+            let key = self.key_of_call(request.call_id, tag);
+            if self.calls.get(key).is_some_and(|call| call.tracked) {
+                // The call has other dialogs.
+                return true;
+            }
+            match self.shared.ended_calls.recall(now, key, age) {
+                Memory::Ended => true,
+                Memory::Unknown => false,
+                Memory::Forgotten => is_tracked && !self.is_made_before_start(now, routing),
+            }
+        })
+    }
+
+    /// Account of the sender of a request, for the route token of the dialog that it makes: the one whose password it has shown, or that its
+    /// route token states, else the one that From names.
+    pub(crate) fn account_of_sender(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> AccountHash {
+        let (proof, router) = (&handling.progress.proof, &self.policy.router);
+        match &proof.user {
+            Some(user) => router.account(&user.name, &user.domain),
+            None => routing
+                .account
+                .filter(|_| proof.in_dialog)
+                .unwrap_or_else(|| router.account_of(&handling.request.mandatory.from.uri)),
+        }
     }
 
     /// Decides whether a request passes as one within its dialog. After the removal of an account its route tokens are no proof, except for
     /// BYE and ACK: the other party must learn that the call ended.
     pub(crate) fn dialog_access(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> DialogAccess {
         let request = handling.request;
-        if !self.is_within_dialog(request, routing) {
+        if !self.is_within_dialog(handling.now, request, routing) {
             return DialogAccess::Refused;
         }
         let is_end = matches!(request.method, Method::Bye | Method::Ack);
@@ -91,19 +204,15 @@ impl Engine {
         self.access_of_user(handling, routing)
     }
 
+    /// Decides by the account that the route token states. From counts only where it names that account: a sender may change it within a dialog.
     /// Kept out of line: few requests get here.
     #[inline(never)]
     fn access_of_user(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> DialogAccess {
-        let request = handling.request;
-        let from = &request.mandatory.from.uri;
-        let Uri::Sip(uri) = from else { return DialogAccess::Granted };
-        let config = &self.policy.config;
-        if uri.user.is_none() || !config.auth.calls || !self.is_from_local(request) {
+        let (request, config) = (handling.request, &self.policy.config);
+        if !config.auth.calls {
             return DialogAccess::Granted;
         }
-        let mut aor = Vec::new();
-        write_aor(from, &mut aor);
-        if self.shared.removed_users.is_removed(&aor, routing.made) {
+        if self.shared.removed_users.is_removed(routing.account, handling.now, age(handling.now, routing.made)) {
             return DialogAccess::Refused;
         }
         // A subscriber can renew a subscription for ever, so each renewal asks for its user.
@@ -111,22 +220,19 @@ impl Engine {
         if !is_asked || self.shared.subscribers.is_none() {
             return DialogAccess::Granted;
         }
-        let (mut username, mut domain) = (Vec::new(), Vec::new());
-        strowger_message::uri::sip::unescape(uri.user.unwrap_or_default(), &mut username);
-        uri.host.write_lower(&mut domain);
-        let question = subscriber::Question::User { username: &username, domain: &domain };
-        let known = match &handling.progress.answers.user {
-            Some(answer) => Some(answer.clone()),
-            None => self.known(question, handling.now.mono),
-        };
-        match known {
-            Some(Ok(subscriber::Answer::Absent)) => DialogAccess::Refused,
+        let from = &request.mandatory.from.uri;
+        if routing.account != Some(self.policy.router.account_of(from)) {
+            return DialogAccess::Refused;
+        }
+        let Uri::Sip(uri) = from else { return DialogAccess::Granted };
+        if routing.account == Some(AccountHash::NONE) {
+            return DialogAccess::Granted;
+        }
+        match self.exists(handling, uri, Ok(subscriber::Answer::Exists)) {
+            Ok(Ok(subscriber::Answer::Absent)) => DialogAccess::Refused,
             // A failed look-up ends no subscription.
-            Some(_) => DialogAccess::Granted,
-            None => {
-                let (username, domain) = (username[..].into(), domain[..].into());
-                DialogAccess::Ask(Question::User { username, domain })
-            }
+            Ok(_) => DialogAccess::Granted,
+            Err(question) => DialogAccess::Ask(question),
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Emergency calls (RFC 5031).
 //!
-//! An emergency call passes before authentication, rules and filters, counts under no limit, and passes from a banned source.
+//! An emergency call passes before authentication, rules and filters, counts under no limit, and passes from a banned source. It has places of its
+//! own where a table is full. It needs no password, so a sender may forge many: they take no more than those places and the share that an
+//! ordinary party has, and sources that may be forged half of them.
 
 use crate::decision::Decision;
 use crate::engine::Engine;
@@ -8,11 +10,11 @@ use crate::handling::{Handling, User};
 use crate::identity::is_anonymous;
 use crate::judgement::Judgement;
 use crate::reachability::target_of;
-use crate::registration::write_aor;
 use crate::request_facts::number_of;
 use strowger_core::log_limiter::Kind;
 use strowger_core::routing::{Request, Routing};
 use strowger_core::shown::shown;
+use strowger_core::transaction::ServerId;
 use strowger_core::{Arrival, Now};
 use strowger_message::uri::sip::unescaped;
 use strowger_message::{Form, Host, Index, Message, Method, SipUri, Uri};
@@ -72,7 +74,7 @@ impl Engine {
     /// A local domain, or an address of this server.
     fn is_host_here(&self, host: Host<'_>) -> bool {
         let identity = self.policy.router.identity();
-        identity.is_local_domain(host) || identity.is_own_host(host)
+        identity.domain_of(host).is_some() || identity.is_own_host(host)
     }
 
     /// Whether From names a user of this server or is anonymous, or the source is trusted or a registered phone.
@@ -94,7 +96,7 @@ impl Engine {
         for domain in self.policy.config.domain_names() {
             let Ok(host) = Host::parse(domain.as_bytes()) else { continue };
             aor.clear();
-            write_aor(&Uri::Sip(SipUri::new(Some(user), host)), &mut aor);
+            self.write_aor(&Uri::Sip(SipUri::new(Some(user), host)), &mut aor);
             self.shared.location.lookup(&aor, now.mono, &mut |binding| {
                 let of_contact = || Uri::parse(binding.uri()).ok()?.sip()?.host.ip();
                 let at = target_of(&binding, identity).map(|at| at.address.ip().to_canonical()).or_else(of_contact);
@@ -102,6 +104,18 @@ impl Engine {
             });
         }
         is_there
+    }
+
+    /// Whether the source of an emergency call is not forged, as far as can be seen: it has a connection, is trusted, or is a registered phone.
+    pub(crate) fn is_known_source(&self, now: Now, request: &Request<'_>) -> bool {
+        let arrival = request.arrival;
+        arrival.transport.is_reliable() || self.is_trusted(arrival.remote.ip()) || self.is_from_binding(now, request)
+    }
+
+    /// Takes a place for the transaction of an emergency call among those that emergency calls may have. False: there is none.
+    pub(crate) fn holds_emergency(&mut self, now: Now, request: &Request<'_>, server: ServerId) -> bool {
+        let is_known = self.is_known_source(now, request);
+        self.transactions.hold_emergency(server, request.arrival, is_known, request.message.bytes().len())
     }
 
     /// Builds the decision for an emergency call and logs it.
@@ -136,9 +150,7 @@ impl Engine {
         let from = request.mandatory.from.uri.address().filter(|_| self.is_from_local(request))?;
         let mut user = User { name: Default::default(), domain: Default::default() };
         user.name.extend(unescaped(from.user?));
-        let mut domain = Vec::new();
-        from.host.write_lower(&mut domain);
-        user.domain.extend_from_slice(&domain);
+        user.domain.extend_from_slice(self.policy.identity().domain_of(from.host)?);
         Some(user)
     }
 

@@ -14,8 +14,9 @@ mod upkeep;
 
 pub use moves::EngineRecord;
 
+use crate::calls::answers::Passage;
 use crate::calls::{CallTimes, Calls};
-use crate::counters::Counters;
+use crate::counters::{Counters, Messages};
 use crate::identity::{conceal_callee, names_callee};
 use crate::local_address::LocalAddresses;
 use crate::ping::Pings;
@@ -228,6 +229,20 @@ impl Engine {
         &self.shared.counters[self.number]
     }
 
+    pub(crate) fn messages(&self) -> &Messages {
+        &self.shared.messages[self.number]
+    }
+
+    /// Counts the responses that leave with a round.
+    pub fn count_sent(&self, out: &Outbox) {
+        let sent = &self.messages().sent;
+        for send in out.sends() {
+            if let Some(code) = out.bytes.get(send.range().start..).and_then(status_code) {
+                sent.one(code);
+            }
+        }
+    }
+
     /// For a look from outside: how many there are, and what they keep.
     pub fn transactions(&self) -> &Transactions {
         &self.transactions
@@ -254,6 +269,14 @@ impl Engine {
             bytes: self.waiting_bytes,
         }
     }
+}
+
+/// The status code of a response that begins so.
+#[inline]
+fn status_code(bytes: &[u8]) -> Option<u16> {
+    let digits = bytes.strip_prefix(b"SIP/2.0 ")?.first_chunk::<3>()?;
+    let [a, b, c] = digits.map(|digit| u16::from(digit.wrapping_sub(b'0')));
+    Some(a * 100 + b * 10 + c)
 }
 
 /// What comes in.
@@ -352,8 +375,14 @@ impl Engine {
             Outgoing::Deliver { id, tu, .. } => {
                 self.hear_target(now, id, message);
                 if let Some(context) = tu.id(Role::Proxy) {
-                    if self.is_one_too_many(self.proxy.user_of(context), message) {
-                        return self.counters().answers_dropped.one();
+                    match self.passage(self.proxy.user_of(context), message) {
+                        Passage::Passes => (),
+                        Passage::Dropped => return self.counters().answers_dropped.one(),
+                        Passage::Refused => {
+                            self.counters().answers_dropped.one();
+                            let round = &mut Round { now, tx: &mut self.transactions, out };
+                            return self.proxy.refuse_answer(round, context, message, arrival, id);
+                        }
                     }
                     self.calls.responded = Some(arrival.remote);
                     self.pass_response(now, arrival, message, (context, id), out);
@@ -455,6 +484,7 @@ impl Engine {
             policy,
             shared,
         };
+        engine.proxy.set_udp_only(engine.shared.udp_only.clone());
         engine.go_by_policy(now);
         if number == 0 && engine.shared.location.gauges().bindings > 0 {
             engine.pings.wake(now);

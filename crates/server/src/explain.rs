@@ -8,6 +8,7 @@ use crate::engine::Engine;
 use crate::forwarding::{Destination, Edits, Onward};
 use crate::handling::{Handling, Progress, Proof, User};
 use crate::judgement::{Inquiry, judgements};
+use crate::place_targets::PlaceTargets;
 use crate::question::{Question, Resolved};
 use crate::reply::{Counted, Reply, Why};
 use crate::request_facts::RequestFacts;
@@ -19,7 +20,7 @@ use strowger_core::routing::{Request, Routing};
 use strowger_core::shown::shown;
 use strowger_core::{Arrival, Now, Outbox};
 use strowger_message::{Index, Message, Method, Name, status};
-use strowger_store::subscriber::{self, CredentialView, Ha1s};
+use strowger_store::subscriber;
 
 pub use crate::judgement::Judgement;
 pub use crate::plan_view::{FailureView, GroupView, LimitView, PlaceView, PlanView};
@@ -108,16 +109,27 @@ struct Asked<'a> {
     arrival: &'a Arrival,
     bytes: &'a [u8],
     proven: bool,
+    users: Users<'a>,
 }
+
+/// Whether a domain has a user, by the name of either; none: it is not known.
+pub type Users<'a> = &'a dyn Fn(&[u8], &[u8]) -> Option<bool>;
 
 impl Engine {
     /// What this engine would do with a request that comes in here. `proven`: its sender has shown the password of the user whom its
-    /// credentials name.
+    /// credentials name. `users`: asked in place of the subscribers.
     ///
     /// # Errors
     /// What is no request that begins something: the text says why.
-    pub fn explain(&self, now: Now, arrival: &Arrival, bytes: &[u8], proven: bool) -> Result<Explained, String> {
-        let asked = Asked { now, arrival, bytes, proven };
+    pub fn explain(
+        &self,
+        now: Now,
+        arrival: &Arrival,
+        bytes: &[u8],
+        proven: bool,
+        users: Users<'_>,
+    ) -> Result<Explained, String> {
+        let asked = Asked { now, arrival, bytes, proven, users };
         let mut filters = Vec::new();
         let course = self.course(asked, &[], &mut filters)?;
         let mut explained = Explained { filters, course, if_full: Vec::new(), more: false };
@@ -170,7 +182,7 @@ impl Engine {
         asked: Asked<'_>,
         progress: &mut Progress,
     ) -> Result<(), String> {
-        let Asked { now, arrival, bytes, proven } = asked;
+        let Asked { now, arrival, bytes, proven, users } = asked;
         let mut index = Index::new();
         index.parse(bytes, &self.policy.limits).map_err(|error| error.to_string())?;
         let message = Message::new(bytes, &index);
@@ -220,7 +232,7 @@ impl Engine {
                         let refusal = if let Verdict::Reply(reply) = &first { Some(*reply) } else { None };
                         let verdict = self.with_failures(&handling, first);
                         let is_tried = matches!(verdict, Verdict::Decide(_));
-                        course.failed.extend(refusal.filter(|_| is_tried).map(|reply| self.failed(&reply)));
+                        course.failed.extend(refusal.filter(|_| is_tried).map(|reply| self.failed(&request, &reply)));
                         verdict
                     }
                     Stage::Register => {
@@ -254,9 +266,14 @@ impl Engine {
                     course.names.push(String::from_utf8_lossy(&key.0).into_owned());
                     handling.progress.answers.names.push((key, Resolved::default()));
                 }
-                Verdict::Ask(Question::User { username, domain }) => {
-                    course.users.push(format!("{}@{}", shown(&username), shown(&domain)));
-                    handling.progress.answers.user = Some(Ok(subscriber::Answer::Exists));
+                Verdict::Ask(Question::User { username, domain, place }) => {
+                    let exists = users(&username, &domain);
+                    if exists.is_none() {
+                        course.users.push(format!("{}@{}", shown(&username), shown(&domain)));
+                    }
+                    let (there, absent) = (subscriber::Answer::Exists, subscriber::Answer::Absent);
+                    let answer = if exists == Some(false) { absent } else { there };
+                    handling.progress.answers.user = Some((place, Ok(answer)));
                 }
                 Verdict::Ask(Question::Credential { .. }) => {
                     handling.progress.answers.credential = Some(Ok(subscriber::Answer::Absent));
@@ -267,21 +284,26 @@ impl Engine {
                     return Ok(());
                 }
                 Verdict::Reply(reply) => {
-                    course.outcome = self.outcome_of(&reply);
+                    course.outcome = self.outcome_of(&request, &reply);
+                    if let (Outcome::Answer { because, .. }, false) = (&mut course.outcome, course.users.is_empty()) {
+                        because.push_str("; 404 if there is no such user");
+                    }
                     return Ok(());
                 }
                 Verdict::Forward(destination) => {
                     let onward = match self.onward(&handling, &routing, &destination) {
-                        // A name that was not looked up may have an address.
-                        Onward::Reply(_) | Onward::Decide(..) if lacks_names(course, &destination) => {
+                        // A name that was not looked up may have an address, and a user a phone.
+                        Onward::Reply(_) | Onward::Decide(..)
+                            if lacks_names(course, &destination) || leads_to_user(&destination) =>
+                        {
                             self.session_timer(&handling).map_or_else(Onward::Reply, Onward::Forward)
                         }
                         onward => onward,
                     };
                     course.outcome = match onward {
-                        Onward::Reply(reply) => self.outcome_of(&reply),
+                        Onward::Reply(reply) => self.outcome_of(&request, &reply),
                         Onward::Decide(next, reply) => {
-                            course.failed.push(self.failed(&reply));
+                            course.failed.push(self.failed(&request, &reply));
                             decided = Some(Verdict::Decide(next));
                             continue;
                         }
@@ -309,7 +331,7 @@ impl Engine {
 
     /// The user that the credentials of a request name, whether or not there is one. A name without a domain is of that of From.
     fn named_user(&self, request: &Request<'_>) -> User {
-        let realm = self.policy.realms.judging(request, ChallengeHeader::ProxyAuthenticate);
+        let realm = self.policy.realms.judging(self.policy.identity(), request, ChallengeHeader::ProxyAuthenticate);
         let shown = request.message.headers(Name::ProxyAuthorization);
         let mut credentials = shown.filter_map(|value| Credentials::parse(value).ok());
         let judged = credentials.find(|credentials| credentials.realm.value()[..] == *realm.as_bytes());
@@ -320,7 +342,7 @@ impl Engine {
             domain.push(b'@');
             request.mandatory.from.uri.sip().into_iter().for_each(|uri| uri.host.write_lower(&mut domain));
         }
-        User { name: name.into(), domain: domain[1..].into() }
+        User { name: name.into(), domain: self.policy.identity().canonical_domain(&domain[1..]).into() }
     }
 
     /// What becomes of a request whose sender has shown the password of this user, and names another.
@@ -329,9 +351,8 @@ impl Engine {
             return None;
         }
         let party = &request.mandatory.from.uri;
-        let [username, domain] = [&user.name, &user.domain].map(|text| String::from_utf8_lossy(text));
-        let subscriber = CredentialView { username: &username, domain: &domain, ha1: Ha1s::default() };
-        self.claims_only(ChallengeHeader::ProxyAuthenticate, party, subscriber).err()?;
+        let username = String::from_utf8_lossy(&user.name);
+        self.claims_only(ChallengeHeader::ProxyAuthenticate, party, user).err()?;
         let because = format!("authenticated as {username}, but From names another user or number (auth.identities)");
         Some(Outcome::Answer { status: 403, because })
     }
@@ -352,19 +373,20 @@ impl Engine {
         let last = found.map_or(decisions.filters.len(), |(place, _)| place + 1);
         *filters = judgements(&decisions.filters, &facts, &decisions.sets, last);
         let (place, status) = found?;
-        let reply = |status| self.outcome_of(&Reply { why: Why::Filter(place), ..Reply::refused(status) });
+        let reply =
+            |status| self.outcome_of(handling.request, &Reply { why: Why::Filter(place), ..Reply::refused(status) });
         Some(status.map_or(Outcome::Drop, reply))
     }
 
-    fn outcome_of(&self, reply: &Reply) -> Outcome {
-        Outcome::Answer { status: reply.status, because: self.reason_of(reply).to_owned() }
+    fn outcome_of(&self, request: &Request<'_>, reply: &Reply) -> Outcome {
+        Outcome::Answer { status: reply.status, because: self.reason_of(request, reply).to_owned() }
     }
 
-    fn failed(&self, reply: &Reply) -> FailedView {
-        FailedView { status: reply.status, because: self.reason_of(reply).to_owned() }
+    fn failed(&self, request: &Request<'_>, reply: &Reply) -> FailedView {
+        FailedView { status: reply.status, because: self.reason_of(request, reply).to_owned() }
     }
 
-    fn reason_of(&self, reply: &Reply) -> &str {
+    fn reason_of(&self, request: &Request<'_>, reply: &Reply) -> &str {
         match reply.why {
             Why::Rule(place) => self.policy.rule(place).map_or("a rule", |rule| &rule.name),
             Why::Filter(place) => self.policy.filter(place).map_or("a filter", |filter| &filter.name),
@@ -372,7 +394,10 @@ impl Engine {
                 self.policy.config.call_limits.get(place).map_or("a call limit", |limit| limit.name.as_str())
             }
             Why::Text(text) => text,
-            Why::Domain(_) => "a domain that is not ours",
+            Why::Domain(party) => {
+                let host = party.uri(request).sip().map(|uri| uri.host);
+                host.and_then(|host| self.foreign_domain(host)).unwrap_or("a domain that is not ours")
+            }
             Why::Status | Why::Logged => status::reason(reply.status),
         }
     }
@@ -395,6 +420,12 @@ fn limits_of(course: &Course, free: &[String]) -> Vec<String> {
 /// Whether a request has nowhere to go since names were not looked up.
 fn lacks_names(course: &Course, destination: &Destination) -> bool {
     !course.names.is_empty() && destination.unreachable().is_some()
+}
+
+/// Whether a request goes to a user whom a rule names.
+fn leads_to_user(destination: &Destination) -> bool {
+    let is_user = |targets: &PlaceTargets| matches!(targets, PlaceTargets::User(_));
+    matches!(destination, Destination::Places(places) if places.iter().any(is_user))
 }
 
 /// The places of a destination.

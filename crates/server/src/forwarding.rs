@@ -1,29 +1,29 @@
 //! A request goes on: to the proxy of `core`, with its targets and without what it must not say (RFC 3261 section 16.6).
 
-use crate::call_limits::Claim;
-use crate::calls::within::{Context, Ways};
+use crate::calls::within::Context;
 use crate::contacts::{Contact, Contacts};
 use crate::decision::{AfterFailure, Decision, FailureDecision};
 use crate::engine::Engine;
 use crate::handling::Handling;
 use crate::identity::names_caller;
-use crate::places::Places;
+use crate::place_forwarding::ways;
+use crate::place_targets::{PlaceTargets, rank};
 use crate::reply::{Reply, Why};
 use crate::session_timer::SessionTimer;
 use smallvec::SmallVec;
-use strowger_config::{Fork, UnmatchedCancel};
-use strowger_core::proxy::{Candidate, FailurePlan, Plan, Remedy, TryNext};
+use strowger_config::UnmatchedCancel;
+use strowger_core::proxy::{Candidate, Plan, Rerouting};
 use strowger_core::routing::{Request, Routing};
 use strowger_core::shown::shown;
 use strowger_core::transaction::ServerId;
 use strowger_core::{Round, Target};
-use strowger_message::{Message, Method, Name, Uri};
+use strowger_message::{Message, Method, Name};
 
 /// The addresses of one target, in the order in which they are tried.
 pub(crate) type Targets = SmallVec<[Target; 2]>;
 
 /// The Request-URIs of a contact by its older flows.
-type OlderUris<'a> = Vec<(Target, &'a [u8])>;
+pub(crate) type OlderUris<'a> = Vec<(Target, &'a [u8])>;
 
 /// Where a request goes.
 #[derive(Debug, PartialEq)]
@@ -33,7 +33,7 @@ pub(crate) enum Destination {
     /// To the first of them: an ACK, of which there is one.
     FirstContact(Target),
     /// Where rules say, each place with its targets.
-    Places(Vec<Targets>),
+    Places(Vec<PlaceTargets>),
     /// Next hop by Route or Request-URI; status of the answer if it has no address.
     NextHop { targets: Targets, otherwise: u16 },
 }
@@ -43,7 +43,11 @@ impl Destination {
     pub(crate) fn unreachable(&self) -> Option<u16> {
         match self {
             Self::Contacts(targets) => targets.iter().all(|targets| targets.is_empty()).then_some(480),
-            Self::Places(targets) => targets.iter().all(|targets| targets.is_empty()).then_some(500),
+            Self::Places(targets) => {
+                let is_user = |targets: &PlaceTargets| matches!(targets, PlaceTargets::User(_));
+                let status = if targets.iter().any(is_user) { 480 } else { 500 };
+                targets.iter().all(PlaceTargets::is_empty).then_some(status)
+            }
             Self::NextHop { targets, otherwise, .. } => targets.is_empty().then_some(*otherwise),
             Self::FirstContact(_) => None,
         }
@@ -81,87 +85,17 @@ impl Edits {
     }
 
     /// The same with those of a failure, in place of so many of the failure that leads the request now ([`Decision::of_failure`]).
-    fn with(&self, (added, removed): (usize, usize), failure: &FailureDecision) -> Self {
+    pub(crate) fn with(&self, (added, removed): (usize, usize), failure: &FailureDecision) -> Self {
         let add = &self.add[..self.add.len() - added];
         let remove = &self.remove[..self.remove.len() - removed];
         Self { add: [add, &failure.add].concat(), remove: remove.iter().chain(&failure.remove).copied().collect() }
     }
 }
 
-/// Places that rules name, as targets of a request.
-type Candidates<'a> = SmallVec<[Candidate<'a>; 2]>;
-
-/// The places with these numbers, in this order. One with a user takes the place of the Request-URI, one without leads there with the
-/// Request-URI as it is, or with the one that is given.
-///
-/// `asks`: [`Candidate::asks`] of each, by its number; empty: of none.
-fn places<'a>(
-    to: &'a [String],
-    targets: &'a [Targets],
-    order: impl Iterator<Item = usize>,
-    uri: Option<&'a [u8]>,
-    edits: &'a Edits,
-    asks: &'a [Vec<u8>],
-) -> Candidates<'a> {
-    let count = targets.len().min(1000) as u16;
-    let has_user =
-        |uri: &&String| Uri::parse(uri.as_bytes()).is_ok_and(|uri| uri.sip().is_some_and(|uri| uri.user.is_some()));
-    let place = |(n, place): (usize, usize)| {
-        Some(Candidate {
-            uri: to.get(place).filter(has_user).map(|uri| uri.as_bytes()).or(uri),
-            targets: targets.get(place)?,
-            q: count - (n as u16).min(count),
-            add: &edits.add,
-            remove: &edits.remove,
-            watched: true,
-            rerouted: true,
-            asks: asks.get(place).map_or(&[], |asks| asks),
-            ..Candidate::default()
-        })
-    };
-    order.enumerate().filter_map(place).collect()
-}
-
-/// What the proxy is to ask before each of these places is tried, if a call may count under something at one of them, or did so before.
-fn questions(to: &Places, counts: bool) -> Vec<Vec<u8>> {
-    if !counts {
-        return Vec::new();
-    }
-    (0..to.uris.len()).map(|place| Claim::write_all(to.claims(place))).collect()
-}
-
 /// A request has failed before it went anywhere, and goes on by what rules say of that.
 pub(crate) fn log_failed(handling: &Handling<'_, '_>, status: u16) {
     let call_id = shown(handling.request.call_id);
     tracing::debug!(status, %call_id, "failed before it was forwarded");
-}
-
-/// Where a request may go, if its call counts under something at these places.
-fn ways<'a>(handling: &'a Handling<'_, '_>, candidates: &[Candidate<'_>], places: &[usize]) -> Ways<'a> {
-    let mut ways = Ways::default();
-    if places.is_empty() {
-        return ways;
-    }
-    let Some(decision) = handling.progress.decision.as_deref().filter(|decision| decision.to.may_count()) else {
-        return ways;
-    };
-    let places = candidates.iter().zip(places).enumerate();
-    let reached = places.filter(|(_, (candidate, _))| !candidate.targets.is_empty());
-    ways.claims = reached.map(|(number, (_, place))| (number, decision.to.claims(*place))).collect();
-    ways.first = ways.claims.first().map_or(0, |(number, _)| *number);
-    ways
-}
-
-fn plan_for<'a>(failure: &'a FailureDecision, to: &'a [Candidate<'a>], asks: &'a [u8]) -> FailurePlan<'a> {
-    let remedy = failure.answer.map_or(Remedy::Try(to), Remedy::Answer);
-    FailurePlan {
-        statuses: &failure.statuses,
-        remedy,
-        ring_timeout: failure.ring_timeout,
-        answer_timeout: failure.answer_timeout,
-        try_next: failure.try_next.as_deref().map_or(TryNext::Any, TryNext::On),
-        asks,
-    }
 }
 
 impl Engine {
@@ -172,8 +106,11 @@ impl Engine {
         routing: &Routing<'_>,
         destination: &Destination,
     ) -> Onward {
-        if self.is_of_ended_call(handling, routing) {
-            return Onward::Reply(Reply::refused(481).because("the call has ended"));
+        if let Some(reply) = self.refusal_at_end(handling, routing) {
+            return Onward::Reply(reply);
+        }
+        if let Some((status, why)) = self.unendable_within(handling) {
+            return Onward::Reply(Reply::refused(status).because(why));
         }
         let timer = match self.session_timer(handling) {
             Ok(timer) => timer,
@@ -187,6 +124,7 @@ impl Engine {
         let unreachable = destination.unreachable().filter(|_| handling.request.method != Method::Ack);
         let Some(status) = unreachable else { return Onward::Forward(timer) };
         let why = match status {
+            480 if matches!(destination, Destination::Places(_)) => "no user of the rule can be reached",
             480 => "no contact of the user can be reached",
             404 => "no route: nothing here leads to this kind of URI",
             _ => "no route: the next hop has no address that a listener reaches",
@@ -256,7 +194,7 @@ impl Engine {
                     translated: routing.device.is_some(),
                     // A party of a call that is no next hop of this server's has no other address.
                     watched: routing.device.is_none(),
-                    rerouted: false,
+                    rerouting: Rerouting::None,
                     asks: b"",
                 };
                 self.send(handling, routing, &[candidate], &[], timer.session, &edits);
@@ -267,6 +205,7 @@ impl Engine {
     fn forward_ack(&mut self, handling: &mut Handling<'_, '_>, routing: &Routing<'_>, candidate: &Candidate<'_>) {
         if routing.in_dialog {
             self.confirm(handling.request);
+            self.hear_ack(handling.request);
         }
         self.pass_concealed(handling, routing, |engine, handling, request, routing| {
             let round = &mut Round { now: handling.now, tx: &mut engine.transactions, out: handling.out };
@@ -287,7 +226,6 @@ impl Engine {
             |contact: &Contact| contact.older.iter().map(|(flow, uri)| (*flow, &text[uri.clone()])).collect();
         let uris: SmallVec<[OlderUris<'_>; 2]> = contacts.entries.iter().map(of_older).collect();
         let fork = self.policy.config.proxy.fork;
-        let count = contacts.entries.len().min(1000) as u16;
         let candidates: SmallVec<[Candidate<'_>; 2]> = contacts
             .entries
             .iter()
@@ -300,53 +238,22 @@ impl Engine {
                 uris,
                 path: &text[contact.path.clone()],
                 targets: target,
-                q: match fork {
-                    Fork::Parallel => 1000,
-                    Fork::Sequence => count - (n as u16).min(count),
-                    Fork::ByQ => count - group.min(count),
-                },
+                q: 1_000_u16.saturating_sub(rank(fork, n, group)),
                 add: &edits.add,
                 remove: &edits.remove,
                 // What registered by UDP may listen nowhere else (section 18.1.1 is for servers).
                 fixed: contact.path.is_empty(),
                 translated: contact.target.is_some(),
                 watched: false,
-                rerouted: false,
+                rerouting: Rerouting::None,
                 asks: b"",
             })
             .collect();
         self.send(handling, routing, &candidates, &[], timer.session, &edits);
     }
 
-    /// Apart: most requests go where they say themselves, and pass by less code.
-    #[inline(never)]
-    fn forward_to_places(
-        &mut self,
-        handling: &mut Handling<'_, '_>,
-        routing: &Routing<'_>,
-        mut targets: Vec<Targets>,
-        timer: &SessionTimer,
-    ) {
-        let decision = handling.progress.decision.as_deref();
-        let order = decision.map(|decision| self.order_of_groups(handling.request, &decision.to));
-        let mut order = order.unwrap_or_default();
-        self.order_places(handling, &mut targets, &mut order);
-        let edits = Edits::of(handling, timer);
-        let to = decision.map_or(Vec::new(), |decision| decision.to.uris.clone());
-        let counts = |decision: &Decision| questions(&decision.to, decision.to.may_count());
-        let asks = decision.map(counts).unwrap_or_default();
-        let routes = self.emergency_routes(routing, &to);
-        let mut candidates = places(&to, &targets, order.iter().copied(), None, &edits, &asks);
-        if let Some(routes) = &routes {
-            for (candidate, place) in candidates.iter_mut().zip(&order) {
-                (candidate.uri, candidate.path) = (None, &routes[*place]);
-            }
-        }
-        self.send(handling, routing, &candidates, &order, timer.session, &edits);
-    }
-
     /// `places`: the numbers that the candidates have as places of rules; empty: they are none.
-    fn send(
+    pub(crate) fn send(
         &mut self,
         handling: &mut Handling<'_, '_>,
         routing: &Routing<'_>,
@@ -359,9 +266,14 @@ impl Engine {
         if !self.proxy.has_breadth(handling.request, candidates) {
             return self.reply(handling, Reply::refused(440));
         }
+        let is_emergency =
+            handling.progress.decision.is_some() && self.is_emergency(handling.now, handling.request, routing);
         let length = handling.request.message.bytes().len();
-        let has_room = handling.is_proven() || self.transactions.has_room_for_unproven(length);
-        if !has_room && !self.is_emergency(handling.now, handling.request, routing) {
+        let has_room = match is_emergency {
+            true => self.holds_emergency(handling.now, handling.request, server),
+            false => handling.is_proven() || self.transactions.has_room_for_unproven(length),
+        };
+        if !has_room {
             return self.reply(handling, Reply::overloaded());
         }
         let (context, first) = {
@@ -383,6 +295,9 @@ impl Engine {
                 let reply = Reply::refused(482).because("another call of this Call-ID and tag stands");
                 return self.reply(handling, reply);
             }
+            Context::Unendable((status, why)) => {
+                return self.reply(handling, Reply::refused(status).because(why));
+            }
             Context::Limited(status, place) => {
                 let why = place.map_or(Why::Text("as many calls as a limit lets"), Why::Limit);
                 return self.reply(handling, Reply { why, ..Reply::refused(status) });
@@ -390,7 +305,12 @@ impl Engine {
             Context::PassedOver => return self.pass_over(handling, routing),
         };
         // Those before it have no room.
-        let (candidates, places) = (&candidates[first..], places.get(first..).unwrap_or_default());
+        let (mut candidates, mut places) = (&candidates[first..], places.get(first..).unwrap_or_default());
+        let tracked = self.begins_tracked_call(context);
+        if tracked && !handling.request.to_tag.is_empty() {
+            // Two that answer would have the tag that the caller has chosen, and one dialog in the table.
+            (candidates, places) = (candidates.get(..1).unwrap_or_default(), places.get(..1).unwrap_or_default());
+        }
         self.trying(handling);
         self.doubt_unproven(handling, 0);
         if tracing::enabled!(tracing::Level::DEBUG) {
@@ -398,9 +318,12 @@ impl Engine {
         }
         self.counters().forwarded.one();
         let decision = handling.progress.decision.take();
-        let tracked = self.begins_tracked_call(context);
+        handling.progress.rule_identity = decision.as_ref().and_then(|decision| decision.identity.clone());
         let outside = !handling.progress.proof.in_dialog;
-        let plan = Plan { context, session, tracked, outside, ..self.plan(decision.as_deref()) };
+        let mut plan = Plan { context, session, tracked, outside, ..self.plan(decision.as_deref()) };
+        if plan.records_route(handling.request, routing.in_dialog && !outside) {
+            plan.account = self.account_of_sender(handling, routing);
+        }
         let sent = handling.out.sends().len();
         let is_forwarded = match decision.as_deref().filter(|decision| !decision.on_failure.is_empty()) {
             None => self.forward_concealed(handling, routing, server, candidates, &plan),
@@ -413,43 +336,6 @@ impl Engine {
         } else {
             self.not_forwarded(handling.now, context);
         }
-    }
-
-    /// Forwards a request of which rules say what is to be done about failures. Apart: most requests have none, and pass by less code.
-    #[inline(never)]
-    fn forward_with_failures(
-        &mut self,
-        handling: &mut Handling<'_, '_>,
-        routing: &Routing<'_>,
-        (server, candidates): (ServerId, &[Candidate<'_>]),
-        plan: &Plan<'_>,
-        (decision, edits): (&Decision, &Edits),
-    ) -> bool {
-        // The stage before has asked for the names of these places.
-        let targets = self.targets_on_failure(handling, decision).unwrap_or_default();
-        let (failures, of_failure) = (&decision.on_failure, decision.of_failure());
-        let changed = |failure: &FailureDecision| {
-            let uri = failure.user.as_ref().and_then(|user| routing.uri_with_user(user));
-            (edits.with(of_failure, failure), uri)
-        };
-        let changed: Vec<_> = failures.iter().map(changed).collect();
-        let counts = decision.may_count_at_places();
-        let first = |number, count| self.policy.first_after_failure(number, count, handling.request);
-        let of_failure = |failure: &FailureDecision| questions(&failure.to, true);
-        let asks: Vec<_> = failures.iter().filter(|_| counts).map(of_failure).collect();
-        let failures = failures.iter().zip(&targets).zip(&changed).enumerate();
-        let failures: Vec<_> = failures
-            .map(|(n, ((failure, to), (edits, uri)))| {
-                let asks = asks.get(n).map_or(&[][..], |asks| asks);
-                let order = failure.to.groups().next().map(|_| failure.to.order(first));
-                let order = (0..to.len()).map(|n| order.as_ref().map_or(n, |order| order[n]));
-                (failure, places(&failure.to.uris, to, order, uri.as_deref(), edits, asks))
-            })
-            .collect();
-        let of_failures: Vec<_> = failures.iter().map(|(failure, _)| failure.question()).collect();
-        let on_failure = failures.iter().zip(&of_failures);
-        let on_failure: Vec<_> = on_failure.map(|((failure, to), asks)| plan_for(failure, to, asks)).collect();
-        self.forward_concealed(handling, routing, server, candidates, &Plan { on_failure: &on_failure, ..*plan })
     }
 
     /// The failure that leads a request on has no room for its call: the next that is for what failed has its turn.
@@ -479,7 +365,7 @@ impl Engine {
     }
 
     /// Forwards the request without what it must not say of its caller. False: nothing was sent.
-    fn forward_concealed(
+    pub(crate) fn forward_concealed(
         &mut self,
         handling: &mut Handling<'_, '_>,
         routing: &Routing<'_>,

@@ -7,6 +7,7 @@ use crate::question::{Answers, Text};
 use crate::stage::Stage;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use strowger_config::IdentitySource;
 use strowger_core::routing::Request;
 use strowger_core::transaction::ServerId;
 use strowger_core::{Now, Outbox};
@@ -34,6 +35,9 @@ pub struct Progress {
     pub(crate) proof: Proof,
     /// What rules say of it.
     pub(crate) decision: Option<Box<Decision>>,
+    /// List of `rule.identity`, set when the request is forwarded.
+    #[serde(skip)]
+    pub(crate) rule_identity: Option<IdentitySource>,
     /// Notice context of a request that the server sends itself; 0 for none, and for requests of peers.
     pub(crate) context: u64,
     /// A 100 was sent.
@@ -54,6 +58,7 @@ impl Progress {
             answers: Answers::default(),
             proof: Proof::default(),
             decision: None,
+            rule_identity: None,
             context: 0,
             trying: false,
             policy: None,

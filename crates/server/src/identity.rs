@@ -1,7 +1,8 @@
 //! Identities in From and in the header fields of RFC 3325 (RFC 3261 section 22.1, RFC 3323).
 //!
 //! An untrusted sender shows its account or a number that the account may show (`auth.identities`), and no other identity. A request with
-//! another From is refused. Other identities in the header fields of [`NAMING`] are removed or replaced.
+//! another From is refused. Other identities in the header fields of [`NAMING`] are removed or replaced, unless the rule of the call lets them
+//! pass (`rule.identity`).
 
 use crate::engine::Engine;
 use crate::handling::{Handling, User};
@@ -11,10 +12,9 @@ use strowger_config::{IdentityEntry, IdentityList, IdentitySource};
 use strowger_core::digest::ChallengeHeader;
 use strowger_core::routing::{Request, Routing};
 use strowger_message::header::Privacy;
-use strowger_message::uri::sip::{escape_user, unescaped};
+use strowger_message::uri::sip::escape_user;
 use strowger_message::{Edit, Message, Name, NameAddr, Uri};
 use strowger_rules::Case;
-use strowger_store::subscriber::CredentialView;
 
 /// A header field that names another than the user.
 pub(crate) struct Claim {
@@ -89,18 +89,13 @@ impl Engine {
     ///
     /// To of a REGISTER must be the user. So must From of anything else, unless it says that the caller withholds its identity
     /// (RFC 3323 section 4.1.1.3), or names a number that the account may show.
-    pub(crate) fn claims_only(
-        &self,
-        header: ChallengeHeader,
-        party: &Uri<'_>,
-        subscriber: CredentialView<'_>,
-    ) -> Result<(), Claim> {
-        let (name, domain) = (subscriber.username.as_bytes(), subscriber.domain.as_bytes());
+    pub(crate) fn claims_only(&self, header: ChallengeHeader, party: &Uri<'_>, user: &User) -> Result<(), Claim> {
+        let (name, domain, own) = (&user.name[..], &user.domain[..], self.policy.identity());
         if header == ChallengeHeader::WwwAuthenticate {
-            return if is_user(name, domain, party) { Ok(()) } else { Err(Claim::of(Name::To, party)) };
+            return if own.is_user(name, domain, party) { Ok(()) } else { Err(Claim::of(Name::To, party)) };
         }
         let may_show = is_anonymous(party)
-            || is_user(name, domain, party)
+            || own.is_user(name, domain, party)
             || self.identity_of(self.list_of(name, domain), None, domain, party).is_some();
         if may_show { Ok(()) } else { Err(Claim::of(Name::From, party)) }
     }
@@ -129,7 +124,9 @@ impl Engine {
             Sender::Trusted => (),
             Sender::Account(account) => {
                 let is_withheld = is_withheld || is_anonymous(&request.mandatory.from.uri);
-                self.conceal_others(message, account, is_withheld, edit);
+                let by_rule = handling.progress.rule_identity.as_ref();
+                let by_rule = by_rule.and_then(|source| self.list_by(source, Some(account)));
+                self.conceal_others(message, (account, by_rule), is_withheld, edit);
             }
             Sender::Unknown => NAMING[1..].iter().for_each(|name| edit.remove_all(message.index(), *name)),
         }
@@ -140,11 +137,20 @@ impl Engine {
         conceals
     }
 
-    /// Removes identities that this account may not show; P-Asserted-Identity gets one that it may show.
-    fn conceal_others(&self, message: &Message<'_>, account: Account<'_>, is_withheld: bool, edit: &mut Edit) {
+    /// Removes identities that neither this account nor the list of the rule may show; P-Asserted-Identity gets one that may be shown.
+    fn conceal_others(
+        &self,
+        message: &Message<'_>,
+        (account, by_rule): (Account<'_>, Option<IdentityList<'_>>),
+        is_withheld: bool,
+        edit: &mut Edit,
+    ) {
         let index = message.index();
         let values = |name| message.values::<NameAddr<'_>>(name);
-        let identity = |uri: &Uri<'_>| self.identity_of(account.list, Some(account), account.domain, uri);
+        let identity = |uri: &Uri<'_>| {
+            let of_rule = || self.identity_of(by_rule?, None, account.domain, uri);
+            self.identity_of(account.list, Some(account), account.domain, uri).or_else(of_rule)
+        };
         let may_show = |name| values(name).all(|value| value.is_ok_and(|value| identity(&value.uri).is_some()));
         let [has_preferred, has_asserted] =
             [Name::PPreferredIdentity, Name::PAssertedIdentity].map(|name| message.has(name));
@@ -204,8 +210,9 @@ impl Engine {
 
     fn list_in(&self, set: strowger_rules::SetId, name: &[u8], domain: &[u8]) -> Option<IdentityList<'_>> {
         let set = self.policy.config.decisions.sets.set(set)?;
-        let address = [name, b"@", domain].concat();
-        let text = set.text_value(&address, Case::Exact).or_else(|| set.text_value(name, Case::Exact))?;
+        let mut names = self.policy.identity().names_of(domain);
+        let by_address = names.find_map(|domain| set.text_value(&[name, b"@", domain].concat(), Case::Exact));
+        let text = by_address.or_else(|| set.text_value(name, Case::Exact))?;
         std::str::from_utf8(text).ok().map(IdentityList::of)
     }
 
@@ -218,22 +225,31 @@ impl Engine {
         domain: &[u8],
         uri: &Uri<'_>,
     ) -> Option<Vec<u8>> {
-        if let Some(account) = account.filter(|account| is_user(account.name, account.domain, uri)) {
+        let own = self.policy.identity();
+        if let Some(account) = account.filter(|account| own.is_user(account.name, account.domain, uri)) {
             return Some(account.own());
         }
         let number: Option<SmallVec<[u8; 32]>> = number_of(uri).map(Iterator::collect);
         if let Some(number) = number.filter(|number| self.is_host_of_numbers(uri) && list.admits_number(number)) {
             return Some(of_number(&number, domain));
         }
-        list.uri(uri).map(|text| text.as_bytes().to_vec())
+        list.uri(uri, |uri| self.aor_of(uri)).map(|text| text.as_bytes().to_vec())
     }
 
     /// Whether the user part of a URI at this host may be a number of an account: a local domain, this server, or an IP address (a PBX).
     fn is_host_of_numbers(&self, uri: &Uri<'_>) -> bool {
-        let identity = self.policy.router.identity();
+        let identity = self.policy.identity();
         uri.sip().is_none_or(|uri| {
-            uri.host.ip().is_some() || identity.is_local_domain(uri.host) || identity.is_own_host(uri.host)
+            uri.host.ip().is_some() || identity.domain_of(uri.host).is_some() || identity.is_own_host(uri.host)
         })
+    }
+
+    /// List of a rule for an account; none: its set has nothing for that account.
+    fn list_by<'a>(&'a self, source: &'a IdentitySource, account: Option<Account<'_>>) -> Option<IdentityList<'a>> {
+        match source {
+            IdentitySource::List(text) => Some(IdentityList::of(text)),
+            IdentitySource::Set(set) => account.and_then(|account| self.list_in(*set, account.name, account.domain)),
+        }
     }
 
     /// URI to assert by a rule; none: its list has nothing for this sender. `may_choose`: P-Preferred-Identity, P-Asserted-Identity or From
@@ -246,17 +262,12 @@ impl Engine {
         source: &IdentitySource,
     ) -> Option<Vec<u8>> {
         let account = user.map(|User { name, domain }| Account { name, domain, list: self.list_of(name, domain) });
-        let of_set = |set| account.and_then(|account| self.list_in(set, account.name, account.domain));
-        let list = match source {
-            IdentitySource::List(text) => Some(IdentityList::of(text)),
-            IdentitySource::Set(set) => of_set(*set),
-        };
+        let list = self.list_by(source, account);
         let mut host = Vec::new();
-        let local =
-            |uri: &Uri<'_>| uri.sip().is_some_and(|uri| self.policy.router.identity().is_local_domain(uri.host));
-        match request.mandatory.from.uri {
-            Uri::Sip(from) if local(&request.mandatory.from.uri) => from.host.write_lower(&mut host),
-            _ => host
+        let local = request.mandatory.from.uri.sip().and_then(|uri| self.policy.identity().domain_of(uri.host));
+        match local {
+            Some(domain) => host.extend_from_slice(domain),
+            None => host
                 .extend_from_slice(self.policy.config.domain_names().next().unwrap_or("anonymous.invalid").as_bytes()),
         }
         let domain = account.map_or(&host[..], |account| account.domain);
@@ -306,11 +317,4 @@ pub(crate) fn withholds_identity(message: &Message<'_>) -> bool {
 /// Whether From is anonymous (RFC 3323 section 4.1.1.3).
 pub(crate) fn is_anonymous(from: &Uri<'_>) -> bool {
     from.sip().is_some_and(|uri| uri.host.is_lower(b"anonymous.invalid"))
-}
-
-/// Whether a URI names the user of this name and domain, also as im and pres.
-fn is_user(name: &[u8], domain: &[u8], party: &Uri<'_>) -> bool {
-    let Some(uri) = party.address() else { return false };
-    let is_name = |user| unescaped(user).eq(name.iter().copied());
-    uri.user.is_some_and(is_name) && uri.host.is_lower(domain)
 }

@@ -12,7 +12,8 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use strowger_config::{CallLimitTable, CountedPer, Pick, Targets};
 use strowger_core::routing::Request;
-use strowger_message::Uri;
+use strowger_message::uri::sip::unescaped;
+use strowger_message::{SipUri, Uri};
 
 /// The numbers of places in the order in which they are tried.
 pub(crate) type Order = SmallVec<[usize; 4]>;
@@ -25,6 +26,8 @@ pub(crate) struct Places {
     groups: SmallVec<[GroupPart; 1]>,
     /// What a call counts under while it is led to each of them; empty: to none.
     claims: Vec<Vec<Claim>>,
+    /// They are tried at once, not in order.
+    pub(crate) at_once: bool,
 }
 
 /// Places that are of a group.
@@ -54,6 +57,7 @@ impl Places {
             uris: targets.uris.iter().map(|uri| uri.as_str().to_owned()).collect(),
             groups: groups.collect(),
             claims,
+            at_once: targets.at_once,
         }
     }
 
@@ -141,6 +145,51 @@ impl Policy {
     }
 }
 
+/// User whom a rule or failure names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedUser {
+    /// The rule or failure that names it, as the log shows it.
+    pub place: String,
+    /// User part of the URI, escapes decoded.
+    pub username: Vec<u8>,
+    /// Names of its domain, the canonical one first: the database has the user under any of them.
+    pub domains: Vec<Vec<u8>>,
+}
+
+impl Policy {
+    /// The users whom rules and failures name, each once.
+    pub fn named_users(&self) -> Vec<NamedUser> {
+        let mut users: Vec<NamedUser> = Vec::new();
+        let mut add = |place: String, targets: &Targets| {
+            for uri in &targets.uris {
+                let Ok(Uri::Sip(uri)) = Uri::parse(uri.as_str().as_bytes()) else { continue };
+                let identity = self.router.identity();
+                // The same as of a request: an address alone may be another program at the default port.
+                let Some(domain) = identity.domain_of(uri.host).filter(|_| self.is_local(&uri)) else { continue };
+                let Some(user) = uri.user.filter(|_| uri.params.maddr().is_none()) else { continue };
+                let username = unescaped(user).collect();
+                let domains = identity.names_of(domain).map(<[u8]>::to_vec).collect();
+                if !users.iter().any(|other| other.username == username && other.domains == domains) {
+                    users.push(NamedUser { place: place.clone(), username, domains });
+                }
+            }
+        };
+        add("[emergency]".to_owned(), &self.config.decisions.emergency);
+        for rule in self.config.decisions.rules.iter() {
+            add(format!("rule {}", rule.name), &rule.action.to);
+            rule.action.on_failure.iter().for_each(|failure| add(format!("failure {}", failure.name), &failure.to));
+        }
+        users
+    }
+
+    /// Whether a URI is at a name or alias of a local domain, or at an address of a listener.
+    pub(crate) fn is_local(&self, uri: &SipUri<'_>) -> bool {
+        let identity = self.router.identity();
+        identity.is_at_local_domain(uri.host, uri.port)
+            || (identity.domain_of(uri.host).is_some() && self.router.is_own(uri))
+    }
+}
+
 /// One of so many by a Call-ID: the same in each process and server, also after a restart.
 fn of_call(call_id: &[u8], count: usize) -> usize {
     // FNV-1a.
@@ -192,7 +241,7 @@ pub(crate) fn claims_at(
         let part = targets.groups.iter().find(|part| part.places.contains(&place));
         let of_group = part.map_or(&[][..], |part| &part.group.call_limits);
         let value = |per: CountedPer| match per {
-            CountedPer::Gateway => gateway(uri.as_str()),
+            CountedPer::Gateway => gateway(uri.as_str()).filter(|_| !facts.names_user(uri.as_str())),
             per => facts.counted_value(per),
         };
         let limits = limits.iter().filter(of_gateway).chain(of_group);
@@ -204,7 +253,7 @@ pub(crate) fn claims_at(
 }
 
 /// The next hop that a URI names: its host, and the port if it has one.
-fn gateway(uri: &str) -> Option<Vec<u8>> {
+pub(crate) fn gateway(uri: &str) -> Option<Vec<u8>> {
     let Ok(Uri::Sip(uri)) = Uri::parse(uri.as_bytes()) else { return None };
     let mut text = Vec::new();
     uri.host.write_lower(&mut text);
@@ -220,7 +269,12 @@ mod tests {
 
     fn places(count: usize, groups: &[(u16, u16, u16)]) -> Places {
         let part = |&(number, first, behind): &(u16, u16, u16)| GroupPart { number, first, behind };
-        Places { uris: vec!["sip:a".into(); count], groups: groups.iter().map(part).collect(), claims: Vec::new() }
+        Places {
+            uris: vec!["sip:a".into(); count],
+            groups: groups.iter().map(part).collect(),
+            claims: Vec::new(),
+            at_once: false,
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::engine::Engine;
 use crate::forwarding::{Edits, Targets};
 use crate::handling::Handling;
 use crate::judgement::plain;
+use crate::place_targets::PlaceTargets;
 use crate::places::Places;
 use serde::Serialize;
 use std::fmt;
@@ -21,6 +22,8 @@ use strowger_core::shown::shown;
 pub struct PlanView {
     /// In order of trying.
     pub to: Vec<PlaceView>,
+    /// They are tried at once.
+    pub at_once: bool,
     /// The groups that some of these are of, in order.
     pub groups: Vec<GroupView>,
     /// Status codes after which the next is tried; none: any but 6xx.
@@ -56,6 +59,8 @@ pub struct PlaceView {
     pub at: Vec<String>,
     /// The group that led there.
     pub group: Option<String>,
+    /// It is a user of this server, whose contacts are called.
+    pub is_user: bool,
 }
 
 /// A group of gateways.
@@ -91,6 +96,8 @@ pub struct FailureView {
     pub statuses: Vec<(u16, u16)>,
     /// Where it goes then, in order of trying.
     pub to: Vec<String>,
+    /// These are tried at once.
+    pub at_once: bool,
     /// The groups that some of these are of, in order.
     pub groups: Vec<GroupView>,
     /// The answer in its place.
@@ -136,7 +143,8 @@ impl LimitView {
 impl PlaceView {
     pub(crate) fn new(uri: &[u8], targets: &[Target]) -> Self {
         let at = |target: &Target| format!("{}:{}", target.transport.text(), target.address);
-        Self { uri: String::from_utf8_lossy(uri).into_owned(), at: targets.iter().map(at).collect(), group: None }
+        let uri = String::from_utf8_lossy(uri).into_owned();
+        Self { uri, at: targets.iter().map(at).collect(), group: None, is_user: false }
     }
 
     /// Several, each with its targets.
@@ -151,6 +159,7 @@ impl FailureView {
         Self {
             statuses: failure.statuses.clone(),
             to: failure.to.uris.clone(),
+            at_once: failure.to.at_once,
             groups,
             answer: failure.answer,
             try_next: failure.try_next.clone(),
@@ -176,6 +185,7 @@ impl Engine {
         let groups = self.group_views(&decision.to).into_iter().filter(is_led_to).collect();
         PlanView {
             to,
+            at_once: decision.to.at_once,
             groups,
             try_next: decision.statuses().map(<[u16]>::to_vec),
             limits: self.limit_views(handling, decision),
@@ -209,11 +219,15 @@ impl Engine {
     }
 
     /// The places where a request goes by its rules that have room for its call, with their targets.
-    pub(crate) fn open_places(&self, handling: &Handling<'_, '_>, targets: &[Targets]) -> Vec<PlaceView> {
+    pub(crate) fn open_places(&self, handling: &Handling<'_, '_>, targets: &[PlaceTargets]) -> Vec<PlaceView> {
         let Some(decision) = &handling.progress.decision else { return Vec::new() };
         let uris = decision.to.uris.iter().zip(targets).enumerate();
         let open = uris.filter(|(place, _)| self.is_open(handling, decision, *place));
-        open.map(|(place, (uri, targets))| self.place_view(decision, place, uri.as_bytes(), targets)).collect()
+        let view = |(place, (uri, targets)): (usize, (&String, &PlaceTargets))| {
+            let view = self.place_view(decision, place, uri.as_bytes(), &targets.addresses());
+            PlaceView { is_user: matches!(targets, PlaceTargets::User(_)), ..view }
+        };
+        open.map(view).collect()
     }
 
     fn is_open(&self, handling: &Handling<'_, '_>, decision: &Decision, place: usize) -> bool {
@@ -322,7 +336,8 @@ impl fmt::Display for FailureView {
             false => format!("{first}-{last}"),
         };
         let statuses: Vec<String> = self.statuses.iter().map(range).collect();
-        let then = self.answer.map_or_else(|| self.to.join(", then "), |status| format!("answer {status}"));
+        let between = if self.at_once { " and " } else { ", then " };
+        let then = self.answer.map_or_else(|| self.to.join(between), |status| format!("answer {status}"));
         write!(f, "{}: {then}", statuses.join(", "))?;
         self.groups.iter().try_for_each(|group| write!(f, "; group {group}"))?;
         if let Some(user) = &self.user {
@@ -349,15 +364,23 @@ impl fmt::Display for FailureView {
 impl fmt::Display for PlanView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, place) in self.to.iter().enumerate() {
-            let word = if n == 0 { "to" } else { "then" };
-            let at = if place.at.is_empty() { String::new() } else { format!(" at {}", place.at.join(", ")) };
+            let word = match (n, self.at_once) {
+                (0, _) => "to",
+                (_, true) => "with",
+                (_, false) => "then",
+            };
+            let at = match place.at.as_slice() {
+                [] if place.is_user => ", each phone of this user".to_owned(),
+                [] => String::new(),
+                at => format!(" at {}", at.join(", ")),
+            };
             let of = place.group.iter().map(|group| format!(" of group {group}")).collect::<String>();
             writeln!(f, "{word:<8}{}{at}{of}", place.uri)?;
         }
         self.groups.iter().try_for_each(|group| writeln!(f, "group   {group}"))?;
         match &self.try_next {
             Some(statuses) => writeln!(f, "next    after {}", list(statuses))?,
-            None if self.to.len() > 1 => writeln!(f, "next    after any but 6xx")?,
+            None if self.to.len() > 1 && !self.at_once => writeln!(f, "next    after any but 6xx")?,
             None => (),
         }
         for (word, time) in [("ring", self.ring_timeout), ("silence", self.answer_timeout)] {

@@ -7,12 +7,11 @@ use crate::ban::Bans;
 use crate::places::Turn;
 use crate::realm::Realms;
 use std::fmt;
-use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
-use strowger_config::{Config, Decisions};
+use strowger_config::{Config, Decisions, Network};
 use strowger_core::digest::{Algorithm, Authenticator};
-use strowger_core::routing::{Identity, Router, Scope};
+use strowger_core::routing::{ClockSteps, Identity, Router};
 use strowger_core::{ListenerId, Now, proxy, registrar};
 use strowger_message::Limits;
 
@@ -23,7 +22,7 @@ pub struct Policy {
     /// Who this server is, and what it wrote.
     pub(crate) router: Arc<Router>,
     /// Hosts that a `[[source]]` names alone, this machine aside.
-    pub(crate) single_sources: Box<[IpAddr]>,
+    pub(crate) source_networks: Box<[Network]>,
     pub(crate) limits: Limits,
     /// Issues and judges nonces. The nonces that were used are the process's: each next policy has the same.
     pub authenticator: Authenticator,
@@ -44,8 +43,10 @@ impl Policy {
     /// The first of a process. `secret`: what the server writes is known again by it. `seed`: of the authenticator, random.
     pub fn first(now: Now, config: Config, identity: Identity, secret: &[u8], seed: u64) -> Self {
         let authenticator = Authenticator::new(config.digest_settings(), secret, seed, now);
+        let steps = Arc::new(ClockSteps::default());
+        steps.note(now);
         let bans = Bans::new(config.ban.clone(), config.limits.ipv6_prefix);
-        Self::of(config, identity, secret, authenticator, bans)
+        Self::of(config, identity, (secret, steps), authenticator, bans)
     }
 
     /// Another configuration for the same process, of which `self` is the policy so far: nonces that were issued stay good, sources that
@@ -53,7 +54,8 @@ impl Policy {
     pub fn next(&self, config: Config, identity: Identity, secret: &[u8]) -> Self {
         let authenticator = self.authenticator.with_settings(config.digest_settings());
         let bans = self.bans.with_settings(config.ban.clone());
-        Self::of(config, identity.after(self.router.identity()), secret, authenticator, bans)
+        let steps = self.router.clock_steps().clone();
+        Self::of(config, identity.after(self.router.identity()), (secret, steps), authenticator, bans)
     }
 
     /// The same with other rules and data sets: what was compiled of the other tables is shared.
@@ -61,7 +63,7 @@ impl Policy {
         Self {
             config: Config { decisions, ..self.config.clone() },
             router: self.router.clone(),
-            single_sources: self.single_sources.clone(),
+            source_networks: self.source_networks.clone(),
             limits: self.limits,
             authenticator: self.authenticator.with_settings(self.config.digest_settings()),
             algorithms: self.algorithms.clone(),
@@ -77,14 +79,21 @@ impl Policy {
     pub(crate) fn with_identity(&self, identity: Identity, secret: &[u8]) -> Self {
         let identity = Arc::new(identity.after(self.router.identity()));
         let router = Router::new(identity, secret, self.config.route_lifetime());
+        let router = router.with_clock_steps(self.router.clock_steps().clone());
         Self { router: Arc::new(router), ..self.with_decisions(self.config.decisions.clone()) }
     }
 
-    fn of(config: Config, identity: Identity, secret: &[u8], authenticator: Authenticator, bans: Bans) -> Self {
-        let is_other = |ip: &IpAddr| identity.machine().scope_of(*ip) > Scope::Machine;
+    fn of(
+        config: Config,
+        identity: Identity,
+        (secret, steps): (&[u8], Arc<ClockSteps>),
+        authenticator: Authenticator,
+        bans: Bans,
+    ) -> Self {
+        let router = Router::new(Arc::new(identity), secret, config.route_lifetime()).with_clock_steps(steps);
         Self {
-            single_sources: config.single_sources().filter(is_other).collect(),
-            router: Arc::new(Router::new(Arc::new(identity), secret, config.route_lifetime())),
+            source_networks: config.source_networks().collect(),
+            router: Arc::new(router),
             limits: config.message_limits(),
             authenticator,
             algorithms: config.offered_algorithms(),

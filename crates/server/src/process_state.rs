@@ -1,8 +1,10 @@
 //! What all shards of the process share.
 
 use crate::call_limits::CallLimits;
-use crate::counters::{Counters, Counts, Durations};
+use crate::counters::{Counters, Counts, Durations, Messages};
+use crate::ended_calls::EndedCalls;
 use crate::flows::Flows;
+use crate::gateways::Gateways;
 use crate::line_rate::LineRate;
 use crate::local_address::Routes;
 use crate::policy::Policy;
@@ -14,6 +16,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex, PoisonError};
 use strowger_config::{Config, Decisions};
 use strowger_core::log_limiter::LogLimiter;
+use strowger_core::proxy::UdpOnly;
 use strowger_core::routing::Identity;
 use strowger_core::{Flow, Now};
 use strowger_store::credential_cache::CredentialCache;
@@ -40,6 +43,8 @@ pub struct ProcessState {
     pub(crate) flows: Flows,
     /// Next hops that failed.
     pub(crate) set_aside: SetAside,
+    /// Peers to which large requests go by UDP.
+    pub(crate) udp_only: Arc<UdpOnly>,
     /// None: the server knows no user, and admits or refuses every user of a local domain alike.
     pub subscribers: Option<Arc<dyn Subscribers>>,
     /// Where the credentials of registered users are, if they are in a cache alone: what is no REGISTER is verified from there.
@@ -63,10 +68,15 @@ pub struct ProcessState {
     pub(crate) began: Now,
     /// Users whose accounts were removed.
     pub removed_users: RemovedUsers,
+    pub(crate) ended_calls: EndedCalls,
     /// Drawn at the start of the process: seeds of each shard's entropy.
     pub(crate) seed: [u8; 32],
     /// Of each shard, in their order.
     pub counters: Vec<Counters>,
+    /// Messages and calls by method and code, of each shard.
+    pub messages: Vec<Messages>,
+    /// Gateways of rules.
+    pub gateways: Gateways,
     /// How long things took, of each shard.
     pub durations: Vec<Durations>,
 }
@@ -122,6 +132,7 @@ impl ProcessState {
             location,
             flows: Flows::new(config.server.node, process, shards),
             set_aside: SetAside::new(),
+            udp_only: Arc::default(),
             subscribers,
             credentials,
             log_limiter,
@@ -134,8 +145,11 @@ impl ProcessState {
             pings_awake: Default::default(),
             began: now,
             removed_users: RemovedUsers::default(),
+            ended_calls: EndedCalls::default(),
             seed,
             counters: (0..shards).map(|_| Counters::default()).collect(),
+            messages: (0..shards).map(|_| Messages::default()).collect(),
+            gateways: Gateways::default(),
             durations: (0..shards).map(|_| Durations::default()).collect(),
             reloads: AtomicU64::new(0),
             configurations: AtomicU64::new(0),
@@ -148,6 +162,11 @@ impl ProcessState {
     /// What new requests go by.
     pub fn policy(&self) -> Arc<Policy> {
         self.policy.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A user was removed at `now`: route tokens from before open nothing more. Name and domain are as the database has them.
+    pub fn end_routes_of(&self, name: &[u8], domain: &[u8], now: Now) {
+        self.removed_users.note(self.policy().router.account(name, domain), now);
     }
 
     /// How many policies have taken the place of the first: an engine that has seen fewer needs the [policy](Self::policy) of now.
@@ -221,9 +240,20 @@ impl ProcessState {
         self.set_aside.held()
     }
 
+    /// How many peers take no TCP connection for large requests, as was seen lately.
+    pub fn udp_only_peers(&self) -> usize {
+        self.udp_only.held()
+    }
+
     /// These next hops, `most` of them at most.
     pub fn list_aside(&self, now: Now, most: usize) -> Vec<AsideTarget> {
         self.set_aside.list(now.mono, most)
+    }
+
+    /// Requests and responses that all shards have received.
+    pub fn received(&self) -> (u64, u64) {
+        let requests = self.messages.iter().map(|messages| messages.requests.total()).sum();
+        (requests, self.messages.iter().map(|messages| messages.received.total()).sum())
     }
 
     /// All shards together.

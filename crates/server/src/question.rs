@@ -33,8 +33,8 @@ pub(crate) enum Question {
     Credential { username: Text, realm: Text },
     /// The credential of this user, in this realm, as the cache of those who are registered has it.
     Registered { username: Text, realm: Text },
-    /// Whether a domain of ours has this user.
-    User { username: Text, domain: Text },
+    /// Whether a domain of ours has this user under this name of it, the `place`th ([`Engine::exists`](crate::engine::Engine::exists)).
+    User { username: Text, domain: Text, place: u8 },
 }
 
 /// Which kind of question a request waits for.
@@ -44,7 +44,7 @@ pub(crate) enum QuestionKind {
     Name,
     Credential,
     Registered,
-    User,
+    User(u8),
 }
 
 impl Question {
@@ -53,7 +53,7 @@ impl Question {
             Self::Name(_) => QuestionKind::Name,
             Self::Credential { .. } => QuestionKind::Credential,
             Self::Registered { .. } => QuestionKind::Registered,
-            Self::User { .. } => QuestionKind::User,
+            Self::User { place, .. } => QuestionKind::User(*place),
         }
     }
 }
@@ -67,8 +67,9 @@ pub(crate) struct Answers {
     /// The value of the cache, if it has one.
     #[serde(skip)]
     pub(crate) registered: Option<Result<Option<Box<[u8]>>, CacheError>>,
+    /// Of the last name of the domain that was asked.
     #[serde(skip)]
-    pub(crate) user: Option<Result<subscriber::Answer, StoreError>>,
+    pub(crate) user: Option<(u8, Result<subscriber::Answer, StoreError>)>,
     pub(crate) names: Vec<(HostKey, Resolved)>,
 }
 

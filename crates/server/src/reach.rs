@@ -11,19 +11,21 @@
 use crate::engine::Engine;
 use crate::forwarding::Targets;
 use crate::policy::Policy;
+use std::net::IpAddr;
+use strowger_config::Network;
 use strowger_core::routing::{Request, Scope, is_host};
 use strowger_core::{Arrival, Target, Transport, via};
 use strowger_message::header::Via;
 use strowger_store::binding::BindingView;
 
-/// Bit of [`Binding::flags`](strowger_store::binding::Binding::flags): the scope of the sender of the REGISTER stands in the two bits from
+/// Bit of [`Binding::flags`](strowger_store::binding::Binding::flags): the scope of the sender of the REGISTER stands in the three bits from
 /// [`FIRST`] on.
 const KNOWN: u32 = 8;
 const FIRST: u32 = 4;
 
 /// Flags of a binding for the scope of the sender of its REGISTER.
 pub(crate) const fn flags(sender: Scope) -> u32 {
-    KNOWN | (sender as u32) << FIRST
+    KNOWN | (sender.bits() as u32) << FIRST
 }
 
 /// Scope of the sender of the REGISTER that made a binding. One of an earlier version has it by the source address of its device alone.
@@ -37,7 +39,7 @@ pub(crate) fn sender_of(binding: &BindingView<'_>) -> Scope {
 impl Policy {
     /// Scope of the sender of this request.
     pub(crate) fn scope_of_sender(&self, request: &Request<'_>) -> Scope {
-        self.router.identity().machine().scope_of_sender(request.arrival.remote.ip())
+        self.router.scope_of_sender(request)
     }
 
     /// Whether a peer that sends from an address of this scope may name this target.
@@ -47,10 +49,20 @@ impl Policy {
         if machine.is_service(address) {
             return false;
         }
-        (is_host(ip) && machine.scope_of(ip) >= sender)
-            || self.config.proxy.reachable.iter().any(|network| network.contains(ip))
-            || self.single_sources.contains(&ip.to_canonical())
+        let scope = machine.scope_of(ip);
+        // A network of others opens no port of this machine, though it has an address there.
+        let is_meant =
+            |network: &Network| scope > Scope::Machine || network.is_loopback() || network.single().is_some();
+        (is_host(ip) && scope >= sender)
+            || self.config.proxy.reachable.iter().any(|network| network.contains(ip) && is_meant(network))
+            || (is_host(ip) && scope > Scope::Machine && self.is_of_source(ip))
             || (Scope::of(ip) >= sender && self.listens(target))
+    }
+
+    /// Whether a `[[source]]` names this address. A network wider than the private network that the address lies in does not name it.
+    fn is_of_source(&self, ip: IpAddr) -> bool {
+        let is_as_narrow = |network: &Network| Scope::of(network.first()) == Scope::of(ip);
+        self.source_networks.iter().any(|network| network.contains(ip) && is_as_narrow(network))
     }
 
     /// Whether a listener takes requests to this target. A large request for UDP may leave by TCP.

@@ -2,16 +2,15 @@
 //! those of the same name elsewhere, and what they prove counts there alone.
 
 use crate::handling::User;
-use std::net::IpAddr;
-use strowger_config::Config;
+use strowger_config::{Config, LocalDomain};
 use strowger_core::digest::ChallengeHeader;
-use strowger_core::routing::Request;
-use strowger_message::{Host, Name, NameAddr, Uri};
+use strowger_core::routing::{Identity, Request};
+use strowger_message::{Name, NameAddr, Uri};
 
 /// The realms of a configuration, compiled.
 pub(crate) struct Realms {
-    names: Vec<(Box<[u8]>, Box<str>)>,
-    addresses: Vec<(IpAddr, Box<str>)>,
+    /// By the canonical name of the domain.
+    domains: Vec<(Box<[u8]>, Box<str>)>,
     /// Of those who are of no domain of ours.
     others: Box<str>,
     /// Where all share one: the domain whose users are known by their name alone.
@@ -22,15 +21,8 @@ impl Realms {
     pub(crate) fn of(config: &Config) -> Self {
         let first = config.first_domain_of(&config.realm).filter(|_| !config.has_several_realms());
         let (others, named_alone) = ((*config.realm).into(), first.map(Box::from));
-        let mut realms = Self { names: Vec::new(), addresses: Vec::new(), others, named_alone };
-        for domain in &config.domains {
-            let (name, realm) = (domain.name.as_bytes(), (*domain.realm).into());
-            match Host::parse(name).ok().and_then(|host| host.ip()) {
-                Some(ip) => realms.addresses.push((ip, realm)),
-                None => realms.names.push((name.into(), realm)),
-            }
-        }
-        realms
+        let realm = |domain: &LocalDomain| (domain.name.as_bytes().into(), (*domain.realm).into());
+        Self { domains: config.domains.iter().map(realm).collect(), others, named_alone }
     }
 
     /// The realm in which this request is challenged and judged.
@@ -38,16 +30,16 @@ impl Realms {
     /// A REGISTER for this server: that of the domain in which it registers, which To names. Any other request: that of the domain of From. A
     /// caller that does not show there whose user it is, since it withholds its identity (RFC 3323) or shows that of another (RFC 3325),
     /// says it in P-Preferred-Identity or P-Asserted-Identity.
-    pub(crate) fn judging(&self, request: &Request<'_>, header: ChallengeHeader) -> &str {
+    pub(crate) fn judging(&self, identity: &Identity, request: &Request<'_>, header: ChallengeHeader) -> &str {
         if header == ChallengeHeader::WwwAuthenticate {
-            return self.of_uri(&request.mandatory.to.uri).unwrap_or(&self.others);
+            return self.of_uri(identity, &request.mandatory.to.uri).unwrap_or(&self.others);
         }
         let said = || {
             let values = |name| request.message.values::<NameAddr<'_>>(name).flatten();
             let mut named = values(Name::PPreferredIdentity).chain(values(Name::PAssertedIdentity));
-            named.find_map(|value| self.of_uri(&value.uri))
+            named.find_map(|value| self.of_uri(identity, &value.uri))
         };
-        self.of_uri(&request.mandatory.from.uri).or_else(said).unwrap_or(&self.others)
+        self.of_uri(identity, &request.mandatory.from.uri).or_else(said).unwrap_or(&self.others)
     }
 
     /// This name of a user, or what is shown of it, with its domain where that tells it from users of the same name: where domains have realms of
@@ -61,12 +53,13 @@ impl Realms {
     }
 
     /// The realm of the users of a local domain. A port in the URI says only which listener was meant.
-    fn of_uri(&self, uri: &Uri<'_>) -> Option<&str> {
-        let host = uri.sip()?.host;
-        match host.ip() {
-            Some(ip) => self.addresses.iter().find(|(own, _)| *own == ip).map(|(_, realm)| &**realm),
-            None => self.names.iter().find(|(own, _)| host == Host::Name(own)).map(|(_, realm)| &**realm),
-        }
+    fn of_uri(&self, identity: &Identity, uri: &Uri<'_>) -> Option<&str> {
+        self.of_domain(identity.domain_of(uri.sip()?.host)?)
+    }
+
+    /// The realm of the domain with this canonical name.
+    pub(crate) fn of_domain(&self, domain: &[u8]) -> Option<&str> {
+        self.domains.iter().find(|(own, _)| **own == *domain).map(|(_, realm)| &**realm)
     }
 }
 
@@ -84,6 +77,7 @@ mod tests {
         let (config, _) =
             Config::read(Source { text, ..Source::default() }).unwrap_or_else(|report| panic!("{report}"));
         let realms = Realms::of(&config);
+        let identity = Identity::new(Vec::new(), config.domain_names(), &[]).with_aliases(config.aliases());
         let remote = "198.51.100.7:5060".parse().unwrap();
         let arrival = Arrival { transport: Transport::Udp, listener: ListenerId(0), remote, flow: None };
         let judging = |header, from: &str, to: &str, more: &str| {
@@ -94,7 +88,7 @@ mod tests {
             let mut index = Index::new();
             index.parse(text.as_bytes(), &Limits::default()).unwrap();
             let request = Request::of(Message::new(text.as_bytes(), &index), &arrival, 1).unwrap();
-            realms.judging(&request, header).to_owned()
+            realms.judging(&identity, &request, header).to_owned()
         };
         const ANONYMOUS: &str = "sip:anonymous@anonymous.invalid";
         const PREFERRED: &str = "P-Preferred-Identity: <sip:alice@b.example>\r\n";
@@ -124,17 +118,19 @@ mod tests {
     fn users_have_a_domain_where_their_name_is_not_all() {
         for (text, domain, named) in [
             ("domains = [\"a.example\", \"a.test\"]\nrealm = \"shared\"\n", "a.example", "al"),
-            ("domains = [\"a.example\", \"a.test\"]\nrealm = \"shared\"\n", "a.test", "al@a.test"),
+            ("domains = [\"a.example\", \"a.test\"]\nrealm = \"shared\"\n", "a.test", "al"),
             ("domains = [\"a.example\", \"a.test\"]\nrealm = \"a.test\"\n", "a.test", "al"),
             ("domains = [\"a.example\"]\n", "left.example", "al@left.example"),
             ("[[domain]]\nname = \"a.example\"\nrealm = \"one\"\n", "a.example", "al"),
             ("[[domain]]\nname = \"a.example\"\n[[domain]]\nname = \"b.example\"\n", "a.example", "al@a.example"),
             ("[[domain]]\nname = \"a.example\"\n[[domain]]\nname = \"b.example\"\n", "b.example", "al@b.example"),
-            ("domains = [\"a.example\", \"a.test\"]\n[[domain]]\nname = \"b.example\"\n", "a.test", "al@a.test"),
+            ("domains = [\"a.example\", \"a.test\"]\n[[domain]]\nname = \"b.example\"\n", "a.test", "al@a.example"),
         ] {
             let (config, _) =
                 Config::read(Source { text, ..Source::default() }).unwrap_or_else(|report| panic!("{report}"));
-            let user = User { name: b"al"[..].into(), domain: domain.as_bytes().into() };
+            let identity = Identity::new(Vec::new(), config.domain_names(), &[]).with_aliases(config.aliases());
+            let domain = identity.canonical_domain(domain.as_bytes());
+            let user = User { name: b"al"[..].into(), domain: domain.into() };
             let all = Realms::of(&config).with_domain(&user, user.name.to_vec());
             assert_eq!(String::from_utf8_lossy(&all), named, "{text}");
         }

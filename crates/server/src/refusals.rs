@@ -5,12 +5,13 @@ use crate::engine::Engine;
 use crate::handling::Handling;
 use crate::process_state::ProcessState;
 use crate::reply::{Party, Why};
+use std::borrow::Cow;
 use strowger_core::log_limiter::Kind;
 use strowger_core::routing::Routing;
 use strowger_core::shown::{brief, shown};
 use strowger_core::transaction::Event;
 use strowger_core::{Arrival, Now};
-use strowger_message::{Error, Index, Message, Method, Name};
+use strowger_message::{Error, Host, Index, Message, Method, Name};
 
 impl Engine {
     /// A request that was forwarded came to nothing there; the caller hears of it only if it was tried nowhere else.
@@ -43,20 +44,11 @@ impl Engine {
     pub(crate) fn log_refusal(&self, handling: &Handling<'_, '_>, status: u16, why: Why) {
         let request = handling.request;
         let challenge = matches!(status, 401 | 407);
-        let named;
-        let reason = match why {
+        match why {
             Why::Logged => return,
-            Why::Text(text) => text,
-            Why::Rule(place) => self.policy.rule(place).map_or("a rule", |rule| &rule.name),
-            Why::Filter(place) => self.policy.filter(place).map_or("a filter", |filter| &filter.name),
-            Why::Limit(place) => {
-                let limit = self.policy.config.call_limits.get(place);
-                named = limit.map_or_else(|| "a call limit".to_owned(), |limit| format!("call limit {}", limit.name));
-                &named
-            }
             Why::Domain(party) if self.log_domain(handling, party) => return,
-            Why::Domain(_) | Why::Status => strowger_message::status::reason(status),
-        };
+            _ => (),
+        }
         if challenge && !tracing::enabled!(tracing::Level::DEBUG)
             || !challenge && !self.may_say(handling, kind_of(handling))
         {
@@ -70,7 +62,22 @@ impl Engine {
         if challenge {
             tracing::debug!(status, %method, %uri, %from, %source, %transport, %call_id, "challenged");
         } else {
+            let reason = &*self.refusal_text(status, why);
             tracing::info!(status, reason, %method, %uri, %from, %source, %transport, %call_id, "request refused");
+        }
+    }
+
+    /// The reason for a refusal in words, for the log and the records.
+    pub(crate) fn refusal_text(&self, status: u16, why: Why) -> Cow<'_, str> {
+        match why {
+            Why::Text(text) => text.into(),
+            Why::Rule(place) => self.policy.rule(place).map_or("a rule", |rule| &rule.name).into(),
+            Why::Filter(place) => self.policy.filter(place).map_or("a filter", |filter| &filter.name).into(),
+            Why::Limit(place) => {
+                let limit = self.policy.config.call_limits.get(place);
+                limit.map_or_else(|| "a call limit".into(), |limit| format!("call limit {}", limit.name).into())
+            }
+            Why::Logged | Why::Domain(_) | Why::Status => strowger_message::status::reason(status).into(),
         }
     }
 
@@ -100,13 +107,8 @@ impl Engine {
     /// The party that a request names as a user of a domain that is none of ours, by mistake most often: what a phone calls its server is
     /// taken for the domain. False: its domain is one of ours.
     fn log_domain(&self, handling: &Handling<'_, '_>, party: Party) -> bool {
-        let mandatory = &handling.request.mandatory;
-        let named = match party {
-            Party::RequestUri => handling.request.uri,
-            Party::From => mandatory.from.uri,
-            Party::To => mandatory.to.uri,
-        };
-        let Some(uri) = named.sip().filter(|uri| !self.policy.router.identity().is_local_domain(uri.host)) else {
+        let named = party.uri(handling.request);
+        let Some((uri, reason)) = named.sip().and_then(|uri| Some((uri, self.foreign_domain(uri.host)?))) else {
             return false;
         };
         if !self.may_say(handling, kind_of(handling)) {
@@ -115,12 +117,6 @@ impl Engine {
         let request = handling.request;
         let mut domain = Vec::new();
         uri.host.write_lower(&mut domain);
-        let reason = match self.policy.router.identity().is_own_host(uri.host) {
-            true => {
-                "the domain is an address of this server, and none of its `domains`: enter one of them in the phone, or add the address"
-            }
-            false => "the domain is not one of this server's: enter one of `domains` in the phone",
-        };
         let domains: Vec<&str> = self.policy.config.domain_names().collect();
         tracing::info!(
             domain = %shown(&domain),
@@ -134,6 +130,25 @@ impl Engine {
             "request refused"
         );
         true
+    }
+
+    /// Why a host is no domain of this server, with the cure; none: it is one.
+    pub(crate) fn foreign_domain(&self, host: Host<'_>) -> Option<&'static str> {
+        let identity = self.policy.identity();
+        if identity.domain_of(host).is_some() {
+            return None;
+        }
+        Some(match (identity.is_own_host(host), self.policy.config.domains.is_empty()) {
+            (true, false) => {
+                "the domain is an address of this server, which has several domains: enter one of them in the phone, or name the address in \
+                 `aliases` of a [[domain]]"
+            }
+            (_, true) => "this server has no domain: name those of its users in `domains`",
+            (false, false) => {
+                "the domain is not one of this server's: enter one of `domains` in the phone, or add this name to `domains` or to `aliases` of a \
+                 [[domain]]"
+            }
+        })
     }
 
     /// An ACK that goes nowhere, and gets no answer: the call that it is for ends 32 seconds later (RFC 3261 section 13.3.1.4).

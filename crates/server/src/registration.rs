@@ -17,7 +17,7 @@ use strowger_cache::error::CacheError;
 use strowger_core::digest::ChallengeHeader;
 use strowger_core::log_limiter::Kind;
 use strowger_core::registrar::{ExistingBinding, Refusal, Registrar};
-use strowger_core::routing::contact_repair::{is_first_hop, is_needed, is_translated};
+use strowger_core::routing::contact_repair::{is_first_hop, is_narrower, is_needed, is_translated};
 use strowger_core::routing::{Request, Scope};
 use strowger_core::shown::{brief, shown};
 use strowger_core::slots::Id;
@@ -44,7 +44,7 @@ impl Engine {
     /// Whether the sender of a REGISTER may change the bindings that it names.
     pub(crate) fn authorize_registration(&self, handling: &Handling<'_, '_>) -> Verdict {
         let party = handling.request.mandatory.to.uri;
-        if party.sip().is_none_or(|uri| uri.user.is_none()) || !self.is_local(&party) {
+        if party.sip().is_none_or(|uri| uri.user.is_none()) || !self.is_party_local(&party) {
             return Reply::unknown(Party::To).into();
         }
         if !self.policy.config.registrar.authenticate {
@@ -58,7 +58,7 @@ impl Engine {
     pub(crate) fn register(&mut self, handling: &mut Handling<'_, '_>, registrant: Option<&Registrant>) {
         let mut aor = std::mem::take(&mut self.aor);
         aor.clear();
-        write_aor(&handling.request.mandatory.to.uri, &mut aor);
+        self.write_aor(&handling.request.mandatory.to.uri, &mut aor);
         let mut registrar = std::mem::take(&mut self.registrar);
         registrar.set_settings(&self.policy.registrar);
         self.update(handling, &aor, &mut registrar, registrant);
@@ -177,7 +177,7 @@ impl Engine {
             return uri.sip().is_some_and(|sip| self.policy.router.leads_here(sip)).then_some(Here::Server);
         }
         let mut aor = Vec::new();
-        write_aor(uri, &mut aor);
+        self.write_aor(uri, &mut aor);
         Some(if aor == own { Here::Server } else { Here::User })
     }
 
@@ -358,13 +358,18 @@ fn decide<'c>(
             Some(Uri::Sip(uri)) => is_needed(uri, arrival.transport, &arrival.remote, translated),
             _ => false,
         };
+        let is_repaired = direct && (arrival.transport.is_reliable() || (conditions.repair && moved));
+        // An address that reaches less far than the source is one of the network of the device, though this server may have the same one in its
+        // own network.
+        let is_elsewhere = is_repaired && matches!(&parsed, Some(Uri::Sip(uri)) if is_narrower(uri, &arrival.remote));
         // By its Path another proxy brings to a contact what it names.
-        let here = parsed.filter(|_| registrar.path().is_empty()).and_then(|uri| (conditions.here)(&uri));
+        let names_here = |_: &Uri<'_>| registrar.path().is_empty() && !is_elsewhere;
+        let here = parsed.filter(names_here).and_then(|uri| (conditions.here)(&uri));
         if here == Some(Here::Server) {
             return Err(RegistrationError::LeadsHere);
         }
         let behind = match registrar.path() {
-            b"" => direct && here.is_none() && (arrival.transport.is_reliable() || (conditions.repair && moved)),
+            b"" => here.is_none() && is_repaired,
             _ => arrival.transport.is_reliable(),
         };
         *pings |= behind;
@@ -400,12 +405,4 @@ fn decide<'c>(
 /// A proxy on the way says by `ob` that it keeps the flows of its devices alive (RFC 5626 section 5.1).
 fn edge_keeps_flows(message: &Message<'_>) -> bool {
     message.paths().flatten().any(|hop| hop.uri.sip().is_some_and(|uri| uri.params.find(b"ob").is_some()))
-}
-
-/// The key of a user of ours: its own port, if one stands there, says only which listener was meant.
-pub(crate) fn write_aor(uri: &Uri<'_>, out: &mut Vec<u8>) {
-    match uri {
-        Uri::Sip(sip) => Uri::Sip(strowger_message::SipUri { port: None, ..*sip }).write_aor(out),
-        other => other.write_aor(out),
-    }
 }

@@ -5,31 +5,38 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 use strowger_core::Now;
-use strowger_core::routing::seconds;
+use strowger_core::routing::AccountHash;
 
 /// Maximum number of entries. One more replaces the oldest.
 const MOST: usize = 65_536;
 
-/// Removed users by their address-of-record, each with the Unix second of the removal.
+/// Removed users, each with the moment of the removal ([`Now::mono`]), which no step of the wall clock changes. An entry stays: refreshes of a
+/// dialog make its route token no younger, and let it outlast any time.
 #[derive(Debug, Default)]
 pub struct RemovedUsers {
-    /// Whether the table has entries. Read without the lock.
+    /// Whether there was a removal. Read without the lock.
     any: AtomicBool,
-    users: Mutex<HashMap<Box<[u8]>, u32>>,
+    users: Mutex<Removals>,
+}
+
+#[derive(Debug, Default)]
+struct Removals {
+    of_user: HashMap<AccountHash, u64>,
+    /// The last one.
+    last: u64,
 }
 
 impl RemovedUsers {
-    /// Adds a user who was removed at `now`. `lifetime`: lifetime of route tokens in seconds, after which the entry is dropped.
-    pub fn note(&self, aor: &[u8], now: Now, lifetime: u32) {
+    /// Adds a user who was removed at `now`.
+    pub fn note(&self, account: AccountHash, now: Now) {
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = seconds(now);
-        users.retain(|_, at| now.wrapping_sub(*at).cast_signed() <= lifetime.cast_signed());
-        if users.len() >= MOST
-            && let Some(oldest) = users.iter().max_by_key(|(_, at)| now.wrapping_sub(**at)).map(|(aor, _)| aor.clone())
+        if users.of_user.len() >= MOST
+            && let Some(oldest) = users.of_user.iter().min_by_key(|(_, at)| **at).map(|(account, _)| *account)
         {
-            users.remove(&oldest);
+            users.of_user.remove(&oldest);
         }
-        users.insert(aor.into(), now);
+        users.of_user.insert(account, now.mono);
+        users.last = now.mono;
         self.any.store(true, Relaxed);
     }
 
@@ -38,36 +45,53 @@ impl RemovedUsers {
         !self.any.load(Relaxed)
     }
 
-    /// Returns whether this user was removed at or after `made` (Unix seconds). A later account of the same name is a new user.
-    pub(crate) fn is_removed(&self, aor: &[u8], made: u32) -> bool {
+    /// Returns whether this user was removed since a route token of this age (seconds) was written. A later account of the same name is a new
+    /// user. A negative age counts as removed: a clock was set back at an unknown moment. `None`: the proof states no account, so it may belong
+    /// to any removed user.
+    pub(crate) fn is_removed(&self, account: Option<AccountHash>, now: Now, age: i32) -> bool {
+        if self.is_empty() {
+            return false;
+        }
         let users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
-        users.get(aor).is_some_and(|at| at.wrapping_sub(made).cast_signed() >= 0)
+        let removed = match account {
+            Some(account) => users.of_user.get(&account).copied(),
+            None => Some(users.last),
+        };
+        let since = |at: u64| (now.mono.saturating_sub(at) / 1_000).cast_signed();
+        removed.is_some_and(|at| age < 0 || i64::from(age) >= since(at))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+    use strowger_core::routing::{Identity, Router};
 
     #[test]
-    fn removed_users_are_known_for_as_long_as_route_tokens_last() {
-        let at = |second: u64| Now { mono: 0, wall: second * 1_000 };
+    fn removed_users_are_known_by_their_account() {
+        let router = Router::new(Arc::new(Identity::new(Vec::new(), ["example.org"], &[])), b"secret", 60);
+        let account = |name: &str| router.account(name.as_bytes(), b"example.org");
+        let (alice, bob) = (account("alice"), account("bob"));
+        let at = |second: u64| Now { mono: second * 1_000, wall: 1_700_000_000_000 };
         let users = RemovedUsers::default();
-        assert!(users.is_empty() && !users.is_removed(b"alice@example.org", 100));
-        users.note(b"alice@example.org", at(100), 60);
+        assert!(users.is_empty() && !users.is_removed(Some(alice), at(100), 9) && !users.is_removed(None, at(100), 9));
+        users.note(alice, at(100));
         assert!(!users.is_empty());
-        for (made, is_removed) in [(0, true), (99, true), (100, true), (101, false)] {
-            assert_eq!(users.is_removed(b"alice@example.org", made), is_removed, "{made}");
-            assert!(!users.is_removed(b"bob@example.org", made));
+        // Ten seconds later.
+        for (age, is_removed) in [(110, true), (11, true), (10, true), (9, false), (0, false), (-1, true)] {
+            assert_eq!(users.is_removed(Some(alice), at(110), age), is_removed, "{age}");
+            assert_eq!(users.is_removed(None, at(110), age), is_removed, "{age}: no account is stated");
+            assert!(!users.is_removed(Some(bob), at(110), age));
+            assert!(!users.is_removed(Some(AccountHash::NONE), at(110), age));
         }
-        users.note(b"bob@example.org", at(160), 60);
-        assert!(users.is_removed(b"alice@example.org", 99));
-        users.note(b"carol@example.org", at(161), 60);
-        assert!(!users.is_removed(b"alice@example.org", 99) && users.is_removed(b"bob@example.org", 99));
-        for n in 0..=MOST {
-            users.note(n.to_string().as_bytes(), at(162), 60);
+        users.note(bob, at(100_000_000));
+        assert!(users.is_removed(Some(alice), at(100_000_000), i32::MAX), "no time ends it");
+        for n in 0..MOST - 1 {
+            users.note(account(&n.to_string()), at(100_000_001));
         }
-        assert_eq!(users.users.lock().expect("no thread failed").len(), MOST);
-        assert!(!users.is_removed(b"bob@example.org", 99), "it was removed first");
+        assert_eq!(users.users.lock().expect("no thread failed").of_user.len(), MOST);
+        assert!(!users.is_removed(Some(alice), at(100_000_001), i32::MAX), "she was removed first");
+        assert!(users.is_removed(Some(bob), at(100_000_001), 1));
     }
 }

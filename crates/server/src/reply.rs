@@ -9,7 +9,7 @@ use crate::handling::Handling;
 use strowger_core::digest::{ChallengeHeader, ChallengeParams};
 use strowger_core::routing::Request;
 use strowger_core::transaction::{MOST_TIMES, length_as_sent};
-use strowger_message::{Method, Name, respond};
+use strowger_message::{Method, Name, Uri, respond};
 
 /// What this server answers to a request, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +67,17 @@ pub(crate) enum Party {
     RequestUri,
     From,
     To,
+}
+
+impl Party {
+    /// The URI by which a request names it.
+    pub(crate) fn uri<'m>(self, request: &Request<'m>) -> Uri<'m> {
+        match self {
+            Self::RequestUri => request.uri,
+            Self::From => request.mandatory.from.uri,
+            Self::To => request.mandatory.to.uri,
+        }
+    }
 }
 
 /// By what a reply is counted, beside its transaction.
@@ -135,7 +146,13 @@ impl Engine {
         if self.respond(handling, reply.status, reply.why, &lines) {
             self.count(reply.counted);
         }
-        self.account_refusal(handling, reply.status);
+        self.account_refusal(handling, reply.status, reply.why);
+        if reply.status >= 300 {
+            self.doubt_named(handling, false);
+        }
+        if handling.progress.context != 0 {
+            self.refuse_own(handling.progress.context, reply.status);
+        }
         self.reply_lines = lines;
     }
 
@@ -211,7 +228,7 @@ impl Engine {
         let demand = ChallengeParams {
             header,
             algorithms: policy.algorithms(arrival.listener),
-            realm: policy.realms.judging(handling.request, header).as_bytes(),
+            realm: policy.realms.judging(policy.identity(), handling.request, header).as_bytes(),
             source: &source,
             entropy,
             stale,

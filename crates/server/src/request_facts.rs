@@ -2,14 +2,14 @@
 
 use crate::engine::Engine;
 use crate::handling::{Handling, User};
-use crate::registration::write_aor;
 use smallvec::SmallVec;
 use std::cell::OnceCell;
 use std::fmt::{self, Write as _};
 use std::net::IpAddr;
 use std::ops::Deref;
 use strowger_config::CountedPer;
-use strowger_core::routing::{Request, Routing};
+use strowger_core::Now;
+use strowger_core::routing::{Identity, Request, Routing};
 use strowger_message::uri::sip::unescaped;
 use strowger_message::uri::tel::dialled;
 use strowger_message::{Host, Method, Name, SipUri, Uri};
@@ -18,6 +18,7 @@ use strowger_rules::{AddressField, Facts, FlagField, NumberField, TextField};
 /// What rules may ask of a request. To make it and to ask it allocates nothing.
 pub(crate) struct RequestFacts<'a, 'm> {
     engine: &'a Engine,
+    now: Now,
     pub(crate) request: &'a Request<'m>,
     routing: &'a Routing<'a>,
     /// The user that has shown a password.
@@ -50,9 +51,13 @@ enum FactText<'a> {
 }
 
 impl<'a> FactText<'a> {
-    /// A host as it is written; a name without the dot at its end, with which it is the same name (RFC 1034 section 3.1).
-    fn of_host(uri: &Uri<'a>) -> Option<Self> {
+    /// A host as it is written, a name without the dot at its end, with which it is the same name (RFC 1034 section 3.1). In place of an alias of a
+    /// domain stands its canonical name.
+    fn of_host(identity: &'a Identity, uri: &Uri<'a>) -> Option<Self> {
         let Uri::Sip(SipUri { host, .. }) = uri else { return None };
+        if let Some(domain) = identity.shown_domain(*host) {
+            return Some(Self::There(domain));
+        }
         let mut text = Address::default();
         // There is always room.
         let _ = match host {
@@ -87,18 +92,24 @@ impl fmt::Write for Address {
 }
 
 impl<'a, 'm> RequestFacts<'a, 'm> {
+    /// Whether a URI of the configuration names a user of this server.
+    pub(crate) fn names_user(&self, uri: &str) -> bool {
+        Uri::parse(uri.as_bytes()).is_ok_and(|uri| self.engine.names_user(&uri))
+    }
+
     pub(crate) fn of(engine: &'a Engine, handling: &'a Handling<'_, 'm>, routing: &'a Routing<'a>) -> Self {
         let request = handling.request;
-        let (from, to) = (&request.mandatory.from.uri, &request.mandatory.to.uri);
+        let (from, to, identity) = (&request.mandatory.from.uri, &request.mandatory.to.uri, engine.policy.identity());
         Self {
             engine,
+            now: handling.now,
             request,
             routing,
             user: handling.progress.proof.user.as_ref(),
             begins_call: handling.begins_call(),
-            from_host: FactText::of_host(from),
-            to_host: FactText::of_host(to),
-            request_host: FactText::of_host(&routing.uri),
+            from_host: FactText::of_host(identity, from),
+            to_host: FactText::of_host(identity, to),
+            request_host: FactText::of_host(identity, &routing.uri),
             undone: Undone::default(),
         }
     }
@@ -107,11 +118,7 @@ impl<'a, 'm> RequestFacts<'a, 'm> {
 impl RequestFacts<'_, '_> {
     /// What calls are counted by, of this one; none: it has no such thing.
     pub(crate) fn counted_value(&self, per: CountedPer) -> Option<Vec<u8>> {
-        let aor = |uri: &Uri<'_>| {
-            let mut text = Vec::new();
-            write_aor(uri, &mut text);
-            Some(text)
-        };
+        let aor = |uri: &Uri<'_>| Some(self.engine.aor_of(uri));
         match per {
             CountedPer::All => Some(Vec::new()),
             CountedPer::User => self.user.map(|user| self.engine.policy.realms.with_domain(user, user.name.to_vec())),
@@ -215,16 +222,16 @@ impl Facts for RequestFacts<'_, '_> {
         let engine = self.engine;
         match field {
             FlagField::FromLocal => engine.is_from_local(self.request),
-            FlagField::ToLocal => engine.is_local(&self.request.mandatory.to.uri),
+            FlagField::ToLocal => engine.is_party_local(&self.request.mandatory.to.uri),
             FlagField::RequestLocal => {
                 let uri = &self.routing.uri;
-                engine.is_local(uri) || engine.names_server(uri)
+                engine.is_for_local(self.request, uri) || engine.names_server(uri)
             }
             FlagField::RequestRouted => self.routing.route.is_some() || self.routing.leads_elsewhere(),
             FlagField::Authenticated => self.user.is_some(),
             // A To tag alone hides no INVITE that begins a call.
             FlagField::InDialog if self.request.method == Method::Invite => {
-                engine.is_within_dialog(self.request, self.routing)
+                engine.is_within_dialog(self.now, self.request, self.routing)
             }
             FlagField::InDialog => !self.request.to_tag.is_empty(),
         }

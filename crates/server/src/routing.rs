@@ -5,9 +5,10 @@ use crate::decision::{AfterFailure, Decision};
 use crate::engine::Engine;
 use crate::forwarding::{Destination, Targets, log_failed};
 use crate::handling::Handling;
+use crate::place_targets::PlaceTargets;
+use crate::places::Places;
 use crate::question::{HostKey, Question, Resolved};
 use crate::reachability::{is_gone, is_web, listens_at, may_listen, target_of};
-use crate::registration::write_aor;
 use crate::reply::{Counted, Lines, Reply, Why};
 use crate::stage::Verdict;
 use smallvec::SmallVec;
@@ -16,7 +17,7 @@ use strowger_core::log_limiter::Kind;
 use strowger_core::routing::contact_repair::is_invalid;
 use strowger_core::routing::{NextHop, Place, Request, Routing, Scope};
 use strowger_core::shown::shown;
-use strowger_core::{ListenerId, Target, Transport};
+use strowger_core::{Arrival, ListenerId, Target, Transport};
 use strowger_message::{Method, SipUri, Uri};
 use strowger_store::subscriber;
 
@@ -67,8 +68,8 @@ impl Engine {
         &self,
         handling: &Handling<'_, '_>,
         decision: &Decision,
-    ) -> Result<Vec<Vec<Targets>>, Question> {
-        decision.on_failure.iter().map(|failure| self.targets_of_places(handling, &failure.to.uris)).collect()
+    ) -> Result<Vec<Vec<PlaceTargets>>, Question> {
+        decision.on_failure.iter().map(|failure| self.targets_of_places(handling, &failure.to)).collect()
     }
 
     /// Where a request goes first, as if no rule said a word of failures.
@@ -78,10 +79,10 @@ impl Engine {
         routing: &Routing<'_>,
         contacts: &mut Contacts,
     ) -> Verdict {
-        if handling.progress.decision.as_ref().is_some_and(|decision| !decision.to.is_empty()) {
-            return self.route_to_places(handling);
+        if let Some(decision) = handling.progress.decision.as_ref().filter(|decision| !decision.to.is_empty()) {
+            return self.route_to_places(handling, &decision.to);
         }
-        if routing.device.is_none() && routing.route.is_none() && self.is_local(&routing.uri) {
+        if routing.device.is_none() && routing.route.is_none() && self.is_for_local(handling.request, &routing.uri) {
             return self.route_to_user(handling, routing, contacts);
         }
         let otherwise = match routing.uri.sip() {
@@ -104,33 +105,16 @@ impl Engine {
     }
 
     /// Where rules say.
-    fn route_to_places(&self, handling: &Handling<'_, '_>) -> Verdict {
-        let to = handling.progress.decision.as_ref().map_or(&[][..], |decision| &decision.to.uris);
-        match self.targets_of_places(handling, to) {
+    fn route_to_places(&self, handling: &Handling<'_, '_>, places: &Places) -> Verdict {
+        match self.targets_of_places(handling, places) {
             Ok(targets) => Verdict::Forward(Destination::Places(targets)),
             Err(question) => Verdict::Ask(question),
         }
     }
 
-    /// The addresses of each of these places. A request for a sips URI goes there by TLS, or not at all (RFC 3261 section 26.2.2): a sip URI
-    /// with a user, which would take the place of its own, has none.
-    fn targets_of_places(&self, handling: &Handling<'_, '_>, to: &[String]) -> Result<Vec<Targets>, Question> {
-        let is_sips = handling.request.uri.is_sips();
-        let uris = to.iter().filter_map(|uri| Uri::parse(uri.as_bytes()).ok());
-        let targets = |uri: Uri<'_>| {
-            let uri = match uri {
-                Uri::Sip(uri) if is_sips && uri.user.is_some() && !uri.secure => return Ok(Targets::new()),
-                Uri::Sip(uri) => Uri::Sip(SipUri { secure: uri.secure || is_sips, ..uri }),
-                other => other,
-            };
-            self.targets_of_uri(handling, &uri, handling.request.arrival.listener)
-        };
-        uris.map(targets).collect()
-    }
-
     /// The contacts of a local user; 404 if there is no such user, 480 if it is not registered.
     fn route_to_user(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>, contacts: &mut Contacts) -> Verdict {
-        if asks_itself(handling.request, &routing.uri) {
+        if self.asks_itself(handling.request, &routing.uri) {
             let reply = Reply::refused(489).with(Lines::AllowEvents);
             return reply.because("this server notifies no user of its own state, such as waiting messages").into();
         }
@@ -145,52 +129,44 @@ impl Engine {
                 false => self.without_contact(handling, routing),
             };
         }
+        match self.targets_of_contacts(handling, contacts) {
+            Ok(targets) => Verdict::Forward(Destination::Contacts(targets)),
+            Err(question) => Verdict::Ask(question),
+        }
+    }
+
+    /// The targets of each of these contacts, without those that the sender of its REGISTER may not name.
+    pub(crate) fn targets_of_contacts(
+        &self,
+        handling: &Handling<'_, '_>,
+        contacts: &Contacts,
+    ) -> Result<SmallVec<[Targets; 2]>, Question> {
         let (mut targets, mut refused) = (SmallVec::<[Targets; 2]>::new(), false);
         for contact in &contacts.entries {
-            let target = match (contact.target, contacts.uri(contact)) {
-                (Some(target), _) => Ok(self.targets_of_contact(contacts, contact, target)),
+            targets.push(match (contact.target, contacts.uri(contact)) {
+                (Some(target), _) => self.targets_of_contact(contacts, contact, target),
                 (None, Some(uri)) => {
-                    let named = self.targets_of_uri(handling, &uri, contact.listener);
-                    named.map(|mut targets| {
-                        refused |= self.policy.keep_out(&mut targets, contact.sender);
-                        targets
-                    })
+                    let mut named = self.targets_of_uri(handling, &uri, contact.listener)?;
+                    refused |= self.policy.keep_out(&mut named, contact.sender);
+                    named
                 }
-                (None, None) => Ok(Targets::new()),
-            };
-            match target {
-                Ok(target) => targets.push(target),
-                Err(question) => return Verdict::Ask(question),
-            }
+                (None, None) => Targets::new(),
+            });
         }
         if refused {
             self.counters().relay_denied.one();
             let call_id = shown(handling.request.call_id);
             tracing::debug!(%call_id, "contact passed over: its address may not be named from where it was registered");
         }
-        Verdict::Forward(Destination::Contacts(targets))
+        Ok(targets)
     }
 
     /// No contact is registered under this address: because there is no such user (404), or because its phones are away (480).
     fn without_contact(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Verdict {
         let Uri::Sip(uri) = &routing.uri else { return Reply::not_found(404).into() };
-        let (mut username, mut domain) = (Vec::new(), Vec::new());
-        strowger_message::uri::sip::unescape(uri.user.unwrap_or_default(), &mut username);
-        uri.host.write_lower(&mut domain);
-        let is_explained = handling.progress.inquiry.is_some();
-        let has_users = is_explained || self.shared.subscribers.is_some();
-        let is_asked = has_users && self.policy.config.registrar.authenticate;
-        let question = subscriber::Question::User { username: &username, domain: &domain };
-        let known = match &handling.progress.answers.user {
-            Some(answer) => answer.clone(),
-            None if !is_asked => Ok(subscriber::Answer::Exists),
-            None => match self.known(question, handling.now.mono).filter(|_| !is_explained) {
-                Some(answer) => answer,
-                None => {
-                    let (username, domain) = (username[..].into(), domain[..].into());
-                    return Verdict::Ask(Question::User { username, domain });
-                }
-            },
+        let known = match self.exists(handling, uri, Ok(subscriber::Answer::Exists)) {
+            Ok(known) => known,
+            Err(question) => return Verdict::Ask(question),
         };
         match known {
             Ok(subscriber::Answer::Absent) => Reply::not_found(404).because("unknown user").into(),
@@ -267,7 +243,9 @@ impl Engine {
         if !target.transport.is_reliable() {
             return Ok(targets);
         }
-        let scope = self.policy.router.identity().machine().scope_of_sender(target.address.ip());
+        let (transport, listener, remote) = (target.transport, target.listener, target.address);
+        let source = Arrival { transport, listener, remote, flow: target.flow };
+        let scope = self.policy.router.scope_of_source(&source);
         match self.policy.router.next_hop(&routing.uri, target.listener) {
             NextHop::Known(own) if may_listen(&own, &target) && !targets.contains(&own) => {
                 targets.extend(Some(own).filter(|own| self.policy.may_name(scope, own)));
@@ -289,13 +267,13 @@ impl Engine {
         aor: &mut Vec<u8>,
     ) -> Option<Target> {
         let party = handling.request.mandatory.to.uri;
-        if !self.is_local(&party) {
+        if !self.is_party_local(&party) {
             return None;
         }
         let (place, shared) = (Place::of(contact), &self.shared);
         let identity = self.policy.router.identity();
         aor.clear();
-        write_aor(&party, aor);
+        self.write_aor(&party, aor);
         let mut found = None;
         shared.location.lookup(aor, handling.now.mono, &mut |binding| {
             let is_same = || matches!(Uri::parse(binding.uri()), Ok(Uri::Sip(uri)) if Place::of(&uri) == place);
@@ -306,7 +284,7 @@ impl Engine {
         found
     }
 
-    fn targets_of_uri(
+    pub(crate) fn targets_of_uri(
         &self,
         handling: &Handling<'_, '_>,
         uri: &Uri<'_>,
@@ -329,21 +307,17 @@ impl Engine {
         }
     }
 
+    /// A user subscribes to its own state (RFC 3842 for one), or publishes it (RFC 3903): the one to ask is a server, and its own phones would
+    /// be asked.
+    fn asks_itself(&self, request: &Request<'_>, uri: &Uri<'_>) -> bool {
+        matches!(request.method, Method::Subscribe | Method::Publish)
+            && request.to_tag.is_empty()
+            && self.aor_of(&request.mandatory.from.uri) == self.aor_of(uri)
+    }
+
     /// Keeps the targets of a next hop that a peer of this scope may name; an error if none is left.
     fn named_by(&self, sender: Scope, mut targets: Targets) -> Result<Targets, NoHop> {
         let is_refused = self.policy.keep_out(&mut targets, sender);
         if is_refused && targets.is_empty() { Err(NoHop::Denied) } else { Ok(targets) }
     }
-}
-
-/// A user subscribes to its own state (RFC 3842 for one), or publishes it (RFC 3903): the one to ask is a server, and its own phones would
-/// be asked.
-fn asks_itself(request: &Request<'_>, uri: &Uri<'_>) -> bool {
-    if !matches!(request.method, Method::Subscribe | Method::Publish) || !request.to_tag.is_empty() {
-        return false;
-    }
-    let (mut from, mut to) = (Vec::new(), Vec::new());
-    request.mandatory.from.uri.write_aor(&mut from);
-    uri.write_aor(&mut to);
-    from == to
 }

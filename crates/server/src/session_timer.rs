@@ -56,7 +56,8 @@ impl Engine {
     pub(crate) fn session_timer(&self, handling: &Handling<'_, '_>) -> Result<SessionTimer, Reply> {
         let (config, request) = (&self.policy.config, handling.request);
         let is_tracked = || match handling.progress.proof.in_dialog {
-            false => handling.begins_call() && self.tracks(handling) && self.stays(handling),
+            _ if handling.begins_call() => self.tracks(handling) && self.stays(handling),
+            false => false,
             true => self.is_of_tracked_dialog(request),
         };
         if !matches!(request.method, Method::Invite | Method::Update) || !is_tracked() {

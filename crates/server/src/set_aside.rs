@@ -112,6 +112,7 @@ impl SetAside {
     /// A target has failed. Returns for how many milliseconds it is set aside by this; none if it is set aside already, or is not to be.
     pub(crate) fn fails(&self, target: &Target, failure: TargetFailure, now: u64, times: Times) -> Option<u64> {
         let time = match failure {
+            TargetFailure::NoTcp => return None,
             TargetFailure::Silent | TargetFailure::Unsent => times.failed,
             TargetFailure::Unavailable { seconds } => (u64::from(seconds) * 1_000).min(times.said),
         };
@@ -231,7 +232,7 @@ impl SetAside {
             let before = part.len();
             part.retain(|_, record| {
                 let beyond = match record.failure {
-                    TargetFailure::Unavailable { .. } => 0,
+                    TargetFailure::Unavailable { .. } | TargetFailure::NoTcp => 0,
                     TargetFailure::Silent | TargetFailure::Unsent => FORGOTTEN * record.time,
                 };
                 record.until + beyond > now

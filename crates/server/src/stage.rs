@@ -29,7 +29,7 @@ pub(crate) enum Stage {
     Address,
     /// May its sender have it forwarded? (`authorization.rs`)
     Authorize,
-    /// What do the rules say of it? (`decision.rs`)
+    /// What do the rules say of it? (`consultation.rs`)
     Decide,
     /// Where does it go? (`routing.rs`)
     Route,
@@ -126,6 +126,12 @@ impl Engine {
                     let is_asked = !proof.in_dialog && self.has_rules();
                     handling.progress.proof = proof;
                     handling.progress.stage = if is_asked { Stage::Decide } else { Stage::Route };
+                    if handling.progress.proof.in_dialog
+                        && self.resumes_call(request, &routing)
+                        && let Err(reply) = self.resume_call(handling, &routing)
+                    {
+                        return self.reply(handling, reply);
+                    }
                 }
                 Verdict::Decide(decision) if decision.edits_uri() => {
                     return self.go_on_by(handling, &routing, decision);
@@ -199,7 +205,7 @@ impl Engine {
                 self.ask_subscribers(handling, question, asks);
             }
             Question::Registered { username, realm } => self.ask_credentials(handling, &username, &realm, asks),
-            Question::User { username, domain } => {
+            Question::User { username, domain, .. } => {
                 let question = subscriber::Question::User { username: &username, domain: &domain };
                 self.ask_subscribers(handling, question, asks);
             }

@@ -67,7 +67,7 @@ impl SuspendedRequest {
             (QuestionKind::Name, LookupResult::Name(name, to)) => answers.names.push((name, to)),
             (QuestionKind::Credential, LookupResult::Subscriber(result)) => answers.credential = Some(result),
             (QuestionKind::Registered, LookupResult::Registered(result)) => answers.registered = Some(result),
-            (QuestionKind::User, LookupResult::Subscriber(result)) => answers.user = Some(result),
+            (QuestionKind::User(place), LookupResult::Subscriber(result)) => answers.user = Some((place, result)),
             _ => (),
         }
     }
@@ -151,14 +151,18 @@ impl Engine {
     }
 
     /// Whether one more name may be looked up for a request. One source has its share; half of the room is for requests that have shown a
-    /// password or a route token of ours.
+    /// password or a route token of ours, and for emergency calls.
     pub(crate) fn may_resolve(&self, handling: &Handling<'_, '_>) -> bool {
         let (arrival, limits) = (handling.request.arrival, &self.policy.config.limits);
         let proof = &handling.progress.proof;
         let (most, most_of_source) = match (proof.in_dialog, proof.is_any()) {
             (true, _) => (raised(limits.lookup_queue), raised(limits.lookups_per_source)),
             (false, true) => (limits.lookup_queue, limits.lookups_per_source),
-            (false, false) => (limits.lookup_queue / 2, limits.lookups_per_source),
+            (false, false) => {
+                let is_full = self.suspended.len() >= limits.lookup_queue / 2;
+                let share = if is_full && self.is_emergency_of(handling) { 1 } else { 2 };
+                (limits.lookup_queue / share, limits.lookups_per_source)
+            }
         };
         let of_source = self.resolving.get(&self.source_of(arrival)).copied().unwrap_or(0);
         self.suspended.len() < most
@@ -242,7 +246,7 @@ impl Engine {
         let durations = &self.shared.durations[self.number];
         let lookup = match waiting.asks {
             QuestionKind::Name => &durations.name_lookup,
-            QuestionKind::Credential | QuestionKind::Registered | QuestionKind::User => &durations.subscriber_lookup,
+            QuestionKind::Credential | QuestionKind::Registered | QuestionKind::User(_) => &durations.subscriber_lookup,
         };
         lookup.observe(now.mono.saturating_sub(waiting.since) * 1_000);
         waiting.hear(answer);

@@ -23,6 +23,8 @@ impl ProcessState {
         let policy = self.policy();
         policy.bans.tidy(now.mono);
         policy.authenticator.purge(now);
+        policy.router.clock_steps().note(now);
         self.set_aside.tidy(now.mono);
+        self.udp_only.tidy(now.mono);
     }
 }

@@ -1,10 +1,10 @@
 //! Runs worlds until one fails, and judges all of them together: `worlds SEEDS [FIRST]`, from seed FIRST (0) on. One in eight runs twice,
-//! and must be the same both times. Prints what failed and ends with 1, or ends with 0 if all hold. With `STROWGER_SIM_ALL` it goes on after
-//! a failure, and prints each.
+//! and must be the same both times. Each seed makes a world of billing too. Prints the first failure and ends with 1, or ends with 0. With
+//! `STROWGER_SIM_ALL` it continues after a failure, and prints each.
 
 use std::process::ExitCode;
 use strowger_sim::laws::Weather;
-use strowger_sim::scene;
+use strowger_sim::{billing, scene};
 
 fn main() -> ExitCode {
     let number = |n| std::env::args().nth(n).map(|text| text.parse::<u64>());
@@ -19,18 +19,18 @@ fn main() -> ExitCode {
     let (mut whole, mut failed) = (Weather::default(), 0);
     for seed in first..first + seeds {
         let run = if seed % 8 == 0 { scene::run_twice } else { scene::run };
-        let problem = match std::panic::catch_unwind(|| run(seed)) {
-            Ok(Ok(weather)) => {
-                whole += weather;
-                continue;
+        let of_scene = std::panic::catch_unwind(|| run(seed)).unwrap_or_else(|_| Err("panic".to_owned()));
+        let of_billing = std::panic::catch_unwind(|| billing::run(seed)).unwrap_or_else(|_| Err("panic".to_owned()));
+        let problems = [
+            of_scene.map(|weather| whole += weather).err().map(|problem| (problem, scene::replay(seed))),
+            of_billing.err().map(|problem| (problem, billing::replay(seed))),
+        ];
+        for (problem, replay) in problems.into_iter().flatten() {
+            println!("seed {seed}: {}\n{replay}", problem.lines().next().unwrap_or_default());
+            failed += 1;
+            if !goes_on {
+                return ExitCode::FAILURE;
             }
-            Ok(Err(problem)) => problem,
-            Err(_) => "panic".to_owned(),
-        };
-        println!("seed {seed}: {}\n{}", problem.lines().next().unwrap_or_default(), scene::replay(seed));
-        failed += 1;
-        if !goes_on {
-            return ExitCode::FAILURE;
         }
     }
     if let Err(problem) = whole.check() {

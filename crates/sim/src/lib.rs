@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
+pub mod billing;
 pub mod connections;
 pub mod day;
 pub mod laws;

@@ -1,5 +1,8 @@
 //! A world made from a seed: who there is, who calls whom, what befalls them, what the weather is like.
 
+mod choices;
+
+use self::choices::{Choices, UNLIMITED, counts, database, mailbox, server};
 use crate::agent::{Agent, Answer, Line};
 use crate::connections::Break;
 use crate::laws::{self, Weather};
@@ -8,10 +11,7 @@ use crate::network::{Conditions, Network};
 use crate::node::Node;
 use crate::noise::Noise;
 use crate::random::Random;
-use crate::server::{
-    BoxLimit, CacheManners, CountManners, Database, End, Keeping, LIMITED, Mailbox, Name, Outage, OutageKind,
-    ServerHost, ServerSettings,
-};
+use crate::server::{CacheManners, Keeping, ServerHost};
 use crate::world::{PUBLIC_PORT, START, World};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -49,305 +49,6 @@ fn moments(random: &mut Random, count: u64, from: u64, to: u64) -> Vec<u64> {
     let mut moments: Vec<u64> = (0..count).map(|_| random.between(from, to)).collect();
     moments.sort_unstable_by(|a, b| b.cmp(a));
     moments
-}
-
-/// What a world is made of.
-struct Choices {
-    /// Nothing befalls it but its weather.
-    calm: bool,
-    /// A second server.
-    two: bool,
-    /// It has the users of the first one too.
-    beside: bool,
-    passwords: bool,
-    /// Phones that others reach by their own addresses alone may be called past the servers.
-    record_route: bool,
-    keeping: Keeping,
-    reloads: bool,
-    /// Of three phones: how each is connected.
-    lines: [Line; 3],
-    /// Bob and carol have one name.
-    shared: bool,
-    /// Records and events of calls are written.
-    accounting: [bool; 2],
-    /// Calls outlive a process.
-    keeps: bool,
-    /// How long the first row of a group of accounting waits for others, ms.
-    linger: u64,
-    /// The cache in which credentials of registered users stand alone.
-    credentials: Option<CacheManners>,
-    /// How often servers exchange what they count, ms, and how long that is good, s.
-    exchange: (u64, u64),
-    /// Two servers count calls together.
-    counts: Option<CountManners>,
-    /// Calls to bob that fail go there.
-    mailbox: Option<Mailbox>,
-}
-
-impl Choices {
-    fn of(random: &mut Random, accounting: [bool; 2], keeps: bool) -> Self {
-        let calm = random.chance(300);
-        let two = random.chance(500);
-        let beside = random.chance(500);
-        let record_route = random.chance(700);
-        let mut transport = || match random.between(0, 11) {
-            0..7 => Transport::Udp,
-            7..9 => Transport::Tcp,
-            9 => Transport::Tls,
-            _ if record_route => Transport::Ws,
-            _ => Transport::Udp,
-        };
-        let transports = [transport(), transport(), transport()];
-        let keeping = if random.chance(400) { Keeping::Written } else { Keeping::Shared };
-        let lines = std::array::from_fn(|n| {
-            let last = 11 + n as u8;
-            // A phone behind a translator, or on a connection that it alone can make, is reached through the server that it registers with,
-            // which stays in its calls.
-            let is_near = n > 0 || !two || beside;
-            let transport = if is_near || transports[n] != Transport::Ws { transports[n] } else { Transport::Udp };
-            let translated = transport != Transport::Ws && record_route && is_near && random.chance(300);
-            let one_way = transport.is_reliable() && record_route && is_near && random.chance(600);
-            Line {
-                translated,
-                listens: !(one_way || translated && transport.is_reliable() || transport == Transport::Ws),
-                alias: transport == Transport::Tcp && one_way && !translated && random.chance(500),
-                ..Line::new(if translated { private(last) } else { address(last) }, transport)
-            }
-        });
-        let (passwords, shared) = (random.chance(500), random.chance(300));
-        let reloads = !calm && random.chance(400);
-        let credentials = None;
-        Self {
-            calm,
-            two,
-            beside,
-            passwords,
-            record_route,
-            keeping,
-            reloads,
-            lines,
-            shared,
-            accounting,
-            keeps,
-            linger: 0,
-            credentials,
-            exchange: (100, 5),
-            counts: None,
-            mailbox: None,
-        }
-    }
-
-    /// What the file of a server says.
-    fn config(&self, random: &mut Random, domain: &str, node: u16, fixed: &str) -> Vec<String> {
-        let passwords = domain == DOMAIN && self.passwords;
-        let (durability, database) = match self.keeping {
-            Keeping::Shared => ("none", "memory"),
-            Keeping::Written => ("crash", "of-the-world"),
-        };
-        let versions = if self.reloads { random.between(2, 4) } else { 1 };
-        let config = |version: u64| {
-            // Only where each phone can be called past the server.
-            let is_free = self.lines.iter().all(|line| line.listens && !line.translated);
-            let record_route = if is_free && version > 0 { random.chance(500) } else { self.record_route };
-            let realm = if version > 0 && domain == DOMAIN { *random.pick(&REALMS) } else { domain };
-            let algorithms = *random.pick(&["\"MD5\"", "\"SHA-256\", \"MD5\""]);
-            let (fork, seconds) = (random.pick(&["parallel", "sequence", "by-q"]), random.between(2, 20));
-            // More than there are: what counts is that each is given back. Only calls whose end comes by can be counted.
-            let is_counted = record_route && fixed.contains("dialogs.track = true\n");
-            let rules = match &self.counts {
-                Some(manners) => counted_together(manners),
-                None if is_counted => counted(&format!("most = {UNLIMITED}"), ""),
-                None => String::new(),
-            };
-            let mailbox = self.mailbox.filter(|_| domain == DOMAIN).map_or(String::new(), Mailbox::rules);
-            // The log has the end of a kept call, and not its beginning, which a process before it logged.
-            let lines = if self.keeps { 0 } else { 1_000_000 };
-            let (cache, caches) = match self.credentials {
-                Some(_) if domain == DOMAIN => {
-                    ("auth.credential_cache = \"far\"\n", "[[cache]]\nname = \"far\"\nmemory = \"64KiB\"\n")
-                }
-                _ => ("", ""),
-            };
-            format!(
-                "domains = [\"{domain}\"]\nrealm = \"{realm}\"\nserver.node = {node}\n{fixed}\
-                 registrar.authenticate = {passwords}\nregistrar.durability = \"{durability}\"\n\
-                 auth.calls = {passwords}\nauth.algorithms = [{algorithms}]\n\
-                 proxy.relay_for = \"everyone\"\nproxy.record_route = {record_route}\n\
-                 proxy.fork = \"{fork}\"\nproxy.fork_timeout = \"{seconds}s\"\n\
-                 nat.ping_interval = \"never\"\nlog.calls_per_minute = {lines}\nstore.database = \"{database}\"\n\
-                 {cache}{caches}{rules}{mailbox}"
-            )
-        };
-        (0..versions).map(config).collect()
-    }
-}
-
-/// What calls count under beside the limit of all: one for each way of counting.
-const WAYS: [(&str, &str); 5] = [
-    ("each", "request.uri"),
-    ("user", "user"),
-    ("group", "source.group"),
-    ("address", "source.address"),
-    ("caller", "from.uri"),
-];
-
-/// Every call counts under a limit of all, of which this is said, and under each of the others, which always have room; `shared` is said of every
-/// limit.
-fn counted(all: &str, shared: &str) -> String {
-    let mut text = format!(
-        "[[source]]\nname = \"group\"\nnetworks = [\"127.0.1.8/29\"]\n[[call_limit]]\nname = \"all\"\n{all}\n{shared}\n"
-    );
-    for (name, per) in WAYS {
-        text += &format!("[[call_limit]]\nname = \"{name}\"\nper = \"{per}\"\nmost = {UNLIMITED}\n{shared}\n");
-    }
-    let names = WAYS.map(|(name, _)| name);
-    text + &format!("[[rule]]\nname = \"counted\"\ncall_limits = [\"all\", \"{}\"]\n", names.join("\", \""))
-}
-
-/// The same by two servers together, in any of their ways.
-fn counted_together(manners: &CountManners) -> String {
-    let without = if manners.refuses { "refuse" } else { "local" };
-    let shared = format!("status = {LIMITED}\ncache = \"counts\"\nservers = [0, 1]\nwithout_cache = \"{without}\"");
-    let cache = "[[cache]]\nname = \"counts\"\nengine = \"redis\"\nservers = [\"192.0.2.1\"]\n";
-    format!("{cache}{}", counted(&format!("most = {}", manners.most), &shared))
-}
-
-/// More calls than there are.
-const UNLIMITED: u32 = 1_000;
-
-/// How two servers count together, if they do.
-fn counts(random: &mut Random, choices: &Choices) -> Option<CountManners> {
-    let Choices { calm, two, beside, record_route, reloads, .. } = *choices;
-    let manners = CountManners {
-        delay: (0, random.between(0, 100)),
-        failures: if !calm && random.chance(300) { random.between(1, 300) } else { 0 },
-        outages: if !calm && random.chance(400) { outages(random) } else { Vec::new() },
-        most: if calm { UNLIMITED } else { *random.pick(&[1, 2, 3, UNLIMITED]) },
-        refuses: random.chance(300),
-    };
-    // Only calls whose end comes by can be counted.
-    (two && beside && record_route && !reloads && random.chance(400)).then_some(manners)
-}
-
-/// Whether calls to bob that fail go to a mailbox, and how many at a time.
-fn mailbox(random: &mut Random, choices: &Choices) -> Option<Mailbox> {
-    let most = random.between(1, 2) as u32;
-    // Only calls whose end comes by can be counted.
-    let may_count = choices.record_route && !choices.reloads && choices.counts.is_none();
-    (may_count && random.chance(300)).then(|| Mailbox {
-        addresses: [address(24), address(25)],
-        most,
-        limit: *random.pick(&[BoxLimit::Failure, BoxLimit::Group, BoxLimit::Gateway, BoxLimit::Rule]),
-    })
-}
-
-/// What the database of subscribers does: most often what it should.
-fn database(random: &mut Random, choices: &Choices) -> Database {
-    let mut database = Database::new(DOMAIN, &REALMS, USERS.map(str::to_owned));
-    database.delay = (0, random.between(0, 400));
-    if !choices.calm {
-        database.failures = if random.chance(300) { random.between(1, 400) } else { 0 };
-        database.outages = if random.chance(400) { outages(random) } else { Vec::new() };
-    }
-    database
-}
-
-fn outages(random: &mut Random) -> Vec<Outage> {
-    let (count, mut from) = (random.between(1, 3), random.between(1_500, 20_000));
-    let one = |_| {
-        let to = from + random.between(500, 30_000);
-        let more = random.between(200, 3_000);
-        let kind = *random.pick(&[OutageKind::Silent, OutageKind::Failing, OutageKind::Slow(more)]);
-        let outage = Outage { from, to, kind };
-        from = to + random.between(500, 10_000);
-        outage
-    };
-    (0..count).map(one).collect()
-}
-
-/// How the processes of a server end.
-fn ends(random: &mut Random) -> Vec<(u64, End)> {
-    let times = if random.chance(350) { random.between(1, 3) } else { 0 };
-    let at = moments(random, times, 1_000, 100_000);
-    let end = |at| {
-        let drained = End::Drained(random.between(1_000, 60_000));
-        (at, if random.chance(400) { drained } else { End::Killed })
-    };
-    at.into_iter().map(end).collect()
-}
-
-fn server(
-    random: &mut Random,
-    choices: &Choices,
-    at: SocketAddr,
-    domain: &str,
-    database: Option<&Arc<Database>>,
-) -> ServerSettings {
-    let node = u16::from(at == address(1));
-    // What stays as it is while a process lives.
-    let fixed = format!(
-        "store.cache_lifetime = \"{}s\"\nstore.serve_stale = \"{}s\"\nstore.lookup_connections = {}\n\
-         store.breaker_after = {}\nstore.lookup_timeout = \"{}ms\"\nlimits.held_messages_per_call = {}\n\
-         registrar.commit_queue = {}\ndialogs.track = {}\ndialogs.lifetime = \"{}s\"\nlog.longest_call = \"600s\"\n\
-         accounting.cdr = {}\naccounting.events = {}\naccounting.group_interval = \"{}ms\"\n\
-         dialogs.count_interval = \"{}ms\"\ndialogs.count_lifetime = \"{}s\"\n{}",
-        random.pick(&[0, 5, 300]),
-        random.pick(&[0, 86_400, 86_400]),
-        random.between(1, 4),
-        random.between(1, 5),
-        random.pick(&[700, 2_000]),
-        random.pick(&[1, 2, 32]),
-        random.pick(&[16, 20_000]),
-        random.chance(600),
-        // Longer than any call, and so short that the server ends some.
-        random.pick(&[300, 300, 20]),
-        choices.accounting[0],
-        choices.accounting[1],
-        choices.linger,
-        choices.exchange.0,
-        choices.exchange.1,
-        if choices.keeps {
-            "dialogs.folder = \"calls-of-the-world\"\nauth.secret = \"the secret of a site\"\n"
-        } else {
-            ""
-        },
-    );
-    let fails = !choices.calm && choices.keeping == Keeping::Written;
-    ServerSettings {
-        address: at,
-        configs: choices.config(random, domain, node, &fixed),
-        reloads: if choices.reloads {
-            let count = random.between(1, 8);
-            moments(random, count, 2_000, 60_000)
-        } else {
-            Vec::new()
-        },
-        names: vec![
-            Name { host: DOMAIN.to_owned(), targets: vec![(Transport::Udp, address(2))], proves: None },
-            Name {
-                host: GATEWAY.to_owned(),
-                targets: vec![(Transport::Tls, address(22)), (Transport::Tls, address(21))],
-                proves: PROVED,
-            },
-        ],
-        lookups: (0, random.between(0, 400)),
-        failures: if !choices.calm && random.chance(200) { random.between(1, 400) } else { 0 },
-        database: database.filter(|_| domain == DOMAIN).cloned(),
-        credentials: choices.credentials.filter(|_| domain == DOMAIN),
-        counts: choices.counts.clone(),
-        mailbox: choices.mailbox.filter(|_| domain == DOMAIN),
-        keeping: choices.keeping.clone(),
-        commits: (3, random.between(3, 100)),
-        commit_failures: if fails && random.chance(300) { random.between(1, 300) } else { 0 },
-        disk_outages: if fails && random.chance(200) { outages(random) } else { Vec::new() },
-        shards: *random.pick(&[1, 1, 2, 3]),
-        moves: {
-            let count = random.between(0, 6);
-            moments(random, count, 2_000, 60_000)
-        },
-        chased: *random.pick(&[0, 300, 900]),
-        ends: if choices.calm { Vec::new() } else { ends(random) },
-    }
 }
 
 /// The calls, messages and answers of the phones. `is_near`: caller and callees have one server.
@@ -550,6 +251,13 @@ pub fn world(seed: u64) -> World {
         world.break_connections(host, breaks);
     }
     world.noise = noise;
+    // State of an earlier process has wall clock times only, so a step changes it.
+    let mut of_clock = Random::new(seed.rotate_left(16));
+    let is_dated = !calm || choices.keeping == Keeping::Written || choices.keeps || choices.credentials.is_some();
+    if !is_dated && of_clock.chance(500) {
+        let (moment, days) = (of_clock.between(2_000, 90_000), *of_clock.pick(&[400, -400, 3, -3]));
+        world.set_clock(START.mono + moment, days * 86_400_000);
+    }
     world
 }
 

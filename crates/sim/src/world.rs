@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::fmt::Display;
 use std::hash::{DefaultHasher, Hasher};
 use std::net::SocketAddr;
+use strowger_core::outbox::Send;
 use strowger_core::transaction::Transactions;
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport};
 
@@ -96,6 +97,8 @@ pub struct World {
     /// When one of the connections of a host breaks.
     breaks: BTreeMap<(u64, usize), Break>,
     has_broken: bool,
+    /// Moment ([`Now::mono`]) and length of a step of the wall clock, ms.
+    clock_step: Option<(u64, i64)>,
     network: Network,
     connections: Connections,
     pub laws: Laws,
@@ -119,6 +122,9 @@ pub const PUBLIC_PORT: u16 = 20_000;
 /// ms after which a connection is given up to an address where nothing says that it takes none.
 const UNREACHED: u64 = 5_000;
 
+/// The same for a message whose sender has another way.
+const FALLBACK_DELAY: u64 = 300;
+
 /// When a world begins.
 pub const START: Now = Now { mono: 1_000, wall: 1_700_000_000_000 };
 
@@ -140,6 +146,7 @@ impl World {
             changes: BTreeMap::new(),
             breaks: BTreeMap::new(),
             has_broken: false,
+            clock_step: None,
             network,
             connections: Connections::default(),
             laws,
@@ -177,6 +184,16 @@ impl World {
         let breaks: Vec<_> = breaks.into_iter().collect();
         self.has_broken |= !breaks.is_empty();
         self.breaks.extend(breaks.into_iter().map(|(moment, how)| ((moment, host), how)));
+    }
+
+    /// Steps the wall clock of all hosts by so many milliseconds at this moment.
+    pub fn set_clock(&mut self, moment: u64, by: i64) {
+        self.clock_step = Some((moment, by));
+    }
+
+    /// Whether the wall clock has stepped.
+    pub(crate) fn has_stepped(&self) -> bool {
+        self.now.wall.wrapping_sub(START.wall) != self.now.mono.wrapping_sub(START.mono)
     }
 
     /// A translator takes another address for a host while that is in use.
@@ -235,6 +252,9 @@ impl World {
             };
             let passed = next.saturating_sub(self.now.mono);
             self.now = Now { mono: self.now.mono + passed, wall: self.now.wall + passed };
+            if let Some((_, by)) = self.clock_step.take_if(|(moment, _)| *moment <= self.now.mono) {
+                self.now.wall = self.now.wall.wrapping_add_signed(by);
+            }
             self.change_addresses();
             self.break_connections_now();
             self.step().map_err(|e| format!("after {} ms: {e}", self.now.mono - start))?;
@@ -357,7 +377,7 @@ impl World {
             self.note(from, &send.target, bytes);
             self.laws.sent(&self.hosts[at], own, self.now, &send.target, bytes)?;
             if send.target.transport.is_reliable() {
-                self.send_by_stream(at, from, &send.target, bytes, send.token);
+                self.send_by_stream(at, from, send, bytes);
             } else {
                 let exists = self.by_address.contains_key(&send.target.address);
                 self.network.send(self.now.mono, from, send.target.address, bytes, exists);
@@ -374,15 +394,16 @@ impl World {
         Ok(())
     }
 
-    fn send_by_stream(&mut self, at: usize, from: SocketAddr, target: &Target, bytes: &[u8], token: u64) {
-        let now = self.now.mono;
-        let end = match self.connections.way(at, target) {
+    fn send_by_stream(&mut self, at: usize, from: SocketAddr, send: &Send, bytes: &[u8]) {
+        let (now, token) = (self.now.mono, send.token);
+        let end = match self.connections.way(at, &send.target) {
             Way::Over(end) => end,
             Way::Gone => return self.network.put(now, Arriving::Unsent { host: at, token }),
             Way::Dial(target) => {
                 let to = self.by_address.get(&target.address).copied();
                 let Some(to) = to.filter(|to| self.hosts[*to].host_ref().takes(&target)) else {
-                    let silence = if to.is_none() { UNREACHED } else { 0 };
+                    let patience = if send.has_fallback { FALLBACK_DELAY } else { UNREACHED };
+                    let silence = if to.is_none() { patience } else { 0 };
                     let due = now + silence + 2 * self.network.delay();
                     return self.network.put(due, Arriving::Unsent { host: at, token });
                 };

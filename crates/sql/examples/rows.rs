@@ -12,7 +12,7 @@ use strowger_accounting::sink::Sink;
 use strowger_accounting::writer::Settings;
 use strowger_keeper::{Change, Engine};
 use strowger_lab::backend::{Backend, MariaDb, PostgreSql};
-use strowger_lab::sample::Usage;
+use strowger_measure::process::Usage;
 use strowger_sql::ServerSettings;
 use strowger_sql::accounting::ServerSink;
 use strowger_sql::bindings::ServerBindings;

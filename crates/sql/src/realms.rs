@@ -7,6 +7,8 @@ pub struct Realm {
     pub name: Box<str>,
     /// The domains of its users, in lower case, at least one; that which is called as the realm first.
     pub domains: Vec<Box<str>>,
+    /// Further names of those domains, each with the one that it means; also those of `domains` that mean another one.
+    pub aliases: Vec<(Box<str>, Box<str>)>,
 }
 
 /// All of them. They may change while a server runs.
@@ -22,9 +24,26 @@ impl Realms {
                 domains.push(name.to_ascii_lowercase().into());
             }
             domains.sort_by_key(|domain| !domain.eq_ignore_ascii_case(name));
-            Realm { name: name.into(), domains }
+            Realm { name: name.into(), domains, aliases: Vec::new() }
         };
         Self(realms.into_iter().map(realm).collect())
+    }
+
+    /// The same with further names of their domains, each with the domain that it means, in lower case.
+    #[must_use]
+    pub fn with_aliases<'a>(mut self, aliases: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        for (alias, domain) in aliases {
+            if let Some(realm) = self.0.iter_mut().find(|realm| realm.domains.iter().any(|own| **own == *domain)) {
+                realm.aliases.push((alias.into(), domain.into()));
+            }
+        }
+        self
+    }
+
+    /// How many domains there are; further names do not count.
+    pub(crate) fn domains(&self) -> usize {
+        let names = self.0.iter().flat_map(|realm| realm.domains.iter().map(|name| realm.canonical(name) == &**name));
+        names.filter(|is_canonical| *is_canonical).count()
     }
 
     /// The realms, in their order.
@@ -44,9 +63,20 @@ impl Realms {
 }
 
 impl Realm {
-    /// A domain as it is kept here, if it is one of this realm, in lower case or upper.
+    /// A domain as it is kept here, by a name or alias, if it is one of this realm, in lower case or upper.
     pub(crate) fn domain(&self, domain: &[u8]) -> Option<&str> {
-        self.domains.iter().map(|own| &**own).find(|own| own.as_bytes().eq_ignore_ascii_case(domain))
+        self.names().find(|own| own.as_bytes().eq_ignore_ascii_case(domain))
+    }
+
+    /// All names of its domains, each once.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        let others = self.aliases.iter().map(|(alias, _)| alias).filter(|alias| !self.domains.contains(alias));
+        self.domains.iter().chain(others).map(|name| &**name)
+    }
+
+    /// The domain that this name means.
+    pub(crate) fn canonical<'a>(&'a self, name: &'a str) -> &'a str {
+        self.aliases.iter().find(|(alias, _)| **alias == *name).map_or(name, |(_, domain)| domain)
     }
 }
 
@@ -62,5 +92,12 @@ mod tests {
         assert_eq!((realms.named(b"Office"), realms.named(b"office")), (Some(1), None));
         assert_eq!(realms.of_domain(b"a.EXAMPLE"), Some((0, "a.example")));
         assert_eq!(realms.of_domain(b"c.example"), None);
+        assert_eq!(realms.domains(), 3);
+        let realms = realms.with_aliases([("a.example", "b.example"), ("192.0.2.1", "office"), ("x", "elsewhere")]);
+        assert_eq!(realms.domains(), 2);
+        assert_eq!(realms.of_domain(b"192.0.2.1"), Some((1, "192.0.2.1")));
+        assert_eq!(realms.all()[1].names().collect::<Vec<_>>(), ["office", "192.0.2.1"]);
+        let canonical = ["a.example", "b.example"].map(|name| realms.all()[0].canonical(name));
+        assert_eq!(canonical, ["b.example", "b.example"]);
     }
 }

@@ -1,8 +1,8 @@
 //! Subscribers of a database server: the engine that answers shards, behind the cache of `strowger-store`.
 //!
 //! The questions of a round that are of one realm are one statement. A row is its user's if its name is the same, byte by byte: a server
-//! takes more for equal. Its tables tell of no change: an answer is good for its lifetime, and a user who was removed keeps the bindings
-//! there are until they end.
+//! takes more for equal. Its tables tell of no change: an answer is good for its lifetime, and a removed user keeps bindings and route tokens
+//! until they end, or an operator ends them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -123,7 +123,7 @@ struct Shared {
 }
 
 fn has_several_domains(realms: &Realms) -> bool {
-    realms.all().iter().map(|realm| realm.domains.len()).sum::<usize>() > 1
+    realms.domains() > 1
 }
 
 /// Questions come as fast as requests do: a failure that lasts is said so often.
@@ -249,7 +249,7 @@ impl Reader {
             if names.is_empty() {
                 continue;
             }
-            let domains: Vec<&str> = realm.domains.iter().map(|domain| &**domain).collect();
+            let domains: Vec<&str> = realm.names().collect();
             // One of each, nearly always.
             for domains in domains.chunks(LONGEST_LIST) {
                 for names in names.chunks(LONGEST_LIST) {
@@ -316,7 +316,7 @@ struct Found(HashMap<(usize, String), Vec<Row>>);
 struct Wanted<'q> {
     realm: usize,
     username: &'q str,
-    /// Of this domain only.
+    /// Of the domain with this name only.
     domain: Option<&'q str>,
 }
 
@@ -343,14 +343,14 @@ impl<'q> Wanted<'q> {
         table.can_hold(wanted.username).then_some(wanted)
     }
 
-    /// Their row: that of the domain that is called as the realm before others.
+    /// Their row: that of the domain that is called as the realm before others. A user has one row among all names of a domain.
     fn record<'f>(&self, found: &'f Found, realm: &Realm, table: &'f SubscriberTable) -> Option<Record<'f>> {
         let rows = found.0.get(&(self.realm, self.username.to_owned()))?;
         let records = rows.iter().map(|row| Record { table, row });
         let rank = |record: &Record<'_>| {
             let domain = record.domain(realm)?;
-            let is_wanted = self.domain.is_none_or(|wanted| wanted == domain);
-            realm.domains.iter().position(|own| **own == *domain).filter(|_| is_wanted)
+            let is_wanted = self.domain.is_none_or(|wanted| realm.canonical(wanted) == realm.canonical(domain));
+            realm.names().position(|own| own == domain).filter(|_| is_wanted)
         };
         records
             .filter_map(|record| Some((rank(&record)?, record)))
@@ -483,6 +483,37 @@ mod tests {
         assert_eq!(chosen(user(b"a.example")).as_deref(), Some("a.example"));
         assert_eq!(chosen(user(b"c.example")), None);
         assert_eq!(chosen(credential("Alice", "b.example")), None);
+    }
+
+    /// Of two rows of one name, whose domains are two names of one, only the first counts: no password proves a user who has another.
+    #[test]
+    fn a_user_has_one_row_among_all_names_of_a_domain() {
+        let aliases = [("a.example", "b.example"), ("192.0.2.1", "b.example")];
+        let (realms, table) = (realms().with_aliases(aliases), table(DatabaseKind::PostgreSql, &KAMAILIO));
+        let row = |username: &str, domain: &str| -> Row {
+            [username, domain, "", "", ""].map(|text| text.as_bytes().to_vec()).into()
+        };
+        let rows = |name: &str| ((0, name.to_owned()), vec![row(name, "a.example"), row(name, "192.0.2.1")]);
+        let alice = vec![row("alice", "a.example"), row("alice", "B.example")];
+        let found = Found([((0, "alice".to_owned()), alice), rows("bob")].into());
+        let chosen = |question| {
+            let wanted = Wanted::of(question, &realms, &table)?;
+            let realm = &realms.all()[wanted.realm];
+            wanted.record(&found, realm, &table)?.domain(realm).map(str::to_owned)
+        };
+        let user = |username: &'static [u8], domain: &'static [u8]| Question::User { username, domain };
+        for question in [
+            credential("alice", "b.example"),
+            credential("alice@a.example", "b.example"),
+            credential("alice@192.0.2.1", "b.example"),
+            user(b"alice", b"a.example"),
+            user(b"alice", b"192.0.2.1"),
+        ] {
+            assert_eq!(chosen(question).as_deref(), Some("b.example"), "{question:?}");
+        }
+        for question in [credential("bob@b.example", "b.example"), user(b"bob", b"b.example")] {
+            assert_eq!(chosen(question).as_deref(), Some("a.example"), "{question:?}");
+        }
     }
 
     #[test]

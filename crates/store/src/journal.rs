@@ -73,6 +73,9 @@ pub struct JournalSettings {
     /// Names of the listeners, by their numbers: what stands on disk, so that a binding keeps its listener when the configuration lists them
     /// otherwise.
     pub listeners: Vec<Box<str>>,
+    /// Further names of domains, each with the canonical name: the bindings of a user stand under the canonical one, under whichever they were
+    /// stored.
+    pub aliases: Vec<(String, String)>,
 }
 
 impl Default for JournalSettings {
@@ -83,6 +86,7 @@ impl Default for JournalSettings {
             queue: 20_000,
             longest: Duration::MAX,
             listeners: Vec::new(),
+            aliases: Vec::new(),
         }
     }
 }

@@ -47,6 +47,7 @@ pub mod binding;
 pub mod cached_subscribers;
 pub mod clock;
 pub mod credential_cache;
+pub mod database_header;
 pub mod database_url;
 pub mod error;
 pub mod group;

@@ -12,6 +12,7 @@
 //! The closures given to these functions run under a partition's lock: they must be short and must not call the table.
 
 mod decision;
+mod rename;
 
 use std::hash::BuildHasher;
 use std::ops::RangeInclusive;
@@ -22,6 +23,7 @@ use foldhash::quality::RandomState;
 
 use self::decision::Plan;
 pub use self::decision::{ExistingBindings, Step, UpdateError, UpdateStatus};
+pub use self::rename::Renamed;
 use crate::binding::{Binding, BindingId, BindingView, InvalidBinding, PackedBinding};
 use crate::journal::Change;
 use crate::partition::Partition;
@@ -373,9 +375,12 @@ impl LocationTable {
     }
 
     fn lock(&self, hash: u64) -> MutexGuard<'_, Partition> {
+        self.partitions[self.partition_of(hash)].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn partition_of(&self, hash: u64) -> usize {
         // hashbrown looks at the lowest and the seven highest bits; these lie between.
-        let at = (hash >> 32) as usize & (self.partitions.len() - 1);
-        self.partitions[at].lock().unwrap_or_else(PoisonError::into_inner)
+        (hash >> 32) as usize & (self.partitions.len() - 1)
     }
 }
 

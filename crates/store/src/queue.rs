@@ -82,6 +82,11 @@ impl<R: Row> Queue<R> {
         Ok(())
     }
 
+    /// Whether half of the room is taken. Rows that no peer waits for leave the rest to others.
+    pub(crate) fn is_half_full(&self) -> bool {
+        self.lock().weight * 2 > self.settings.queue
+    }
+
     /// Number of the last row accepted.
     pub(crate) fn last(&self) -> u64 {
         self.lock().last

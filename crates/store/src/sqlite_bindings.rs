@@ -22,6 +22,7 @@ use strowger_records::FileNumber;
 
 use crate::binding::{Binding, BindingId, NO_LISTENER, Received};
 use crate::clock::Clock;
+use crate::database_header::{self, DatabaseHeader};
 use crate::error::StoreError;
 use crate::instance_lock::InstanceLock;
 use crate::journal::{BindingEngine, Durability, Journal, JournalSettings, Write};
@@ -63,6 +64,7 @@ pub struct SqliteBindings {
     trouble: LastingFailure,
     /// Device and number of the file that was opened.
     file: Option<FileNumber>,
+    header: DatabaseHeader,
     /// Pages of the log after the last commit, as SQLite told.
     log_pages: Arc<AtomicU32>,
     /// Pages of the log that were written back already although it did not start again.
@@ -93,12 +95,19 @@ impl Checkpointer {
                     break;
                 }
             }
+            database_header::before_close(&connection, &path);
         };
         let thread = std::thread::Builder::new()
             .name("checkpoint".into())
             .spawn(run)
             .map_err(|error| OpenError::Io { path: settings.path.clone(), detail: error.to_string() })?;
         Ok(Self { start: Some(start), done, running: false, thread: Some(thread) })
+    }
+}
+
+impl Drop for SqliteBindings {
+    fn drop(&mut self) {
+        database_header::before_close(&self.connection, &self.settings.path);
     }
 }
 
@@ -129,6 +138,10 @@ fn explained(error: &rusqlite::Error) -> &'static str {
     match classify(error) {
         StoreError::Full => "no room: the disk or the file's limit is full; make room, writing goes on by itself",
         StoreError::TimedOut => "another process holds the database; registrations fail until it releases the lock",
+        _ if is_overwritten(error) => {
+            "another program has overwritten the database file: stop the server, remove the file and those beside it that end with -wal and \
+             -shm, and restore it from a backup"
+        }
         StoreError::Corrupt => "the database is damaged; stop the server and restore it from a backup",
         StoreError::Unavailable if is_moved(error) => {
             "the database file was removed or replaced: put it back, or restart the server"
@@ -166,7 +179,9 @@ impl SqliteBindings {
         let checkpointer = Checkpointer::new(settings)?;
         let (settings, trouble) = (settings.clone(), LastingFailure::every(AGAIN));
         let file = FileNumber::named(&settings.path);
-        Ok(Self { connection, settings, trouble, file, log_pages, written_back: 0, checkpointer, _lock: lock })
+        let header = DatabaseHeader::read(&settings.path)
+            .map_err(|error| OpenError::Io { path: settings.path.clone(), detail: error.to_string() })?;
+        Ok(Self { connection, settings, trouble, file, header, log_pages, written_back: 0, checkpointer, _lock: lock })
     }
 
     /// Deletes every binding of the file: what a server does at start that keeps them in memory only, so that a later start
@@ -180,11 +195,23 @@ impl SqliteBindings {
             .map_err(|error| explain(&self.settings.path, self.settings.busy_timeout, &error))
     }
 
+    /// Returns whether another program has overwritten the file. If so, the log is not written back any more.
+    fn is_overwritten(&mut self) -> bool {
+        let is_overwritten = self.header.is_overwritten();
+        if is_overwritten {
+            database_header::note_overwritten(&self.settings.path);
+        }
+        is_overwritten
+    }
+
     fn write(&mut self, writes: &mut dyn Iterator<Item = Write<'_>>) -> rusqlite::Result<()> {
+        let failure = |code| Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None));
         // SQLite goes on with a file that has no name any more, and what it writes is gone at the end.
         if FileNumber::named(&self.settings.path) != self.file {
-            let moved = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY_DBMOVED);
-            return Err(rusqlite::Error::SqliteFailure(moved, None));
+            return failure(rusqlite::ffi::SQLITE_READONLY_DBMOVED);
+        }
+        if self.is_overwritten() {
+            return failure(rusqlite::ffi::SQLITE_NOTADB);
         }
         let tx = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         {
@@ -295,6 +322,11 @@ fn is_moved(error: &rusqlite::Error) -> bool {
     error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_READONLY_DBMOVED)
 }
 
+/// Returns whether the error says that the content of the file is no database any more.
+fn is_overwritten(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(rusqlite::ErrorCode::NotADatabase)
+}
+
 impl BindingEngine for SqliteBindings {
     fn load(
         &mut self,
@@ -344,6 +376,9 @@ impl BindingEngine for SqliteBindings {
     }
 
     fn settle(&mut self) {
+        if self.is_overwritten() {
+            return;
+        }
         let pages = self.log_pages.load(Ordering::Relaxed);
         if pages < self.written_back {
             self.written_back = 0;
@@ -519,6 +554,37 @@ mod tests {
         journal.close();
         let (table, ..) = start(&settings);
         assert!(table.is_registered(full().aor, 0));
+    }
+
+    #[test]
+    fn a_file_that_another_program_overwrites_gets_nothing_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = SqliteSettings { checkpoint_pages: 2, ..SqliteSettings::new(dir.path().join("s.db")) };
+        let (table, journal, sink, results) = start(&settings);
+        add(&table, sink, 1, full());
+        assert_eq!(wait(&results), (1, Ok(())));
+        let garbage = vec![b'x'; 100_000];
+        std::fs::write(&settings.path, &garbage).unwrap();
+        for n in 2..20u64 {
+            let aor = n.to_le_bytes();
+            add(&table, sink, n, Binding { aor: &aor, ..full() });
+            assert_eq!(wait(&results), (n, Err(StoreError::Corrupt)));
+            assert!(!table.is_registered(&aor, 0));
+        }
+        // Registered users stay in memory.
+        assert!(table.is_registered(full().aor, 0));
+        journal.close();
+        assert!(std::fs::read(&settings.path).unwrap() == garbage, "at the end neither");
+        match keep(
+            &settings,
+            &Arc::new(LocationTable::new(LocationSettings::default())),
+            JournalSettings::default(),
+            still(),
+        ) {
+            Err(OpenError::Corrupt { .. }) => {}
+            Err(error) => panic!("{error}"),
+            Ok(_) => panic!("it is no database"),
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use strowger_records::FileNumber;
 
 use crate::cached_subscribers::CachedSubscribers;
 use crate::clock::Clock;
+use crate::database_header;
 use crate::error::StoreError;
 use crate::read_through::{Changes, Engine, ReadThroughSettings};
 use crate::schema;
@@ -229,6 +230,12 @@ struct Opened {
     said: Cell<Option<Instant>>,
 }
 
+impl Drop for Opened {
+    fn drop(&mut self) {
+        database_header::before_close(&self.connection, &self.settings.path);
+    }
+}
+
 impl Opened {
     /// Questions come as fast as requests do: a failure that lasts is said so often.
     const AGAIN: Duration = Duration::from_secs(10);
@@ -258,6 +265,24 @@ impl Opened {
         }
         sqlite::classify(error)
     }
+}
+
+/// Whether a file has a user with this name in this domain; none: there is no file, or it is none of subscribers. Changes nothing.
+///
+/// # Errors
+/// What the database said.
+pub fn has_user(settings: &SqliteSettings, username: &str, domain: &str) -> Result<Option<bool>, OpenError> {
+    if !settings.path.exists() {
+        return Ok(None);
+    }
+    let look = || -> rusqlite::Result<Option<bool>> {
+        let connection = sqlite::open_to_look(&settings.path, settings.busy_timeout)?;
+        if !connection.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'subscriber'")?.exists([])? {
+            return Ok(None);
+        }
+        connection.prepare(EXISTS)?.exists([domain, username]).map(Some)
+    };
+    look().map_err(|error| sqlite::explain(&settings.path, settings.busy_timeout, &error))
 }
 
 /// Users of one domain whose stored HA1s do not fit what phones are asked for.

@@ -24,6 +24,7 @@ Examples:
   strowger serve                                 run the server
   strowger status                                how the running server does
   strowger load 192.0.2.1                        make calls and measure them
+  strowger lab list                              experiments on this server and others
   strowger db init                               make the tables of a database server
   strowger check                                 find what is wrong in a configuration
 
@@ -45,6 +46,7 @@ pub(crate) enum Command {
     Parse(ParseArguments),
     Demo(DemoArguments),
     Load(Box<crate::load::arguments::LoadArguments>),
+    Lab(crate::lab::LabArguments),
     Sipp(SippArguments),
     Completion(CompletionArguments),
     Status(StatusArguments),
@@ -189,14 +191,17 @@ Examples:
 
 Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used.")]
     Add(UserWithPassword),
-    /// Change the password of a user; what was registered with the old one stays until it expires.
+    /// Change the password of a user. Phones that registered with the old one ring until their registration expires, unless
+    /// --end-registrations ends it.
     #[command(after_long_help = "\
 Examples:
   strowger user passwd alice@example.org
+  strowger user passwd alice@example.org --end-registrations
   printf '%s' \"$PASSWORD\" | strowger user passwd bob@example.org --password-stdin
 
-Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used.")]
-    Passwd(UserWithPassword),
+Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
+3 the password is changed, but no running server was reached to end registrations.")]
+    Passwd(NewPassword),
     /// Remove a user with its passwords; a running server ends its registrations too.
     #[command(after_long_help = "\
 Examples:
@@ -221,6 +226,15 @@ pub(crate) struct UserWithPassword {
     /// Read the password, one line, from standard input instead of the terminal.
     #[arg(long)]
     pub password_stdin: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NewPassword {
+    #[command(flatten)]
+    pub user: UserWithPassword,
+    /// End the registrations of the user at the running server: phones with the old password no longer ring.
+    #[arg(long)]
+    pub end_registrations: bool,
 }
 
 #[derive(Debug, Args)]
@@ -436,7 +450,9 @@ pub(crate) struct SippArguments {
 Examples:
   strowger completion bash > ~/.local/share/bash-completion/completions/strowger
   strowger completion zsh > ~/.zfunc/_strowger
-  strowger completion fish > ~/.config/fish/completions/strowger.fish")]
+  strowger completion fish > ~/.config/fish/completions/strowger.fish
+
+Exit codes: 0 done, 1 it could not be written, 2 the command line cannot be used.")]
 pub(crate) struct CompletionArguments {
     /// The shell.
     pub shell: Shell,
@@ -521,7 +537,7 @@ mod tests {
     fn every_command_has_examples() {
         let cli = Cli::command();
         for command in cli.get_subcommands().flat_map(|command| command.get_subcommands().chain([command])) {
-            if command.get_name() == "help" {
+            if command.get_name() == "help" || command.is_hide_set() {
                 continue;
             }
             let help = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();

@@ -12,6 +12,7 @@ mod db;
 mod demo;
 mod explain;
 mod init;
+mod lab;
 mod load;
 mod logging;
 mod output;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         Command::Parse(arguments) => parse::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Load(arguments) => return load::run(*arguments),
+        Command::Lab(arguments) => return lab::run(arguments),
         Command::Sipp(arguments) => return sipp::run(&arguments.words),
         Command::Completion(arguments) => completion::run(&arguments),
         Command::Status(arguments) => control::status(&arguments),

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use strowger_config::Report;
+use strowger_report::printable;
 
 use crate::logging;
 
@@ -18,6 +19,33 @@ pub(crate) enum Outcome {
     Usage,
     /// 3: no server was reached; the socket that was tried was printed.
     Unreached,
+}
+
+/// Exit codes of `strowger load` and `strowger lab`.
+pub(crate) mod code {
+    pub(crate) const WELL: u8 = 0;
+    pub(crate) const FAILED: u8 = 1;
+    pub(crate) const USAGE: u8 = 2;
+    pub(crate) const MISSED: u8 = 3;
+    pub(crate) const INVALID: u8 = 4;
+    pub(crate) const INTERRUPTED: u8 = 130;
+}
+
+/// Reason why a command of these codes did nothing: the exit code and a sentence.
+#[derive(Debug)]
+pub(crate) struct Refusal(pub u8, pub String);
+
+/// Makes the refusal of a command line, or of a file that it names.
+pub(crate) fn usage(text: impl Into<String>) -> Refusal {
+    Refusal(code::USAGE, text.into())
+}
+
+/// Returns the exit code of a command. The sentence of a refusal goes to standard error.
+pub(crate) fn exit_code(result: Result<ExitCode, Refusal>) -> ExitCode {
+    result.unwrap_or_else(|Refusal(code, text)| {
+        complain(&printable(&text));
+        ExitCode::from(code)
+    })
 }
 
 /// Turns what a command returned into the exit code of the process, printing an error on standard error.
@@ -49,7 +77,8 @@ fn code(result: anyhow::Result<Outcome>) -> ExitCode {
     }
 }
 
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
+/// Tells whether the reader of the output has closed it.
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 

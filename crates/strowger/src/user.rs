@@ -14,18 +14,26 @@ use strowger_store::subscriber::{AdminError, Ha1s, Listed, SubscriberAdmin};
 
 use crate::access::{self, denied};
 use crate::cli::{AddressOfRecord, ConfigArgument, UserArguments, UserCommand, UserWithPassword};
+use crate::control;
 use crate::output::{self, Outcome};
 use crate::prompt;
 
 pub(crate) fn run(arguments: &UserArguments) -> anyhow::Result<Outcome> {
     match &arguments.command {
         UserCommand::Add(user) => set(user, Change::Add),
-        UserCommand::Passwd(user) => set(user, Change::Password),
+        UserCommand::Passwd(new) => match set(&new.user, Change::Password)? {
+            Outcome::Done if new.end_registrations => {
+                control::end_registrations(&new.user.user.config, &new.user.user.address)
+            }
+            outcome => Ok(outcome),
+        },
         UserCommand::Remove(user) => {
             let Some(mut users) = Users::open(&user.config)? else { return Ok(Outcome::Failed) };
-            let removed = users.admin.remove(&user.address.name, &user.address.domain);
+            let name = &user.address.name;
+            let domain = users.stored_domain(name, &user.address.domain)?;
+            let removed = users.admin.remove(name, &domain);
             removed.map_err(|error| users.named(error))?;
-            output::print(&format!("removed {}; registrations end with it\n", user.address))?;
+            output::print(&format!("removed {name}@{domain}; registrations end with it\n"))?;
             Ok(Outcome::Done)
         }
         UserCommand::List(list) => {
@@ -74,6 +82,26 @@ impl Users {
         Ok(Some(Self { config, admin, file, made: is_new.then_some(path) }))
     }
 
+    /// Domain under which a new user is stored: the given name if the file lists it, else the canonical one.
+    fn domain_of_new(&self, domain: &str) -> String {
+        let is_listed = self.config.domain_names().any(|own| own.eq_ignore_ascii_case(domain));
+        let canonical = self.config.canonical_domain(domain).filter(|_| !is_listed);
+        canonical.unwrap_or(domain).to_owned()
+    }
+
+    /// Domain under which a user is stored, by any of its names; the canonical one if the user is not there.
+    fn stored_domain(&mut self, name: &str, domain: &str) -> anyhow::Result<String> {
+        let Some(canonical) = self.config.canonical_domain(domain).map(str::to_owned) else { return Ok(domain.into()) };
+        let aliases = self.config.aliases_on_machine().into_iter().filter(|(_, of)| *of == canonical);
+        for domain in std::iter::once(canonical.clone()).chain(aliases.map(|(alias, _)| alias)) {
+            let listed = self.admin.list(Some(&domain)).map_err(|error| self.named(error))?;
+            if listed.iter().any(|user| user.username == name) {
+                return Ok(domain);
+            }
+        }
+        Ok(canonical)
+    }
+
     /// Whether a user has a password in this realm from a time when it was that of its domain, and one in the realm of now.
     fn is_left_over(&mut self, name: &str, domain: &str, realm: &str) -> anyhow::Result<bool> {
         let now = self.config.realm_of(domain);
@@ -105,6 +133,10 @@ enum Change {
 fn set(arguments: &UserWithPassword, change: Change) -> anyhow::Result<Outcome> {
     let AddressOfRecord { name, domain } = &arguments.user.address;
     let Some(mut users) = Users::open(&arguments.user.config)? else { return Ok(Outcome::Failed) };
+    let domain = &match change {
+        Change::Add => users.domain_of_new(domain),
+        Change::Password => users.stored_domain(name, domain)?,
+    };
     if !users.config.is_local(domain) {
         let warning = console::style("warning:").for_stderr().yellow().bold();
         let domains: Vec<&str> = users.config.domain_names().collect();
@@ -119,14 +151,14 @@ fn set(arguments: &UserWithPassword, change: Change) -> anyhow::Result<Outcome> 
     let known = listed.iter().any(|listed| listed.username == *name);
     match (change, known) {
         (Change::Add, true) => {
-            return Err(AdminError::Exists { username: name.clone(), domain: domain.to_string() }.into());
+            return Err(AdminError::Exists { username: name.clone(), domain: domain.clone() }.into());
         }
         (Change::Password, false) => {
-            return Err(AdminError::Missing { username: name.clone(), domain: domain.to_string() }.into());
+            return Err(AdminError::Missing { username: name.clone(), domain: domain.clone() }.into());
         }
         _ => {}
     }
-    let password = prompt::password(arguments.password_stdin, &arguments.user.address.to_string())?;
+    let password = prompt::password(arguments.password_stdin, &format!("{name}@{domain}"))?;
     let realm = users.config.realm_of(domain).to_owned();
     let ha1 = ha1s(name, &realm, &password);
     let now = milliseconds(SystemTime::now());
@@ -159,7 +191,7 @@ fn set(arguments: &UserWithPassword, change: Change) -> anyhow::Result<Outcome> 
         changed => changed.map_err(|error| users.named(error))?,
     }
     let done = if change == Change::Add { "added" } else { "changed the password of" };
-    output::print(&format!("{done} {} in the realm {realm:?}\n", arguments.user.address))?;
+    output::print(&format!("{done} {name}@{domain} in the realm {realm:?}\n"))?;
     if let Some(hint) = users.made.as_deref().and_then(access::hint_for_service) {
         output::print(&format!("{hint}\n"))?;
     }

@@ -43,6 +43,7 @@ const TESTS: &[(&str, &[&str])] = &[
         &["tests/tests/keys/tls.rs::a_listener_shows_the_certificate_of_the_name_that_is_asked_for"],
     ),
     ("domain.name", &["tests/tests/domains.rs::alice_of_each_domain_registers_and_calls_the_other"]),
+    ("domain.aliases", &["tests/tests/names.rs::phones_and_carriers_may_use_the_address_of_the_server"]),
     ("domain.realm", &["tests/tests/domains.rs::alice_of_each_domain_registers_and_calls_the_other"]),
     ("certificate.name", &["tests/tests/keys/tls.rs::a_listener_shows_the_certificate_of_the_name_that_is_asked_for"]),
     (
@@ -93,6 +94,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("failure.name", &["crates/server/tests/suite/decisions.rs::failures_lead_to_the_mailbox_or_another_answer"]),
     ("failure.statuses", &["crates/server/tests/suite/decisions.rs::failures_lead_to_the_mailbox_or_another_answer"]),
     ("failure.to", &["crates/server/tests/suite/decisions.rs::failures_lead_to_the_mailbox_or_another_answer"]),
+    ("failure.at_once", &["crates/server/tests/suite/user_places.rs::a_list_of_users_has_a_bound_of_branches"]),
     ("failure.answer", &["crates/server/tests/suite/decisions.rs::failures_lead_to_the_mailbox_or_another_answer"]),
     ("failure.try_next", &["crates/server/tests/suite/decisions.rs::a_failure_says_how_the_next_gateway_is_tried"]),
     ("failure.strip", &["crates/server/tests/suite/decisions.rs::a_failure_says_how_the_next_gateway_is_tried"]),
@@ -148,6 +150,10 @@ const TESTS: &[(&str, &[&str])] = &[
     ("rule.translate", &["crates/server/tests/suite/decisions.rs::numbers_are_translated_stripped_and_prepended"]),
     ("rule.stop", &["tests/tests/rules.rs::rules_answer_in_their_order"]),
     ("rule.to", &["tests/tests/rules.rs::rules_lead_to_places_with_fail_over"]),
+    (
+        "rule.at_once",
+        &["crates/server/tests/suite/user_places.rs::a_ring_group_rings_all_and_the_first_to_answer_has_the_call"],
+    ),
     ("rule.relay_for", &["crates/server/tests/suite/decisions.rs::a_rule_leads_outside_only_those_who_may_be_relayed"]),
     ("rule.try_next", &["tests/tests/rules.rs::rules_lead_to_places_with_fail_over"]),
     ("rule.identity", &["crates/server/tests/suite/identities.rs::a_rule_asserts_an_identity_at_its_gateway"]),

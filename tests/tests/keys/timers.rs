@@ -77,7 +77,7 @@ fn what_was_answered_is_remembered_while_a_copy_may_be_on_its_way() {
         exchange(&mut caller, &options);
         server.stop();
         let log = server.log();
-        let end = log.lines().find(|line| line.contains("statistics at the end") && line.contains("requests="));
+        let end = log.lines().find(|line| line.contains("statistics at the end") && line.contains("of=\"server\""));
         let end = end.unwrap_or_else(|| panic!("{log}"));
         assert_eq!(end.contains("client_transactions=1"), remembered, "t4 = {t4}: {end}");
     }

@@ -50,7 +50,7 @@ fn registrations() {
         ("rounds_total", More),
         ("shard_busy_seconds_total", More),
         ("shard_longest_turn_seconds", Above(0.0)),
-        ("resident_memory_bytes", Above(1e6)),
+        ("process_resident_memory_bytes", Above(1e6)),
     ]);
     // A question is answered without a commit.
     let mut question = register(&phone, "alice", 1, 600);

@@ -62,7 +62,7 @@ fn call() {
     assert_eq!(alice.answer(SOON).as_deref().and_then(status), Some(180));
     stage.shows(&[
         ("requests_total", By(1)),
-        ("responses_total", By(1)),
+        ("responses_total{direction=\"received\"}", By(1)),
         ("requests_forwarded_total", By(1)),
         ("server_transactions", At(1)),
         ("client_transactions", At(1)),
@@ -79,7 +79,7 @@ fn call() {
     bob.request("ACK", SOON).expect("the ACK arrives");
     stage.shows(&[
         ("requests_total", By(1)),
-        ("responses_total", By(1)),
+        ("responses_total{direction=\"received\"}", By(1)),
         ("requests_forwarded_total", By(0)),
         ("requests_unanswered", At(0)),
         ("charged_bytes", At(0)),
@@ -93,7 +93,7 @@ fn call() {
     assert_eq!(alice.final_response(SOON).as_deref().and_then(status), Some(200));
     stage.shows(&[
         ("requests_total", By(1)),
-        ("responses_total", By(1)),
+        ("responses_total{direction=\"received\"}", By(1)),
         ("requests_forwarded_total", By(1)),
         ("calls_logged", At(0)),
         ("stream_messages_in_total", By(2)),
@@ -204,6 +204,12 @@ fn many_answers() {
         ("dialogs_confirmed", At(64)),
         ("call_setup_seconds_count", By(1)),
     ]);
+    for wire in [&mut alice, &mut bob] {
+        for _ in 0..64 {
+            let bye = wire.request("BYE", SOON).expect("the server ends each dialog");
+            wire.send(&respond(&bye, 200, "", &[])).expect("loopback takes it");
+        }
+    }
     stage.shows(&[("calls_tracked", At(0)), ("dialogs_confirmed", At(0)), ("byes_sent_total", More)]);
     stage.end();
 }
@@ -358,7 +364,11 @@ fn pings() {
     stage.shows(&[("pings_sent_total", By(0))]);
     let ping = phone.request("OPTIONS", SOON).expect("a ping");
     phone.send(&respond(&ping, 200, &unique("t"), &[])).expect("the server reads");
-    stage.shows(&[("pings_sent_total", By(1)), ("responses_total", By(1)), ("stream_messages_out_total", More)]);
+    stage.shows(&[
+        ("pings_sent_total", By(1)),
+        ("responses_total{direction=\"received\"}", By(1)),
+        ("stream_messages_out_total", More),
+    ]);
     let mut end = Request::register("bob", "example.org", &contact, "tcp", phone.local());
     end.headers = vec!["Contact: *".into(), "Expires: 0".into()];
     assert_eq!(code(&mut phone, &end), 200);

@@ -24,6 +24,7 @@ pub(super) const SCENES: &[(&str, fn())] = &[
     ("names", names),
     ("names in use", names_in_use),
     ("next hops that fail", next_hops),
+    ("a large request to a peer without TCP", udp_only_peers),
 ];
 
 fn start(lines: &str, users: &[&str]) -> Stage {
@@ -391,5 +392,23 @@ fn next_hops() {
     let got = host.request("MESSAGE", SOON).expect("it comes");
     host.send(&respond(&got, 200, "h", &[])).expect("the server reads");
     stage.shows(&[("targets_aside", At(0)), ("target_failures_total", By(0)), ("transaction_timeouts_total", By(0))]);
+    stage.end();
+}
+
+/// A large request to a peer without TCP.
+fn udp_only_peers() {
+    let mut stage = Stage::start(Setup::on(&[Udp, Tcp]).relay());
+    let (mut caller, mut host) = (stage.server.connect(Tcp), stage.server.connect(Udp));
+    let mut request = Request::new("MESSAGE", &format!("sip:x@{}", host.local()), "tcp", caller.local());
+    request.body = vec![b'x'; 1_400];
+    send(&mut caller, &request);
+    let got = host.request("MESSAGE", SOON).expect("it comes");
+    host.send(&respond(&got, 200, "h", &[])).expect("loopback takes it");
+    stage.shows(&[
+        ("udp_only_peers", At(1)),
+        ("connections_failed_total", By(1)),
+        ("targets_aside", At(0)),
+        ("target_failures_total", By(0)),
+    ]);
     stage.end();
 }

@@ -21,16 +21,24 @@ fn new_server() {
     let before = since_1970();
     let mut stage = Stage::start(Setup::on(&[Udp]).relay());
     stage.shows(&[
-        ("start_time_seconds", Above(before - 1.0)),
+        ("process_start_time_seconds", Above(before - 1.0)),
         ("shards", At(1)),
-        ("resident_memory_bytes", Above(1e6)),
+        ("process_resident_memory_bytes", Above(1e6)),
+        ("process_open_fds", Above(5.0)),
+        ("process_max_fds", Above(100.0)),
     ]);
-    assert!(stage.meter.value("start_time_seconds") <= since_1970());
+    assert!(
+        stage.meter.sees("process_cpu_seconds_total", More, Duration::from_secs(10))
+            || stage.meter.value("process_cpu_seconds_total") > 0.0
+    );
+    assert!(stage.meter.value("process_start_time_seconds") <= since_1970());
     // Counters begin at 0 with the process; what it has done so far is to wait.
     let counted: Vec<_> =
         stage.meter.look().into_iter().filter(|(name, value)| name.contains("_total") && *value > 0.0).collect();
     assert!(
-        counted.iter().all(|(name, _)| ["rounds_total{", "shard_busy_"].iter().any(|free| name.starts_with(free))),
+        counted.iter().all(|(name, _)| ["process_cpu_", "rounds_total{", "shard_busy_"]
+            .iter()
+            .any(|free| name.starts_with(free))),
         "{counted:?}"
     );
     stage.end();

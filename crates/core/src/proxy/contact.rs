@@ -7,6 +7,7 @@ use crate::routing::contact_repair::{is_first_hop, is_invalid, is_narrower, is_n
 use crate::routing::route_token::{Beyond, Named};
 use crate::routing::{DeviceAddress, Request, Scope, Usage};
 use crate::{Arrival, Now, Target, Transport};
+use std::net::IpAddr;
 use strowger_message::{Host, Message, Method, Name, SipUri, Uri};
 
 /// Requests whose 2xx, or whose NOTIFY, makes a dialog (RFC 3261 section 12, RFC 6665, RFC 3515).
@@ -73,8 +74,11 @@ impl Proxy {
         };
         let is_lost =
             || is_narrower(&uri, &from.address) && matches!(self.policy.router.behind_us(message), Beyond::Party);
-        let device = (self.policy.settings.contact_repair && (is_moved() || is_lost())).then_some(from);
-        let scope = self.policy.router.identity().machine().scope_of_sender(arrival.remote.ip());
+        let router = &self.policy.router;
+        let is_repaired = self.policy.settings.contact_repair && (is_moved() || is_lost());
+        // A server is no device: where this one sent the request to itself, it has repaired the Contact before.
+        let device = (is_repaired && !router.is_from_here(request)).then_some(from);
+        let scope = router.scope_of_sender(request);
         Some(SenderContact { text, uri, device, scope, usage: dialog.usage })
     }
 
@@ -93,13 +97,18 @@ impl Proxy {
             FromDevice::IfLast => response.has(Name::RecordRoute) && self.is_last(response),
             FromDevice::No => is_narrower(&uri, &arrival.remote) && self.is_last(response),
         };
-        let device =
-            (is_own && self.policy.settings.contact_repair).then(|| device_behind(&uri, arrival, sent)).flatten();
-        let scope = self.policy.router.identity().machine().scope_of_sender(arrival.remote.ip());
+        let router = &self.policy.router;
+        let is_repaired = is_own && self.policy.settings.contact_repair;
+        let device = is_repaired.then(|| device_behind(&uri, arrival, sent)).flatten();
+        // As in a request.
+        let device = device.filter(|device| !router.identity().is_this_server(device.transport, &device.address));
+        let scope = router.scope_of_response(arrival, sent.0);
         Some(SenderContact { text, uri, device, scope, usage })
     }
 
-    /// Seals the Contact of the party with this tag, if it needs that. `renews`: it is the target of a dialog from now on.
+    /// Seals the Contact of the party with this tag, if it needs that. `renews`: it is the target of a dialog from now on. `receiver`: who gets
+    /// the message. One that sends from further out than the Contact reaches could not name it to a third party (RFC 5589 section 7): the seal
+    /// says that its own party named it.
     pub(super) fn seal_contact(
         &mut self,
         now: Now,
@@ -107,11 +116,11 @@ impl Proxy {
         call_id: &[u8],
         tag: &[u8],
         contact: &SenderContact<'_>,
-        renews: bool,
+        (renews, receiver): (bool, IpAddr),
     ) {
         let SenderContact { text, uri, device, scope, usage } = *contact;
         let facts = (scope, usage);
-        if tag.is_empty() || (device.is_none() && !renews) {
+        if tag.is_empty() || (device.is_none() && !renews && !self.leads_further_in(contact, receiver)) {
             return;
         }
         // Another server with our secret, or this one when the request passed it before, has done so.
@@ -137,6 +146,13 @@ impl Proxy {
             self.edit
                 .insert(range.end - headers, |out| seals.write(now, call_id, tag, &uri, device.as_ref(), facts, out));
         }
+    }
+
+    /// Whether a Contact has an address that its sender may name, and the receiver may not.
+    fn leads_further_in(&self, contact: &SenderContact<'_>, receiver: IpAddr) -> bool {
+        let machine = self.policy.router.identity().machine();
+        let leads = |ip| (contact.scope..machine.scope_of_sender(receiver)).contains(&machine.scope_of(ip));
+        contact.uri.host.ip().is_some_and(leads)
     }
 
     /// No other proxy that record-routed stands between us and the sender of this response.

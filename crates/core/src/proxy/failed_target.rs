@@ -8,7 +8,8 @@ use crate::{Arrival, Target};
 use strowger_message::header::RetryAfter;
 use strowger_message::{Message, Name};
 
-/// A target of a watched candidate ([`Candidate::watched`](super::Candidate::watched)), and how it failed.
+/// A target, and how it failed: one of a watched candidate ([`Candidate::watched`](super::Candidate::watched)), or [`TargetFailure::NoTcp`]
+/// of any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailedTarget {
     /// Where the request went.
@@ -25,6 +26,9 @@ pub enum TargetFailure {
     Silent,
     /// A request could not be sent there; whether the target is to be blamed for that, its user knows who said so.
     Unsent,
+    /// It took no connection for a request that went by TCP for its size alone: it is reached by UDP (RFC 3261 section 18.1.1). For
+    /// [`UdpOnly`](super::UdpOnly).
+    NoTcp,
     /// It said 503 itself, and that it is to be asked no more for so many seconds (RFC 3261 section 21.5.4). Without a Retry-After a 503 is
     /// a failure of one request, as a 500 is.
     Unavailable {
@@ -42,6 +46,10 @@ impl Proxy {
     /// A branch, as it was before, ends with this status of our own.
     pub(super) fn comes_to_nothing(&mut self, branch: &Branch, status: u16, target: Option<Target>) {
         let failure = match status {
+            503 if branch.enlarged => {
+                self.failed_targets.extend(target.map(|target| FailedTarget { target, failure: TargetFailure::NoTcp }));
+                return;
+            }
             503 => TargetFailure::Unsent,
             // One that has said something lives.
             408 if branch.status == 0 => TargetFailure::Silent,

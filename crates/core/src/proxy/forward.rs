@@ -1,24 +1,18 @@
 //! Requests on their way downstream (RFC 3261 section 16.6).
 
-use super::Proxy;
-use super::contact::SenderContact;
 use super::notice::{Notice, NoticeEvent};
+use super::outgoing_request::OutgoingBranch;
 use super::plan::{DialogUse, OwnedFailurePlan, OwnedPlan, Plan};
-use super::response_context::{
-    Asking, Branch, Candidate, OwnedCandidate, Pending, ResponseContext, Share, may_be_removed,
-};
-use crate::digest::{Credentials, HeaderError};
+use super::response_context::{Asking, Branch, Candidate, OwnedCandidate, Pending, ResponseContext, Share};
+use super::{Proxy, UdpOnly};
 use crate::message_store::memory_of;
-use crate::routing::loop_detection::{self, Visit};
-use crate::routing::request_uri::{is_unfit, write_clean};
-use crate::routing::route_token::{Named, Party};
-use crate::routing::{ROUTE_TOKEN, Request, Routing, Usage};
+use crate::routing::{Request, Routing};
 use crate::slots::Id;
 use crate::transaction::{ClientId, Role, ServerId, TransactionUser};
-use crate::{ListenerId, Now, Round, Target, Transport};
+use crate::{Now, Round, Target, Transport};
 use std::cmp::Reverse;
 use std::ops::Range;
-use strowger_message::{Message, Method, Name, Uri};
+use strowger_message::{Method, Name};
 
 impl Proxy {
     /// Forwards a request to its candidates: those of the highest q at once, the others one group after
@@ -48,7 +42,7 @@ impl Proxy {
         let dialog = DialogUse::of(plan, request, routing);
         let id = self.contexts.insert(ResponseContext {
             server,
-            first: Branch { client: None, number: 0, status: 0, candidate: 0, timed_out: false, watched: false },
+            first: Branch::default(),
             others: None,
             best: None,
             pending: None,
@@ -56,8 +50,6 @@ impl Proxy {
             live: 1,
             invite: request.method == Method::Invite,
             direct: dialog.within && routing.route.is_none(),
-            registered: candidates.iter().all(|c| c.uri.is_some() && c.path.is_empty()),
-            translated: candidates.iter().any(|c| c.translated),
             dialog,
             cancelled: false,
             answered: false,
@@ -76,7 +68,7 @@ impl Proxy {
         if plan.is_plain()
             && let [candidate] = candidates
             && let [target] = candidate.targets
-            && (candidate.fixed || self.with_tcp(request, *target).is_none())
+            && (candidate.fixed || self.with_tcp(round.now, request, *target).is_none())
         {
             let share = Share { breadth, left: budget - 1 };
             let branch = candidate.branch(*target, share, dialog);
@@ -88,8 +80,7 @@ impl Proxy {
         owned.sort_by_key(|c| Reverse(c.q));
         for candidate in &mut owned {
             if !candidate.fixed {
-                let with_tcp = |&t: &Target| self.with_tcp(request, t).into_iter().chain([t]);
-                candidate.targets = candidate.targets.iter().flat_map(with_tcp).collect();
+                candidate.enlarge(|target| self.with_tcp(round.now, request, target));
             }
         }
         if owned.is_empty() {
@@ -137,11 +128,15 @@ impl Proxy {
     }
 
     /// A request that is too large for UDP goes by TCP first (section 18.1.1), never one to the UDP flow of
-    /// a binding: its device may not listen there.
-    fn with_tcp(&self, request: &Request<'_>, target: Target) -> Option<Target> {
+    /// a binding: its device may not listen there. Nor one to a peer that took no TCP connection lately.
+    fn with_tcp(&self, now: Now, request: &Request<'_>, target: Target) -> Option<Target> {
         let limit = self.policy.settings.tcp_above?;
         // What we add: a Via, a Record-Route, a Route.
         if target.transport != Transport::Udp || request.message.bytes().len() + 200 <= limit {
+            return None;
+        }
+        let fits = request.message.bytes().len() <= UdpOnly::LONGEST;
+        if fits && self.udp_only.holds(target.address, now.mono) {
             return None;
         }
         self.policy.router.target(Transport::Tcp, target.address, target.listener)
@@ -181,8 +176,12 @@ impl Proxy {
         let mut sent = false;
         let mut index = std::mem::take(&mut self.index);
         if let Some(request) = Request::again(&pending.request, &mut index, &pending.arrival, self.call_hash_of(id)) {
-            // Of one group, the breadth is divided; the next one gets it whole again (RFC 5393 section 5.3.3.1.1).
-            pending.share.breadth = self.breadth(&request) / count as u16;
+            // Of one group, the breadth is divided; the next one gets it whole again (RFC 5393 section 5.3.3.1.1). The others
+            // are the next group.
+            let breadth = self.breadth(&request).max(1);
+            let count = count.min(usize::from(breadth));
+            pending.next = from + count;
+            pending.share.breadth = breadth / count as u16;
             let share = pending.share;
             let routing = self.policy.router.route(round.now, &request);
             for (n, candidate) in pending.candidates[from..from + count].iter_mut().enumerate() {
@@ -283,7 +282,8 @@ impl Proxy {
         branch: &OutgoingBranch<'_>,
     ) {
         let unique = self.entropy.u64();
-        let (target, watched) = (branch.target, branch.watched);
+        let OutgoingBranch { target, watched, registered, translated, .. } = *branch;
+        let enlarged = branch.enlarged && request.message.bytes().len() <= UdpOnly::LONGEST;
         let (range, branch) = self.write_request(round.now, request, routing, branch, unique, &mut round.out.bytes);
         let (length, tu) = (range.len(), TransactionUser::new(Role::Proxy, id));
         let client = round.tx.send(
@@ -296,9 +296,15 @@ impl Proxy {
             tu,
             round.out,
         );
+        if enlarged {
+            round.out.set_fallback();
+        }
         if let Some(context) = self.contexts.get_mut(id) {
             let number = unique as u32;
-            context.add(Branch { client: Some(client), number, status: 0, candidate, timed_out: false, watched });
+            let client = Some(client);
+            let added =
+                Branch { client, number, candidate, watched, registered, translated, enlarged, ..Branch::default() };
+            context.add(added);
             round.tx.bill(context.server, memory_of(length) + BESIDE);
         }
     }
@@ -333,232 +339,6 @@ impl Proxy {
         let most = self.policy.settings.max_branches;
         self.policy.router.visits(request).next().map_or(most, |visit| visit.left.min(most))
     }
-
-    /// Writes the request as it leaves for this branch.
-    fn write_request(
-        &mut self,
-        now: Now,
-        request: &Request<'_>,
-        routing: &Routing<'_>,
-        branch: &OutgoingBranch<'_>,
-        unique: u64,
-        out: &mut Vec<u8>,
-    ) -> (Range<usize>, [u8; loop_detection::LEN]) {
-        let OutgoingBranch { uri, path, add, remove, target, share, dialog, watched: _, rerouted } = *branch;
-        let message = &request.message;
-        let index = message.index();
-        let top = index.headers_start();
-        let visit = Visit { of_request: self.policy.router.loop_hash(request), left: share.left };
-        let branch = self.policy.router.branch_key.write(unique, visit);
-        self.edit.clear();
-        self.write_uri(message, routing, uri, routing.strict.filter(|_| !rerouted));
-
-        // Our Via (step 8).
-        let listener = self.policy.router.identity().listener(target.listener);
-        self.edit.insert(top, |text| {
-            text.extend_from_slice(b"Via: SIP/2.0/");
-            text.extend_from_slice(listener.transport.via().as_bytes());
-            text.push(b' ');
-            text.extend_from_slice(&listener.sent_by);
-            text.extend_from_slice(b";branch=");
-            text.extend_from_slice(&branch);
-            text.extend_from_slice(b"\r\n");
-        });
-
-        // Record-Route (step 4).
-        let contact = self.contact_of_request(request, dialog);
-        if dialog.recorded {
-            let secure = match (routing.route.filter(|_| !rerouted), uri) {
-                (Some(_), _) => routing.next().is_sips(),
-                (None, Some(uri)) => uri.len() > 4 && uri[..5].eq_ignore_ascii_case(b"sips:"),
-                (None, None) => routing.uri.is_sips(),
-            };
-            self.write_record_route(now, request, target.listener, secure, contact.as_ref(), dialog.usage);
-        }
-
-        // Max-Forwards (step 3).
-        match index.first(Name::MaxForwards) {
-            Some(line) => {
-                let left = request.max_forwards.unwrap_or(self.policy.settings.max_forwards as u32).saturating_sub(1);
-                self.edit.replace(line.value as usize..line.value_end as usize, |text| {
-                    text.extend_from_slice(itoa::Buffer::new().format(left).as_bytes());
-                });
-            }
-            None => {
-                let most = self.policy.settings.max_forwards;
-                self.edit.insert(top, |text| {
-                    text.extend_from_slice(b"Max-Forwards: ");
-                    text.extend_from_slice(itoa::Buffer::new().format(most).as_bytes());
-                    text.extend_from_slice(b"\r\n");
-                });
-            }
-        }
-        // An ACK is not forked.
-        if request.method != Method::Ack {
-            let mut number = itoa::Buffer::new();
-            let text = number.format(share.breadth).as_bytes();
-            match index.first(Name::MaxBreadth) {
-                Some(line) if message.value(line) == text => (),
-                Some(line) => {
-                    self.edit.replace(line.value as usize..line.value_end as usize, |out| out.extend_from_slice(text));
-                }
-                None => self.edit.insert(top, |out| {
-                    for part in [&b"Max-Breadth: "[..], text, b"\r\n"] {
-                        out.extend_from_slice(part);
-                    }
-                }),
-            }
-        }
-
-        // Routes: the binding's Path on, ours off. In this order: at one place, what comes stands before what goes.
-        if !path.is_empty() {
-            let at = index.first(Name::Route).map_or(top, |l| l.start as usize);
-            self.edit.insert(at, |text| {
-                text.extend_from_slice(b"Route: ");
-                text.extend_from_slice(path);
-                text.extend_from_slice(b"\r\n");
-            });
-        }
-        match rerouted {
-            true => self.edit.remove_all(index, Name::Route),
-            false => routing.remove.iter().for_each(|range| self.edit.remove(range.clone())),
-        }
-
-        if message.has(Name::ProxyAuthorization) || message.has(Name::Authorization) {
-            self.consume_credentials(message);
-        }
-        for name in remove.iter().filter(|name| may_be_removed(**name)) {
-            self.edit.remove_all(index, *name);
-        }
-        if !add.is_empty() {
-            self.edit.insert(index.headers_end(), |text| text.extend_from_slice(add));
-        }
-        if let Some(contact) = &contact {
-            self.seal_contact(now, message, request.call_id, request.from_tag, contact, dialog.within);
-        }
-        let from = out.len();
-        self.edit.write(message, out);
-        (from..out.len(), branch)
-    }
-
-    /// The Request-URI (step 2), for a strict router the next Route instead (step 6).
-    fn write_uri(&mut self, message: &Message<'_>, routing: &Routing<'_>, uri: Option<&[u8]>, strict: Option<&[u8]>) {
-        let target = uri.unwrap_or(routing.uri_text);
-        let cleaned = match uri {
-            Some(text) => is_unfit(text).then(|| Uri::parse(text).ok()).flatten(),
-            None => (routing.spent.is_some() || routing.own_maddr).then_some(routing.uri),
-        };
-        let write = |text: &mut Vec<u8>| match cleaned {
-            Some(Uri::Sip(uri)) => write_clean(&uri, routing.spent, routing.own_maddr, text),
-            _ => text.extend_from_slice(target),
-        };
-        if let Some(strict) = strict {
-            self.edit.request_uri(message, |text| text.extend_from_slice(strict));
-            self.edit.append(message.index(), Name::Route, |text| {
-                text.push(b'<');
-                write(text);
-                text.push(b'>');
-            });
-        } else if uri.is_some() || routing.uri_changed || cleaned.is_some() {
-            self.edit.request_uri(message, write);
-        }
-    }
-
-    /// One Record-Route, or one for each side where transport, network, address or sips changes: downstream's on
-    /// top. `secure`: the request leaves for a sips URI.
-    fn write_record_route(
-        &mut self,
-        now: Now,
-        request: &Request<'_>,
-        out_by: ListenerId,
-        secure: bool,
-        contact: Option<&SenderContact<'_>>,
-        usage: Usage,
-    ) {
-        let index = request.message.index();
-        let at = index.first(Name::RecordRoute).map_or_else(|| index.headers_start(), |l| l.start as usize);
-        let beyond = self.policy.router.behind_us(&request.message);
-        let named = contact.map_or(Named::Nothing, SenderContact::named);
-        let scope = self.policy.router.identity().machine().scope_of_sender(request.arrival.remote.ip());
-        let token = self.policy.router.route_tokens.make(
-            now,
-            Party::Caller,
-            request.call_id,
-            request.from_tag,
-            beyond,
-            named,
-            (scope, usage),
-        );
-        let (down, up) = (
-            self.policy.router.identity().listener(out_by),
-            self.policy.router.identity().listener(request.arrival.listener),
-        );
-        // A sips URI may name only a listener that keeps its promise.
-        let secure_down = secure && down.transport.is_secure();
-        let secure_up = request.uri.is_sips() && up.transport.is_secure();
-        let changes = down.transport != up.transport
-            || down.network != up.network
-            || down.bound.ip() != up.bound.ip()
-            || secure_down != secure_up;
-        let both = changes.then_some((up, secure_up));
-        for (listener, secure) in [Some((down, secure_down)), both].into_iter().flatten() {
-            self.edit.insert(at, |text| {
-                text.extend_from_slice(b"Record-Route: <");
-                text.extend_from_slice(if secure { &b"sips:"[..] } else { b"sip:" });
-                text.extend_from_slice(&listener.sent_by);
-                // TLS is what sips means without a word (section 26.2.2).
-                if listener.transport != Transport::Udp && !(secure && listener.transport == Transport::Tls) {
-                    text.extend_from_slice(b";transport=");
-                    text.extend_from_slice(listener.transport.uri_text().as_bytes());
-                }
-                text.extend_from_slice(b";lr;");
-                text.extend_from_slice(ROUTE_TOKEN);
-                text.push(b'=');
-                text.extend_from_slice(&token);
-                text.extend_from_slice(b">\r\n");
-            });
-        }
-    }
-
-    /// Credentials for a realm of ours have done their work (section 22.3).
-    fn consume_credentials(&mut self, message: &Message<'_>) {
-        let realms = &self.policy.settings.realms;
-        if realms.is_empty() {
-            return;
-        }
-        // A phone may also show what it learnt when it registered: no element further on shall get that to guess at.
-        let index = message.index();
-        for line in index.lines_of(Name::ProxyAuthorization).chain(index.lines_of(Name::Authorization)) {
-            let ours = match Credentials::parse(message.value(line)) {
-                Ok(credentials) => {
-                    let realm = credentials.realm.value();
-                    realms.iter().any(|ours| **ours == *realm)
-                }
-                // Of another scheme, and so never ours.
-                Err(HeaderError::Scheme) => false,
-                // No element can use them, and a reader that is more tolerant might guess at them.
-                Err(_) => true,
-            };
-            if ours {
-                self.edit.remove(line.start as usize..line.end as usize);
-            }
-        }
-    }
-}
-
-/// One copy of a request, and what is special about it.
-#[derive(Clone, Copy)]
-pub(super) struct OutgoingBranch<'a> {
-    /// The Request-URI; none: as it is.
-    pub(super) uri: Option<&'a [u8]>,
-    pub(super) path: &'a [u8],
-    pub(super) add: &'a [u8],
-    pub(super) remove: &'a [Name],
-    pub(super) target: Target,
-    pub(super) share: Share,
-    pub(super) dialog: DialogUse,
-    pub(super) watched: bool,
-    pub(super) rerouted: bool,
 }
 
 /// Memory that a branch takes beside the request that is kept: entries of its transactions, timers, keys, the last response. Measured, for

@@ -88,15 +88,19 @@ mod failed_target;
 mod forward;
 mod moves;
 mod notice;
+mod outgoing_request;
 mod plan;
 mod response;
 mod response_context;
+mod udp_only;
+mod upstream_response;
 
 pub use failed_target::{FailedTarget, TargetFailure};
 pub use moves::{ContextRecord, MovedContexts};
 pub use notice::{Notice, NoticeEvent};
 pub use plan::{FailurePlan, Plan, Remedy, TryNext};
-pub use response_context::{Candidate, may_be_removed};
+pub use response_context::{Candidate, Rerouting, may_be_removed};
+pub use udp_only::UdpOnly;
 
 use crate::Round;
 use crate::entropy::Entropy;
@@ -115,7 +119,7 @@ use strowger_message::{Edit, Index, Message, Name};
 pub struct ProxySettings {
     /// Written when a request has no Max-Forwards (section 16.6 step 3). Default 70.
     pub max_forwards: u8,
-    /// Requests larger than so many bytes go by TCP, and by UDP if that fails (section 18.1.1).
+    /// Requests larger than so many bytes go by TCP, and by UDP if that fails or is not there soon (section 18.1.1).
     pub tcp_above: Option<usize>,
     /// Carry a device's real address in its Contact (see [`contact_repair`](crate::routing::contact_repair)).
     pub contact_repair: bool,
@@ -172,6 +176,8 @@ pub struct Proxy {
     notices: Vec<Notice>,
     /// The same of targets that failed.
     failed_targets: Vec<FailedTarget>,
+    /// Peers to which large requests go by UDP.
+    udp_only: Arc<UdpOnly>,
     /// The Reason that goes with the CANCEL of a branch that lost (RFC 3326 section 3.1).
     completed_elsewhere: Arc<[u8]>,
     edit: Edit,
@@ -196,10 +202,16 @@ impl Proxy {
             tidy_at: None,
             notices: Vec::new(),
             failed_targets: Vec::new(),
+            udp_only: Arc::default(),
             completed_elsewhere: Arc::from(&b"Reason: SIP;cause=200;text=\"Call completed elsewhere\"\r\n"[..]),
             edit: Edit::new(),
             index: Index::new(),
         }
+    }
+
+    /// Shares a table of peers without TCP with the proxies of other shards. Before it forwards anything.
+    pub fn set_udp_only(&mut self, table: Arc<UdpOnly>) {
+        self.udp_only = table;
     }
 
     /// That of new requests.

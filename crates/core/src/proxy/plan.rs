@@ -4,7 +4,7 @@ use super::Proxy;
 use super::contact::{makes_dialog, renews_target};
 use super::notice::NoticeEvent;
 use super::response_context::{Asking, Candidate, OwnedCandidate, Pending, ResponseContext};
-use crate::routing::{Request, Routing, Usage};
+use crate::routing::{AccountHash, Request, Routing, Usage};
 use crate::slots::Id;
 use crate::transaction::{Role, ServerId, Transactions};
 use crate::{Now, Round};
@@ -24,6 +24,8 @@ pub struct Plan<'a> {
     pub outside: bool,
     /// The user tracks the call that this INVITE begins. Default no.
     pub tracked: bool,
+    /// Account of the sender, for the route token that it gets. Default [`AccountHash::NONE`].
+    pub account: AccountHash,
     /// How long a group of candidates may ring before the next one is tried, or the user is asked, in milliseconds. Default 20,000.
     pub ring_timeout: u64,
     /// How long a target may say nothing at all before the next one is tried, in milliseconds. Default: until its transaction ends
@@ -89,6 +91,7 @@ impl Default for Plan<'_> {
             record_route: true,
             outside: false,
             tracked: false,
+            account: AccountHash::NONE,
             ring_timeout: 20_000,
             answer_timeout: None,
             try_next: TryNext::Any,
@@ -113,12 +116,20 @@ pub(super) struct DialogUse {
     pub(super) renews: bool,
     /// Usage of the dialog.
     pub(super) usage: Usage,
+    /// Account of the sender.
+    pub(super) account: AccountHash,
 }
 
 impl DialogUse {
     /// No effect: the request neither makes a dialog nor renews one.
-    pub(super) const NONE: Self =
-        Self { stays: false, within: false, recorded: false, renews: false, usage: Usage::Subscription };
+    pub(super) const NONE: Self = Self {
+        stays: false,
+        within: false,
+        recorded: false,
+        renews: false,
+        usage: Usage::Subscription,
+        account: AccountHash::NONE,
+    };
 
     pub(super) fn of(plan: &Plan<'_>, request: &Request<'_>, routing: &Routing<'_>) -> Self {
         let within = routing.in_dialog && !plan.outside;
@@ -130,15 +141,17 @@ impl DialogUse {
             renews: within && renews_target(request.method),
             // A NOTIFY may make a dialog (RFC 6665 section 4.4.1). Its route token states that usage.
             usage: if within && request.method != Method::Notify { routing.usage } else { made },
+            account: plan.account,
         }
     }
 }
 
 impl Plan<'_> {
     /// Whether this request gets a Record-Route: if the plan wants one, and the request can make a dialog (RFC 3261 section 16.6 step 4).
-    /// Each NOTIFY can (RFC 6665 section 4.3). `within`: it is let through as one within a dialog.
+    /// Each NOTIFY can (RFC 6665 section 4.3), and so can an INVITE within a dialog whose call is tracked from then on. `within`: it is let
+    /// through as one within a dialog.
     pub fn records_route(&self, request: &Request<'_>, within: bool) -> bool {
-        let makes = makes_dialog(request.method) && (!within || request.method == Method::Notify);
+        let makes = makes_dialog(request.method) && (!within || self.tracked || request.method == Method::Notify);
         self.record_route && makes
     }
 
@@ -393,13 +406,14 @@ impl Proxy {
         self.try_on(round, id);
     }
 
-    /// The candidate that was asked about is not tried, nor any of its addresses.
+    /// The candidate that was asked about is not tried, nor any of its addresses, nor those behind it that belong to it.
     fn pass_over(&mut self, round: &mut Round<'_>, id: Id) {
         if let Some(pending) = self.contexts.get_mut(id).and_then(|context| context.pending.as_mut())
-            && let Some(candidate) = pending.candidates.get_mut(pending.next)
+            && let Some((asked, behind)) = pending.candidates.get_mut(pending.next..).and_then(<[_]>::split_first_mut)
         {
-            candidate.targets.clear();
-            pending.next += 1;
+            let its = behind.iter_mut().take_while(|candidate| candidate.asks.is_empty());
+            let passed = std::iter::once(asked).chain(its).map(|candidate| candidate.targets.clear()).count();
+            pending.next += passed;
         }
         self.try_on(round, id);
     }

@@ -1,18 +1,15 @@
 //! Responses on their way upstream (RFC 3261 section 16.7).
 
-use super::contact::{FromDevice, SenderContact};
 use super::notice::NoticeEvent;
-use super::plan::DialogUse;
-use super::response_context::{BestResponse, Branch, ResponseContext};
+use super::response_context::{BestResponse, Branch};
+use super::upstream_response::{SenderFacts, challenge_lines, without_extras};
 use super::{Proxy, best};
-use crate::routing::route_token::{self, Beyond, Named, Party, RouteTokens};
-use crate::routing::{Place, ROUTE_TOKEN};
 use crate::slots::Id;
 use crate::transaction::{ClientId, ServerId, Transactions};
-use crate::{Arrival, Now, Round, Target};
+use crate::{Arrival, Round, Target};
 use smallvec::SmallVec;
 use std::sync::Arc;
-use strowger_message::{Edit, Form, Index, Limits, Message, Name, Uri, build};
+use strowger_message::{Edit, Form, Index, Limits, Message, Name};
 
 impl Proxy {
     /// A response to the request of this client transaction, of the response context with this id.
@@ -57,7 +54,7 @@ impl Proxy {
             if status > 100 && context.invite && !context.answered {
                 let after = context.first_sign(round.now);
                 let branch = context.branch_of(client).map_or(0, |branch| branch.number);
-                let (server, facts) = (context.server, SenderFacts::of(context, round.tx.client_target(client)));
+                let (server, facts) = (context.server, SenderFacts::of(context, round.tx, client));
                 let range = self.write_upstream(round.now, response, arrival, status, facts, &mut round.out.bytes);
                 self.notice(id, NoticeEvent::Rang { status, branch, bytes: range.clone(), after });
                 round.tx.respond(round.now, server, status, range, round.out);
@@ -66,6 +63,9 @@ impl Proxy {
         }
         let cancelled = context.cancelled;
         let Some(branch) = context.branch_mut(client) else { return };
+        if status < 300 && branch.status == REFUSED {
+            return;
+        }
         // The caller, who ended nothing, is not to hear that it did (section 21.4.25).
         let status = if status == 487 && branch.timed_out && !cancelled { 408 } else { status };
         // One whose time was up counts as timed out: the search went on without it, or does so now.
@@ -78,7 +78,7 @@ impl Proxy {
                 let first = !std::mem::replace(&mut context.answered, true);
                 context.pending = None;
                 context.best = None;
-                let (server, facts) = (context.server, SenderFacts::of(context, round.tx.client_target(client)));
+                let (server, facts) = (context.server, SenderFacts::of(context, round.tx, client));
                 let range = self.write_upstream(round.now, response, arrival, status, facts, &mut round.out.bytes);
                 let after = self.contexts.get_mut(id).and_then(|context| context.first_sign(round.now));
                 self.notice(id, NoticeEvent::Answered { status, first, bytes: range.clone(), after });
@@ -138,12 +138,54 @@ impl Proxy {
         self.conclude(round, id);
     }
 
+    /// Refuses a 2xx to an INVITE: its branch counts as failed with [`REFUSED`], and no 2xx of it goes upstream any more. Its sender gets no
+    /// ACK, and ends the session itself (RFC 3261 section 13.3.1.4).
+    pub fn refuse_answer(
+        &mut self,
+        round: &mut Round<'_>,
+        id: Id,
+        response: &Message<'_>,
+        arrival: &Arrival,
+        client: ClientId,
+    ) {
+        self.by_its_policy(id, |proxy| {
+            let mut text = Vec::new();
+            let range = proxy.write_upstream(round.now, response, arrival, REFUSED, SenderFacts::NOTHING, &mut text);
+            let local = without_extras(&text[range]);
+            proxy.branch_failed_as(round, id, client, (REFUSED, best::upstream(REFUSED)), Some(local));
+            let context = proxy.contexts.get_mut(id);
+            if let Some(branch) = context.and_then(|context| context.branch_mut(client))
+                && !(200..300).contains(&branch.status)
+            {
+                branch.status = REFUSED;
+            }
+        });
+    }
+
     /// A branch that came to nothing: it counts as answered with `status` (section 16.9: 503 for one that
     /// could not be sent, 408 for one without an answer).
     pub(super) fn branch_failed(&mut self, round: &mut Round<'_>, id: Id, client: ClientId, status: u16) {
         let Some(context) = self.contexts.get(id) else { return };
-        let forwarded_status = if context.registered { best::of_user(status) } else { best::upstream(status) };
+        let branch = context.branch_of(client).copied().unwrap_or_default();
+        let forwarded_status = match status {
+            // Its copy by UDP is not sent any more.
+            503 if branch.enlarged && context.cancelled => 487,
+            status if branch.registered => best::of_user(status),
+            status => best::upstream(status),
+        };
         let local = round.tx.lost_request(client).and_then(|sent| self.local_response(sent, forwarded_status));
+        self.branch_failed_as(round, id, client, (status, forwarded_status), local);
+    }
+
+    /// `local`: the response of this server that stands for the branch.
+    fn branch_failed_as(
+        &mut self,
+        round: &mut Round<'_>,
+        id: Id,
+        client: ClientId,
+        (status, forwarded_status): (u16, u16),
+        local: Option<Vec<u8>>,
+    ) {
         self.branch_ended(id, client);
         let Some(context) = self.contexts.get_mut(id) else { return };
         let Some(branch) = context.branch_mut(client) else { return };
@@ -152,11 +194,13 @@ impl Proxy {
         }
         let before = *branch;
         branch.status = status;
-        let answered = context.answered;
+        let (answered, cancelled) = (context.answered, context.cancelled);
         let target = round.tx.lost_target(client).or_else(|| round.tx.client_target(client));
         self.comes_to_nothing(&before, status, target);
-        if !answered {
-            self.notice(id, refusal(status, target));
+        // A peer that takes no connection gets a copy by UDP: both are one attempt.
+        let has_fallback = before.enlarged && status == 503;
+        if !answered && (!has_fallback || cancelled) {
+            self.notice(id, refusal(if has_fallback { 487 } else { status }, target));
         }
         let Some(context) = self.contexts.get(id) else { return };
         if answered || (!context.cancelled && self.next_address(round, id, client)) {
@@ -357,134 +401,10 @@ impl Proxy {
             self.cancel_branches(round, id, Some(lines));
         }
     }
-
-    /// The response without our Via, its status as it goes upstream, with what proves later where its sender is.
-    fn write_upstream(
-        &mut self,
-        now: Now,
-        response: &Message<'_>,
-        arrival: &Arrival,
-        status: u16,
-        facts: SenderFacts,
-        out: &mut Vec<u8>,
-    ) -> std::ops::Range<usize> {
-        self.edit.clear();
-        if response.status() != Some(status) {
-            self.edit.replace(status_range(response), |text| {
-                text.extend_from_slice(itoa::Buffer::new().format(status).as_bytes());
-                text.push(b' ');
-                text.extend_from_slice(strowger_message::status::reason(status).as_bytes());
-            });
-            // When that next hop can be asked again says nothing of this server.
-            for line in response.index().lines_of(Name::RetryAfter) {
-                self.edit.remove(line.start as usize..line.end as usize);
-            }
-        }
-        let edit = &mut self.edit;
-        response.cut_first(Name::Via, 1, |range| edit.remove(range));
-        let dialog = facts.dialog;
-        if dialog.recorded || dialog.renews {
-            let usage = if dialog.recorded { dialog.usage.after(status) } else { dialog.usage };
-            let contact = self.contact_of_response(response, arrival, facts.sent, facts.device, usage);
-            let call_id = response.call_id().map_or(&b""[..], |call_id| call_id.text);
-            let tag = response.to().ok().and_then(|to| to.tag).unwrap_or_default();
-            if dialog.recorded {
-                let named = contact.as_ref().map_or(Named::Nothing, SenderContact::named);
-                let scope = self.policy.router.identity().machine().scope_of_sender(arrival.remote.ip());
-                let make = |route_tokens: &RouteTokens, beyond: Beyond<'_>| {
-                    route_tokens.make(now, Party::Called, call_id, tag, beyond, named, (scope, usage))
-                };
-                self.renew_route_tokens(response, make);
-            }
-            if let Some(contact) = &contact {
-                self.seal_contact(now, response, call_id, tag, contact, dialog.renews);
-            }
-        }
-        if facts.session > 0 && (200..300).contains(&status) && !response.has(Name::SessionExpires) {
-            // The callee knows no session timer: the caller refreshes alone (RFC 4028 section 8.2).
-            self.edit.insert(response.index().headers_end(), |text| {
-                text.extend_from_slice(b"Session-Expires: ");
-                text.extend_from_slice(itoa::Buffer::new().format(facts.session).as_bytes());
-                text.extend_from_slice(b";refresher=uac\r\nRequire: timer\r\n");
-            });
-        }
-        let from = out.len();
-        self.edit.write(response, out);
-        from..out.len()
-    }
-
-    /// Writes the route token that leads to the callee over the one that leads to the caller, in each Record-Route of ours.
-    fn renew_route_tokens(
-        &mut self,
-        response: &Message<'_>,
-        make: impl Fn(&RouteTokens, Beyond<'_>) -> [u8; route_token::LEN],
-    ) {
-        let mut edit = std::mem::take(&mut self.edit);
-        let mut made = None;
-        let mut beyond = Beyond::Party;
-        for value in response.record_routes() {
-            let Ok(Uri::Sip(uri)) = value.map(|value| value.uri) else {
-                (beyond, made) = (Beyond::Unknown, None);
-                continue;
-            };
-            if !self.policy.router.is_own(&uri) {
-                (beyond, made) = (Beyond::Proxy(Place::of(&uri)), None);
-            } else if let Some(before) = uri.params.find(ROUTE_TOKEN).flatten()
-                && before.len() == route_token::LEN
-            {
-                let token = *made.get_or_insert_with(|| make(&self.policy.router.route_tokens, beyond));
-                edit.replace(response.range_of(before), |text| text.extend_from_slice(&token));
-            }
-        }
-        self.edit = edit;
-    }
-
-    /// A response of our own to the request that was sent (our Via on top of it).
-    fn local_response(&self, sent: &[u8], status: u16) -> Option<Vec<u8>> {
-        let mut index = Index::new();
-        index.parse(sent, &Limits::UNLIMITED).ok()?;
-        let message = Message::new(sent, &index);
-        let mut edit = Edit::new();
-        message.cut_first(Name::Via, 1, |range| edit.remove(range));
-        let mut received = Vec::new();
-        edit.write(&message, &mut received);
-        self.respond_to(&received, status)
-    }
-
-    /// A response of our own to a request as it was received.
-    pub(super) fn respond_to(&self, request: &[u8], status: u16) -> Option<Vec<u8>> {
-        let mut index = Index::new();
-        index.parse(request, &Limits::UNLIMITED).ok()?;
-        let message = Message::new(request, &index);
-        let tag = self.policy.router.own_tag().of(message.call_id().map_or(&b""[..], |call_id| call_id.text));
-        let tag = (status != 100).then_some(&tag[..]);
-        let mut bytes = Vec::with_capacity(request.len());
-        build::respond(&message, status, None, tag, &mut bytes).finish(b"");
-        Some(bytes)
-    }
 }
 
-/// What a response says of its sender, to be proved later.
-#[derive(Clone, Copy, Debug)]
-struct SenderFacts {
-    device: FromDevice,
-    /// Effect of the request on a dialog.
-    dialog: DialogUse,
-    /// Where the request went, and whether a translator stands before that.
-    sent: (Option<Target>, bool),
-    /// See [`super::Plan::session`].
-    session: u32,
-}
-
-impl SenderFacts {
-    /// Of one that makes no dialog. The Contact of a redirection is not the device's own.
-    const NOTHING: Self = Self { device: FromDevice::No, dialog: DialogUse::NONE, sent: (None, false), session: 0 };
-
-    fn of(context: &ResponseContext, sent: Option<Target>) -> Self {
-        let ResponseContext { dialog, translated, session, .. } = *context;
-        Self { device: context.device(), dialog, sent: (sent, translated), session }
-    }
-}
+/// Status of a branch whose 2xx was refused. After such a response of its own a branch has no 2xx: the transaction absorbs it.
+const REFUSED: u16 = 502;
 
 /// A branch that came to nothing.
 const fn refusal(status: u16, target: Option<Target>) -> NoticeEvent {
@@ -502,35 +422,4 @@ fn is_for_us_alone(response: &Message<'_>) -> bool {
 /// No client waits for a 408 of another request than INVITE any more (RFC 4320 section 4.2).
 fn is_too_late(status: u16, invite: bool) -> bool {
     status == 408 && !invite
-}
-
-/// Status code and reason of a response, without the line end.
-fn status_range(response: &Message<'_>) -> std::ops::Range<usize> {
-    let end = response.range_of(response.reason()).end;
-    let code = response.bytes()[..end].iter().position(|&b| b == b' ').map_or(end, |n| n + 1);
-    code..end
-}
-
-/// A response with the header fields alone that every response has (RFC 3261 section 8.2.6.2).
-fn without_extras(response: &[u8]) -> Vec<u8> {
-    let (mut index, mut bytes) = (Index::new(), Vec::new());
-    if index.parse(response, &Limits::UNLIMITED).is_ok() {
-        let message = Message::new(response, &index);
-        let status = message.status().unwrap_or(500);
-        build::respond(&message, status, None, None, &mut bytes).finish(b"");
-    }
-    bytes
-}
-
-fn challenge_lines(bytes: &[u8]) -> Vec<u8> {
-    let mut index = Index::new();
-    let mut lines = Vec::new();
-    if index.parse(bytes, &Limits::UNLIMITED).is_ok() {
-        for line in index.lines() {
-            if matches!(line.name, Name::WwwAuthenticate | Name::ProxyAuthenticate) {
-                lines.extend_from_slice(&bytes[line.start as usize..line.end as usize]);
-            }
-        }
-    }
-    lines
 }

@@ -3,12 +3,13 @@
 
 use super::Policy;
 use super::contact::FromDevice;
-use super::forward::OutgoingBranch;
 use super::notice::NoticeEvent;
+use super::outgoing_request::OutgoingBranch;
 use super::plan::{DialogUse, OwnedPlan};
 use crate::record::header_names;
+use crate::routing::AccountHash;
 use crate::transaction::{ClientId, ServerId};
-use crate::{Arrival, Now, Target};
+use crate::{Arrival, Now, Target, Transport};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use strowger_message::Name;
@@ -31,10 +32,6 @@ pub(super) struct ResponseContext {
     pub(super) invite: bool,
     /// A request within a dialog whose next hop is the device itself: its response is the device's own.
     pub(super) direct: bool,
-    /// It went to contacts that registered here, by no Path: their responses are their own if no other element record-routed.
-    pub(super) registered: bool,
-    /// A device that it went to is not where its URI says.
-    pub(super) translated: bool,
     pub(super) dialog: DialogUse,
     pub(super) cancelled: bool,
     /// A final response went upstream.
@@ -51,7 +48,7 @@ pub(super) struct ResponseContext {
     pub(super) session: u32,
 }
 
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Branch {
     pub(super) client: Option<ClientId>,
     /// What notices call it: no other branch of any request, as good as surely, and the same wherever it moves to.
@@ -65,6 +62,13 @@ pub(super) struct Branch {
     /// See [`Candidate::watched`]. Bytes do not have it: what failed in one process is nothing to another.
     #[serde(skip)]
     pub(super) watched: bool,
+    /// It went to a contact that registered here, by no Path: its responses are its own if no other element record-routed.
+    pub(super) registered: bool,
+    /// See [`Candidate::translated`].
+    pub(super) translated: bool,
+    /// It goes by TCP for the size of the request alone, and the same target by UDP is next. Bytes do not have it.
+    #[serde(skip)]
+    pub(super) enlarged: bool,
 }
 
 /// The best final response so far, ready to go upstream: its top Via already taken off.
@@ -162,11 +166,31 @@ pub struct Candidate<'a> {
     pub translated: bool,
     /// Those of its targets that fail are told to the user ([`Proxy::failed_targets`](super::Proxy::failed_targets)).
     pub watched: bool,
-    /// The proxy leads the request there in place of its sender: the Routes of the request stay behind, and a strict router among them too.
-    pub rerouted: bool,
-    /// Not empty: it is tried by itself, and the user is asked before that and gets these bytes of its own with the question
-    /// ([`NoticeEvent::Choosing`]). Of the first that is tried of all the user has no doubt, and is not asked.
+    /// Whether the proxy leads the request there in place of its sender.
+    pub rerouting: Rerouting,
+    /// Not empty: the user is asked before it is tried, and gets these bytes of its own with the question ([`NoticeEvent::Choosing`]). Of the
+    /// first that is tried of all the user has no doubt, and is not asked. Candidates without a question behind one that has one belong
+    /// to it: they are passed over with it.
     pub asks: &'a [u8],
+}
+
+/// Choice of a candidate by the proxy in place of the sender of a request. The Routes of the request stay behind then, and a strict router
+/// among them too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Rerouting {
+    /// None: the request goes where it says itself.
+    #[default]
+    None,
+    /// Next hop in place of the Request-URI.
+    NextHop,
+    /// Contact of the user with this account, whichever user the Request-URI names. Route tokens of that party state this account.
+    User(AccountHash),
+}
+
+impl Rerouting {
+    pub(super) fn is_none(self) -> bool {
+        self == Self::None
+    }
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -180,9 +204,13 @@ pub(super) struct OwnedCandidate {
     #[serde(with = "header_names")]
     pub(super) remove: Vec<Name>,
     pub(super) fixed: bool,
+    translated: bool,
     #[serde(skip)]
     watched: bool,
-    rerouted: bool,
+    /// TCP targets were put before UDP targets ([`OwnedCandidate::enlarge`]).
+    #[serde(skip)]
+    enlarged: bool,
+    rerouting: Rerouting,
     /// Empty: it is tried without a question.
     pub(super) asks: Box<[u8]>,
     /// How many of the targets were tried.
@@ -205,8 +233,11 @@ impl Candidate<'_> {
             target,
             share,
             dialog,
+            registered: self.uri.is_some() && self.path.is_empty(),
+            translated: self.translated,
             watched: self.watched,
-            rerouted: self.rerouted,
+            enlarged: false,
+            rerouting: self.rerouting,
         }
     }
 }
@@ -227,8 +258,10 @@ impl OwnedCandidate {
             add: candidate.add.to_vec(),
             remove: candidate.remove.to_vec(),
             fixed: candidate.fixed,
+            translated: candidate.translated,
             watched: candidate.watched,
-            rerouted: candidate.rerouted,
+            enlarged: false,
+            rerouting: candidate.rerouting,
             asks: candidate.asks.into(),
             tried: 0,
         }
@@ -244,9 +277,28 @@ impl OwnedCandidate {
             target,
             share,
             dialog,
+            registered: self.uri.is_some() && self.path.is_empty(),
+            translated: self.translated,
             watched: self.watched,
-            rerouted: self.rerouted,
+            enlarged: self.is_enlarged(target),
+            rerouting: self.rerouting,
         }
+    }
+
+    /// Puts a TCP target before each UDP target for which `tcp` has one, unless it is among the targets.
+    pub(super) fn enlarge(&mut self, tcp: impl Fn(Target) -> Option<Target>) {
+        let is_there =
+            |added: &Target| self.targets.iter().any(|t| (t.transport, t.address) == (added.transport, added.address));
+        let add = |&target: &Target| tcp(target).filter(|added| !is_there(added)).into_iter().chain([target]);
+        let targets: Vec<Target> = self.targets.iter().flat_map(add).collect();
+        self.enlarged = targets.len() > self.targets.len();
+        self.targets = targets;
+    }
+
+    /// Whether this target, which is being tried, stands before the same one by UDP for the size of the request.
+    fn is_enlarged(&self, target: Target) -> bool {
+        let is_same = |next: &Target| next.transport == Transport::Udp && next.address == target.address;
+        self.enlarged && target.transport == Transport::Tcp && self.targets.get(self.tried).is_some_and(is_same)
     }
 
     pub(super) fn targets_mut(&mut self) -> impl Iterator<Item = &mut Target> {
@@ -308,8 +360,9 @@ impl ResponseContext {
         self.began = age.map_or(0, |age| (now.mono as u32).wrapping_sub(age).max(1));
     }
 
-    pub(super) fn device(&self) -> FromDevice {
-        match (self.direct, self.registered || self.translated) {
+    /// Whether a response of this branch comes from the device that its Contact names.
+    pub(super) fn device(&self, branch: &Branch) -> FromDevice {
+        match (self.direct, branch.registered || branch.translated) {
             (true, _) => FromDevice::Yes,
             (false, true) => FromDevice::IfLast,
             (false, false) => FromDevice::No,
@@ -428,7 +481,7 @@ mod tests {
 
     #[test]
     fn all_that_a_candidate_keeps_is_counted() {
-        let flow = Target::new(crate::Transport::Udp, crate::ListenerId(0), "192.0.2.1:5060".parse().unwrap());
+        let flow = Target::new(Transport::Udp, crate::ListenerId(0), "192.0.2.1:5060".parse().unwrap());
         let [own, other, path] = [[b'a'; 1_000], [b'b'; 1_000], [b'c'; 1_000]];
         let candidate = Candidate {
             uri: Some(&own),

@@ -1,7 +1,7 @@
 //! Contact repair: which Contact others cannot reach at what it says, so that the address from which its device really sends is
 //! put beside it (see [`super::seal`]).
 
-use super::scope::Scope;
+use super::scope::{Scope, is_shared};
 use crate::{Arrival, Transport};
 use std::net::{IpAddr, SocketAddr};
 use strowger_message::header::Via;
@@ -57,10 +57,7 @@ pub fn is_private(ip: IpAddr, seen_from: IpAddr) -> bool {
     let alone = ip.is_unspecified() || (ip.is_loopback() && !seen_from.to_canonical().is_loopback());
     alone
         || match ip.to_canonical() {
-            IpAddr::V4(ip) => {
-                let [a, b, ..] = ip.octets();
-                ip.is_private() || ip.is_link_local() || (a == 100 && (64..128).contains(&b))
-            }
+            IpAddr::V4(ip) => ip.is_private() || ip.is_link_local() || is_shared(ip),
             IpAddr::V6(ip) => ip.is_unique_local() || ip.is_unicast_link_local(),
         }
 }

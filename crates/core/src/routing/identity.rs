@@ -1,9 +1,11 @@
 //! The identity of this server: the addresses that it listens on, its names, and the domains that it is responsible for.
 
+use super::domains::Domains;
 use super::machine::Machine;
 use crate::{ListenerId, Target, Transport};
 use std::net::{IpAddr, SocketAddr};
-use strowger_message::Host;
+use strowger_message::uri::sip::{unescape, unescaped};
+use strowger_message::{Host, SipUri, Uri};
 
 /// One listener as it stands in Via and Record-Route.
 #[derive(Clone, Debug)]
@@ -35,9 +37,7 @@ pub struct Identity {
     ips: Vec<(IpAddr, u16)>,
     /// Those that are bound, that listeners are known by, and that their transports have by default.
     ports: Vec<u16>,
-    /// Lower-case local domains.
-    domains: Vec<Box<[u8]>>,
-    domain_ips: Vec<IpAddr>,
+    domains: Domains,
     /// Lower-case names of this server beside those, at any port of ours.
     names: Vec<Box<[u8]>>,
     /// Lower-case hosts and ports that listeners were known by before: the Record-Route of calls has them.
@@ -86,14 +86,17 @@ impl Identity {
         }
         identity.ports.sort_unstable();
         identity.ports.dedup();
-        for domain in domains {
-            let domain = domain.as_ref().to_ascii_lowercase();
-            match ip_of(&domain) {
-                Some(ip) => identity.domain_ips.push(ip),
-                None => identity.domains.push(domain.into()),
-            }
-        }
+        domains.into_iter().for_each(|domain| identity.domains.add(domain.as_ref()));
         identity
+    }
+
+    /// Further names of local domains, each with the domain that it means.
+    #[must_use]
+    pub fn with_aliases(mut self, aliases: impl IntoIterator<Item = (impl AsRef<[u8]>, impl AsRef<[u8]>)>) -> Self {
+        for (alias, domain) in aliases {
+            self.domains.add_alias(alias.as_ref(), domain.as_ref());
+        }
+        self
     }
 
     /// Hosts by which peers name this server too, such as that of its outbound proxy: a Route with one of them, and no port or a port
@@ -142,8 +145,14 @@ impl Identity {
         self.listeners.iter().filter(takes).any(|listener| {
             let (bound, (host, known_port)) = (listener.bound, listener.known_by());
             let is_bound = bound.ip().is_unspecified() && bound.is_ipv4() == ip.is_ipv4() || bound.ip() == ip;
-            (is_bound && bound.port() == port) || (known_port == port && ip_of(host) == Some(ip))
+            let is_known = || ip_of(host).map_or_else(|| self.machine.is_advertised(ip), |known| known == ip);
+            (is_bound && bound.port() == port) || (known_port == port && is_known())
         })
+    }
+
+    /// Whether a peer at this address is a listener of this server, which a peer can have it send to.
+    pub fn is_this_server(&self, transport: Transport, address: &SocketAddr) -> bool {
+        self.machine.is_own(address.ip()) && self.listens(transport, address)
     }
 
     /// The address of this listener.
@@ -221,23 +230,83 @@ impl Identity {
 
     /// A name below a domain that we are responsible for.
     pub fn is_below_local_domain(&self, name: &[u8]) -> bool {
-        self.domains.iter().any(|domain| {
+        self.domains.names().any(|domain| {
             let host = name.len().checked_sub(domain.len()).and_then(|at| name.split_at_checked(at));
             host.is_some_and(|(host, rest)| host.ends_with(b".") && rest.eq_ignore_ascii_case(domain))
         })
     }
 
-    /// A domain that we are responsible for, with no port or one of ours.
+    /// A name of a local domain, with no port or one of ours. Addresses of this server count only where the configuration names them.
     pub fn is_at_local_domain(&self, host: Host<'_>, port: Option<u16>) -> bool {
         self.is_local_domain(host) && port.is_none_or(|port| self.is_own_port(port))
     }
 
-    /// A domain that we are responsible for.
+    /// A name of a local domain; see [`Identity::is_at_local_domain`].
     pub fn is_local_domain(&self, host: Host<'_>) -> bool {
-        match host.ip() {
-            Some(ip) => self.domain_ips.contains(&ip),
-            None => self.domains.iter().any(|d| host == Host::Name(d)),
+        self.domains.named(host).is_some()
+    }
+
+    /// Canonical name of the local domain whose users a URI with this host names: the domain with this name or alias, or, for an address or
+    /// name of this server, the only domain that there is. Bindings, digest, identities, rules and limits refer to a user by it.
+    pub fn domain_of(&self, host: Host<'_>) -> Option<&[u8]> {
+        match self.domains.named(host) {
+            Some(domain) => Some(domain),
+            None => self.domains.only().filter(|_| self.is_own_host(host)),
         }
+    }
+
+    /// [`Identity::domain_of`] of a party, with no port or one of ours.
+    pub fn domain_at(&self, host: Host<'_>, port: Option<u16>) -> Option<&[u8]> {
+        self.domain_of(host).filter(|_| port.is_none_or(|port| self.is_own_port(port)))
+    }
+
+    /// Canonical name of the local domain with this name, alias or address; the text itself if there is none.
+    pub fn canonical_domain<'a>(&'a self, domain: &'a [u8]) -> &'a [u8] {
+        match self.domains.canonical(domain) {
+            Some(domain) => domain,
+            None => Host::parse(domain).ok().and_then(|host| self.domain_of(host)).unwrap_or(domain),
+        }
+    }
+
+    /// Replaces the host of a URI of a local user by the canonical name of its domain, without a port. Other URIs stay unchanged.
+    pub fn canonical_uri<'a>(&'a self, uri: &Uri<'a>) -> Uri<'a> {
+        let Uri::Sip(sip) = uri else { return *uri };
+        match self.domain_of(sip.host).and_then(|domain| Host::parse(domain).ok()) {
+            Some(host) => Uri::Sip(SipUri { host, port: None, ..*sip }),
+            None => *uri,
+        }
+    }
+
+    /// Writes the address-of-record of a URI: of a local user under the canonical name of its domain. A port says only which listener was meant.
+    pub fn write_aor(&self, uri: &Uri<'_>, out: &mut Vec<u8>) {
+        let Uri::Sip(sip) = uri else { return uri.write_aor(out) };
+        let Some(domain) = self.domain_of(sip.host) else {
+            return Uri::Sip(SipUri { port: None, ..*sip }).write_aor(out);
+        };
+        if let Some(user) = sip.user {
+            unescape(user, out);
+            out.push(b'@');
+        }
+        out.extend_from_slice(domain);
+    }
+
+    /// Whether a URI names the local user with this name in the domain with this canonical name, also as im and pres.
+    pub fn is_user(&self, name: &[u8], domain: &[u8], uri: &Uri<'_>) -> bool {
+        let Some(uri) = uri.address() else { return false };
+        let is_name = |user| unescaped(user).eq(name.iter().copied());
+        let is_domain = || self.domain_of(uri.host).map_or_else(|| uri.host.is_lower(domain), |own| own == domain);
+        uri.user.is_some_and(is_name) && is_domain()
+    }
+
+    /// Names that the configuration gives to the domain with this canonical name, the canonical one first.
+    pub fn names_of<'a>(&'a self, domain: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        std::iter::once(domain).chain(self.domains.others(domain))
+    }
+
+    /// Canonical name of a domain in place of an alias, or of an address or name of this server that the configuration does not name. Further
+    /// names of `domains` stay as they are.
+    pub fn shown_domain(&self, host: Host<'_>) -> Option<&[u8]> {
+        self.domain_of(host).filter(|_| !self.domains.is_name(host))
     }
 }
 
@@ -263,7 +332,7 @@ pub(crate) fn split_port(text: &[u8]) -> (&[u8], Option<u16>) {
     }
 }
 
-fn ip_of(host: &[u8]) -> Option<IpAddr> {
+pub(super) fn ip_of(host: &[u8]) -> Option<IpAddr> {
     let host = std::str::from_utf8(host).ok()?;
     host.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
@@ -271,6 +340,7 @@ fn ip_of(host: &[u8]) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::routing::Scope;
 
     #[test]
     fn names_of_an_earlier_configuration_stay_ours() {
@@ -296,6 +366,23 @@ mod tests {
     }
 
     #[test]
+    fn an_address_of_an_advertised_name_is_of_this_machine() {
+        let listener = ListenerAddress {
+            transport: Transport::Udp,
+            bound: "10.0.0.1:5060".parse().unwrap(),
+            sent_by: b"sip.example.org:5062"[..].into(),
+            network: 0,
+        };
+        let [known, other] = ["203.0.113.1", "203.0.113.2"].map(|ip| ip.parse().unwrap());
+        let machine = Machine::default().with_advertised(&[known]);
+        let identity = Identity::on(machine, vec![listener], [""; 0], &[]);
+        let scope_of = |ip| identity.machine().scope_of(ip);
+        assert_eq!((scope_of(known), scope_of(other)), (Scope::Machine, Scope::World));
+        let listens = |ip, port| identity.listens(Transport::Udp, &SocketAddr::new(ip, port));
+        assert!(listens(known, 5062) && !listens(known, 5060) && !listens(other, 5062));
+    }
+
+    #[test]
     fn a_listener_that_is_no_more_gives_way_to_one_that_fits() {
         let listener = |transport, bound: &str| ListenerAddress {
             transport,
@@ -312,5 +399,61 @@ mod tests {
             assert_eq!((listener(Transport::Udp), listener(Transport::Tls)), (Some(ListenerId(0)), None), "{prefer}");
         }
         assert_eq!(Identity::default().listener_for(Transport::Udp, &to, ListenerId(0)), None);
+    }
+
+    #[test]
+    fn a_host_has_one_canonical_domain() {
+        let listener = ListenerAddress {
+            transport: Transport::Udp,
+            bound: "192.0.2.1:5060".parse().unwrap(),
+            sent_by: b"sip.test:5070"[..].into(),
+            network: 0,
+        };
+        let one = Identity::new(vec![listener.clone()], ["A.example"], &[]).with_names(["proxy.test"]);
+        let one = one.with_aliases([("b.example", "a.example"), ("[2001:DB8::1]", "A.example"), ("c", "elsewhere")]);
+        let two = Identity::new(vec![listener], ["a.example", "b.example", "a.example"], &[]);
+        let two = two.with_aliases([("192.0.2.1", "b.example"), ("c.example", "b.example")]);
+        let of = |identity: &Identity, host: &str| {
+            let host = Host::parse(host.as_bytes()).unwrap();
+            identity.domain_of(host).map(|domain| String::from_utf8_lossy(domain).into_owned())
+        };
+        for (host, in_one, in_two) in [
+            ("a.EXAMPLE", "a.example", "a.example"),
+            ("b.example", "a.example", "b.example"),
+            ("[2001:db8:0::1]", "a.example", ""),
+            ("192.0.2.1", "a.example", "b.example"),
+            ("sip.test", "a.example", ""),
+            ("proxy.test", "a.example", ""),
+            ("c.example", "", "b.example"),
+            ("c", "", ""),
+            ("192.0.2.2", "", ""),
+            ("sub.a.example", "", ""),
+        ] {
+            let found = [&one, &two].map(|identity| of(identity, host).unwrap_or_default());
+            assert_eq!(found, [in_one, in_two], "{host}");
+        }
+        let aor = |identity: &Identity, uri: &str| {
+            let mut aor = Vec::new();
+            identity.write_aor(&Uri::parse(uri.as_bytes()).unwrap(), &mut aor);
+            String::from_utf8(aor).unwrap()
+        };
+        for (uri, in_one, in_two) in [
+            ("sip:%61l@B.example:5070", "al@a.example", "al@b.example"),
+            ("sips:al@192.0.2.1", "al@a.example", "al@b.example"),
+            ("sip:al@sip.test:5070", "al@a.example", "al@sip.test"),
+            ("sip:al@elsewhere.test:5070", "al@elsewhere.test", "al@elsewhere.test"),
+            ("tel:+1-2", "tel:+12", "tel:+12"),
+        ] {
+            assert_eq!([aor(&one, uri), aor(&two, uri)], [in_one, in_two], "{uri}");
+        }
+        let names: Vec<_> = one.names_of(b"a.example").map(String::from_utf8_lossy).collect();
+        assert_eq!(names, ["a.example", "b.example", "[2001:db8::1]"]);
+        assert_eq!(one.canonical_domain(b"192.0.2.1"), b"a.example");
+        assert_eq!(two.canonical_domain(b"x.example"), b"x.example");
+        // Rules see a name of `domains` as written, and an alias as its domain.
+        let list =
+            Identity::new(Vec::new(), ["a.example", "b.example"], &[]).with_aliases([("b.example", "a.example")]);
+        assert_eq!(list.shown_domain(Host::Name(b"b.example")), None);
+        assert_eq!(one.shown_domain(Host::Name(b"B.example")), Some(&b"a.example"[..]));
     }
 }

@@ -1,7 +1,7 @@
 //! Addresses of the machine that a server runs on, and of the services that it uses. They are values: the owner of the server reads the
 //! interfaces and resolves the names.
 
-use super::scope::Scope;
+use super::scope::{Scope, plain};
 use std::net::{IpAddr, SocketAddr};
 
 /// Addresses that no peer may name as it likes.
@@ -28,13 +28,25 @@ impl Machine {
         this
     }
 
+    /// The same with addresses of names that listeners are known by.
+    #[must_use]
+    pub fn with_advertised(mut self, addresses: &[IpAddr]) -> Self {
+        self.advertised = sorted(addresses.iter().map(|ip| plain(*ip)).filter(|ip| !self.is_own(*ip)));
+        self
+    }
+
+    /// Whether a listener is known by this address, which is of no interface.
+    pub(super) fn is_advertised(&self, ip: IpAddr) -> bool {
+        self.advertised.binary_search(&ip.to_canonical()).is_ok()
+    }
+
     /// Adds the bound and the advertised address of a listener.
     pub(super) fn with_listener(&mut self, bound: IpAddr, known_by: Option<IpAddr>) {
         if !bound.is_unspecified() && !self.is_own(bound) {
             self.own.push(bound.to_canonical());
             self.own.sort_unstable();
         }
-        if let Some(known_by) = known_by.map(|ip| ip.to_canonical())
+        if let Some(known_by) = known_by.map(plain)
             && !self.is_own(known_by)
             && !self.advertised.contains(&known_by)
         {
@@ -49,11 +61,13 @@ impl Machine {
         ip.is_loopback() || self.own.binary_search(&ip).is_ok()
     }
 
-    /// Scope of this address as a target. Every address of this machine has the scope of the machine.
+    /// Scope of this address as a target. Every address of this machine has the scope of the machine, in each of its forms.
     pub fn scope_of(&self, ip: IpAddr) -> Scope {
+        let plain = plain(ip);
         match Scope::of(ip) {
             Scope::Machine => Scope::Machine,
-            _ if self.is_own(ip) || self.advertised.binary_search(&ip.to_canonical()).is_ok() => Scope::Machine,
+            _ if self.is_own(ip) || self.is_own(plain) => Scope::Machine,
+            _ if self.is_advertised(plain) => Scope::Machine,
             scope => scope,
         }
     }
@@ -92,7 +106,7 @@ fn sorted(ips: impl IntoIterator<Item = IpAddr>) -> Vec<IpAddr> {
 }
 
 fn canonical(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
+    SocketAddr::new(plain(address.ip()), address.port())
 }
 
 const fn bit(port: u16) -> u64 {
@@ -120,6 +134,9 @@ mod tests {
             ("10.0.0.1", Scope::Machine, Scope::Machine),
             ("10.0.0.2", Scope::Site, Scope::Site),
             ("203.0.113.1", Scope::Machine, Scope::World),
+            ("64:ff9b::203.0.113.1", Scope::Machine, Scope::World),
+            ("64:ff9b::192.0.2.1", Scope::Machine, Scope::World),
+            ("::ffff:0:192.0.2.1", Scope::Machine, Scope::World),
             ("192.0.2.2", Scope::World, Scope::World),
             ("0.0.0.0", Scope::Machine, Scope::World),
             ("127.9.9.9", Scope::Machine, Scope::Machine),
@@ -143,6 +160,8 @@ mod tests {
             "[::ffff:127.0.0.1]:6379",
             "10.0.0.9:3306",
             "[::ffff:10.0.0.9]:3306",
+            "[64:ff9b::10.0.0.9]:3306",
+            "[64:ff9b::192.0.2.1]:6379",
             "127.0.0.1:9060",
         ] {
             assert!(machine.is_service(&service.parse().expect("an address")), "{service}");

@@ -5,7 +5,10 @@
 //! before. What this server writes into messages to read it again (the route token of Record-Route, the seal of a Contact, the branch, the
 //! To tag) is made and judged here, each under a key of its own.
 
+mod account_hash;
+mod clock_steps;
 pub mod contact_repair;
+mod domains;
 mod identity;
 pub(crate) mod loop_detection;
 mod machine;
@@ -19,6 +22,8 @@ mod scope;
 pub mod seal;
 mod usage;
 
+pub use account_hash::AccountHash;
+pub use clock_steps::ClockSteps;
 pub use identity::{Identity, ListenerAddress};
 pub use machine::Machine;
 pub use own_tag::OwnTag;
@@ -31,6 +36,8 @@ pub use scope::{Scope, is_host};
 pub use seal::DeviceAddress;
 pub use usage::Usage;
 
+use crate::{Arrival, Target, Transport};
+use account_hash::AccountKey;
 use loop_detection::{BranchKey, Visit};
 use route_token::{Beyond, RouteTokens};
 use seal::Seals;
@@ -43,6 +50,8 @@ pub struct Router {
     identity: Arc<Identity>,
     pub(crate) route_tokens: RouteTokens,
     pub(crate) seals: Seals,
+    accounts: AccountKey,
+    clock_steps: Arc<ClockSteps>,
     own_tag: OwnTag,
     pub(crate) branch_key: BranchKey,
 }
@@ -57,15 +66,41 @@ impl Router {
         Self {
             route_tokens: RouteTokens::new(secret, lifetime),
             seals: Seals::new(secret, name, lifetime),
+            accounts: AccountKey::new(secret),
+            clock_steps: Arc::default(),
             own_tag: OwnTag::new(secret),
             branch_key: BranchKey::new(secret, name),
             identity,
         }
     }
 
+    /// Goes on with the steps of the wall clock that another router of this process knows.
+    #[must_use]
+    pub fn with_clock_steps(mut self, steps: Arc<ClockSteps>) -> Self {
+        (self.route_tokens.clock_steps, self.seals.clock_steps) = (steps.clone(), steps.clone());
+        self.clock_steps = steps;
+        self
+    }
+
+    /// Steps of the wall clock.
+    pub const fn clock_steps(&self) -> &Arc<ClockSteps> {
+        &self.clock_steps
+    }
+
     /// Names and addresses of this server.
     pub fn identity(&self) -> &Arc<Identity> {
         &self.identity
+    }
+
+    /// Hash of the account of a user, by which route tokens state it. Name and domain are as the database has them, or the domain is an alias.
+    pub fn account(&self, name: &[u8], domain: &[u8]) -> AccountHash {
+        self.accounts.of_user(name, self.identity.canonical_domain(domain))
+    }
+
+    /// Hash of the account that a URI names; [`AccountHash::NONE`] if its domain is none of ours.
+    pub fn account_of(&self, uri: &Uri<'_>) -> AccountHash {
+        let domain = uri.address().and_then(|uri| self.identity.domain_of(uri.host));
+        domain.map_or(AccountHash::NONE, |domain| self.accounts.of_uri(uri, domain))
     }
 
     /// The To tag of this server's own responses.
@@ -83,6 +118,40 @@ impl Router {
     /// The request came by here before, also if it was changed since.
     pub fn has_been_here(&self, request: &Request<'_>) -> bool {
         self.visits(request).next().is_some()
+    }
+
+    /// Scope of the sender of a request. A peer can have this server send to itself, by a name that resolves to it: a target in such
+    /// a request is still one that a peer named, so its sender counts as one of the world.
+    pub fn scope_of_sender(&self, request: &Request<'_>) -> Scope {
+        let scope = self.scope_of_source(request.arrival);
+        if scope < Scope::World && self.is_from_here(request) { Scope::World } else { scope }
+    }
+
+    /// Scope of the source of a message. A response from a listener of this server was written by an unknown peer. A WebSocket connection
+    /// may come by a web server near this one, and says nothing of where its browser is. Both count as the world.
+    pub fn scope_of_source(&self, arrival: &Arrival) -> Scope {
+        let scope = self.identity.machine().scope_of_sender(arrival.remote.ip());
+        let is_unknown = || {
+            matches!(arrival.transport, Transport::Ws | Transport::Wss)
+                || self.identity.is_this_server(arrival.transport, &arrival.remote)
+        };
+        if scope < Scope::World && is_unknown() { Scope::World } else { scope }
+    }
+
+    /// [`Router::scope_of_source`] of a response. `sent`: where its request went. A peer that takes connections at this address is no browser.
+    pub(crate) fn scope_of_response(&self, arrival: &Arrival, sent: Option<Target>) -> Scope {
+        let is_called = sent.is_some_and(|sent| sent.flow.is_none() && sent.address == arrival.remote);
+        let is_listener = || self.identity.is_this_server(arrival.transport, &arrival.remote);
+        match is_called && !is_listener() {
+            true => self.identity.machine().scope_of_sender(arrival.remote.ip()),
+            false => self.scope_of_source(arrival),
+        }
+    }
+
+    /// Whether this server itself sent the request.
+    pub(crate) fn is_from_here(&self, request: &Request<'_>) -> bool {
+        let (top, transport) = (&request.mandatory.via, request.arrival.transport);
+        self.branch_key.read(request.branch).is_some() && self.identity.is_own_address(top.host, top.port, || transport)
     }
 
     /// What the branches of ours say that stand in the request, the last one first.

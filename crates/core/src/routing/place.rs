@@ -94,7 +94,7 @@ impl PartialEq for Place<'_> {
 }
 
 /// A part of a URI whose escapes stand for their bytes: some user agents write them otherwise than they read them.
-fn plain(text: &[u8], hash: &mut Strong) {
+pub(super) fn plain(text: &[u8], hash: &mut Strong) {
     if !text.contains(&b'%') {
         return hash.part(text);
     }

@@ -1,5 +1,6 @@
 //! What the Route headers and the Request-URI of a request say (RFC 3261 sections 16.4, 16.6 steps 6 and 12).
 
+use super::account_hash::AccountHash;
 use super::place::Place;
 use super::route_token::{self, Beyond, Grant, Judgement};
 use super::scope::Scope;
@@ -34,8 +35,13 @@ pub struct Routing<'a> {
     pub in_dialog: bool,
     /// Usage of the dialog. Meaningful if `in_dialog`.
     pub usage: Usage,
-    /// Unix time at which the route token or seal was written, in seconds.
+    /// Unix time at which the route token was written, in seconds of the wall clock of now. A seal does not change it. Without a route token:
+    /// the time of the seal.
     pub made: u32,
+    /// The same of the seal, if the route token is too old to count without.
+    pub renewed: u32,
+    /// Account of the sender, as the route token states it. None: it is of an earlier format, or a seal alone proves the dialog.
+    pub account: Option<AccountHash>,
     /// It bears our route token of this call and party, but not the Contact that this was made with.
     pub other_contact: bool,
     /// Scope of the address from which the party sent that named the next hop, by a Contact or a Record-Route; none: the sender names it.
@@ -108,6 +114,8 @@ impl Router {
             in_dialog: false,
             usage: Usage::Early,
             made: 0,
+            renewed: 0,
+            account: None,
             other_contact: false,
             scope: None,
             route: None,
@@ -141,18 +149,16 @@ impl Router {
         let grant = match judged {
             Judgement::Granted(grant) => Some(grant),
             // The route token covers the Route. A stale one still proves it, and the seal proves a refresh within the lifetime.
-            Judgement::OtherContact(grant) if routing.route.is_some() => of_seal.map(|_| grant),
-            Judgement::Stale(grant) if routing.route.is_some() => {
-                of_seal.map(|seal| Grant { made: seal.made, ..grant })
+            Judgement::OtherContact(grant) | Judgement::Stale(grant) if routing.route.is_some() => {
+                of_seal.map(|_| grant)
             }
             // The seal is the party's own, and no other element is on the way.
-            Judgement::OtherContact(grant) => of_seal.map(|seal| Grant { scope: seal.scope, ..grant }),
-            Judgement::Stale(Grant { usage, .. }) => {
-                of_seal.map(|Seal { scope, made, .. }| Grant { scope, usage, made })
+            Judgement::OtherContact(grant) | Judgement::Stale(grant) => {
+                of_seal.map(|seal| Grant { scope: seal.scope, ..grant })
             }
             Judgement::Refused => {
                 let of_seal = of_seal.filter(|_| routing.route.is_none());
-                of_seal.map(|Seal { scope, usage, made, .. }| Grant { scope, usage, made })
+                of_seal.map(|Seal { scope, usage, made, .. }| Grant { scope, usage, made, account: None })
             }
         };
         routing.in_dialog = grant.is_some();
@@ -160,8 +166,12 @@ impl Router {
         // Outside of a dialog a valid seal still says who named this URI, and from where.
         let of_other = || seal.filter(|_| request.to_tag.is_empty() && routing.route.is_none()).map(|seal| seal.scope);
         routing.scope = grant.map(|grant| grant.scope).or_else(of_other);
-        if let Some(Grant { usage, made, .. }) = grant {
-            (routing.usage, routing.made) = (usage, made);
+        if let Some(Grant { usage, made, account, .. }) = grant {
+            (routing.usage, routing.made, routing.account) = (usage, made, account);
+            routing.renewed = match (judged, of_seal) {
+                (Judgement::Stale(_), Some(seal)) => seal.made,
+                _ => made,
+            };
         }
         if let Some(seal) = seal {
             self.use_seal(request, &seal, &mut routing);

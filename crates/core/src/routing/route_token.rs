@@ -5,29 +5,34 @@
 //! in each response that makes a dialog we write the other one over it, which stands in the caller's and leads to who
 //! answered (RFC 3261 section 16.7 step 8).
 //!
-//! A route token bears in clear the time, the scope of the address that the party sent from, the usage of the dialog, and a hash of the
-//! Contact of the party. Its authentication code covers these and three values of the later request: the Call-ID, the To tag, which is the
+//! A route token bears in clear the time, the scope of the address that the party sent from, the usage of the dialog, a hash of the
+//! Contact of the party, and the account of the other party, which holds the token. Its authentication code covers these and three values of the later request: the Call-ID, the To tag, which is the
 //! tag of the party that the token leads to, and the next Route, which is the Record-Route behind ours on that side, or none. So a token
 //! is invalid for another call, in the other direction, and anywhere else.
 
+use super::account_hash::AccountHash;
+use super::clock_steps::ClockSteps;
 use super::place::Place;
 use super::scope::Scope;
 use super::usage::Usage;
 use crate::siphash::SipKey;
 use crate::{Now, base64};
+use std::sync::Arc;
 use strowger_message::uri::SipUri;
 use subtle::ConstantTimeEq;
 
 /// Characters of a route token.
 pub(crate) const LEN: usize = base64::len(BYTES);
 
-/// A byte of scope (two bits), version (three), usage (two) and direction, four of the time, six of the Contact, thirteen of the
-/// authentication code.
-const BYTES: usize = CLEAR + 13;
-const CLEAR: usize = 11;
+/// A byte of scope (three bits), version (two), usage (two) and direction, four of the time, six of the Contact, four of the account, nine
+/// of the authentication code.
+const BYTES: usize = CLEAR + 9;
+const CLEAR: usize = CONTACT_END + AccountHash::LEN;
+const CONTACT_END: usize = 11;
 
-/// Version of the format. Version 0 states no usage: a token of it reads as [`Usage::Early`].
-const VERSION: u8 = 1;
+/// Version of the format. Versions 0 and 1 state no account, and have a longer authentication code in its place. Version 0 states no usage
+/// either: a token of it reads as [`Usage::Early`].
+const VERSION: u8 = 2;
 
 /// The route token that leads nowhere: the party has said nothing of where it is.
 const NOWHERE: [u8; LEN] = [b'A'; LEN];
@@ -69,8 +74,10 @@ pub(crate) struct Grant {
     /// Scope of the address that the party sent from.
     pub(crate) scope: Scope,
     pub(crate) usage: Usage,
-    /// Unix time at which it was written, in seconds.
+    /// Unix time at which it was written, in seconds of the wall clock of now.
     pub(crate) made: u32,
+    /// Account of the party that holds it. None: the format states none.
+    pub(crate) account: Option<AccountHash>,
 }
 
 /// What a route token says of a request.
@@ -93,6 +100,7 @@ pub(crate) struct RouteTokens {
     contacts: SipKey,
     /// Seconds.
     lifetime: u32,
+    pub(super) clock_steps: Arc<ClockSteps>,
 }
 
 impl std::fmt::Debug for RouteTokens {
@@ -107,10 +115,12 @@ impl RouteTokens {
             key: SipKey::derive(secret, b"strowger record-route 3"),
             contacts: SipKey::derive(secret, b"strowger record-route contact 3"),
             lifetime,
+            clock_steps: Arc::default(),
         }
     }
 
-    /// Route token for requests to this party of the call. `tag` is the tag of the party, `scope` the scope of its source address.
+    /// Route token for requests to this party of the call. `tag` is the tag of the party, `scope` the scope of its source address,
+    /// `account` the account of the other party, which gets the token.
     #[expect(clippy::too_many_arguments, reason = "each says one thing about the party")]
     pub(crate) fn make(
         &self,
@@ -120,7 +130,7 @@ impl RouteTokens {
         tag: &[u8],
         beyond: Beyond<'_>,
         named: Named<'_>,
-        (scope, usage): (Scope, Usage),
+        (scope, usage, account): (Scope, Usage, AccountHash),
     ) -> [u8; LEN] {
         let contact = match named {
             Named::Contact(uri) => self.contact(uri),
@@ -131,11 +141,13 @@ impl RouteTokens {
             return NOWHERE;
         }
         let mut bytes = [0; BYTES];
-        bytes[0] = (scope as u8) << 6 | VERSION << 3 | (usage as u8) << 1 | party as u8;
+        let scope = scope.bits();
+        bytes[0] = scope << 6 | (scope >> 2) << 5 | VERSION << 3 | (usage as u8) << 1 | party as u8;
         bytes[1..5].copy_from_slice(&seconds(now).to_be_bytes());
-        bytes[5..CLEAR].copy_from_slice(&contact);
-        let code = self.code(&bytes, call_id, tag, beyond);
-        bytes[CLEAR..].copy_from_slice(&code);
+        bytes[5..CONTACT_END].copy_from_slice(&contact);
+        bytes[CONTACT_END..CLEAR].copy_from_slice(&account.to_bytes());
+        let code = self.code(&bytes[..CLEAR], call_id, tag, beyond);
+        bytes[CLEAR..].copy_from_slice(&code[..BYTES - CLEAR]);
         let mut text = [0; LEN];
         base64::encode(&bytes, &mut text);
         text
@@ -155,22 +167,32 @@ impl RouteTokens {
         if !base64::decode(token, &mut bytes) || !is_known_version(bytes[0]) || to_tag.is_empty() {
             return Judgement::Refused;
         }
-        let code = self.code(&bytes, call_id, to_tag, beyond);
-        let made = u32::from_be_bytes(*bytes[1..].first_chunk().expect("more than five bytes"));
-        if matches!(beyond, Beyond::Unknown) || !bool::from(code[..].ct_eq(&bytes[CLEAR..])) {
+        let states_account = version(bytes[0]) == VERSION;
+        let (clear, said) = bytes.split_at(if states_account { CLEAR } else { CONTACT_END });
+        let code = self.code(clear, call_id, to_tag, beyond);
+        if matches!(beyond, Beyond::Unknown) || !bool::from(code[..said.len()].ct_eq(said)) {
             return Judgement::Refused;
         }
-        let grant = Grant { scope: Scope::of_bits(bytes[0] >> 6), usage: Usage::of_bits(bytes[0] >> 1), made };
-        if !is_fresh(now, made, self.lifetime) {
-            return Judgement::Stale(grant);
+        let made = u32::from_be_bytes(*bytes[1..].first_chunk().expect("more than five bytes"));
+        let account = *bytes[CONTACT_END..].first_chunk().expect("more than fifteen bytes");
+        let mut grant = Grant {
+            scope: Scope::of_bits(bytes[0] >> 6 | (bytes[0] >> 3) & 0b100),
+            usage: Usage::of_bits(bytes[0] >> 1),
+            made,
+            account: states_account.then(|| AccountHash::of_bytes(account)),
+        };
+        match fresh(now, made, self.lifetime, &self.clock_steps) {
+            Some(made) => grant.made = made,
+            None => return Judgement::Stale(grant),
         }
-        let same = uri.is_some_and(|uri| self.contact(uri)[..].ct_eq(&bytes[5..CLEAR]).into());
+        let same = uri.is_some_and(|uri| self.contact(uri)[..].ct_eq(&bytes[5..CONTACT_END]).into());
         if same { Judgement::Granted(grant) } else { Judgement::OtherContact(grant) }
     }
 
-    fn code(&self, bytes: &[u8; BYTES], call_id: &[u8], tag: &[u8], beyond: Beyond<'_>) -> [u8; BYTES - CLEAR] {
+    /// Authentication code, of which a version has as many bytes as it has room for.
+    fn code(&self, clear: &[u8], call_id: &[u8], tag: &[u8], beyond: Beyond<'_>) -> [u8; BYTES - CONTACT_END] {
         let mut hash = self.key.begin();
-        hash.part(&bytes[..CLEAR]);
+        hash.part(clear);
         hash.part(call_id);
         hash.part(tag);
         if let Beyond::Proxy(place) = beyond {
@@ -186,10 +208,14 @@ impl RouteTokens {
     }
 }
 
-/// Returns whether this version or the version before writes such a first byte.
+const fn version(first: u8) -> u8 {
+    first >> 3 & 0b11
+}
+
+/// Returns whether this version or one of the versions before writes such a first byte.
 const fn is_known_version(first: u8) -> bool {
-    match first >> 3 & 0b111 {
-        VERSION => true,
+    match version(first) {
+        1 | VERSION => true,
         0 => matches!(Usage::of_bits(first >> 1), Usage::Early),
         _ => false,
     }
@@ -202,8 +228,14 @@ pub const fn seconds(now: Now) -> u32 {
 
 /// No older than this, by the clock of any server with the same secret: one from the future was made by a clock that was set
 /// back since, or goes ahead.
-pub(crate) const fn is_fresh(now: Now, made: u32, lifetime: u32) -> bool {
+const fn is_fresh(now: Now, made: u32, lifetime: u32) -> bool {
     seconds(now).wrapping_sub(made).cast_signed().unsigned_abs() <= lifetime
+}
+
+/// When something was made that bears this time, by the wall clock of now; none if that is too long ago. A step of the clock since then does
+/// not count.
+pub(crate) fn fresh(now: Now, made: u32, lifetime: u32, steps: &ClockSteps) -> Option<u32> {
+    if is_fresh(now, made, lifetime) { Some(made) } else { steps.translate(now, made, lifetime) }
 }
 
 #[cfg(test)]
@@ -213,8 +245,9 @@ mod tests {
 
     const NOW: Now = Now { mono: 0, wall: 1_700_000_000_000 };
     const DAY: u32 = 86_400;
-    const SITE: (Scope, Usage) = (Scope::Site, Usage::Call);
-    const GRANT: Grant = Grant { scope: Scope::Site, usage: Usage::Call, made: 1_700_000_000 };
+    const SITE: (Scope, Usage, AccountHash) = (Scope::Site, Usage::Call, AccountHash::NONE);
+    const GRANT: Grant =
+        Grant { scope: Scope::Site, usage: Usage::Call, made: 1_700_000_000, account: Some(AccountHash::NONE) };
     const GRANTED: Judgement = Judgement::Granted(GRANT);
     const OTHER_CONTACT: Judgement = Judgement::OtherContact(GRANT);
 
@@ -265,17 +298,18 @@ mod tests {
     }
 
     #[test]
-    fn a_route_token_states_scope_and_usage() {
+    fn a_route_token_states_scope_usage_and_account() {
         let route_tokens = RouteTokens::new(b"secret", DAY);
         let bob = sip("sip:bob@10.0.0.2");
-        for scope in [Scope::Machine, Scope::Link, Scope::Site, Scope::World] {
+        for scope in [Scope::Machine, Scope::Link, Scope::Site, Scope::Carrier, Scope::World] {
             for party in [Party::Caller, Party::Called] {
                 for usage in [Usage::Subscription, Usage::Early, Usage::Call, Usage::TrackedCall] {
-                    let facts = (scope, usage);
+                    let account = AccountHash::of_bytes([scope.bits(), usage as u8, 0xff, party as u8]);
+                    let facts = (scope, usage, account);
                     let token =
                         route_tokens.make(NOW, party, b"call", b"tag", Beyond::Party, Named::Contact(&bob), facts);
                     let judged = route_tokens.judge(NOW, &token, b"call", b"tag", Beyond::Party, Some(&bob));
-                    assert_eq!(judged, Judgement::Granted(Grant { scope, usage, ..GRANT }));
+                    assert_eq!(judged, Judgement::Granted(Grant { scope, usage, account: Some(account), ..GRANT }));
                 }
             }
         }
@@ -330,28 +364,29 @@ mod tests {
     }
 
     #[test]
-    fn a_route_token_of_the_earlier_format_states_no_usage() {
+    fn route_tokens_of_earlier_formats_state_no_account_and_no_usage() {
         let route_tokens = RouteTokens::new(b"secret", DAY);
         let bob = sip("sip:bob@10.0.0.2");
         let written = |first: u8| {
             let mut bytes = [0; BYTES];
             bytes[0] = first;
             bytes[1..5].copy_from_slice(&seconds(NOW).to_be_bytes());
-            bytes[5..CLEAR].copy_from_slice(&route_tokens.contact(&bob));
-            let code = route_tokens.code(&bytes, b"call", b"tag", Beyond::Party);
-            bytes[CLEAR..].copy_from_slice(&code);
+            bytes[5..CONTACT_END].copy_from_slice(&route_tokens.contact(&bob));
+            let code = route_tokens.code(&bytes[..CONTACT_END], b"call", b"tag", Beyond::Party);
+            bytes[CONTACT_END..].copy_from_slice(&code);
             let mut text = [0; LEN];
             base64::encode(&bytes, &mut text);
             route_tokens.judge(NOW, &text, b"call", b"tag", Beyond::Party, Some(&bob))
         };
         // The version was the five bits above the direction, and 1.
-        let early = Judgement::Granted(Grant { usage: Usage::Early, ..GRANT });
-        assert_eq!(written((Scope::Site as u8) << 6 | 1 << 1 | Party::Called as u8), early);
-        for version in 0..8 {
+        let early = Judgement::Granted(Grant { usage: Usage::Early, account: None, ..GRANT });
+        assert_eq!(written(Scope::Site.bits() << 6 | 1 << 1 | Party::Called as u8), early);
+        for version in 0..4 {
             for usage in 0..4 {
-                let is_known = version == VERSION || (version, usage) == (0, 1);
-                let judged = written((Scope::Site as u8) << 6 | version << 3 | usage << 1);
-                assert_eq!(matches!(judged, Judgement::Granted(_)), is_known, "{version} {usage}");
+                let is_known = version == 1 || (version, usage) == (0, 1);
+                let judged = written(Scope::Site.bits() << 6 | version << 3 | usage << 1);
+                let is_granted = matches!(judged, Judgement::Granted(Grant { account: None, .. }));
+                assert_eq!(is_granted, is_known, "{version} {usage}: {judged:?}");
             }
         }
     }

@@ -14,8 +14,10 @@ pub enum Scope {
     Machine,
     /// RFC 3927, RFC 4291 section 2.5.6.
     Link,
-    /// RFC 1918, RFC 6598, RFC 4193.
+    /// RFC 1918, RFC 4193.
     Site,
+    /// RFC 6598. The customers of a carrier do not know each other.
+    Carrier,
     /// Every other address.
     World,
 }
@@ -29,6 +31,7 @@ impl Scope {
             // RFC 1122 section 3.2.1.3.
             IpAddr::V4(ip) if ip.octets()[0] == 0 => Self::Machine,
             IpAddr::V6(ip) if ip.is_unicast_link_local() => Self::Link,
+            IpAddr::V4(ip) if is_shared(ip) => Self::Carrier,
             ip if super::contact_repair::is_private(ip, ip) => Self::Site,
             IpAddr::V6(ip) => {
                 let outer = if is_local_prefix(&ip) { Self::Site } else { Self::World };
@@ -38,12 +41,24 @@ impl Scope {
         }
     }
 
-    /// Of its two bits; those above them belong to another value.
+    /// Three bits for bindings, route tokens and seals. Earlier versions wrote two of them, and read a [`Self::Carrier`] as the world.
+    pub const fn bits(self) -> u8 {
+        match self {
+            Self::Machine => 0,
+            Self::Link => 1,
+            Self::Site => 2,
+            Self::World => 3,
+            Self::Carrier => 7,
+        }
+    }
+
+    /// Reads the lowest three bits.
     pub const fn of_bits(bits: u8) -> Self {
-        match bits & 0b11 {
+        match bits & 0b111 {
             0 => Self::Machine,
             1 => Self::Link,
             2 => Self::Site,
+            7 => Self::Carrier,
             _ => Self::World,
         }
     }
@@ -61,18 +76,42 @@ pub fn is_host(ip: IpAddr) -> bool {
     }
 }
 
+/// Whether an address is of the shared space between a carrier and its customers (RFC 6598).
+pub(super) const fn is_shared(ip: Ipv4Addr) -> bool {
+    matches!(ip.octets(), [100, 64..=127, ..])
+}
+
 /// Whether an address has a prefix for local use: RFC 3879, RFC 8215. RFC 4193 is judged before.
 const fn is_local_prefix(ip: &Ipv6Addr) -> bool {
     matches!(ip.segments(), [0xfec0..=0xfeff, ..] | [0x64, 0xff9b, 1, ..])
 }
 
+/// The address in its plain form: an IPv6 form of an IPv4 address is that IPv4 address.
+pub(super) fn plain(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(ip) if !ip.is_loopback() && !ip.is_unspecified() => {
+            translated(&ip).map_or_else(|| ip.into(), IpAddr::V4)
+        }
+        ip => ip,
+    }
+}
+
+/// IPv4 address whose IPv6 form this is: RFC 4291 section 2.5.5.1, RFC 2765 section 2.1, RFC 6052 section 2.1.
+const fn translated(ip: &Ipv6Addr) -> Option<Ipv4Addr> {
+    match ip.segments() {
+        [0, 0, 0, 0, 0, 0, high, low] | [0, 0, 0, 0, 0xffff, 0, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
+            Some(ipv4(high, low))
+        }
+        _ => None,
+    }
+}
+
 /// IPv4 address embedded in an IPv6 address. A mapped address (`::ffff:0:0/96`) is canonical by then.
 const fn embedded(ip: &Ipv6Addr) -> Option<Ipv4Addr> {
+    if let Some(ip) = translated(ip) {
+        return Some(ip);
+    }
     let (high, low) = match ip.segments() {
-        // RFC 4291 section 2.5.5.1, RFC 2765 section 2.1, RFC 6052 section 2.1.
-        [0, 0, 0, 0, 0, 0, high, low] | [0, 0, 0, 0, 0xffff, 0, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
-            (high, low)
-        }
         // RFC 3056 section 2.
         [0x2002, high, low, ..] => (high, low),
         // RFC 4380 section 4.
@@ -81,8 +120,12 @@ const fn embedded(ip: &Ipv6Addr) -> Option<Ipv4Addr> {
         [_, _, _, _, 0 | 0x200, 0x5efe, high, low] => (high, low),
         _ => return None,
     };
+    Some(ipv4(high, low))
+}
+
+const fn ipv4(high: u16, low: u16) -> Ipv4Addr {
     let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
-    Some(Ipv4Addr::new(a, b, c, d))
+    Ipv4Addr::new(a, b, c, d)
 }
 
 #[cfg(test)]
@@ -107,10 +150,8 @@ mod tests {
             ),
             (Scope::Machine, &["2001:0:c000:201::80ff:fffe"]),
             (Scope::Link, &["169.254.169.254", "fe80::1", "febf::1", "::ffff:169.254.169.254", "2002:a9fe:a9fe::1"]),
-            (
-                Scope::Site,
-                &["10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.0.1", "100.64.0.1", "fc00::1", "fd12::1"],
-            ),
+            (Scope::Site, &["10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.0.1", "fc00::1", "fd12::1"]),
+            (Scope::Carrier, &["100.64.0.1", "100.127.255.255", "::ffff:100.64.0.1", "64:ff9b::100.64.0.1"]),
             (Scope::Site, &["::ffff:10.0.0.1", "64:ff9b::10.0.0.1", "64:ff9b:1::8.8.8.8", "fec0::1", "::192.168.0.1"]),
             (Scope::World, &["8.8.8.8", "172.32.0.1", "100.128.0.1", "192.0.2.1", "2001:db8::1", "64:ff9b::8.8.8.8"]),
         ] {
@@ -118,6 +159,12 @@ mod tests {
                 assert_eq!(Scope::of(ip(address)), scope, "{address}");
             }
         }
+    }
+
+    #[test]
+    fn a_scope_comes_back_from_its_bits() {
+        let all = [Scope::Machine, Scope::Link, Scope::Site, Scope::Carrier, Scope::World];
+        assert!(all.is_sorted() && all.iter().all(|scope| Scope::of_bits(scope.bits()) == *scope));
     }
 
     #[test]

@@ -8,14 +8,16 @@
 //! It verifies by itself. So a Refer-To that names a party by its Contact leads to that party too, for a sender whose requests we
 //! relay (RFC 5589 section 7: attended transfer).
 
+use super::clock_steps::ClockSteps;
 use super::place::Place;
-use super::route_token::{is_fresh, seconds};
+use super::route_token::{fresh, seconds};
 use super::scope::Scope;
 use super::usage::Usage;
 use crate::siphash::SipKey;
 use crate::{Flow, Now, Transport, base64};
 use smallvec::SmallVec;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use strowger_message::uri::SipUri;
 use subtle::ConstantTimeEq;
 
@@ -60,7 +62,7 @@ pub(crate) struct Seal<'a> {
     pub(crate) scope: Scope,
     /// Usage of the dialog in which it was written.
     pub(crate) usage: Usage,
-    /// Unix time at which it was written, in seconds.
+    /// Unix time at which it was written, in seconds of the wall clock of now.
     pub(crate) made: u32,
     /// This very server wrote it, not another one with the same secret.
     pub(crate) own: bool,
@@ -76,6 +78,7 @@ pub(crate) struct Seals {
     writer: [u8; 2],
     /// Seconds.
     lifetime: u32,
+    pub(super) clock_steps: Arc<ClockSteps>,
 }
 
 impl std::fmt::Debug for Seals {
@@ -94,6 +97,7 @@ impl Seals {
             parties: SipKey::derive(secret, b"strowger contact party 2"),
             writer: without_usage(writer.bytes()),
             lifetime,
+            clock_steps: Arc::default(),
         }
     }
 
@@ -111,7 +115,7 @@ impl Seals {
         out: &mut Vec<u8>,
     ) {
         let mut bytes: SmallVec<[u8; 64]> = SmallVec::new();
-        bytes.push(VERSION | if device.is_none() { scope as u8 } else { 0 });
+        bytes.push(VERSION | if device.is_none() { scope.bits() } else { 0 });
         bytes.extend_from_slice(&[(usage as u8) << 6 | self.writer[0], self.writer[1]]);
         bytes.extend_from_slice(&seconds(now).to_be_bytes());
         bytes.extend_from_slice(&self.party(call_id, tag));
@@ -177,9 +181,7 @@ impl Seals {
             BEFORE => Usage::Early,
             _ => return None,
         };
-        if !is_fresh(now, made, self.lifetime) {
-            return None;
-        }
+        let made = fresh(now, made, self.lifetime, &self.clock_steps)?;
         let device = if flags & DEVICE == 0 { None } else { Some(DeviceAddress::read(flags, &mut rest)?) };
         let of_party = !tag.is_empty() && self.party(call_id, tag) == party;
         let scope = device.map_or_else(|| Scope::of_bits(flags & TRANSPORT), |device| Scope::of(device.address.ip()));
@@ -299,7 +301,7 @@ mod tests {
             let seal = seals.find(NOW, b"call", b"alice", sealed.sip().unwrap());
             seal.map(|seal| (seal.device.is_some(), seal.scope))
         };
-        for scope in [Scope::Machine, Scope::Link, Scope::Site, Scope::World] {
+        for scope in [Scope::Machine, Scope::Link, Scope::Site, Scope::Carrier, Scope::World] {
             assert_eq!(scope_of(scope, None), Some((false, scope)));
             for device in devices().iter().flatten() {
                 assert_eq!(scope_of(scope, Some(device)), Some((true, Scope::World)));
@@ -328,7 +330,7 @@ mod tests {
         let seals = seals("secret", "one");
         let uri = Uri::parse(b"sip:a@h").unwrap();
         for version in 0..4 {
-            let mut bytes = vec![version << 6 | Scope::Site as u8, 0xff, 0xff];
+            let mut bytes = vec![version << 6 | Scope::Site.bits(), 0xff, 0xff];
             bytes.extend_from_slice(&seconds(NOW).to_be_bytes());
             bytes.extend_from_slice(&seals.party(b"call", b"alice"));
             let code = seals.code(&bytes, uri.sip().unwrap());

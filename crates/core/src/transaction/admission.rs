@@ -1,4 +1,5 @@
-//! Which requests get a transaction: a bound for all, and a reserve beyond it for requests within known dialogs.
+//! Which requests get a transaction: a bound for all, a reserve beyond it for requests within known dialogs, and another one for emergency
+//! requests. These have no more than that reserve also below the bound: they need no password, so a sender may forge many of them.
 
 use super::allowance::length_as_sent;
 use super::entry::Entry;
@@ -12,6 +13,8 @@ use super::{server_invite, server_non_invite};
 use crate::slots::Id;
 use crate::{Arrival, Now, Outbox, Target, call};
 use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::IpAddr;
 use strowger_message::{Message, Method};
 
 /// Share of each bound that the reserve has beyond it.
@@ -20,34 +23,51 @@ const SHARE: usize = 8;
 /// Transactions that the reserve admits at least, however low the bound.
 const LEAST: usize = 16;
 
+/// The same of the reserve for emergency requests.
+const LEAST_EMERGENCIES: usize = 32;
+
+/// Emergency requests that a source may have, however few places are free.
+const PER_SOURCE: usize = 4;
+
 /// Transactions of one call in the reserve. A party that proves its dialog cannot fill the reserve with it.
-const PER_CALL: u8 = 8;
+const PER_CALL: usize = 8;
 
 /// Transactions of one call with its BYEs, for which no other request of the call takes the place.
-const PER_CALL_WITH_BYE: u8 = PER_CALL + 4;
+const PER_CALL_WITH_BYE: usize = PER_CALL + 4;
 
-/// Server transactions beyond the bounds.
-#[derive(Debug, Default)]
-pub(super) struct Reserve {
-    /// The call of each, by the hash of its Call-ID, and the length of its request.
-    places: HashMap<Id, (u32, usize)>,
-    /// How many each call has.
-    of_call: HashMap<u32, u8>,
+/// Server transactions with a place in a reserve, each of a group that has a share of it.
+#[derive(Debug)]
+pub(super) struct Reserve<Group> {
+    /// The group of each, and the length of its request.
+    places: HashMap<Id, (Group, usize)>,
+    /// How many each group has.
+    of_group: HashMap<Group, usize>,
     /// Sum of the lengths.
     bytes: usize,
 }
 
-impl Reserve {
-    fn has_room(&self, limit: usize, most_bytes: usize, method: Method, call_hash: u32, bytes: usize) -> bool {
-        let of_call = if method == Method::Bye { PER_CALL_WITH_BYE } else { PER_CALL };
-        self.places.len() < (limit / SHARE).max(LEAST)
-            && self.bytes.saturating_add(bytes) <= most_bytes / SHARE
-            && self.of_call.get(&call_hash).copied().unwrap_or(0) < of_call
+/// Groups are calls, by the hash of their Call-ID.
+pub(super) type DialogReserve = Reserve<u32>;
+
+/// Groups are sources.
+pub(super) type EmergencyReserve = Reserve<IpAddr>;
+
+impl<Group> Default for Reserve<Group> {
+    fn default() -> Self {
+        Self { places: HashMap::new(), of_group: HashMap::new(), bytes: 0 }
+    }
+}
+
+impl<Group: Copy + Eq + Hash> Reserve<Group> {
+    fn has_room(&self, most: usize, most_bytes: usize, (group, most_of_group): (Group, usize), bytes: usize) -> bool {
+        self.places.len() < most
+            && self.bytes.saturating_add(bytes) <= most_bytes
+            && self.of_group.get(&group).copied().unwrap_or(0) < most_of_group
     }
 
-    fn take(&mut self, id: Id, call_hash: u32, bytes: usize) {
-        self.places.insert(id, (call_hash, bytes));
-        *self.of_call.entry(call_hash).or_insert(0) += 1;
+    fn take(&mut self, id: Id, group: Group, bytes: usize) {
+        self.places.insert(id, (group, bytes));
+        *self.of_group.entry(group).or_insert(0) += 1;
         self.bytes += bytes;
     }
 
@@ -56,12 +76,12 @@ impl Reserve {
         if self.places.is_empty() {
             return;
         }
-        let Some((call_hash, bytes)) = self.places.remove(&id) else { return };
+        let Some((group, bytes)) = self.places.remove(&id) else { return };
         self.bytes -= bytes;
-        if let Some(count) = self.of_call.get_mut(&call_hash) {
+        if let Some(count) = self.of_group.get_mut(&group) {
             *count -= 1;
             if *count == 0 {
-                self.of_call.remove(&call_hash);
+                self.of_group.remove(&group);
             }
         }
     }
@@ -114,14 +134,68 @@ impl Transactions {
         arrival: &Arrival,
         call_hash: u32,
     ) -> Option<ServerId> {
-        let (method, via) = (message.method()?, TopVia::of_message(message)?);
-        let (bytes, most_bytes) = (message.bytes().len(), self.dues.most_of_all());
-        if !self.reserve.has_room(self.limit, most_bytes, method, call_hash, bytes) {
+        let bytes = message.bytes().len();
+        if !self.has_room_in_reserve(message.method()?, call_hash, bytes) {
             return None;
         }
+        let id = self.insert_reserved(now, message, arrival, call_hash)?;
+        self.reserve.take(id.0, call_hash, bytes);
+        Some(id)
+    }
+
+    /// The same for an emergency request. `is_known`: its sender is no forged source. Others have half of the reserve.
+    pub fn admit_emergency(
+        &mut self,
+        now: Now,
+        message: &Message<'_>,
+        arrival: &Arrival,
+        call_hash: u32,
+        is_known: bool,
+    ) -> Option<ServerId> {
+        let bytes = message.bytes().len();
+        if !self.has_room_for_emergency(arrival, is_known, bytes) {
+            return None;
+        }
+        let id = self.insert_reserved(now, message, arrival, call_hash)?;
+        self.hold_emergency(id, arrival, is_known, bytes).then_some(id)
+    }
+
+    /// Gives the transaction of an emergency request a place in the reserve for these, if it has none. False: there is no room.
+    pub fn hold_emergency(&mut self, id: ServerId, arrival: &Arrival, is_known: bool, bytes: usize) -> bool {
+        let has_place = self.emergencies.places.contains_key(&id.0);
+        let is_held = has_place || self.has_room_for_emergency(arrival, is_known, bytes);
+        if is_held && !has_place {
+            self.emergencies.take(id.0, self.dues.source(arrival.remote.ip()), bytes);
+        }
+        is_held
+    }
+
+    /// A source has as many emergency requests as places are free.
+    fn has_room_for_emergency(&self, arrival: &Arrival, is_known: bool, bytes: usize) -> bool {
+        let share = if is_known { SHARE } else { 2 * SHARE };
+        let most = (self.limit / share).max(LEAST_EMERGENCIES * SHARE / share);
+        let of_source = most.saturating_sub(self.emergencies.places.len()).max(PER_SOURCE);
+        let (source, most_bytes) = (self.dues.source(arrival.remote.ip()), self.dues.most_of_all() / share);
+        self.emergencies.has_room(most, most_bytes, (source, of_source), bytes)
+    }
+
+    fn has_room_in_reserve(&self, method: Method, call_hash: u32, bytes: usize) -> bool {
+        let of_call = if method == Method::Bye { PER_CALL_WITH_BYE } else { PER_CALL };
+        let (most, most_bytes) = ((self.limit / SHARE).max(LEAST), self.dues.most_of_all() / SHARE);
+        self.reserve.has_room(most, most_bytes, (call_hash, of_call), bytes)
+    }
+
+    /// A transaction beyond the bounds for a request that [`Transactions::request`] has counted as refused.
+    fn insert_reserved(
+        &mut self,
+        now: Now,
+        message: &Message<'_>,
+        arrival: &Arrival,
+        call_hash: u32,
+    ) -> Option<ServerId> {
+        let (method, via) = (message.method()?, TopVia::of_message(message)?);
         let key = self.keys.server(message, &via, method_text(method, message.method_text()));
         let id = self.insert_server(now, key, method, arrival.reply(), call_hash);
-        self.reserve.take(id, call_hash, bytes);
         self.counts.refused -= 1;
         self.counts.reserved += 1;
         Some(ServerId(id))
@@ -134,8 +208,7 @@ impl Transactions {
         let (method, bytes) = (message.method()?, message.bytes().len());
         let key = self.keys.server(message, &via, method_text(method, message.method_text()));
         let is_full = self.entries.len() >= self.limit;
-        let has_room = || self.reserve.has_room(self.limit, self.dues.most_of_all(), method, call_hash, bytes);
-        if self.find(&key).is_some() || (is_full && !has_room()) {
+        if self.find(&key).is_some() || (is_full && !self.has_room_in_reserve(method, call_hash, bytes)) {
             return None;
         }
         let id = self.insert_server(now, key, method, Target::NOWHERE, call_hash);

@@ -27,6 +27,11 @@ impl Dues {
         (self.most, self.most_of_all, self.ipv6_prefix) = (most, most_of_all, ipv6_prefix);
     }
 
+    /// The source that an address counts for.
+    pub(super) fn source(&self, ip: IpAddr) -> IpAddr {
+        counted(ip, self.ipv6_prefix)
+    }
+
     /// Whether so many more may be kept for this source.
     pub(super) fn has_room(&self, source: IpAddr, bytes: usize) -> bool {
         let sum = self.sum.saturating_add(bytes);

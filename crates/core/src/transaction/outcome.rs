@@ -169,6 +169,6 @@ pub struct Counts {
     pub abridged: u64,
     /// Requests refused because of the bound.
     pub refused: u64,
-    /// Requests within dialogs that the reserve beyond the bound admitted.
+    /// Requests that a reserve beyond the bound admitted: those within dialogs, and emergency requests.
     pub reserved: u64,
 }

@@ -1,6 +1,6 @@
 //! All transactions of one shard: found by key, driven by messages, timers and their user.
 
-use super::admission::Reserve;
+use super::admission::{DialogReserve, EmergencyReserve};
 use super::dues::Dues;
 use super::entry::{Entry, TRYING, key_of, runs};
 use super::failure::Lost;
@@ -36,7 +36,8 @@ pub struct Transactions {
     pub(super) keys: Keys,
     pub(super) limit: usize,
     /// Places beyond the bounds.
-    pub(super) reserve: Reserve,
+    pub(super) reserve: DialogReserve,
+    pub(super) emergencies: EmergencyReserve,
     pub(super) most_kept: usize,
     pub(super) dues: Dues,
     pub(super) entries: Slots<Entry>,
@@ -65,7 +66,8 @@ impl Transactions {
             settings,
             keys: Keys::new(key),
             limit: usize::MAX,
-            reserve: Reserve::default(),
+            reserve: DialogReserve::default(),
+            emergencies: EmergencyReserve::default(),
             most_kept: usize::MAX,
             dues: Dues::new(key[0]),
             entries: Slots::new(),
@@ -359,6 +361,7 @@ impl Transactions {
             self.counts.forgotten -= 1;
         }
         self.reserve.give_back(id);
+        self.emergencies.give_back(id);
         self.timers.stop(&mut entry.retransmission);
         self.timers.stop(&mut entry.end);
         if entry.cancel == Cancel::Wanted {

@@ -1,22 +1,27 @@
 //! Databases and caches beside a system under test: each in a folder of its own, on a port of loopback, and ended with its value.
 
+mod beside;
 mod caches;
+mod cluster;
+mod delay;
 mod mariadb;
 mod postgresql;
+pub mod subscribers;
 
+pub use beside::{Beside, BesideKind};
 pub use caches::{memcached, memcached_with, redis, redis_of_cluster, redis_with, sentinel, stop as stop_cache};
 pub use mariadb::MariaDb;
 pub use postgresql::PostgreSql;
 
 use crate::Error;
 use crate::process::Process;
-use crate::sample::{Usage, is_stopped, tree};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use strowger_measure::process::{Usage, is_stopped, tree};
 
 /// How long one may take to start: MariaDB writes 20 MB first.
 const START: Duration = Duration::from_secs(60);
@@ -27,7 +32,7 @@ pub const USER: &str = "strowger";
 pub const DATABASE: &str = "strowger";
 
 /// How long one may take to end.
-const END: Duration = Duration::from_secs(20);
+const END: Duration = Duration::from_secs(60);
 
 /// How long its processes may take to stand still.
 const STOP: Duration = Duration::from_secs(10);
@@ -94,6 +99,11 @@ impl Backend {
                 let _ended = kill_process(pid, signal);
             }
         }
+    }
+
+    /// Id of its process.
+    pub fn id(&self) -> u32 {
+        self.process.id()
     }
 
     /// Where it listens.

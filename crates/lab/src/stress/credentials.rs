@@ -12,14 +12,14 @@ const ATTEMPTS: u32 = 5;
 
 /// The challenges that users were given, and how often each has been answered.
 #[derive(Debug)]
-pub(super) struct Credentials {
+pub(crate) struct Credentials {
     challenges: Vec<Vec<u8>>,
     uses: u32,
 }
 
 impl Credentials {
     /// Asks a server on this port of 127.0.0.1 for a challenge of each user, from the port from which they call.
-    pub(super) fn ask(server: u16, caller: u16, users: u32) -> Result<Self, Error> {
+    pub(crate) fn ask(server: u16, caller: u16, users: u32) -> Result<Self, Error> {
         let failed = |reason: String| Error::Unexpected { what: "the challenges of users".into(), reason };
         let refused = |error: std::io::Error| failed(error.to_string());
         let socket = UdpSocket::bind(("127.0.0.1", caller)).map_err(refused)?;
@@ -55,7 +55,7 @@ impl Credentials {
     }
 
     /// The next use of all nonces: of each user, from the first, the line that an INVITE to this server shows.
-    pub(super) fn next(&mut self, server: u16) -> Result<Vec<String>, Error> {
+    pub(crate) fn next(&mut self, server: u16) -> Result<Vec<String>, Error> {
         self.uses += 1;
         let uri = format!("sip:127.0.0.1:{server}");
         let line = |(number, challenges): (u32, &Vec<u8>)| {

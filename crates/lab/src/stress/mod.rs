@@ -5,11 +5,12 @@
 //! server, and of the database beside it.
 
 mod calls;
-mod credentials;
+pub(crate) mod credentials;
 mod letter;
 mod report;
 mod traffic;
 
+pub use crate::document::DOMAIN;
 pub use calls::Calls;
 pub use letter::{Accounting, Letter};
 pub use report::{Row, table};
@@ -18,20 +19,11 @@ pub use traffic::{Ends, Outcome, Traffic};
 use crate::Error;
 use crate::backend::MariaDb;
 use crate::driver::{Configuration, Driver};
-use crate::sample::Usage;
 use crate::wait;
 use serde::Serialize;
 use std::path::Path;
 use std::time::Duration;
-
-/// Whose users they are.
-pub const DOMAIN: &str = "stress.example";
-
-/// Where Debian's `kamailio-mysql-modules` keeps the tables of Kamailio.
-pub const KAMAILIO_TABLES: &str = "/usr/share/kamailio/mysql";
-
-/// Where the examples have their subscribers.
-pub const EXAMPLE_DATABASE: &str = "mysql://strowger:strowger@127.0.0.1:3306/strowger";
+use strowger_measure::process::Usage;
 
 /// How long rows may take to be in the table when the last call has ended.
 const WRITTEN: Duration = Duration::from_secs(10);
@@ -83,32 +75,6 @@ pub struct Load<'a> {
     pub seconds: u32,
 }
 
-/// The tables of Kamailio, with all users of the letters.
-///
-/// # Errors
-/// `kamailio-mysql-modules` is not installed, or the database refuses something.
-pub fn prepare_database(database: &MariaDb) -> Result<(), Error> {
-    for table in ["standard", "auth_db", "acc"] {
-        let file = Path::new(KAMAILIO_TABLES).join(format!("{table}-create.sql"));
-        if !file.is_file() {
-            return Err(Error::NotInstalled { program: "db_mysql.so", package: "kamailio-mysql-modules" });
-        }
-        database.execute_file(&file)?;
-    }
-    let users = Letter::ALL.into_iter().map(Letter::users).max().unwrap_or(0);
-    // As `traffic::user` names them.
-    let (name, password) = ("CONCAT('user', seq)", "CONCAT('secret', seq)");
-    let ha1 = format!("MD5(CONCAT({name}, ':{DOMAIN}:', {password}))");
-    let ha1b = format!("MD5(CONCAT({name}, '@{DOMAIN}:{DOMAIN}:', {password}))");
-    database.execute(&format!(
-        "ALTER TABLE acc ADD caller VARCHAR(64), ADD callee VARCHAR(64);
-         ALTER TABLE acc_cdrs ADD caller VARCHAR(64), ADD callee VARCHAR(64), ADD callid VARCHAR(255);
-         INSERT INTO subscriber (username, domain, ha1, ha1b)
-         SELECT {name}, '{DOMAIN}', {ha1}, {ha1b} FROM seq_1_to_{users};"
-    ))?;
-    Ok(())
-}
-
 /// What Kamailio is started with for a letter.
 pub fn kamailio(letter: Letter, database: &MariaDb) -> Configuration {
     let parts = [
@@ -122,14 +88,15 @@ pub fn kamailio(letter: Letter, database: &MariaDb) -> Configuration {
         (letter.accounting() == Some(Accounting::Cdr), "WITH_CDR"),
     ];
     Configuration {
-        text: include_str!("kamailio.cfg").into(),
+        text: include_str!("../../systems/kamailio/stress.cfg")
+            .replace("DATABASE_URL", &format!("\"{}\"", database.url())),
         defines: parts.into_iter().filter(|(is_wanted, _)| *is_wanted).map(|(_, define)| define).collect(),
-        values: vec![("DOMAIN", DOMAIN.into()), ("DATABASE", database.url())],
+        values: vec![("DOMAIN", DOMAIN.into())],
         first: &[],
     }
 }
 
-/// What ours is started with for a letter: the shipped example, on another port, with this database. None: there is none yet.
+/// What ours is started with for a letter: the shipped configuration with this database. None: there is none yet.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -139,9 +106,9 @@ pub fn strowger(letter: Letter, examples: &Path, database: &MariaDb) -> Result<O
         return Ok(None);
     }
     let text = std::fs::read_to_string(&file).map_err(Error::file(&file))?;
-    let text = text.replace("127.0.0.1:5060", "127.0.0.1:@PORT@").replace(EXAMPLE_DATABASE, &database.url());
     let first: &[&str] = if letter.accounting().is_some() { &["db", "init"] } else { &[] };
-    Ok(Some(Configuration { text, first, ..Configuration::default() }))
+    let values = vec![("DOMAIN", DOMAIN.into()), ("DATABASE", database.url()), ("WORKERS", "1".into())];
+    Ok(Some(Configuration { text, first, values, ..Configuration::default() }))
 }
 
 /// Starts a system in this folder, registers the users of the calls, makes a second of calls that do not count, then those that do.

@@ -117,9 +117,9 @@ pub fn table(system: &str, rows: &[Row], cores: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::Usage;
     use crate::stress::Outcome;
     use std::time::Duration;
+    use strowger_measure::process::Usage;
 
     fn row(letter: Letter, server: u64, database: u64) -> Row {
         let usage = |us| Usage { run_time: Duration::from_micros(us * 1_000), ..Usage::default() };

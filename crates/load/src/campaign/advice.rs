@@ -2,11 +2,11 @@
 
 use super::plan::{Plan, Work};
 use super::silence::Change;
-use crate::measure::{Counter, Failure, Run, Unit, grouped, several};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 use strowger_core::Transport;
+use strowger_measure::{Counter, Failure, Run, Unit, grouped, several};
 use strowger_message::Method;
 use strowger_net::Snapshot;
 
@@ -203,7 +203,7 @@ impl Facts<'_> {
 
 /// Seconds of success, then seconds in which every answer is a refusal: a limiter or a ban that the calls met on their way.
 fn turned(run: &Run) -> Option<String> {
-    let names = crate::measure::columns(&run.timers);
+    let names = strowger_measure::columns(&run.timers);
     let place = |name: &str| names.iter().position(|n| n == name);
     let (successful, sent, received) = (place("responses.2xx")?, place("messages.sent")?, place("messages.received")?);
     let value = |row: usize, column: usize| {
@@ -244,8 +244,8 @@ pub(super) fn news(change: Change, place: &str, transport: Transport) -> String 
 mod tests {
     use super::*;
     use crate::campaign::User;
-    use crate::measure::{Books, CallBook, Clock, Collector, Ending, Heading, Outcome};
     use std::time::UNIX_EPOCH;
+    use strowger_measure::{Books, CallBook, Clock, Collector, Ending, Heading, Outcome};
     use strowger_message::Method;
 
     /// Ten calls that fail by this, each after what it does with its books.

@@ -1,13 +1,12 @@
 //! How a campaign comes to its end: no call is taken or begun, those that are open end, and the books are put together.
 
-use super::plan::Work;
 use super::registration::{HASTE, Registration};
-use super::{Campaign, Ended, HALTED, INTERRUPTED, Stage, advice, unsent};
+use super::{Campaign, Ended, HALTED, INTERRUPTED, LOST, Stage, advice, unsent};
 use crate::engine::ledger::Ledger;
 use crate::engine::traffic::Order;
-use crate::measure::{Counter, Level, grouped};
 use crate::workload::Workload;
 use std::time::{Duration, Instant};
+use strowger_measure::{Counter, Level, grouped};
 use strowger_net::{Snapshot, clock};
 
 /// Who was called waits for the answers to its BYEs for so long, but no longer than for calls to end by themselves.
@@ -25,6 +24,15 @@ impl Campaign {
         }
         self.leaving.get_or_insert_with(Instant::now);
         self.close();
+    }
+
+    /// Ends a run that has lost a requirement, as an interruption does.
+    pub(super) fn abort_if_lost(&mut self) {
+        let Some(lost) = self.journal.lost_requirement().filter(|_| self.ending.is_none()) else { return };
+        let after = super::period::show(Duration::from_secs(self.elapsed().as_secs()));
+        self.news.push(format!("{} is lost after {after}: {}. Open calls are ended.", lost.requirement, lost.shown));
+        self.interrupt();
+        self.reason = LOST;
     }
 
     /// The run is over, and its registrations are being removed.
@@ -90,6 +98,7 @@ impl Campaign {
                 self.note(Level::Warning, text);
             }
         }
+        self.tell_change(true);
         self.keep_books();
         let mut ledger = Ledger::default();
         for side in &self.callers {
@@ -123,7 +132,7 @@ impl Campaign {
             let times = grouped(self.silence.times() as f64);
             self.note(Level::Warning, format!("Answers stopped {times} times in all, each for a second or longer."));
         }
-        if matches!(self.plan.work, Work::Document(_)) {
+        if self.plan.work.is_document() {
             for text in self.remarks.sentences() {
                 self.note(Level::Warning, format!("The document: {text}"));
             }

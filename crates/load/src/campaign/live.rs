@@ -1,14 +1,20 @@
 //! How a campaign goes, for a screen.
 
 use super::{Campaign, Stage};
-use crate::measure::{Counter, Delay, Run, columns};
 use std::time::Duration;
+use strowger_measure::{Counter, Delay, Run, columns};
 
 /// The figures of a moment: of the whole run so far, and of the last complete second.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Live {
     pub stage: Stage,
     pub elapsed: Duration,
+    /// How long it is until calls begin.
+    pub begins_in: Duration,
+    /// How much of the warm-up is left. Until it is over, the figures are its own.
+    pub warm_up: Option<Duration>,
+    /// Paused by a key.
+    pub paused: bool,
     /// How long calls are begun; `None`: until something else ends it.
     pub planned: Option<Duration>,
     /// Calls to be begun in all, if that is said.
@@ -39,15 +45,19 @@ impl Live {
     pub(super) fn of(campaign: &Campaign) -> Self {
         let run = campaign.run();
         let mut live = Self::of_run(run);
+        let warm_up = campaign.plan.warm_up.saturating_sub(campaign.elapsed());
+        live.warm_up = Some(warm_up).filter(|left| !left.is_zero());
         live.stage = campaign.stage;
-        live.elapsed = campaign.started.elapsed();
+        live.elapsed = campaign.elapsed();
+        live.begins_in = campaign.begins_in();
+        live.paused = campaign.pressed.paused;
         live.planned = super::profile::length(&campaign.plan.profile).map(Duration::from_micros);
         live.calls = campaign.plan.calls;
         live
     }
 
     fn of_run(run: &Run) -> Self {
-        let totals = &run.totals;
+        let totals = run.warm_up.as_deref().filter(|_| run.totals.covered == 0).unwrap_or(&run.totals);
         let names = columns(&run.timers);
         let place = |name: &str| names.iter().position(|n| n == name);
         let seconds = run.recent();
@@ -72,6 +82,9 @@ impl Live {
         Self {
             stage: Stage::Running,
             elapsed: Duration::ZERO,
+            begins_in: Duration::ZERO,
+            warm_up: None,
+            paused: false,
             planned: None,
             calls: None,
             started: totals.counter(Counter::CallsOutgoing) + totals.counter(Counter::CallsIncoming),

@@ -1,6 +1,7 @@
 //! A campaign: load for a target by a plan, from the first socket to the finished run. No words for people but sentences that
 //! say what is wrong and what would help.
 
+pub mod moment;
 pub mod period;
 pub mod plan;
 pub mod preflight;
@@ -9,8 +10,12 @@ pub mod target;
 pub mod users;
 
 mod advice;
+mod documents;
 mod ending;
+mod failed_calls;
+mod keys;
 mod live;
+mod obstacle;
 mod prepared;
 mod probe;
 mod registration;
@@ -20,7 +25,10 @@ mod side;
 mod silence;
 
 pub use advice::Facts as AdviceFacts;
+pub use documents::{Document, parse as documents};
+pub use keys::QUIT;
 pub use live::Live;
+pub use obstacle::Obstacle;
 pub use plan::{Connections, Plan, Trust, User, Work};
 pub use probe::probe;
 pub use rehearsal::{Line, rehearse};
@@ -30,10 +38,9 @@ pub use target::Target;
 use crate::engine::Halt;
 use crate::engine::ledger::Ledger;
 use crate::engine::traffic::{Event, Order};
-use crate::measure::{Books, Clock, Collector, Counter, GeneratorRole, Heading, Journal, Level, Log, Page, Run};
-use crate::scenario::Role;
 use crate::workload::Workload;
-use prepared::Prepared;
+use failed_calls::FailedCalls;
+use prepared::{Prepared, connect, heading, right_side};
 use registration::Registration;
 use remarks::Remarks;
 use side::{Part, Side};
@@ -42,11 +49,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant, SystemTime};
+use strowger_measure::{Books, Clock, Collector, Counter, Journal, Level, Log, Page, Run};
 use strowger_net::{Snapshot, clock};
 
 /// How far a campaign is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
+    /// The moment at which calls begin is still to come.
+    Waiting,
     /// Calls are begun.
     Running,
     /// None is begun any more; those that are open end.
@@ -81,7 +91,9 @@ pub struct Campaign {
     drain: Duration,
     reason: &'static str,
     remarks: Remarks,
+    failed_calls: FailedCalls,
     silence: Silence,
+    pressed: keys::Pressed,
     /// What is to be said while it runs.
     news: Vec<String>,
     /// A thread has ended that should not have.
@@ -105,7 +117,7 @@ pub struct Ended {
     pub broken: bool,
 }
 
-/// How a run ended whose last calls did not end by themselves (see [`Ending`](crate::measure::Ending)).
+/// How a run ended whose last calls did not end by themselves (see [`Ending`](strowger_measure::Ending)).
 pub const CUT: &str = "calls that did not end were cut off";
 
 /// How a run ended that Ctrl-C cut short.
@@ -113,6 +125,9 @@ pub const INTERRUPTED: &str = "interrupted";
 
 /// How a run ended that met an error with which it could not go on.
 pub const HALTED: &str = "an error ended it";
+
+/// How a run ended that a requirement ended.
+pub const LOST: &str = "a requirement was lost";
 
 /// Where no call is taken any more, those that ended since are kept for so long, in case the peer repeats what it said last.
 const REPETITIONS: Duration = Duration::from_millis(500);
@@ -132,12 +147,17 @@ impl Campaign {
         let first = match (callers_none, prepared.registers) {
             (true, true) => Part::Receiver,
             (true, false) => Part::Answerer,
-            _ => Part::Caller { index: 0, count },
+            _ => Part::caller(0, count),
         };
-        let scenario = prepared.facts.scenario(&plan, first)?;
-        right_side(&plan, scenario.role)?;
-        let heading = heading(&plan, callers_none, clock, now, scenario.timed());
-        let drain = plan.drain(&scenario);
+        let plans = plan.parted();
+        let (mut timers, mut drain) = (Vec::new(), Duration::ZERO);
+        for plan in &plans {
+            let scenario = prepared.facts.scenario(plan, first)?;
+            right_side(plan, scenario.role)?;
+            drain = drain.max(plan.drain(&scenario));
+            side::add_names(&mut timers, scenario.timed());
+        }
+        let heading = heading(&plan, callers_none, clock, now, timers);
         let log = match &plan.log {
             Some(path) => Some(
                 Log::create(path, &heading)
@@ -146,7 +166,9 @@ impl Campaign {
             None => None,
         };
         let mut journal = Journal::new(clock, heading, count + 2, log).bounded(plan.rows).in_windows(plan.window);
+        journal = journal.guarded(plan.abort_on.clone()).of_documents(documents::titles(plan.documents()));
         let remarks = Remarks::default();
+        let failed_calls = FailedCalls::new(plan.keep_failed);
         let mut aside = None;
         let mut answerer = None;
         let mut registration = prepared.registers.then(|| Registration::new(prepared.facts.clone()));
@@ -165,26 +187,44 @@ impl Campaign {
             let heard = callers_none.then(|| remarks.clone());
             let ear = match &registration {
                 Some(registration) => Some(registration.ear(heard)),
-                None => heard.map(|remarks| remarks.ear()),
+                None => heard.map(|remarks| failed_calls.ear(remarks, bound.address, clock)),
             };
-            answerer = Some(Side::start(bound, run, books, ear)?);
+            // Registrations are the calls of the schedule if there is no caller.
+            let waits = callers_none && prepared.registers;
+            answerer = Some(Side::start(bound, run, books, ear, waits)?);
         }
         let mut callers = Vec::new();
-        for (index, bound) in prepared.callers.into_iter().enumerate() {
-            let part = Part::Caller { index, count };
-            let scenario = Arc::new(prepared.facts.scenario(&plan, part)?);
-            let run = prepared.facts.run(&plan, part, scenario, bound.address)?;
-            let side = Side::prepare(bound, run, journal.books(clock::micros()), remarks.ear())?;
-            callers.push(side);
+        let of_each = count / plans.len();
+        for (place, bound) in prepared.callers.into_iter().enumerate() {
+            let document = place / of_each;
+            let (plan, part) =
+                (&plans[document], Part::Caller { index: place % of_each, count: of_each, place, all: count });
+            let scenario = Arc::new(prepared.facts.scenario(plan, part)?);
+            let books = journal.books_of_document(clock::micros(), document, &scenario.timed());
+            let run = prepared.facts.run(plan, part, scenario, bound.address)?;
+            let ear = failed_calls.ear(remarks.clone(), bound.address, clock);
+            callers.push(Side::prepare(bound, run, books, ear)?);
         }
         if let (Some(registration), Some(collector), Some(side)) = (&mut registration, &mut aside, &mut answerer) {
             registration.wait(side, collector, &plan, stopped)?;
         }
-        warm_up(&callers, &plan, stopped);
-        for side in &callers {
-            side.order(Order::Begin);
+        connect(&callers, &plan, stopped);
+        let (at, left) = match moment::opening(plan.start_at, clock) {
+            Ok(opening) => opening,
+            Err(error) => {
+                if let (Some(registration), Some(side)) = (&mut registration, &mut answerer) {
+                    registration.remove_within(side, &plan, registration::HASTE);
+                }
+                return Err(error);
+            }
+        };
+        for side in callers.iter().chain(answerer.as_ref().filter(|_| callers_none && prepared.registers)) {
+            side.order(Order::Begin(at));
         }
-        let own = journal.books(clock::micros());
+        let mut own = journal.books(clock::micros());
+        if at.is_some() || !plan.warm_up.is_zero() {
+            own.reopen(at.unwrap_or_else(clock::micros), plan.warm_up.as_micros() as u64);
+        }
         for side in callers.iter().chain(&answerer) {
             if let Some(buffer) = side.receive_buffer() {
                 journal.receive_buffer(buffer);
@@ -201,7 +241,7 @@ impl Campaign {
             own,
             drops: 0,
             unsent: 0,
-            started: Instant::now(),
+            started: Instant::now() + left,
             ending: None,
             leaving: None,
             closed: None,
@@ -209,10 +249,12 @@ impl Campaign {
             drain,
             reason: "all calls were made",
             remarks,
+            failed_calls,
             silence: Silence::default(),
+            pressed: keys::Pressed::default(),
             news: Vec::new(),
             broken: false,
-            stage: Stage::Running,
+            stage: if left.is_zero() { Stage::Running } else { Stage::Waiting },
         })
     }
 
@@ -255,8 +297,13 @@ impl Campaign {
     /// Goes on for about so long, and says how far it is.
     pub fn poll(&mut self, patience: Duration) -> Stage {
         let until = Instant::now() + patience;
+        if self.stage == Stage::Waiting && self.started <= Instant::now() {
+            self.stage = Stage::Running;
+        }
         self.keep_books();
-        if self.leaving.is_none() {
+        self.abort_if_lost();
+        self.tell_change(false);
+        if self.leaving.is_none() && self.stage != Stage::Waiting {
             self.listen();
         }
         loop {
@@ -322,6 +369,7 @@ impl Campaign {
         if self.ending.is_none() && planned.is_some_and(|planned| elapsed >= planned) {
             self.ending = Some(Instant::now());
             self.reason = if self.plan.calls.is_some() && !receives { self.reason } else { "time is up" };
+            self.stop_standstill();
             if self.only_answers() {
                 self.close();
             }
@@ -369,7 +417,15 @@ impl Campaign {
         let drops = sides().map(Side::drops).sum();
         let unsent = sides().map(|side| unsent(&side.counters())).sum();
         self.count_losses(drops, unsent);
-        self.journal.poll(now);
+        self.failed_calls.take().into_iter().for_each(|call| self.journal.failed_call(call));
+        if self.ending.is_some() || self.plan.calls.is_some_and(|calls| self.run().begun() >= calls) {
+            self.journal.unguard();
+        }
+        if self.stage == Stage::Waiting {
+            self.journal.wait(now);
+        } else {
+            self.journal.poll(now);
+        }
         let own = &mut self.own;
         if let Some(aside) = &mut self.aside {
             aside.poll(now, |page| own.beside(page));
@@ -391,6 +447,11 @@ impl Campaign {
         self.started.elapsed()
     }
 
+    /// How long it is until the schedule begins.
+    pub fn begins_in(&self) -> Duration {
+        self.started.saturating_duration_since(Instant::now())
+    }
+
     /// How it goes.
     pub fn live(&self) -> Live {
         Live::of(self)
@@ -400,56 +461,4 @@ impl Campaign {
 /// Messages that this machine could not send.
 const fn unsent(counters: &Snapshot) -> u64 {
     counters.datagrams_refused + counters.datagrams_dropped + counters.dedicated_refused
-}
-
-/// Documents that make calls need a target, those that answer have none.
-fn right_side(plan: &Plan, role: Role) -> Result<(), String> {
-    match role {
-        Role::Server if plan.target.is_some() => Err(format!(
-            "{} waits for calls, it makes none: run it with `strowger load uas --scenario FILE`",
-            plan.title()
-        )),
-        Role::Client if plan.target.is_none() => {
-            Err(format!("{} makes calls: run it with `strowger load TARGET --scenario FILE`", plan.title()))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn heading(plan: &Plan, answers: bool, clock: Clock, now: u64, timers: Vec<String>) -> Heading {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let target = match &plan.target {
-        Some(target) => target.to_string(),
-        None => String::new(),
-    };
-    Heading {
-        generator: host.trim().into(),
-        role: if answers { GeneratorRole::Answerer } else { GeneratorRole::Caller },
-        program: format!("Strowger {}", env!("CARGO_PKG_VERSION")),
-        title: plan.title(),
-        target,
-        transport: plan.transport.text().to_ascii_uppercase(),
-        started: clock.wall(now),
-        timers,
-        settings: plan.settings.clone(),
-        cores: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
-        seed: Some(plan.seed),
-    }
-}
-
-/// The connections are made before the first call is due: a handshake costs a shard milliseconds, and is neither a lag of its
-/// schedule nor a delay of its first calls. Who cannot connect begins all the same; its calls find out.
-fn warm_up(callers: &[Side], plan: &Plan, stopped: &dyn Fn() -> bool) {
-    if !plan.transport.is_reliable() || plan.connections != Connections::One {
-        return;
-    }
-    callers.iter().for_each(|side| side.order(Order::Connect));
-    let until = Instant::now() + callers.iter().map(Side::connect_timeout).max().unwrap_or_default();
-    let came_to_something = |side: &Side| {
-        let counters = side.counters();
-        counters.connected + counters.connects_failed + counters.handshakes_failed > 0
-    };
-    while Instant::now() < until && !callers.iter().all(came_to_something) && !stopped() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }

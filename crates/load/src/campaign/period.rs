@@ -1,7 +1,7 @@
 //! Lengths of time and rates as people write them.
 
-use crate::measure::ungrouped;
 use std::time::Duration;
+use strowger_measure::ungrouped;
 
 /// `10` (seconds), `10s`, `500ms`, `2m`, `1h`, `1.5s`, `1:30` (minutes and seconds), `1h30m`.
 ///

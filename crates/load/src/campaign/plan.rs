@@ -1,5 +1,6 @@
 //! What a campaign is to do, all of it decided.
 
+use super::documents::{self, Document};
 use super::target::Target;
 use crate::engine::pace::{Arrivals, Part};
 use crate::scenario::step::{Kind, Pause};
@@ -8,8 +9,9 @@ use crate::workload::{Mix, Workload};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use strowger_core::Transport;
+use strowger_measure::Requirement;
 
 /// A user and its password.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +27,15 @@ pub enum Work {
     Ready(Workload),
     /// A document of the user's.
     Document(PathBuf),
+    /// Several, each with its share of the calls.
+    Documents(Vec<Document>),
+}
+
+impl Work {
+    /// Whether the user wrote it.
+    pub const fn is_document(&self) -> bool {
+        matches!(self, Self::Document(_) | Self::Documents(_))
+    }
 }
 
 /// Who has a socket or connection of its own.
@@ -66,6 +77,10 @@ pub struct Plan {
     /// The answering side runs in this process too, and calls are made to it through the target.
     pub pair: bool,
     pub profile: Vec<Part>,
+    /// When the schedule begins; without it as soon as all is ready.
+    pub start_at: Option<SystemTime>,
+    /// The first part of the schedule, whose calls are in no figure of the run.
+    pub warm_up: Duration,
     pub arrivals: Arrivals,
     pub calls: Option<u64>,
     /// Calls open at once.
@@ -101,6 +116,10 @@ pub struct Plan {
     pub injections: Vec<PathBuf>,
     /// Randomness is drawn from it.
     pub seed: u64,
+    /// Once one of these is lost, the run ends.
+    pub abort_on: Vec<Requirement>,
+    /// So many calls that fail are kept with their messages, the first ones.
+    pub keep_failed: usize,
     /// Where the raw log goes.
     pub log: Option<PathBuf>,
     /// Rows of the series at most; a longer run has rows of several seconds.
@@ -130,6 +149,8 @@ impl Plan {
             callee: None,
             pair: false,
             profile: vec![Part::Ramp { from: 10.0, to: 10.0, micros: 10_000_000 }],
+            start_at: None,
+            warm_up: Duration::ZERO,
             arrivals: Arrivals::Fixed,
             calls: None,
             limit: 1_000_000,
@@ -149,9 +170,11 @@ impl Plan {
             no_exec: false,
             injections: Vec::new(),
             seed: 0,
+            abort_on: Vec::new(),
+            keep_failed: 0,
             log: None,
             rows: 3_600,
-            window: crate::measure::WINDOW,
+            window: strowger_measure::WINDOW,
             settings: BTreeMap::new(),
         }
     }
@@ -162,13 +185,14 @@ impl Plan {
             Work::Ready(_) if self.target.is_none() => "answer".into(),
             Work::Ready(workload) => workload.name().into(),
             Work::Document(path) => path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned()),
+            Work::Documents(documents) => documents::names(documents).join(" + "),
         }
     }
 
     pub(super) fn workload(&self) -> Option<Workload> {
         match self.work {
             Work::Ready(workload) => Some(workload),
-            Work::Document(_) => None,
+            Work::Document(_) | Work::Documents(_) => None,
         }
     }
 

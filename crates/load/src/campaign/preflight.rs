@@ -1,7 +1,7 @@
 //! A few OPTIONS before the calls: does a server answer, and does something between us and the server limit the rate?
 
+use super::obstacle::{Answer, Obstacle, Preflight, Probe};
 use super::target::Target;
-use crate::measure::{Answer, Obstacle, Preflight, Probe};
 use std::io::{ErrorKind, Read, Result as IoResult, Write};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
@@ -41,20 +41,34 @@ impl Probing<'_> {
     /// WebSocket it only looks whether a server takes connections; [`probe`](super::probe) sends requests there.
     pub fn run(&self) -> Vec<Finding> {
         let start = Instant::now();
+        let probes = match self.send(start) {
+            Ok(probes) => probes,
+            Err(finding) => return vec![finding],
+        };
+        let now = start.elapsed().as_micros() as u64;
+        let settings = Preflight { patience: self.patience.as_millis() as u64, ..Preflight::default() };
+        let obstacles = settings.classify(&probes, now).into_iter();
+        obstacles.filter(|o| !matches!(o, Obstacle::Silent { .. })).map(Finding::Obstacle).collect()
+    }
+
+    /// Sends the requests, and tells whether each of them was answered in time. Behind TLS and WebSocket, where it sends none: false.
+    ///
+    /// # Errors
+    /// Nothing listens there, or our own side cannot send.
+    pub fn is_answered(&self) -> Result<bool, Finding> {
+        let probes = self.send(Instant::now())?;
+        Ok(!probes.is_empty() && probes.iter().all(|probe| probe.answer.is_some()))
+    }
+
+    fn send(&self, start: Instant) -> Result<Vec<Probe>, Finding> {
         let mut probes = Vec::new();
         let any = [if self.address.is_ipv6() { IpAddr::from([0u16; 8]) } else { IpAddr::from([0u8; 4]) }];
         let sources = if self.sources.is_empty() { &any[..] } else { self.sources };
         // A source after the other: several at once would be one source's rate to a limiter that counts all.
         for source in sources.iter().take(8) {
-            match self.source(*source, start, &mut probes) {
-                Ok(()) => (),
-                Err(finding) => return vec![finding],
-            }
+            self.source(*source, start, &mut probes)?;
         }
-        let now = start.elapsed().as_micros() as u64;
-        let settings = Preflight { patience: self.patience.as_millis() as u64, ..Preflight::default() };
-        let obstacles = settings.classify(&probes, now).into_iter();
-        obstacles.filter(|o| !matches!(o, Obstacle::Silent { .. })).map(Finding::Obstacle).collect()
+        Ok(probes)
     }
 
     fn source(&self, source: IpAddr, start: Instant, probes: &mut Vec<Probe>) -> Result<(), Finding> {
@@ -327,6 +341,11 @@ mod tests {
         assert!(matches!(&found[..], [Finding::Obstacle(Obstacle::Ban { after: 3, .. })]), "{found:?}");
         // No server has to answer OPTIONS.
         assert_eq!(probing(&target, server(0, None)).run(), []);
+        let is_answered = |address| probing(&target, address).is_answered();
+        assert_eq!(
+            [server(99, None), server(3, None), server(0, None)].map(is_answered),
+            [Ok(true), Ok(false), Ok(false)]
+        );
     }
 
     /// The same by TCP; `bad` none: the connection ends.

@@ -1,9 +1,14 @@
 //! What a campaign has before it begins.
 
+use super::moment;
 use super::plan::{Connections, Plan};
-use super::side::{self, Bound, Facts};
+use super::side::{self, Bound, Facts, Side};
+use crate::engine::traffic::Order;
+use crate::scenario::Role;
 use crate::workload::Workload;
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::{Duration, Instant};
+use strowger_measure::{Clock, GeneratorRole, Heading};
 
 /// Many generators are many threads.
 const MOST: usize = 256;
@@ -43,10 +48,11 @@ impl Prepared {
         {
             return Err(format!("{destination} cannot be reached from {other}: one is IPv4, the other IPv6"));
         }
-        let count = if plan.target.is_some() && !receives { sources.len() * plan.shards.max(1) } else { 0 };
+        let shards = plan.shards.max(1) * plan.documents().len().max(1);
+        let count = if plan.target.is_some() && !receives { sources.len() * shards } else { 0 };
         if count > MOST {
             return Err(format!(
-                "{count} generators are too many for one process: at most {MOST} sources times shards"
+                "{count} generators are too many for one process: at most {MOST} sources times shards times documents"
             ));
         }
         if plan.connections == Connections::PerUser && plan.users.len() < count && plan.workload().is_some() {
@@ -71,11 +77,11 @@ impl Prepared {
                     .into(),
             );
         }
-        let last = usize::from(plan.port) + plan.shards.max(1) - 1;
+        let last = usize::from(plan.port) + shards - 1;
         if count > 0 && plan.port != 0 && last > usize::from(u16::MAX) {
             return Err(format!(
                 "{} generators from port {} on would need port {last}: the highest is 65535",
-                plan.shards, plan.port
+                shards, plan.port
             ));
         }
         let mut callers = Vec::new();
@@ -98,5 +104,57 @@ impl Prepared {
             most_sockets: side::most_sockets(plan, count),
         };
         Ok(Self { facts, callers, answerer, registers })
+    }
+}
+
+/// Documents that make calls need a target, those that answer have none.
+pub(super) fn right_side(plan: &Plan, role: Role) -> Result<(), String> {
+    match role {
+        Role::Server if plan.target.is_some() => Err(format!(
+            "{} waits for calls, it makes none: run it with `strowger load uas --scenario FILE`",
+            plan.title()
+        )),
+        Role::Client if plan.target.is_none() => {
+            Err(format!("{} makes calls: run it with `strowger load TARGET --scenario FILE`", plan.title()))
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn heading(plan: &Plan, answers: bool, clock: Clock, now: u64, timers: Vec<String>) -> Heading {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let target = match &plan.target {
+        Some(target) => target.to_string(),
+        None => String::new(),
+    };
+    Heading {
+        generator: host.trim().into(),
+        role: if answers { GeneratorRole::Answerer } else { GeneratorRole::Caller },
+        program: format!("Strowger {}", env!("CARGO_PKG_VERSION")),
+        title: plan.title(),
+        target,
+        transport: plan.transport.text().to_ascii_uppercase(),
+        started: plan.start_at.map_or(0, moment::microseconds).max(clock.wall(now)),
+        timers,
+        settings: plan.settings.clone(),
+        cores: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+        seed: Some(plan.seed),
+    }
+}
+
+/// The connections are made before the first call is due: a handshake costs a shard milliseconds, and is neither a lag of its
+/// schedule nor a delay of its first calls. Who cannot connect begins all the same; its calls find out.
+pub(super) fn connect(callers: &[Side], plan: &Plan, stopped: &dyn Fn() -> bool) {
+    if !plan.transport.is_reliable() || plan.connections != Connections::One {
+        return;
+    }
+    callers.iter().for_each(|side| side.order(Order::Connect));
+    let until = Instant::now() + callers.iter().map(Side::connect_timeout).max().unwrap_or_default();
+    let came_to_something = |side: &Side| {
+        let counters = side.counters();
+        counters.connected + counters.connects_failed + counters.handshakes_failed > 0
+    };
+    while Instant::now() < until && !callers.iter().all(came_to_something) && !stopped() {
+        std::thread::sleep(Duration::from_millis(1));
     }
 }

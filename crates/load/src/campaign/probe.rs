@@ -1,17 +1,19 @@
 //! The pre-flight over TLS and WebSocket: its requests go the way that the calls will go, through the engine.
 
+use super::Prepared;
+use super::obstacle::{Obstacle, Preflight, Probe};
 use super::plan::{Connections, Plan, Work};
 use super::preflight::{Finding, final_answer};
+use super::prepared::connect;
 use super::side::{Part, Side};
-use super::{Prepared, warm_up};
 use crate::engine::pace::Part as Pace;
 use crate::engine::traffic::{Event, Order};
 use crate::engine::watch::{Passage, Watch};
-use crate::measure::{Clock, Collector, Obstacle, Preflight, Probe};
 use crate::workload::Workload;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 use strowger_core::Transport;
+use strowger_measure::{Clock, Collector};
 use strowger_net::clock;
 
 /// Sources that are probed at most.
@@ -45,18 +47,18 @@ pub fn probe(plan: &Plan, probes: usize, rate: f64, patience: Duration) -> Resul
     let seen = Seen::default();
     let mut sides = Vec::new();
     for (index, bound) in prepared.callers.into_iter().enumerate() {
-        let part = Part::Caller { index, count: sources };
+        let part = Part::caller(index, sources);
         let scenario = Arc::new(prepared.facts.scenario(&local, part)?);
         let run = prepared.facts.run(&local, part, scenario, bound.address)?;
         let ear = Ear { source: bound.address.ip().to_string(), since: now, seen: seen.clone() };
         let side = Side::prepare(bound, run, collector.books(now), Box::new(ear))?;
         sides.push(side);
     }
-    warm_up(&sides, &local, &|| false);
+    connect(&sides, &local, &|| false);
     if sides.iter().all(|side| side.counters().connected == 0) {
         return Ok(Vec::new());
     }
-    sides.iter().for_each(|side| side.order(Order::Begin));
+    sides.iter().for_each(|side| side.order(Order::Begin(None)));
     let until = Instant::now() + Duration::from_secs_f64(probes as f64 * sources as f64 / rate.max(1.0)) + patience * 3;
     for side in &sides {
         while !matches!(side.events.recv_timeout(Duration::from_millis(20)), Ok(Event::Finished(_))) {

@@ -124,6 +124,22 @@ pub fn length(parts: &[Part]) -> Option<u64> {
     })
 }
 
+/// The rate of a profile so many µs behind its beginning, calls a second.
+pub fn rate(parts: &[Part], at: u64) -> f64 {
+    let mut since = 0;
+    for part in parts {
+        match *part {
+            Part::Hold { rate } => return rate,
+            Part::Ramp { from, to, micros } if at < since + micros => {
+                return from + (to - from) * (at - since) as f64 / micros as f64;
+            }
+            Part::Ramp { micros, .. } => since += micros,
+            Part::Burst { .. } => (),
+        }
+    }
+    0.0
+}
+
 /// How many calls a profile that ends begins, about: the first is due at its beginning, where the rate is above 0 there.
 pub fn calls(parts: &[Part]) -> f64 {
     let calls = parts.iter().map(|part| match *part {
@@ -164,6 +180,7 @@ mod tests {
         assert_eq!(parse("100@30s, 100..500@1m, burst:1k, 0@5").unwrap(), want);
         assert_eq!(length(&want), Some(95_000_000));
         assert_eq!(peak(&want), 500.0);
+        assert_eq!([0, 29_999_999, 60_000_000, 95_000_000].map(|at| rate(&want, at)), [100.0, 100.0, 300.0, 0.0]);
         assert_eq!(calls(&parse("100:30s,burst:5,0:9s").unwrap()), 3_006.0);
         assert_eq!(calls(&parse("0:30s,burst:0").unwrap()), 0.0);
         for text in ["", "100", "fast:3s", "100:x", "burst:x", "100:3s,,"] {

@@ -6,12 +6,12 @@ use super::remarks::Remarks;
 use super::side::{Facts, Side};
 use crate::engine::traffic::{Event, Following, Order};
 use crate::engine::watch::{Passage, Watch};
-use crate::measure::{Clock, Collector, grouped};
 use std::fmt::Arguments;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 use strowger_core::Transport;
+use strowger_measure::{Clock, Collector, grouped};
 use strowger_net::clock;
 
 /// The callee may take so long to register.

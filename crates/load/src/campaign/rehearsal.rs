@@ -5,7 +5,6 @@ use super::side::{self, Facts, Part, Side};
 use crate::engine::pace::Part as Pace;
 use crate::engine::traffic::Event;
 use crate::engine::watch::{Passage, Watch};
-use crate::measure::{Clock, Collector};
 use crate::scenario::Distribution;
 use std::fmt::Arguments;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,6 +12,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 use strowger_core::Transport;
+use strowger_measure::{Clock, Collector};
 use strowger_net::clock;
 
 /// A message of the first call.
@@ -44,15 +44,25 @@ impl Watch for Ear {
     }
 }
 
-/// The messages of the first call as they would be sent, and what the scenario had to complain of. The answers are those of
-/// our own answering side, without challenges; a document that expects something else ends there.
+/// Returns the messages of the first call of each document, and warnings. Our own answering side answers, without challenges. A
+/// document that expects another answer ends there.
 ///
 /// # Errors
 /// Why there can be no call.
 pub fn rehearse(plan: &Plan) -> Result<(Vec<Line>, Vec<String>), String> {
+    let (mut lines, mut warnings) = (Vec::new(), Vec::new());
+    for plan in plan.parted() {
+        let (more, said) = rehearse_one(&plan)?;
+        lines.extend(more);
+        warnings.extend(said);
+    }
+    Ok((lines, warnings))
+}
+
+fn rehearse_one(plan: &Plan) -> Result<(Vec<Line>, Vec<String>), String> {
     let target = plan.target.as_ref().ok_or("a dry run needs a target")?;
     if let Work::Document(path) = &plan.work {
-        super::right_side(plan, side::document(plan, path)?.role)?;
+        super::prepared::right_side(plan, side::document(plan, path)?.role)?;
     }
     let resolved = target.resolve(plan.transport)?;
     let own = plan.sources.first().copied().unwrap_or_else(|| side::local(plan.proxy.or(Some(resolved))));
@@ -84,9 +94,9 @@ pub fn rehearse(plan: &Plan) -> Result<(Vec<Line>, Vec<String>), String> {
     let mut collector = Collector::new(Clock::new(now, SystemTime::now()), Vec::new(), 2);
     let scenario = Arc::new(nobody.scenario(&answers, Part::Answerer)?);
     let run = nobody.run(&answers, Part::Answerer, scenario, bound.address)?;
-    let there = Side::start(bound, run, collector.books(now), None)?;
+    let there = Side::start(bound, run, collector.books(now), None, false)?;
 
-    let part = Part::Caller { index: 0, count: 1 };
+    let part = Part::caller(0, 1);
     let bound = side::bind(&local, loopback, 0, false)?;
     let facts = Facts {
         destination: Some(there.address),
@@ -105,7 +115,7 @@ pub fn rehearse(plan: &Plan) -> Result<(Vec<Line>, Vec<String>), String> {
     let warnings = Arc::new(Mutex::new(Vec::new()));
     let ear = Box::new(Ear { lines, warnings: warnings.clone() });
     let mut collector_here = Collector::new(Clock::new(now, SystemTime::now()), scenario.timed(), 1);
-    let here = Side::start(bound, run, collector_here.books(now), Some(ear))?;
+    let here = Side::start(bound, run, collector_here.books(now), Some(ear), false)?;
     let until = Instant::now() + LONGEST;
     let mut ended = None;
     while ended.is_none() && Instant::now() < until {

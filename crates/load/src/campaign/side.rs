@@ -10,7 +10,6 @@ use crate::engine::sockets::{Each, Sockets};
 use crate::engine::traffic::{Event, Order, Traffic};
 use crate::engine::watch::Watch;
 use crate::injection::{Injection, InjectionOptions};
-use crate::measure::{Books, ReceiveBuffer};
 use crate::media::Plane;
 use crate::scenario::{Command, Environment, Scenario};
 use crate::workload::{Words, Workload, literal};
@@ -20,6 +19,7 @@ use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use strowger_core::Transport;
+use strowger_measure::{Books, ReceiveBuffer};
 use strowger_net::tls::OnFailure;
 use strowger_net::tls::{Certificate, Client, Server};
 use strowger_net::{
@@ -70,14 +70,23 @@ impl Handshakes {
 /// What a side is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// Makes calls: its place, and how many there are.
+    /// Makes calls: `index` of the `count` callers of its document, `place` among `all` callers.
     Caller {
         index: usize,
         count: usize,
+        place: usize,
+        all: usize,
     },
     Answerer,
     /// Registers, and answers calls on the same socket: a registrar may lead calls back to where a REGISTER came from.
     Receiver,
+}
+
+impl Part {
+    /// Caller of a run with one document.
+    pub(super) const fn caller(index: usize, count: usize) -> Self {
+        Self::Caller { index, count, place: index, all: count }
+    }
 }
 
 /// Opens the sockets of a side. `answers`: others begin calls or connections to it.
@@ -210,7 +219,7 @@ impl Facts {
             },
         };
         let suffix = match part {
-            Part::Caller { index, count } if count > 1 => format!("-{index}"),
+            Part::Caller { place, all, .. } if all > 1 => format!("-{place}"),
             _ => String::new(),
         };
         let (user, password) = match (part, &self.callee, &plan.users[..]) {
@@ -260,6 +269,7 @@ impl Facts {
             (_, Part::Receiver) => words.document(Workload::Register),
             (_, Part::Answerer) => words.answering(),
             (super::Work::Ready(workload), Part::Caller { .. }) => words.document(*workload),
+            (super::Work::Documents(_), Part::Caller { .. }) => unreachable!("each caller has a plan of one document"),
         };
         Scenario::parse(text.as_bytes(), Path::new("workload"), &Environment { ready: true, ..environment(plan) })
             .map_err(|refusal| format!("{refusal}\n{text}"))
@@ -271,13 +281,14 @@ impl Facts {
             Part::Receiver => Some(Arc::new(self.scenario(plan, Part::Answerer)?)),
             _ => None,
         };
-        let (index, count) = match part {
-            Part::Caller { index, count } => (index, count),
-            _ => (0, 1),
+        let (index, count, place, all) = match part {
+            Part::Caller { index, count, place, all } => (index, count, place, all),
+            _ => (0, 1, 0, 1),
         };
-        let document = matches!(plan.work, super::Work::Document(_)) && part != Part::Receiver;
+        let document = plan.work.is_document() && part != Part::Receiver;
         let mut load = Load {
             profile: profile::share(&plan.profile, index, count),
+            warm_up: plan.warm_up.as_micros() as u64,
             arrivals: plan.arrivals,
             calls: plan.calls.map(|calls| profile::portion(calls, index, count)),
             limit: profile::portion(plan.limit, index, count).max(1),
@@ -315,7 +326,7 @@ impl Facts {
         };
         let ip = own.ip().to_string();
         let pid = std::process::id();
-        let seed = plan.seed.wrapping_add(index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let seed = plan.seed.wrapping_add(place as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Ok(Run {
             target: self.target,
             target_host: plan.target.as_ref().map_or_else(String::new, |t| t.host.clone()),
@@ -337,9 +348,9 @@ impl Facts {
             password: plan.users.first().map_or_else(|| "password".into(), |user| user.password.clone()),
             keys: plan.keys.iter().map(|(k, v)| (k.clone(), v.clone().into_bytes())).collect(),
             injections,
-            call_id: if count > 1 { format!("%u-%p-{index}@%s") } else { "%u-%p@%s".into() },
+            call_id: if all > 1 { format!("%u-%p-{place}@%s") } else { "%u-%p@%s".into() },
             // Branches bear it, and generators must not have the same.
-            pid: if count > 1 { pid.wrapping_mul(256).wrapping_add(index as u32) } else { pid },
+            pid: if all > 1 { pid.wrapping_mul(256).wrapping_add(place as u32) } else { pid },
             load,
             behaviour: Behaviour {
                 pause: plan.hold,
@@ -414,9 +425,21 @@ fn environment(plan: &Plan) -> Environment {
 /// # Errors
 /// Why the document cannot be read.
 pub fn timers(plan: &Plan) -> Result<Vec<String>, String> {
-    match &plan.work {
-        super::Work::Document(path) => Ok(document(plan, path)?.timed()),
-        super::Work::Ready(_) => Ok(Vec::new()),
+    let mut names = Vec::new();
+    for plan in plan.parted() {
+        if let super::Work::Document(path) = &plan.work {
+            add_names(&mut names, document(&plan, path)?.timed());
+        }
+    }
+    Ok(names)
+}
+
+/// Adds names of timers that are not yet among them.
+pub(super) fn add_names(names: &mut Vec<String>, more: Vec<String>) {
+    for name in more {
+        if !names.contains(&name) {
+            names.push(name);
+        }
     }
 }
 
@@ -430,10 +453,13 @@ pub(super) fn document(plan: &Plan, path: &Path) -> Result<Scenario, String> {
 /// # Errors
 /// Why the document cannot be read.
 pub fn warnings(plan: &Plan) -> Result<Vec<String>, String> {
-    let super::Work::Document(path) = &plan.work else { return Ok(Vec::new()) };
-    let scenario = document(plan, path)?;
-    let file = path.display();
-    Ok(scenario.remarks().iter().map(|w| format!("{file}:{}:{}: {}", w.line, w.column, w.text)).collect())
+    let mut said = Vec::new();
+    for plan in plan.parted() {
+        let super::Work::Document(path) = &plan.work else { continue };
+        let (scenario, file) = (document(&plan, path)?, path.display());
+        said.extend(scenario.remarks().iter().map(|w| format!("{file}:{}:{}: {}", w.line, w.column, w.text)));
+    }
+    Ok(said)
 }
 
 /// Calls take users by a list of their own.
@@ -482,9 +508,15 @@ pub(super) fn most_sockets(plan: &Plan, generators: usize) -> usize {
 }
 
 impl Side {
-    /// Begins as soon as its thread runs.
-    pub(super) fn start(bound: Bound, run: Run, books: Books, watch: Option<Box<dyn Watch>>) -> Result<Self, String> {
-        Self::spawn(bound, run, books, watch, false)
+    /// Begins as soon as its thread runs, or with [`Order::Begin`] if it `waits`.
+    pub(super) fn start(
+        bound: Bound,
+        run: Run,
+        books: Books,
+        watch: Option<Box<dyn Watch>>,
+        waits: bool,
+    ) -> Result<Self, String> {
+        Self::spawn(bound, run, books, watch, waits)
     }
 
     /// Begins with [`Order::Begin`]; a person looks on.

@@ -4,9 +4,9 @@ use super::incoming::Heard;
 use super::render::OF_REFUSAL;
 use super::script::Line;
 use super::stage::{Go, Stage, Whither};
-use crate::measure::{Counter, Failure, Outcome};
 use crate::scenario::step::{Expected, Kind};
 use crate::scenario::{Role, ThirdPartyRole};
+use strowger_measure::{Counter, Failure, Outcome};
 use strowger_message::index::Start;
 use strowger_message::{Index, Method};
 

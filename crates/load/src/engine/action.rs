@@ -5,13 +5,13 @@ use super::script::Script;
 use super::stage::{Stage, Whither};
 use super::world::Halt;
 use crate::expression::{Expression, Matcher, Options, Span};
-use crate::measure::{Failure, Outcome};
 use crate::scenario::action::{Action, Check, Comparison, HeaderSearch, Match, Number, Operator, Source, Stop, Text};
 use crate::scenario::step::{Expected, Kind, Step};
 use crate::scenario::{Scenario, Scope, Slot, Template};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
+use strowger_measure::{Failure, Outcome};
 
 /// The expressions of a scenario, compiled, by their text.
 pub(super) type Expressions = HashMap<Box<[u8]>, Expression>;

@@ -2,9 +2,9 @@
 
 use super::leaving::Leaving;
 use super::script::Script;
-use crate::measure::CallBook;
 use crate::scenario::{Scope, Slot};
 use strowger_core::{Flow, Target};
+use strowger_measure::CallBook;
 use strowger_message::Method;
 
 /// The value of a variable.
@@ -281,7 +281,7 @@ pub(super) struct Call {
     /// Timers that have been counted, the first 64.
     pub(super) timers_done: u64,
     /// Why the first action that failed did, for the books.
-    pub(super) failed: Option<crate::measure::Failure>,
+    pub(super) failed: Option<strowger_measure::Failure>,
 
     /// The Call-ID, and behind it the tag of the peer.
     pub(super) names: Vec<u8>,

@@ -3,8 +3,8 @@
 use super::stage::{Go, Stage, Whither};
 use super::watch::Passage;
 use crate::command;
-use crate::measure::{Failure, Outcome};
 use crate::scenario::step::{Kind, Optional, PeerIndex, Step};
+use strowger_measure::{Failure, Outcome};
 
 impl Stage<'_> {
     pub(super) fn send_command(&mut self, step: &Step, to: Option<PeerIndex>) -> Whither {

@@ -4,8 +4,8 @@ use super::call::{Kind as CallKind, Past};
 use super::leaving::Leaving;
 use super::stage::{Go, Stage, Whither};
 use super::watch::Passage;
-use crate::measure::Counter;
 use crate::scenario::step::{Expected, Kind, Optional, Receive, Start, Step};
+use strowger_measure::Counter;
 use strowger_message::index::Start as First;
 use strowger_message::{Index, Method, Name};
 

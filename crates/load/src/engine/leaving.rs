@@ -5,10 +5,10 @@ use super::incoming::{Heard, cseq, tag};
 use super::render::OF_REFUSAL;
 use super::script::Line;
 use super::stage::{Go, Stage};
-use crate::measure::Outcome;
 use crate::scenario::Role;
 use crate::scenario::step::Kind;
 use std::ops::Range;
+use strowger_measure::Outcome;
 use strowger_message::index::Start;
 use strowger_message::{Index, Message, Method, Name, respond};
 

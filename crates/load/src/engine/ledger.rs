@@ -1,7 +1,7 @@
 //! What each step of a scenario saw: the counts of SIPp's first screen and of `-trace_counts`.
 
-use crate::measure::Failure;
 use crate::scenario::Scenario;
+use strowger_measure::Failure;
 
 /// Counts of one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -118,6 +118,11 @@ impl Pace {
     /// Another rate from `now` on, in place of what was left of the profile. What was due before stays due, and what
     /// the old rate had begun counts.
     pub fn set_rate(&mut self, rate: f64, now: u64) {
+        self.set_profile(&[Part::Hold { rate }], now);
+    }
+
+    /// Replaces the rest of the profile from `now` on, as [`Pace::set_rate`] does.
+    pub fn set_profile(&mut self, profile: &[Part], now: u64) {
         let here = self.rate(now);
         self.parts.drain(..self.base.part.min(self.parts.len()));
         self.base.part = 0;
@@ -143,7 +148,7 @@ impl Pace {
             }
         }
         self.parts.truncate(kept);
-        self.parts.push(Part::Hold { rate });
+        self.parts.extend_from_slice(profile);
         self.advance();
     }
 

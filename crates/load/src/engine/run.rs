@@ -64,6 +64,8 @@ pub struct Run {
 #[derive(Clone, Debug)]
 pub struct Load {
     pub profile: Vec<Part>,
+    /// The first µs of it, which are in no figure of the run.
+    pub warm_up: u64,
     pub arrivals: Arrivals,
     /// Calls begun in all; none: no end.
     pub calls: Option<u64>,
@@ -85,6 +87,7 @@ impl Default for Load {
     fn default() -> Self {
         Self {
             profile: vec![Part::Hold { rate: 10.0 }],
+            warm_up: 0,
             arrivals: Arrivals::Fixed,
             calls: None,
             limit: u64::MAX,

@@ -5,11 +5,11 @@
 
 use super::call::Call;
 use super::stage::{Go, Stage};
-use crate::measure::{Failure, Outcome};
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 use strowger_core::{Flow, Transport};
+use strowger_measure::{Failure, Outcome};
 use strowger_net::dedicated::{self, DedicatedSocket, DedicatedSockets, SocketRequest};
 use strowger_net::{Ending, clock};
 

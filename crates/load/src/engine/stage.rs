@@ -5,9 +5,9 @@ use super::leaving::Leaving;
 use super::script::{Line, Script};
 use super::watch::Passage;
 use super::world::{Halt, World};
-use crate::measure::{Attempt, Failure, Outcome};
 use crate::scenario::step::{Kind, Pause, Send, Start, Step};
 use strowger_core::Outbox;
+use strowger_measure::{Attempt, Failure, Outcome};
 use strowger_message::Method;
 
 /// One call at work, with all that it reaches.
@@ -377,7 +377,8 @@ impl Stage<'_> {
     pub(super) fn post(&mut self, range: std::ops::Range<usize>) {
         if let Some(watch) = &mut self.world.watch {
             let bytes = &self.out.bytes[range.clone()];
-            watch.message(Passage::Sent, self.call.target.transport, self.call.id(), bytes);
+            let target = &self.call.target;
+            watch.exchange(Passage::Sent, target.transport, target.address, self.call.id(), bytes);
         }
         if self.world.posted == 0 {
             self.world.posted = self.world.now;
@@ -561,7 +562,11 @@ impl Stage<'_> {
             }
         }
         if let Some(watch) = &mut self.world.watch {
-            watch.call_ended(self.call.id(), matches!(outcome, Outcome::Failed(_)));
+            let failure = match outcome {
+                Outcome::Failed(failure) if !self.call.book.warm_up => Some(failure),
+                _ => None,
+            };
+            watch.call_ended(self.call.id(), failure);
         }
         self.world.books.call_ended(&mut self.call.book, self.world.came, outcome);
     }

@@ -19,13 +19,13 @@ use super::watch::Watch;
 use super::wheel::{Alarm, Wheel};
 use super::world::{Halt, Random, World};
 use crate::command::{self, Heard};
-use crate::measure::{Books, CallBook, Counter};
 use crate::scenario::ThirdPartyRole;
 use hashbrown::HashTable;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender};
 use strowger_core::{Arrival, Outbox, Target};
+use strowger_measure::{Books, CallBook, Counter};
 use strowger_message::{Index, Limits, Method};
 use strowger_net::clock;
 use strowger_net::dedicated::DedicatedSockets;
@@ -44,14 +44,16 @@ pub enum Event {
 pub enum Order {
     /// Calls a second from now on.
     Rate(f64),
+    /// Replaces the rest of the profile.
+    Profile(Vec<super::pace::Part>),
     /// Calls open at once, at most.
     Limit(u64),
     /// So many users from now on, where calls come by users.
     Users(u32),
     /// The connection that calls will use is made, so that none of them waits for it.
     Connect,
-    /// The schedule begins now, see [`Traffic::waiting`].
-    Begin,
+    /// The schedule begins at this moment of the engine's clock (µs), or now; see [`Traffic::waiting`].
+    Begin(Option<u64>),
     /// No calls are begun until this is taken back.
     Pause(bool),
     /// No calls are begun any more.
@@ -122,8 +124,9 @@ pub struct Traffic {
     /// Who has a higher number makes no calls any more.
     users: u32,
     paused: bool,
-    /// The schedule has not begun.
+    /// The schedule has not begun, and when it is to begin, µs; `u64::MAX`: that has not been said.
     waiting: bool,
+    opens_at: u64,
     quitting: bool,
     /// A caller that comes hears that the run ends.
     refusing: bool,
@@ -248,6 +251,7 @@ impl Traffic {
             begun: 0,
             paused: false,
             waiting: false,
+            opens_at: u64::MAX,
             quitting: false,
             refusing: false,
             leave_from: None,
@@ -409,14 +413,20 @@ impl Traffic {
             _ => &self.main,
         };
         // What the calls beside the scenario see is counted by their own steps.
-        let aside = call.kind == Kind::OutOfCall;
+        let (aside, warm_up) = (call.kind == Kind::OutOfCall, call.book.warm_up);
         if aside {
             self.world.ledger.turn();
+        }
+        if warm_up {
+            self.world.books.turn_to_warm_up();
         }
         let mut stage = Stage { world: &mut self.world, call, script, slot, out };
         let went = work(&mut stage);
         if aside {
             self.world.ledger.turn();
+        }
+        if warm_up {
+            self.world.books.turn_to_warm_up();
         }
         match went {
             Go::Over => self.end_call(slot),

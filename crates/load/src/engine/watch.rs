@@ -1,7 +1,9 @@
 //! What looks on while calls run: traces, logs, screens. Not asked on the way of a message unless one does.
 
 use std::fmt::Arguments;
+use std::net::SocketAddr;
 use strowger_core::Transport;
+use strowger_measure::Failure;
 
 /// What happened to a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +27,11 @@ pub trait Watch: Send {
     /// A message. `wall`: ms since 1970.
     fn message(&mut self, _passage: Passage, _transport: Transport, _call_id: &[u8], _bytes: &[u8]) {}
 
+    /// A message that was sent to this address or received from it.
+    fn exchange(&mut self, passage: Passage, transport: Transport, _peer: SocketAddr, call_id: &[u8], bytes: &[u8]) {
+        self.message(passage, transport, call_id, bytes);
+    }
+
     /// Something for `-trace_err`.
     fn warning(&mut self, _text: Arguments<'_>) {}
 
@@ -37,8 +44,8 @@ pub trait Watch: Send {
     /// A response that no step expects (`-trace_error_codes`).
     fn error_code(&mut self, _code: u16) {}
 
-    /// A call is over, and counted: as failed, or not.
-    fn call_ended(&mut self, _call_id: &[u8], _failed: bool) {}
+    /// A call is over, and counted: as failed, or not. One of the warm-up counts as no failure.
+    fn call_ended(&mut self, _call_id: &[u8], _failure: Option<Failure>) {}
 
     /// The round ends: what was written may go out.
     fn flush(&mut self) {}

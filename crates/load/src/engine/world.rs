@@ -6,9 +6,9 @@ use super::ledger::Ledger;
 use super::run::Run;
 use super::shelf::Shelf;
 use super::watch::Watch;
-use crate::measure::{Books, Counter};
 use std::fmt::Arguments;
 use std::sync::Arc;
+use strowger_measure::{Books, Counter};
 use strowger_message::{Index, Limits};
 
 /// What the calls of one shard share.

@@ -1,9 +1,9 @@
 //! What was sent and received as media, and how well it kept its time.
 
-use crate::measure::Counter;
 use hdrhistogram::Histogram;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use strowger_measure::Counter;
 
 /// Counters that stand in books.
 pub(super) const COUNTS: usize = 8;

@@ -2,11 +2,11 @@
 
 use super::responses::Responses;
 use super::rfc3339;
-use crate::measure::{Run, columns};
 use std::collections::BTreeSet;
 use std::fmt::Write;
+use strowger_measure::{Run, columns};
 
-/// A header line, then a line for each row. Where callers and answerers were put together, a line has the figures of the one, then
+/// A header line, then a line for each row; of a run with a warm-up its last column says whether the row is of that. Where callers and answerers were put together, a line has the figures of the one, then
 /// those of the other, whose columns are named `answering.`: a requirement can be about them by the same name.
 pub(super) fn csv(run: &Run) -> String {
     let sides: Vec<Side<'_>> = std::iter::once(Side::of(run, ""))
@@ -20,7 +20,8 @@ pub(super) fn csv(run: &Run) -> String {
         out.push(',');
         field(&mut out, name);
     }
-    out.push_str("\r\n");
+    let warmed_up = run.warm_up.is_some();
+    out.push_str(if warmed_up { ",warm_up\r\n" } else { "\r\n" });
     for second in seconds {
         let _ = write!(out, "{},{second}", rfc3339(second * 1_000_000));
         for side in &sides {
@@ -38,6 +39,10 @@ pub(super) fn csv(run: &Run) -> String {
                     out.push_str(text.trim_end_matches('0').trim_end_matches('.'));
                 }
             }
+        }
+        if warmed_up {
+            let row = run.rows.binary_search_by_key(&second, |row| row.second);
+            out.push_str(if row.is_ok_and(|place| run.rows[place].warm_up) { ",1" } else { ",0" });
         }
         out.push_str("\r\n");
     }

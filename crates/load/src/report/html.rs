@@ -2,15 +2,18 @@
 //! Content-Security-Policy forbids every request.
 
 use super::json::{json_without_series, method_name};
-use super::verdict::{INVALID, Tone};
-use super::{Report, rfc3339};
-use crate::measure::{Counter, Delay, Delays, GeneratorRole, Heading, Page, Rate, Run, Share, Unit, columns, grouped};
+use super::verdict::INVALID;
+use super::{Report, documents, ladder, rfc3339};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
+use strowger_measure::{
+    Counter, Delay, Delays, GeneratorRole, Heading, Page, Rate, Run, Share, Unit, columns, grouped,
+};
+use strowger_report::{Item, Page as Html, Tile, Tone};
 
-const CSS: &str = include_str!("page/page.css");
-const JS: &str = include_str!("page/page.js");
+/// Part of the page's script that draws the charts and tables of a run.
+const SCRIPT: &str = include_str!("page/page.js");
 
 /// A chart has no more points than this; longer runs are drawn in steps of several seconds.
 const POINTS: usize = 1_200;
@@ -33,6 +36,8 @@ struct Charts {
     step: usize,
     /// Where each point begins, seconds since 1970-01-01 UTC.
     time: Vec<u64>,
+    /// End of the warm-up, on the same scale.
+    warm_until: Option<f64>,
     columns: BTreeMap<String, Vec<Option<f64>>>,
     codes: Vec<Named>,
     delays: Vec<DelayChart>,
@@ -59,17 +64,11 @@ pub(super) fn html(report: &Report<'_>) -> String {
     let target = if heading.target.is_empty() { String::new() } else { format!(" to {}", heading.target) };
     let name = if heading.title.is_empty() { "Strowger" } else { &heading.title };
     let title = format!("{name}{target} — {}", command(heading));
-    let mut out = String::with_capacity(1 << 20);
-    let _ = write!(
-        out,
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<link rel=\"icon\" href=\"data:,\">\n\
-         <title>{}</title>\n<style>\n{CSS}</style>\n</head>\n<body>\n<main>\n",
-        escape(&title)
-    );
-    top(&mut out, report);
-    out.push_str(
+    let mut page = Html::new(&title);
+    top(&mut page, report);
+    page.markup(&documents::html(run));
+    page.markup(&ladder::html(run));
+    page.markup(
         "<h2>Traffic</h2><div class=\"charts\" id=\"traffic\"></div>\n\
          <h2>Delays</h2><div class=\"charts\" id=\"delays\"></div><p></p><div class=\"wide\" id=\"delay-table\"></div>\n\
          <p class=\"about\">Delays run from the first bit sent to the last bit received; those named .intended run from the time at \
@@ -79,21 +78,10 @@ pub(super) fn html(report: &Report<'_>) -> String {
          <h2>Counters</h2><div class=\"charts\"><div class=\"wide\" id=\"counter-table\"></div><div class=\"wide\" id=\"code-table\"></div></div>\n\
          <h2>Settings</h2><div class=\"wide\" id=\"setting-table\"></div>\n",
     );
-    let _ = writeln!(out, "<footer>{} · times are UTC</footer>\n</main>", escape(&heading.program));
-    block(&mut out, "report", &json_without_series(report));
-    block(&mut out, "series", &serde_json::to_string(&charts(run)).expect("names are strings and numbers are plain"));
-    let _ = write!(out, "<script>\n{JS}</script>\n</body>\n</html>\n");
-    out
-}
-
-/// Data that the script reads. `<` never appears in it, so nothing in it can end the block.
-fn block(out: &mut String, id: &str, json: &str) {
-    let _ = writeln!(out, "<script type=\"application/json\" id=\"{id}\">{}</script>", json.replace('<', "\\u003c"));
-}
-
-fn escape(text: &str) -> String {
-    let text = crate::printable(text);
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    page.data("report", &json_without_series(report));
+    page.data("series", &serde_json::to_string(&charts(run)).expect("names are strings and numbers are plain"));
+    page.script(SCRIPT);
+    page.html(&format!("{} · times are UTC", heading.program))
 }
 
 /// The command line of a run, as far as its settings tell; secrets are not among them.
@@ -115,16 +103,11 @@ fn command(heading: &Heading) -> String {
     line
 }
 
-/// What stands first, readable without the script: verdict, requirements, the great figures.
-fn top(out: &mut String, report: &Report<'_>) {
+/// Start of the page, readable without the script: verdict, requirements, the great figures.
+fn top(page: &mut Html, report: &Report<'_>) {
     let run = report.run;
     let (heading, totals) = (run.heading(), &run.totals);
-    let name = if heading.title.is_empty() { "Load" } else { &heading.title };
-    let _ = writeln!(
-        out,
-        "<header><h1>{}</h1><button id=\"theme\" type=\"button\">light / dark</button></header>",
-        escape(name)
-    );
+    page.heading(if heading.title.is_empty() { "Load" } else { &heading.title });
     let started = if heading.started == 0 { totals.second * 1_000_000 } else { heading.started };
     let mut about = format!("{:.1} s from {}", totals.covered as f64 / 1e6, rfc3339(started));
     if !heading.target.is_empty() {
@@ -137,77 +120,43 @@ fn top(out: &mut String, report: &Report<'_>) {
     if let Some(ending) = &run.generators[0].ending {
         let _ = write!(about, " · ended: {}", ending.reason);
     }
-    let _ = writeln!(out, "<p class=\"about\">{}</p>", escape(&about));
-    let _ = writeln!(out, "<p class=\"about\"><code>{}</code></p>", escape(&command(heading)));
+    if let Some(text) = report.warm_up() {
+        let _ = write!(about, " · warm-up (shaded): {text}");
+    }
+    page.about(&about);
+    page.command(&command(heading));
 
     for line in report.verdict() {
-        let class = match line.tone {
-            Tone::Good => "good",
-            Tone::Doubtful => "doubt",
-            Tone::Bad => "bad",
-        };
-        let _ = write!(out, "<div class=\"banner {class}\"><strong>{}</strong>{}", line.title, escape(&line.text));
-        if line.title == INVALID {
-            out.push_str("<ul>");
-            report.reasons().iter().for_each(|reason| {
-                let _ = write!(out, "<li>{}</li>", escape(reason));
-            });
-            out.push_str("</ul>");
-        }
-        out.push_str("</div>\n");
+        let reasons = if line.title == INVALID { report.reasons() } else { Vec::new() };
+        let reasons: Vec<Item> = reasons.into_iter().map(|text| Item { mark: None, text }).collect();
+        page.banner(line.tone, line.title, &line.text, &reasons);
     }
     if !report.judgements.is_empty() {
-        let (class, word) = match (report.valid(), report.met()) {
-            (false, _) => ("doubt", "Requirements not judged"),
-            (true, true) => ("good", "Requirements met"),
-            (true, false) => ("bad", "Requirements not met"),
+        let (tone, title) = match (report.valid(), report.met()) {
+            (false, _) => (Tone::Doubtful, "Requirements not judged"),
+            (true, true) => (Tone::Good, "Requirements met"),
+            (true, false) => (Tone::Bad, "Requirements not met"),
         };
-        let _ = write!(out, "<div class=\"banner {class}\"><strong>{word}</strong><ul>");
-        for judgement in &report.judgements {
-            let (class, mark) = match (report.valid(), judgement.met) {
-                (false, _) => ("", "?"),
-                (true, true) => ("met", "✓"),
-                (true, false) => ("missed", "✗"),
-            };
-            let _ = write!(
-                out,
-                "<li><span class=\"{class}\">{mark}</span> {}: {}</li>",
-                escape(&judgement.requirement),
-                escape(&judgement.shown)
-            );
-        }
-        out.push_str("</ul></div>\n");
+        let items = report.judgements.iter().map(|judgement| Item {
+            mark: Some(report.mark(judgement)),
+            text: format!("{}: {}", judgement.requirement, judgement.shown),
+        });
+        page.banner(tone, title, "", &items.collect::<Vec<_>>());
     }
     for warning in report.warnings() {
-        let _ = writeln!(out, "<div class=\"banner doubt\"><strong>Note</strong>{}</div>", escape(&warning));
+        page.banner(Tone::Doubtful, "Note", &warning, &[]);
     }
-    out.push_str("<div class=\"tiles\">");
-    write_tiles(out, totals);
-    out.push_str("</div>\n");
+    page.tiles(&tiles(totals));
     if let Some(answering) = &run.answering {
-        let _ = writeln!(out, "<h2>Answerers: the other ends of these calls</h2>");
-        out.push_str("<div class=\"tiles\">");
-        write_tiles(out, &answering.totals);
-        out.push_str("</div>\n");
+        page.section("Answerers: the other ends of these calls");
+        page.tiles(&tiles(&answering.totals));
     }
 }
 
-fn write_tiles(out: &mut String, totals: &Page) {
-    for (name, value, more) in tiles(totals) {
-        let _ = write!(
-            out,
-            "<div class=\"tile\"><div class=\"name\">{}</div><div class=\"value\">{}</div><div class=\"more\">{}</div></div>",
-            escape(&name),
-            escape(&value),
-            escape(&more)
-        );
-    }
-}
-
-fn tiles(totals: &Page) -> Vec<(String, String, String)> {
+fn tiles(totals: &Page) -> Vec<Tile> {
     let count = |counter| grouped(totals.counter(counter) as f64);
     let rate = |rate: Rate| rate.of(totals).map_or_else(|| "–".into(), |value| Unit::PerSecond.show(value));
-    let mut tiles = Vec::new();
+    let mut tiles: Vec<(String, String, String)> = Vec::new();
     if totals.counter(Counter::CallsOutgoing) > 0 {
         tiles.push((
             "calls started".into(),
@@ -239,7 +188,7 @@ fn tiles(totals: &Page) -> Vec<(String, String, String)> {
         count(Counter::RetransmissionsSent),
         format!("of {} messages", count(Counter::MessagesSent)),
     ));
-    tiles
+    tiles.into_iter().map(|(name, value, more)| Tile { name, value, more }).collect()
 }
 
 /// How the seconds of one point become one value.
@@ -307,9 +256,13 @@ fn charts(run: &Run) -> Charts {
     let mut values = BTreeMap::new();
     for (name, fold) in wanted {
         let Some(&column) = place.get(name.as_str()) else { continue };
+        // A percentile of too few values is their maximum.
+        let least = least_count(&name);
+        let count = name.rsplit_once(".p").and_then(|(delay, _)| place.get(format!("{delay}.count").as_str()));
         let folded = points.iter().map(|rows| {
             let all = rows.iter().map(|row| &run.rows[*row].values);
-            let some = all.filter(|values| values[column].is_finite());
+            let is_drawn = |values: &[f64]| count.is_none_or(|count| values[*count] >= least);
+            let some = all.filter(|values| values[column].is_finite() && is_drawn(values));
             let value = match fold {
                 Fold::Most => some.map(|values| values[column]).fold(f64::NAN, f64::max),
                 Fold::Mean => some.map(|values| values[column] * values[0]).sum::<f64>() / covered(rows),
@@ -326,6 +279,7 @@ fn charts(run: &Run) -> Charts {
     Charts {
         step: step * run.step() as usize,
         time: points.iter().map(|rows| run.rows[rows[0]].second).collect(),
+        warm_until: run.warm_up.as_ref().map(|warm_up| (warm_up.begun + warm_up.covered) as f64 / 1e6),
         columns: values,
         codes: codes(run, &points, covered),
         percents: PERCENTS,
@@ -342,6 +296,12 @@ fn charts(run: &Run) -> Charts {
             .map(|(name, title, definition, _)| DelayChart { name, title, definition })
             .collect(),
     }
+}
+
+/// Values of a second from which on a percentile differs from their maximum: 100 for `srd.p99`, 1,000 for `srd.p99.9`; 0 for other figures.
+fn least_count(name: &str) -> f64 {
+    let percent = name.rsplit_once(".p").and_then(|(_, percent)| percent.parse::<f64>().ok());
+    percent.map_or(0.0, |percent| (100.0 / (100.0 - percent)).round())
 }
 
 /// Four digits are more than a chart shows.
@@ -373,7 +333,7 @@ fn points(run: &Run, step: usize) -> Vec<Vec<usize>> {
 
 /// The commonest codes, a second, and all others as one.
 fn codes(run: &Run, points: &[Vec<usize>], covered: impl Fn(&[usize]) -> f64) -> Vec<Named> {
-    let all = run.totals.responses_received();
+    let all = run.responses_received();
     let mut common: Vec<_> = all.iter().collect();
     common.sort_by_key(|(_, _, count)| std::cmp::Reverse(*count));
     common.truncate(CODES);
@@ -402,7 +362,7 @@ fn codes(run: &Run, points: &[Vec<usize>], covered: impl Fn(&[usize]) -> f64) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::{Heading, Row};
+    use strowger_measure::{Heading, Row};
 
     /// A run with `seconds` of 10 calls each and a sliver at its end.
     fn run(seconds: u64, rows: usize) -> Run {
@@ -418,6 +378,23 @@ mod tests {
             run.rows.last_mut().map(|row: &mut Row| row.values[place] = 10.0).unwrap();
         }
         run
+    }
+
+    #[test]
+    fn a_percentile_is_drawn_where_there_are_values_enough_for_it() {
+        for (values, drawn) in [(30, ["p50", "p95", "max"].as_slice()), (100, &["p50", "p95", "p99", "max"])] {
+            let mut run = Run::new(Heading::default()).bounded(10);
+            let mut page = Page::new(0);
+            page.covered = 1_000_000;
+            (0..values).for_each(|us| page.record(Delay::Setup, us));
+            run.second(&page);
+            run.totals.add_after(&page);
+            let charts = charts(&run);
+            for statistic in ["p50", "p95", "p99", "p99.9", "max"] {
+                let line = &charts.columns[&format!("srd.{statistic}")];
+                assert_eq!(line[0].is_some(), drawn.contains(&statistic), "{statistic} of {values}: {line:?}");
+            }
+        }
     }
 
     #[test]

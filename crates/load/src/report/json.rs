@@ -2,13 +2,14 @@
 
 use super::responses::Responses;
 use super::verdict::{Line as Said, Outcome};
-use super::{Report, rfc3339};
-use crate::measure::{
-    Counter, Delay, Delays, Ending, Failure, Heading, Health, Judged as JudgedWindow, Judgement, Note, Page, Rate,
-    Reason, ReceiveBuffer, Row, Run, Sample, Share, Statistic, ThreadLoad, Thresholds, Unit, columns, units,
-};
+use super::{Report, ladder, rfc3339};
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
+use strowger_measure::{
+    Counter, Delay, Delays, DocumentTotals, Ending, FailedCall, Failure, Heading, Health, Judged as JudgedWindow,
+    Judgement, Note, Page, Rate, Reason, ReceiveBuffer, Row, Run, Sample, Share, Statistic, ThreadLoad, Thresholds,
+    Unit, columns, units,
+};
 use strowger_message::{Method, status};
 
 /// The version of the format; grows when something is renamed or removed, not when something is added.
@@ -41,14 +42,44 @@ struct Document<'a> {
     run: About<'a>,
     requirements: &'a [Judgement],
     verdict: Judged<'a>,
+    /// Warm-up, if the run has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warm_up: Option<WarmUpPart>,
     #[serde(flatten)]
     figures: Figures<'a>,
     /// The other ends of the calls, where logs of callers and answerers were put together.
     #[serde(skip_serializing_if = "Option::is_none")]
     answering: Option<Figures<'a>>,
+    /// Documents of a run with several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    documents: Vec<DocumentPart>,
     /// Where not all windows are good.
     good: Option<GoodPart>,
+    /// Failed calls with their messages (`--keep-failed`).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    failed_calls: Vec<&'a FailedCall>,
     generators: Vec<GeneratorPart<'a>>,
+}
+
+/// One of several documents.
+#[derive(Serialize)]
+struct DocumentPart {
+    name: String,
+    share: u32,
+    calls: Map<u64>,
+    failures: Map<u64>,
+    ratios: Map<Figure>,
+    delays: Map<DelayPart>,
+    timers: Map<DelayPart>,
+}
+
+/// The warm-up: calls that fell due in it, to their ends.
+#[derive(Serialize)]
+struct WarmUpPart {
+    duration_s: f64,
+    /// The second in which it ended; rows of the series before it are its own.
+    until: Option<u64>,
+    calls: Map<u64>,
 }
 
 /// What was counted and timed in the good windows.
@@ -239,9 +270,17 @@ fn document<'a>(report: &'a Report<'_>, series: bool) -> Document<'a> {
             warnings: report.warnings(),
             thresholds: &report.thresholds,
         },
+        warm_up: run.warm_up.as_deref().map(|page| WarmUpPart {
+            duration_s: page.covered as f64 / 1e6,
+            until: (totals.covered > 0).then(|| totals.begun.div_ceil(1_000_000)),
+            calls: calls(page),
+        }),
         figures: figures(run, series),
         answering: run.answering.as_deref().map(|run| figures(run, series)),
+        documents: run.documents().into_iter().map(|one| document_part(one, &run.timers)).collect(),
         good: good(report),
+        // The page has them readable without its script.
+        failed_calls: if series { ladder::failed_calls(run) } else { Vec::new() },
         generators: run.everyone().zip(&report.health).map(|(generator, health)| part(generator, health)).collect(),
     }
 }
@@ -257,10 +296,7 @@ fn figures(run: &Run, series: bool) -> Figures<'_> {
     };
     Figures {
         calls: calls(totals),
-        failures: Map(Failure::MEASURES
-            .iter()
-            .map(|failure| (failure.key().into(), totals.failures(*failure)))
-            .collect()),
+        failures: failures(totals),
         refusals: totals.refusals().iter().map(refusal).collect(),
         concurrency: Concurrency { at_end: totals.open, most: totals.peak },
         rates: Map(Rate::ALL.iter().map(|rate| (rate.key().into(), rate_figure(*rate, totals))).collect()),
@@ -277,6 +313,23 @@ fn figures(run: &Run, series: bool) -> Figures<'_> {
             rows: Lines { rows: &run.rows, responses },
         }),
     }
+}
+
+fn document_part(one: DocumentTotals, names: &[String]) -> DocumentPart {
+    let totals = &one.totals;
+    DocumentPart {
+        calls: calls(totals),
+        failures: failures(totals),
+        ratios: ratios(totals),
+        delays: delays(totals),
+        timers: timers(totals, names),
+        name: one.document.name,
+        share: one.document.share,
+    }
+}
+
+fn failures(totals: &Page) -> Map<u64> {
+    Map(Failure::MEASURES.iter().map(|failure| (failure.key().into(), totals.failures(*failure))).collect())
 }
 
 fn good(report: &Report<'_>) -> Option<GoodPart> {
@@ -367,7 +420,7 @@ fn counted(totals: &Page) -> Vec<Counted> {
         .collect()
 }
 
-fn part<'a>(generator: &'a crate::measure::Generator, health: &'a Health) -> GeneratorPart<'a> {
+fn part<'a>(generator: &'a strowger_measure::Generator, health: &'a Health) -> GeneratorPart<'a> {
     let totals = &generator.totals;
     GeneratorPart {
         heading: &generator.heading,

@@ -2,7 +2,7 @@
 //! [`Run`], so from a raw log as well as at the end of the run itself.
 //!
 //! ```no_run
-//! use strowger_load::measure::{Run, Thresholds};
+//! use strowger_measure::{Run, Thresholds};
 //! use strowger_load::report::Report;
 //!
 //! let run = Run::read(&["west.log", "east.log"])?;
@@ -12,20 +12,24 @@
 //! ```
 
 mod csv;
-mod date;
+mod documents;
 mod html;
 mod json;
+mod ladder;
 mod prometheus;
 mod responses;
 mod table;
 mod verdict;
 
-pub use date::rfc3339;
 pub use prometheus::{CONTENT_TYPE, exposition};
-pub use verdict::{Line, Outcome, Tone, failures, option};
+pub use strowger_report::{Tone, rfc3339};
+pub use verdict::{Line, Outcome, failures, option};
 
-use crate::measure::{Counter, Health, Judgement, Page, Reason, Requirement, Run, Thresholds};
 use std::borrow::Cow;
+use strowger_measure::{
+    Counter, Health, Judgement, Page, Reason, Requirement, Run, Thresholds, Unit, grouped, several,
+};
+use strowger_report::{Mark, WIDTH};
 
 /// A run with what is made of it: whether the generators were healthy, and whether it shows what was required.
 #[derive(Clone, Debug)]
@@ -47,6 +51,11 @@ impl<'a> Report<'a> {
         let good = [report.good(), report.good_of_answerers()].map(|good| good.filter(|_| report.valid()));
         let good = good.each_ref().map(Option::as_ref);
         report.judgements = requirements.iter().map(|requirement| requirement.judge(run, good)).collect();
+        // A lost requirement stays lost, even if the whole run meets it.
+        for lost in run.everyone().filter_map(|generator| generator.lost.clone()) {
+            report.judgements.retain(|judgement| judgement.requirement != lost.requirement);
+            report.judgements.push(lost);
+        }
         report.allowed = [false, true].map(|answerers| {
             let mut of_side = requirements.iter().filter(|requirement| requirement.is_of_answerers() == answerers);
             // Failed calls of bad windows are failed calls.
@@ -94,6 +103,15 @@ impl<'a> Report<'a> {
         Some(good_of(run, &self.health[self.run.generators.len()..]))
     }
 
+    /// Length and calls of the warm-up, in words.
+    fn warm_up(&self) -> Option<String> {
+        let page = self.run.warm_up.as_deref()?;
+        let length = Unit::Seconds.show(page.covered as f64 / 1e6);
+        let calls = page.counter(Counter::CallsOutgoing) + page.counter(Counter::CallsIncoming);
+        let failed = grouped(page.counter(Counter::CallsFailed) as f64);
+        Some(format!("the first {length} with {} ({failed} failed), in no figure below", several(calls, "call")))
+    }
+
     /// Whether each log that was read is whole.
     fn has_whole_logs(&self) -> bool {
         self.run.everyone().all(|generator| generator.missing.is_none())
@@ -104,9 +122,18 @@ impl<'a> Report<'a> {
         self.judgements.iter().all(|judgement| judgement.met)
     }
 
+    /// Sign of a judgement. Below a generator that was the limit nothing was judged: it was not the server that was measured.
+    fn mark(&self, judgement: &Judgement) -> Mark {
+        match (self.valid(), judgement.met) {
+            (false, _) => Mark::Unjudged,
+            (true, true) => Mark::Met,
+            (true, false) => Mark::Missed,
+        }
+    }
+
     /// The final table for a terminal; `colour`: with ANSI colours.
     pub fn table(&self, colour: bool) -> String {
-        self.table_within(colour, table::WIDTH)
+        self.table_within(colour, WIDTH)
     }
 
     /// The same for a terminal of so many columns.

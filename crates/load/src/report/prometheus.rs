@@ -3,7 +3,7 @@
 pub use strowger_metrics::CONTENT_TYPE;
 
 use super::json::method_name;
-use crate::measure::{Counter, Delay, Delays, Failure, Page, Rate, Run, Share};
+use strowger_measure::{Counter, Delay, Delays, Failure, Page, Rate, Run, Share};
 use strowger_message::Method;
 use strowger_metrics::Exposition;
 
@@ -43,7 +43,7 @@ pub fn exposition(run: &Run) -> String {
         }
     }
     text.family("strowger_load_rate", "gauge", "calls, messages and bytes a second in the last complete second");
-    let columns = crate::measure::columns(&run.timers);
+    let columns = strowger_measure::columns(&run.timers);
     if let Some(row) = run.recent().back() {
         for rate in Rate::ALL {
             let place = columns.iter().position(|column| column == rate.key());

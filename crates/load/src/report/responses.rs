@@ -1,7 +1,7 @@
 //! Columns of the series for the responses of a run: one for each method and code that came at all.
 
 use super::json::method_name;
-use crate::measure::{Row, Run};
+use strowger_measure::{Row, Run};
 use strowger_message::Method;
 
 /// The columns behind those that every series has, each a measure that `--require` knows: `responses.invite.486`.
@@ -13,7 +13,8 @@ pub(super) struct Responses {
 impl Responses {
     pub(super) fn of(run: &Run) -> Self {
         // What is no code of SIP has no name either.
-        let all = run.totals.responses_received().iter().filter(|(_, code, _)| *code != 0);
+        let all = run.responses_received();
+        let all = all.iter().filter(|(_, code, _)| *code != 0);
         let kinds: Vec<(Method, u16)> = all.map(|(method, code, _)| (method, code)).collect();
         let name = |(method, code): &(Method, u16)| format!("responses.{}.{code}", method_name(*method).to_lowercase());
         Self { names: kinds.iter().map(name).collect(), kinds }

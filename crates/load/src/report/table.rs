@@ -2,36 +2,30 @@
 //! then the figures.
 
 use super::json::method_name;
-use super::verdict::{INVALID, Tone, failures};
-use super::{Report, rfc3339};
-use crate::measure::{
+use super::verdict::{INVALID, failures};
+use super::{Report, documents, ladder, rfc3339};
+use std::fmt::Write;
+use strowger_measure::{
     Codes, Counter, Delay, Delays, GeneratorRole, Judged, Page, Rate, Run, Share, Statistic, Unit,
     concluded_registrations, concluded_sessions, grouped,
 };
-use std::fmt::Write;
+use strowger_report::{Ink, Table, Terminal};
 
 /// The source of measures that say how the generator fared, see [`Delay::source`].
 const GENERATOR: &str = "generator health";
-/// Lines are broken here.
-pub(super) const WIDTH: usize = 118;
-/// A terminal with less columns breaks them itself.
-const NARROWEST: usize = 60;
-/// Columns of a figure of the delays, with the space before it.
-const CELL: usize = 11;
-/// Where the second column begins.
-const INDENT: usize = 13;
 
-/// `width`: columns of the terminal; more than [`WIDTH`] are not used.
+/// `width`: columns of the terminal; more than [`strowger_report::WIDTH`] are not used.
 pub(super) fn table(report: &Report<'_>, colour: bool, width: usize) -> String {
-    let mut out = Out { text: String::new(), colour, width: width.clamp(NARROWEST, WIDTH) };
+    let mut out = Out(Terminal::new(colour, width));
     let run = report.run;
     out.verdict(report);
     out.requirements(report);
     out.about(report);
+    out.documents(run);
     for run in std::iter::once(run).chain(run.answering.as_deref()) {
         if run.heading().role == GeneratorRole::Answerer && report.run.answering.is_some() {
-            out.blank();
-            out.entry(
+            out.0.blank();
+            out.0.entry(
                 Ink::Title,
                 "Answerers",
                 &format!("{} generators, the other ends of these calls", run.generators.len()),
@@ -44,76 +38,14 @@ pub(super) fn table(report: &Report<'_>, colour: bool, width: usize) -> String {
         out.messages(&run.totals);
     }
     out.generators(report);
-    out.text
+    out.failed_calls(report);
+    out.0.text()
 }
 
-#[derive(Clone, Copy)]
-enum Ink {
-    Plain,
-    Good,
-    Bad,
-    Doubtful,
-    Title,
-}
-
-struct Out {
-    text: String,
-    colour: bool,
-    width: usize,
-}
+/// The parts of the table, each below those before it.
+struct Out(Terminal);
 
 impl Out {
-    fn inked(&self, ink: Ink, text: &str) -> String {
-        let code = match ink {
-            Ink::Good => "32;1",
-            Ink::Bad => "31;1",
-            Ink::Doubtful => "33",
-            Ink::Title => "1",
-            Ink::Plain => return text.into(),
-        };
-        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.into() }
-    }
-
-    /// A title in the first column, text in the second, broken between words.
-    fn entry(&mut self, ink: Ink, title: &str, text: &str) {
-        let pad = " ".repeat(INDENT.saturating_sub(title.chars().count()));
-        let head = self.inked(ink, title);
-        let _ = write!(self.text, "{head}{pad}");
-        let mut column = INDENT;
-        let text = &*crate::printable(text);
-        for (place, word) in text.split(' ').enumerate() {
-            let length = word.chars().count();
-            if place > 0 && column + 1 + length > self.width {
-                let _ = write!(self.text, "\n{}", " ".repeat(INDENT));
-                column = INDENT;
-            } else if place > 0 {
-                self.text.push(' ');
-                column += 1;
-            }
-            self.text.push_str(word);
-            column += length;
-        }
-        self.text.push('\n');
-    }
-
-    /// Entries that are not to be broken within: no-break spaces become spaces after the lines are made.
-    fn list(&mut self, title: &str, entries: &[String]) {
-        if !entries.is_empty() {
-            let glued: Vec<String> = entries.iter().map(|entry| entry.replace(' ', "\u{a0}")).collect();
-            let start = self.text.len();
-            self.entry(Ink::Title, title, &glued.join("  "));
-            let lines = self.text.split_off(start).replace('\u{a0}', " ");
-            for line in lines.lines() {
-                self.text.push_str(line.trim_end());
-                self.text.push('\n');
-            }
-        }
-    }
-
-    fn blank(&mut self) {
-        self.text.push('\n');
-    }
-
     /// Below a generator that was the limit a requirement has no mark: it was not the server that was measured.
     fn requirements(&mut self, report: &Report<'_>) {
         if report.judgements.is_empty() {
@@ -121,35 +53,26 @@ impl Out {
         }
         let width = report.judgements.iter().map(|judgement| judgement.requirement.chars().count()).max().unwrap_or(0);
         for judgement in &report.judgements {
-            let mark = match (report.valid(), judgement.met) {
-                (false, _) => "?".into(),
-                (true, true) => self.inked(Ink::Good, "✓"),
-                (true, false) => self.inked(Ink::Bad, "✗"),
-            };
-            let pad = " ".repeat(width - judgement.requirement.chars().count());
-            let _ = writeln!(self.text, "{mark} {}{pad}   {}", judgement.requirement, judgement.shown);
+            let mark = report.mark(judgement);
+            let mark = self.0.inked(mark.into(), mark.sign());
+            self.0.line(&format!("{mark} {:width$}   {}", judgement.requirement, judgement.shown));
         }
-        self.blank();
+        self.0.blank();
     }
 
     fn verdict(&mut self, report: &Report<'_>) {
         for line in report.verdict() {
-            let ink = match line.tone {
-                Tone::Good => Ink::Good,
-                Tone::Doubtful => Ink::Doubtful,
-                Tone::Bad => Ink::Bad,
-            };
-            self.entry(ink, line.title, &line.text);
+            self.0.entry(line.tone.into(), line.title, &line.text);
             if line.title == INVALID {
                 for reason in report.reasons() {
-                    self.entry(Ink::Plain, "", &format!("- {reason}"));
+                    self.0.entry(Ink::Plain, "", &format!("- {reason}"));
                 }
             }
         }
         for warning in report.warnings() {
-            self.entry(Ink::Doubtful, "warning", &warning);
+            self.0.entry(Ink::Doubtful, "warning", &warning);
         }
-        self.blank();
+        self.0.blank();
     }
 
     fn about(&mut self, report: &Report<'_>) {
@@ -171,7 +94,21 @@ impl Out {
         if generators > 1 {
             let _ = write!(text, "; {generators} generators");
         }
-        self.entry(Ink::Title, "Run", &text);
+        self.0.entry(Ink::Title, "Run", &text);
+        if let Some(text) = report.warm_up() {
+            self.0.entry(Ink::Title, "Warm-up", &text);
+        }
+    }
+
+    fn documents(&mut self, run: &Run) {
+        let lines = documents::lines(run);
+        if let Some((heads, rows)) = lines.split_first() {
+            self.0.blank();
+            let heads = self.0.inked(Ink::Title, heads);
+            self.0.line(&heads);
+            rows.iter().for_each(|row| self.0.line(row));
+            self.0.blank();
+        }
     }
 
     fn calls(&mut self, totals: &Page) {
@@ -191,7 +128,7 @@ impl Out {
             .map(|(counter, name)| format!("{} {name}", count(totals.counter(*counter))))
             .collect();
         entries.push(format!("{} at most at once", count(totals.peak)));
-        self.list("Calls", &entries);
+        self.0.list("Calls", &entries);
         let rates = [
             (Rate::Intended, "intended"),
             (Rate::Achieved, "achieved"),
@@ -202,8 +139,8 @@ impl Out {
             let value = rate.of(totals).filter(|value| *value > 0.0)?;
             Some(format!("{} {name}", Unit::PerSecond.show(value)))
         });
-        self.list("Rate", &rates.collect::<Vec<_>>());
-        self.list("Failures", &failures(totals));
+        self.0.list("Rate", &rates.collect::<Vec<_>>());
+        self.0.list("Failures", &failures(totals));
     }
 
     fn sessions(&mut self, totals: &Page) {
@@ -218,7 +155,7 @@ impl Out {
                 (Share::IneffectiveRegistrations, "IRA"),
                 (Share::UnregisteredAnyReason, "failed for any reason"),
             ]));
-            self.list("Registration", &entries);
+            self.0.list("Registration", &entries);
         }
         let sessions = concluded_sessions(totals);
         if sessions > 0 {
@@ -230,37 +167,33 @@ impl Out {
                 (Share::Completion, "SCR"),
                 (Share::UnansweredAnyReason, "failed for any reason"),
             ]));
-            self.list("Sessions", &entries);
+            self.0.list("Sessions", &entries);
         }
     }
 
     fn delays(&mut self, run: &Run, good: Option<&Page>) {
-        let before = self.text.len();
-        self.delays_of(&run.totals, &run.timers, "Delay");
+        let mut some = self.delays_of(&run.totals, &run.timers, "Delay");
         if let Some(good) = good {
-            self.delays_of(good, &run.timers, "Good windows");
+            some |= self.delays_of(good, &run.timers, "Good windows");
         }
-        if self.text.len() > before {
-            let about = "From the first bit sent; .intended: from the time at which the schedule wanted it sent.";
-            if about.len() <= self.width {
-                let _ = writeln!(self.text, "{about}\n");
-            } else {
-                let _ = writeln!(self.text, "{}\n", about.replacen("; ", ";\n", 1));
-            }
+        if some {
+            self.0.sentence("From the first bit sent; .intended: from the time at which the schedule wanted it sent.");
+            self.0.blank();
         }
     }
 
-    fn delays_of(&mut self, totals: &Page, timers: &[String], title: &str) {
+    /// Whether there are any.
+    fn delays_of(&mut self, totals: &Page, timers: &[String], title: &str) -> bool {
         let shown = Delay::ALL.iter().filter(|delay| delay.source() != GENERATOR);
         let mut rows: Vec<(String, &Delays)> =
             shown.map(|delay| (delay.key().to_string(), totals.delays(*delay))).collect();
         let timers = timers.iter().zip(totals.timers());
-        rows.extend(timers.map(|(name, delays)| (format!("timer.{}", crate::printable(name)), delays)));
+        rows.extend(timers.map(|(name, delays)| (format!("timer.{name}"), delays)));
         rows.retain(|(_, delays)| !delays.is_empty());
         if rows.is_empty() {
-            return;
+            return false;
         }
-        self.blank();
+        self.0.blank();
         let statistics = [
             Statistic::Count,
             Statistic::Mean,
@@ -272,22 +205,17 @@ impl Out {
             Statistic::Percentile(99.99),
             Statistic::Most,
         ];
-        let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).max(INDENT - 1);
-        // As many figures side by side as the terminal has room for, the others below.
-        let beside =
-            if self.width == WIDTH { statistics.len() } else { (self.width.saturating_sub(width) / CELL).max(1) };
-        for statistics in statistics.chunks(beside) {
-            let head: String = statistics.iter().map(|statistic| format!(" {:>10}", statistic.key())).collect();
-            let line = self.inked(Ink::Title, &format!("{title:width$}{head}"));
-            let _ = writeln!(self.text, "{line}");
-            for (name, delays) in &rows {
-                let cells = statistics.iter().map(|statistic| {
-                    let unit = if *statistic == Statistic::Count { Unit::Count } else { Unit::Microseconds };
-                    format!(" {:>10}", statistic.of(delays).map(|value| unit.show(value)).unwrap_or_default())
-                });
-                let _ = writeln!(self.text, "{name:width$}{}", cells.collect::<String>());
-            }
+        let titles = statistics.iter().map(|statistic| statistic.key().into_owned());
+        let mut table = Table::new([title.to_owned()].into_iter().chain(titles));
+        for (name, delays) in rows {
+            let figures = statistics.iter().map(|statistic| {
+                let unit = if *statistic == Statistic::Count { Unit::Count } else { Unit::Microseconds };
+                statistic.of(delays).map(|value| unit.show(value)).unwrap_or_default()
+            });
+            table.row([name].into_iter().chain(figures));
         }
+        self.0.table(&table);
+        true
     }
 
     fn messages(&mut self, totals: &Page) {
@@ -311,9 +239,17 @@ impl Out {
                 entries.push(format!("{} {name}", count(totals.counter(counter))));
             }
         }
-        self.list("Messages", &entries);
-        self.list("Received", &codes(totals.responses_received()));
-        self.list("Sent", &codes(totals.responses_sent()));
+        self.0.list("Messages", &entries);
+        self.0.list("Received", &codes(totals.responses_received()));
+        self.0.list("Sent", &codes(totals.responses_sent()));
+    }
+
+    fn failed_calls(&mut self, report: &Report<'_>) {
+        for (text, lines) in ladder::lines(report.run, self.0.width()) {
+            self.0.blank();
+            self.0.entry(Ink::Bad, "Failed call", &text);
+            lines.iter().for_each(|line| self.0.line(&crate::printable(line)));
+        }
     }
 
     fn generators(&mut self, report: &Report<'_>) {
@@ -357,8 +293,8 @@ impl Out {
             if health.resident > 0 {
                 entries.push(format!("{} of memory", Unit::Bytes.show(health.resident as f64)));
             }
-            self.list("Generator", &entries);
-            self.list("Bad windows", &bad_windows(&health.windows, generator.heading.started));
+            self.0.list("Generator", &entries);
+            self.0.list("Bad windows", &bad_windows(&health.windows, generator.heading.started));
         }
     }
 }

@@ -3,18 +3,11 @@
 
 use super::Report;
 use super::json::method_name;
-use crate::measure::{Counter, Delay, Failure, LOG, Page, Run, Unit, grouped, several};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use strowger_measure::{Counter, Delay, Failure, LOG, Page, Run, Unit, grouped, several};
 use strowger_message::status;
-
-/// How good something is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tone {
-    Good,
-    Doubtful,
-    Bad,
-}
+use strowger_report::Tone;
 
 /// A line of the verdict.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -204,7 +197,7 @@ pub fn option(threshold: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::{Heading, Thresholds};
+    use strowger_measure::{Heading, Thresholds};
     use strowger_message::Method;
 
     fn run(counts: &[(Counter, u64)]) -> Run {
@@ -284,11 +277,11 @@ mod tests {
     #[test]
     fn a_failure_is_named_by_the_response_that_ended_the_call() {
         let mut run = run(&[(Counter::CallsFailed, 20)]);
-        run.totals.failures[Failure::UnexpectedMessage as usize] = 12;
-        run.totals.failures[Failure::Authentication as usize] = 3;
-        run.totals.failures[Failure::Refused as usize] = 5;
-        run.totals.refusals.count(Method::Invite, 486, 10);
-        run.totals.refusals.count(Method::Register, 401, 3);
+        run.totals.count_failures(Failure::UnexpectedMessage, 12);
+        run.totals.count_failures(Failure::Authentication, 3);
+        run.totals.count_failures(Failure::Refused, 5);
+        run.totals.count_refusals(Method::Invite, 486, 10);
+        run.totals.count_refusals(Method::Register, 401, 3);
         let want = [
             "10 × 486 Busy Here (INVITE)",
             "5 × the target's port is closed, or there is no way to it (ICMP)",

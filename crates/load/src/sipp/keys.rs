@@ -125,22 +125,24 @@ pub(super) fn signals(runtime: &tokio::runtime::Handle, to: &Sender<Key>, termin
             }
         });
     }
+    let (to, terminal) = (to.clone(), terminal.clone());
+    stops(runtime, move || {
+        terminal.stop();
+        to.send(Key::Draw).is_ok()
+    });
+}
+
+/// Calls `stop` for each Ctrl-Z, until that returns false.
+pub(crate) fn stops(runtime: &tokio::runtime::Handle, mut stop: impl FnMut() -> bool + Send + 'static) {
     const STOP: u8 = 20;
     // Without a shell of this session no program could continue it (POSIX: orphaned process groups are not stopped).
     let shell = session(std::os::unix::process::parent_id()).is_some_and(|of| Some(of) == session(std::process::id()));
     if ignored(STOP) || !shell {
         return;
     }
+    let _context = runtime.enter();
     let Ok(mut stream) = signal(SignalKind::from_raw(i32::from(STOP))) else { return };
-    let (to, terminal) = (to.clone(), terminal.clone());
-    runtime.spawn(async move {
-        while stream.recv().await.is_some() {
-            terminal.stop();
-            if to.send(Key::Draw).is_err() {
-                return;
-            }
-        }
-    });
+    runtime.spawn(async move { while stream.recv().await.is_some() && stop() {} });
 }
 
 /// The session of a process (proc(5), stat, field 6); none of one that is not seen from here, as from within a container.

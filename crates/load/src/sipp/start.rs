@@ -16,7 +16,6 @@ use crate::engine::ledger::Ledger;
 use crate::engine::script::Script;
 use crate::engine::traffic::{Event, Order, Traffic};
 use crate::engine::watch::Watch;
-use crate::measure::{Books, Clock, Collector};
 use crate::media::{Legs, Plane};
 use crate::scenario::{Role, Scenario};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -24,6 +23,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
+use strowger_measure::{Books, Clock, Collector};
 use strowger_net::tls::OnFailure;
 use strowger_net::{DedicatedSockets, clock};
 

@@ -2,10 +2,10 @@
 
 use super::trace::Stamp;
 use crate::engine::ledger::{Ledger, Lengths};
-use crate::measure::Failure;
 use crate::scenario::Scenario;
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use strowger_measure::Failure;
 
 /// The columns of causes of failures, in SIPp's order. Some count what SIPp alone knows, and are always 0 here.
 const CAUSES: &[&str] = &[

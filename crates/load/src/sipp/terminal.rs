@@ -9,16 +9,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The terminal of the process.
-pub(super) struct Terminal {
+pub(crate) struct Terminal {
     /// How it was set, if keys are read from it.
     before: Option<Termios>,
     /// The screens are shown on it.
     shows: bool,
+    /// A read without keys ends after a tenth of a second.
+    polled: bool,
     taken: AtomicBool,
 }
 
 /// Has the terminal until it is dropped.
-pub(super) struct Taken(pub(super) Arc<Terminal>);
+pub(crate) struct Taken(pub(crate) Arc<Terminal>);
 
 impl Drop for Taken {
     fn drop(&mut self) {
@@ -28,27 +30,37 @@ impl Drop for Taken {
 
 impl Terminal {
     /// That of the process, as far as standard input and output are one. `keys`: they are asked for.
-    pub(super) fn new(keys: bool) -> Arc<Self> {
-        // A process in the background may not touch it, and would be stopped.
-        let foreground = || termios::tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp());
+    pub(crate) fn new(keys: bool) -> Arc<Self> {
         let before =
-            if keys && stdin().is_terminal() && foreground() { termios::tcgetattr(stdin()).ok() } else { None };
+            if keys && stdin().is_terminal() && Self::is_ours() { termios::tcgetattr(stdin()).ok() } else { None };
         let shows = stdout().is_terminal() && std::env::var_os("TERM").is_some_and(|name| name != "dumb");
-        Arc::new(Self { before, shows, taken: AtomicBool::new(false) })
+        Arc::new(Self { before, shows, polled: false, taken: AtomicBool::new(false) })
+    }
+
+    /// Terminal of the process for keys alone; it never draws. None if standard input is no terminal or the process is in the background.
+    pub(crate) fn of_keys() -> Option<Arc<Self>> {
+        let before = stdin().is_terminal().then(|| termios::tcgetattr(stdin()).ok()).flatten();
+        let before = Some(before.filter(|_| Self::is_ours())?);
+        Some(Arc::new(Self { before, shows: false, polled: true, taken: AtomicBool::new(false) }))
+    }
+
+    /// Whether the process is in the foreground of the terminal. Others may not touch it, and would be stopped.
+    pub(crate) fn is_ours() -> bool {
+        termios::tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp())
     }
 
     /// Has it from now on. Whatever may end the process has to be heard before.
-    pub(super) fn take(self: Arc<Self>) -> Taken {
+    pub(crate) fn take(self: Arc<Self>) -> Taken {
         self.set();
         Taken(self)
     }
 
     /// Whether screens are shown on it.
-    pub(super) const fn shows(&self) -> bool {
+    pub(crate) const fn shows(&self) -> bool {
         self.shows
     }
 
-    fn set(&self) {
+    pub(crate) fn set(&self) {
         if self.taken.swap(true, Ordering::SeqCst) {
             return;
         }
@@ -56,8 +68,9 @@ impl Terminal {
             let mut keys = before.clone();
             // Ctrl-C stays a signal, and line ends are still translated.
             keys.local_modes &= !(LocalModes::ICANON | LocalModes::ECHO);
-            keys.special_codes[SpecialCodeIndex::VMIN] = 1;
-            keys.special_codes[SpecialCodeIndex::VTIME] = 0;
+            let (least, tenths) = if self.polled { (0, 1) } else { (1, 0) };
+            keys.special_codes[SpecialCodeIndex::VMIN] = least;
+            keys.special_codes[SpecialCodeIndex::VTIME] = tenths;
             let _ = termios::tcsetattr(stdin(), OptionalActions::Now, &keys);
         }
         if self.shows {
@@ -66,7 +79,7 @@ impl Terminal {
     }
 
     /// Leaves it as it was.
-    pub(super) fn give_back(&self) {
+    pub(crate) fn give_back(&self) {
         if !self.taken.swap(false, Ordering::SeqCst) {
             return;
         }
@@ -79,7 +92,7 @@ impl Terminal {
     }
 
     /// Ctrl-Z: the shell that has it meanwhile finds it as it was.
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.give_back();
         let _ = kill_process(getpid(), Signal::STOP);
         // The stop comes while this sleeps, and so does what follows.
@@ -88,7 +101,7 @@ impl Terminal {
     }
 
     /// Shows a screen; if it is higher than the terminal, its last line all the same.
-    pub(super) fn draw(&self, text: &str) {
+    pub(crate) fn draw(&self, text: &str) {
         if !self.shows || !self.taken.load(Ordering::SeqCst) {
             return;
         }

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 use strowger_core::Transport;
+use strowger_measure::Failure;
 
 /// A moment of the wall clock.
 pub(super) struct Stamp {
@@ -297,10 +298,10 @@ impl Watch for Tracer {
         }
     }
 
-    fn call_ended(&mut self, call_id: &[u8], failed: bool) {
+    fn call_ended(&mut self, call_id: &[u8], failure: Option<Failure>) {
         if let Some(debug) = &mut self.debug {
             self.touched = true;
-            debug.ended(call_id, failed);
+            debug.ended(call_id, failure.is_some());
         }
     }
 

@@ -6,11 +6,11 @@ use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
-use strowger_load::measure::{
+use strowger_load::report::{Report, exposition};
+use strowger_measure::{
     Clock, Counter, Delay, Ending, Entry, GeneratorRole, Heading, Journal, Log, LogReader, Outcome, Page, Requirement,
     Row, Run, Sample, ThreadUse, Thresholds, columns,
 };
-use strowger_load::report::{Report, exposition};
 
 fn requirements() -> Vec<Requirement> {
     let texts = ["srd.p95<200ms", "ser>=99.9%", "calls.failed==0", "timer.1.mean<1s"];
@@ -203,7 +203,7 @@ fn the_csv_has_a_line_a_second() {
     };
     assert_eq!((sum("responses.register.401"), sum("responses.register.200")), (2_400.0, 2_400.0));
     for name in &lines[0][every..] {
-        let measure = strowger_load::measure::Measure::parse(name, &[]).unwrap();
+        let measure = strowger_measure::Measure::parse(name, &[]).unwrap();
         assert_eq!(measure.of(&run.totals), Some(sum(name)), "{name}");
     }
     let failed = lines[0].iter().position(|name| name == "sdd.failed.p95").unwrap();

@@ -4,8 +4,8 @@ use crate::measured;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use strowger_load::measure::{Requirement, Thresholds};
 use strowger_load::report::Report;
+use strowger_measure::{Requirement, Thresholds};
 
 const CHROMIUM: &str = "chromium";
 
@@ -114,7 +114,7 @@ fn every_chart_of_a_run_is_drawn_in_light_and_dark() {
 fn a_run_without_calls_says_so_without_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("report.html");
-    let run = strowger_load::measure::Run::new(measured::heading("west"));
+    let run = strowger_measure::Run::new(measured::heading("west"));
     std::fs::write(&page, Report::new(&run, &[], &Thresholds::default()).html()).unwrap();
     let empty = ["rate", "concurrency", "codes", "trouble", "lag", "cpu", "losses"].map(|name| format!("{name}=empty"));
     check(&page, false, &empty.each_ref().map(String::as_str));

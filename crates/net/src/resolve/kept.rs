@@ -74,6 +74,20 @@ impl<K: Hash + Eq> Kept<K> {
         Some(Known { servers: answer.servers.clone(), is_stale, is_to_be_asked })
     }
 
+    /// Returns an expired answer that may still be used (RFC 8767).
+    pub(super) fn stale(&self, key: &K, now: Instant) -> Option<Arc<[Server]>> {
+        let answer = self.answers.get(key)?;
+        (now >= answer.until && now < answer.until + self.stale).then(|| answer.servers.clone())
+    }
+
+    /// Marks an expired answer: it is used at once until the name servers answer.
+    pub(super) fn is_late(&mut self, key: &K, now: Instant) {
+        // A new answer may have come just now.
+        if let Some(answer) = self.answers.get_mut(key).filter(|answer| now >= answer.until) {
+            (answer.has_failed, answer.ahead) = (true, now + self.failure);
+        }
+    }
+
     /// A name that was to be asked for has been, whatever came of that.
     pub(super) fn is_asked(&mut self, key: &K) {
         self.asked = self.asked.saturating_sub(1);
@@ -194,6 +208,7 @@ mod tests {
         kept.is_asked(&"a");
         assert_eq!(seen(kept.look(&"a", at(58))), Some((1, false, false)));
         assert_eq!(seen(kept.look(&"a", at(61))), Some((1, true, true)));
+        assert!(kept.stale(&"a", at(61)).is_some());
         kept.fails(&"a", at(65));
         kept.is_asked(&"a");
         assert_eq!(seen(kept.look(&"a", at(69))), Some((1, true, false)));
@@ -206,9 +221,16 @@ mod tests {
         // One of which no failure is known is asked for first.
         kept.put("b", servers(2), start, at(60));
         assert_eq!(seen(kept.look(&"b", at(60))), None);
+        assert!(kept.stale(&"b", at(59)).is_none() && kept.stale(&"b", at(60)).is_some());
+        // While its first question is late, others use it at once.
+        kept.is_late(&"b", at(61));
+        assert_eq!(seen(kept.look(&"b", at(61))), Some((2, true, false)));
         assert_eq!(seen(kept.fails(&"b", at(64))), Some((2, true, false)));
         kept.forget(&"b");
         assert_eq!(seen(kept.look(&"b", at(64))), None);
+        assert!(kept.stale(&"b", at(64)).is_none(), "a name that does not exist any more");
+        // An answer that is too old for RFC 8767 is not used.
+        assert!(kept.stale(&"a", at(160)).is_none());
     }
 
     #[test]

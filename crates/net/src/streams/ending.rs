@@ -129,7 +129,7 @@ impl Streams {
             self.counters.connection_bytes.less(u64::from(connection.charged));
         }
         if let Some(layer) = &connection.layer {
-            self.counters.stream_bytes_waiting.less(layer.pending.len() as u64);
+            self.counters.stream_bytes_waiting.less((layer.pending.len() + layer.fallback_bytes()) as u64);
             self.counters.streams_lost.add(layer.pending_messages.into());
             let cause = match connection.phase {
                 Phase::Dialling => Unsent::Connection,
@@ -137,7 +137,9 @@ impl Streams {
                 Phase::Ws => Unsent::WebSocketHandshake,
                 Phase::Open => Unsent::Here,
             };
-            self.unsent.extend(layer.tokens.iter().map(|&(origin, token)| (origin, token, cause)));
+            let fallbacks = layer.fallbacks.iter().map(|fallback| (fallback.origin, fallback.token));
+            self.unsent
+                .extend(layer.tokens.iter().copied().chain(fallbacks).map(|(origin, token)| (origin, token, cause)));
         }
         if let Some(task) = connection.task.take() {
             task.abort();

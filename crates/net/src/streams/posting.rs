@@ -3,12 +3,22 @@
 use super::dial::Dial;
 use super::{Piece, Streams};
 use crate::Unsent;
-use crate::connection::{Alias, Connection, Phase};
+use crate::connection::{Alias, Connection, FALLBACK_DELAY, Fallback, Phase};
 use crate::verified_certificate::VerifiedCertificate;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use strowger_core::{Flow, Now, Target, Transport};
+
+/// Sender of a message.
+#[derive(Clone, Copy)]
+pub(crate) struct Sender {
+    pub(crate) shard: usize,
+    /// Token of the message for a report of failure; 0: no report.
+    pub(crate) token: u64,
+    /// Whether the sender has a fallback. The message fails if no connection is made within [`FALLBACK_DELAY`].
+    pub(crate) has_fallback: bool,
+}
 
 /// What became of a message.
 pub(crate) enum Post {
@@ -18,23 +28,19 @@ pub(crate) enum Post {
 }
 
 impl Streams {
-    /// Takes a message for a stream: `bytes[range]`, wanted by the shard `origin`. `leads_to`: whether there is a way to the
+    /// Takes a message for a stream: `bytes[range]`. `leads_to`: whether there is a way to the
     /// shard of this number, for a flow may name any.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "each says one thing about the message, and the caller has them apart"
-    )]
     #[inline(never)]
     pub(crate) fn post(
         &mut self,
         target: &Target,
         bytes: &[u8],
         range: Range<usize>,
-        origin: usize,
-        token: u64,
+        sender: Sender,
         now: Now,
         leads_to: impl Fn(usize) -> bool,
     ) -> Post {
+        let Sender { shard: origin, token, .. } = sender;
         if let Some(flow) = target.flow {
             let settings = &self.network.settings;
             if flow.node == settings.node && flow.process == settings.process {
@@ -77,10 +83,48 @@ impl Streams {
             return Post::Elsewhere(flow.shard as usize, Target { flow: Some(flow), ..*target });
         }
         // A message of no bytes makes the connection, so that the first real one need not wait for it.
-        if !range.is_empty() {
+        if range.is_empty() {
+            return Post::Done;
+        }
+        if !sender.has_fallback || !self.hold_fallback(flow.slot, &bytes[range.clone()], sender, now) {
             self.push(flow.slot, range, origin, token);
         }
         Post::Done
+    }
+
+    /// Holds a message with a fallback until its connection is made, apart from other messages. Returns false if the connection is open: the
+    /// caller sends the message. After the deadline the message fails at once.
+    fn hold_fallback(&mut self, slot: u32, message: &[u8], sender: Sender, now: Now) -> bool {
+        let (bound, counters) = (self.bounds.write_queue, self.counters.clone());
+        let Some(connection) = self.connection(slot).filter(|c| c.phase == Phase::Dialling) else { return false };
+        let is_late = now.mono >= connection.since + FALLBACK_DELAY;
+        let layer = connection.layer();
+        if is_late || layer.fallback_bytes() + message.len() > bound {
+            self.unsent.push((sender.shard, sender.token, Unsent::Connection));
+            return true;
+        }
+        layer.fallbacks.push(Fallback { origin: sender.shard, token: sender.token, message: message.into() });
+        counters.stream_bytes_waiting.add(message.len() as u64);
+        if self.charge_source(slot) {
+            self.schedule(slot);
+        }
+        true
+    }
+
+    /// Fails the messages with a fallback of a connection that is not made in time. The attempt to connect continues. Returns false if no such
+    /// message waits.
+    pub(super) fn fail_fallbacks(&mut self, slot: u32) -> bool {
+        let Some(connection) = self.connection(slot).filter(|c| c.phase == Phase::Dialling && c.has_fallbacks()) else {
+            return false;
+        };
+        let fallbacks = std::mem::take(&mut connection.layer().fallbacks);
+        for Fallback { origin, token, message } in fallbacks {
+            self.counters.stream_bytes_waiting.less(message.len() as u64);
+            self.unsent.push((origin, token, Unsent::Connection));
+        }
+        self.charge_source(slot);
+        self.schedule(slot);
+        true
     }
 
     /// Whether this flow is a connection to the peer that the target means: of its transport, to its address, and where a name is to be

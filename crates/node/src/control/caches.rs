@@ -308,8 +308,9 @@ impl Controlled {
     /// What may be asked about a user: of phones whose user name for authentication is the whole address, too.
     fn questions(&self, user: &str) -> Option<Vec<Asked>> {
         let (name, domain) = user.rsplit_once('@').filter(|(name, domain)| !name.is_empty() && !domain.is_empty())?;
-        let domain = domain.to_ascii_lowercase();
-        let policy = self.shared.policy();
+        let (policy, domain) = (self.shared.policy(), domain.to_ascii_lowercase());
+        let domain = policy.identity().canonical_domain(domain.as_bytes());
+        let domain = std::str::from_utf8(domain).ok()?.to_owned();
         let realm = policy.config.realm_of(&domain).as_bytes();
         let address = format!("{name}@{domain}");
         let [by_name, by_address] =

@@ -1,14 +1,17 @@
 //! How each order is carried out.
 
 use super::{
-    Ban, BanList, Controlled, Done, Order, Page, Registration, Reply, Request, ShardStatus, Status, shutting_down,
+    Ban, BanList, Controlled, Done, Order, Page, Registration, Reply, Request, ShardStatus, Status, next_hops,
+    shutting_down,
 };
+use crate::identity::canonical_aor;
+use crate::metrics::labelled::Sample;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use strowger_accounting::Accounting;
 use strowger_core::Transport;
-use strowger_metrics::{Metric, Unit};
+use strowger_metrics::Unit;
 use strowger_net::clock;
 use strowger_store::binding::BindingView;
 use strowger_store::location::Cursor;
@@ -105,6 +108,7 @@ impl Controlled {
             uptime_seconds: self.metrics.uptime().as_secs(),
             listeners: listeners.map(|(listener, at)| format!("{}:{at}", listener.transport.text())).collect(),
             shards: self.metrics.of_shards().into_iter().map(shard).collect(),
+            next_hops_aside: next_hops::aside(&self.shared, clock::now()),
             metrics: named(self.metrics.totals()),
         }
     }
@@ -112,9 +116,8 @@ impl Controlled {
     fn registrations_of(&self, user: &str) -> Page {
         let now = clock::now().mono;
         let mut registrations = Vec::new();
-        self.shared
-            .location
-            .lookup(user.as_bytes(), now, &mut |view| registrations.push(self.registration(&view, now)));
+        let aor = canonical_aor(self.shared.policy().identity(), user.as_bytes());
+        self.shared.location.lookup(&aor, now, &mut |view| registrations.push(self.registration(&view, now)));
         Page { registrations, next: None }
     }
 
@@ -172,10 +175,12 @@ impl Controlled {
     }
 }
 
-fn named(values: impl IntoIterator<Item = (&'static Metric, u64)>) -> BTreeMap<String, f64> {
+fn named(samples: impl IntoIterator<Item = Sample>) -> BTreeMap<String, f64> {
     let mut named = BTreeMap::new();
-    for (metric, value) in values {
-        let labels: Vec<String> = metric.labels.iter().map(|(label, text)| format!("{label}=\"{text}\"")).collect();
+    for Sample { metric, labels, value } in samples {
+        let more = metric.by.iter().copied().zip(labels.iter().map(String::as_str));
+        let labels: Vec<String> =
+            metric.labels.iter().copied().chain(more).map(|(label, text)| format!("{label}=\"{text}\"")).collect();
         let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
         let value = if metric.unit == Unit::Seconds { value as f64 / 1e6 } else { value as f64 };
         named.insert(format!("{}{labels}", metric.name()), value);

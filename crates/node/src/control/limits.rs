@@ -1,11 +1,13 @@
 //! Orders about the limits of calls: what counts under each.
 
 use super::{Controlled, Reply};
+use crate::identity::canonical_aor;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use strowger_config::CallLimitTable;
+use strowger_core::routing::Identity;
 use strowger_message::Uri;
 use strowger_server::call_limits::LimitScope;
 
@@ -71,7 +73,7 @@ impl Controlled {
             });
             tokio::task::yield_now().await;
         }
-        let key = key.as_deref().map(counted_key);
+        let key = key.as_deref().map(|key| counted_key(key, policy.identity()));
         let of_key = |name: &str| {
             let key = key.as_ref()?;
             let scope = LimitScope { name: name.into(), value: key.as_bytes().into() };
@@ -88,13 +90,14 @@ impl Controlled {
 }
 
 /// The key under which calls count that are of this user, group, address or URI: no scheme stands before a user of a domain.
-fn counted_key(key: &str) -> String {
+fn counted_key(key: &str, identity: &Identity) -> String {
     match Uri::parse(key.as_bytes()) {
         Ok(uri @ (Uri::Sip(_) | Uri::Tel(_))) => {
             let mut aor = Vec::new();
-            uri.write_aor(&mut aor);
+            identity.write_aor(&uri, &mut aor);
             String::from_utf8_lossy(&aor).into_owned()
         }
+        _ if key.contains('@') => String::from_utf8_lossy(&canonical_aor(identity, key.as_bytes())).into_owned(),
         _ => key.to_owned(),
     }
 }
@@ -169,16 +172,19 @@ mod tests {
 
     #[test]
     fn a_key_may_have_a_scheme() {
+        let identity = Identity::new(Vec::new(), ["example.org"], &[]).with_aliases([("192.0.2.1", "example.org")]);
         for (asked, key) in [
             ("sip:a0@Example.org", "a0@example.org"),
-            ("sips:a%30@example.org:5070;user=phone", "a0@example.org:5070"),
+            ("sips:a%30@example.org:5070;user=phone", "a0@example.org"),
+            ("sip:a0@192.0.2.1", "a0@example.org"),
+            ("a0@192.0.2.1", "a0@example.org"),
             ("tel:+49-30", "tel:+4930"),
             ("a0@example.org", "a0@example.org"),
             ("alice", "alice"),
             ("192.0.2.7", "192.0.2.7"),
             ("2001:db8::7", "2001:db8::7"),
         ] {
-            assert_eq!(counted_key(asked), key);
+            assert_eq!(counted_key(asked, &identity), key);
         }
     }
 

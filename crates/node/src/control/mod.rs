@@ -10,6 +10,7 @@ mod carry_out;
 mod client;
 pub(crate) mod http;
 mod limits;
+mod next_hops;
 mod openapi;
 mod order;
 mod registrations;
@@ -36,6 +37,7 @@ pub use accounting::{AccountingError, AccountingState, QuarantineState, SpoolSta
 pub use caches::{CacheEntry, CacheList, CacheSummary, CachedUser, KeptAnswer, SubscriberCache};
 pub use client::{Client, Unreachable};
 pub use limits::{Limit, LimitKey, LimitList};
+pub use next_hops::NextHopAside;
 pub use order::{
     Ban, BanList, Call, CallList, Change, Dialog, Done, Fault, Found, LONGEST_LINE, Order, Page, Registration, Reload,
     Reply, SetEntry, SetList, SetPage, SetReload, SetSummary, ShardStatus, Status, Wrong,

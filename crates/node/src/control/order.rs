@@ -1,6 +1,6 @@
 //! What is asked and answered over the control socket.
 
-use super::{AccountingState, CacheEntry, CacheList, CachedUser, LimitList};
+use super::{AccountingState, CacheEntry, CacheList, CachedUser, LimitList, NextHopAside};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -363,6 +363,9 @@ pub struct Status {
     pub listeners: Vec<String>,
     /// Those that have ever worked.
     pub shards: Vec<ShardStatus>,
+    /// Next hops that are set aside, 50 at most.
+    #[serde(default)]
+    pub next_hops_aside: Vec<NextHopAside>,
     /// Every counter and gauge of the process and of all shards together, by the names that Prometheus sees.
     pub metrics: BTreeMap<String, f64>,
 }

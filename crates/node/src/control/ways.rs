@@ -99,7 +99,7 @@ pub(super) const WAYS: &[Way] = &[
     Way {
         method: "DELETE",
         path: "/v1/registrations",
-        summary: "Ends the registrations of a user, or one of them. A phone that may register does so again.",
+        summary: "Ends the registrations and route tokens of a user, or one registration. A phone that may register does so again.",
         parameters: &[
             Parameter::required("user", "Whose, as name@domain."),
             Parameter::text("contact", "The one with this contact alone."),

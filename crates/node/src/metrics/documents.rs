@@ -1,6 +1,7 @@
 //! `docs/metrics.md` lists every metric there is, as the source defines it. With STROWGER_WRITE_DOCS=1 the list is written.
 
 use super::table;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
 use strowger_metrics::{Kind, Metric};
@@ -46,4 +47,17 @@ fn every_metric_is_in_the_documents() {
         "docs/metrics.md is not what the source says; STROWGER_WRITE_DOCS=1 writes the list again"
     );
     assert!(table().count() > 100 && list.contains("`transport` (tcp, tls, ws, wss)"));
+}
+
+#[test]
+fn a_family_has_one_meaning_and_stands_together() {
+    let mut families: BTreeMap<&str, (&Metric, usize)> = BTreeMap::new();
+    for (place, metric) in table().enumerate() {
+        assert!(metric.help.ends_with('.') && metric.help.len() > 10, "{metric:?}");
+        if let Some((first, last)) = families.insert(metric.family, (metric, place)) {
+            assert_eq!((first.kind, first.unit, first.help), (metric.kind, metric.unit, metric.help), "{metric:?}");
+            assert!(last + 1 == place && !metric.labels.is_empty() && first.labels != metric.labels, "{metric:?}");
+        }
+    }
+    assert!(families.len() > 100, "{}", families.len());
 }

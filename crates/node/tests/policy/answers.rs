@@ -226,11 +226,13 @@ fn a_server_that_drains_takes_nothing_new() {
 }
 
 #[test]
-fn a_user_at_our_own_address_who_is_none_of_ours() {
+fn a_user_at_our_own_address_is_one_of_the_only_domain() {
     let site = Site::start("proxy.relay_for = \"everyone\"", &["alice"]);
     let phone = site.stranger();
-    let got = phone.ask(&phone.call("INVITE", &format!("sip:alice@{}", site.udp)));
-    assert_eq!(got.status(), 404);
+    for (user, status) in [("alice", 480), ("carol", 404)] {
+        let got = phone.ask(&phone.call("INVITE", &format!("sip:{user}@{}", site.udp)));
+        assert_eq!(got.status(), status, "{user}");
+    }
 }
 
 #[test]

@@ -55,14 +55,16 @@ fn contacts_come_and_go() {
     assert_eq!(site.server().bindings(), 0);
 }
 
-/// A phone that was told the server's address writes it into the Request-URI: To says whose registration it is.
+/// A phone that was told the server's address writes it into the Request-URI, and into To: it names a user of the only domain.
 #[test]
 fn the_registrar_is_known_by_its_address_too() {
     let site = Site::start("", &["bob"]);
     let bob = site.phone("bob");
     let by_address = |lines: &str| Call { uri: format!("sip:{}", site.udp), ..bob.register_call(lines) };
     assert_eq!(bob.ask_as(&by_address("Expires: 600\n"), "bob").status(), 200);
-    let elsewhere = Call { to: format!("<sip:bob@{}>", site.udp.ip()), ..by_address("") };
+    let at_address = Call { to: format!("<sip:bob@{}>", site.udp.ip()), ..by_address("") };
+    assert_eq!(bob.ask_as(&at_address, "bob").status(), 200);
+    let elsewhere = Call { to: "<sip:bob@192.0.2.9>".into(), ..by_address("") };
     assert_eq!(bob.ask(&elsewhere).status(), 404);
     // A relay without a domain of its own registers no user, and does not say that it does.
     let relay = Site::start("domains = []", &[]);

@@ -61,12 +61,29 @@ impl Call {
         Some((at, party))
     }
 
+    /// Dialog of a [`HangUp`](super::doubt) with this context.
+    pub(super) fn hang_up_at(&self, context: u64) -> Option<&Dialog> {
+        let salt = (context >> 2 & SALTS) as u16;
+        self.dialogs.iter().find(|dialog| dialog.hang_up_salt() == Some(salt))
+    }
+
+    /// A salt that no dialog of the call has.
+    pub(super) fn free_salt(&self, mut draw: impl FnMut() -> u64) -> u16 {
+        loop {
+            let salt = (draw() & SALTS) as u16 & !1;
+            if self.dialogs.iter().all(|dialog| dialog.salt != salt && dialog.hang_up_salt() != Some(salt)) {
+                return salt;
+            }
+        }
+    }
+
     /// A request with this context is of this call, or of one of its dialogs.
     pub(super) fn has_context(&self, context: u64, purpose: Purpose) -> bool {
         let is_near = (self.key ^ context) >> BELOW_KEY == 0;
         is_near
             && match purpose {
                 Purpose::Invite => self.context() == context,
+                Purpose::Bye if self.hang_up_at(context).is_some() => true,
                 _ => self.dialog_at(context).is_some(),
             }
     }

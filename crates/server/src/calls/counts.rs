@@ -13,6 +13,8 @@ pub(crate) struct CallCounts {
     pub(crate) early: usize,
     /// Tracked dialogs with one.
     pub(crate) confirmed: usize,
+    /// Calls with a dialog that has a BYE under way.
+    pub(crate) ending: usize,
     /// Limits that they count under, those of each call together.
     pub(crate) counted: usize,
 }
@@ -26,6 +28,7 @@ impl CallCounts {
             tracked: usize::from(call.tracked),
             early: of_dialogs(call.dialogs.len() - confirmed),
             confirmed: of_dialogs(confirmed),
+            ending: usize::from(call.dialogs.iter().any(super::Dialog::is_ending)),
             counted: call.taken().count(),
         }
     }

@@ -1,6 +1,8 @@
 //! A dialog of a call: between its caller and one callee that rang or answered (RFC 3261 section 12).
 
 use super::doubt::Doubt;
+use super::ending::Ending;
+use super::origin::Source;
 use super::texts::Texts;
 use crate::session_timer::SessionOffer;
 use serde::{Deserialize, Serialize};
@@ -46,6 +48,21 @@ pub(crate) struct Bye {
     pub(crate) at: i64,
     /// Q.850 cause, for the record.
     pub(crate) cause: u16,
+    /// The source is a foreign address ([`super::origin`]).
+    #[serde(skip)]
+    pub(crate) from_elsewhere: bool,
+}
+
+/// BYEs of a dialog that have no final response.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Byes {
+    /// BYEs of the parties, by sender.
+    of_parties: [Option<Bye>; 2],
+    /// This server ends the dialog.
+    ending: Option<Box<Ending>>,
+    /// A BYE of the callee passed before the ACK for its 2xx, against RFC 3261 section 15.
+    #[serde(skip)]
+    hasty: bool,
 }
 
 /// A request that renews a dialog, until its final response.
@@ -64,12 +81,16 @@ pub(crate) struct Dialog {
     pub(crate) answer: Option<CallAnswer>,
     /// The last CSeq of the caller, and of the callee; 0: that has sent nothing.
     cseqs: [u32; 2],
+    /// Source of its 2xx.
+    pub(super) source: Source,
     /// Its end is to be logged.
     pub(crate) logged: bool,
+    /// The ACK for its 2xx has passed, or the dialog was confirmed or doubted without one.
+    pub(crate) acknowledged: bool,
     /// Random bits in the contexts of its requests ([`super::Call::dialog_context`]). The lowest is free: it names the sender there.
     pub(crate) salt: u16,
-    /// BYEs under way, by sender.
-    byes: Option<Box<[Option<Bye>; 2]>>,
+    /// BYEs under way.
+    byes: Option<Box<Byes>>,
     renewal: Option<Box<Renewal>>,
     /// The server asks its parties whether it still exists.
     pub(crate) doubt: Option<Box<Doubt>>,
@@ -86,13 +107,13 @@ const ROUTES: usize = 2;
 const BRANCH: usize = 3;
 
 impl Dialog {
-    /// Makes a dialog from the callee's tag in a response and the CSeq of the INVITE. `salt` is random.
-    pub(crate) fn new(tag: &[u8], cseq: u32, salt: u64) -> Self {
+    /// Makes a dialog from the callee's tag in a response and the CSeq of the INVITE. `salt`: [`super::Call::free_salt`].
+    pub(crate) fn new(tag: &[u8], cseq: u32, salt: u16) -> Self {
         Self::of(Texts::new(&[tag]), cseq, salt)
     }
 
     /// One that rings: the response came by this branch.
-    pub(crate) fn early(tag: &[u8], cseq: u32, salt: u64, branch: u32) -> Self {
+    pub(crate) fn early(tag: &[u8], cseq: u32, salt: u16, branch: u32) -> Self {
         Self::of(Texts::new(&[tag, b"", b"", &branch.to_le_bytes()]), cseq, salt)
     }
 
@@ -101,10 +122,21 @@ impl Dialog {
         self.cseqs[0]
     }
 
-    fn of(texts: Texts, cseq: u32, salt: u64) -> Self {
-        let salt = (salt & super::SALTS) as u16 & !1;
+    fn of(texts: Texts, cseq: u32, salt: u16) -> Self {
         let (answer, byes, renewal, doubt) = Default::default();
-        Self { texts, answer, cseqs: [cseq, 0], logged: false, salt, byes, renewal, doubt, session_end: NEVER }
+        Self {
+            texts,
+            answer,
+            cseqs: [cseq, 0],
+            source: Source::default(),
+            logged: false,
+            acknowledged: false,
+            salt,
+            byes,
+            renewal,
+            doubt,
+            session_end: NEVER,
+        }
     }
 
     /// It has no answer, and rang by this branch.
@@ -122,14 +154,20 @@ impl Dialog {
         self.texts.get(CONTACT)
     }
 
+    /// Whether an INVITE within it resumes it, and has no answer yet: it began in an earlier process.
+    pub(crate) fn is_resumed(&self) -> bool {
+        self.answer.is_none() && !self.contact().is_empty()
+    }
+
     /// The Routes of a request to the callee from here on.
     pub(crate) fn routes(&self) -> &[u8] {
         self.texts.get(ROUTES)
     }
 
-    /// What the 2xx says of how the callee is reached; by which branch it rang counts no more.
-    pub(crate) fn set_way(&mut self, contact: &[u8], routes: &[u8]) {
+    /// Sets Contact, route set and source of the callee from its 2xx. The branch of the early dialog counts no more.
+    pub(crate) fn set_way(&mut self, contact: &[u8], routes: &[u8], source: Source) {
         self.texts = Texts::new(&[self.texts.get(TAG), contact, routes]);
+        self.source = source;
     }
 
     /// The callee is reached by another Contact from now on.
@@ -154,8 +192,10 @@ impl Dialog {
         if self.session_end != NEVER {
             change(&mut self.session_end);
         }
-        let byes = self.byes.iter_mut().flat_map(|byes| byes.iter_mut()).flatten();
-        byes.for_each(|bye| change(&mut bye.at));
+        if let Some(byes) = &mut self.byes {
+            byes.of_parties.iter_mut().flatten().for_each(|bye| change(&mut bye.at));
+            byes.ending.iter_mut().for_each(|ending| ending.change_moments(&change));
+        }
         self.doubt.iter_mut().for_each(|doubt| doubt.change_moments(&change));
     }
 
@@ -167,9 +207,11 @@ impl Dialog {
         is_new
     }
 
-    /// It goes on in another process: what was under way has come to nothing, as far as is known.
+    /// Forgets the transactions of the process before. An end that it began continues.
     pub(crate) fn goes_on(&mut self) {
-        (self.byes, self.renewal, self.doubt) = Default::default();
+        (self.renewal, self.doubt, self.acknowledged) = (None, None, true);
+        self.byes.iter_mut().for_each(|byes| byes.of_parties = Default::default());
+        self.byes.take_if(|byes| byes.ending.is_none());
     }
 
     /// The CSeq of the last request of this party; 0: it has sent none.
@@ -185,23 +227,45 @@ impl Dialog {
 
     /// Adds a BYE of this party, in place of one before it.
     pub(crate) fn begin_bye(&mut self, party: Party, bye: Bye) {
-        self.byes.get_or_insert_default()[party as usize] = Some(bye);
+        let byes = self.byes.get_or_insert_default();
+        byes.of_parties[party as usize] = Some(bye);
+        byes.hasty |= party == Party::Callee && !self.acknowledged;
     }
 
     /// Takes out the BYE of this party: it was refused.
     pub(crate) fn end_bye(&mut self, party: Party) {
-        self.byes.iter_mut().for_each(|byes| byes[party as usize] = None);
-        self.byes.take_if(|byes| byes.iter().all(Option::is_none));
+        self.byes.iter_mut().for_each(|byes| byes.of_parties[party as usize] = None);
+        self.byes.take_if(|byes| byes.ending.is_none() && byes.of_parties.iter().all(Option::is_none));
     }
 
     /// The BYE of this party that is under way.
     pub(crate) fn bye(&self, party: Party) -> Option<Bye> {
-        self.byes.as_ref().and_then(|byes| byes[party as usize])
+        self.byes.as_ref().and_then(|byes| byes.of_parties[party as usize])
+    }
+
+    /// A BYE of the callee may have overtaken the 2xx.
+    pub(super) fn has_hasty_bye(&self) -> bool {
+        self.byes.as_ref().is_some_and(|byes| byes.hasty)
     }
 
     /// A BYE is under way.
     pub(crate) const fn is_ending(&self) -> bool {
         self.byes.is_some()
+    }
+
+    /// Starts the end of the dialog by this server, and forgets other transactions.
+    pub(super) fn begin_ending(&mut self, salt: u16, ending: Box<Ending>) {
+        (self.salt, self.renewal, self.doubt) = (salt, None, None);
+        self.byes = Some(Box::new(Byes { ending: Some(ending), ..Byes::default() }));
+    }
+
+    /// The end of the dialog by this server.
+    pub(super) fn ending(&self) -> Option<&Ending> {
+        self.byes.as_ref()?.ending.as_deref()
+    }
+
+    pub(super) fn ending_mut(&mut self) -> Option<&mut Ending> {
+        self.byes.as_mut()?.ending.as_deref_mut()
     }
 
     pub(crate) fn begin_renewal(&mut self, renewal: Renewal) {

@@ -1,19 +1,35 @@
 //! Dialogs that may have ended unseen: the server asks both parties by an OPTIONS within the dialog (RFC 3261 sections 11.2 and 12.2.2).
 //!
-//! Two things raise a doubt: the process began after the call (the end may have been lost with the process before), and a BYE was refused
-//! (its sender has hung up, or has not). A party that answers 481 or 408, or lets the transaction time out, has lost the dialog (RFC 3261
-//! section 12.2.1.2): then the server ends it. Any other answer confirms it. A party that cannot be reached at all, such as a telephone whose connection
-//! ended with the process before, is asked again; when no party has confirmed a dialog for [`PATIENCE`], it ends too.
+//! Three things raise a doubt: the process began after the call (the end may have been lost with the process before), a BYE was refused
+//! (its sender has hung up, or has not), and no ACK has passed for a 2xx. A party that answers 481 or 408 has lost the dialog (RFC 3261 section
+//! 12.2.1.2): then the server ends it. Any other answer confirms it. A party that cannot be reached at all, such as a telephone whose connection
+//! ended with the process before, is asked again; when no party has confirmed a dialog for [`PATIENCE`], it ends too. An answer confirms the
+//! dialog only if its question left after the last doubt: a party may hang up between its answer and the refusal of its BYE.
+//!
+//! Silence until the transaction times out is a loss as well, except at the start of a process: then nothing says that a party has left, and some
+//! gateways ignore an OPTIONS within a dialog. So the answer of one party outweighs the silence of the other, and the silence of both is a loss.
+//!
+//! Some parties send a BYE without a Route, as SIPp does. If the peer accepts it, and both messages come from the addresses of the
+//! parties, the dialog ends at the moment of this BYE. The server still sends its own BYE along the dialog. A 2xx to it shows that the
+//! dialog stood until then: the record lasts as long ([`Ending::by_party`]).
 //!
 //! The OPTIONS has the last CSeq of the party in whose name it goes: one more would make the next request of that party look old.
 
-use super::dialog::{Dialog, Party};
+use super::answers::MOST_DIALOGS;
+use super::dialog::{Bye, Dialog, Party};
+use super::end::moment_of_question;
+use super::ending::Ending;
 use super::{Call, Purpose, moment};
-use crate::accounting::Ender;
+use crate::account_text::reason;
+use crate::accounting::{Ender, NORMAL};
 use crate::engine::Engine;
+use crate::handling::Handling;
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 use strowger_core::proxy::NoticeEvent;
+use strowger_core::routing::Request;
 use strowger_core::{Now, Outbox};
+use strowger_message::Method;
 
 /// Time from the first question to the end of an unconfirmed dialog, in milliseconds.
 pub(super) const PATIENCE: u64 = 60_000;
@@ -33,6 +49,18 @@ const LONGEST_SPREAD: u64 = 25_000;
 /// Time between the questions of two calls, in milliseconds, up to [`LONGEST_SPREAD`] for all.
 const SPREAD: u64 = 2;
 
+/// State of a party of a doubted dialog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Standing {
+    /// It may have left: its silence is a loss.
+    Suspected,
+    Confirmed,
+    /// Nothing says that it has left, but the process began after the call.
+    Unheard,
+    /// It was [`Self::Unheard`], and its transaction has timed out.
+    Silent,
+}
+
 /// An open question about a dialog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Doubt {
@@ -40,81 +68,299 @@ pub(crate) struct Doubt {
     pub(super) next: i64,
     /// When it ends.
     until: i64,
-    /// Parties that have confirmed the dialog, in the order of [`Party`].
-    confirmed: [bool; 2],
-    /// Questions so far. The branches of their transactions differ by it.
-    asked: u16,
+    /// Standing of each party, in the order of [`Party`].
+    parties: [Standing; 2],
+    /// Questions from this moment on can confirm the dialog.
+    since: u64,
+    /// Moment of a second round of questions.
+    #[serde(skip)]
+    again: Option<i64>,
+    /// Last BYE without a Route, from the address of its party.
+    #[serde(skip)]
+    hang_up: Option<HangUp>,
+}
+
+/// A BYE without a Route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct HangUp {
+    party: Party,
+    bye: Bye,
+    /// Random bits of its context, like [`Dialog::salt`].
+    salt: u16,
 }
 
 impl Doubt {
-    fn at(moment: i64) -> Box<Self> {
+    fn at(moment: i64, standing: Standing) -> Box<Self> {
         let until = moment.saturating_add_unsigned(PATIENCE);
-        Box::new(Self { next: moment, until, confirmed: [false; 2], asked: 0 })
+        let since = moment.max(0).cast_unsigned();
+        Box::new(Self { next: moment, until, parties: [standing; 2], since, again: None, hang_up: None })
     }
 
     pub(super) fn change_moments(&mut self, change: impl Fn(&mut i64)) {
         change(&mut self.next);
         change(&mut self.until);
+        self.again.iter_mut().for_each(&change);
+        self.hang_up.iter_mut().for_each(|hang_up| change(&mut hang_up.bye.at));
+    }
+
+    /// Begins the second round once it is due: earlier confirmations no longer count.
+    fn begin_second_round(&mut self, now: Now) {
+        if self.again.take_if(|at| *at <= moment(now)).is_some() {
+            *self = *Self::at(moment(now), Standing::Suspected);
+        }
+    }
+
+    /// Moment of the next question after one at this moment.
+    fn after(&self, at: i64) -> i64 {
+        let next = at.saturating_add_unsigned(AGAIN).min(self.until);
+        self.again.map_or(next, |again| next.min(again))
+    }
+
+    fn confirm(&mut self, party: Party) {
+        self.parties[party as usize] = Standing::Confirmed;
+    }
+
+    /// Notes the silence of this party. Returns whether the dialog is lost.
+    fn fall_silent(&mut self, party: Party) -> bool {
+        let standing = &mut self.parties[party as usize];
+        match standing {
+            Standing::Suspected => return true,
+            Standing::Unheard => *standing = Standing::Silent,
+            Standing::Confirmed | Standing::Silent => (),
+        }
+        self.parties == [Standing::Silent; 2]
+    }
+
+    fn is_unconfirmed(&self) -> bool {
+        !self.parties.contains(&Standing::Confirmed)
+    }
+
+    fn is_settled(&self) -> bool {
+        let is_open = |standing: &Standing| matches!(standing, Standing::Suspected | Standing::Unheard);
+        !self.is_unconfirmed() && !self.parties.iter().any(is_open)
     }
 }
 
 impl Dialog {
-    /// A BYE was refused, and the dialog stands as far as is known.
+    /// When its 2xx is doubted unless the ACK passes.
+    pub(super) fn unacknowledged_until(&self, patience: u64) -> Option<i64> {
+        let waits = !self.acknowledged && self.ending().is_none();
+        self.answer.filter(|_| waits).map(|answer| answer.at.saturating_add_unsigned(patience))
+    }
+
+    /// Doubts the dialog after a refused BYE. Earlier confirmations no longer count.
     pub(super) fn doubt_refusal(&mut self, now: Now) {
-        if self.answer.is_some() {
-            self.doubt.get_or_insert_with(|| Doubt::at(moment(now).saturating_add_unsigned(AFTER_BYE)));
+        if self.answer.is_none() || self.ending().is_some() {
+            return;
         }
+        let fresh = Doubt::at(moment(now).saturating_add_unsigned(AFTER_BYE), Standing::Suspected);
+        match &mut self.doubt {
+            Some(doubt) => {
+                (doubt.parties, doubt.until) = (fresh.parties, doubt.until.max(fresh.until));
+                doubt.next = doubt.next.min(fresh.next);
+                doubt.since = now.mono + 1;
+            }
+            None => self.doubt = Some(fresh),
+        }
+    }
+
+    /// Doubts the dialog after a BYE that names it and goes elsewhere. Its receiver may accept a copy until the transaction ends. The server asks
+    /// once more then.
+    pub(super) fn doubt_beside(&mut self, now: Now, transaction: u64) {
+        self.doubt_refusal(now);
+        if let Some(doubt) = &mut self.doubt {
+            doubt.again = Some(moment(now).saturating_add_unsigned(transaction + AFTER_BYE));
+        }
+    }
+
+    /// Salt of the last [`HangUp`].
+    pub(super) fn hang_up_salt(&self) -> Option<u16> {
+        Some(self.doubt.as_ref()?.hang_up?.salt)
     }
 }
 
 impl Call {
+    /// Notes a BYE that names this dialog before its 2xx passes: the server asks both parties then.
+    fn doubt_before_answer(&mut self, tag: &[u8], salt: u16) {
+        if self.open > 0 && self.dialog(tag).is_none() && self.dialogs.len() < MOST_DIALOGS {
+            self.dialogs.push(Dialog::new(tag, self.cseq, salt));
+        }
+        let early = self.dialog(tag).filter(|dialog| dialog.answer.is_none());
+        early.into_iter().for_each(|dialog| dialog.doubt = Some(Doubt::at(i64::MAX, Standing::Suspected)));
+    }
+
     /// Another process had this call, the one at this place among so many.
     pub(super) fn doubt_all(&mut self, now: Now, place: usize, count: usize) {
         let spread = (count as u64 * SPREAD).min(LONGEST_SPREAD);
         let delay = AFTER_START + spread * place as u64 / (count as u64).max(1);
         let at = moment(now).saturating_add_unsigned(delay);
-        self.dialogs.iter_mut().for_each(|dialog| dialog.doubt = Some(Doubt::at(at)));
+        for dialog in &mut self.dialogs {
+            match dialog.ending_mut() {
+                Some(ending) => ending.resume(at),
+                None => dialog.doubt = Some(Doubt::at(at, Standing::Unheard)),
+            }
+        }
     }
 }
 
 impl Engine {
+    /// Notes a BYE that may overtake the 2xx of its dialog, and end it at the other party.
+    pub(super) fn doubt_before_answer(&mut self, key: u64, tag: &[u8]) {
+        let Some(salt) = self.free_salt(key).filter(|_| self.calls.get(key).is_some_and(|call| call.tracked)) else {
+            return;
+        };
+        self.calls.change(key, |call| call.doubt_before_answer(tag, salt));
+    }
+
+    /// Notes the ACK for a 2xx on its way to the callee.
+    #[inline]
+    pub(crate) fn hear_ack(&mut self, request: &Request<'_>) {
+        if self.calls.counts().tracked > 0 {
+            self.acknowledge_dialog(request);
+        }
+    }
+
+    fn acknowledge_dialog(&mut self, request: &Request<'_>) {
+        let key = self.key_of_call(request.call_id, request.from_tag);
+        let Some(call) = self.calls.get(key).filter(|call| call.tracked) else { return };
+        let tag = &*self.kept_tag(request.to_tag);
+        let is_meant = |dialog: &&Dialog| dialog.tag() == tag && dialog.answer.is_some() && !dialog.acknowledged;
+        let dialog = call.dialogs.iter().find(is_meant);
+        if dialog.is_some_and(|dialog| self.leads_along(request, call, dialog, Party::Caller)) {
+            self.calls.change(key, |call| call.dialog(tag).into_iter().for_each(|dialog| dialog.acknowledged = true));
+        }
+    }
+
+    /// Doubts the dialog that a BYE names, if the BYE does not pass in it: it goes elsewhere (`passes`), or the server has refused it. Its sender
+    /// may have hung up.
+    #[inline]
+    pub(crate) fn doubt_named(&mut self, handling: &Handling<'_, '_>, passes: bool) {
+        let request = handling.request;
+        let is_meant = request.method == Method::Bye && !request.to_tag.is_empty() && handling.progress.context == 0;
+        if is_meant && self.calls.counts().tracked > 0 {
+            self.doubt_tags(handling.now, request, passes);
+        }
+    }
+
+    /// Handles a request that proves no dialog and is about to be forwarded. Returns the context of a [`HangUp`], else 0.
+    #[inline]
+    pub(super) fn pass_outside(&mut self, handling: &Handling<'_, '_>) -> u64 {
+        self.doubt_named(handling, true);
+        let is_meant = handling.request.method == Method::Bye && self.calls.counts().tracked > 0;
+        if is_meant { self.hang_up(handling.now, handling.request) } else { 0 }
+    }
+
+    /// Notes a BYE without a Route that comes from the address of a party and has a higher CSeq than each of its requests.
+    fn hang_up(&mut self, now: Now, request: &Request<'_>) -> u64 {
+        if request.message.routes().next().is_some() {
+            return 0;
+        }
+        let bye = Bye { at: moment(now), cause: reason(&request.message).unwrap_or(NORMAL), from_elsewhere: false };
+        let (from, to) = (request.from_tag, request.to_tag);
+        for (party, tag, other) in [(Party::Caller, from, to), (Party::Callee, to, from)] {
+            let key = self.key_of_call(request.call_id, tag);
+            let other = &*self.kept_tag(other);
+            let Some(salt) = self.free_salt(key) else { continue };
+            let context = self.calls.change(key, |call| {
+                if call.chose_tag {
+                    // The BYE may be of another dialog with the same tags.
+                    return None;
+                }
+                let at = call.dialogs.iter().position(|dialog| dialog.tag() == other)?;
+                let (dialog, source) = (&call.dialogs[at], request.arrival.remote);
+                let is_own = request.cseq > dialog.last_cseq(party) && call.is_from(dialog, party, source);
+                let doubt = call.dialogs[at].doubt.as_mut().filter(|_| is_own)?;
+                doubt.hang_up = Some(HangUp { party, bye, salt });
+                Some(call.context_with(salt, Purpose::Bye))
+            });
+            if let Some(context) = context.flatten() {
+                return context;
+            }
+        }
+        0
+    }
+
+    fn doubt_tags(&mut self, now: Now, request: &Request<'_>, passes: bool) {
+        let transaction = self.calls.times.transaction;
+        let doubt = |dialog: &mut Dialog| match passes {
+            true => dialog.doubt_beside(now, transaction),
+            false => dialog.doubt_refusal(now),
+        };
+        let (from, to) = (request.from_tag, request.to_tag);
+        for (tag, other) in [(from, to), (to, from)] {
+            let key = self.key_of_call(request.call_id, tag);
+            let other = &*self.kept_tag(other);
+            let doubt = |call: &mut Call| call.dialog(other).map(doubt).is_some();
+            if self.calls.get(key).is_some_and(|call| call.tracked) && self.calls.change(key, doubt) == Some(true) {
+                self.calls.has_changed(key);
+            }
+        }
+    }
+
+    /// Doubts the dialogs whose 2xx has no ACK for as long as its sender repeats it (64*T1, RFC 3261 section 13.3.1.4).
+    pub(super) fn doubt_unacknowledged(&mut self, now: Now, key: u64) {
+        let patience = self.calls.times.transaction;
+        let is_due = |dialog: &Dialog| dialog.unacknowledged_until(patience).is_some_and(|at| at <= moment(now));
+        if self.calls.get(key).is_none_or(|call| !call.tracked || !call.dialogs.iter().any(is_due)) {
+            return;
+        }
+        self.calls.change(key, |call| {
+            for dialog in call.dialogs.iter_mut().filter(|dialog| is_due(dialog)) {
+                dialog.acknowledged = true;
+                dialog.doubt.get_or_insert_with(|| Doubt::at(moment(now), Standing::Suspected));
+            }
+        });
+        self.calls.has_changed(key);
+    }
+
     /// Asks the parties of the due dialogs of a call, and ends the dialogs that no party has confirmed in time.
     pub(super) fn ask_parties(&mut self, now: Now, key: u64, out: &mut Outbox) {
         let is_due = |dialog: &Dialog| dialog.doubt.as_ref().is_some_and(|doubt| doubt.next <= moment(now));
-        let Some(call) = self.calls.get(key).filter(|call| call.dialogs.iter().any(is_due)) else { return };
+        if self.calls.get(key).is_none_or(|call| !call.dialogs.iter().any(is_due)) {
+            return;
+        }
+        self.calls.change(key, |call| {
+            call.dialogs
+                .iter_mut()
+                .filter_map(|dialog| dialog.doubt.as_mut())
+                .for_each(|doubt| doubt.begin_second_round(now));
+        });
+        let Some(call) = self.calls.get(key) else { return };
         let (mut questions, mut unasked) = (Vec::new(), Vec::new());
         let due = call.dialogs.iter().filter(|dialog| is_due(dialog));
         for (dialog, doubt) in due.filter_map(|dialog| Some((dialog, dialog.doubt.as_ref()?))) {
-            let is_open = |party: &Party| doubt.until > moment(now) && !doubt.confirmed[*party as usize];
+            let is_open = |party: &Party| {
+                let standing = doubt.parties[*party as usize];
+                doubt.until > moment(now) && matches!(standing, Standing::Suspected | Standing::Unheard)
+            };
             for asked in Party::BOTH.into_iter().filter(is_open) {
                 let mut text = Vec::new();
                 let context = call.dialog_context(dialog, Purpose::Question, asked);
-                if self.write_question(call, dialog, asked, doubt.asked, &mut text) {
+                if self.write_question(call, dialog, asked, now.mono, &mut text) {
                     questions.push((context, text));
                 } else {
                     unasked.push(context);
                 }
             }
         }
-        // Tags or URIs too long to keep allow no question, so the party counts as one that has confirmed.
+        // A party of an emergency call may be unknown: it counts as one that has confirmed.
         self.calls.change(key, |call| {
             for context in &unasked {
                 let Some((at, party)) = call.dialog_at(*context) else { continue };
-                call.dialogs[at].doubt.iter_mut().for_each(|doubt| doubt.confirmed[party as usize] = true);
+                call.dialogs[at].doubt.iter_mut().for_each(|doubt| doubt.confirm(party));
             }
         });
         let is_over = |doubt: &Doubt| doubt.until <= moment(now);
         let is_lost = |dialog: &Dialog| {
             let doubt = dialog.doubt.as_ref().filter(|doubt| is_over(doubt));
-            doubt.is_some_and(|doubt| doubt.confirmed == [false; 2])
+            doubt.is_some_and(|doubt| doubt.is_unconfirmed())
         };
-        self.end_dialogs(now, key, (Ender::Lost, moment(now)), out, is_lost);
+        self.end_dialogs(now, key, (Ender::Lost, moment(now), [true; 2]), out, is_lost);
         self.calls.change(key, |call| {
             for dialog in &mut call.dialogs {
                 dialog.doubt.take_if(|doubt| is_over(doubt));
                 for doubt in dialog.doubt.iter_mut().filter(|doubt| doubt.next <= moment(now)) {
-                    doubt.next = moment(now).saturating_add_unsigned(AGAIN).min(doubt.until);
-                    doubt.asked += 1;
+                    doubt.next = doubt.after(moment(now));
                 }
             }
         });
@@ -131,26 +377,73 @@ impl Engine {
         event: &NoticeEvent,
         out: &mut Outbox,
     ) {
-        let is_lost = match event {
-            NoticeEvent::Answered { .. } => false,
-            NoticeEvent::Exhausted { status, .. } => match self.calls.responded {
-                Some(_) => matches!(status, 408 | 481),
+        let is_ending =
+            |call: &Call| call.dialog_at(context).is_some_and(|(at, _)| call.dialogs[at].ending().is_some());
+        if self.calls.get(key).is_some_and(is_ending) {
+            return self.hear_of_own_bye(now, (key, context), event, out);
+        }
+        let (is_gone, is_silent, asked_at) = match event {
+            NoticeEvent::Answered { bytes, .. } => (false, false, self.moment_of_question(bytes, out)),
+            NoticeEvent::Exhausted { status, bytes } => match self.calls.responded {
+                Some(_) => (matches!(status, 408 | 481), false, self.moment_of_question(bytes, out)),
                 // It did not leave.
                 None => return,
             },
-            NoticeEvent::Abandoned => true,
+            // RFC 4320 section 4.2: a 408 goes no further.
+            NoticeEvent::Abandoned => (self.calls.responded.is_some(), self.calls.responded.is_none(), None),
             _ => return,
         };
         let Some((at, party)) = self.calls.get(key).and_then(|call| call.dialog_at(context)) else { return };
-        if is_lost {
-            let salt = self.calls.get(key).map(|call| call.dialogs[at].salt);
-            return self.end_dialogs(now, key, (Ender::Lost, moment(now)), out, |dialog| Some(dialog.salt) == salt);
-        }
-        self.calls.change(key, |call| {
-            call.dialogs[at].doubt.take_if(|doubt| {
-                doubt.confirmed[party as usize] = true;
-                doubt.confirmed == [true; 2]
-            })
+        let mut salt = 0;
+        let is_lost = self.calls.change(key, |call| {
+            let dialog = &mut call.dialogs[at];
+            salt = dialog.salt;
+            let Some(doubt) = &mut dialog.doubt else { return is_gone };
+            if is_gone {
+                return true;
+            }
+            let is_lost = is_silent && doubt.fall_silent(party);
+            if !is_silent && asked_at.is_none_or(|at| at >= doubt.since) {
+                doubt.confirm(party);
+            }
+            if let Some(again) = doubt.again.filter(|_| doubt.is_settled()) {
+                doubt.next = again;
+            }
+            dialog.doubt.take_if(|doubt| doubt.is_settled() && doubt.again.is_none());
+            is_lost
         });
+        if is_lost == Some(true) {
+            let lost = Party::BOTH.map(|other| other == party);
+            let by = (Ender::Lost, moment(now), lost);
+            self.end_dialogs(now, key, by, out, |dialog| dialog.salt == salt);
+        }
+    }
+
+    /// When the question left that this response in the outbox answers, by its branch.
+    fn moment_of_question(&mut self, range: &Range<usize>, out: &Outbox) -> Option<u64> {
+        let mut asked_at = None;
+        self.read_response(range, out, |_, response| asked_at = moment_of_question(response));
+        asked_at
+    }
+
+    /// Handles the final response to a [`HangUp`]. Returns false if the context is of another BYE.
+    pub(super) fn hear_of_hang_up(
+        &mut self,
+        now: Now,
+        (key, context): (u64, u64),
+        event: &NoticeEvent,
+        out: &mut Outbox,
+    ) -> bool {
+        let Some(call) = self.calls.get(key) else { return false };
+        let Some(dialog) = call.hang_up_at(context) else { return false };
+        let Some(HangUp { party, bye, .. }) = dialog.doubt.as_ref().and_then(|doubt| doubt.hang_up) else {
+            return false;
+        };
+        let is_of_peer = self.calls.responded.is_some_and(|source| call.is_from(dialog, party.other(), source));
+        if matches!(event, NoticeEvent::Answered { .. }) && is_of_peer {
+            let salt = dialog.salt;
+            self.end_dialog(now, (key, salt), Ending::by_party(now, party, bye), out);
+        }
+        true
     }
 }

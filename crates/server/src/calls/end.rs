@@ -1,14 +1,16 @@
 //! Requests of the server within dialogs. Calls that have lasted too long, whose session timer has run out or that an operator ends get a
 //! BYE on both sides (RFC 3261 section 15).
 //!
-//! Such a request goes the way of one that the peer of that party had sent: through the stages, by the route set of the dialog.
+//! Such a request goes the way of one that the peer of that party had sent: through the stages, by the route set of the dialog. [`Ending`] waits
+//! for the answers.
 
 use super::dialog::{Dialog, Party};
+use super::ending::Ending;
 use super::{Call, HASHED, moment};
 use crate::accounting::Ender;
-use crate::call_log::log_ended;
-use crate::engine::{Effect, Engine};
+use crate::engine::Engine;
 use crate::handling::{Handling, Progress};
+use smallvec::SmallVec;
 use strowger_core::routing::Request;
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Target, call};
 use strowger_message::{Index, Message, Uri};
@@ -34,12 +36,14 @@ impl Engine {
             self.calls.change(key, Call::forget_log);
         }
         if self.calls.get(key).is_some_and(|call| call.tracked) {
-            self.end_dialogs(now, key, (Ender::Lifetime, moment(now)), out, |dialog| {
+            self.end_dialogs(now, key, (Ender::Lifetime, moment(now), [false; 2]), out, |dialog| {
                 dialog.answer.is_some_and(|answer| !lasts(answer.at, times.lifetime))
             });
         }
         self.end_sessions(now, key, out);
+        self.doubt_unacknowledged(now, key);
         self.ask_parties(now, key, out);
+        self.send_due_byes(now, key, out);
         self.calls.change(key, |call| call.challenged &= lasts(call.began, super::CHALLENGE));
         // What is due stays due otherwise.
         self.calls.set_deadline(key);
@@ -48,69 +52,50 @@ impl Engine {
     /// Ends sessions that no party has refreshed in time. The parties should send a BYE themselves (RFC 4028 section 10). A party that does
     /// not gets one of the server, since the call is no longer counted or recorded.
     fn end_sessions(&mut self, now: Now, key: u64, out: &mut Outbox) {
-        let is_over = |dialog: &Dialog| dialog.session_end().is_some_and(|at| at <= moment(now));
+        let is_over =
+            |dialog: &Dialog| dialog.ending().is_none() && dialog.session_end().is_some_and(|at| at <= moment(now));
         let Some(call) = self.calls.get(key) else { return };
         let ended = call.dialogs.iter().filter(|dialog| is_over(dialog));
         // It may have been before this process began.
         let Some(at) = ended.filter_map(Dialog::session_end).max() else { return };
-        self.end_dialogs(now, key, (Ender::SessionTimer, at), out, is_over);
+        self.end_dialogs(now, key, (Ender::SessionTimer, at, [false; 2]), out, is_over);
     }
 
-    /// Ends the dialogs of a call that are meant; `at`: the moment of their end in the records.
+    /// Starts the end of the answered dialogs of a call that are meant. `at`: the moment of their end in the records. `lost`: parties that are
+    /// known to have lost them.
     pub(super) fn end_dialogs(
         &mut self,
         now: Now,
         key: u64,
-        (by, at): (Ender, i64),
+        (by, at, lost): (Ender, i64, [bool; 2]),
         out: &mut Outbox,
         is_meant: impl Fn(&Dialog) -> bool,
     ) {
         let Some(call) = self.calls.get(key) else { return };
-        let (mut requests, mut text) = (Vec::new(), Vec::new());
-        for dialog in call.dialogs.iter().filter(|dialog| is_meant(dialog)) {
-            if dialog.logged {
-                log_ended(at, call, by.text(), dialog.answer, call.call_id());
-            }
-            for from in Party::BOTH.into_iter().filter(|party| dialog.bye(*party).is_none()) {
-                text.clear();
-                if self.write_bye(call, dialog, from, &mut text) {
-                    requests.push(text.clone());
-                }
-            }
-        }
-        if !call.dialogs.iter().any(&is_meant) {
-            return;
-        }
-        if let Some(account) = self.calls.account(key) {
-            let row = account.dialog_ended(at, by);
-            self.effects.extend(row.map(Effect::Account));
-        }
-        // Before they pass: nothing hangs on what becomes of them.
-        self.calls.change(key, |call| call.dialogs.retain(|dialog| !is_meant(dialog)));
-        self.calls.has_changed(key);
-        for request in requests {
-            self.counters().byes.one();
-            self.send_own(now, &request, 0, out);
+        let is_meant = |dialog: &&Dialog| dialog.ending().is_none() && is_meant(dialog);
+        let meant: SmallVec<[u16; 4]> = call.dialogs.iter().filter(is_meant).map(|dialog| dialog.salt).collect();
+        for salt in meant {
+            self.end_dialog(now, (key, salt), Ending::new(now, by, at, lost), out);
         }
     }
 
     /// Writes a BYE as this party would send it here. False: too little is known of its peer.
-    pub(super) fn write_bye(&self, call: &Call, dialog: &Dialog, from: Party, out: &mut Vec<u8>) -> bool {
-        let number = dialog.next_cseq(from);
+    pub(super) fn write_bye(&self, call: &Call, dialog: &Dialog, from: Party, number: u32, out: &mut Vec<u8>) -> bool {
         self.write_own(call, dialog, from, (b"BYE", number, ""), out)
     }
 
-    /// Writes an OPTIONS to the party that is asked, as its peer would send it here. `count`: the questions before it.
+    /// Writes an OPTIONS to the party that is asked, as its peer would send it here. `at`: when it leaves, on the
+    /// clock of [`Now::mono`]. Its branch says so.
     pub(super) fn write_question(
         &self,
         call: &Call,
         dialog: &Dialog,
         asked: Party,
-        count: u16,
+        at: u64,
         out: &mut Vec<u8>,
     ) -> bool {
         let from = asked.other();
-        self.write_own(call, dialog, from, (b"OPTIONS", dialog.last_cseq(from), &format!("q{count}")), out)
+        self.write_own(call, dialog, from, (b"OPTIONS", dialog.last_cseq(from), &format!("{MOMENT}{at}")), out)
     }
 
     /// `branch`: the end of the branch, which tells requests of one CSeq apart.
@@ -177,3 +162,12 @@ impl Engine {
 
 /// Our name in the Via of our own requests, below that of the proxy: a name that no other element has (RFC 2606).
 const OWN: &[u8] = b"server.invalid";
+
+/// Letter before the moment at the end of the branch of a question. It is no hexadecimal digit.
+const MOMENT: char = 'q';
+
+/// When the question left that this response answers.
+pub(super) fn moment_of_question(response: &Message<'_>) -> Option<u64> {
+    let branch = std::str::from_utf8(response.via().ok()?.branch?).ok()?;
+    branch.rsplit_once(MOMENT)?.1.parse().ok()
+}

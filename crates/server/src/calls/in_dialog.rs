@@ -1,14 +1,17 @@
 //! Requests within the dialogs of calls, on their way to the other party.
 
+use super::answers::MOST_DIALOGS;
 use super::dialog::{Bye, Dialog, Party, Renewal};
+use super::origin::Source;
 use super::within::contact_of;
-use super::{Call, Purpose, moment};
+use super::{Call, LONGEST_WAY, Purpose, moment};
 use crate::account_text::reason;
 use crate::accounting::NORMAL;
 use crate::call_log::log_ended;
 use crate::engine::Engine;
 use crate::handling::Handling;
 use crate::session_timer::SessionOffer;
+use std::net::SocketAddr;
 use strowger_core::routing::{Place, Request};
 use strowger_message::{Message, Method, SipUri, Uri};
 
@@ -24,6 +27,10 @@ impl Engine {
             let Some(call) = self.calls.get(key) else { continue };
             let other = &*self.kept_tag(other);
             let known = call.dialogs.iter().find(|dialog| dialog.tag() == other && dialog.answer.is_some());
+            // A callee may begin another call with the Call-ID and its tag.
+            if known.is_none() && party == Party::Caller && self.has_dialog(call_id, to, from) {
+                continue;
+            }
             if call.tracked && known.is_some_and(|dialog| !self.leads_along(request, call, dialog, party)) {
                 beside = Some((key, other.to_vec()));
                 continue;
@@ -48,11 +55,19 @@ impl Engine {
         0
     }
 
+    /// Returns whether the call of this caller has an answered dialog with this callee.
+    fn has_dialog(&self, call_id: &[u8], caller_tag: &[u8], callee_tag: &[u8]) -> bool {
+        let callee_tag = &*self.kept_tag(callee_tag);
+        let call = self.calls.get(self.key_of_call(call_id, caller_tag));
+        call.is_some_and(|call| call.dialogs.iter().any(|dialog| dialog.tag() == callee_tag && dialog.answer.is_some()))
+    }
+
     /// Notes nothing of a request that has the tags of a dialog and goes elsewhere. After a BYE the server asks both parties.
     fn pass_beside(&mut self, handling: &Handling<'_, '_>, key: u64, callee_tag: &[u8]) {
         if handling.request.method == Method::Bye {
+            let transaction = self.calls.times.transaction;
             self.calls.change(key, |call| {
-                call.dialog(callee_tag).into_iter().for_each(|dialog| dialog.doubt_refusal(handling.now));
+                call.dialog(callee_tag).into_iter().for_each(|dialog| dialog.doubt_beside(handling.now, transaction));
             });
             self.calls.has_changed(key);
         }
@@ -65,7 +80,7 @@ impl Engine {
             Party::Caller => (dialog.contact(), dialog.routes()),
             Party::Callee => (call.caller_contact(), call.caller_routes()),
         };
-        // Too long to be kept.
+        // Only a party of an emergency call can be unknown.
         if contact.is_empty() {
             return true;
         }
@@ -102,6 +117,34 @@ impl Engine {
         known.next().is_none()
     }
 
+    /// Adds the dialog of a call that began in an earlier process. A request to the callee goes by the Request-URI and Routes of this INVITE, whose
+    /// 2xx need not repeat the route set.
+    pub(super) fn resume_dialog(&mut self, request: &Request<'_>, key: u64) {
+        let is_own = |uri: &Uri<'_>| uri.sip().is_some_and(|uri| self.policy.router.is_own(uri));
+        let (contact, mut routes) = (request.message.request_uri(), Vec::new());
+        for route in request.message.routes().flatten() {
+            if !routes.is_empty() || is_own(&route.value.uri) {
+                routes.extend_from_slice(if routes.is_empty() { b"<" } else { b", <" });
+                routes.extend_from_slice(route.value.uri_text);
+                routes.push(b'>');
+            }
+        }
+        let tag = self.kept_tag(request.to_tag).into_owned();
+        let Some(salt) = self.free_salt(key).filter(|_| contact.len().max(routes.len()) <= LONGEST_WAY) else { return };
+        self.calls.change(key, |call| {
+            let mut dialog = Dialog::new(&tag, call.cseq, salt);
+            dialog.set_way(contact, &routes, Source::default());
+            call.dialogs.push(dialog);
+        });
+    }
+
+    /// Returns whether a route set of the table leads past no other proxy.
+    pub(super) fn has_own_routes_alone(&self, routes: &[u8]) -> bool {
+        let uris = routes.split(|b| matches!(b, b'<' | b'>')).skip(1).step_by(2);
+        let mut uris = uris.map(|uri| Uri::parse(uri).ok().and_then(|uri| uri.sip().copied()));
+        uris.all(|uri| uri.is_some_and(|uri| self.policy.router.is_own(&uri)))
+    }
+
     /// A BYE ends a tracked dialog by its final response, not by passing.
     fn pass_bye(&mut self, handling: &Handling<'_, '_>, key: u64, party: Party, callee_tag: &[u8]) -> u64 {
         let (now, request) = (handling.now, handling.request);
@@ -112,18 +155,36 @@ impl Engine {
         let is_early = dialog.is_none_or(|dialog| dialog.answer.is_none());
         let is_older = request.cseq <= call.cseq;
         if is_early && (party == Party::Callee || call.open == 0 || is_older) {
+            if party == Party::Callee {
+                self.doubt_before_answer(key, callee_tag);
+            }
             return 0;
         }
+        let source = request.arrival.remote;
+        let from_elsewhere = dialog.is_some_and(|dialog| call.is_from_elsewhere(dialog, party, source));
         let (is_tracked, answer) = (call.tracked, dialog.and_then(|dialog| dialog.answer));
         let ends_here = is_early || !is_tracked;
         if ends_here && call.logged && dialog.is_none_or(|dialog| is_early || dialog.logged) {
             log_ended(moment(now), call, party.text(), answer, request.call_id);
         }
+        if !is_tracked && !is_early {
+            self.count_ended(moment(now), answer);
+        }
+        // Its dialog may be of a tag that the caller chose, and no response has named that yet.
+        if dialog.is_none()
+            && is_tracked
+            && call.dialogs.len() < MOST_DIALOGS
+            && let Some(salt) = self.free_salt(key)
+        {
+            self.calls.change(key, |call| call.dialogs.push(Dialog::new(callee_tag, call.cseq, salt)));
+        }
+        let Some(call) = self.calls.get(key) else { return 0 };
+        let dialog = call.dialogs.iter().find(|dialog| dialog.tag() == callee_tag);
         let context = dialog.map(|dialog| call.dialog_context(dialog, Purpose::Bye, party));
-        if is_early && let Some(account) = self.calls.account(key) {
+        if is_early && let Some((account, _)) = self.calls.account(key) {
             account.cancelled();
         }
-        let bye = Bye { at: moment(now), cause: reason(&request.message).unwrap_or(NORMAL) };
+        let bye = Bye { at: moment(now), cause: reason(&request.message).unwrap_or(NORMAL), from_elsewhere };
         self.calls.change(key, |call| {
             if is_early {
                 // The outcome of the INVITE gets no log line of its own.
@@ -144,10 +205,11 @@ impl Engine {
         context.filter(|_| is_tracked).unwrap_or_default()
     }
 
-    pub(super) fn hear_renewal(&mut self, key: u64, context: u64, message: &Message<'_>) {
+    pub(super) fn hear_renewal(&mut self, key: u64, context: u64, message: &Message<'_>, source: SocketAddr) {
         let (contact, offer) = (contact_of(message).map(Box::from), SessionOffer::of(message));
         self.calls.change(key, |call| {
             let Some((at, sender)) = call.dialog_at(context) else { return };
+            let contact = contact.filter(|_| !call.is_from_elsewhere(&call.dialogs[at], sender, source));
             call.dialogs[at].begin_renewal(Renewal { sender, contact, offer });
         });
     }

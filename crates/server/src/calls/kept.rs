@@ -7,14 +7,14 @@
 //! The state is the [`Call`] in bytes behind a version and the moment of writing, since no other process has this one's clock: moments are
 //! ages there.
 
-use super::{Call, Calls, Ended, HASHED, moment};
+use super::{Call, Calls, Ended, HASHED, moment, names};
 use crate::engine::{Effect, Engine};
 use strowger_accounting::Row;
 use strowger_core::record::Unreadable;
 use strowger_core::{Now, call};
 
 /// Of the form of what is kept. Another form wants another number.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 5;
 
 /// Bytes before the call: the version, and the milliseconds since 1970 at which its moments were ages.
 const HEAD: usize = 1 + 8;
@@ -59,11 +59,10 @@ impl Call {
         bytes.extend_from_slice(&now.wall.to_le_bytes());
         self.turn(moment(now));
         // The next process leads it nowhere else.
-        let all = (!self.led.is_empty()).then(|| self.stays_led());
-        let counted = all.map(|all| std::mem::replace(&mut self.counted, all));
+        let scopes = self.stays_led().map(|stays| self.scopes.replace(stays));
         let bytes = postcard::to_extend(self, bytes).expect("a vector takes all, and every sequence knows its length");
-        if let Some(counted) = counted {
-            self.counted = counted;
+        if let Some(scopes) = scopes {
+            self.scopes = scopes;
         }
         self.turn(moment(now));
         bytes.into()
@@ -106,9 +105,12 @@ impl Engine {
     }
 
     /// The rows of calls that are over leave, and what is kept of those is to be no more.
-    pub(crate) fn close_accounts(&mut self) {
-        for Ended { key, is_kept, account } in self.calls.ended.drain(..) {
-            let rows: Vec<Box<Row>> = account.into_iter().flat_map(|account| account.close()).collect();
+    pub(crate) fn close_accounts(&mut self, now: Now) {
+        for Ended { key, is_kept, was_tracked, account, texts } in self.calls.ended.drain(..) {
+            if was_tracked {
+                self.shared.ended_calls.note(key, now);
+            }
+            let rows: Vec<Box<Row>> = account.into_iter().flat_map(|account| account.close(names(&texts))).collect();
             match (is_kept, rows.is_empty()) {
                 (true, true) => self.effects.push(Effect::Forget { call: key }),
                 (true, false) => {
@@ -129,12 +131,13 @@ impl Engine {
             call.doubt_all(now, place, count);
             strange += usize::from(self.is_strange(&call));
             if call.is_over() {
-                self.calls.ended.push(Ended { key: call.key, is_kept: true, account: call.account });
+                let Call { key, account, texts, .. } = call;
+                self.calls.ended.push(Ended { key, is_kept: true, was_tracked: true, account, texts });
                 continue;
             }
             self.calls.put_back(call);
         }
-        self.close_accounts();
+        self.close_accounts(now);
         strange
     }
 

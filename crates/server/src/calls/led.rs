@@ -6,7 +6,18 @@
 use super::{Call, Calls};
 use crate::call_limits::{Claim, LimitScope};
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 use strowger_core::shown::shown;
+
+/// Limits that a call counts under. One limit of each kind needs no more memory.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct CallScopes {
+    /// Limits until the call ends.
+    counted: SmallVec<[LimitScope; 1]>,
+    /// Limits of the gateway or group that the call is led to. A record of a bucket stores these apart.
+    #[serde(skip)]
+    led: SmallVec<[LedScope; 1]>,
+}
 
 /// One thing that a call counts under where it is led.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,14 +30,22 @@ pub struct LedScope {
 }
 
 impl Call {
+    fn counted(&self) -> &[LimitScope] {
+        self.scopes.as_ref().map_or(&[], |scopes| &scopes.counted)
+    }
+
+    fn led(&self) -> &[LedScope] {
+        self.scopes.as_ref().map_or(&[], |scopes| &scopes.led)
+    }
+
     /// All that it takes room under, each as often as it does.
     pub(super) fn taken(&self) -> impl Iterator<Item = &LimitScope> {
-        let led = self.led.iter().flat_map(|led| std::iter::repeat_n(&led.scope, led.takes as usize));
-        self.counted.iter().chain(led)
+        let led = self.led().iter().flat_map(|led| std::iter::repeat_n(&led.scope, led.takes as usize));
+        self.counted().iter().chain(led)
     }
 
     fn led_to(&self, claim: &Claim) -> Option<&LedScope> {
-        self.led.iter().find(|led| led.scope == claim.counted && led.takes > 0)
+        self.led().iter().find(|led| led.scope == claim.counted && led.takes > 0)
     }
 
     /// It takes room under this already.
@@ -35,7 +54,7 @@ impl Call {
     }
 
     pub(crate) fn counts_to_its_end(&self, claim: &Claim) -> bool {
-        self.counted.contains(&claim.counted)
+        self.counted().contains(&claim.counted)
     }
 
     /// It counts under these to its end. Of those that were not taken for it now it has room already, where it was led.
@@ -43,12 +62,12 @@ impl Call {
         if claims.is_empty() {
             return;
         }
+        let scopes = self.scopes.get_or_insert_default();
         for claim in claims.iter().filter(|claim| !taken.contains(claim)) {
-            let led = self.led.iter_mut().find(|led| led.scope == claim.counted && led.takes > 0);
+            let led = scopes.led.iter_mut().find(|led| led.scope == claim.counted && led.takes > 0);
             led.into_iter().for_each(|led| led.takes -= 1);
         }
-        let more = claims.iter().map(|claim| claim.counted.clone());
-        self.counted = std::mem::take(&mut self.counted).into_iter().chain(more).collect();
+        scopes.counted.extend(claims.iter().map(|claim| claim.counted.clone()));
     }
 
     /// One of its INVITEs was led to where it counts under these; `taken`: those that were taken for that.
@@ -56,7 +75,7 @@ impl Call {
         if claims.is_empty() {
             return;
         }
-        let mut all = std::mem::take(&mut self.led).into_vec();
+        let all = &mut self.scopes.get_or_insert_default().led;
         for claim in claims {
             let place = all.iter().position(|led| led.scope == claim.counted).unwrap_or_else(|| {
                 all.push(LedScope { scope: claim.counted.clone(), holds: 0, takes: 0 });
@@ -66,29 +85,39 @@ impl Call {
             led.holds += 1;
             led.takes += u32::from(taken.contains(claim));
         }
-        self.led = all.into();
     }
 
     /// One of its INVITEs goes on from where it counted under these. What is to be given back.
     fn leave(&mut self, claims: &[Claim]) -> Vec<LimitScope> {
         let mut given = Vec::new();
+        let Some(scopes) = &mut self.scopes else { return given };
         for claim in claims {
-            let Some(led) = self.led.iter_mut().find(|led| led.scope == claim.counted) else { continue };
+            let Some(led) = scopes.led.iter_mut().find(|led| led.scope == claim.counted) else { continue };
             led.holds = led.holds.saturating_sub(1);
             if led.takes > led.holds {
                 led.takes -= 1;
                 given.push(led.scope.clone());
             }
         }
-        if self.led.iter().any(|led| led.holds == 0) {
-            self.led = std::mem::take(&mut self.led).into_iter().filter(|led| led.holds > 0).collect();
-        }
+        scopes.led.retain(|led| led.holds > 0);
         given
     }
 
-    /// What it counts under to its end if it is led nowhere else.
-    pub(super) fn stays_led(&self) -> Box<[LimitScope]> {
-        self.taken().cloned().collect()
+    /// Returns the limits of a call that is led nowhere else. None: it is led nowhere now.
+    pub(super) fn stays_led(&self) -> Option<Box<CallScopes>> {
+        let is_led = !self.led().is_empty();
+        is_led.then(|| Box::new(CallScopes { counted: self.taken().cloned().collect(), led: SmallVec::new() }))
+    }
+
+    /// Takes out the limits of the place that the call is led to.
+    pub(super) fn take_led(&mut self) -> Box<[LedScope]> {
+        let scopes = self.scopes.as_mut();
+        scopes.map(|scopes| std::mem::take(&mut scopes.led).into_vec().into()).unwrap_or_default()
+    }
+
+    /// Sets the limits of the place that the call is led to.
+    pub(super) fn set_led(&mut self, led: Box<[LedScope]>) {
+        self.scopes.get_or_insert_default().led = led.into_vec().into();
     }
 }
 

@@ -137,10 +137,10 @@ impl Engine {
     pub fn end_call(&mut self, now: Now, id: u64, out: &mut Outbox) -> bool {
         let Some(call) = self.calls.get(id).filter(|call| call.tracked) else { return false };
         let context = call.context();
-        if let Some(account) = self.calls.account(id) {
+        if let Some((account, _)) = self.calls.account(id) {
             account.is_ended_by(Ender::Operator);
         }
-        self.end_dialogs(now, id, (Ender::Operator, moment(now)), out, |dialog| dialog.answer.is_some());
+        self.end_dialogs(now, id, (Ender::Operator, moment(now), [false; 2]), out, |dialog| dialog.answer.is_some());
         self.proxy.cancel_all(&mut Round { now, tx: &mut self.transactions, out }, context);
         self.hear_notices(now, out);
         true

@@ -1,6 +1,9 @@
 //! What the proxy tells of the requests of calls.
 
+use super::answers::MOST_DIALOGS;
 use super::dialog::{Bye, CallAnswer, Dialog, Party};
+use super::ending::Ending;
+use super::origin::Source;
 use super::within::{contact_of, way};
 use super::{Call, Purpose, moment};
 use crate::account_text::cause;
@@ -13,13 +16,11 @@ use crate::session_timer::SessionOffer;
 use std::num::NonZeroU16;
 use std::ops::Range;
 use strowger_core::proxy::{Notice, NoticeEvent};
+use strowger_core::shown::shown;
 use strowger_core::transaction::ServerId;
 use strowger_core::{Now, Outbox, Round};
 use strowger_message::header::SessionExpires;
 use strowger_message::{Index, Limits, Message, Name};
-
-/// Dialogs of one call, at most.
-const MOST_DIALOGS: usize = 64;
 
 impl Engine {
     /// Takes what the proxy has told since the last time; the responses that it names stand in the outbox.
@@ -31,7 +32,7 @@ impl Engine {
         }
         self.calls.responded = None;
         if !self.calls.ended.is_empty() {
-            self.close_accounts();
+            self.close_accounts(now);
         }
     }
 
@@ -41,11 +42,13 @@ impl Engine {
             heard.extend_from_slice(&notices);
         }
         for notice in notices.drain(..) {
-            if let NoticeEvent::Rang { after, .. } | NoticeEvent::Answered { after, .. } = &notice.event
-                && let Some(milliseconds) = after
-                && super::begins_call(notice.context)
-            {
-                self.shared.durations[self.number].call_setup.observe(u64::from(*milliseconds) * 1_000);
+            if super::begins_call(notice.context) {
+                self.count_outcome(&notice.event);
+                if let NoticeEvent::Rang { after, .. } | NoticeEvent::Answered { after, .. } = &notice.event
+                    && let Some(milliseconds) = after
+                {
+                    self.shared.durations[self.number].call_setup.observe(u64::from(*milliseconds) * 1_000);
+                }
             }
             self.hear(now, &notice, out);
         }
@@ -105,7 +108,7 @@ impl Engine {
 
     /// What an account hears of an INVITE of its call, before the table does.
     fn tell_account(&mut self, now: Now, key: u64, event: &NoticeEvent) {
-        let Some(account) = self.calls.account(key) else { return };
+        let Some((account, _)) = self.calls.account(key) else { return };
         match event {
             NoticeEvent::Rang { status: 180 | 183, .. } => account.rang(now),
             NoticeEvent::Refused { by, .. } => account.failed_at(by.map(|by| by.address), true),
@@ -155,7 +158,12 @@ impl Engine {
     }
 
     /// The response that a notice names.
-    fn read_response(&mut self, range: &Range<usize>, out: &Outbox, read: impl FnOnce(&mut Self, &Message<'_>)) {
+    pub(super) fn read_response(
+        &mut self,
+        range: &Range<usize>,
+        out: &Outbox,
+        read: impl FnOnce(&mut Self, &Message<'_>),
+    ) {
         let Some(bytes) = out.bytes.get(range.clone()) else { return };
         let mut index: Index = std::mem::take(&mut self.calls.index);
         if index.parse(bytes, &Limits::UNLIMITED).is_ok() {
@@ -170,7 +178,7 @@ impl Engine {
         if self.calls.get(key).is_none_or(|call| call.dialogs.iter().any(|dialog| dialog.tag() == tag)) {
             return;
         }
-        let salt = self.entropy.u64();
+        let Some(salt) = self.free_salt(key) else { return };
         self.calls.change(key, |call| {
             if call.open > 0 && call.dialogs.len() < MOST_DIALOGS {
                 call.dialogs.push(Dialog::early(tag, call.cseq, salt, branch));
@@ -197,14 +205,21 @@ impl Engine {
         // Otherwise its BYE will not come by.
         let stays = call.stays;
         let by = self.calls.responded;
-        if let Some(account) = self.calls.account(key) {
-            let row = account.answered(now, status, by, response);
+        let source = by.map(Source::of).unwrap_or_default();
+        let bypasses = call.tracked && stays && self.bypasses(call, response);
+        if bypasses && is_logged {
+            let (gateway, call_id) = (by.map(tracing::field::display), shown(call_id.text));
+            tracing::info!(gateway, %call_id, "answer without Record-Route: the end of the call will not be seen");
+        }
+        if let Some((account, names)) = self.calls.account(key) {
+            let row = account.answered(now, status, by, response, names);
             self.effects.extend(row.map(Effect::Account));
         }
-        let salt = self.entropy.u64();
+        let Some(salt) = self.free_salt(key) else { return };
+        let transaction = self.calls.times.transaction;
         self.calls.change(key, |call| {
             call.challenged = false;
-            if !stays || !(call.tracked || is_logged) {
+            if !stays || bypasses || !(call.tracked || is_logged) {
                 return;
             }
             let cseq = call.cseq;
@@ -213,12 +228,20 @@ impl Engine {
                 call.dialogs.push(Dialog::new(tag, cseq, salt));
             }
             let Some(dialog) = call.dialog(tag) else { return };
+            if dialog.is_resumed() {
+                contact_of(response).into_iter().for_each(|contact| dialog.set_contact(contact));
+                dialog.source = source;
+            }
             let answer = NonZeroU16::new(status).map(|status| CallAnswer { at: moment(now), status });
             (dialog.answer, dialog.logged) = (answer, is_logged);
             if let Some((contact, routes)) = way {
-                dialog.set_way(contact, &routes);
+                dialog.set_way(contact, &routes, source);
             }
             session_end.apply(dialog);
+            // A BYE passed before it.
+            if dialog.doubt.take().is_some() {
+                dialog.doubt_beside(now, transaction);
+            }
         });
         self.calls.has_changed(key);
     }
@@ -232,7 +255,7 @@ impl Engine {
         if call.logged && is_last && !is_challenged {
             log_outcome(now, call, status, call_id.text);
         }
-        if let Some(account) = self.calls.account(key) {
+        if let Some((account, _)) = self.calls.account(key) {
             account.refused(now, status, cause(status, response));
         }
         // What the last of its INVITEs came to counts. Of one that is or was answered nothing comes again.
@@ -288,6 +311,9 @@ impl Engine {
     /// Handles the final response to a BYE. A 2xx, 481, 408 or a timeout ends the dialog (RFC 3261 sections 12.2.1.2 and 15.1.1). After any
     /// other response the session may continue.
     fn hear_of_bye(&mut self, now: Now, (key, context): (u64, u64), event: &NoticeEvent, out: &mut Outbox) {
+        if self.hear_of_hang_up(now, (key, context), event, out) {
+            return;
+        }
         let status = match event {
             NoticeEvent::Answered { status, .. } | NoticeEvent::Exhausted { status, .. } => *status,
             // None came.
@@ -306,9 +332,9 @@ impl Engine {
         let answered = dialog.map(|(call, (at, party))| (party, &call.dialogs[at]));
         let bye = answered.filter(|(_, dialog)| dialog.answer.is_some());
         if let Some((party, bye)) = bye.and_then(|(party, dialog)| Some((party, dialog.bye(party)?)))
-            && let Some(account) = self.calls.account(key)
+            && let Some((account, names)) = self.calls.account(key)
         {
-            let row = account.bye_refused(party, bye, status);
+            let row = account.bye_refused(party, bye, status, names);
             self.effects.extend(row.map(Effect::Account));
         }
         self.change_dialog(key, context, |dialog, party| {
@@ -323,59 +349,48 @@ impl Engine {
     fn end_by_bye(&mut self, now: Now, (key, context): (u64, u64), status: u16, out: &mut Outbox) {
         let Some(call) = self.calls.get(key) else { return };
         let Some((at, party)) = call.dialog_at(context) else { return };
-        let (dialog, mut text) = (&call.dialogs[at], Vec::new());
-        let bye = dialog.bye(party).unwrap_or_else(|| Bye { at: moment(now), cause: NORMAL });
-        // Without a response it ends now: until then the peer may have gone on.
-        let bye = if status == 408 { Bye { at: moment(now), ..bye } } else { bye };
+        let dialog = &call.dialogs[at];
+        let bye = dialog.bye(party).unwrap_or_else(|| Bye { at: moment(now), cause: NORMAL, from_elsewhere: false });
+        let salt = dialog.salt;
+        if status == 408 && dialog.answer.is_some() {
+            // Until now the peer may have gone on.
+            let bye = Bye { at: moment(now), ..bye };
+            if dialog.ending().is_none() {
+                self.end_dialog(now, (key, salt), Ending::by_party(now, party, bye), out);
+            }
+            return;
+        }
+        if dialog.ending().is_some() {
+            let conclude =
+                |dialog: &mut Dialog| dialog.ending_mut().into_iter().for_each(|ending| ending.conclude(bye.at));
+            self.change_dialog(key, context, |dialog, _| conclude(dialog));
+            return self.close_dialog(now, (key, salt));
+        }
+        if status == 481 && party == Party::Callee && dialog.answer.is_some() && dialog.has_hasty_bye() {
+            // The caller may get the 2xx behind the BYE, and talk.
+            self.change_dialog(key, context, |dialog, party| {
+                dialog.end_bye(party);
+                dialog.doubt_refusal(now);
+            });
+            return self.calls.has_changed(key);
+        }
+        if call.chose_tag && dialog.answer.is_some() {
+            // The BYE may be of another dialog with the same tags, and another callee may have answered this call.
+            return self.end_dialog(now, (key, salt), Ending::after_bye(now, party, bye, status), out);
+        }
+        if bye.from_elsewhere && dialog.answer.is_some() {
+            return self.end_dialog(now, (key, salt), Ending::in_name_of(now, party, bye, status), out);
+        }
         if dialog.logged {
             log_ended(bye.at, call, party.text(), dialog.answer, call.call_id());
         }
-        let (salt, is_answered) = (dialog.salt, dialog.answer.is_some());
-        let goes_out = status == 408 && is_answered && self.write_bye(call, dialog, party, &mut text);
-        if is_answered && let Some(account) = self.calls.account(key) {
-            let row = account.bye_ended(party, bye, status);
+        self.count_ended(bye.at, dialog.answer);
+        let is_answered = dialog.answer.is_some();
+        if is_answered && let Some((account, names)) = self.calls.account(key) {
+            let row = account.bye_ended(party, bye, status, names);
             self.effects.extend(row.map(Effect::Account));
         }
-        self.calls.change(key, |call| call.dialogs.retain(|dialog| dialog.salt != salt));
-        self.calls.has_changed(key);
-        if goes_out {
-            self.counters().byes.one();
-            self.send_own(now, &text, 0, out);
-        }
-    }
-
-    /// A 2xx to an INVITE that would make one more dialog than its call may have. It is dropped: its sender gets no ACK, and ends the dialog
-    /// itself (RFC 3261 section 13.3.1.4), so there is no session that is neither counted nor recorded.
-    #[inline]
-    pub(crate) fn is_one_too_many(&self, context: u64, response: &Message<'_>) -> bool {
-        !self.calls.is_empty()
-            && response.status().is_some_and(|status| (200..300).contains(&status))
-            && self.is_beyond_bound(context, response)
-    }
-
-    fn is_beyond_bound(&self, context: u64, response: &Message<'_>) -> bool {
-        let is_of_invite = Purpose::of(context) == Some(Purpose::Invite);
-        let Some(key) = Some(context).filter(|_| is_of_invite).and_then(|context| self.calls.key_of(context)) else {
-            return false;
-        };
-        let Some(call) = self.calls.get(key).filter(|call| call.is_full_of_answers()) else { return false };
-        let tag = response.to().ok().and_then(|to| to.tag).unwrap_or_default();
-        let tag = &*self.kept_tag(tag);
-        call.dialogs.iter().all(|dialog| dialog.tag() != tag)
-    }
-}
-
-impl Call {
-    fn is_full_of_answers(&self) -> bool {
-        self.dialogs.len() >= MOST_DIALOGS && self.dialogs.iter().all(|dialog| dialog.answer.is_some())
-    }
-
-    /// An early dialog goes where there are as many as may be.
-    fn make_room_for_answer(&mut self) {
-        let early = self.dialogs.iter().position(|dialog| dialog.answer.is_none());
-        if let Some(early) = early.filter(|_| self.dialogs.len() >= MOST_DIALOGS) {
-            self.dialogs.remove(early);
-        }
+        self.remove_dialog(now, (key, salt));
     }
 }
 

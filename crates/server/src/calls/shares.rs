@@ -1,8 +1,9 @@
-//! Shares of the table of calls: no account and no source fills it alone.
+//! Shares of the table of calls: no account and no source fills it alone, and emergency calls have an eighth beyond it.
 //!
 //! A call counts for the party that made it (the account whose password was shown, else the source) and for the
 //! address-of-record that it is for. Calls of trusted sources count for no party: an edge proxy carries the calls of
-//! all users.
+//! all users. An emergency call takes a place as any call does; where it would be refused it takes one of that eighth, in which the law for sources
+//! is the same.
 
 use crate::engine::Engine;
 use crate::handling::Handling;
@@ -14,8 +15,17 @@ const LEAST: u32 = 8;
 /// for each call.
 const CELLS: usize = 1 << 14;
 
+/// Share of the places that emergency calls have beyond them.
+const EMERGENCY_SHARE: usize = 8;
+
+/// Emergency calls that have a place at least, however few calls there may be.
+const LEAST_EMERGENCIES: usize = 64;
+
 /// Caller and callee of a call, each as a keyed hash. 0: the call counts for no party.
 pub(crate) type Parties = [u32; 2];
+
+/// Value in place of the callee for a call that has an emergency place. Hashes of parties are odd.
+const EMERGENCY: u32 = 2;
 
 /// Tracked calls by party, as a count-min sketch: it may count too many for a party, never too few.
 #[derive(Debug, Default)]
@@ -23,6 +33,8 @@ pub(crate) struct Shares {
     /// Both rows; empty while nothing is counted.
     cells: Vec<u32>,
     counted: usize,
+    /// Calls that have a place of those for emergencies.
+    emergencies: usize,
 }
 
 /// The counters of a party, one in each row.
@@ -33,7 +45,8 @@ const fn cells_of(party: u32) -> [usize; 2] {
 
 impl Shares {
     pub(super) fn add(&mut self, parties: Parties) {
-        for party in parties.into_iter().filter(|party| *party != 0) {
+        self.emergencies += usize::from(parties[1] == EMERGENCY);
+        for party in counted(parties) {
             if self.cells.is_empty() {
                 self.cells = vec![0; 2 * CELLS];
             }
@@ -43,7 +56,8 @@ impl Shares {
     }
 
     pub(super) fn remove(&mut self, parties: Parties) {
-        for party in parties.into_iter().filter(|party| *party != 0) {
+        self.emergencies -= usize::from(parties[1] == EMERGENCY);
+        for party in counted(parties) {
             self.counted -= 1;
             cells_of(party).into_iter().for_each(|cell| self.cells[cell] -= 1);
         }
@@ -57,8 +71,18 @@ impl Shares {
         let calls =
             |party: u32| cells_of(party).into_iter().map(|cell| self.cells.get(cell).copied().unwrap_or(0)).min();
         let most = u32::try_from(free).unwrap_or(u32::MAX).max(LEAST);
-        parties.into_iter().filter(|party| *party != 0).any(|party| calls(party) >= Some(most))
+        counted(parties).any(|party| calls(party) >= Some(most))
     }
+
+    /// Number of calls that have a place of those for emergencies.
+    pub(super) const fn emergencies(&self) -> usize {
+        self.emergencies
+    }
+}
+
+/// Parties that are counted.
+fn counted(parties: Parties) -> impl Iterator<Item = u32> {
+    parties.into_iter().filter(|party| !matches!(*party, 0 | EMERGENCY))
 }
 
 impl Engine {
@@ -71,9 +95,22 @@ impl Engine {
             None if self.is_trusted(request.arrival.remote.ip()) => return [0; 2],
             None => hash(b"source", self.source_of(request.arrival).to_string().as_bytes()),
         };
-        let mut callee = Vec::new();
-        request.uri.write_aor(&mut callee);
-        [caller, hash(b"callee", &callee)]
+        [caller, hash(b"callee", &self.aor_of(&request.uri))]
+    }
+}
+
+impl Engine {
+    /// A place of those for emergencies, for a call that has no other. None: it is no emergency, or there is no such place.
+    pub(super) fn emergency_place(&self, handling: &Handling<'_, '_>) -> Option<Parties> {
+        if !self.is_emergency_of(handling) {
+            return None;
+        }
+        let share = if self.is_known_source(handling.now, handling.request) { 1 } else { 2 };
+        let most = (self.places() / EMERGENCY_SHARE).max(LEAST_EMERGENCIES) / share;
+        let free = most.saturating_sub(self.calls.shares.emergencies);
+        let source = self.source_of(handling.request.arrival).to_string();
+        let place = [(self.key_of_call(b"emergency", source.as_bytes()) >> 32) as u32 | 1, EMERGENCY];
+        (free > 0 && !self.calls.shares.are_used_up(place, free)).then_some(place)
     }
 }
 

@@ -3,56 +3,80 @@
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-/// Texts of at most 65,535 bytes each, and as many of them, behind their number and their lengths.
+/// Texts of at most [`LONGEST`] bytes each, each behind its length. A length is a LEB128 varint: one byte for most texts.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Texts(Box<[u8]>);
 
-/// Bytes of the number, and of each length.
-const WORD: usize = 2;
+/// Bytes of a text.
+const LONGEST: usize = u16::MAX as usize;
+
+/// Bytes of a length, seven bits in each.
+const LENGTH_BYTES: usize = 3;
 
 impl Texts {
-    /// Longer ones are cut.
+    /// Longer texts are cut.
     pub(crate) fn new(texts: &[&[u8]]) -> Self {
-        let word = |number: usize| (number as u16).to_le_bytes();
-        let texts = &texts[..texts.len().min(usize::from(u16::MAX))];
-        let cut = texts.iter().map(|text| &text[..text.len().min(usize::from(u16::MAX))]);
-        let length: usize = cut.clone().map(|text| WORD + text.len()).sum();
-        let mut bytes = Vec::with_capacity(WORD + length);
-        bytes.extend_from_slice(&word(texts.len()));
-        cut.clone().for_each(|text| bytes.extend_from_slice(&word(text.len())));
-        cut.for_each(|text| bytes.extend_from_slice(text));
+        let texts = texts.iter().map(|text| &text[..text.len().min(LONGEST)]);
+        let mut bytes = Vec::with_capacity(texts.clone().map(|text| length_bytes(text.len()) + text.len()).sum());
+        for text in texts {
+            push_length(text.len(), &mut bytes);
+            bytes.extend_from_slice(text);
+        }
         Self(bytes.into())
     }
 
-    /// How many there are.
+    /// Number of texts.
     pub(crate) fn count(&self) -> usize {
-        self.word(0)
-    }
-
-    fn word(&self, number: usize) -> usize {
-        match self.0.get(WORD * number..WORD * (number + 1)) {
-            Some(&[low, high]) => usize::from(u16::from_le_bytes([low, high])),
-            _ => 0,
-        }
+        self.iter().count()
     }
 
     /// The text with this number; empty where there is none.
     pub(crate) fn get(&self, number: usize) -> &[u8] {
-        let count = self.count();
-        if number >= count {
-            return b"";
-        }
-        let from = WORD * (1 + count) + (0..number).map(|n| self.word(1 + n)).sum::<usize>();
-        self.0.get(from..from + self.word(1 + number)).unwrap_or_default()
+        self.iter().nth(number).unwrap_or_default()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = &self.0[..];
+        std::iter::from_fn(move || {
+            let (length, behind) = split_length(rest)?;
+            let (text, behind) = behind.split_at_checked(length)?;
+            rest = behind;
+            Some(text)
+        })
     }
 
     /// The same with other texts in these places.
     pub(crate) fn with(&self, others: &[(usize, &[u8])]) -> Self {
-        let count = others.iter().map(|(number, _)| number + 1).fold(self.count(), usize::max);
-        let other = |n: usize| others.iter().find(|(number, _)| *number == n).map(|(_, text)| *text);
-        let texts: SmallVec<[&[u8]; 16]> = (0..count).map(|n| other(n).unwrap_or_else(|| self.get(n))).collect();
+        let mut texts: SmallVec<[&[u8]; 16]> = self.iter().collect();
+        for &(number, text) in others {
+            texts.resize(texts.len().max(number + 1), b"");
+            texts[number] = text;
+        }
         Self::new(&texts)
     }
+}
+
+const fn length_bytes(length: usize) -> usize {
+    match length {
+        0..0x80 => 1,
+        0x80..0x4000 => 2,
+        _ => LENGTH_BYTES,
+    }
+}
+
+fn push_length(mut length: usize, bytes: &mut Vec<u8>) {
+    while length >= 0x80 {
+        bytes.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    bytes.push(length as u8);
+}
+
+/// The length at the front, and the bytes behind it. None: there is no length.
+fn split_length(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let last = bytes.iter().take(LENGTH_BYTES).position(|byte| byte & 0x80 == 0)?;
+    let (length, behind) = bytes.split_at(last + 1);
+    Some((length.iter().rev().fold(0, |length, byte| length << 7 | usize::from(byte & 0x7f)), behind))
 }
 
 #[cfg(test)]
@@ -70,8 +94,18 @@ mod tests {
     }
 
     #[test]
+    fn a_length_takes_as_few_bytes_as_it_needs() {
+        for (length, bytes) in [(0, 1), (127, 1), (128, 2), (16_383, 2), (16_384, 3), (65_535, 3), (65_536, 3)] {
+            let text = vec![b'x'; length];
+            let texts = Texts::new(&[&text, b"end"]);
+            assert_eq!(texts.get(0), &text[..length.min(LONGEST)], "{length}");
+            assert_eq!((texts.get(1), texts.0.len()), (&b"end"[..], bytes + length.min(LONGEST) + 4), "{length}");
+        }
+    }
+
+    #[test]
     fn bytes_that_were_no_texts_have_none() {
-        for bytes in [&[3][..], &[1, 0, 9, 0, b'x'], &[255, 255, 255]] {
+        for bytes in [&[3][..], &[9, b'x'], &[0x80, 0x80, 0x80, 0], &[255, 255, 255], &[0x80]] {
             let texts = Texts(bytes.into());
             assert!((0..4).all(|n| texts.get(n).is_empty()), "{bytes:?}");
         }

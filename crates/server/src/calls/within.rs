@@ -1,6 +1,8 @@
 //! Requests of calls on their way downstream: the INVITE that begins one, and what passes in its dialogs.
 
 use super::dialog::{Dialog, Party};
+use super::endable::Unendable;
+use super::origin::Source;
 use super::{Call, LONGEST_WAY, NO_CALL, Purpose};
 use crate::call_limits::Claim;
 use crate::decision::Decision;
@@ -8,6 +10,8 @@ use crate::engine::Engine;
 use crate::handling::Handling;
 use crate::session_timer::SessionOffer;
 use smallvec::SmallVec;
+use std::net::SocketAddr;
+use strowger_core::proxy::{Notice, NoticeEvent};
 use strowger_core::routing::{Request, Router};
 use strowger_core::{Now, Outbox};
 use strowger_message::header::Hop;
@@ -22,6 +26,8 @@ pub(crate) enum Context {
     Full,
     /// Its caller or callee has as many tracked calls as places are free.
     OverShare,
+    /// This server could not end its call.
+    Unendable(Unendable),
     /// As many calls are under way as a limit lets: the status of its answer, and the place of the limit in the configuration.
     Limited(u16, Option<usize>),
     /// As many as a limit of the failure lets that leads it on.
@@ -62,9 +68,9 @@ impl Engine {
     /// A request that has a target is about to be forwarded, there or to the first of these ways that has room.
     pub(crate) fn context_of(&mut self, handling: &Handling<'_, '_>, ways: &mut Ways<'_>) -> Context {
         match handling.progress.proof.in_dialog {
-            false if handling.begins_call() => self.begin_call(handling, ways),
+            _ if handling.begins_call() => self.begin_call(handling, ways),
             // Outside of its dialog a request changes nothing of a call.
-            false => Context::Notices(0),
+            false => Context::Notices(self.pass_outside(handling)),
             true if self.calls.is_empty() => Context::Notices(0),
             true => Context::Notices(self.pass_within(handling)),
         }
@@ -84,10 +90,17 @@ impl Engine {
         if !tracks && !logs && !accounts {
             return Context::Notices(NO_CALL);
         }
-        let request = handling.request;
+        let (request, in_dialog) = (handling.request, handling.progress.proof.in_dialog);
         // An INVITE without a To tag was refused before.
-        if self.circumstances.draining && !request.to_tag.is_empty() {
+        if self.circumstances.draining && !request.to_tag.is_empty() && !in_dialog {
             return Context::Full;
+        }
+        if tracks
+            && stays
+            && let Some(why) = self.unendable(request)
+            && !self.is_emergency_of(handling)
+        {
+            return Context::Unendable(why);
         }
         let decision = handling.progress.decision.as_deref();
         let all = decision.map(Decision::all_claims).unwrap_or_default();
@@ -96,7 +109,8 @@ impl Engine {
         let mut retried = None;
         if let Some(call) = self.calls.get(key) {
             let is_counted = accounts || may_count || call.account.is_some() || call.taken().next().is_some();
-            if let Some(again) = self.passes_again(request, handling.progress.proof.user.is_some(), call) {
+            if let Some(again) = self.passes_again(request, handling.progress.proof.user.is_some() && !in_dialog, call)
+            {
                 // Two targets would have one record, and that of the first.
                 if again == Again::Forked && (accounts || call.account.is_some()) {
                     return Context::Merged;
@@ -134,16 +148,17 @@ impl Engine {
                 return Context::Notices(context);
             }
         }
-        let parties = if tracks { self.parties_of_call(handling) } else { [0; 2] };
+        let mut parties = if tracks { self.parties_of_call(handling) } else { [0; 2] };
         let refusal = if tracks && self.has_no_room() {
             Some(Context::Full)
         } else {
             self.calls.shares.are_used_up(parties, self.free_places()).then_some(Context::OverShare)
         };
-        if let Some(refusal) = refusal
-            && !self.is_emergency_of(handling)
-        {
-            return refusal;
+        if let Some(refusal) = refusal {
+            match self.emergency_place(handling) {
+                Some(place) => parties = place,
+                None => return refusal,
+            }
         }
         let room = match self.take_room(&all, &all, ways, |_| false) {
             Ok(room) => room,
@@ -167,7 +182,7 @@ impl Engine {
         (call.open, call.logged, call.stays, call.parties) = (1, is_logged, stays, parties);
         call.count(&all, &all);
         call.lead(room.led, &room.taken);
-        call.account = accounts.then(|| self.open_account(handling));
+        call.account = accounts.then(|| self.open_account(handling, tracks.then(|| call.names())));
         if let Some(before) = retried {
             call.began = before.began;
             if let (Some(account), Some(before)) = (&mut call.account, &before.account) {
@@ -177,6 +192,9 @@ impl Engine {
         call.key = key;
         let context = call.context();
         self.calls.put(key, call);
+        if in_dialog && tracks {
+            self.resume_dialog(request, key);
+        }
         Context::Notices(context)
     }
 
@@ -216,11 +234,16 @@ impl Engine {
 
     /// Number of further calls that this shard may track.
     fn free_places(&self) -> usize {
-        let most = self.policy.config.dialogs.calls.div_ceil(self.shared.counters.len());
-        most.saturating_sub(self.calls.counts().tracked)
+        let ordinary = self.calls.counts().tracked.saturating_sub(self.calls.shares.emergencies());
+        self.places().saturating_sub(ordinary)
     }
 
-    /// Whether a request is an emergency call, which bounds of this server do not refuse.
+    /// Number of calls that this shard may track.
+    pub(super) fn places(&self) -> usize {
+        self.policy.config.dialogs.calls.div_ceil(self.shared.counters.len())
+    }
+
+    /// Whether a request is an emergency call, which has bounds of its own.
     pub(crate) fn is_emergency_of(&self, handling: &Handling<'_, '_>) -> bool {
         let routing = self.policy.router.route(handling.progress.began, handling.request);
         self.is_emergency(handling.now, handling.request, &routing)
@@ -228,7 +251,10 @@ impl Engine {
 
     fn new_call(&mut self, handling: &Handling<'_, '_>, tracks: bool) -> Call {
         let (request, salt) = (handling.request, self.entropy.u64());
-        Call::begun(request, handling.now, tracks, &self.kept_tag(request.from_tag), salt)
+        let mut call = Call::begun(request, handling.now, tracks, &self.kept_tag(request.from_tag), salt);
+        let may_be_urgent = tracks && !self.policy.config.decisions.emergency.uris.is_empty();
+        call.urgent = may_be_urgent && self.is_emergency_of(handling);
+        call
     }
 
     /// How an INVITE is one more of a call that is known already; none: it is not. One whose sender `is_user`, by a password, makes a call of
@@ -248,7 +274,7 @@ impl Engine {
         let is_tracked = self.calls.get(key).is_some_and(|call| call.tracked);
         let tracked = (self.tracks(handling) && !is_tracked).then(|| self.new_call(handling, true));
         let is_accounted = self.calls.account(key).is_some();
-        let account = (self.accounts(handling) && !is_accounted).then(|| self.open_account(handling));
+        let account = (self.accounts(handling) && !is_accounted).then(|| self.open_account(handling, None));
         let (stays, cseq) = (self.stays(handling), handling.request.cseq);
         let context = self.calls.change(key, |call| {
             if let Some(tracked) = tracked {
@@ -286,6 +312,16 @@ impl Engine {
         })
     }
 
+    /// Returns whether a request belongs to a dialog that this server ends.
+    pub(crate) fn is_of_ending_dialog(&self, request: &Request<'_>) -> bool {
+        self.is_of_dialog(request, |_, dialog, _| dialog.ending().is_some())
+    }
+
+    /// Returns whether a request belongs to a dialog of which a BYE is under way.
+    pub(crate) fn has_bye_under_way(&self, request: &Request<'_>) -> bool {
+        self.is_of_dialog(request, |_, dialog, _| dialog.is_ending())
+    }
+
     /// Returns whether a request belongs to a dialog of a tracked call, or to a tracked call whose INVITE has no final response: of its early
     /// dialogs the table has a bounded number.
     pub(crate) fn is_of_open_or_tracked_dialog(&self, request: &Request<'_>) -> bool {
@@ -296,7 +332,7 @@ impl Engine {
         self.is_of_tracked_dialog(request) || is_open(request.from_tag) || is_open(request.to_tag)
     }
 
-    fn is_of_dialog(&self, request: &Request<'_>, is_meant: impl Fn(&Call, &Dialog, Party) -> bool) -> bool {
+    pub(crate) fn is_of_dialog(&self, request: &Request<'_>, is_meant: impl Fn(&Call, &Dialog, Party) -> bool) -> bool {
         let (from, to) = (request.from_tag, request.to_tag);
         [(Party::Caller, from, to), (Party::Callee, to, from)].into_iter().any(|(party, tag, other)| {
             let call = self.calls.get(self.key_of_call(request.call_id, tag)).filter(|call| call.tracked);
@@ -315,14 +351,15 @@ impl Engine {
         if self.calls.get(key).is_none_or(|call| !call.tracked) {
             return;
         }
+        let source = handling.request.arrival.remote;
         let mut index = std::mem::take(&mut self.calls.index);
         if let Some(bytes) = first_sent(handling.out, sent)
             && index.parse(bytes, &Limits::UNLIMITED).is_ok()
         {
             let message = Message::new(bytes, &index);
             match purpose {
-                Purpose::Invite => self.hear_caller(key, &message),
-                _ => self.hear_renewal(key, context, &message),
+                Purpose::Invite => self.hear_caller(key, &message, source),
+                _ => self.hear_renewal(key, context, &message, source),
             }
         }
         self.calls.index = index;
@@ -333,16 +370,22 @@ impl Engine {
         match (Purpose::of(context), self.calls.key_of(context)) {
             (Some(Purpose::Invite), Some(key)) => drop(self.calls.change(key, Call::fail)),
             (Some(Purpose::Bye), Some(key)) => self.bye_refused(now, (key, context), 500),
+            (Some(Purpose::Question), _) => self.refuse_own(context, 500),
             _ => (),
         }
     }
 
-    fn hear_caller(&mut self, key: u64, message: &Message<'_>) {
+    /// Reports a final response of this server to its own request, as the proxy reports one of a peer.
+    pub(crate) fn refuse_own(&mut self, context: u64, status: u16) {
+        self.proxy.notices().push(Notice { context, event: NoticeEvent::Exhausted { status, bytes: 0..0 } });
+    }
+
+    fn hear_caller(&mut self, key: u64, message: &Message<'_>, source: SocketAddr) {
         let (way, offer) = (way(&self.policy.router, message), SessionOffer::of(message));
         self.calls.change(key, |call| {
             call.offer = offer;
             if let Some((contact, routes)) = way {
-                call.set_caller_way(contact, &routes);
+                call.set_caller_way(contact, &routes, Source::of(source));
             }
         });
     }

@@ -3,15 +3,16 @@
 use super::Engine;
 use crate::forwarding::Targets;
 use crate::handling::Handling;
+use crate::place_targets::PlaceTargets;
 use crate::places::Order;
 use crate::set_aside::Times;
 use smallvec::SmallVec;
 use std::time::Duration;
-use strowger_core::Now;
 use strowger_core::log_limiter::Kind;
-use strowger_core::proxy::TargetFailure;
+use strowger_core::proxy::{TargetFailure, UdpOnly};
 use strowger_core::shown::shown;
 use strowger_core::transaction::ClientId;
+use strowger_core::{Now, Target};
 use strowger_message::{Message, Name};
 
 impl Engine {
@@ -35,6 +36,10 @@ impl Engine {
         let mut failed = std::mem::take(self.proxy.failed_targets());
         for failed in failed.drain(..) {
             let target = failed.target;
+            if failed.failure == TargetFailure::NoTcp {
+                self.goes_by_udp(target, now);
+                continue;
+            }
             let Some(time) = self.shared.set_aside.fails(&target, failed.failure, now.mono, times) else { continue };
             self.counters().set_aside.one();
             if self.shared.log_limiter.allow(Kind::Forwarding, target.address.ip(), now.mono) {
@@ -45,9 +50,20 @@ impl Engine {
         *self.proxy.failed_targets() = failed;
     }
 
+    /// Large requests to this target leave by UDP for a while: it takes no TCP connection, as nearly every telephone.
+    fn goes_by_udp(&self, target: Target, now: Now) {
+        let (address, seconds) = (target.address, UdpOnly::TIME / 1_000);
+        if self.shared.udp_only.insert(address, now.mono)
+            && self.shared.log_limiter.allow(Kind::Forwarding, address.ip(), now.mono)
+        {
+            tracing::info!(to = %address, seconds, "no TCP: large requests go by UDP");
+        }
+    }
+
     /// What could not be sent was not their fault.
     pub(super) fn excuse_targets(&mut self) {
-        self.proxy.failed_targets().retain(|failed| failed.failure != TargetFailure::Unsent);
+        let is_excused = |failure| matches!(failure, TargetFailure::Unsent | TargetFailure::NoTcp);
+        self.proxy.failed_targets().retain(|failed| !is_excused(failed.failure));
     }
 
     /// The target of this transaction has answered.
@@ -89,8 +105,8 @@ impl Engine {
         is_free
     }
 
-    /// The same for places that come one after the other in this order: those last of which nothing is free.
-    pub(crate) fn order_places(&self, handling: &Handling<'_, '_>, places: &mut [Targets], order: &mut Order) {
+    /// The same for places that come one after the other in this order: those last of which nothing is free. A user is not set aside.
+    pub(crate) fn order_places(&self, handling: &Handling<'_, '_>, places: &mut [PlaceTargets], order: &mut Order) {
         if !self.shared.set_aside.holds_any() {
             return;
         }
@@ -98,9 +114,12 @@ impl Engine {
         let mut is_found = false;
         let mut is_aside: SmallVec<[bool; 4]> = SmallVec::from_elem(false, places.len());
         for place in order.iter() {
-            let Some(targets) = places.get_mut(*place) else { continue };
-            let is_free = self.order_targets(handling, targets, !is_found);
-            is_found |= is_free && !targets.is_empty();
+            let Some(to) = places.get_mut(*place) else { continue };
+            let is_free = match to {
+                PlaceTargets::NextHop(targets) => self.order_targets(handling, targets, !is_found),
+                PlaceTargets::User(_) => true,
+            };
+            is_found |= is_free && !to.is_empty();
             is_aside[*place] = !is_free;
         }
         order.sort_by_key(|place| is_aside.get(*place).copied());
@@ -111,7 +130,7 @@ impl Engine {
 const fn reason(failure: TargetFailure) -> &'static str {
     match failure {
         TargetFailure::Silent => "no response",
-        TargetFailure::Unsent => "not reached",
+        TargetFailure::Unsent | TargetFailure::NoTcp => "not reached",
         TargetFailure::Unavailable { .. } => "503 with Retry-After",
     }
 }

@@ -45,11 +45,11 @@ impl Engine {
 
     fn sort(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], index: &mut Index, out: &mut Outbox) {
         let message = Message::new(bytes, index);
-        if message.is_request() {
-            self.counters().requests.one();
+        if let Some(method) = message.method() {
+            self.messages().requests.one(method);
             self.complete(now, arrival, bytes, index, out);
         } else if index.form() == Form::Canonical {
-            self.counters().responses.one();
+            self.messages().received.one(message.status().unwrap_or_default());
             self.response(now, arrival, &message, out);
         } else {
             self.counters().unreadable.one();
@@ -176,7 +176,7 @@ impl Engine {
                 handling.server = Some(cancel);
                 self.cancel(&mut handling, invite);
             }
-            Incoming::Full => match self.admit_within_dialog(&handling) {
+            Incoming::Full => match self.admit_beyond_bound(&handling) {
                 Some(id) => self.begin_new(&mut handling, id),
                 None => self.reply(&mut handling, Reply::overloaded()),
             },
@@ -199,16 +199,20 @@ impl Engine {
         self.advance(handling);
     }
 
-    /// A transaction of the reserve for a request that proves its dialog. The proof costs a keyed hash, and is looked at only where a bound
-    /// refuses.
+    /// A transaction of a reserve for a request that proves its dialog, or is an emergency. The proof costs a keyed hash, and is looked at only
+    /// where a bound refuses.
     #[cold]
-    fn admit_within_dialog(&mut self, handling: &Handling<'_, '_>) -> Option<ServerId> {
+    fn admit_beyond_bound(&mut self, handling: &Handling<'_, '_>) -> Option<ServerId> {
         let (now, request) = (handling.now, handling.request);
-        if !self.proves_dialog(now, request) {
+        let (message, arrival, call_hash) = (&request.message, request.arrival, request.call_hash);
+        let admitted = if self.proves_dialog(now, request) {
+            self.transactions.admit_within_dialog(now, message, arrival, call_hash)?
+        } else if request.method != Method::Cancel && self.is_emergency_of(handling) {
+            let is_known = self.is_known_source(now, request);
+            self.transactions.admit_emergency(now, message, arrival, call_hash, is_known)?
+        } else {
             return None;
-        }
-        let admitted =
-            self.transactions.admit_within_dialog(now, &request.message, request.arrival, request.call_hash)?;
+        };
         self.counters().reserved.one();
         Some(admitted)
     }
@@ -220,7 +224,7 @@ impl Engine {
             matches!(request.method, Method::Bye | Method::Prack | Method::Update | Method::Notify | Method::Invite);
         is_reserved
             && !request.to_tag.is_empty()
-            && (self.is_within_dialog(request, &self.policy.router.route(now, request))
+            && (self.is_within_dialog(now, request, &self.policy.router.route(now, request))
                 || self.is_of_tracked_dialog(request))
     }
 

@@ -21,8 +21,9 @@ impl Engine {
             self.counters().unreadable.one();
             return;
         }
-        self.counters().requests.one();
-        self.refuse(now, arrival, &Message::new(&bytes[..end], index), error, out);
+        let message = Message::new(&bytes[..end], index);
+        self.messages().requests.one(message.method().unwrap_or(Method::Other));
+        self.refuse(now, arrival, &message, error, out);
     }
 
     pub(super) fn refuse(&self, now: Now, arrival: &Arrival, message: &Message<'_>, error: Error, out: &mut Outbox) {

@@ -58,7 +58,7 @@ fn engine_of(domains: &str, settings: &str) -> Engine {
         network: 0,
     };
     let surroundings = Surroundings {
-        identity: Identity::new(vec![listener], config.domain_names(), &[]),
+        identity: Identity::new(vec![listener], config.domain_names(), &[]).with_aliases(config.aliases()),
         secret: vec![7; 32],
         seed: [7; 32],
         call_secret: 7,
@@ -136,14 +136,13 @@ const BOB: &str = "sip:bob@example.org";
 #[test]
 fn the_addressee_of_a_request() {
     let engine = engine("");
-    let unknown = Verdict::Reply(Reply::unknown(Party::RequestUri));
     for (uri, more, verdict) in [
         (BOB, "", Verdict::Next(Stage::Authorize)),
         ("sip:carol@example.net", "", Verdict::Next(Stage::Authorize)),
         ("http://example.org/", "", Reply::refused(416).into()),
         (BOB, "Max-Forwards: 0\r\n", Reply::refused(483).into()),
         (BOB, "Proxy-Require: foo\r\n", Reply::refused(420).with(Lines::UnsupportedByProxy).into()),
-        ("sip:bob@192.0.2.1:5060", "", unknown),
+        ("sip:bob@192.0.2.1:5060", "", Verdict::Next(Stage::Authorize)),
         ("sip:192.0.2.1:5060", "", Reply::refused(405).with(Lines::Allow).into()),
         ("sip:192.0.2.1:5060", "Require: foo\r\n", Reply::refused(420).with(Lines::Unsupported).into()),
         (BOB, "Route: <sip:edge.example.org;lr>\r\n", Verdict::Ask(Question::Name(name("edge.example.org")))),
@@ -154,6 +153,57 @@ fn the_addressee_of_a_request() {
     }
     let capabilities = Verdict::Reply(Reply::new(200).with(Lines::Capabilities));
     assert_eq!(first(&engine, Stage::Address, &text("OPTIONS", "sip:192.0.2.1:5060", GUEST, "")), capabilities);
+    // Of two domains it is not known whose user is meant.
+    let unknown = Verdict::Reply(Reply::unknown(Party::RequestUri));
+    let message = text("MESSAGE", "sip:bob@192.0.2.1:5060", ALICE, "");
+    assert_eq!(first(&engine_of(TWO, ""), Stage::Address, &message), unknown);
+}
+
+/// The domain in From may be any name of the user's: it is judged in one realm, and the user is the same.
+#[test]
+fn a_user_may_call_itself_by_each_name_of_its_domain() {
+    let header = ChallengeHeader::ProxyAuthenticate;
+    let table = "[[domain]]\nname = \"example.org\"\naliases = [\"sip.example.org\"";
+    let tenants = format!("{table}, \"192.0.2.1\"]\n[[domain]]\nname = \"b.example\"\n");
+    let names = "domains = [\"example.org\", \"sip.example.org\"]\n";
+    for domains in [names, &format!("{table}]\n"), &tenants] {
+        let mut engine = engine_of(domains, "");
+        for host in ["example.org", "Sip.Example.org", "192.0.2.1", "192.0.2.1:5060", "192.0.2.1:9999"] {
+            let message = text("MESSAGE", BOB, &format!("sip:alice@{host}"), "");
+            // The row of the user may stand under any of the names.
+            for stored in ["alice@example.org", "alice@sip.example.org", "alice@192.0.2.1"] {
+                let challenge = challenge(&mut engine, &message, header);
+                let right = with_credentials(&message, &challenge, header, "of alice");
+                let stored = found(Ok(credential_in("example.org", stored, "of alice")));
+                let admitted = Verdict::Admit(shown_by("alice@example.org"));
+                assert_eq!(says(&engine, Stage::Authorize, stored, &right), admitted, "{domains} {host}");
+            }
+            let other = text("MESSAGE", BOB, &format!("sip:carol@{host}"), "");
+            let challenge = challenge(&mut engine, &other, header);
+            let other = with_credentials(&other, &challenge, header, "of alice");
+            let stored = found(Ok(credential_in("example.org", "alice@example.org", "of alice")));
+            let refused = Reply { why: Why::Logged, ..Reply::refused(403) };
+            assert_eq!(says(&engine, Stage::Authorize, stored, &other), refused.into(), "{domains} {host}");
+        }
+    }
+}
+
+/// A user is looked for under each name of its domain before there is none.
+#[test]
+fn a_user_may_be_stored_under_each_name_of_its_domain() {
+    let engine = engine_of("domains = [\"example.org\", \"sip.example.org\"]\n", "");
+    let asks = |domain: &str, place| {
+        Verdict::Ask(Question::User { username: b"bob"[..].into(), domain: domain.as_bytes().into(), place })
+    };
+    let not_found = |status: u16, why| Verdict::Reply(Reply::not_found(status).because(why));
+    for host in ["example.org", "sip.example.org", "192.0.2.1"] {
+        let call = text("MESSAGE", &format!("sip:bob@{host}"), GUEST, "");
+        let says = |user| says(&engine, Stage::Route, Answers { user, ..Answers::default() }, &call);
+        assert_eq!(says(None), asks("example.org", 0), "{host}");
+        assert_eq!(says(Some((0, Ok(Answer::Absent)))), asks("sip.example.org", 1), "{host}");
+        assert_eq!(says(Some((1, Ok(Answer::Exists)))), not_found(480, "the user is not registered"), "{host}");
+        assert_eq!(says(Some((1, Ok(Answer::Absent)))), not_found(404, "unknown user"), "{host}");
+    }
 }
 
 #[test]
@@ -399,14 +449,18 @@ fn a_name_with_a_domain_of_its_realm_is_no_other_account() {
 
 #[test]
 fn domains_may_share_a_realm() {
-    let shared = "domains = [\"a.example\", \"b.example\"]\nrealm = \"office\"\n";
+    // Two names of one domain, and two domains.
+    let names = "domains = [\"a.example\", \"b.example\"]\nrealm = \"office\"\n";
+    let table = |name| format!("[[domain]]\nname = \"{name}\"\nrealm = \"office\"\n");
+    let domains = [table("a.example"), table("b.example")].concat();
     let header = ChallengeHeader::ProxyAuthenticate;
     let of_b = text("MESSAGE", BOB, ALICE_B, "");
-    for (must_match, verdict) in [
-        (false, Verdict::Admit(shown_by("alice@a.example"))),
-        (true, Reply { why: Why::Logged, ..Reply::refused(403) }.into()),
+    for (domains, must_match, verdict) in [
+        (names, true, Verdict::Admit(shown_by("alice@a.example"))),
+        (&*domains, false, Verdict::Admit(shown_by("alice@a.example"))),
+        (&*domains, true, Reply { why: Why::Logged, ..Reply::refused(403) }.into()),
     ] {
-        let mut engine = engine_of("", &format!("{shared}auth.user_must_match = {must_match}\n"));
+        let mut engine = engine_of("", &format!("{domains}[auth]\nuser_must_match = {must_match}\n"));
         let challenge = challenge(&mut engine, &of_b, header);
         let right = with_credentials(&of_b, &challenge, header, "of a");
         let stored = found(Ok(credential_in("office", "alice@a.example", "of a")));
@@ -494,9 +548,9 @@ fn a_contact_leads_into_no_network_that_its_sender_does_not_reach() {
 fn a_user_without_contact_is_looked_up() {
     let engine = engine("");
     let call = text("MESSAGE", BOB, GUEST, "");
-    let asks = Question::User { username: b"bob"[..].into(), domain: b"example.org"[..].into() };
+    let asks = Question::User { username: b"bob"[..].into(), domain: b"example.org"[..].into(), place: 0 };
     assert_eq!(first(&engine, Stage::Route, &call), Verdict::Ask(asks));
-    let says = |user| says(&engine, Stage::Route, Answers { user: Some(user), ..Answers::default() }, &call);
+    let says = |user| says(&engine, Stage::Route, Answers { user: Some((0, user)), ..Answers::default() }, &call);
     assert_eq!(says(Ok(Answer::Exists)), Reply::not_found(480).because("the user is not registered").into());
     assert_eq!(says(Ok(Answer::Absent)), Reply::not_found(404).because("unknown user").into());
     let failed = Reply { why: Why::Logged, ..Reply::new(500) };
@@ -609,5 +663,5 @@ fn a_place_that_rules_name_is_looked_up() {
     let Verdict::Forward(Destination::Places(places)) = says(leads("gw.example.net", "192.0.2.50:5060")) else {
         panic!("it goes there")
     };
-    assert_eq!((places.len(), places[0][0].address.to_string()), (1, "192.0.2.50:5060".to_owned()));
+    assert_eq!((places.len(), places[0].addresses()[0].address.to_string()), (1, "192.0.2.50:5060".to_owned()));
 }

@@ -1,6 +1,6 @@
 //! Accounting: each call has one record, however it ends, and the events that the settings ask for.
 
-use crate::dialogs::{answered, from_phone, of_alice, of_bob, request, within};
+use crate::dialogs::{answer_byes, answered, from_phone, of_alice, of_bob, request, within};
 use crate::site::{ALICE, BOB, CALL_SECRET, Site, authorized, invite, line, response};
 use strowger_accounting::{Cdr, Event, Row};
 use strowger_core::{Now, call};
@@ -142,7 +142,8 @@ fn a_bye_to_a_party_that_is_lost_is_an_event_and_an_end() {
     let (_, ok) = answered(&mut site, 1);
     site.wait(900);
     site.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
-    (0..450).for_each(|_| drop(site.wait(100)));
+    // Nor the BYE of the server after that.
+    (0..800).for_each(|_| drop(site.wait(100)));
     let (cdr, of_it) = one(&mut site);
     assert_eq!((cdr.end, of_it[1].clone()), (Some(cdr.setup + 32_900), ("bye".into(), "caller".into(), 408)));
 }
@@ -270,6 +271,7 @@ fn calls_that_this_server_ends_say_so() {
     let mut site = with_bob("dialogs.lifetime = \"60s\"\n");
     answered(&mut site, 1);
     site.wait(61_000);
+    answer_byes(&mut site, "200 OK");
     let (cdr, of_it) = one(&mut site);
     assert_eq!((&*cdr.ended_by, cdr.cause), ("lifetime", 102));
     assert_eq!(of_it, events(&[("invite", "callee", 200), ("bye", "lifetime", 0)]));
@@ -279,9 +281,14 @@ fn calls_that_this_server_ends_say_so() {
     answered(&mut site, 1);
     let id = site.engines[0].list_calls(site.now, 0, 9, None).calls[0].id;
     site.work(|engine, now, out| assert!(engine.end_call(now, id, out)));
+    // A refusal is an event, as for the BYE of a party.
+    answer_byes(&mut site, "500 Server Internal Error");
+    site.wait(600);
+    answer_byes(&mut site, "200 OK");
     let (cdr, of_it) = one(&mut site);
     assert_eq!((&*cdr.ended_by, cdr.cause), ("operator", 31));
-    assert_eq!(of_it, events(&[("invite", "callee", 200), ("bye", "operator", 0)]));
+    let refused = ("bye", "server", 500);
+    assert_eq!(of_it, events(&[("invite", "callee", 200), refused, refused, ("bye", "operator", 0)]));
 
     // One that rings.
     let mut site = with_bob("");
@@ -296,6 +303,7 @@ fn calls_that_this_server_ends_say_so() {
     let timer = "Session-Expires: 90;refresher=uas\r\nContent-Length";
     site.receive(BOB, &from_phone(request(&sent, "INVITE"), "200 OK", "bob").replace("Content-Length", timer));
     site.wait(90_100);
+    answer_byes(&mut site, "481 Gone");
     let (cdr, of_it) = one(&mut site);
     assert_eq!((&*cdr.ended_by, cdr.cause), ("session timer", 102));
     assert_eq!(of_it, events(&[("invite", "callee", 200), ("bye", "session timer", 0)]));
@@ -392,6 +400,30 @@ fn a_call_that_this_server_refuses_is_accounted_once_its_caller_is_known() {
     let mut site = Site::new(BOTH);
     assert!(site.receive(ALICE, &invite(1, 1, "")).contains("SIP/2.0 480 "));
     none(&mut site);
+}
+
+/// `fields` may have the dialled number, where rules translate it, and the reason of a refusal.
+#[test]
+fn a_record_has_the_dialled_number_and_the_reason_of_a_refusal() {
+    let fields = "accounting.fields = [\"Request-URI\", \"Refusal\"]\n";
+    let rules =
+        "[[set]]\nname = \"short\"\nentries = { 7 = \"bob\" }\n[[rule]]\nname = \"short\"\ntranslate = \"short\"\n";
+    let mut site = with_bob(&format!("{fields}{rules}"));
+    for (dialled, callee) in
+        [("sip:7@example.org", "sip:bob@example.org"), ("sip:bob@example.org", "sip:bob@example.org")]
+    {
+        let call = invite(u32::from(dialled.contains('7')), 1, "");
+        let sent = site.receive(ALICE, &call.replace("INVITE sip:bob@example.org", &format!("INVITE {dialled}")));
+        site.receive(BOB, &from_phone(request(&sent, "INVITE"), "486 Busy Here", "bob"));
+        let (cdr, _) = one(&mut site);
+        assert_eq!((&*cdr.callee, &cdr.fields[..]), (callee, &[("Request-URI".to_owned(), dialled.to_owned())][..]));
+    }
+    let mut site = Site::new(&format!("accounting.cdr = true\n{fields}"));
+    let challenged = site.receive(ALICE, &invite(1, 1, ""));
+    site.receive(ALICE, &authorized(1, &challenged, 1));
+    site.answer();
+    let (cdr, _) = one(&mut site);
+    assert_eq!(cdr.fields[1], ("Refusal".to_owned(), "the user is not registered".to_owned()));
 }
 
 /// A connection is no password: its owner may call unknown users all day.

@@ -2,32 +2,32 @@
 //! record.
 
 use crate::accounting::rows;
-use crate::dialogs::{from_phone, of_alice, of_bob, within};
-use crate::site::{ALICE, Site, credentials_of, line};
+use crate::dialogs::{answer_byes, answered, from_phone, of_alice, of_bob, request, within};
+use crate::site::{ALICE, BOB, Site, credentials_of, line};
 use strowger_accounting::Cdr;
 use strowger_core::Now;
 use strowger_server::engine::{Answer, Circumstances};
 use strowger_store::subscriber;
 
-const GATEWAY: &str = "203.0.113.1:5060";
+pub(crate) const GATEWAY: &str = "203.0.113.1:5060";
 
 const RULES: &str = "[[call_limit]]\nname = \"line\"\nper = \"user\"\nmost = 1\nstatus = 486\n\
                      [[rule]]\nname = \"out\"\nto = [\"sip:203.0.113.1:5060\"]\ncall_limits = [\"line\"]\n";
 
 /// A server whose rule leads every request to the gateway, one call of each user at a time, each recorded.
-struct Office {
-    site: Site,
+pub(crate) struct Office {
+    pub(crate) site: Site,
     /// Numbers its requests.
     n: u32,
 }
 
 impl Office {
-    fn new(settings: &str) -> Self {
+    pub(crate) fn new(settings: &str) -> Self {
         Self { site: Site::new(&format!("accounting.cdr = true\n{settings}{RULES}")), n: 0 }
     }
 
     /// The next process with the same secret, begun so many seconds later.
-    fn next(&self, seconds: u64, settings: &str) -> Self {
+    pub(crate) fn next(&self, seconds: u64, settings: &str) -> Self {
         let ms = seconds * 1_000;
         let now = Now { mono: self.site.now.mono + ms, wall: self.site.now.wall + ms };
         let text = format!("accounting.cdr = true\n{settings}{RULES}");
@@ -35,7 +35,7 @@ impl Office {
     }
 
     /// Alice's request outside of any dialog, without a password. `to` is the text behind the URI in To.
-    fn request(&mut self, method: &str, to: &str) -> String {
+    pub(crate) fn request(&mut self, method: &str, to: &str) -> String {
         self.n += 1;
         let n = self.n;
         format!(
@@ -47,7 +47,7 @@ impl Office {
 
     /// Sends a request, and again with alice's password if it is challenged. Returns whether it was challenged, and the text that the server
     /// sent last.
-    fn send(&mut self, text: &str) -> (bool, String) {
+    pub(crate) fn send(&mut self, text: &str) -> (bool, String) {
         let sent = self.site.receive(ALICE, text);
         if !sent.starts_with("SIP/2.0 407 ") {
             return (false, sent);
@@ -62,7 +62,7 @@ impl Office {
     }
 
     /// Answers a request at the gateway with this status. Returns the response that alice gets.
-    fn answer(&mut self, sent: &str, status: &str) -> String {
+    pub(crate) fn answer(&mut self, sent: &str, status: &str) -> String {
         let at = sent.rfind(" sip:").and_then(|_| sent.find("\r\nVia: ")).expect("a request");
         let start = sent[..at].rfind("\r\n\r\n").map_or(0, |end| end + 4);
         let request = &sent[start..];
@@ -74,7 +74,7 @@ impl Office {
     }
 
     /// Makes a dialog by a request of alice with her password. Returns the request that the gateway got, and the response that alice got.
-    fn dialog(&mut self, method: &str, status: &str) -> (String, String) {
+    pub(crate) fn dialog(&mut self, method: &str, status: &str) -> (String, String) {
         let text = self.request(method, "");
         let (_, sent) = self.send(&text);
         let forwarded = reaches(&sent, method).to_owned();
@@ -82,18 +82,18 @@ impl Office {
         (forwarded, answer)
     }
 
-    fn counted(&self) -> u32 {
+    pub(crate) fn counted(&self) -> u32 {
         self.site.shared.call_limits.list().into_iter().map(|(_, calls)| calls).sum()
     }
 
-    fn records(&mut self) -> Vec<Cdr> {
+    pub(crate) fn records(&mut self) -> Vec<Cdr> {
         rows(&mut self.site).0
     }
 }
 
 /// The request of this method that leaves, as the gateway gets it.
 #[track_caller]
-fn reaches<'a>(sent: &'a str, method: &str) -> &'a str {
+pub(crate) fn reaches<'a>(sent: &'a str, method: &str) -> &'a str {
     let start = format!("{method} sip:");
     &sent[sent.find(&start).unwrap_or_else(|| panic!("no {method} leaves: {sent}"))..]
 }
@@ -117,11 +117,48 @@ fn a_to_tag_that_was_made_up_hides_no_call() {
     let (is_challenged, bye) = office.send(&of_alice("BYE", &ok, 2, ""));
     assert!(!is_challenged);
     office.answer(reaches(&bye, "BYE"), "200 OK");
+    assert_eq!(answer_byes(&mut office.site, "481 Call/Transaction Does Not Exist").len(), 2);
     let records = office.records();
     assert_eq!((records.len(), office.counted()), (4, 0), "{records:#?}");
     let of_call = &records[3];
     assert_eq!((&*of_call.outcome, &*of_call.ended_by, &*of_call.user), ("answered", "caller", "alice"));
     assert_eq!(of_call.end.expect("an end") - of_call.answer.expect("an answer"), 5_000);
+}
+
+/// The tag of the callee is the choice of such a caller: another dialog may have the same tags.
+#[test]
+fn the_bye_of_a_dialog_with_the_same_tags_hides_no_call() {
+    let mut site = Site::new("auth.calls = false\naccounting.cdr = true\n");
+    site.register(&format!("<sip:bob@{BOB}>"));
+    let (forwarded, ok) = answered(&mut site, 1);
+    let bye = site.receive(ALICE, &of_alice("BYE", &ok, 2, ""));
+    site.receive(BOB, &within(request(&bye, "BYE"), "200 OK"));
+    assert_eq!(rows(&mut site).0.len(), 1);
+    // Her next call with the same tags is answered by another phone.
+    let again = crate::site::invite(1, 5, "").replace("To: <sip:bob@example.org>", "To: <sip:bob@example.org>;tag=bob");
+    let sent = site.receive(ALICE, &again);
+    let text = within(request(&sent, "INVITE"), "200 OK");
+    let text = text.replace("Content-Length", &format!("Contact: <sip:gw@{GATEWAY}>\r\nContent-Length"));
+    assert!(site.receive(BOB, &text).starts_with("SIP/2.0 200 "));
+    // Bob's phone ends its old dialog, and alice says yes.
+    let bye = site.receive(BOB, &of_bob("BYE", &forwarded, "bob", 9, ""));
+    site.receive(ALICE, &within(request(&bye, "BYE"), "200 OK"));
+    assert_eq!(rows(&mut site).0.len(), 0, "that phone has not ended it");
+    let mut ended = answer_byes(&mut site, "200 OK");
+    ended.sort();
+    assert_eq!((ended, rows(&mut site).0.len()), (vec![ALICE.to_owned(), GATEWAY.to_owned()], 1));
+}
+
+#[test]
+fn an_invite_with_a_to_tag_goes_to_one_phone() {
+    for (settings, phones) in [("accounting.cdr = true\n", 1), ("log.calls_per_minute = 0\n", 2)] {
+        let mut site = Site::new(&format!("auth.calls = false\nproxy.fork = \"parallel\"\n{settings}"));
+        site.register(&format!("<sip:bob@{BOB}>"));
+        site.register(&format!("<sip:bob2@{BOB}>"));
+        let text = crate::site::invite(1, 1, "").replace("To: <sip:bob@example.org>", "To: <sip:bob@h>;tag=x");
+        let sent = site.receive(ALICE, &text);
+        assert_eq!(sent.matches("INVITE sip:bob").count(), phones, "{sent}");
+    }
 }
 
 #[test]
@@ -165,6 +202,7 @@ fn a_route_token_of_another_usage_opens_no_call() {
         assert!(!is_challenged && answer.starts_with("SIP/2.0 200 "), "{method}: {sent}");
         let (_, bye) = office.send(&of_alice("BYE", &ok, 32, ""));
         office.answer(reaches(&bye, "BYE"), "200 OK");
+        answer_byes(&mut office.site, "481 Call/Transaction Does Not Exist");
         assert_eq!((office.counted(), office.records().len()), (0, 1), "{method}");
     }
 }
@@ -238,10 +276,59 @@ fn after_a_restart_a_call_of_before_goes_on() {
         assert_eq!(!is_challenged, is_known, "{settings:?} {seconds}: {sent}");
         assert_eq!(next.site.shared.counts().earlier_calls > 0, is_known);
         next.answer(reaches(&sent, "INVITE"), "200 OK");
-        assert_eq!(next.counted(), u32::from(!is_known), "{settings:?} {seconds}");
+        assert_eq!(next.counted(), 1, "{settings:?} {seconds}");
         // A BYE passes in any case.
         let (is_challenged, sent) = next.send(&of_alice("BYE", &ok, 6, ""));
         assert!(!is_challenged, "{sent}");
+    }
+}
+
+/// A machine hears the true time long after its start, or an operator sets the clock.
+#[test]
+fn a_step_of_the_wall_clock_ends_no_call_and_opens_none() {
+    const CONTACT: &str = "Contact: <sip:alice@198.51.100.7:5060>\r\n";
+    for days in [400, -400] {
+        let mut office = Office::new("");
+        let ends = |office: &mut Office, ok: &str, cseq: u32| {
+            let (is_challenged, sent) = office.send(&of_alice("BYE", ok, cseq, ""));
+            assert!(!is_challenged, "{days}: {sent}");
+            office.answer(reaches(&sent, "BYE"), "200 OK");
+            assert_eq!(office.counted(), 0, "{days}");
+        };
+        let (_, before) = office.dialog("INVITE", "200 OK");
+        assert_eq!(office.counted(), 1);
+        office.site.now.wall = office.site.now.wall.wrapping_add_signed(days * 86_400_000);
+        let (is_challenged, sent) = office.send(&of_alice("INVITE", &before, 5, CONTACT));
+        assert!(!is_challenged, "{days}: {sent}");
+        office.answer(reaches(&sent, "INVITE"), "200 OK");
+        ends(&mut office, &before, 6);
+        // A call that ended opens nothing, from before the step or after it.
+        let (_, after) = office.dialog("INVITE", "200 OK");
+        ends(&mut office, &after, 7);
+        for (ok, cseq) in [(&before, 8), (&after, 9)] {
+            let (is_challenged, sent) = office.send(&of_alice("INVITE", ok, cseq, CONTACT));
+            assert!(is_challenged, "{days}: {sent}");
+        }
+    }
+    // A step makes no call one of before the start, also of a call that this process does not know.
+    for days in [400, -400] {
+        let mut office = Office::new("");
+        let mut other = office.next(0, "");
+        for site in [&mut office.site, &mut other.site] {
+            site.now.wall = site.now.wall.wrapping_add_signed(days * 86_400_000);
+        }
+        let (_, ok) = office.dialog("INVITE", "200 OK");
+        let (is_challenged, sent) = other.send(&of_alice("INVITE", &ok, 5, CONTACT));
+        assert!(is_challenged, "{days}: {sent}");
+    }
+    // A step does not undo the removal of an account.
+    for days in [400, -400] {
+        let mut office = Office::new("");
+        let (_, ok) = office.dialog("INVITE", "200 OK");
+        office.site.shared.end_routes_of(b"alice", b"example.org", office.site.now);
+        office.site.now.wall = office.site.now.wall.wrapping_add_signed(days * 86_400_000);
+        let (is_challenged, sent) = office.send(&of_alice("INFO", &ok, 5, CONTACT));
+        assert!(is_challenged, "{days}: {sent}");
     }
 }
 
@@ -258,7 +345,7 @@ fn the_removal_of_an_account_ends_what_its_route_tokens_open() {
         is_sent
     };
     assert!(passes(&mut office, "SUBSCRIBE", &subscription, 5) && passes(&mut office, "INFO", &call, 5));
-    office.site.shared.removed_users.note(b"alice@example.org", office.site.now, 86_400);
+    office.site.shared.end_routes_of(b"alice", b"example.org", office.site.now);
     assert!(!passes(&mut office, "SUBSCRIBE", &subscription, 6) && !passes(&mut office, "INFO", &call, 6));
     assert!(!passes(&mut office, "UPDATE", &call, 7));
     assert!(passes(&mut office, "BYE", &call, 8), "a call can be ended");

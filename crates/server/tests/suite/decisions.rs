@@ -231,8 +231,8 @@ fn a_rule_leads_outside_only_those_who_may_be_relayed() {
     for (settings, statuses_of_it) in [
         (format!("proxy.relay_for = \"everyone\"\n{}", rule("relay_for = \"authenticated\"")), &[407][..]),
         (rule("relay_for = \"local-domains\""), &[403]),
-        // Of the domain: where its name leads is looked up.
-        (rule("").replace(GATEWAY, "carol@example.org"), &[]),
+        // A user of the domain, who has no phone.
+        (rule("").replace(GATEWAY, "carol@example.org"), &[480]),
     ] {
         assert_eq!(statuses(&calls(&mut Site::new(&settings), 1), ALICE), statuses_of_it, "{settings}");
     }

@@ -3,8 +3,8 @@
 use crate::accounting::rows;
 use crate::decisions::{GATEWAY, SECOND};
 use crate::dialogs::of_alice;
-use crate::peer::{answer, ends, goes, receive, status, uri};
-use crate::site::{ALICE, BOB, Site, credentials, invite};
+use crate::peer::{answer, ends, goes, invites, receive, status, statuses, uri};
+use crate::site::{ALICE, BOB, Site, credentials, invite, line};
 use strowger_core::{Arrival, ListenerId, Transport};
 use strowger_server::explain::Outcome;
 
@@ -142,11 +142,133 @@ fn an_emergency_call_has_a_record_and_an_identity() {
         flow: None,
     };
     let asked = call(2, "sip:112@example.org", OWN, ALICE, "");
-    let explained = site.engines[0].explain(site.now, &arrival, asked.as_bytes(), false).expect("a request");
+    let explained =
+        site.engines[0].explain(site.now, &arrival, asked.as_bytes(), false, &|_, _| None).expect("a request");
     assert!(explained.to_string().starts_with("rule    yes [emergency]: emergency call is true, "), "{explained}");
     let Outcome::Forward(plan) = explained.course.outcome else { panic!("no plan") };
     assert_eq!((plan.to.len(), plan.account_as.as_deref(), plan.limits.len()), (2, Some("emergency"), 0));
     // Without a target such a call is as any other.
     let mut site = Site::new("");
     ends(&receive(&mut site, ALICE, &call(2, "urn:service:sos", OWN, ALICE, "")), 407);
+}
+
+/// A server whose table of calls and transactions have these bounds, with bob's phone.
+fn bounded(transactions: u32, calls: u32) -> Site {
+    let settings = format!(
+        "auth.calls = false\nproxy.record_route = true\nlimits.transactions = {transactions}\ndialogs.calls = {calls}\n\
+         dialogs.track = true\nemergency.numbers = [\"112\"]\nemergency.target = \"sip:{GATEWAY}\"\n"
+    );
+    let mut site = Site::new(&settings);
+    site.register(&format!("<sip:bob@{BOB}>"));
+    site
+}
+
+/// Sends so many forged emergency calls, each from another source. Returns how many reach the gateway.
+fn forged(site: &mut Site, first: u32, count: u32) -> u32 {
+    let reaches = |n: &u32| {
+        let at = format!("203.0.{}.{}:5060", n / 250, n % 250 + 1);
+        let got = receive(site, &at, &call(*n, "sip:112@example.org", OWN, &at, ""));
+        let leaves = got.iter().any(|(to, text)| to == GATEWAY && text.starts_with("INVITE "));
+        assert!(leaves || got.iter().any(|(_, text)| status(text) == Some(503)), "{got:?}");
+        leaves
+    };
+    (first..first + count).filter(reaches).count() as u32
+}
+
+/// Whether an INVITE of a caller without an account from this address reaches bob's phone.
+fn rings(site: &mut Site, n: u32, at: &str) -> bool {
+    let text = invite(n, 1, "").replace(ALICE, at).replace("alice@example.org", &format!("s{n}@example.net"));
+    receive(site, at, &text).iter().any(|(to, text)| to == BOB && text.starts_with("INVITE "))
+}
+
+#[test]
+fn an_emergency_call_passes_where_others_have_filled_the_transactions() {
+    let mut site = bounded(64, 10_000);
+    let rung = (1_000..2_000).take_while(|n| rings(&mut site, *n, "203.0.113.9:5060")).count();
+    assert!(rung <= 64, "{rung}");
+    assert!(!rings(&mut site, 3_000, ALICE), "the table is full");
+    let got = receive(&mut site, ALICE, &call(1, "sip:112@example.org", OWN, ALICE, ""));
+    assert_eq!(goes(&got).0, GATEWAY);
+    let got = receive(&mut site, ALICE, &call(2, "urn:service:sos", OWN, ALICE, ""));
+    assert_eq!(goes(&got).0, GATEWAY);
+    ends(&receive(&mut site, ALICE, &call(3, "sip:113@example.org", OWN, ALICE, "")), 503);
+    // One source has its share of these places, and forged sources leave half of them to registered phones.
+    assert!(forged(&mut site, 100, 100) < 32);
+    let got = receive(&mut site, BOB, &call(4, "sip:112@example.org", "sip:bob@example.org", BOB, ""));
+    assert_eq!(goes(&got).0, GATEWAY, "a registered phone");
+}
+
+#[test]
+fn forged_emergency_calls_leave_room_for_others() {
+    let mut site = bounded(1_024, 10_000);
+    let (forwarded, ok) = crate::dialogs::answered(&mut site, 1);
+    let taken = forged(&mut site, 10, 1_000);
+    assert_eq!(taken, 1_024 / 16, "half of an eighth");
+    // Transactions of refused requests end with the round.
+    site.wait(1);
+    for n in 2_000..2_100 {
+        assert!(rings(&mut site, n, "198.51.100.77:5060"), "{n}");
+    }
+    let bye = receive(&mut site, ALICE, &of_alice("BYE", &ok, 2, ""));
+    assert!(bye.iter().any(|(to, text)| to == BOB && text.starts_with("BYE ")), "{bye:?}");
+    let bye = receive(&mut site, BOB, &crate::dialogs::of_bob("BYE", &forwarded, "bob", 9, ""));
+    assert!(bye.iter().any(|(to, text)| to == ALICE && text.starts_with("BYE ")), "{bye:?}");
+    // Calls that have ended give their places back.
+    let got = receive(&mut site, BOB, &call(5_000, "sip:112@example.org", "sip:bob@example.org", BOB, ""));
+    let (_, text) = goes(&got);
+    receive(&mut site, GATEWAY, &answer(&text, 486, ""));
+    (0..12).for_each(|_| drop(site.wait(10_000)));
+    assert_eq!(forged(&mut site, 6_000, 1_000), taken);
+}
+
+/// An emergency call that is answered. Returns whether it was forwarded.
+fn answered_emergency(site: &mut Site, n: u32, at: &str) -> bool {
+    let got = receive(site, at, &call(n, "sip:112@example.org", OWN, at, ""));
+    let Some((_, text)) = got.iter().find(|(to, text)| to == GATEWAY && text.starts_with("INVITE ")) else {
+        return false;
+    };
+    let ok = answer(text, 200, &format!("Contact: <sip:psap@{GATEWAY}>\r\n"));
+    let got = receive(site, GATEWAY, &ok);
+    assert!(got.iter().any(|(to, text)| to == at && status(text) == Some(200)), "{got:?}");
+    true
+}
+
+#[test]
+fn emergency_calls_have_places_beyond_the_table_of_calls() {
+    // Two shards: 800 places in each, and 100 for emergencies beyond them.
+    let mut site = bounded(100_000, 1_600);
+    let tracked = |site: &Site| crate::dialogs::counts(site).0;
+    let mut number = 10_000;
+    let mut answered = |site: &mut Site, more: &dyn Fn(u32) -> String| {
+        number += 1;
+        answered_emergency(site, number, &more(number))
+    };
+    let sources = |n: u32| format!("203.0.{}.{}:5060", n % 200, n % 250 + 1);
+    let mut taken = 0;
+    while answered(&mut site, &sources) {
+        taken += 1;
+        assert!(taken < 2_000);
+    }
+    // As many as the callee 112 may have of the table, and half of the others: the sources may be forged.
+    assert_eq!(taken, 400 + 50);
+    assert_eq!(tracked(&site), 450);
+    assert!(rings(&mut site, 1, ALICE), "the other half of the table is for others");
+    let got = receive(&mut site, BOB, &call(4, "sip:112@example.org", "sip:bob@example.org", BOB, ""));
+    assert_eq!(goes(&got).0, GATEWAY, "a registered phone");
+}
+
+#[test]
+fn no_answer_to_an_emergency_call_is_refused() {
+    for from in ["Contact: ", "Record-Route: "] {
+        let mut site = Site::new(&settings("accounting.cdr = true\n"));
+        site.register(&format!("<sip:bob@{BOB}>"));
+        let text = call(1, "sip:112@example.org", "sip:bob@example.org", BOB, "");
+        let sent = receive(&mut site, BOB, &text);
+        let (_, forwarded) = invites(&sent)[0].clone();
+        let routes = line(&forwarded, "Record-Route");
+        let ok = answer(&forwarded, 200, &format!("Record-Route: {routes}\r\nContact: <sip:gw@{GATEWAY}>\r\n"));
+        assert!(ok.contains(from), "{ok}");
+        let sent = receive(&mut site, GATEWAY, &ok.replace(from, "X-Other: "));
+        assert_eq!(statuses(&sent, BOB), [200], "{from}");
+    }
 }

@@ -1,7 +1,7 @@
 //! End of a call: its record, its limits and its entry in the table of calls end together.
 
 use crate::accounting::rows;
-use crate::dialogs::{answered, counts, from_phone, of_alice, of_bob, request, within};
+use crate::dialogs::{ack, answer_byes, answered, counts, from_phone, of_alice, of_bob, request, within};
 use crate::site::{ALICE, BOB, SERVER, Site, invite, line};
 
 const LIMITED: &str = "auth.calls = false\nserver.shards = 2\naccounting.cdr = true\ndialogs.lifetime = \"1h\"\n\
@@ -181,11 +181,14 @@ fn a_bye_without_an_answer_ends_the_call_with_a_bye_of_the_server() {
             own = sent(&site, "BYE").into_iter().filter(|(_, bye)| line(bye, "CSeq") == "8 BYE").collect();
             assert!(site.now.wall < began + 40_000, "no BYE of the server");
         }
+        assert_eq!((counts(&site).2, rows(&mut site).0.len(), &*own[0].0, own.len()), (1, 0, to, 1));
+        site.wait(300);
+        site.receive(to, &within(&own[0].1, "200 OK"));
         let (cdrs, _) = rows(&mut site);
         let [cdr] = &cdrs[..] else { panic!("{cdrs:?}") };
         let end = cdr.end.expect("it has ended");
-        assert!((began + 32_000..began + 34_000).contains(&end) && end == site.now.wall, "{}", end - began);
-        assert_eq!((counts(&site), &*own[0].0, own.len()), ((0, 0, 0), to, 1));
+        assert!((began + 32_000..began + 34_500).contains(&end) && end == site.now.wall, "{}", end - began);
+        assert_eq!((counts(&site), &*cdr.ended_by), ((0, 0, 0), if by_bob { "callee" } else { "caller" }));
     }
 }
 
@@ -211,7 +214,8 @@ fn a_2xx_makes_no_session_shorter_than_it_may_be() {
             if n == 0 {
                 let passed = site.receive(ALICE, &invite(1, 1, offer));
                 let ok = from_phone(request(&passed, "INVITE"), "200 OK", "bob").replace("Content-Length", &timer);
-                site.receive(BOB, &ok);
+                let ok = site.receive(BOB, &ok);
+                ack(&mut site, &ok);
             } else {
                 let (forwarded, _) = answered(&mut site, 1);
                 let method = method.trim_start_matches("re-");
@@ -225,6 +229,7 @@ fn a_2xx_makes_no_session_shorter_than_it_may_be() {
             // As long as any of these timers.
             let Some(ends_after) = ends_after else {
                 site.wait(3_000_000);
+                assert!(answer_byes(&mut site, "200 OK").is_empty(), "{what}");
                 assert_eq!(counts(&site).2, 1, "{what}");
                 continue;
             };
@@ -232,7 +237,7 @@ fn a_2xx_makes_no_session_shorter_than_it_may_be() {
             assert_eq!(counts(&site).2, 1, "{what}");
             site.wait(200);
             // Both parties hear of it.
-            let mut to: Vec<String> = sent(&site, "BYE").into_iter().map(|(to, _)| to).collect();
+            let mut to = answer_byes(&mut site, "200 OK");
             to.sort();
             assert_eq!((counts(&site), to), ((0, 0, 0), vec![ALICE.to_owned(), BOB.to_owned()]), "{what}");
             assert_eq!(&*rows(&mut site).0[0].ended_by, "session timer", "{what}");
@@ -309,7 +314,9 @@ fn a_call_has_a_bounded_number_of_answered_dialogs() {
     // None of them is left out of the end.
     let id = site.engines[0].list_calls(site.now, 0, 9, None).calls[0].id;
     site.work(|engine, now, out| assert!(engine.end_call(now, id, out)));
-    assert_eq!((sent(&site, "BYE").len(), rows(&mut site).0.len()), (128, 1));
+    assert_eq!((sent(&site, "BYE").len(), rows(&mut site).0.len()), (128, 0));
+    answer_byes(&mut site, "200 OK");
+    assert_eq!((counts(&site), rows(&mut site).0.len()), ((0, 0, 0), 1));
 }
 
 /// A telephone hangs up even if its BYE is refused, so the server asks both parties.
@@ -343,7 +350,7 @@ fn after_a_refused_bye_both_parties_are_asked() {
                 assert!(!sent.contains("SIP/2.0 ") || sent.starts_with("BYE "), "its response goes nowhere: {sent}");
             }
         }
-        for _ in 0..400 {
+        for _ in 0..750 {
             site.wait(100);
         }
         assert_eq!(counts(&site).2, u64::from(!is_lost), "{alice} {bob}");
@@ -352,4 +359,21 @@ fn after_a_refused_bye_both_parties_are_asked() {
         assert_eq!(by, if is_lost { vec!["lost"] } else { vec![] }, "{alice} {bob}");
         assert_eq!(site.shared.counts().byes, if is_lost { 2 } else { 0 });
     }
+}
+
+/// A callee lends Call-ID and tag of its dialog to a call of its own.
+#[test]
+fn a_bye_of_the_callee_is_not_taken_for_one_of_its_own_call() {
+    let mut site = with_bob("auth.calls = false\nserver.shards = 2\naccounting.cdr = true\n");
+    let (forwarded, _) = answered(&mut site, 1);
+    let own = invite(1, 7, "").replace("z9hG4bK1-7", "z9hG4bKlent").replace(";tag=a\r\n", ";tag=bob\r\n");
+    let lent = site.receive(ALICE, &own);
+    let other = from_phone(request(&lent, "INVITE"), "200 OK", "x");
+    assert!(site.receive(BOB, &other).starts_with("SIP/2.0 200 "));
+    assert_eq!((counts(&site), rows(&mut site).0.len()), ((2, 0, 2), 0));
+    let bye = site.receive(BOB, &of_bob("BYE", &forwarded, "bob", 9, ""));
+    site.receive(ALICE, &within(request(&bye, "BYE"), "200 OK"));
+    let (cdrs, _) = rows(&mut site);
+    let [cdr] = &cdrs[..] else { panic!("{cdrs:?}") };
+    assert_eq!((&*cdr.ended_by, counts(&site)), ("callee", (1, 0, 1)));
 }

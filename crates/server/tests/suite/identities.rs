@@ -209,6 +209,33 @@ fn a_rule_asserts_an_identity_at_its_gateway() {
     }
 }
 
+/// `rule.identity` (a value, a pattern or a set) applies to all header fields with identities, and adds to the identities of the account.
+#[test]
+fn a_rule_lets_an_account_show_its_numbers() {
+    let set = "[[set]]\nname = \"ours\"\nentries = { alice = \"+4930555*\" }\n";
+    let mut n = 0;
+    for identity in ["+493055512", "+4930555*", "+493055500..+493055599", "ours"] {
+        let mut site = with_bob(&format!(
+            "{NUMBERS}{set}[[rule]]\nname = \"out\"\nwhen = \"request.user == '0049'\"\nto = [\"sip:{GATEWAY}\"]\nidentity = \"{identity}\"\n"
+        ));
+        for (uri, number, is_shown) in [
+            ("sip:0049@example.org", "+493055512", true),
+            ("sip:0049@example.org", "+49301234560", true),
+            ("sip:0049@example.org", "+493055612", false),
+            // No rule holds.
+            ("sip:bob@example.org", "+493055512", false),
+        ] {
+            for name in ["Diversion", "History-Info", "Remote-Party-ID"] {
+                n += 1;
+                let more = format!("{name}: <sip:{number}@example.org>;index=1\r\n");
+                let left = call_of_alice(&mut site, n, uri, "<sip:alice@example.org>", &more).expect("it leaves");
+                let is_there = left.contains(&format!("{name}: <sip:{number}@example.org>"));
+                assert_eq!(is_there, is_shown, "{identity} {uri} {more}: {left}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_trusted_source_is_believed_and_no_other_answer() {
     let trusted = "[[source]]\nname = \"carrier\"\nnetworks = [\"198.51.100.77\"]\ntrusted = true\n";

@@ -1,6 +1,6 @@
 //! Calls that are kept: the next process goes on with them, and each has one record with its true duration.
 
-use crate::dialogs::{answered, from_phone, of_alice, of_bob, request, within};
+use crate::dialogs::{answer_byes, answered, from_phone, of_alice, of_bob, request, within};
 use crate::site::{ALICE, BOB, CALL_SECRET, SERVER, Site, invite, line, response};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -116,7 +116,10 @@ fn calls_that_no_party_confirms_end_in_the_next_process() {
         (LOST, "200 OK", false),
         (LOST, LOST, false),
         ("200 OK", "408 Request Timeout", false),
-        ("200 OK", "", false),
+        // A party may ignore an OPTIONS within a dialog.
+        ("200 OK", "", true),
+        ("", "200 OK", true),
+        ("", LOST, false),
         ("", "", false),
     ] {
         let what = format!("{alice:?} {bob:?}");
@@ -132,7 +135,8 @@ fn calls_that_no_party_confirms_end_in_the_next_process() {
         assert_eq!(counts(&next), (1, 1, 0));
         let began = next.now.wall;
         assert_eq!(answer_questions(&mut next, alice, bob), (1, 1), "{what}");
-        (0..600).for_each(|_| drop(next.wait(100)));
+        // And the time of the BYEs.
+        (0..1_000).for_each(|_| drop(next.wait(100)));
         disk.turn(&mut next);
         assert_eq!(counts(&next), if lasts { (1, 1, 0) } else { (0, 0, 0) }, "{what}");
         assert_eq!(disk.cdrs.len(), usize::from(!lasts), "{what}");
@@ -286,12 +290,14 @@ fn times_that_ran_out_while_no_process_ran_end_calls_at_once() {
     let (mut next, _) = disk.restart(&site, 1_000_000, KEPT);
     assert_eq!(counts(&next), (2, 2, 0));
     let sent = next.wait(100);
+    answer_byes(&mut next, "481 Gone");
     disk.turn(&mut next);
     assert_eq!(sent.matches("BYE sip:").count(), 2, "{sent}");
     let [cdr] = &disk.cdrs[..] else { panic!("{:?}", disk.cdrs) };
     assert_eq!((&*cdr.call_id, &*cdr.ended_by, cdr.end), ("2", "session timer", Some(answer + 600_000)));
     let (mut next, _) = disk.restart(&next, 3_000_000, KEPT);
     let sent = next.wait(100);
+    answer_byes(&mut next, "481 Gone");
     disk.turn(&mut next);
     assert_eq!(sent.matches("BYE sip:").count(), 2, "{sent}");
     assert_eq!((&*disk.cdrs[1].call_id, &*disk.cdrs[1].ended_by), ("1", "lifetime"));

@@ -1,6 +1,7 @@
 //! Behaviours of engines, without a socket, a database or a moment of real time: one program, linked once.
 
 mod accounting;
+mod accounts;
 mod call_beginnings;
 mod call_limits;
 mod credentials;
@@ -9,6 +10,8 @@ mod default_scripts;
 mod dialogs;
 mod early;
 mod emergency;
+mod endable;
+mod ended_here;
 mod ends;
 mod explain;
 mod facts;
@@ -16,16 +19,26 @@ mod failure_limits;
 mod gateway_groups;
 mod identities;
 mod kept;
+mod large_requests;
+mod late_answers;
 mod log;
 mod moves;
+mod names;
 mod numbers;
+mod other_sources;
+mod outcomes;
+mod own_byes;
 mod peer;
 mod policy;
 mod reach;
+mod reach_here;
 mod reserve;
+mod resumed;
 mod shares;
 mod site;
 mod spellings;
+mod unacknowledged;
+mod user_places;
 mod waiting;
 
 #[global_allocator]

@@ -1,7 +1,7 @@
 //! A bucket of calls in bytes: what is under way in one process goes on in another.
 
 use crate::accounting::rows;
-use crate::dialogs::within;
+use crate::dialogs::{from_phone, within};
 use crate::log::Lines;
 use crate::site::*;
 use std::num::NonZeroU32;
@@ -155,7 +155,7 @@ fn go_on(calls: &Calls, bytes: &[u8], lines: Lines) {
     let sent = site.receive(BOB, &response(&calls.ringing, "486 Busy Here"));
     let next = &sent[sent.find("INVITE sip:bob2@").unwrap_or_else(|| panic!("{sent}"))..];
     assert!(next.contains("Record-Route: ") && line(next, "Max-Forwards") == "22", "{next}");
-    let ok = response(next, "200 OK");
+    let ok = from_phone(next, "200 OK", "bob2");
     assert!(site.receive(BOB, &ok).starts_with("SIP/2.0 200 "));
 
     // The call that the rules had let through goes where it was to go.

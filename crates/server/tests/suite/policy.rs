@@ -72,13 +72,13 @@ fn what_waits_is_not_counted_again_in_another_shard() {
     assert_eq!(site.receive(ALICE, &text), "");
     let behind = text.replace("INVITE", "MESSAGE").replace("branch=z9hG4bK", "branch=z9hG4bKbehind");
     assert_eq!(site.receive(ALICE, &behind), "", "it waits behind the other");
-    let counted = site.shared.counts().requests;
+    let counted = site.shared.received();
     assert_eq!(site.engines[0].waiting().messages(), 2);
     for record in site.engines[0].export(site.now, call::bucket(call::hash(CALL_SECRET, b"1"))) {
         site.work_at(1, |engine, now, out| engine.import(now, record, out));
     }
     assert_eq!((site.engines[0].waiting().messages(), site.engines[1].waiting().messages()), (0, 2));
-    assert_eq!(site.shared.counts().requests, counted);
+    assert_eq!(site.shared.received(), counted);
 }
 
 #[test]

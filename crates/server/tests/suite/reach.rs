@@ -8,18 +8,18 @@ use strowger_core::routing::{Identity, ListenerAddress, Machine};
 use strowger_server::engine::{Answer, Effect};
 use strowger_server::question::Resolved;
 
-const WORLD: &str = "198.51.100.7:5060";
+pub(crate) const WORLD: &str = "198.51.100.7:5060";
 const LAN: &str = "10.1.2.7:5060";
-const LOOPBACK: &str = "127.0.0.1:5080";
+pub(crate) const LOOPBACK: &str = "127.0.0.1:5080";
 /// Address of the machine, at a port without a listener.
 const OWN: &str = "192.0.2.1:5080";
-const PHONE: &str = "198.51.100.8:5060";
+pub(crate) const PHONE: &str = "198.51.100.8:5060";
 
 /// Settings that refuse nothing: every refusal is one of reach.
-const OPEN: &str = "proxy.relay_for = \"everyone\"\nauth.calls = false\nproxy.loop_detection = false\n";
+pub(crate) const OPEN: &str = "proxy.relay_for = \"everyone\"\nauth.calls = false\nproxy.loop_detection = false\n";
 
 /// A server with listeners at a public address and on loopback, interfaces of each kind, and services that it uses.
-fn site(settings: &str) -> Site {
+pub(crate) fn site(settings: &str) -> Site {
     let listen = ["udp:192.0.2.1:5060", "tcp:192.0.2.1:5060", "udp:127.0.0.1:5070", "tcp:127.0.0.1:5070"];
     let mut site = Site::start(
         strowger_core::Now { mono: 10_000, wall: 1_700_000_000_000 },
@@ -31,7 +31,7 @@ fn site(settings: &str) -> Site {
 }
 
 /// The server hears of other interfaces and other services.
-fn take(site: &mut Site, interfaces: &[&str], services: &[&str]) {
+pub(crate) fn take(site: &mut Site, interfaces: &[&str], services: &[&str]) {
     let interfaces: Vec<IpAddr> = interfaces.iter().map(|ip| ip.parse().expect("an address")).collect();
     let services = services.iter().map(|service| service.parse().expect("an address"));
     let config = site.shared.policy().config.clone();
@@ -43,13 +43,15 @@ fn take(site: &mut Site, interfaces: &[&str], services: &[&str]) {
     };
     let machine = Machine::new(interfaces.iter().copied(), services);
     let listeners = config.listeners.iter().map(listener).collect();
-    let policy = site.shared.set_identity(Identity::on(machine, listeners, config.domain_names(), &interfaces));
+    let policy = site.shared.set_identity(
+        Identity::on(machine, listeners, config.domain_names(), &interfaces).with_aliases(config.aliases()),
+    );
     for engine in &mut site.engines {
         engine.answered(site.now, Answer::Policy(policy.clone()), &mut site.out);
     }
 }
 
-fn message(uri: &str, from: &str, lines: &str) -> String {
+pub(crate) fn message(uri: &str, from: &str, lines: &str) -> String {
     static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     format!(
@@ -60,8 +62,19 @@ fn message(uri: &str, from: &str, lines: &str) -> String {
 }
 
 /// Targets to which a request of this sender is forwarded, each name resolved to these addresses. Without a target it is answered with a failure.
-fn goes(site: &mut Site, from: &str, text: &str, names: &[&str]) -> Vec<String> {
+pub(crate) fn goes(site: &mut Site, from: &str, text: &str, names: &[&str]) -> Vec<String> {
     let mut all = receive(site, from, text);
+    all.extend(resolved(site, names));
+    let is_request = |(_, text): &&(String, String)| status(text).is_none();
+    let to: Vec<String> = all.iter().filter(is_request).map(|(to, _)| to.clone()).collect();
+    let refused = all.iter().any(|(_, text)| status(text).is_some_and(|status| status >= 300));
+    assert!(to.is_empty() == refused, "{all:?}");
+    to
+}
+
+/// Messages that leave when each requested name is resolved to these addresses.
+pub(crate) fn resolved(site: &mut Site, names: &[&str]) -> Vec<(String, String)> {
+    let mut all = Vec::new();
     while let Some(at) = site.engines[0].effects.iter().position(|effect| matches!(effect, Effect::Resolve { .. })) {
         let Effect::Resolve { ticket, name, .. } = site.engines[0].effects.remove(at) else { unreachable!() };
         let transport = name.2.unwrap_or(Transport::Udp);
@@ -70,11 +83,7 @@ fn goes(site: &mut Site, from: &str, text: &str, names: &[&str]) -> Vec<String> 
         site.work(|engine, now, out| engine.answered(now, Answer::Resolved { ticket, name, to }, out));
         all.extend(sent(site));
     }
-    let is_request = |(_, text): &&(String, String)| status(text).is_none();
-    let to: Vec<String> = all.iter().filter(is_request).map(|(to, _)| to.clone()).collect();
-    let refused = all.iter().any(|(_, text)| status(text).is_some_and(|status| status >= 300));
-    assert!(to.is_empty() == refused, "{all:?}");
-    to
+    all
 }
 
 /// Forms of addresses that no peer from elsewhere may name.
@@ -177,9 +186,16 @@ fn who_is_in_a_network_names_its_addresses() {
     let mut site = site("");
     for (from, reached, refused) in [
         (LAN, &["10.1.2.8:5060", "192.168.7.7:5060", "203.0.113.9:5060"][..], &["10.1.2.3:22", "169.254.0.9:80"][..]),
+        (LAN, &["100.64.1.9:5060"], &[]),
+        // A customer of a carrier, outside of the operator's networks.
+        (
+            "100.64.0.7:5060",
+            &["100.64.1.9:5060", "100.127.0.9:5060", "203.0.113.9:5060"],
+            &["10.1.2.8:5060", "172.16.0.9:5060", "192.168.7.7:5060", "[fd00::9]:5060", "127.0.0.1:5090"],
+        ),
         (LOOPBACK, &["127.0.0.1:5090"], &[]),
         (OWN, &["192.0.2.1:5090", "10.1.2.8:5060"], &[]),
-        (WORLD, &["203.0.113.9:5060"], &["10.1.2.8:5060", "192.0.2.1:5090"]),
+        (WORLD, &["203.0.113.9:5060"], &["10.1.2.8:5060", "100.64.1.9:5060", "192.0.2.1:5090"]),
     ] {
         for to in reached {
             let text = message(&format!("sip:x@{to}"), from, "");
@@ -224,19 +240,33 @@ fn no_peer_names_a_service() {
 fn networks_of_the_configuration_are_reachable() {
     let mut site = site(
         "proxy.reachable = [\"10.1.2.0/24\", \"fd00::/8\"]\n\
-         [[source]]\nname = \"pbx\"\nnetworks = [\"10.7.7.7\", \"10.8.0.0/16\", \"127.0.0.1\"]\n\
+         [[source]]\nname = \"pbx\"\nnetworks = [\"10.7.7.7\", \"10.8.0.0/16\", \"127.0.0.1\", \"0.0.0.0/0\"]\n\
          [[rule]]\nname = \"out\"\nwhen = \"request.user == 'ruled'\"\nto = [\"sip:10.5.5.5:5060\", \"sip:127.0.0.1:5090\"]\n",
     );
     for (uri, reached) in [
         ("sip:x@10.1.2.8", Some("10.1.2.8:5060")),
         ("sip:x@10.1.3.8", None),
         ("sip:x@10.7.7.7:5070", Some("10.7.7.7:5070")),
-        ("sip:x@10.8.0.1", None),
+        ("sip:x@10.8.0.1", Some("10.8.0.1:5060")),
+        ("sip:x@10.9.0.1", None),
+        ("sip:x@192.168.0.1", None),
+        ("sip:x@239.0.0.1", None),
         ("sip:x@127.0.0.1:5090", None),
         ("sip:ruled@example.net", Some("10.5.5.5:5060")),
     ] {
         let to = goes(&mut site, WORLD, &message(uri, WORLD, ""), &[]);
         assert_eq!(to.first().map(|to| &**to), reached, "{uri}");
+    }
+}
+
+/// A network of a source opens neither a service in it nor a port of this machine.
+#[test]
+fn a_network_of_a_source_opens_no_service() {
+    let mut site = site("[[source]]\nname = \"lan\"\nnetworks = [\"10.1.0.0/16\"]\n");
+    take(&mut site, &["192.0.2.1", "10.1.2.3"], &["10.1.2.9:3306"]);
+    for (to, passes) in [("10.1.2.9:5060", true), ("10.1.2.9:3306", false), ("10.1.2.3:22", false)] {
+        let text = message(&format!("sip:x@{to};transport=tcp"), WORLD, "");
+        assert_eq!(!goes(&mut site, WORLD, &text, &[]).is_empty(), passes, "{to}");
     }
 }
 
@@ -370,4 +400,47 @@ fn the_parties_of_a_call_lead_no_request_further_in() {
     let (to_caller, _) =
         in_call(&mut site, LAN, "Contact: <sip:p@10.1.2.77:5060>\r\n", &format!("Contact: <sip:p@{PHONE}>\r\n"));
     assert_eq!(to_caller, ["10.1.2.77:5060"]);
+}
+
+/// RFC 5589 section 7: who transfers names a party by the Contact that it knows from its call with that party.
+#[test]
+fn a_contact_that_this_server_handed_out_leads_a_third_party_there() {
+    const THIRD: &str = "198.51.100.20:5060";
+    let mut site = site("nat.contact_repair = false\n");
+    let uri_of = |text: &str| line(text, "Contact").split(['<', '>']).nth(1).unwrap_or_default().to_owned();
+    let phone = "sip:c@10.1.2.7:5060";
+    site.register("<sip:c@198.51.100.8:5060>");
+    // A caller of the world and a callee of the network, then the other way round.
+    let mut known = Vec::new();
+    for (n, from, to) in [(1, WORLD, LAN), (2, LAN, WORLD), (3, LAN, "10.1.2.20:5060")] {
+        let contact = |at: &str| if at == LAN { format!("<{phone}>") } else { format!("<sip:a@{at}>") };
+        let registered = registered(&mut site, to, &format!("sip:u{n}@{to}"), "");
+        let invite =
+            message(&registered, from, &format!("Contact: {}\r\n", contact(from))).replace("MESSAGE", "INVITE");
+        let got = receive(&mut site, from, &invite);
+        let (_, got) = got.iter().find(|(at, _)| at == to).unwrap_or_else(|| panic!("{got:?}")).clone();
+        let answers = receive(&mut site, to, &answer(&got, 200, &format!("Contact: {}\r\n", contact(to))));
+        let (_, ok) = answers.iter().find(|(at, _)| at == from).unwrap_or_else(|| panic!("{answers:?}")).clone();
+        known.push(uri_of(if from == LAN { &got } else { &ok }));
+    }
+    assert_eq!(known[2], phone, "within its network it is handed out as it is");
+    for sealed in &known[..2] {
+        assert!(sealed.starts_with(phone) && sealed.contains(";x-strowger="), "{sealed}");
+        let replaces =
+            |uri: &str| message(uri, THIRD, "Replaces: x;to-tag=1;from-tag=2\r\n").replace("MESSAGE", "INVITE");
+        let got = receive(&mut site, THIRD, &replaces(sealed));
+        let (_, invite) = got.iter().find(|(at, _)| at == LAN).unwrap_or_else(|| panic!("{got:?}"));
+        assert!(invite.starts_with(&format!("INVITE {phone} SIP/2.0\r\n")), "the phone sees its own Contact: {invite}");
+        // The seal is for this Contact, and a peer that names it itself has none.
+        for uri in [
+            phone.to_owned(),
+            sealed.replace("10.1.2.7", "10.1.2.77"),
+            sealed.replace(":5060", ":80"),
+            sealed.replace("sip:c", "sip:d"),
+            format!("{sealed};maddr=10.1.2.77"),
+            format!("{sealed};transport=tcp"),
+        ] {
+            assert!(goes(&mut site, THIRD, &replaces(&uri), &[]).is_empty(), "{uri}");
+        }
+    }
 }

@@ -95,7 +95,7 @@ fn identity(config: &Config) -> Identity {
         network: 0,
     };
     let listeners = config.listeners.iter().map(|listener| address(listener.transport)).collect();
-    Identity::new(listeners, config.domain_names(), &[])
+    Identity::new(listeners, config.domain_names(), &[]).with_aliases(config.aliases())
 }
 
 impl Site {

@@ -15,6 +15,13 @@ pub(crate) enum Change {
         /// All bindings of the address-of-record as they were before.
         before: Vec<PackedBinding>,
     },
+    /// The bindings of the first address-of-record go to the second.
+    Rename {
+        aors: [Box<[u8]>; 2],
+        puts: Vec<PackedBinding>,
+        /// All bindings of both as they were before.
+        before: [Vec<PackedBinding>; 2],
+    },
     /// Bindings that expired.
     Purge { ids: Vec<BindingId> },
 }
@@ -24,6 +31,9 @@ impl Row for Change {
     fn weight(&self) -> usize {
         let bytes = match self {
             Self::Update { puts, before, .. } => puts.iter().chain(before).map(PackedBinding::bytes).sum::<usize>(),
+            Self::Rename { puts, before, .. } => {
+                puts.iter().chain(before.iter().flatten()).map(PackedBinding::bytes).sum::<usize>()
+            }
             Self::Purge { .. } => 0,
         };
         1 + bytes / WEIGHT

@@ -1,5 +1,6 @@
 //! Bindings come back from disk.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +24,9 @@ pub(super) fn load(
         let listener = names.position(|name| **name == *listener).and_then(|place| u16::try_from(place).ok());
         let granted = if row.updated_at > 0 { row.expires_at.saturating_sub(row.updated_at) } else { 0 };
         let longest = settings.longest.max(Duration::from_millis(granted));
+        let aor = canonical(row.aor, &settings.aliases);
         let binding = Binding {
+            aor: &aor,
             expires_at: now.to_mono(row.expires_at, longest),
             listener: listener.unwrap_or(NO_LISTENER),
             ..*row
@@ -35,4 +38,33 @@ pub(super) fn load(
     })?;
     table.ids_from(highest + 1);
     Ok(loaded)
+}
+
+/// The address-of-record under the canonical name of its domain.
+fn canonical<'a>(aor: &'a [u8], aliases: &[(String, String)]) -> Cow<'a, [u8]> {
+    let at = aor.iter().rposition(|byte| *byte == b'@').map_or(aor.len(), |at| at + 1);
+    let (user, domain) = aor.split_at(at);
+    match aliases.iter().find(|(alias, _)| alias.as_bytes() == domain) {
+        Some((_, canonical)) => [user, canonical.as_bytes()].concat().into(),
+        None => aor.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::canonical;
+
+    #[test]
+    fn a_binding_stands_under_the_canonical_name_of_its_domain() {
+        let aliases = [("b.example".to_owned(), "a.example".to_owned())];
+        for (stored, loaded) in [
+            ("al@b.example", "al@a.example"),
+            ("al@a.example", "al@a.example"),
+            ("a@b.example@b.example", "a@b.example@a.example"),
+            ("al@x.b.example", "al@x.b.example"),
+            ("b.example", "b.example"),
+        ] {
+            assert_eq!(canonical(stored.as_bytes(), &aliases), loaded.as_bytes(), "{stored}");
+        }
+    }
 }

@@ -281,6 +281,59 @@ fn what_a_commit_in_doubt_has_written_is_taken_back() {
     assert_eq!((bed.memory(), bed.memory().len()), (bed.disk(), 2));
 }
 
+fn renamed(aor: &[u8]) -> Option<Vec<u8>> {
+    aor.strip_suffix(b"@b").map(|user| [user, b"@a"].concat())
+}
+
+fn rename_all(bed: &Bed) -> usize {
+    bed.table.rename_all(&renamed, std::time::Instant::now() + Duration::from_secs(20)).bindings
+}
+
+#[test]
+fn another_name_of_a_domain_reaches_memory_and_disk() {
+    let bed = bed(JournalSettings { queue: 40, ..quick() });
+    for n in 0..200 {
+        bed.add(n, format!("{n}@b").as_bytes(), b"u").unwrap();
+        assert_eq!(bed.result(), (n, Ok(())));
+    }
+    bed.add(200, b"7@a", b"v").unwrap();
+    assert_eq!((bed.result(), rename_all(&bed)), ((200, Ok(())), 200));
+    // Its turn comes behind those.
+    bed.update(201, b"7@a", vec![]).unwrap();
+    assert_eq!((bed.result(), bed.disk().len(), bed.disk() == bed.memory()), ((201, Ok(())), 201, true));
+    assert!(bed.disk().values().all(|(aor, ..)| aor.ends_with(b"@a")));
+    assert_eq!((bed.journal.gauges().refused, bed.table.gauges().aors), (0, 200));
+}
+
+/// Whether the change that fails is this one or one before it, of either name.
+#[test]
+fn a_failed_rename_takes_both_names_back() {
+    for (first, is_in_doubt) in [b"x@b", b"x@a", b"y@a"].into_iter().flat_map(|first| [(first, false), (first, true)]) {
+        let bed = bed(quick());
+        for (n, aor) in [b"x@b", b"x@a"].into_iter().enumerate() {
+            bed.add(n as u64, aor, b"u").unwrap();
+            assert_eq!(bed.result(), (n as u64, Ok(())));
+        }
+        let kept = bed.disk();
+        bed.fake.fail.store(true, Ordering::SeqCst);
+        bed.fake.doubt.store(is_in_doubt, Ordering::SeqCst);
+        let gate = bed.fake.gate.lock().unwrap();
+        bed.add(2, first, b"fails").unwrap();
+        bed.until_commit(3);
+        assert_eq!(rename_all(&bed), if first == b"x@b" { 2 } else { 1 });
+        bed.update(3, b"x@a", vec![Step::RemoveAll]).unwrap();
+        drop(gate);
+        assert_eq!(bed.result(), (2, Err(StoreError::Full)));
+        assert!(bed.result().1.is_err());
+        assert_eq!(bed.memory(), kept, "{}", first.escape_ascii());
+        bed.fake.fail.store(false, Ordering::SeqCst);
+        assert_eq!(rename_all(&bed), 1);
+        bed.add(4, b"z@a", b"u").unwrap();
+        assert_eq!((bed.result(), bed.disk() == bed.memory()), ((4, Ok(())), true));
+        assert_eq!(bed.disk().values().map(|(aor, ..)| &aor[..]).collect::<Vec<_>>(), [b"x@a", b"x@a", b"z@a"]);
+    }
+}
+
 #[test]
 fn an_engine_that_panics_fails_its_group_alone() {
     let bed = bed(quick());
@@ -411,6 +464,8 @@ fn survives_failures(is_in_doubt: bool) {
                 on = !on;
                 bed.fake.fail.store(on, Ordering::SeqCst);
                 std::thread::sleep(Duration::from_micros(300));
+                let renamed = |aor: &[u8]| matches!(aor, [0 | 3]).then(|| vec![aor[0] + 1]);
+                bed.table.rename_all(&renamed, std::time::Instant::now());
             }
             bed.fake.fail.store(false, Ordering::SeqCst);
         });

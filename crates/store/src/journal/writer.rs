@@ -1,6 +1,6 @@
 //! The thread that writes changes in groups, takes memory back when a group fails, and hands back the tickets.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -47,12 +47,8 @@ impl<E: BindingEngine> Commit for Writer<E> {
     type Row = Change;
 
     fn write(&mut self, group: &mut Vec<Numbered<Change>>, figures: &GroupFigures) -> Duration {
-        let doomed = |d: &HashMap<Box<[u8]>, u64>, p: &Numbered<Change>| match &p.row {
-            Change::Update { aor, .. } => d.get(aor).is_some_and(|fence| p.number <= *fence),
-            Change::Purge { .. } => false,
-        };
         let late: Vec<bool> =
-            if self.doomed.is_empty() { Vec::new() } else { group.iter().map(|p| doomed(&self.doomed, p)).collect() };
+            if self.doomed.is_empty() { Vec::new() } else { group.iter_mut().map(|p| self.is_late(p)).collect() };
         let is_late = |n: usize| late.get(n).copied().unwrap_or(false);
 
         let outcome = self.commit(group, &is_late, figures);
@@ -125,10 +121,10 @@ impl<E: BindingEngine> Writer<E> {
         }
         // Before all others: a row that is written again later must stay. What expired since a commit in doubt goes behind its repair.
         let old = self.unpurged.iter().map(|id| Write::Delete(*id));
-        let repairs = self.repairs.values().flat_map(|repair| {
-            let gone = repair.gone.iter().map(|id| Write::Delete(*id));
-            gone.chain(repair.rows.iter().map(move |record| put(record, agents, listeners, now)))
-        });
+        // A row that went from one address-of-record to another is gone from the one alone.
+        let gone = self.repairs.values().flat_map(|repair| repair.gone.iter().map(|id| Write::Delete(*id)));
+        let rows_before = self.repairs.values().flat_map(|repair| &repair.rows);
+        let repairs = gone.chain(rows_before.map(|record| put(record, agents, listeners, now)));
         let start = Instant::now();
         let engine = &mut self.engine;
         // A panic in an engine fails its group like any other failure: the tickets come back, memory goes back.
@@ -145,31 +141,71 @@ impl<E: BindingEngine> Writer<E> {
         outcome
     }
 
+    /// Returns whether a failed change has made this one void. A void rename takes both names back in memory.
+    fn is_late(&mut self, pending: &mut Numbered<Change>) -> bool {
+        let number = pending.number;
+        let is_doomed =
+            |doomed: &HashMap<Box<[u8]>, u64>, aor: &[u8]| doomed.get(aor).is_some_and(|fence| number <= *fence);
+        match &mut pending.row {
+            Change::Update { aor, .. } => is_doomed(&self.doomed, aor),
+            Change::Rename { aors, before, .. } => {
+                let is_late = aors.iter().any(|aor| is_doomed(&self.doomed, aor));
+                for (aor, before) in aors.iter().zip(before).filter(|_| is_late) {
+                    if !is_doomed(&self.doomed, aor) {
+                        self.take_back(aor, std::mem::take(before));
+                    }
+                }
+                is_late
+            }
+            Change::Purge { .. } => false,
+        }
+    }
+
+    /// Takes memory back to these bindings. Every change that was decided before that is void.
+    fn take_back(&mut self, aor: &[u8], before: Vec<PackedBinding>) {
+        let queue = &self.queue;
+        let ids: Vec<BindingId> = before.iter().map(PackedBinding::id).collect();
+        let fence = self.table.restore(aor, before, || queue.last());
+        self.doomed.insert(aor.into(), fence);
+        self.back.extend(ids.into_iter().map(|id| (id, fence)));
+    }
+
     /// Memory goes back to before the first change that failed, one address-of-record after the other.
     fn roll_back(&mut self, group: &mut [Numbered<Change>], is_late: &dyn Fn(usize) -> bool) {
         let is_in_doubt = self.engine.is_in_doubt();
-        for (n, pending) in group.iter_mut().enumerate() {
+        let mut taken: HashSet<Box<[u8]>> = HashSet::new();
+        for (_, pending) in group.iter_mut().enumerate().filter(|(n, _)| !is_late(*n)) {
             match &mut pending.row {
-                Change::Update { aor, puts, deletes, before, .. } => {
-                    if is_in_doubt && !is_late(n) && !(puts.is_empty() && deletes.is_empty()) {
-                        let repair = || Repair { rows: before.clone(), gone: Vec::new() };
-                        self.repairs.entry(aor.clone()).or_insert_with(repair).note(puts);
+                Change::Update { puts, deletes, .. } if puts.is_empty() && deletes.is_empty() => (),
+                Change::Update { aor, puts, before, .. } => {
+                    if is_in_doubt {
+                        self.repair(aor, before).note(puts);
                     }
-                    let fenced = self.doomed.get(aor).is_some_and(|fence| pending.number <= *fence);
-                    if is_late(n) || fenced || (puts.is_empty() && deletes.is_empty()) {
-                        continue;
+                    if taken.insert(aor.clone()) {
+                        self.take_back(aor, std::mem::take(before));
                     }
-                    let queue = &self.queue;
-                    let ids: Vec<BindingId> = before.iter().map(PackedBinding::id).collect();
-                    let fence = self.table.restore(aor, std::mem::take(before), || queue.last());
-                    self.doomed.insert(aor.clone(), fence);
-                    self.back.extend(ids.into_iter().map(|id| (id, fence)));
+                }
+                Change::Rename { aors, before, .. } => {
+                    for (aor, before) in aors.iter().zip(before) {
+                        if is_in_doubt {
+                            self.repair(aor, before);
+                        }
+                        if taken.insert(aor.clone()) {
+                            self.take_back(aor, std::mem::take(before));
+                        }
+                    }
                 }
                 Change::Purge { ids } => {
                     self.unpurged.extend(ids.iter().filter(|id| !is_back(&self.back, **id, pending.number)));
                 }
             }
         }
+    }
+
+    /// Adds the repair of an address-of-record, unless there is one: it restores the rows from before the first commit in doubt.
+    fn repair(&mut self, aor: &[u8], before: &[PackedBinding]) -> &mut Repair {
+        let new = || Repair { rows: before.to_vec(), gone: Vec::new() };
+        self.repairs.entry(aor.into()).or_insert_with(new)
     }
 
     fn answer(
@@ -221,6 +257,7 @@ fn rows<'a>(
 ) -> impl Iterator<Item = Write<'a>> {
     let (puts, deletes, expired): (&[PackedBinding], &[BindingId], &[BindingId]) = match &pending.row {
         Change::Update { puts, deletes, .. } => (puts, deletes, &[]),
+        Change::Rename { puts, .. } => (puts, &[], &[]),
         Change::Purge { ids } => (&[], &[], ids),
     };
     let expired = expired.iter().filter(move |id| !is_back(back, **id, pending.number));
@@ -243,7 +280,7 @@ fn is_back(back: &HashMap<BindingId, u64>, id: BindingId, seq: u64) -> bool {
 pub(super) fn give_up(changes: Vec<Change>, sinks: &Sinks<dyn WriteSink>) {
     let tickets = changes.into_iter().filter_map(|change| match change {
         Change::Update { ticket, .. } => ticket,
-        Change::Purge { .. } => None,
+        Change::Rename { .. } | Change::Purge { .. } => None,
     });
     let mut results = tickets.map(|ticket| (ticket, Err(StoreError::Unavailable))).collect();
     sinks.hand_out(&mut results, |sink, results| sink.written(results));

@@ -3,6 +3,7 @@
 mod clock_steps;
 mod no_allocation;
 mod removals;
+mod renames;
 mod survival;
 
 #[global_allocator]

@@ -25,8 +25,9 @@ use self::arguments::*;
 pub(crate) use self::caches::caches;
 pub(crate) use self::calls::calls;
 pub(crate) use self::limits::limits;
-pub(crate) use self::registrations::{RegistrationsArguments, registrations};
+pub(crate) use self::registrations::{RegistrationsArguments, end_registrations, registrations};
 pub(crate) use self::sets::sets;
+use crate::cli::ConfigArgument;
 use crate::configuration::Choice;
 use crate::output::{self, Outcome};
 
@@ -156,9 +157,19 @@ pub(crate) fn reload(arguments: &ReloadArguments) -> anyhow::Result<Outcome> {
 
 /// Connects to the server that is meant and speaks with it.
 fn reach(argument: &ServerArgument, speak: impl FnOnce(&mut Client) -> anyhow::Result<()>) -> anyhow::Result<Outcome> {
-    let socket = match &argument.socket {
+    reach_at(argument.socket.as_ref(), &argument.config, speak)
+}
+
+/// Speaks to the server at this socket, or to that of a configuration.
+fn reach_at(
+    socket: Option<&PathBuf>,
+    config: &ConfigArgument,
+    speak: impl FnOnce(&mut Client) -> anyhow::Result<()>,
+) -> anyhow::Result<Outcome> {
+    let is_named = socket.is_some();
+    let socket = match socket {
         Some(socket) => socket.clone(),
-        None => match socket_of(&argument.config.choose())? {
+        None => match socket_of(&config.choose())? {
             Some(socket) => socket,
             None => return Ok(Outcome::Failed),
         },
@@ -169,7 +180,7 @@ fn reach(argument: &ServerArgument, speak: impl FnOnce(&mut Client) -> anyhow::R
         Ok(()) => Ok(Outcome::Done),
         Err(error) => {
             let Some(unreachable) = error.downcast_ref::<Unreachable>() else { return Err(error) };
-            let cure = match argument.socket.is_none() && unreachable.is_absent() {
+            let cure = match !is_named && unreachable.is_absent() {
                 true => {
                     ": name the configuration of a server that runs by --config FILE or STROWGER_CONFIG, or its socket by \
                      --socket PATH"

@@ -5,8 +5,8 @@ use serde_json::json;
 use strowger_node::control::{Done, Order, Page, Registration, Reply};
 
 use super::arguments::ServerArgument;
-use super::{List, PAGE, as_json, ask, duration, printable, reach, unexpected};
-use crate::cli::{AddressOfRecord, address_of_record};
+use super::{List, PAGE, as_json, ask, duration, printable, reach, reach_at, unexpected};
+use crate::cli::{AddressOfRecord, ConfigArgument, address_of_record};
 use crate::output::{self, Outcome};
 
 /// List who is registered with the running server, and where; end registrations.
@@ -43,15 +43,16 @@ pub(crate) struct RegistrationsArguments {
 enum RegistrationsCommand {
     /// End the registrations of a user, or one of them.
     ///
-    /// New calls to the user do not reach its phones; existing calls go on. A phone that has the password of the user registers again when it
-    /// is due: change the password (`strowger user passwd`) or remove the user before, in the table of another program too.
+    /// New calls to the user do not reach its phones; existing calls go on. Without CONTACT the route tokens of the user end too: its phones need
+    /// the password for the next request within a call or subscription, except BYE and ACK. A phone that has the password of the user registers
+    /// again when it is due: change the password (`strowger user passwd`) or remove the user before, in the table of another program too.
     #[command(after_long_help = "\
 Examples:
   strowger registrations remove alice@example.org
   strowger registrations remove alice@example.org sip:alice@192.0.2.7:5060
   strowger registrations remove alice@example.org --json
 
-Exit codes: 0 done, 1 refused or failed (the user has no such registration),
+Exit codes: 0 done, 1 refused or failed (the user has no such contact),
 2 the command line cannot be used, 3 no server reached.")]
     Remove(RemoveArguments),
 }
@@ -83,6 +84,21 @@ fn remove(arguments: &RemoveArguments) -> anyhow::Result<Outcome> {
             Reply::Done(Done::Unregistered { registrations }) if server.json => {
                 output::print(&as_json(&json!({"removed": registrations}))?)
             }
+            Reply::Done(Done::Unregistered { registrations }) => {
+                output::print(&format!("registrations removed: {registrations}\n"))
+            }
+            other => unexpected(&other),
+        }
+    })
+}
+
+/// Ends the registrations of a user whose password was changed. The server asks its database again first, so no phone registers with the old password.
+pub(crate) fn end_registrations(config: &ConfigArgument, user: &AddressOfRecord) -> anyhow::Result<Outcome> {
+    let user = user.to_string();
+    reach_at(None, config, |client| {
+        // Refused where nothing of users is kept.
+        client.ask(&Order::DropSubscribers { user: Some(user.clone()) })?;
+        match ask(client, &Order::RemoveRegistrations { user: user.clone(), contact: None })? {
             Reply::Done(Done::Unregistered { registrations }) => {
                 output::print(&format!("registrations removed: {registrations}\n"))
             }

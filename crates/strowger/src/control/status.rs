@@ -1,8 +1,9 @@
 //! `strowger status` for people.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use strowger_node::control::Status;
+use strowger_node::control::{NextHopAside, Status};
 
 use super::duration;
 
@@ -91,12 +92,18 @@ pub(super) fn table(status: &Status) -> String {
     }
     for (name, values) in ROWS {
         let value = |(metric, words): &(&str, &str)| {
-            let value = status.metrics.get(*metric).copied().unwrap_or_default();
+            let value = sum(&status.metrics, metric);
             format!("{value} {words}").trim_end().to_owned()
         };
         line(name, &values.iter().map(value).collect::<Vec<_>>().join(", "));
+        if name == "next hops" {
+            for hop in &status.next_hops_aside {
+                let NextHopAside { transport, address, reason, seconds_left } = hop;
+                line("", &format!("{transport}:{address} set aside: {reason}, tried again in {seconds_left} s"));
+            }
+        }
     }
-    let memory = status.metrics.get("strowger_resident_memory_bytes").copied().unwrap_or_default();
+    let memory = status.metrics.get("process_resident_memory_bytes").copied().unwrap_or_default();
     line("memory", &format!("{:.1} MiB", memory / 1_048_576.0));
     for shard in &status.shards {
         let turn = shard.longest_turn_seconds * 1e3;
@@ -113,9 +120,22 @@ pub(super) fn table(status: &Status) -> String {
     text
 }
 
+/// The value of a metric; without labels in its name, of all its samples together.
+fn sum(metrics: &BTreeMap<String, f64>, name: &str) -> f64 {
+    let is_of = |sample: &str| sample == name || sample.strip_prefix(name).is_some_and(|rest| rest.starts_with('{'));
+    metrics.iter().filter(|(sample, _)| is_of(sample)).map(|(_, value)| value).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn samples_of_a_metric_are_added_up() {
+        let all = [("a_total{b=\"1\"}", 2.0), ("a_total{b=\"2\"}", 3.0), ("a_total_b", 7.0), ("c", 1.0)];
+        let all: BTreeMap<String, f64> = all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        assert_eq!([sum(&all, "a_total"), sum(&all, "c"), sum(&all, "a_total{b=\"2\"}")], [5.0, 1.0, 3.0]);
+    }
 
     #[test]
     fn what_is_shown_is_counted() {

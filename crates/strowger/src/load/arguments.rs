@@ -1,17 +1,21 @@
 //! The command line of `strowger load`.
 
+mod values;
+
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::{Args, Subcommand, ValueHint};
 use strowger_core::Transport;
 use strowger_load::campaign::{Target, User, period, users};
 use strowger_load::engine::pace::Arrivals;
-use strowger_load::measure::Thresholds;
 use strowger_load::scenario::Distribution;
 use strowger_load::workload::{Mix, Workload};
+use strowger_measure::Thresholds;
 
+pub(crate) use self::values::Apart;
+use self::values::{apart, arrivals, domain, hold, key, listen, milliseconds, percent, start_at, transport};
 use crate::cli::whole;
 
 /// Make SIP traffic, and measure what comes of it.
@@ -29,8 +33,13 @@ Examples:
   strowger load 192.0.2.1 --mix call=60,register=30,options=10
   strowger load tls://sip.example.org --auth alice:secret --hold 30s
   strowger load 192.0.2.1 --scenario mine.xml --inf data.csv -r 20
+  strowger load 192.0.2.1 --scenario call.xml:70 --scenario options.xml:30 -r 100
   strowger load 192.0.2.1 --pair --rate-profile 100:30s,100-500:2m,burst:1000
   strowger load 192.0.2.1 --require 'srd.p95<200ms' --require 'ser>=99.9%' --html report.html
+  strowger load 192.0.2.1 -r 500 -d 70s --warm-up 10s figures of the last 60 s
+  strowger load 192.0.2.1 -r 500 -d 8h --abort-on 'calls.success>=99%'
+  strowger load 192.0.2.1 --keep-failed 3 --html r.html  what the first failed calls said
+  strowger load 192.0.2.1 -r 200 --start-at 2026-12-01T09:30:00Z --log west.log
   strowger load 192.0.2.1 --dry-run                  the first call's messages; nothing is sent
   strowger load uas --port 5070                      the answering side alone
   strowger load report run.log b.log --html all.html a report from raw logs
@@ -40,13 +49,15 @@ Examples:
 Ctrl-C begins no more calls, ends the open ones with CANCEL or BYE, waits for the answers (--grace; meanwhile what is not \
 answered is sent again), and writes the reports. A second Ctrl-C waits for nothing and writes the reports, a third not even that.
 
+On a terminal + - * / change the rate, p pauses, q begins no more calls, Q ends those that are open.
+
 Exit codes, of several the first in this order:
   2    the command line, or a file that it names, cannot be used; nothing was sent
   130  ended before the first call by Ctrl-C, or at once by a second one
   4    INVALID: the generator and not the server was the limit
   3    a requirement is not met
   1    calls failed or did not end, no call was begun, a report could not be written, or the run could not begin
-  130  otherwise all well, but Ctrl-C ended the run before its schedule was over
+  130  otherwise all well, but Ctrl-C or a key ended the run before its schedule was over
   0    all well
 Failed calls are no 1 where a requirement counts every one of them and is met (calls.failed<=10, calls.success>=99%, and \
 ser, scr, isa.any or ira.any where only such calls failed), unless no call succeeded at all.")]
@@ -80,8 +91,8 @@ pub(crate) struct LoadArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LoadCommand {
-    Report(ReportArguments),
-    Uas(UasArguments),
+    Report(Box<ReportArguments>),
+    Uas(Box<UasArguments>),
     Measures(MeasuresArguments),
 }
 
@@ -180,6 +191,14 @@ pub(crate) struct Schedule {
     /// How arrivals are spread: fixed, or poisson.
     #[arg(long, value_name = "HOW", default_value = "fixed", value_parser = arrivals)]
     pub arrivals: Arrivals,
+    /// The moment of the first call: a date and time with its zone (2026-12-01T09:30:00Z), or +5s for five seconds from now. Several
+    /// generators whose clocks agree so begin together.
+    #[arg(long, value_name = "MOMENT", value_parser = start_at)]
+    pub start_at: Option<SystemTime>,
+    /// The first part of the schedule warms the server up: its calls run, and are in no total, percentile, requirement or verdict. A
+    /// call belongs to it that falls due in it, however long it lasts.
+    #[arg(long, value_name = "TIME", default_value = "0s", hide_default_value = true, value_parser = period::duration)]
+    pub warm_up: Duration,
     /// Draw randomness from this number, so that a run can be repeated.
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
@@ -195,9 +214,9 @@ pub(crate) struct Traffic {
     /// is left to 100. It makes a mix of the workload [default: call=70,register=20,options=5,message=5].
     #[arg(long, value_name = "NAME=PERCENT,...", conflicts_with = "scenario")]
     pub mix: Option<Mix>,
-    /// A SIPp document that makes the calls.
-    #[arg(long, visible_alias = "sf", value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub scenario: Option<PathBuf>,
+    /// A SIPp document that makes the calls. Several are possible, each with its share of the calls behind a colon: FILE:70 and FILE:30.
+    #[arg(long, visible_alias = "sf", value_name = "FILE[:SHARE]", value_hint = ValueHint::FilePath)]
+    pub scenario: Vec<String>,
     /// Refuse a document that runs commands in a shell.
     #[arg(long, requires = "scenario")]
     pub no_exec: bool,
@@ -274,9 +293,17 @@ pub(crate) struct Certificates {
 pub(crate) struct Output {
     #[command(flatten)]
     pub reports: Reports,
+    /// A requirement that ends the run once it is lost: a count when it passes its bound, everything else by the last 10 s, once 20 calls
+    /// have ended in them. It is required at the end, too; several are possible.
+    #[arg(long, value_name = "MEASURE<VALUE", help_heading = "Output")]
+    pub abort_on: Vec<String>,
     /// Write the raw log of results: every report can be made from it later, and several can be put together.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub log: Option<PathBuf>,
+    /// Keep the messages of the first N calls that fail: table, JSON, page and log show them as ladders. They are as they were sent, digest
+    /// responses too.
+    #[arg(long, value_name = "N", default_value = "0", hide_default_value = true, value_parser = whole::<u16>(0..=1_000), help_heading = "Output")]
+    pub keep_failed: u16,
     /// Serve figures for Prometheus on this address while it runs.
     #[arg(long, value_name = "IP:PORT", value_parser = listen, help_heading = "Output")]
     pub prometheus: Option<SocketAddr>,
@@ -401,97 +428,6 @@ impl Bounds {
     }
 }
 
-fn transport(text: &str) -> Result<Transport, String> {
-    Transport::of(text.as_bytes()).ok_or_else(|| format!("'{text}' is none of udp, tcp, tls, ws and wss"))
-}
-
-fn arrivals(text: &str) -> Result<Arrivals, String> {
-    match text.to_ascii_lowercase().as_str() {
-        "fixed" | "even" | "uniform" => Ok(Arrivals::Fixed),
-        "poisson" | "random" => Ok(Arrivals::Poisson),
-        _ => Err(format!("'{text}' is neither fixed nor poisson")),
-    }
-}
-
-/// What `--connections` says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Apart {
-    /// So many generators, each with one that its calls share.
-    Number(u16),
-    PerUser,
-    PerCall,
-}
-
-fn apart(text: &str) -> Result<Apart, String> {
-    match text.to_ascii_lowercase().replace('_', "-").as_str() {
-        "one" => Ok(Apart::Number(1)),
-        "per-user" => Ok(Apart::PerUser),
-        "per-call" => Ok(Apart::PerCall),
-        number => match number.parse() {
-            Ok(number @ 1..=64) => Ok(Apart::Number(number)),
-            _ => Err(format!("'{text}' is none of one, per-user and per-call, nor a number, 1 to 64")),
-        },
-    }
-}
-
-/// `1%`, `80`. What may be meant as a share of one needs its sign.
-fn percent(text: &str) -> Result<f64, String> {
-    let number = text.trim().trim_end_matches('%').trim_end();
-    let percent: Option<f64> = number.parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
-    match percent {
-        Some(percent) if percent > 0.0 && percent < 1.0 && !text.contains('%') => {
-            Err(format!("{number} of what? Write {number}%, or {}%", (percent * 1e10).round() / 1e8))
-        }
-        percent => {
-            percent.ok_or_else(|| format!("'{text}' is no percentage; write a number from 0 to 100, such as 1%"))
-        }
-    }
-}
-
-fn milliseconds(text: &str) -> Result<f64, String> {
-    period::duration(text).map(|length| length.as_secs_f64() * 1e3)
-}
-
-/// `5s`, `1s-5s`, `exp:30s`.
-fn hold(text: &str) -> Result<Distribution, String> {
-    let ms = milliseconds;
-    if let Some(mean) = text.strip_prefix("exp:").or_else(|| text.strip_prefix("exponential:")) {
-        return Ok(Distribution::Exponential { mean: ms(mean)? });
-    }
-    match text.split_once('-') {
-        Some((min, max)) => {
-            let (min, max) = (ms(min)?, ms(max)?);
-            if min > max {
-                return Err(format!("in '{text}' the shorter time comes first"));
-            }
-            Ok(Distribution::Uniform { min, max })
-        }
-        None => Ok(Distribution::Fixed(ms(text)?)),
-    }
-}
-
-/// What may stand behind the `@` of a URI.
-fn domain(text: &str) -> Result<String, String> {
-    let strange = |c: char| !(c.is_alphanumeric() || ".-_:[]".contains(c));
-    match text.is_empty() || text.contains(strange) {
-        true => Err(format!("'{text}' is no domain; write one such as example.org")),
-        false => Ok(text.to_owned()),
-    }
-}
-
-fn key(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or_else(|| format!("'{text}' has no =; write NAME=VALUE"))?;
-    Ok((name.to_owned(), value.to_owned()))
-}
-
-/// `IP:PORT`, `:PORT`, `PORT`; on loopback unless an address is named.
-fn listen(text: &str) -> Result<SocketAddr, String> {
-    let local = |port: &str| port.parse().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)));
-    text.parse()
-        .or_else(|_| local(text.trim_start_matches(':')))
-        .map_err(|_| format!("'{text}' is no address; write IP:PORT such as 127.0.0.1:9100"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -524,25 +460,5 @@ mod tests {
             ..Thresholds::default()
         };
         assert_eq!(wide.ok(), Some(want));
-        assert!(percent("101").is_err() && percent("much").is_err() && percent("-1").is_err());
-        assert_eq!((percent("0.5%"), percent("0")), (Ok(0.5), Ok(0.0)));
-        assert_eq!(percent("0.8"), Err("0.8 of what? Write 0.8%, or 80%".into()));
-    }
-
-    #[test]
-    fn values_that_a_person_would_try() {
-        assert_eq!(hold("0"), Ok(Distribution::Fixed(0.0)));
-        assert_eq!(hold("1s-5s"), Ok(Distribution::Uniform { min: 1_000.0, max: 5_000.0 }));
-        assert_eq!(hold("exp:30s"), Ok(Distribution::Exponential { mean: 30_000.0 }));
-        assert!(hold("5s-1s").is_err() && hold("long").is_err());
-        assert_eq!(listen("9100"), Ok(SocketAddr::from(([127, 0, 0, 1], 9_100))));
-        assert!(listen("nowhere").is_err());
-        assert_eq!(key("a=b=c"), Ok(("a".into(), "b=c".into())));
-        assert_eq!(arrivals("Poisson"), Ok(Arrivals::Poisson));
-        assert_eq!((apart("one"), apart("8")), (Ok(Apart::Number(1)), Ok(Apart::Number(8))));
-        assert_eq!((apart("per-call"), apart("PER_USER")), (Ok(Apart::PerCall), Ok(Apart::PerUser)));
-        assert!(apart("65").is_err());
-        assert!(domain("example.org").is_ok() && domain("[::1]:5070").is_ok());
-        assert!(domain("").is_err() && domain("exa mple").is_err() && domain("bob@example.org").is_err());
     }
 }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Context;
-use strowger_load::measure::Run;
 use strowger_load::report::{CONTENT_TYPE, exposition};
+use strowger_measure::Run;
 
 /// The text that is served.
 pub(super) struct Prometheus {

@@ -5,43 +5,39 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use console::Term;
-use strowger_load::campaign::{CUT, HALTED, INTERRUPTED};
-use strowger_load::measure::{Counter, Generator, GeneratorRole, Level, Requirement, Run};
+use strowger_load::campaign::{CUT, HALTED, INTERRUPTED, QUIT};
 use strowger_load::printable;
 use strowger_load::report::Report;
+use strowger_measure::{Counter, Generator, GeneratorRole, Level, Requirement, Run};
 
 use super::arguments::Reports;
-use crate::output;
+use crate::output::{self, code};
 
-/// Exit codes of `strowger load`.
-pub(super) mod code {
-    pub(in crate::load) const WELL: u8 = 0;
-    pub(in crate::load) const FAILED: u8 = 1;
-    pub(in crate::load) const USAGE: u8 = 2;
-    pub(in crate::load) const MISSED: u8 = 3;
-    pub(in crate::load) const INVALID: u8 = 4;
-    pub(in crate::load) const INTERRUPTED: u8 = 130;
-}
-
-/// Reads the requirements.
+/// Reads the requirements that were given to `option`.
 ///
 /// # Errors
 /// What is wrong with one, and what would be right.
-pub(super) fn requirements(words: &Reports, timers: &[String]) -> Result<Vec<Requirement>, String> {
-    let read = |text: &String| Requirement::parse(text, timers).map_err(|error| format!("--require: {error}"));
-    words.require.iter().map(read).collect()
+pub(super) fn requirements(option: &str, texts: &[String], timers: &[String]) -> Result<Vec<Requirement>, String> {
+    let read = |text: &String| Requirement::parse(text, timers).map_err(|error| format!("{option}: {error}"));
+    texts.iter().map(read).collect()
 }
 
 /// What is wrong with a requirement or a place for a report is said before the run, not after it.
-/// `read`: files that are still wanted as they are.
+/// `abort_on`: those that end the run; `read`: files that are still wanted as they are.
 ///
 /// # Errors
 /// A sentence.
-pub(super) fn early(words: &Reports, log: Option<&PathBuf>, read: &[PathBuf]) -> Result<(), String> {
-    // Timers are known once the document is read.
-    let of_timers = |text: &String| text.trim_start().to_ascii_lowercase().starts_with("timer.");
-    for text in words.require.iter().filter(|text| !of_timers(text)) {
-        Requirement::parse(text, &[]).map_err(|error| format!("--require: {error}"))?;
+pub(super) fn early(
+    words: &Reports,
+    abort_on: &[String],
+    log: Option<&PathBuf>,
+    read: &[PathBuf],
+) -> Result<(), String> {
+    for (option, texts) in [("--require", &words.require[..]), ("--abort-on", abort_on)] {
+        // Timers are known once the document is read.
+        let of_timers = |text: &String| text.trim_start().to_ascii_lowercase().starts_with("timer.");
+        let texts: Vec<String> = texts.iter().filter(|text| !of_timers(text)).cloned().collect();
+        requirements(option, &texts, &[])?;
     }
     let all: Vec<&PathBuf> = [&words.json, &words.csv, &words.html].into_iter().flatten().chain(log).collect();
     for (place, path) in all.iter().enumerate() {
@@ -164,7 +160,7 @@ fn exit_code(report: &Report<'_>, unwritten: bool) -> u8 {
         code::MISSED
     } else if unwritten || cut || report.failed() || begun == 0 {
         code::FAILED
-    } else if callers.map(ended).any(|reason| reason == INTERRUPTED) {
+    } else if callers.map(ended).any(|reason| reason == INTERRUPTED || reason == QUIT) {
         code::INTERRUPTED
     } else {
         code::WELL
@@ -176,7 +172,7 @@ mod tests {
     use super::*;
     use crate::cli::Cli;
     use clap::CommandFactory;
-    use strowger_load::measure::Thresholds;
+    use strowger_measure::Thresholds;
 
     #[test]
     fn looking_whether_a_file_can_be_written_changes_nothing() {

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use console::{Term, style};
-use strowger_load::campaign::{Live, Stage};
-use strowger_load::measure::{Unit, grouped};
+use strowger_load::campaign::{Live, Stage, period};
+use strowger_measure::{Unit, grouped};
 
 use crate::output;
 
@@ -21,6 +21,8 @@ pub(crate) struct Screen {
     /// The figures of the last line, and their second.
     last: (String, u64),
     quiet: bool,
+    /// Keys are read.
+    keys: bool,
     indent: &'static str,
 }
 
@@ -39,7 +41,7 @@ impl Screen {
         if let Some(term) = &term {
             let _ = term.hide_cursor();
         }
-        Self { term, lines: 0, drawn: None, told: 0, seen: 0, last: (String::new(), 0), quiet, indent }
+        Self { term, lines: 0, drawn: None, told: 0, seen: 0, last: (String::new(), 0), quiet, keys: false, indent }
     }
 
     /// There is something to show of a run that goes on for so long and of which so many seconds are complete: its figures need
@@ -69,7 +71,7 @@ impl Screen {
                 let width = usize::from(term.size().1).clamp(40, 120);
                 // A line that is broken by the terminal would be two to clear.
                 let cut = |line: &str| console::truncate_str(line, width, "…").into_owned() + "\n";
-                let text: String = drawing(live, width).lines().map(cut).collect();
+                let text: String = drawing(live, width, self.keys).lines().map(cut).collect();
                 let _ = term.clear_last_lines(self.lines);
                 self.lines = text.lines().count();
                 let _ = term.write_str(&text);
@@ -94,6 +96,16 @@ impl Screen {
         let line = format!("{:>4} s  {figures}", self.told);
         self.last = (figures, self.told);
         Some(line)
+    }
+
+    /// Whether keys are read, which are then named.
+    pub(crate) const fn has_keys(&mut self, keys: bool) {
+        self.keys = keys;
+    }
+
+    /// It is drawn again as soon as may be.
+    pub(crate) const fn is_stale(&mut self) {
+        self.drawn = None;
     }
 
     /// It is drawn on a terminal.
@@ -140,6 +152,9 @@ fn figures(live: &Live) -> String {
     if let Some(rate) = live.rate {
         let _ = write!(text, ", {rate:.1}/s");
     }
+    if live.warm_up.is_some() {
+        text.push_str(", warm-up");
+    }
     let _ = write!(
         text,
         ", {} open, {} successful, {} failed",
@@ -155,8 +170,14 @@ fn figures(live: &Live) -> String {
 }
 
 /// The lines of a terminal.
-fn drawing(live: &Live, width: usize) -> String {
+fn drawing(live: &Live, width: usize, keys: bool) -> String {
     let mut out = String::new();
+    if live.stage == Stage::Waiting {
+        let left = live.begins_in.as_secs_f64();
+        let _ = writeln!(out, "  calls begin in {}", period::show(Duration::from_secs(left.ceil() as u64)));
+        let _ = writeln!(out, "  {}", style("Ctrl-C ends it before the first call").dim());
+        return out;
+    }
     let clock = |length: Duration| format!("{:02}:{:02}", length.as_secs() / 60, length.as_secs() % 60);
     let mut head = format!("  {}", clock(live.elapsed));
     let share = match (live.planned, live.calls) {
@@ -167,6 +188,12 @@ fn drawing(live: &Live, width: usize) -> String {
         (_, Some(calls)) if calls > 0 => Some(live.started as f64 / calls as f64),
         _ => None,
     };
+    if live.paused {
+        head.push_str("  paused");
+    }
+    if let Some(left) = live.warm_up {
+        let _ = write!(head, "  warm-up, {} s left", left.as_secs_f64().ceil());
+    }
     if let Some(share) = share {
         let cells = width.saturating_sub(head.len() + 4).min(60);
         let full = ((share.clamp(0.0, 1.0) * cells as f64) as usize).min(cells);
@@ -218,9 +245,12 @@ fn drawing(live: &Live, width: usize) -> String {
         let _ = writeln!(out, "  health   {text}");
     }
     let end = match live.stage {
+        Stage::Running if keys => {
+            "+ - * / rate · p pause · q no more calls · Q, Ctrl-C end and write the reports".to_owned()
+        }
         Stage::Running => "Ctrl-C ends the calls and writes the reports".to_owned(),
         Stage::Ending => format!("ending: {} calls open; Ctrl-C ends at once", number(live.open)),
-        Stage::Over => String::new(),
+        Stage::Waiting | Stage::Over => String::new(),
     };
     let _ = writeln!(out, "  {}", style(end).dim());
     out
@@ -242,6 +272,9 @@ mod tests {
         Live {
             stage: Stage::Running,
             elapsed: Duration::from_secs(5),
+            begins_in: Duration::ZERO,
+            warm_up: None,
+            paused: false,
             planned: Some(Duration::from_secs(10)),
             calls: None,
             started: 1_050,
@@ -263,7 +296,7 @@ mod tests {
 
     #[test]
     fn what_is_drawn() {
-        let text = console::strip_ansi_codes(&drawing(&live(), 80)).into_owned();
+        let text = console::strip_ansi_codes(&drawing(&live(), 80, false)).into_owned();
         assert!(text.starts_with("  00:05 of 00:10  ━"), "{text}");
         for part in [
             "1,050 begun",
@@ -279,10 +312,15 @@ mod tests {
         }
         let text = figures(&live());
         assert_eq!(text, "1,050 calls, 210.0/s, 48 open, 1,000 successful, 2 failed, delay p50 1.00 ms p95 2.00 ms");
+        let paused = drawing(&Live { paused: true, ..live() }, 80, true);
+        let paused = console::strip_ansi_codes(&paused);
+        assert!(paused.starts_with("  00:05 of 00:10  paused  ━") && paused.contains("p pause"), "{paused}");
+        let waits = Live { stage: Stage::Waiting, begins_in: Duration::from_millis(89_100), ..live() };
+        assert!(drawing(&waits, 80, false).starts_with("  calls begin in 1 min 30 s\n"));
         // Before a second is complete.
         let text = figures(&Live { rate: None, delay: None, ..live() });
         assert_eq!(text, "1,050 calls, 48 open, 1,000 successful, 2 failed");
-        let text = drawing(&Live { rate: None, intended_rate: None, ..live() }, 80);
+        let text = drawing(&Live { rate: None, intended_rate: None, ..live() }, 80, false);
         assert!(console::strip_ansi_codes(&text).contains("– /s"), "{text}");
     }
 
@@ -295,6 +333,7 @@ mod tests {
             seen: 0,
             last: Default::default(),
             quiet: false,
+            keys: false,
             indent: "",
         }
     }

@@ -2,7 +2,8 @@
 //! (section 16.9).
 
 use super::rig::*;
-use strowger_core::proxy::ProxySettings;
+use std::sync::Arc;
+use strowger_core::proxy::{FailedTarget, ProxySettings, TargetFailure, UdpOnly};
 use strowger_core::{Target, Transport};
 
 fn two() -> Vec<Try> {
@@ -111,12 +112,49 @@ fn a_large_request_goes_by_tcp_and_by_udp_if_that_fails() {
     let (mut rig, sent) = large(ProxySettings::default(), false);
     assert_eq!((sent.target.transport, sent.target.listener, sent.to().as_str()), (Transport::Tcp, TCP, BOB));
     assert!(sent.one("Via").starts_with("SIP/2.0/TCP 10.0.0.1:5060;"));
+    assert!(sent.has_fallback, "it waits for no connection for long");
     let next = only(rig.fail(&sent));
-    assert_eq!((next.target.transport, next.to().as_str()), (Transport::Udp, BOB));
+    assert_eq!((next.target.transport, next.to().as_str(), next.has_fallback), (Transport::Udp, BOB, false));
+    // Also of a target that is no next hop of a rule.
+    let failed: Vec<FailedTarget> = rig.proxy.failed_targets().drain(..).collect();
+    assert_eq!(failed, [FailedTarget { target: sent.target, failure: TargetFailure::NoTcp }]);
     assert!(next.one("Via").starts_with("SIP/2.0/UDP 10.0.0.1:5060;"));
     assert_ne!(next.branch(), sent.branch());
     assert_eq!(words(&rig.answer(&next, 200, "Contact: <sip:b@10.2.2.2>\n")), ["200"]);
     rig.end();
+}
+
+#[test]
+fn a_large_request_goes_by_udp_at_once_where_tcp_failed_lately() {
+    let table = Arc::new(UdpOnly::default());
+    table.insert(at(BOB).address, NOW.mono);
+    let first = |address: &str, after: u64| {
+        let mut rig = Rig::new();
+        rig.proxy.set_udp_only(table.clone());
+        rig.now.mono += after;
+        let lines = format!("X-Large: {}\n", "x".repeat(1_300));
+        let sent = only(rig.request(&alice("INVITE", "sip:bob@10.2.2.2", &lines), udp(ALICE), &to(address)));
+        (sent.target.transport, sent.has_fallback)
+    };
+    assert_eq!(first(BOB, 0), (Transport::Udp, false));
+    assert_eq!(first(BOB, UdpOnly::TIME - 1), (Transport::Udp, false));
+    assert_eq!(first(BOB, UdpOnly::TIME), (Transport::Tcp, true), "its time is over");
+    assert_eq!(first("10.2.2.2:5080", 0), (Transport::Tcp, true), "another address");
+}
+
+/// A name that offers TCP and UDP has two targets. The TCP target has the full connection time-out.
+#[test]
+fn a_target_by_tcp_of_its_own_is_tried_once_and_waited_for() {
+    let tcp = Target { transport: Transport::Tcp, listener: TCP, ..at(BOB) };
+    let tries = [Try { at: vec![tcp, at(BOB)], q: 1000, watched: true, ..Try::default() }];
+    let lines = format!("X-Large: {}\n", "x".repeat(1_300));
+    let mut rig = Rig::new();
+    let sent = only(rig.request(&alice("INVITE", "sip:bob@10.2.2.2", &lines), udp(ALICE), &tries));
+    assert_eq!((sent.target, sent.has_fallback), (tcp, false));
+    let next = only(rig.fail(&sent));
+    assert_eq!(next.target.transport, Transport::Udp);
+    let failed: Vec<TargetFailure> = rig.proxy.failed_targets().drain(..).map(|failed| failed.failure).collect();
+    assert_eq!(failed, [TargetFailure::Unsent]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use strowger_core::entropy::Entropy;
-use strowger_core::proxy::{Candidate, ContextRecord, NoticeEvent, Plan, Proxy, ProxySettings};
+use strowger_core::proxy::{Candidate, ContextRecord, NoticeEvent, Plan, Proxy, ProxySettings, Rerouting};
 use strowger_core::routing::{Identity, ListenerAddress, NextHop, Request, Router};
 use strowger_core::timer::TimerSettings;
 use strowger_core::transaction::{Event, Incoming, Outgoing, Role, ServerId, TransactionRecord, Transactions};
@@ -18,6 +18,7 @@ use strowger_message::{Form, Index, Limits, Message, Name, build};
 pub(crate) struct Sent {
     pub(crate) target: Target,
     pub(crate) token: u64,
+    pub(crate) has_fallback: bool,
     pub(crate) text: String,
 }
 
@@ -475,6 +476,7 @@ impl Rig {
         let sent = self.out.sends().iter().map(|s| Sent {
             target: s.target,
             token: s.token,
+            has_fallback: s.has_fallback,
             text: String::from_utf8(self.out.bytes[s.range()].to_vec()).expect("text"),
         });
         let sent = sent.collect();
@@ -540,7 +542,7 @@ fn candidates_of<'a>(tries: &'a [Try], uris: &'a Uris<'a>) -> Vec<Candidate<'a>>
         remove: &t.remove,
         fixed: t.fixed,
         watched: t.watched,
-        rerouted: t.rerouted,
+        rerouting: if t.rerouted { Rerouting::NextHop } else { Rerouting::None },
         asks: t.asks.as_bytes(),
         translated: t.uri.as_deref().is_some_and(|uri| !uri.ends_with(&t.at[0].address.to_string())),
     };

@@ -178,6 +178,30 @@ fn a_call_that_is_refreshed_goes_on() {
     assert_eq!(goes(&mut rig, &bob), (ALICE.into(), "sip:alice@10.1.1.1:5060".into()));
 }
 
+/// A removal of an account and a restart of the server are judged by the time of the route token.
+#[test]
+fn a_refresh_makes_no_route_token_younger() {
+    let mut rig = Rig::with_lifetime(3_600);
+    let (mut bob, mut alice) = call(&mut rig);
+    let began = strowger_core::routing::seconds(rig.now);
+    for n in 1..5 {
+        rig.pass(3_000_000);
+        let update = only(rig.request(&alice.text("UPDATE", "Contact: <sip:alice@10.1.1.1:5060>\n"), udp(ALICE), &[]));
+        bob.uri = uri_of(&update);
+        let ok = only(rig.answer(&update, 200, "Contact: <sip:bob@10.2.2.2>\n"));
+        alice.uri = uri_of(&ok);
+        for end in [&alice, &bob] {
+            let (made, renewed, account) = rig.routing(&end.text("BYE", ""), |router, request| {
+                let routing = router.route(rig.now, request);
+                (routing.made, routing.renewed, routing.account)
+            });
+            let is_stale = n > 1;
+            assert_eq!((made, renewed), (began, if is_stale { began + 3_000 * n } else { began }), "{n}");
+            assert!(account.is_some(), "the route token states it");
+        }
+    }
+}
+
 #[test]
 fn a_target_that_is_renewed_is_reached() {
     let mut rig = Rig::new();

@@ -1,13 +1,15 @@
 //! How calls begin: by the schedule, by users who are idle, or by a message.
 
 use super::{BEGUN, Traffic, WAKES, known};
+use crate::engine::bound::Bound;
 use crate::engine::call::Kind;
 use crate::engine::incoming;
+use crate::engine::pace::Pace;
 use crate::engine::run::Run;
 use crate::engine::stage::Go;
-use crate::measure::CallBook;
 use crate::scenario::Role;
 use strowger_core::{Arrival, Outbox};
+use strowger_measure::CallBook;
 use strowger_net::dedicated;
 
 /// A part of the form of Call-IDs.
@@ -27,6 +29,18 @@ impl Traffic {
             && !self.waiting
             && self.bound.allows(self.scheduled)
             && self.world.run.load.calls.is_none_or(|most| self.begun < most)
+    }
+
+    /// The schedule begins at `at`, µs: now, or just before.
+    #[cold]
+    pub(super) fn begin_schedule(&mut self, at: u64) {
+        let run = &self.world.run;
+        self.pace = Pace::profile(run.load.profile.clone(), at, run.load.arrivals, run.seed);
+        self.bound = Bound::of(&run.load, at);
+        self.world.books.reopen(at, run.load.warm_up);
+        self.wanted = self.pace.clone();
+        self.idle_users.iter_mut().for_each(|(_, since)| *since = at);
+        (self.waiting, self.opens_at) = (false, u64::MAX);
     }
 
     /// Those who come are idle, those who go end their calls first.
@@ -210,15 +224,19 @@ impl Traffic {
             return;
         }
         let most = load.calls.unwrap_or(u64::MAX).saturating_sub(self.intended);
-        let mut due = 0;
-        while self.wanted.due(self.world.now).is_some() {
+        let (mut due, mut warm) = (0, 0);
+        while let Some(at) = self.wanted.due(self.world.now) {
             due += 1;
+            warm += u64::from(self.world.books.in_warm_up(at));
         }
         // What falls due while no calls are to begin is not wanted.
         if !self.paused && !self.quitting && due > 0 {
             let due = due.min(most);
             self.intended += due;
-            self.world.books.calls_intended(due);
+            if warm > 0 {
+                self.world.books.calls_warming(warm.min(due));
+            }
+            self.world.books.calls_intended(due.saturating_sub(warm));
         }
         let room = self.limit.saturating_sub(self.world.open);
         // Those that will never be begun wait to the end of the run.

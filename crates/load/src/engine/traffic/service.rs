@@ -4,14 +4,14 @@ use super::{FLOOD, Order, PARTING, Traffic, known};
 use crate::engine::bound::Bound;
 use crate::engine::call::{Call, Kind};
 use crate::engine::incoming;
-use crate::engine::pace::Pace;
+use crate::engine::run::Load;
 use crate::engine::sockets::Users;
 use crate::engine::stage::Go;
 use crate::engine::watch::Passage;
 use crate::engine::wheel::{Alarm, Fate};
-use crate::measure::{Failure, Outcome, SendFailure};
 use std::net::SocketAddr;
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
+use strowger_measure::{Failure, Outcome, SendFailure};
 use strowger_message::Name;
 use strowger_net::dedicated::{self, DedicatedSockets};
 use strowger_net::{Ending, Service, ServiceWithSockets, Unsent, clock};
@@ -50,7 +50,8 @@ impl Traffic {
         if self.leave_from.is_some() {
             ms = ms.min(self.world.ms + 1);
         }
-        let mut at = (ms * 1_000).min(self.bound.at());
+        // Before the schedule begins it has no end.
+        let mut at = (ms * 1_000).min(if self.waiting { self.opens_at } else { self.bound.at() });
         let calls = &mut self.calls;
         let fate = |alarm: Alarm| {
             let call = &mut calls[alarm.slot as usize];
@@ -100,7 +101,7 @@ impl Traffic {
         let whole = &bytes[line.value as usize..line.value_end as usize];
         let name = known(whole, self.world.run.behaviour.keep_slashes);
         if let Some(watch) = &mut self.world.watch {
-            watch.message(Passage::Received, arrival.transport, name, bytes);
+            watch.exchange(Passage::Received, arrival.transport, arrival.remote, name, bytes);
         }
         let hash = incoming::hash(name);
         let calls = &self.calls;
@@ -151,6 +152,9 @@ impl Service for Traffic {
         if self.uninitialised {
             self.initialise(out);
         }
+        if self.waiting && self.opens_at <= self.world.now {
+            self.begin_schedule(self.opens_at);
+        }
         if self.reconnect_at == 0 {
             self.alarms(out);
             self.begin_due(out);
@@ -192,6 +196,11 @@ impl Service for Traffic {
                 self.pace.set_rate(rate, self.world.now);
                 self.wanted.set_rate(rate, self.world.now);
             }
+            Order::Profile(profile) => {
+                self.pace.set_profile(&profile, self.world.now);
+                self.wanted.set_profile(&profile, self.world.now);
+                self.bound = Bound::of(&Load { profile, ..self.world.run.load.clone() }, self.world.now);
+            }
             Order::Limit(limit) => {
                 let more = limit.saturating_sub(self.limit.max(self.world.open));
                 if more > 0 {
@@ -203,16 +212,9 @@ impl Service for Traffic {
             // Where calls connect for themselves, none is made for all.
             Order::Connect if self.world.ways.is_some() => (),
             Order::Connect => self.connect(out),
-            Order::Begin => {
-                let run = &self.world.run;
-                let (profile, now) = (run.load.profile.clone(), clock::micros());
-                self.pace = Pace::profile(profile, now, run.load.arrivals, run.seed);
-                self.bound = Bound::of(&run.load, now);
-                self.world.books.reopen(now);
-                self.wanted = self.pace.clone();
-                self.idle_users.iter_mut().for_each(|(_, since)| *since = now);
-                self.waiting = false;
-            }
+            Order::Begin(None) => self.begin_schedule(clock::micros()),
+            // The round of that moment begins it.
+            Order::Begin(Some(at)) => self.opens_at = at,
             Order::Pause(paused) => {
                 self.paused = paused;
                 self.idle_users.iter_mut().for_each(|(_, since)| *since = self.world.now);

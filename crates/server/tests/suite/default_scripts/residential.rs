@@ -1,6 +1,7 @@
 //! The switches of OpenSIPS' residential script, by their names.
 
 use super::*;
+use crate::dialogs::of_alice;
 use crate::peer::invites;
 use crate::site::credentials;
 use strowger_config::{Config, Source};
@@ -81,7 +82,9 @@ fn residential_use_dialog() {
     assert_eq!(tracked(&mut Script::of(&without(&text, "USE_DIALOG"))), 0);
     // They end by themselves.
     residential(Some("USE_DIALOG"), |script| {
-        script.answered(&CALL, 200);
+        let got = script.answered(&CALL, 200);
+        let ok = got.iter().find(|(_, text)| text.starts_with("SIP/2.0 200 "));
+        receive(&mut script.site, CALL.at, &of_alice("ACK", &ok.expect("a 200").1, 1, ""));
         let mut sent = String::new();
         (0..6 * 60 + 1).for_each(|_| sent += &script.site.wait(60_000));
         sent.matches("BYE sip:").count() >= 2

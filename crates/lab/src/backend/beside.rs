@@ -1,0 +1,164 @@
+//! Backends by the names that experiments give them in `beside`.
+
+use super::cluster::Cluster;
+use super::delay::Delay;
+use super::{Backend, MariaDb, memcached, redis, subscribers};
+use crate::Error;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+use strowger_config::nearest;
+
+/// Delay of `redis-1ms`, both ways together.
+const AWAY: Duration = Duration::from_millis(1);
+
+/// Backend beside a system under test, by its name. It ends when it is dropped.
+///
+/// | name | program | marks |
+/// |---|---|---|
+/// | `mariadb` | MariaDB with the tables of Kamailio and 10,000 users | `DATABASE`: its URL |
+/// | `memcached` | Memcached | `CACHE`: HOST:PORT |
+/// | `redis` | Redis | `CACHE`, `CACHE_HOST`, `CACHE_PORT` |
+/// | `redis-cluster` | three Redis of one cluster | `CACHE_SERVERS`: their addresses as a TOML list |
+/// | `redis-1ms` | Redis behind a link with 1 ms of delay in all | as of `redis` |
+/// | `none`, `local`, `local-kept` | none | |
+#[derive(Debug)]
+pub struct Beside {
+    program: Program,
+}
+
+#[derive(Debug)]
+enum Program {
+    Database(Box<MariaDb>),
+    Cache(Box<Backend>),
+    Cluster(Cluster),
+    /// The link ends before the cache behind it.
+    Away(Delay, Box<Backend>),
+}
+
+/// Kind of a backend, for figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BesideKind {
+    /// Its figures are `database.*`.
+    Database,
+    /// Its figures are `cache.*`.
+    Cache,
+}
+
+impl Beside {
+    /// All names.
+    pub const NAMES: &[&'static str] =
+        &["mariadb", "memcached", "redis", "redis-cluster", "redis-1ms", "none", "local", "local-kept"];
+
+    /// Starts the backend of this name in a folder of its own, which is made if it is missing; none where the name stands for no program.
+    ///
+    /// # Errors
+    /// The name is unknown, a program is missing or does not start.
+    pub fn start(name: &str, folder: &Path) -> Result<Option<Self>, Error> {
+        if !Self::NAMES.contains(&name) {
+            let cure = match nearest(name, Self::NAMES.iter().copied()) {
+                Some(near) => format!("write {near}"),
+                None => format!("write one of {}", Self::NAMES.join(", ")),
+            };
+            return Err(Error::Unexpected {
+                what: format!("backend {name}"),
+                reason: format!("there is none: {cure}"),
+            });
+        }
+        std::fs::create_dir_all(folder).map_err(Error::file(folder))?;
+        let program = match name {
+            "mariadb" => {
+                let database = MariaDb::start(folder)?;
+                subscribers::prepare(&database)?;
+                Program::Database(Box::new(database))
+            }
+            "memcached" => Program::Cache(Box::new(memcached(folder)?)),
+            "redis" => Program::Cache(Box::new(redis(folder)?)),
+            "redis-cluster" => Program::Cluster(Cluster::start(folder)?),
+            "redis-1ms" => {
+                let cache = redis(folder)?;
+                Program::Away(Delay::start(cache.address(), AWAY / 2)?, Box::new(cache))
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(Self { program }))
+    }
+
+    /// Kind of the backend.
+    pub const fn kind(&self) -> BesideKind {
+        match self.program {
+            Program::Database(_) => BesideKind::Database,
+            Program::Cache(_) | Program::Cluster(_) | Program::Away(..) => BesideKind::Cache,
+        }
+    }
+
+    /// Values of marks.
+    pub fn values(&self) -> Vec<(&'static str, String)> {
+        let cache = |address: SocketAddr| {
+            vec![
+                ("CACHE", address.to_string()),
+                ("CACHE_HOST", address.ip().to_string()),
+                ("CACHE_PORT", address.port().to_string()),
+            ]
+        };
+        match &self.program {
+            Program::Database(database) => vec![("DATABASE", database.url())],
+            Program::Cache(server) => cache(server.address()),
+            Program::Away(link, _) => cache(link.address()),
+            Program::Cluster(cluster) => {
+                let servers: Vec<String> =
+                    cluster.servers().iter().map(|one| format!("\"{}\"", one.address())).collect();
+                vec![("CACHE_SERVERS", format!("[{}]", servers.join(", ")))]
+            }
+        }
+    }
+
+    /// Ids of the roots of its process trees.
+    pub fn ids(&self) -> Vec<u32> {
+        match &self.program {
+            Program::Database(database) => vec![database.server().id()],
+            Program::Cache(server) | Program::Away(_, server) => vec![server.id()],
+            Program::Cluster(cluster) => cluster.servers().iter().map(Backend::id).collect(),
+        }
+    }
+
+    /// Database of tables of accounting.
+    fn database(&self) -> Result<&MariaDb, Error> {
+        match &self.program {
+            Program::Database(database) => Ok(database),
+            _ => Err(Error::Unexpected {
+                what: "rows of accounting".into(),
+                reason: "a cache has no tables: put mariadb into beside".into(),
+            }),
+        }
+    }
+
+    /// Empties a table of accounting.
+    ///
+    /// # Errors
+    /// It is no database, or has no such table.
+    pub fn truncate(&self, table: &str) -> Result<(), Error> {
+        self.database()?.execute(&format!("TRUNCATE TABLE {table}")).map(drop)
+    }
+
+    /// Number of rows of a table of accounting.
+    ///
+    /// # Errors
+    /// As [`Self::truncate`].
+    pub fn count(&self, table: &str) -> Result<u64, Error> {
+        self.database()?.count(table)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_name_is_refused_with_its_cure() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let error = Beside::start("mariabd", folder.path()).expect_err("there is none").to_string();
+        assert_eq!(error, "backend mariabd: there is none: write mariadb");
+        assert!(Beside::start("local", folder.path()).is_ok_and(|none| none.is_none()));
+    }
+}

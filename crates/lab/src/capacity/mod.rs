@@ -1,0 +1,341 @@
+//! Capacity of a SIP server at an address: the highest load that it carries, and the cause of the limit.
+//!
+//! [`measure`] looks first whether anything stands in the way ([`Obstacle`]), then searches by short trials ([`crate::finder::Search`]), then
+//! confirms 0.9 of the limit for 30 s. It ends within [`LONGEST`].
+
+mod answer;
+mod obstacle;
+mod page;
+mod sampling;
+mod server;
+
+pub use answer::{answer, json, table};
+pub use obstacle::Obstacle;
+pub use page::page;
+pub use server::{is_of_this_machine, is_private, owner_of_port};
+
+use crate::Error;
+use crate::finder::{Finder, Goal, Limit, Next, Outcome, Search, Settings};
+use crate::generator::{Generator, Made, Setting, Traffic, Trial};
+use crate::row::{Check, Load, LoadUnit, Validity};
+use sampling::Sampling;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use strowger_core::Transport;
+use strowger_load::campaign::Target;
+use strowger_measure::Thresholds;
+
+/// Time of a whole measurement.
+pub const LONGEST: Duration = Duration::from_secs(180);
+
+/// Time after which the search narrows no further, so that the confirmation fits into [`LONGEST`].
+const SEARCH: Duration = Duration::from_secs(120);
+
+/// Load before the window of a trial.
+const WARM_UP: Duration = Duration::from_millis(500);
+
+/// Time without an answer after which an attempt has failed.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Time that a trial takes besides its window: preparation, warm-up, the next whole second, late answers.
+const BESIDE: Duration = Duration::from_secs(5);
+
+/// Time in which a server comes to answer again after a load that was too high.
+const RECOVERY: Duration = Duration::from_secs(8);
+
+/// Share of a core above which a thread of the generator that did not keep up was at its own limit.
+const OWN_LIMIT: f64 = 80.0;
+
+/// First load.
+const START: f64 = 20.0;
+
+/// Measured work of the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// OPTIONS and its answer.
+    Options,
+    /// Registrations of these users.
+    Registrations,
+    /// Calls.
+    Calls,
+}
+
+impl Work {
+    /// Unit of its load.
+    pub const fn unit(&self) -> LoadUnit {
+        match self {
+            Self::Options => LoadUnit::Requests,
+            Self::Registrations => LoadUnit::Registrations,
+            Self::Calls => LoadUnit::Calls,
+        }
+    }
+
+    /// Goal of its search.
+    pub fn goal(&self) -> Goal {
+        match self {
+            Self::Options => Goal::requests(),
+            Self::Registrations => Goal::registrations(),
+            Self::Calls => Goal::calls(),
+        }
+    }
+
+    /// Name of its attempts.
+    pub const fn attempts(&self) -> &'static str {
+        match self {
+            Self::Options => "OPTIONS",
+            Self::Registrations => "registrations",
+            Self::Calls => "calls",
+        }
+    }
+
+    /// Workload of `strowger load`.
+    const fn workload(&self) -> &'static str {
+        match self {
+            Self::Options => "options",
+            Self::Registrations => "register",
+            Self::Calls => "call",
+        }
+    }
+}
+
+/// Order to measure the capacity of a server.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// Server, as the user wrote it.
+    pub target: Target,
+    /// Address of the server.
+    pub address: SocketAddr,
+    /// Transport.
+    pub transport: Transport,
+    /// Measured work.
+    pub work: Work,
+    /// Further words of the command line of `strowger load`: users, callee, both ends.
+    pub words: Vec<String>,
+    /// Program `strowger`.
+    pub program: PathBuf,
+    /// Root of the server's process tree, if it runs on this machine.
+    pub server: Option<u32>,
+    /// Highest load that may be offered.
+    pub most: f64,
+    /// Length of a short trial.
+    pub trial: Duration,
+    /// Length of the trial that confirms the limit.
+    pub hold: Duration,
+    /// Folder of logs and samples.
+    pub folder: PathBuf,
+}
+
+impl Order {
+    /// Load of this value.
+    const fn load(&self, value: f64) -> Load {
+        Load { value, unit: self.work.unit() }
+    }
+}
+
+/// Trial of a measurement.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Offered load.
+    pub load: f64,
+    /// Length of its window.
+    pub length: Duration,
+    /// Figures and verdict.
+    pub outcome: Outcome,
+    /// Whether it met the goal.
+    pub is_met: bool,
+}
+
+/// Measured capacity.
+#[derive(Clone, Debug)]
+pub struct Capacity {
+    /// Limit and its cause.
+    pub limit: Limit,
+    /// Whether a long trial at 0.9 of the limit met the goal.
+    pub is_confirmed: bool,
+    /// Whether a signal ended the search.
+    pub is_interrupted: bool,
+    /// All trials in their order.
+    pub steps: Vec<Step>,
+    /// Time that the measurement took.
+    pub time: Duration,
+}
+
+/// Progress of a measurement.
+#[derive(Clone, Copy, Debug)]
+pub enum News<'a> {
+    /// A load is offered for so long.
+    Offered(f64, Duration),
+    /// A trial was made.
+    Made(&'a Step),
+}
+
+/// Reason why there is no capacity.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// Something stands between the generator and the server.
+    #[error("{0}")]
+    Obstacle(Obstacle),
+    /// The generator does not run.
+    #[error("{0}")]
+    Error(#[from] Error),
+}
+
+impl From<Obstacle> for Failure {
+    fn from(obstacle: Obstacle) -> Self {
+        Self::Obstacle(obstacle)
+    }
+}
+
+/// Measures the capacity of a server.
+///
+/// # Errors
+/// An obstacle was met, or the generator does not run.
+pub fn measure(order: &Order, mut news: impl FnMut(News<'_>)) -> Result<Capacity, Failure> {
+    let begun = Instant::now();
+    let answers_options = obstacle::look(order)?;
+    let generator = Generator::new(setting(order), &order.folder)?;
+    let sampling = Sampling::start(order)?;
+    let mut bench = Bench { order, generator, sampling, made: 0 };
+    let rehearsal = bench.trial(obstacle::REHEARSAL, Duration::ZERO, Duration::from_secs(1));
+    obstacle::rehearse(order, &rehearsal.map_err(obstacle::of_generator)?)?;
+    let settings =
+        Settings { start: START, most: order.most, trial: order.trial, hold: order.hold, ..Settings::brief() };
+    let (mut search, goal) = (Search::new(settings, order.work.goal()), order.work.goal());
+    let mut steps = Vec::new();
+    let (mut is_hurried, mut is_confirmed, mut is_interrupted) = (false, false, false);
+    let limit = loop {
+        if begun.elapsed() >= SEARCH && !is_hurried {
+            is_hurried = true;
+            search.hurry();
+        }
+        let trial = match search.next() {
+            Next::Done(limit) => break limit,
+            Next::Trial(trial) => trial,
+        };
+        if begun.elapsed() + trial.duration + BESIDE > LONGEST {
+            break search.so_far();
+        }
+        news(News::Offered(trial.load, trial.duration));
+        let is_long = trial.duration == order.hold;
+        let meets = |outcome: &Outcome| meets(&goal, outcome, trial.duration, is_long);
+        let outcome = match bench.undisturbed(trial.load, trial.duration, &meets) {
+            Err(Error::Interrupted) if !steps.is_empty() => {
+                is_interrupted = true;
+                break search.so_far();
+            }
+            outcome => outcome?,
+        };
+        let step = Step { load: trial.load, length: trial.duration, is_met: meets(&outcome), outcome };
+        is_confirmed |= is_long && step.is_met;
+        news(News::Made(&step));
+        if !step.is_met {
+            let rest = RECOVERY.min(LONGEST.saturating_sub(begun.elapsed()));
+            obstacle::recovered(order, answers_options, step.load, rest)?;
+        }
+        search.take(if step.is_met { relieved(&step.outcome) } else { step.outcome.clone() });
+        steps.push(step);
+    };
+    let limit = sampling::seen_from_outside(limit, &steps, order);
+    Ok(Capacity { limit, is_confirmed, is_interrupted, steps, time: begun.elapsed() })
+}
+
+/// Tells whether a trial meets the goal. A late generator makes delays longer and never shorter: a trial that meets the goal at its
+/// whole rate counts, whatever the verdict of the generator on itself.
+fn meets(goal: &Goal, outcome: &Outcome, length: Duration, is_long: bool) -> bool {
+    let relieved = relieved(outcome);
+    let judgement = if is_long { goal.judge_hold(&relieved, length) } else { goal.judge(&relieved, length) };
+    judgement.is_met()
+}
+
+/// Outcome without the verdict of the generator on itself.
+fn relieved(outcome: &Outcome) -> Outcome {
+    let validity = match &outcome.validity {
+        Validity::Valid => Validity::Valid,
+        Validity::Reasons(reasons) => {
+            Validity::of(reasons.iter().filter(|reason| reason.check != Check::Generator).cloned().collect())
+        }
+    };
+    Outcome { figures: outcome.figures.clone(), validity }
+}
+
+/// Setting of the generator.
+fn setting(order: &Order) -> Setting {
+    Setting {
+        program: order.program.clone(),
+        target: order.target.to_string(),
+        transport: order.transport,
+        connections: strowger_load::campaign::Connections::One,
+        traffic: Traffic::Ready(order.work.workload(), order.words.clone()),
+        users: 0,
+        hold: Duration::from_millis(100),
+        sides: Vec::new(),
+        answer: crate::generator::Answer::Ring(Duration::ZERO),
+        patience: PATIENCE,
+        thresholds: thresholds(),
+        cores: Vec::new(),
+    }
+}
+
+/// Bounds of the generator's verdict: a lag of a tenth of the goal's delay changes no judgement.
+fn thresholds() -> Thresholds {
+    let lag = Some(30.0);
+    Thresholds { lag_p99: lag, receive_lag: lag, run_queue: lag, stall: 500.0, ..Thresholds::default() }
+}
+
+/// Generator and samplers of a measurement.
+struct Bench<'a> {
+    order: &'a Order,
+    generator: Generator,
+    sampling: Sampling,
+    /// Trials made so far.
+    made: u32,
+}
+
+impl Bench<'_> {
+    fn trial(&mut self, load: f64, warm_up: Duration, window: Duration) -> Result<Made, Error> {
+        self.made += 1;
+        let folder = self.order.folder.join(format!("trial-{}", self.made));
+        let load = self.order.load(load);
+        self.generator.trial(&Trial { load, warm_up, window, folder: &folder })
+    }
+
+    /// Makes a trial, and once more where it misses the goal by a generator that had something left.
+    fn undisturbed(&mut self, load: f64, window: Duration, meets: &dyn Fn(&Outcome) -> bool) -> Result<Outcome, Error> {
+        let first = self.outcome(load, window)?;
+        let own = first.figures.largest("generator.thread/").map_or(0.0, |(_, share)| share);
+        let is_disturbed = first.validity.is_limit_of_generator() && own < OWN_LIMIT && !meets(&first);
+        if is_disturbed && window < self.order.hold { self.outcome(load, window) } else { Ok(first) }
+    }
+
+    fn outcome(&mut self, load: f64, window: Duration) -> Result<Outcome, Error> {
+        let mut made = self.trial(load, WARM_UP, window)?;
+        self.sampling.add(&mut made)?;
+        // Sessions that an earlier load left behind in the server reach the answering side late: no fault of this trial.
+        made.reasons.retain(|reason| reason.check != Check::Ends);
+        Ok(Outcome { figures: made.figures, validity: Validity::of(made.reasons) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row::Reason;
+
+    #[test]
+    fn a_late_generator_spoils_no_trial_that_meets_the_goal() {
+        let outcome = |check, failed: f64| {
+            let mut outcome = Outcome::default();
+            for (name, value) in [("failed.any", failed), ("request.p95", 2_000.0)] {
+                outcome.figures.set(name, value).expect("a known figure");
+            }
+            outcome.validity = Validity::of(vec![Reason { check, sentence: "it was late".into() }]);
+            outcome
+        };
+        let met = |outcome: &Outcome| meets(&Goal::requests(), outcome, Duration::from_secs(2), false);
+        assert!(met(&outcome(Check::Generator, 0.0)) && relieved(&outcome(Check::Generator, 0.0)).validity.is_valid());
+        assert!(!met(&outcome(Check::Generator, 2.0)));
+        // A load that was not offered was not carried.
+        assert!(!met(&outcome(Check::Rate, 0.0)));
+    }
+}

@@ -1,0 +1,167 @@
+//! Obstacles to a measurement, before and during the search: dead port, silence, challenge, refusal, ban.
+
+use super::{Order, Work};
+use crate::Error;
+use crate::generator::Made;
+use crate::process;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::{Duration, Instant};
+use strowger_load::campaign::preflight::{Finding, Probing};
+use strowger_measure::{Counter, Failure, Run};
+
+/// Reason why a server cannot be measured: a sentence with a cure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// Nothing listens there, or no way leads there.
+    Dead(String),
+    /// Nothing comes back.
+    Silent(String),
+    /// The server asks for a password that was not given, or is wrong.
+    Challenge(String),
+    /// The server refuses every request.
+    Refused(String),
+    /// A limiter or a ban stands before the server.
+    Banned(String),
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Dead(text) | Self::Silent(text) | Self::Challenge(text) | Self::Refused(text) | Self::Banned(text)) =
+            self;
+        f.write_str(text)
+    }
+}
+
+/// Attempts a second of the rehearsal.
+pub(super) const REHEARSAL: f64 = 4.0;
+
+/// Requests of the pre-flight. Common limiters allow so many (pike: 16 messages in 2 s).
+const PROBES: usize = 8;
+
+/// Requests a second of the pre-flight.
+const RATE: f64 = 50.0;
+
+/// Time in which a server that carries its load answers a request.
+const PROMPT: Duration = Duration::from_millis(200);
+
+/// Pause after a load that was too high, where the server answers no OPTIONS.
+const PAUSE: Duration = Duration::from_secs(1);
+
+fn probing(order: &Order, probes: usize, patience: Duration) -> Probing<'_> {
+    let (target, address, transport) = (&order.target, order.address, order.transport);
+    Probing { target, address, transport, sources: &[], probes, rate: RATE, patience }
+}
+
+fn obstacle(finding: Finding) -> Obstacle {
+    match finding {
+        Finding::Closed(text) | Finding::Local(text) => Obstacle::Dead(text),
+        Finding::Obstacle(found) => Obstacle::Banned(found.to_string()),
+    }
+}
+
+/// Sends a few OPTIONS. Tells whether the server answers them.
+pub(super) fn look(order: &Order) -> Result<bool, Obstacle> {
+    let found = probing(order, PROBES, Duration::from_millis(500)).run();
+    if let Some(finding) = found.into_iter().next() {
+        return Err(obstacle(finding));
+    }
+    probing(order, 1, Duration::from_millis(500)).is_answered().map_err(obstacle)
+}
+
+/// Judges the first few attempts: whether any of them succeeds.
+pub(super) fn rehearse(order: &Order, made: &Made) -> Result<(), Obstacle> {
+    let Ok(run) = Run::read(&made.logs) else { return Ok(()) };
+    let totals = &run.totals;
+    let (attempts, place) = (order.work.attempts(), order.address);
+    if totals.counter(Counter::CallsSuccessful) > 0 {
+        return Ok(());
+    }
+    if totals.failures(Failure::Refused) > 0 {
+        let port = place.port();
+        return Err(Obstacle::Dead(format!(
+            "nothing listens on {place}: is the server running, and is port {port} right?"
+        )));
+    }
+    let mut codes: BTreeMap<u16, u64> = BTreeMap::new();
+    totals.responses_received().iter().filter(|(_, code, _)| *code >= 300).for_each(|(_, code, count)| {
+        *codes.entry(code).or_default() += count;
+    });
+    if let Some(code) = [401, 407].into_iter().find(|code| codes.contains_key(code)) {
+        return Err(Obstacle::Challenge(challenge(order, code)));
+    }
+    match codes.iter().max_by_key(|(_, count)| **count) {
+        Some((code, _)) => {
+            Err(Obstacle::Refused(format!("{place} refuses all {attempts} with {code}: {}", cure(order, *code))))
+        }
+        None if totals.counter(Counter::MessagesReceived) > 0 => Err(Obstacle::Silent(format!(
+            "{place} gives no final response to {attempts}: does the called side answer?"
+        ))),
+        None => Err(Obstacle::Silent(format!(
+            "nothing came back from {place} by {} within 2 s: does it speak SIP there and take {attempts}, does a firewall drop them, or is this address banned?",
+            order.transport.text()
+        ))),
+    }
+}
+
+fn challenge(order: &Order, code: u16) -> String {
+    let place = order.address;
+    match order.words.iter().any(|word| word == "--users") {
+        false => {
+            format!("{place} asks for a password ({code}): give --users FILE with a line user;password for each user")
+        }
+        true => format!(
+            "{place} asks for a password again ({code}) after the answer to its challenge: are the passwords of --users right, and does --domain name the domain of the users?"
+        ),
+    }
+}
+
+fn cure(order: &Order, code: u16) -> &'static str {
+    match (code, &order.work) {
+        (403, _) => "this address or the users may be refused or banned, or the server relays for its own users alone",
+        (404, Work::Calls) => "name a user that it knows, as --callee USER:PASSWORD with --pair",
+        (404, _) => "--domain NAME says which domain the users are of",
+        (480, _) => "the called user is not registered; --pair --callee USER:PASSWORD registers and answers here",
+        (405 | 501, _) => "measure something else: --users FILE for registrations, --pair for calls",
+        (429 | 503, _) => "it is overloaded or limits the rate; lift the limit for this address",
+        _ => "its log knows more",
+    }
+}
+
+/// Makes an obstacle of an error of the generator: its last sentence.
+pub(super) fn of_generator(error: Error) -> super::Failure {
+    let text = error.to_string();
+    match text.lines().rev().find_map(|line| line.split_once("error: ")) {
+        Some((_, sentence)) => Obstacle::Refused(sentence.into()).into(),
+        None => error.into(),
+    }
+}
+
+/// Waits until the server answers promptly again after a load that was too high.
+pub(super) fn recovered(order: &Order, answers_options: bool, load: f64, limit: Duration) -> Result<(), Obstacle> {
+    if !answers_options {
+        std::thread::sleep(PAUSE.min(limit));
+        return Ok(());
+    }
+    let begun = Instant::now();
+    loop {
+        match probing(order, 3, PROMPT).is_answered() {
+            Ok(true) => return Ok(()),
+            Ok(false) if process::is_ending() => return Ok(()),
+            Err(finding) => {
+                let text = obstacle(finding);
+                return Err(Obstacle::Dead(format!("after {load} {} the server is gone: {text}", order.work.unit())));
+            }
+            Ok(false) if begun.elapsed() >= limit => {
+                return Err(Obstacle::Banned(format!(
+                    "{} stopped answering after {load} {} and did not come back within {:.0} s: a ban (fail2ban, pike, a firewall's limit per source), or the server hangs",
+                    order.address,
+                    order.work.unit(),
+                    limit.as_secs_f64()
+                )));
+            }
+            // Its queues may still hold earlier requests.
+            Ok(false) => std::thread::sleep(PROMPT),
+        }
+    }
+}

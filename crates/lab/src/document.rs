@@ -1,0 +1,110 @@
+//! Shipped documents: scenarios of the generator, as experiments name them.
+//!
+//! A document is a SIPp scenario with marks that [`text`] fills in. Its data has fields 0 to 3 for each user:
+//!
+//! | field | content |
+//! |---|---|
+//! | 0 | name: `userN`, see [`user`] |
+//! | 1 | `[authentication username=userN password=secretN]` |
+//! | 2 | name of the user that it calls |
+//! | 3 | header line with credentials for its next INVITE, by a nonce that it was given before; only for documents that [send it at once](sends_at_once) |
+//!
+//! | mark | value |
+//! |---|---|
+//! | `@DOMAIN@` | domain of all users |
+//! | `@URI@` | target of a call: `sip:[field2]@DOMAIN` with users, `sip:service@ANSWER` without |
+//! | `@ANSWER@` | address and port of the answering side, for the Contact of a registration |
+//! | `@HOLD@` | milliseconds between the ACK and the BYE |
+
+use crate::Error;
+use crate::driver::fill;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+use strowger_config::nearest;
+
+/// Names and texts of the shipped documents.
+pub const SHIPPED: &[(&str, &str)] = &[
+    ("cache-call", include_str!("../documents/cache-call.xml")),
+    ("cache-register", include_str!("../documents/cache-register.xml")),
+    ("call", include_str!("../documents/call.xml")),
+    ("challenge", include_str!("../documents/challenge.xml")),
+    ("credentials", include_str!("../documents/credentials.xml")),
+    ("register", include_str!("../documents/register.xml")),
+    ("register-and-hold", include_str!("../documents/register-and-hold.xml")),
+    ("register-new", include_str!("../documents/register-new.xml")),
+    ("register-and-call", include_str!("../documents/register-and-call.xml")),
+];
+
+/// Domain of all users.
+pub const DOMAIN: &str = "stress.example";
+
+/// Answering side without a document of its own: `strowger load uas`, with a short ring.
+pub const ANSWER: &str = "answer";
+
+/// Document by which users register before the load, with and without a challenge.
+pub const REGISTER: &str = "register";
+
+/// Values of the marks of a document.
+#[derive(Clone, Copy, Debug)]
+pub struct Parties {
+    /// Registered users; 0 for none.
+    pub users: u32,
+    /// Answering side.
+    pub answer: SocketAddr,
+    /// Time between the answer and the end of a call.
+    pub hold: Duration,
+}
+
+/// Name and password of a user, from 1.
+pub fn user(number: u32) -> (String, String) {
+    (format!("user{number}"), format!("secret{number}"))
+}
+
+/// Tells whether callers of this document send credentials with their first INVITE, as field 3 of their data.
+pub fn sends_at_once(text: &str) -> bool {
+    text.contains("[field3]")
+}
+
+/// Text of a document, `name` being a shipped one or a path, with its marks filled in.
+///
+/// # Errors
+/// There is no such document, or it has a mark without a value.
+pub fn text(name: &str, parties: &Parties) -> Result<String, Error> {
+    let text = match SHIPPED.iter().find(|(shipped, _)| *shipped == name) {
+        Some((_, text)) => (*text).to_owned(),
+        None => own(name)?,
+    };
+    let Parties { users, answer, hold } = parties;
+    let uri = match users {
+        0 => format!("sip:service@{answer}"),
+        _ => format!("sip:[field2]@{DOMAIN}"),
+    };
+    let values = [
+        ("DOMAIN", DOMAIN.to_owned()),
+        ("URI", uri),
+        ("ANSWER", answer.to_string()),
+        ("HOLD", hold.as_millis().to_string()),
+    ];
+    fill(&text, &values).map_err(|error| match error {
+        Error::Unexpected { reason, .. } => Error::Unexpected {
+            what: format!("document {name}"),
+            reason: format!("{reason}: the marks are @DOMAIN@, @URI@, @ANSWER@ and @HOLD@"),
+        },
+        other => other,
+    })
+}
+
+/// Text of a user's document.
+fn own(name: &str) -> Result<String, Error> {
+    let path = Path::new(name);
+    if path.exists() {
+        return std::fs::read_to_string(path).map_err(Error::file(path));
+    }
+    let names: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
+    let cure = match nearest(name, names.iter().copied()) {
+        Some(near) => format!("write {near}"),
+        None => format!("write one of {}, or the path of a file", names.join(", ")),
+    };
+    Err(Error::Unexpected { what: format!("document {name}"), reason: format!("there is none: {cure}") })
+}

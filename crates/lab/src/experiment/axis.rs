@@ -1,0 +1,133 @@
+//! Axes of an experiment.
+
+use super::fields::{Faults, Fields, axis_value, number, text};
+use super::transport::{connections, transport};
+use crate::row::AxisValue;
+use std::collections::BTreeMap;
+use strowger_config::nearest;
+use strowger_core::Transport;
+use strowger_load::campaign::Connections;
+
+/// Axis that an experiment varies, besides system and load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Axis {
+    /// Name in rows.
+    pub name: String,
+    /// Values in their order.
+    pub values: Vec<AxisValue>,
+    /// Titles of values for people.
+    pub titles: BTreeMap<String, String>,
+    /// Number of registered users by value. It replaces the number in `[call]`.
+    pub users: BTreeMap<String, u32>,
+    /// Fixed load by value. It replaces the loads in `[load]`.
+    pub loads: BTreeMap<String, f64>,
+    /// Scenario of the calling side by value. It replaces the scenario in `[call]`.
+    pub documents: BTreeMap<String, String>,
+    /// Transport by value. It replaces the transport in `[call]`.
+    pub transports: BTreeMap<String, Transport>,
+    /// Owner of a connection by value. It replaces the owner in `[call]`.
+    pub connections: BTreeMap<String, Connections>,
+    /// Value against which the penalty of a value is computed.
+    pub against: BTreeMap<String, String>,
+}
+
+/// Names of axes that rows have anyway.
+const TAKEN: [&str; 3] = ["system", "load", "repetition"];
+
+impl Axis {
+    pub(super) fn read(fields: &Fields<'_>, before: &[Self], faults: &mut Faults) -> Self {
+        fields.know(
+            &["name", "values", "title", "users", "load", "document", "transport", "connections", "against"],
+            faults,
+        );
+        let name = fields.required_text("name", "\"workers\"", faults);
+        if let Some(value) = fields.value("name") {
+            if TAKEN.contains(&name.as_str()) {
+                faults.push(value.span(), format!("every row has {name} already"), "give the axis another name");
+            } else if before.iter().any(|axis| axis.name == name) {
+                faults.push(value.span(), format!("there are two axes {name}"), "put their values into one [[axis]]");
+            }
+        }
+        let mut values: Vec<AxisValue> = Vec::new();
+        for item in fields.items("values") {
+            match axis_value(item) {
+                Some(value) if values.contains(&value) => {
+                    faults.push(item.span(), format!("the value {value} stands twice"), "write it once");
+                }
+                Some(value) => values.push(value),
+                None => faults.push(item.span(), "a value is neither a number nor text", "write values = [4, 16]"),
+            }
+        }
+        if values.is_empty() {
+            fields.missing("values", "write values = [4, 16], or values = [\"a\", \"b\"]", faults);
+        }
+        let mut axis = Self {
+            name,
+            values,
+            titles: BTreeMap::new(),
+            users: BTreeMap::new(),
+            loads: BTreeMap::new(),
+            documents: BTreeMap::new(),
+            transports: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            against: BTreeMap::new(),
+        };
+        let whole = |number: &f64| *number >= 0.0 && number.fract() == 0.0 && *number <= f64::from(u32::MAX);
+        axis.titles = axis.by_value(fields, "title", "\"text\"", text, faults);
+        axis.name_apart(fields, faults);
+        axis.users =
+            axis.by_value(fields, "users", "1000", |value| number(value).filter(whole).map(|n| n as u32), faults);
+        axis.loads = axis.by_value(fields, "load", "500", |value| number(value).filter(|n| *n > 0.0), faults);
+        axis.documents = axis.by_value(fields, "document", "\"register\"", text, faults);
+        axis.transports = axis.by_value(fields, "transport", "\"tcp\"", transport, faults);
+        axis.connections = axis.by_value(fields, "connections", "\"per-user\"", connections, faults);
+        let known: Vec<String> = axis.values.iter().map(ToString::to_string).collect();
+        axis.against = axis.by_value(
+            fields,
+            "against",
+            "\"another value\"",
+            |value| text(value).filter(|text| known.contains(text)),
+            faults,
+        );
+        axis
+    }
+
+    /// Refuses titles by which two values could not be told apart.
+    fn name_apart(&self, fields: &Fields<'_>, faults: &mut Faults) {
+        let written = self.values.iter().map(ToString::to_string);
+        let names: Vec<String> = written.map(|value| self.titles.get(&value).cloned().unwrap_or(value)).collect();
+        let twice = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name));
+        if let (Some((_, name)), Some(value)) = (twice, fields.value("title")) {
+            faults.push(value.span(), format!("two values are called {name:?}"), "give each a title of its own");
+        }
+    }
+
+    /// A table by values of this axis.
+    fn by_value<T>(
+        &self,
+        fields: &Fields<'_>,
+        key: &str,
+        example: &str,
+        read: impl Fn(super::fields::Value<'_>) -> Option<T>,
+        faults: &mut Faults,
+    ) -> BTreeMap<String, T> {
+        let mut found = BTreeMap::new();
+        let known: Vec<String> = self.values.iter().map(ToString::to_string).collect();
+        for (name, value) in fields.table(key, faults).into_iter().flatten() {
+            let written = name.get_ref();
+            if !known.iter().any(|known| known == written) {
+                let cure = match nearest(written, known.iter().map(String::as_str)) {
+                    Some(near) => format!("write {near}"),
+                    None => format!("its values are {}", known.join(", ")),
+                };
+                faults.push(name.span(), format!("the axis {} has no value {written}", self.name), cure);
+            } else if let Some(value) = read(value) {
+                found.insert(written.to_string(), value);
+            } else {
+                let cure = format!("write {key} = {{ {written} = {example} }}");
+                faults.push(value.span(), format!("{key} of {written} has the wrong type"), cure);
+            }
+        }
+        found
+    }
+}

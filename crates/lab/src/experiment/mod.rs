@@ -1,0 +1,153 @@
+//! Experiments: files of TOML that say which trials to make and what to show.
+//!
+//! A file has these tables:
+//!
+//! | table | content |
+//! |---|---|
+//! | above the first table | `title`; `answer`: the figure of the sentence at the top of the report |
+//! | `[published]` | `source`, `machine` and `errata` of the published figures |
+//! | `[call]` | `document` and `answer`: scenarios of both ends; `users`, `hold`, `answering` sides, `transport`, `connections` |
+//! | `[load]` | `unit`; fixed `values`; a `finder` with `start`, `step`, `most`, `expected`, `sessions` |
+//! | `[goal]` | figures and the most that each may be, for a finder |
+//! | `[[axis]]` | `name`, `values`; `title`, `users`, `load`, `document`, `transport`, `connections`, `against` by value |
+//! | `[[system]]` | `name`, `driver`, `configuration` with `{axis}`, `workers`, `beside`, `skip` |
+//! | `[profile.NAME]` | `warm_up`, `window`, `settle`, `hold`, `trial`, `confirm`, `repetitions`, `search`, `sessions`, `loads`, `only` |
+//! | `[[figure]]` | `name`, `title`, `form`, `x`, `y`, `line`, `where`; published: `points`, `rows`, `erratum`, `picture` |
+//! | `[[gate]]` | `figure`, `system`, `against`, `where`, `against_where`, `at_most` or `at_least`, `aim` |
+//!
+//! Everything that a file gets wrong is a fault with line and cure.
+//!
+//! ```
+//! use strowger_lab::experiment::{Experiment, plan};
+//! use strowger_lab::row::Profile;
+//!
+//! let (experiment, _) = Experiment::shipped("relay").expect("it is shipped");
+//! let plan = plan(&experiment, Profile::Smoke, &[]);
+//! assert!(plan.time.as_secs() < 60);
+//! let report = Experiment::read("mine.toml", "titel = \"a\"").expect_err("the key is misspelt");
+//! assert!(report.to_string().contains("write title"));
+//! ```
+
+mod axis;
+pub(crate) mod fields;
+mod figure;
+mod gate;
+mod load;
+mod plan;
+mod profile;
+pub(crate) mod reading;
+mod shipped;
+mod system;
+mod transport;
+
+pub use axis::Axis;
+pub use figure::{Figure, Form, PublishedPoint, PublishedRow, Source};
+pub use gate::{Bound, Gate};
+pub use load::{FinderKind, LoadPlan};
+pub(crate) use plan::REGISTRATIONS;
+pub use plan::{Place, Plan, Planned, PlannedLoad, plan};
+pub use profile::Steps;
+pub use shipped::SHIPPED;
+pub(crate) use system::fill;
+pub use system::{SystemSpec, Workers};
+
+use crate::row::{AxisValue, Profile};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use strowger_config::Report;
+use strowger_core::Transport;
+use strowger_load::campaign::Connections;
+
+/// Values of some axes.
+pub type Axes = BTreeMap<String, AxisValue>;
+
+/// Experiment as its file describes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Experiment {
+    /// Name: the file's name without folder and ending.
+    pub name: String,
+    /// Title for people.
+    pub title: String,
+    /// Figure that answers the question of the experiment. None for the limit, or the first figure.
+    pub answer: Option<String>,
+    /// Source of the published figures. None where nothing was published.
+    pub published: Option<Publication>,
+    /// Calls of a trial.
+    pub call: Call,
+    /// Loads.
+    pub load: LoadPlan,
+    /// Axes besides system and load.
+    pub axes: Vec<Axis>,
+    /// Systems under test.
+    pub systems: Vec<SystemSpec>,
+    /// Durations by profile.
+    pub profiles: BTreeMap<Profile, Steps>,
+    /// Figures and tables of the report.
+    pub figures: Vec<Figure>,
+    /// Gates.
+    pub gates: Vec<Gate>,
+}
+
+impl Experiment {
+    /// Reads an experiment; the name of the file without its folder and ending is its name. With it comes a report of warnings.
+    ///
+    /// # Errors
+    /// The report of everything that is wrong.
+    pub fn read(file: &str, text: &str) -> Result<(Self, Report), Report> {
+        reading::read(file, text)
+    }
+
+    /// Returns the number of registered users at these values of axes.
+    pub fn users(&self, axes: &Axes) -> u32 {
+        let of_values = self.axes.iter().filter_map(|axis| axis.users.get(&axes.get(&axis.name)?.to_string()));
+        of_values.copied().max().unwrap_or(self.call.users)
+    }
+
+    /// Returns the scenario of the calling side at these values of axes.
+    pub fn document(&self, axes: &Axes) -> &str {
+        let mut of_values = self.axes.iter().filter_map(|axis| axis.documents.get(&axes.get(&axis.name)?.to_string()));
+        of_values.next().unwrap_or(&self.call.document)
+    }
+
+    /// Reads one of the shipped experiments. None where there is no such one.
+    ///
+    /// # Panics
+    /// Where a shipped file is wrong, which a test refuses.
+    pub fn shipped(name: &str) -> Option<(Self, &'static str)> {
+        let (_, text) = SHIPPED.iter().find(|(shipped, _)| *shipped == name)?;
+        match Self::read(&format!("{name}.toml"), text) {
+            Ok((experiment, _)) => Some((experiment, text)),
+            Err(report) => panic!("{report}"),
+        }
+    }
+}
+
+/// Source of published figures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Publication {
+    /// Measured program, for legends.
+    pub source: String,
+    /// Machine on which it was measured.
+    pub machine: String,
+    /// Errata and gaps of the publication.
+    pub errata: String,
+}
+
+/// Calls of a trial.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    /// Scenario of the calling side: a shipped name or a path.
+    pub document: String,
+    /// Scenario of the answering side. None where the server itself answers.
+    pub answer: Option<String>,
+    /// Users that register before the load; 0 for none.
+    pub users: u32,
+    /// Time between the answer and the end of a call.
+    pub hold: Duration,
+    /// Answering sides among which the server chooses.
+    pub answering: u32,
+    /// Transport of callers and answering sides.
+    pub transport: Transport,
+    /// Owner of a socket or connection of callers.
+    pub connections: Connections,
+}

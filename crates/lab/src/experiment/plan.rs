@@ -1,0 +1,236 @@
+//! Plan of a run: its trials in their order, and its time.
+
+use super::system::fill;
+use super::{Axes, Experiment, FinderKind, Steps, SystemSpec, Workers};
+use crate::compare::FLOOR;
+use crate::row::Profile;
+use std::fmt;
+use std::time::Duration;
+
+/// Trial of a plan, or search of several.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Planned {
+    /// Name of the system.
+    pub system: String,
+    /// Name of its configuration, with the values of axes filled in.
+    pub configuration: String,
+    /// Values of the axes.
+    pub axes: Axes,
+    /// Load.
+    pub load: PlannedLoad,
+    /// Number of the repetition, from 1.
+    pub repetition: u32,
+    /// Place in the run.
+    pub place: Place,
+    /// Users that register before it, because the system starts with it.
+    pub registers: u32,
+    /// Time that the plan reckons with.
+    pub time: Duration,
+}
+
+/// Load of a planned trial.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum PlannedLoad {
+    /// One trial with this load.
+    Fixed(f64),
+    /// Search by the experiment's finder.
+    Search,
+}
+
+/// Place of a trial in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Floor before all trials.
+    FloorAtStart,
+    /// Trial of the experiment.
+    Trial,
+    /// Floor after all trials.
+    FloorAtEnd,
+}
+
+/// Plan of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Trials in their order.
+    pub trials: Vec<Planned>,
+    /// Time of all.
+    pub time: Duration,
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut systems: Vec<&str> = Vec::new();
+        for trial in &self.trials {
+            if !systems.contains(&trial.system.as_str()) {
+                systems.push(&trial.system);
+            }
+        }
+        let minutes = |time: Duration| time.as_secs_f64() / 60.0;
+        for system in systems {
+            let own = || self.trials.iter().filter(|trial| trial.system == system);
+            let searches = own().filter(|trial| trial.load == PlannedLoad::Search).count();
+            let trials = own().count() - searches;
+            let time = own().map(|trial| trial.time).sum();
+            writeln!(f, "{system:<14} {trials:>4} trials, {searches:>3} searches, {:>6.1} min", minutes(time))?;
+        }
+        writeln!(f, "{:<14} {:>36.1} min", "in all", minutes(self.time))
+    }
+}
+
+/// Trials of the floor at the start, and as many at the end. A comparison of two runs needs the interval of their floors.
+const fn floors(profile: Profile) -> u32 {
+    match profile {
+        Profile::Smoke => 1,
+        Profile::Quick => 2,
+        Profile::Standard | Profile::Paper => 6,
+    }
+}
+
+/// Longest window of the floor.
+const FLOOR_WINDOW: Duration = Duration::from_secs(5);
+
+/// Load of the floor in calls a second.
+const FLOOR_LOAD: f64 = 1_000.0;
+
+/// Start of a system.
+const START: Duration = Duration::from_secs(1);
+
+/// Start of a system and its database.
+const START_DATABASE: Duration = Duration::from_secs(4);
+
+/// Start of the unread relay.
+const FLOOR_START: Duration = Duration::from_millis(300);
+
+/// Start and end of the generator around a trial, on top of the length of a call.
+const AROUND: Duration = Duration::from_millis(1_500);
+
+/// Numbers of workers of which the best is chosen.
+const WORKERS: u32 = 3;
+
+/// Trial with one of these numbers.
+const CHOICE: Duration = Duration::from_secs(4);
+
+/// Registrations a second before the load.
+pub(crate) const REGISTRATIONS: f64 = 1_000.0;
+
+/// Short trials of a search on a machine without much noise.
+const SEARCH_TRIALS: u32 = 24;
+
+/// Rates that RFC 7502 tries around the limit, besides the climb to it.
+const REPEATS: f64 = 20.0;
+
+/// Plans a run of the named systems, or of all.
+///
+/// Systems are interleaved and their order alternates, so that a drift during the run favours none. The floor stands at the
+/// start and at the end.
+pub fn plan(experiment: &Experiment, profile: Profile, only: &[&str]) -> Plan {
+    let steps = experiment.profiles.get(&profile).cloned().unwrap_or_else(|| Steps::default_of(profile));
+    let systems: Vec<&SystemSpec> =
+        experiment.systems.iter().filter(|system| only.is_empty() || only.contains(&system.name.as_str())).collect();
+    let mut trials = floor(profile, &steps, Place::FloorAtStart);
+    for repetition in 1..=steps.repetitions {
+        for (at, axes) in combinations(experiment, &steps).into_iter().enumerate() {
+            let present: Vec<&SystemSpec> = systems.iter().copied().filter(|system| system.has(&axes)).collect();
+            for (step, load) in loads(experiment, &steps, &axes, repetition).into_iter().enumerate() {
+                // A cell changes its order from repetition to repetition, and cells of one repetition do not all begin with the same.
+                let mut order = present.clone();
+                if (at + step + repetition as usize).is_multiple_of(2) {
+                    order.reverse();
+                }
+                for system in order {
+                    let registers = if step == 0 { experiment.users(&axes) } else { 0 };
+                    let starts = step == 0;
+                    let chooses = starts && repetition == 1 && system.workers_at(&axes) == Some(Workers::Best);
+                    let start = starting(system, &axes, registers);
+                    let choice = if chooses { (start + CHOICE) * WORKERS } else { Duration::ZERO };
+                    let start = if starts { start } else { Duration::ZERO };
+                    let time = time(experiment, &steps, load) + start + choice;
+                    trials.push(Planned {
+                        system: system.name.clone(),
+                        configuration: fill(&system.configuration, &axes),
+                        axes: axes.clone(),
+                        load,
+                        repetition,
+                        place: Place::Trial,
+                        registers,
+                        time,
+                    });
+                }
+            }
+        }
+    }
+    trials.extend(floor(profile, &steps, Place::FloorAtEnd));
+    let time = trials.iter().map(|trial| trial.time).sum();
+    Plan { trials, time }
+}
+
+fn floor(profile: Profile, steps: &Steps, place: Place) -> Vec<Planned> {
+    let time = FLOOR_START + AROUND + steps.warm_up.min(FLOOR_WINDOW) + steps.window.min(FLOOR_WINDOW);
+    let trial = |repetition| Planned {
+        system: FLOOR.to_owned(),
+        configuration: String::new(),
+        axes: Axes::new(),
+        load: PlannedLoad::Fixed(FLOOR_LOAD),
+        repetition,
+        place,
+        registers: 0,
+        time,
+    };
+    let count = floors(profile);
+    let first = if place == Place::FloorAtStart { 1 } else { 1 + count };
+    (first..first + count).map(trial).collect()
+}
+
+/// All combinations of the values of the axes, the last axis varying fastest.
+fn combinations(experiment: &Experiment, steps: &Steps) -> Vec<Axes> {
+    let mut all = vec![Axes::new()];
+    for axis in &experiment.axes {
+        let values = steps.only.get(&axis.name).unwrap_or(&axis.values);
+        let with = |axes: &Axes, value| {
+            let mut axes = axes.clone();
+            axes.insert(axis.name.clone(), value);
+            axes
+        };
+        all = all.iter().flat_map(|axes| values.iter().map(|value| with(axes, value.clone()))).collect();
+    }
+    all
+}
+
+/// Fixed loads in each repetition, and a search in the first one.
+fn loads(experiment: &Experiment, steps: &Steps, axes: &Axes, repetition: u32) -> Vec<PlannedLoad> {
+    let of_values = experiment.axes.iter().filter_map(|axis| axis.loads.get(&axes.get(&axis.name)?.to_string()));
+    let of_values: Vec<f64> = of_values.copied().collect();
+    let loads = [of_values, steps.loads.clone(), experiment.load.values.clone()];
+    let loads = loads.into_iter().find(|loads| !loads.is_empty()).unwrap_or_default();
+    let searches = experiment.load.finder != FinderKind::Fixed && steps.search && (repetition == 1 || loads.is_empty());
+    let search = searches.then_some(PlannedLoad::Search);
+    loads.into_iter().map(PlannedLoad::Fixed).chain(search).collect()
+}
+
+fn starting(system: &SystemSpec, axes: &Axes, users: u32) -> Duration {
+    let has_database = system.beside_at(axes).iter().any(|name| name == "mariadb");
+    let start = if has_database { START_DATABASE } else { START };
+    start + Duration::from_secs_f64(f64::from(users) / REGISTRATIONS)
+}
+
+fn time(experiment: &Experiment, steps: &Steps, load: PlannedLoad) -> Duration {
+    let around = AROUND + steps.hold.unwrap_or(experiment.call.hold);
+    let step = around + steps.warm_up + steps.window + steps.settle;
+    let plan = &experiment.load;
+    match (plan.finder, load) {
+        (FinderKind::Fixed, _) | (_, PlannedLoad::Fixed(_)) => step,
+        (FinderKind::Search, _) => (around + steps.trial) * SEARCH_TRIALS + around + steps.confirm,
+        (FinderKind::Staircase, _) => {
+            // Two steps beyond the limit.
+            let count = ((plan.expected - plan.start) / plan.step).max(0.0).floor() + 3.0;
+            step.mul_f64(count)
+        }
+        (FinderKind::Rfc7502, _) => {
+            let climb = ((plan.expected / plan.start).max(1.0).ln() / 1.1_f64.ln()).ceil();
+            // The climb sends as many sessions at each rate, and is the slower the lower the rate.
+            let climbing: f64 = (0..climb as i32).map(|n| 1.0 / (plan.start * 1.1_f64.powi(n))).sum();
+            let sending = f64::from(steps.sessions.unwrap_or(plan.sessions)) * (climbing + REPEATS / plan.expected);
+            Duration::from_secs_f64(sending) + around.mul_f64(climb + REPEATS)
+        }
+    }
+}

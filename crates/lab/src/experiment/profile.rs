@@ -1,0 +1,103 @@
+//! Durations of trials by profile.
+
+use super::axis::Axis;
+use super::fields::{Faults, Fields};
+use crate::row::{AxisValue, Profile};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Durations of a trial, and how many there are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Steps {
+    /// Load before the window.
+    pub warm_up: Duration,
+    /// Window that is measured.
+    pub window: Duration,
+    /// Pause after the load, before memory is read.
+    pub settle: Duration,
+    /// Time between the answer and the end of a call. It replaces the time in `[call]`.
+    pub hold: Option<Duration>,
+    /// Short trial of a search.
+    pub trial: Duration,
+    /// Trial of a search that confirms its limit.
+    pub confirm: Duration,
+    /// Repetitions of each cell.
+    pub repetitions: u32,
+    /// Whether the finder in `[load]` searches the limit.
+    pub search: bool,
+    /// Sessions of a trial of RFC 7502. They replace those in `[load]`.
+    pub sessions: Option<u32>,
+    /// Fixed loads. They replace the loads in `[load]` unless the list is empty.
+    pub loads: Vec<f64>,
+    /// Values of axes in place of all.
+    pub only: BTreeMap<String, Vec<AxisValue>>,
+}
+
+impl Steps {
+    /// Durations of a profile that a file does not set.
+    pub fn default_of(profile: Profile) -> Self {
+        let [warm_up, window, trial, confirm] = match profile {
+            Profile::Smoke => [500, 1_000, 500, 1_000],
+            Profile::Quick => [1_000, 5_000, 2_000, 15_000],
+            Profile::Standard => [5_000, 20_000, 3_000, 30_000],
+            // Of 16 minutes the middle ten are measured.
+            Profile::Paper => [180_000, 600_000, 10_000, 600_000],
+        }
+        .map(Duration::from_millis);
+        let repetitions = match profile {
+            Profile::Smoke | Profile::Paper => 1,
+            Profile::Quick => 3,
+            Profile::Standard => 5,
+        };
+        Self {
+            warm_up,
+            window,
+            settle: Duration::ZERO,
+            hold: None,
+            trial,
+            confirm,
+            repetitions,
+            search: true,
+            sessions: None,
+            loads: Vec::new(),
+            only: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn read(profile: Profile, fields: &Fields<'_>, axes: &[Axis], faults: &mut Faults) -> Self {
+        fields.know(
+            &[
+                "warm_up",
+                "window",
+                "settle",
+                "hold",
+                "trial",
+                "confirm",
+                "repetitions",
+                "search",
+                "sessions",
+                "loads",
+                "only",
+            ],
+            faults,
+        );
+        let default = Self::default_of(profile);
+        let window = fields.duration("window", faults).unwrap_or(default.window);
+        if let Some(value) = fields.value("window").filter(|_| window.is_zero()) {
+            faults.push(value.span(), "a window has a length", "write window = \"5s\"");
+        }
+        Self {
+            warm_up: fields.duration("warm_up", faults).unwrap_or(default.warm_up),
+            window,
+            settle: fields.duration("settle", faults).unwrap_or(default.settle),
+            hold: fields.duration("hold", faults),
+            trial: fields.duration("trial", faults).unwrap_or(default.trial),
+            confirm: fields.duration("confirm", faults).unwrap_or(default.confirm),
+            search: fields.flag("search", faults).unwrap_or(default.search),
+            repetitions: fields.count("repetitions", 1, faults).unwrap_or(default.repetitions),
+            sessions: fields.count("sessions", 1, faults),
+            loads: fields.numbers("loads", faults),
+            only: fields.axis_lists("only", axes, faults),
+        }
+    }
+}

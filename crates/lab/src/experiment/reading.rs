@@ -1,0 +1,184 @@
+//! Reading of an experiment's file.
+
+use super::fields::{Faults, Fields};
+use super::{Axis, Call, Experiment, Figure, Gate, LoadPlan, Publication, Steps, SystemSpec, transport};
+use crate::row::Profile;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+use strowger_config::{Fault, Report, syntax_faults};
+use strowger_core::Transport;
+use strowger_load::campaign::Connections;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// Tables and keys above the first table.
+const KEYS: [&str; 11] =
+    ["title", "answer", "published", "call", "load", "goal", "axis", "system", "profile", "figure", "gate"];
+
+pub(super) fn read(file: &str, text: &str) -> Result<(Experiment, Report), Report> {
+    let (document, errors) = DeTable::parse_recoverable(text);
+    if !errors.is_empty() {
+        return Err(Report::new(file, text, syntax_faults(&errors, text)));
+    }
+    let mut faults = Faults::default();
+    let experiment = experiment(file, document.get_ref(), &mut faults);
+    let is_wrong = !faults.found.is_empty();
+    let mut found = faults.found;
+    if !is_wrong && experiment.figures.is_empty() && experiment.gates.is_empty() {
+        let cure = "write a [[figure]] or a [[gate]]; the rows are there in any case";
+        found.push(Fault::warning(None, "the experiment shows and judges nothing", cure));
+    }
+    let report = Report::new(file, text, found);
+    if is_wrong { Err(report) } else { Ok((experiment, report)) }
+}
+
+fn experiment(file: &str, table: &DeTable<'_>, faults: &mut Faults) -> Experiment {
+    let top = Fields { name: "the file", table, start: 0 };
+    top.know(&KEYS, faults);
+    let mut axes: Vec<Axis> = Vec::new();
+    for (fields, _) in tables(&top, "axis", "[[axis]]", faults) {
+        axes.push(Axis::read(&fields, &axes, faults));
+    }
+    let mut systems: Vec<SystemSpec> = Vec::new();
+    for (fields, _) in tables(&top, "system", "[[system]]", faults) {
+        systems.push(SystemSpec::read(&fields, &systems, &axes, faults));
+    }
+    if systems.is_empty() {
+        let cure = "write [[system]] with name = \"strowger\" and configuration = \"relay\"";
+        top.missing("[[system]]", cure, faults);
+    }
+    if top.value("load").is_none() {
+        top.missing("[load]", "write [load] with values = [1000]", faults);
+    }
+    let load = LoadPlan::read(single(&top, "load", "[load]", faults), single(&top, "goal", "[goal]", faults), faults);
+    let call = call(&top, faults);
+    let mut figures: Vec<Figure> = Vec::new();
+    for (fields, _) in tables(&top, "figure", "[[figure]]", faults) {
+        figures.push(Figure::read(&fields, &figures, &axes, faults));
+    }
+    let gates = tables(&top, "gate", "[[gate]]", faults);
+    let gates = gates.into_iter().filter_map(|(fields, _)| Gate::read(&fields, &systems, &axes, faults)).collect();
+    Experiment {
+        name: Path::new(file).file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
+        title: top.required_text("title", "\"CPU of a relayed call\"", faults),
+        answer: answer(&top, faults),
+        published: published(&top, faults),
+        call,
+        load,
+        profiles: profiles(&top, &axes, faults),
+        axes,
+        systems,
+        figures,
+        gates,
+    }
+}
+
+/// The figure that answers the question of the experiment.
+fn answer(top: &Fields<'_>, faults: &mut Faults) -> Option<String> {
+    let figures = top.figures("answer", faults);
+    if let (Some(value), [_, _, ..]) = (top.value("answer"), figures.as_slice()) {
+        faults.push(value.span(), "the answer is of one figure", "write answer = \"server.cpu.call\"");
+    }
+    figures.into_iter().next()
+}
+
+fn published(top: &Fields<'_>, faults: &mut Faults) -> Option<Publication> {
+    let fields = single(top, "published", "[published]", faults)?;
+    fields.know(&["source", "machine", "errata"], faults);
+    Some(Publication {
+        source: fields.required_text("source", "\"OpenSIPS 1.6.4\"", faults),
+        machine: fields.required_text("machine", "\"i7-920 at 2.67 GHz\"", faults),
+        errata: fields.text("errata", faults).unwrap_or_default(),
+    })
+}
+
+fn call(top: &Fields<'_>, faults: &mut Faults) -> Call {
+    let mut call = Call {
+        document: String::new(),
+        answer: None,
+        users: 0,
+        hold: Duration::ZERO,
+        answering: 1,
+        transport: Transport::Udp,
+        connections: Connections::One,
+    };
+    let Some(fields) = single(top, "call", "[call]", faults) else {
+        top.missing("[call]", "write [call] with document = \"call\" and answer = \"answer\"", faults);
+        return call;
+    };
+    fields.know(&["document", "answer", "users", "hold", "answering", "transport", "connections"], faults);
+    call.document = fields.required_text("document", "\"call\"", faults);
+    call.answer = fields.text("answer", faults);
+    call.users = fields.count("users", 0, faults).unwrap_or(0);
+    call.hold = fields.duration("hold", faults).unwrap_or_default();
+    (call.transport, call.connections) = transport::of_call(&fields, faults);
+    call.answering = fields.count("answering", 1, faults).unwrap_or(1);
+    call
+}
+
+fn profiles(top: &Fields<'_>, axes: &[Axis], faults: &mut Faults) -> BTreeMap<Profile, Steps> {
+    let mut profiles: BTreeMap<Profile, Steps> =
+        Profile::ALL.iter().map(|profile| (*profile, Steps::default_of(*profile))).collect();
+    for (name, value) in top.table("profile", faults).into_iter().flatten() {
+        let words: Vec<&str> = Profile::ALL.iter().map(|profile| profile.word()).collect();
+        let found = Profile::ALL.iter().find(|profile| profile.word() == name.get_ref().as_ref());
+        match (found, value.get_ref()) {
+            (None, _) => faults.push(
+                name.span(),
+                format!("there is no profile {}", name.get_ref()),
+                format!("write one of {}", words.join(", ")),
+            ),
+            (Some(profile), DeValue::Table(table)) => {
+                let heading = format!("[profile.{profile}]");
+                let fields = Fields { name: &heading, table, start: value.span().start };
+                profiles.insert(*profile, Steps::read(*profile, &fields, axes, faults));
+            }
+            (Some(profile), _) => {
+                faults.push(value.span(), "a profile is a table", format!("write [profile.{profile}]"));
+            }
+        }
+    }
+    profiles
+}
+
+/// The table of this name.
+pub(crate) fn single<'a>(top: &Fields<'a>, key: &str, heading: &'a str, faults: &mut Faults) -> Option<Fields<'a>> {
+    let value = top.value(key)?;
+    match value.get_ref() {
+        DeValue::Table(table) => Some(Fields { name: heading, table, start: value.span().start }),
+        _ => {
+            faults.push(value.span(), format!("{key} is one table"), format!("write {heading} on a line of its own"));
+            None
+        }
+    }
+}
+
+/// The tables of a list, and their places.
+pub(crate) fn tables<'a>(
+    top: &Fields<'a>,
+    key: &str,
+    heading: &'a str,
+    faults: &mut Faults,
+) -> Vec<(Fields<'a>, &'a Spanned<DeValue<'a>>)> {
+    let Some(value) = top.value(key) else { return Vec::new() };
+    let wrong = |faults: &mut Faults| {
+        faults.push(
+            value.span(),
+            format!("{key} is a list of tables"),
+            format!("write {heading} on a line of its own"),
+        );
+    };
+    let DeValue::Array(items) = value.get_ref() else {
+        wrong(faults);
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for item in items.iter() {
+        match item.get_ref() {
+            DeValue::Table(table) => found.push((Fields { name: heading, table, start: item.span().start }, item)),
+            _ => wrong(faults),
+        }
+    }
+    found
+}

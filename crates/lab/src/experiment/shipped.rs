@@ -1,0 +1,12 @@
+//! Shipped experiments.
+
+/// Names and texts of the shipped experiments.
+pub const SHIPPED: &[(&str, &str)] = &[
+    ("caches", include_str!("../../experiments/caches.toml")),
+    ("connections", include_str!("../../experiments/connections.toml")),
+    ("connections-idle", include_str!("../../experiments/connections-idle.toml")),
+    ("proxy", include_str!("../../experiments/proxy.toml")),
+    ("relay", include_str!("../../experiments/relay.toml")),
+    ("rfc7502", include_str!("../../experiments/rfc7502.toml")),
+    ("stress", include_str!("../../experiments/stress.toml")),
+];

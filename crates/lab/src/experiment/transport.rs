@@ -1,0 +1,59 @@
+//! Transports and connections of callers.
+
+use super::fields::{Faults, Fields, Value, text};
+use super::{Axes, Experiment};
+use strowger_core::Transport;
+use strowger_load::campaign::Connections;
+
+/// Words of transports.
+const TRANSPORTS: [(&str, Transport); 2] = [("udp", Transport::Udp), ("tcp", Transport::Tcp)];
+
+/// Words of the owners of a socket or connection.
+const CONNECTIONS: [(&str, Connections); 3] =
+    [("one", Connections::One), ("per-user", Connections::PerUser), ("per-call", Connections::PerCall)];
+
+pub(super) fn transport(value: Value<'_>) -> Option<Transport> {
+    of_word(value, &TRANSPORTS)
+}
+
+pub(super) fn connections(value: Value<'_>) -> Option<Connections> {
+    of_word(value, &CONNECTIONS)
+}
+
+fn of_word<T: Copy>(value: Value<'_>, words: &[(&str, T)]) -> Option<T> {
+    let written = text(value)?;
+    words.iter().find(|(word, _)| *word == written).map(|(_, meaning)| *meaning)
+}
+
+/// Reads `transport` and `connections` of `[call]`.
+pub(super) fn of_call(fields: &Fields<'_>, faults: &mut Faults) -> (Transport, Connections) {
+    (
+        word(fields, "transport", &TRANSPORTS, faults).unwrap_or(Transport::Udp),
+        word(fields, "connections", &CONNECTIONS, faults).unwrap_or_default(),
+    )
+}
+
+fn word<T: Copy>(fields: &Fields<'_>, key: &str, words: &[(&str, T)], faults: &mut Faults) -> Option<T> {
+    let value = fields.value(key)?;
+    let found = of_word(value, words);
+    if found.is_none() {
+        let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        faults.wrong_word(value, &text(value).unwrap_or_default(), key, &known);
+    }
+    found
+}
+
+impl Experiment {
+    /// Returns the transport of callers and answering sides at these values of axes.
+    pub fn transport(&self, axes: &Axes) -> Transport {
+        let mut of_values = self.axes.iter().filter_map(|axis| axis.transports.get(&axes.get(&axis.name)?.to_string()));
+        of_values.next().copied().unwrap_or(self.call.transport)
+    }
+
+    /// Returns the owner of a socket or connection at these values of axes.
+    pub fn connections(&self, axes: &Axes) -> Connections {
+        let mut of_values =
+            self.axes.iter().filter_map(|axis| axis.connections.get(&axes.get(&axis.name)?.to_string()));
+        of_values.next().copied().unwrap_or(self.call.connections)
+    }
+}

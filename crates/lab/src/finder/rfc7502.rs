@@ -1,0 +1,124 @@
+//! Finder of RFC 7502 section 4.10: the session establishment rate.
+//!
+//! A rate is carried when all sessions of a trial are established. The rate rises by a tenth after each success and falls by a tenth after
+//! each failure; ten successes that bring no higher rate end the search. Rates are whole numbers, so that a rate of 9 or less cannot rise.
+
+use super::{Cause, Finder, Finding, Limit, Method, Next, Outcome, Trial, cause};
+use std::time::Duration;
+
+/// Parameters of the algorithm, by their names in the RFC.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rfc7502Settings {
+    /// N: sessions of a trial.
+    pub sessions: u32,
+    /// r: first rate, in sessions a second.
+    pub rate: f64,
+    /// w: weight of an increase.
+    pub increase: f64,
+}
+
+impl Default for Rfc7502Settings {
+    fn default() -> Self {
+        Self { sessions: 50_000, rate: 100.0, increase: LEAST_WEIGHT }
+    }
+}
+
+/// Least weight of increases and decreases.
+const LEAST_WEIGHT: f64 = 0.10;
+
+/// Successes without a higher rate that end the search.
+const REPEATS: u32 = 10;
+
+/// Search of RFC 7502 section 4.10.
+#[derive(Clone, Debug)]
+pub struct Rfc7502 {
+    sessions: u32,
+    rate: f64,
+    increase: f64,
+    decrease: f64,
+    /// `old_r` of the RFC: highest rate that was carried.
+    best: f64,
+    repeats: u32,
+    trials: Vec<(f64, bool, Outcome)>,
+}
+
+impl Rfc7502 {
+    /// Begins a search.
+    pub fn new(settings: Rfc7502Settings) -> Self {
+        let Rfc7502Settings { sessions, rate, increase } = settings;
+        let decrease = LEAST_WEIGHT.max(increase / 2.0);
+        Self {
+            sessions: sessions.max(1),
+            rate: rate.floor(),
+            increase,
+            decrease,
+            best: 0.0,
+            repeats: 0,
+            trials: Vec::new(),
+        }
+    }
+
+    /// Lowest rate above the result that failed.
+    fn beyond(&self) -> Option<f64> {
+        let failed = self.trials.iter().filter(|(rate, is_carried, _)| !is_carried && *rate > self.best);
+        failed.map(|(rate, ..)| *rate).reduce(f64::min)
+    }
+
+    fn limit(&self) -> Limit {
+        let beyond = self.beyond();
+        let at = |wanted: f64| self.trials.iter().filter(move |(rate, ..)| *rate == wanted);
+        let failed = || beyond.into_iter().flat_map(at).filter(|(_, is_carried, _)| !is_carried);
+        let mut rates: Vec<f64> = self.trials.iter().map(|(rate, ..)| *rate).collect();
+        rates.sort_by(f64::total_cmp);
+        rates.dedup();
+        Limit {
+            method: Method::Rfc7502,
+            finding: match (self.best > 0.0, beyond) {
+                (false, _) => Finding::Nothing,
+                (true, Some(_)) => Finding::Found,
+                (true, None) => Finding::AtLeast,
+            },
+            load: self.best,
+            beyond,
+            missed: beyond.map(|_| "failed".into()),
+            cause: match beyond {
+                Some(_) => cause(failed().map(|(.., outcome)| outcome)),
+                None => Cause::unknown("no rate was too high"),
+            },
+            loads: rates.len(),
+            trials: self.trials.len(),
+            marked: failed().chain(at(self.best)).any(|(.., outcome)| outcome.is_doubtful()),
+        }
+    }
+}
+
+impl Finder for Rfc7502 {
+    fn next(&self) -> Next {
+        if self.repeats >= REPEATS || self.rate < 1.0 {
+            return Next::Done(self.limit());
+        }
+        let duration = Duration::from_secs_f64(f64::from(self.sessions) / self.rate);
+        Next::Trial(Trial { load: self.rate, duration })
+    }
+
+    fn take(&mut self, outcome: Outcome) {
+        if matches!(self.next(), Next::Done(_)) {
+            return;
+        }
+        // A trial without a count of failures shows no success.
+        let is_carried = outcome.value("failed") == Some(0.0) && !outcome.validity.is_limit_of_generator();
+        self.trials.push((self.rate, is_carried, outcome));
+        if is_carried {
+            if self.rate > self.best {
+                self.best = self.rate;
+            } else {
+                self.repeats += 1;
+            }
+            self.rate = (self.rate + self.increase * self.rate).floor();
+        } else {
+            self.rate = (self.rate - self.decrease * self.rate).floor();
+            self.decrease = LEAST_WEIGHT.max(self.decrease / 2.0);
+            self.increase = LEAST_WEIGHT.max(self.increase / 2.0);
+        }
+    }
+}

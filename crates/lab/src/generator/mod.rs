@@ -1,0 +1,107 @@
+//! Load on a system under test, made by processes of `strowger load`: callers, answering sides, registrations.
+//!
+//! It knows the address of a system and nothing else of it. A [`Generator`] is made once for a system; [`Generator::register`] registers its
+//! users once; [`Generator::trial`] makes one trial of load after the other. Each trial has processes, logs and, over loopback by a stream
+//! transport, source addresses of its own, so that no trial meets sockets of an earlier one in TIME_WAIT.
+//!
+//! All processes end when their trial ends, also after an error. With [`crate::process::end_by_signals`] they end by Ctrl-C, too; the trial
+//! then returns an error.
+
+mod document;
+mod reading;
+mod setting;
+mod source;
+mod trial;
+
+pub use setting::{Answer, Setting, Traffic};
+
+use crate::Error;
+use crate::row::{Figures, Load, Reason};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// Generator of load on one system.
+#[derive(Debug)]
+pub struct Generator {
+    setting: Setting,
+    files: document::Files,
+}
+
+/// Trial: a load, and for how long.
+#[derive(Clone, Debug)]
+pub struct Trial<'a> {
+    /// Offered load. Of calls or connections that exist at a time the generator offers as many a second as keep so many, so that the
+    /// warm-up has to be longer than a call.
+    pub load: Load,
+    /// Load before the window.
+    pub warm_up: Duration,
+    /// Window whose calls the figures are of.
+    pub window: Duration,
+    /// Folder of its logs, which is made if it is missing.
+    pub folder: &'a Path,
+}
+
+/// Trial that was made.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// Figures of calls and registrations that fell due in the window, each to its end, and of the generator's threads.
+    ///
+    /// `attempts`, `failed`, `refused`, `retransmissions`, `rate.achieved`, `ira`, `isa`, `ira.any`, `isa.any`, `failed.any`; `rrd`, `srd`,
+    /// `response` and `request` with `.mean`, `.p50`, `.p95` and `.p99`; `delay.first` and `delay.last`; `generator.thread/`,
+    /// `generator.cpu.call`. Without a value where nothing was measured.
+    pub figures: Figures,
+    /// Failed checks: the generator's verdict, a rate missed by more than 1 %, ends that disagree.
+    pub reasons: Vec<Reason>,
+    /// Raw logs of callers, then of answering sides.
+    pub logs: Vec<PathBuf>,
+    /// Begin of the window, a whole second of the clock.
+    pub begin: SystemTime,
+    /// End of the window.
+    pub end: SystemTime,
+}
+
+impl Generator {
+    /// Writes the documents and data of the setting into this folder, which is made if it is missing.
+    ///
+    /// # Errors
+    /// A document is unknown or has a mark without a value, or the folder cannot be written.
+    pub fn new(setting: Setting, folder: &Path) -> Result<Self, Error> {
+        // Programs run in folders of their own.
+        let folder = std::path::absolute(folder).map_err(Error::file(folder))?;
+        Ok(Self { files: document::write(&setting, &folder)?, setting })
+    }
+
+    /// Returns the file with the data of callers: a line `user;credentials;callee` for each user. It is read when a trial begins, so that
+    /// credentials can be put into it before.
+    pub fn data(&self) -> &Path {
+        &self.files.data
+    }
+
+    /// Registers all users at the answering sides, in turn, at so many a second, and leaves its logs in this folder.
+    ///
+    /// # Errors
+    /// A process does not start or end, or a user is not registered.
+    pub fn register(&self, rate: f64, folder: &Path) -> Result<(), Error> {
+        let folder = &made(folder)?;
+        let mut logs = Vec::new();
+        for part in self.files.registering.iter().filter(|(.., users)| *users > 0) {
+            logs.push(trial::register(&self.setting, part, rate, folder)?);
+        }
+        if logs.is_empty() { Ok(()) } else { reading::all_registered(&logs, self.setting.users) }
+    }
+
+    /// Makes a trial and waits until its calls have ended.
+    ///
+    /// # Errors
+    /// A process does not start, or ends without a log.
+    pub fn trial(&self, trial: &Trial<'_>) -> Result<Made, Error> {
+        let folder = &made(trial.folder)?;
+        trial::make(&self.setting, &self.files, &Trial { folder, ..trial.clone() })
+    }
+}
+
+/// Makes a folder, and gives its whole path.
+fn made(folder: &Path) -> Result<PathBuf, Error> {
+    std::fs::create_dir_all(folder).map_err(Error::file(folder))?;
+    std::path::absolute(folder).map_err(Error::file(folder))
+}

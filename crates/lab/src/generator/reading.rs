@@ -1,0 +1,270 @@
+//! Figures of a trial, read from the logs of its processes.
+
+use super::Setting;
+use crate::Error;
+use crate::row::{Check, Figures, Load, LoadUnit, Reason, UnknownFigure};
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use strowger_measure::{
+    Counter, Delay, Delays, Generator, GeneratorRole, LogError, METHODS, Page, Rate, Run, Share, Span,
+};
+use strowger_message::Method;
+
+/// Window of a trial.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    pub(super) begin: SystemTime,
+    pub(super) length: Duration,
+}
+
+impl Window {
+    /// Whole seconds of the window.
+    fn span(self) -> Span {
+        let from = seconds(self.begin);
+        Span { from, until: from + self.length.as_secs() }
+    }
+
+    /// Its first and its last third, of whole seconds; none of a window of less than two.
+    fn thirds(self) -> Option<[Span; 2]> {
+        let Span { from, until } = self.span();
+        let third = (until - from).div_ceil(3);
+        (until - from >= 2).then_some([Span { from, until: from + third }, Span { from: until - third, until }])
+    }
+}
+
+fn seconds(moment: SystemTime) -> u64 {
+    moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// Delay of the goal of a load.
+const fn delay_of(unit: LoadUnit) -> Delay {
+    match unit {
+        LoadUnit::Registrations => Delay::Registration,
+        LoadUnit::Requests => Delay::Request,
+        LoadUnit::Calls | LoadUnit::Concurrent | LoadUnit::Connections => Delay::Setup,
+    }
+}
+
+/// Reads the figures and the failed checks of a trial.
+pub(super) fn read(
+    logs: &[PathBuf],
+    window: Window,
+    load: Load,
+    rate: f64,
+    setting: &Setting,
+) -> Result<(Figures, Vec<Reason>), Error> {
+    let run = Run::read(logs).map_err(unreadable)?;
+    let in_window = Run::read_span(logs, window.span()).map_err(unreadable)?;
+    let mut figures = Figures::default();
+    let known = |error: UnknownFigure| Error::Unexpected { what: "a figure".into(), reason: error.to_string() };
+    of_page(&mut figures, &run.totals).map_err(known)?;
+    of_threads(&mut figures, &in_window).map_err(known)?;
+    if figures.largest("generator.thread/").is_none() {
+        // A window of a second may end before its sample is taken.
+        of_threads(&mut figures, &run).map_err(known)?;
+    }
+    if let Some(thirds) = window.thirds() {
+        for (name, third) in ["delay.first", "delay.last"].into_iter().zip(thirds) {
+            let part = Run::read_span(logs, third).map_err(unreadable)?;
+            let delay = part.totals.delays(delay_of(load.unit)).percentile(95.0);
+            set(&mut figures, name, delay.map(|us| us as f64)).map_err(known)?;
+        }
+    }
+    let verdict = run.verdict(&setting.thresholds);
+    let mut reasons: Vec<Reason> = verdict
+        .reasons()
+        .iter()
+        .map(|reason| Reason { check: Check::Generator, sentence: reason.sentence.clone() })
+        .collect();
+    reasons.extend(rate_missed(&run.totals, rate, window.length));
+    reasons.extend(ends_disagree(&run));
+    Ok((figures, reasons))
+}
+
+/// Checks that so many users were registered.
+pub(super) fn all_registered(logs: &[PathBuf], users: u32) -> Result<(), Error> {
+    let run = Run::read(logs).map_err(unreadable)?;
+    let registered = run.totals.counter(Counter::RegistrationSuccessful);
+    if registered == u64::from(users) {
+        return Ok(());
+    }
+    let codes =
+        run.totals.responses_received().iter().filter(|(_, code, _)| *code >= 300 && *code != 401 && *code != 407);
+    let codes: Vec<String> = codes.map(|(_, code, count)| format!("{count} were answered with {code}")).collect();
+    let why = if codes.is_empty() { "the others got no answer".into() } else { codes.join(", ") };
+    Err(Error::Unexpected {
+        what: "registrations".into(),
+        reason: format!("{registered} of {users} are registered: {why}"),
+    })
+}
+
+fn unreadable(error: LogError) -> Error {
+    Error::Unexpected { what: "the log of a generator".into(), reason: error.to_string() }
+}
+
+fn set(figures: &mut Figures, name: &str, value: Option<f64>) -> Result<(), UnknownFigure> {
+    value.map_or(Ok(()), |value| figures.set(name, value))
+}
+
+/// Figures of calls and registrations that fell due in the window.
+fn of_page(figures: &mut Figures, page: &Page) -> Result<(), UnknownFigure> {
+    let attempts = page.counter(Counter::CallsOutgoing);
+    let failed = attempts.saturating_sub(page.counter(Counter::CallsSuccessful));
+    let refused: u64 = page.refusals().iter().filter(|(_, code, _)| *code >= 500).map(|(.., count)| count).sum();
+    let all = Method::KNOWN.iter().copied().chain([Method::Other]);
+    let resent: u64 = all.take(METHODS).map(|method| page.requests_resent(method)).sum();
+    for (name, count) in [("attempts", attempts), ("failed", failed), ("refused", refused), ("retransmissions", resent)]
+    {
+        figures.set(name, count as f64)?;
+    }
+    set(figures, "rate.achieved", Rate::Achieved.of(page))?;
+    set(figures, "failed.any", (attempts > 0).then(|| failed as f64 / attempts as f64 * 100.0))?;
+    for (name, share) in [
+        ("ira", Share::IneffectiveRegistrations),
+        ("isa", Share::IneffectiveAttempts),
+        ("ira.any", Share::UnregisteredAnyReason),
+        ("isa.any", Share::UnansweredAnyReason),
+    ] {
+        set(figures, name, share.of(page))?;
+    }
+    for (name, delay) in [
+        ("rrd", Delay::Registration),
+        ("srd", Delay::Setup),
+        ("response", Delay::Response),
+        ("request", Delay::Request),
+    ] {
+        of_delays(figures, name, page.delays(delay))?;
+    }
+    Ok(())
+}
+
+fn of_delays(figures: &mut Figures, name: &str, delays: &Delays) -> Result<(), UnknownFigure> {
+    set(figures, &format!("{name}.mean"), delays.mean())?;
+    for percent in [50.0, 95.0, 99.0] {
+        let value = delays.percentile(percent).map(|us| us as f64);
+        set(figures, &format!("{name}.p{percent}"), value)?;
+    }
+    Ok(())
+}
+
+/// Share of a core of each thread in the window, and CPU time of a call.
+fn of_threads(figures: &mut Figures, run: &Run) -> Result<(), UnknownFigure> {
+    let mut cpu = 0;
+    for (place, generator) in run.everyone().enumerate() {
+        let covered: u64 = generator.samples.iter().map(|sample| sample.interval).sum();
+        let mut sums: Vec<(u64, &str, u64)> = Vec::new();
+        for thread in generator.samples.iter().flat_map(|sample| &sample.threads) {
+            cpu += thread.cpu;
+            match sums.iter_mut().find(|(id, ..)| *id == thread.id) {
+                Some((.., sum)) => *sum += thread.cpu,
+                None => sums.push((thread.id, &thread.name, thread.cpu)),
+            }
+        }
+        let who = side(generator, place, run.generators.len());
+        for (_, name, sum) in sums.into_iter().filter(|_| covered > 0) {
+            let label = format!("generator.thread/{who} {}", name.replace('/', "-"));
+            let share = sum as f64 / covered as f64 * 100.0;
+            let before = figures.value(&label).unwrap_or(0.0);
+            figures.set(&label, share.max(before))?;
+        }
+    }
+    let attempts = figures.value("attempts").filter(|attempts| *attempts > 0.0);
+    set(figures, "generator.cpu.call", attempts.filter(|_| cpu > 0).map(|attempts| cpu as f64 / attempts))
+}
+
+/// Name of a process of a trial.
+fn side(generator: &Generator, place: usize, callers: usize) -> String {
+    match generator.heading.role {
+        GeneratorRole::Answerer => format!("answer-{}", place + 1 - callers.min(place)),
+        GeneratorRole::Caller | GeneratorRole::Observer => "caller".into(),
+    }
+}
+
+/// Share of the rate that may be missed.
+const RATE_ERROR: f64 = 0.01;
+
+fn rate_missed(page: &Page, rate: f64, length: Duration) -> Option<Reason> {
+    let (made, wanted) = (page.counter(Counter::CallsOutgoing) as f64, rate * length.as_secs_f64());
+    // The first or last call may fall on the other side of an edge.
+    let allowed = (wanted * RATE_ERROR).max(1.0) + 1e-6;
+    let sentence = || {
+        format!("{made} calls were begun in the window of {wanted:.0}: the generator needs more cores, or less load")
+    };
+    ((made - wanted).abs() > allowed).then(|| Reason { check: Check::Rate, sentence: sentence() })
+}
+
+/// A session that the caller saw answered was answered by a side, and the sides answered no more than were asked for.
+fn ends_disagree(run: &Run) -> Option<Reason> {
+    let answering = run.answering.as_ref()?;
+    let both = |run: &Run, counter: Counter| {
+        run.totals.counter(counter) + run.warm_up.as_ref().map_or(0, |page| page.counter(counter))
+    };
+    let (asked, answered) = (both(run, Counter::SessionAttempts), both(run, Counter::SessionAnswered));
+    let taken = both(answering, Counter::IncomingAnswered);
+    let sentence = match taken {
+        _ if taken < answered => format!("callers saw {answered} calls answered, the answering sides answered {taken}"),
+        _ if taken > asked => format!("callers began {asked} calls, the answering sides answered {taken}"),
+        _ => return None,
+    };
+    Some(Reason { check: Check::Ends, sentence: format!("{sentence}: another program may use the same addresses") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(calls: u64) -> Page {
+        let mut page = Page::new(0);
+        page.count(Counter::CallsOutgoing, calls);
+        page
+    }
+
+    #[test]
+    fn a_rate_is_missed_by_more_than_a_hundredth() {
+        let missed = |calls, rate| rate_missed(&page(calls), rate, Duration::from_secs(2)).is_some();
+        assert!(!missed(2_000, 1_000.0) && !missed(1_980, 1_000.0) && missed(1_979, 1_000.0) && missed(2_021, 1_000.0));
+        assert!(!missed(20, 10.0) && !missed(19, 10.0) && missed(18, 10.0));
+    }
+
+    #[test]
+    fn thirds_of_a_window_are_whole_seconds() {
+        let thirds = |seconds| {
+            let window = Window { begin: UNIX_EPOCH + Duration::from_secs(100), length: Duration::from_secs(seconds) };
+            window.thirds().map(|thirds| thirds.map(|third| (third.from, third.until)))
+        };
+        assert_eq!(thirds(1), None);
+        assert_eq!(thirds(2), Some([(100, 101), (101, 102)]));
+        assert_eq!(thirds(3), Some([(100, 101), (102, 103)]));
+        assert_eq!(thirds(30), Some([(100, 110), (120, 130)]));
+    }
+
+    #[test]
+    fn figures_are_those_of_attempts() {
+        let mut page = page(100);
+        page.count(Counter::CallsSuccessful, 90);
+        page.count_refusals(Method::Options, 503, 7);
+        page.count_refusals(Method::Options, 404, 3);
+        page.record(Delay::Request, 1_000);
+        let mut figures = Figures::default();
+        of_page(&mut figures, &page).expect("all names are known");
+        let value = |name: &str| figures.value(name);
+        assert_eq!((value("attempts"), value("failed"), value("failed.any")), (Some(100.0), Some(10.0), Some(10.0)));
+        assert_eq!((value("refused"), value("request.p95"), value("srd.p95")), (Some(7.0), Some(1_000.0), None));
+    }
+
+    #[test]
+    fn both_ends_agree_or_it_is_said() {
+        let disagree = |asked, answered, taken| {
+            let mut run = Run::new(strowger_measure::Heading::default());
+            run.totals.count(Counter::SessionAttempts, asked);
+            run.totals.count(Counter::SessionAnswered, answered);
+            let mut other = Run::new(strowger_measure::Heading::default());
+            other.totals.count(Counter::IncomingAnswered, taken);
+            run.answering = Some(Box::new(other));
+            ends_disagree(&run).map(|reason| reason.sentence)
+        };
+        assert_eq!((disagree(10, 9, 9), disagree(10, 8, 10)), (None, None));
+        assert!(disagree(10, 9, 8).is_some_and(|text| text.starts_with("callers saw 9 calls answered")));
+        assert!(disagree(10, 9, 11).is_some_and(|text| text.starts_with("callers began 10 calls")));
+    }
+}

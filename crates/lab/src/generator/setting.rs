@@ -1,0 +1,85 @@
+//! Setting of a generator: everything that stays from trial to trial.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+use strowger_core::Transport;
+use strowger_load::campaign::Connections;
+use strowger_measure::Thresholds;
+
+/// Setting of a generator.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// Program `strowger`. [`Setting::new`] takes the running one.
+    pub program: PathBuf,
+    /// System under test: an address and port, or a SIP URI.
+    pub target: String,
+    /// Transport of callers and answering sides.
+    pub transport: Transport,
+    /// Owner of a socket or connection: the generator, a user, or a call.
+    pub connections: Connections,
+    /// Calls and registrations.
+    pub traffic: Traffic,
+    /// Registered users, `user1` with the password `secret1` and so on; 0 for none.
+    pub users: u32,
+    /// Time between the answer and the end of a call.
+    pub hold: Duration,
+    /// Addresses of the answering sides. Their ports are free outside of a trial.
+    pub sides: Vec<SocketAddr>,
+    /// Behaviour of the answering sides.
+    pub answer: Answer,
+    /// Time without an answer after which a call fails.
+    pub patience: Duration,
+    /// Bounds of the generator's verdict on itself.
+    pub thresholds: Thresholds,
+    /// Cores of all processes of the generator. Empty for all cores.
+    pub cores: Vec<usize>,
+}
+
+/// Calls and registrations of a trial.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Traffic {
+    /// Documents, each the name of a shipped one or a path, with its share of the calls.
+    Documents(Vec<(String, u32)>),
+    /// Workload of `strowger load`, and further words of its command line.
+    Ready(&'static str, Vec<String>),
+}
+
+/// Behaviour of the answering sides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Ring for so long, then answer. A 180 and a 200 at once overtake each other in servers of several processes.
+    Ring(Duration),
+    /// Document: the name of a shipped one, or a path.
+    Document(String),
+}
+
+impl Setting {
+    /// Makes a setting by UDP, without users and answering sides.
+    ///
+    /// # Errors
+    /// The path of the running program is not known.
+    pub fn new(target: impl Into<String>, traffic: Traffic) -> std::io::Result<Self> {
+        Ok(Self {
+            program: std::env::current_exe()?,
+            target: target.into(),
+            transport: Transport::Udp,
+            connections: Connections::One,
+            traffic,
+            users: 0,
+            hold: Duration::from_millis(100),
+            sides: Vec::new(),
+            answer: Answer::Ring(Duration::from_millis(50)),
+            patience: Duration::from_secs(4),
+            thresholds: Thresholds::default(),
+            cores: Vec::new(),
+        })
+    }
+
+    /// Whether the system under test is reached over loopback.
+    pub(super) fn is_loopback(&self) -> bool {
+        let target = self.target.parse::<strowger_load::campaign::Target>();
+        let host = target.ok().and_then(|target| target.host.parse::<std::net::IpAddr>().ok());
+        host.is_some_and(|host| host.is_loopback() && host.is_ipv4())
+    }
+}

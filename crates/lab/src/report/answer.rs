@@ -1,0 +1,147 @@
+//! Answer of an experiment in one sentence.
+
+use super::cells::{CellRows, Cells, Offered};
+use super::gate::Verdict;
+use super::plot::{load_title, representatives};
+use crate::compare::FLOOR;
+use crate::experiment::{Axes, Form};
+use crate::finder::Finding;
+use crate::row::{Row, definition};
+use std::collections::BTreeSet;
+use strowger_measure::several;
+use strowger_report::Tone;
+
+/// Sentence at the top of a report, and how good it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Tone.
+    pub tone: Tone,
+    /// Sentence.
+    pub sentence: String,
+}
+
+/// Limits that a sentence names one by one.
+const NAMED: usize = 3;
+
+/// Makes the answer of a run. `is_whole`: all trials of its plan were made.
+pub(super) fn answer(cells: &Cells<'_>, rows: &[Row], gates: &[Verdict], is_whole: bool) -> Answer {
+    let invalid = cells.cells.iter().filter(|cell| !cell.rows.iter().any(|row| row.validity.is_valid())).count();
+    let missed = gates.iter().filter(|gate| gate.is_met == Some(false)).count();
+    let judged = gates.iter().filter(|gate| gate.is_met.is_some()).count();
+    if !rows.iter().any(|row| row.validity.is_valid() && row.system.name != FLOOR) {
+        let sentence = "Nothing can be said: the run has no valid trial.".into();
+        return Answer { tone: Tone::Bad, sentence };
+    }
+    let mut parts = vec![result(cells).unwrap_or_else(|| "no figure of the experiment was measured".into())];
+    match (missed, judged) {
+        (_, 0) => {}
+        (0, all) => parts.push(if all == 1 { "the gate is met".into() } else { format!("all {all} gates are met") }),
+        (missed, all) => parts.push(format!("{missed} of {} missed", several(all as u64, "gate"))),
+    }
+    if invalid > 0 {
+        parts.push(format!("{invalid} of {} without a valid trial", several(cells.cells.len() as u64, "cell")));
+    }
+    if !is_whole {
+        parts.push("the run was not finished".into());
+    }
+    let tone = match (missed, invalid, is_whole) {
+        (1.., ..) => Tone::Bad,
+        (0, 0, true) => Tone::Good,
+        _ => Tone::Doubtful,
+    };
+    Answer { tone, sentence: format!("{}.", parts.join("; ")) }
+}
+
+/// Sentence about limits, ratios between systems, or values.
+fn result(cells: &Cells<'_>) -> Option<String> {
+    let experiment = cells.experiment;
+    let has_limit = cells.cells.iter().any(|cell| cell.offered == Offered::Limit);
+    let asked = experiment.answer.as_deref();
+    if has_limit && asked.is_none_or(|figure| figure == "limit") {
+        return Some(limits(cells));
+    }
+    let drawn =
+        experiment.figures.iter().filter(|figure| matches!(figure.form, Form::Lines | Form::Bars | Form::Table));
+    let names = asked.into_iter().chain(drawn.flat_map(|figure| figure.y.iter().map(String::as_str)));
+    names.into_iter().find_map(|figure| values(cells, figure))
+}
+
+fn limits(cells: &Cells<'_>) -> String {
+    let found = || cells.cells.iter().filter(|cell| cell.offered == Offered::Limit);
+    let count = found().count();
+    let mut sentences: Vec<String> = found().take(NAMED).map(|cell| limit(cells, cell, count)).collect();
+    if count > NAMED {
+        sentences.push(format!("{} more in the table", count - NAMED));
+    }
+    sentences.join("; ")
+}
+
+/// `strowger carries 1,850 calls/s (workers=4); beyond, srd.p95 misses its goal (server: its thread shard-0 used 98 % of a core)`.
+fn limit(cells: &Cells<'_>, cell: &CellRows<'_>, count: usize) -> String {
+    let system = named(cells, cell);
+    let load = cells.value(cell, "limit").map_or(0.0, |value| value.middle);
+    let carried = load_title(cells.experiment, Offered::Fixed(load));
+    let Some(found) = cell.rows.last().and_then(|row| row.limit.as_ref()) else {
+        return format!("{system} carries {carried}");
+    };
+    let mut sentence = match found.finding {
+        Finding::Found => format!("{system} carries {carried}"),
+        Finding::AtLeast => return format!("{system} carries at least {carried}, the highest load that was offered"),
+        Finding::Nothing => format!("{system} does not carry the lowest load that was offered"),
+        Finding::Unstable => format!("{system} carries {carried} for a while, and not when the load stays"),
+    };
+    if let Some(missed) = found.missed.as_ref().filter(|_| count == 1) {
+        sentence.push_str(&format!("; beyond, {missed} misses its bound"));
+    }
+    format!("{sentence} ({})", found.cause())
+}
+
+/// System with the values of its axes where systems have several.
+fn named(cells: &Cells<'_>, cell: &CellRows<'_>) -> String {
+    let differs = |name: &&String| {
+        cells.cells.iter().filter_map(|other| other.axes.get(*name)).collect::<BTreeSet<_>>().len() > 1
+    };
+    let axes: Vec<String> =
+        cell.axes.keys().filter(differs).map(|name| format!("{name}={}", cell.axes[name])).collect();
+    if axes.is_empty() { cell.system.to_owned() } else { format!("{} ({})", cell.system, axes.join(", ")) }
+}
+
+/// Values of a figure by system, and the ratios of the first system to the others.
+fn values(cells: &Cells<'_>, figure: &str) -> Option<String> {
+    let found = representatives(&cells.with(&Axes::new()));
+    // A staircase has no fixed loads: its trials are compared load by load.
+    let found = if found.is_empty() { cells.with(&Axes::new()) } else { found };
+    let measured: Vec<(&CellRows<'_>, f64)> = found
+        .iter()
+        .filter_map(|cell| Some((*cell, cells.value_at(cell, figure).filter(|value| !value.is_invalid)?.middle)))
+        .collect();
+    let of = |system: &str| -> Vec<f64> {
+        measured.iter().filter(|(cell, _)| cell.system == system).map(|(_, value)| *value).collect()
+    };
+    let present: Vec<&str> = cells.systems.iter().copied().filter(|system| !of(system).is_empty()).collect();
+    let (first, others) = present.split_first()?;
+    let known = definition(figure)?;
+    let range = |values: &[f64], show: &dyn Fn(f64) -> String| {
+        let least = show(values.iter().copied().fold(f64::INFINITY, f64::min));
+        let most = show(values.iter().copied().fold(f64::NEG_INFINITY, f64::max));
+        if least == most { least } else { format!("{least} to {most}") }
+    };
+    let value = |system: &str| format!("{system} {}", range(&of(system), &|value| known.unit.show(value)));
+    let mut parts = vec![value(first)];
+    for other in others {
+        let pairs = measured.iter().filter(|(cell, _)| cell.system == *first).filter_map(|(cell, own)| {
+            let is_equal = |(other_cell, _): &&(&CellRows<'_>, f64)| {
+                other_cell.system == *other && other_cell.axes == cell.axes && other_cell.offered == cell.offered
+            };
+            let (_, value) = measured.iter().find(is_equal)?;
+            (*value > 0.0).then_some(own / value)
+        });
+        let ratios: Vec<f64> = pairs.collect();
+        let compared = match ratios.is_empty() {
+            true => String::new(),
+            false => format!(", of which {first} takes {}", range(&ratios, &|ratio| format!("{ratio:.2}"))),
+        };
+        parts.push(format!("{}{compared}", value(other)));
+    }
+    Some(format!("{}: {}", known.title, parts.join("; ")))
+}

@@ -1,0 +1,66 @@
+//! Test bed of an experiment: generator, systems, databases, caches.
+
+use crate::experiment::{Axes, Experiment, fill};
+use crate::row::AxisValue;
+use crate::run::Description;
+use strowger_report::drawing::{Bed, Host, Link};
+
+const CALLERS: &str = "callers";
+const SERVER: &str = "server under test";
+const ANSWERERS: &str = "answering sides";
+
+/// Values of `beside` without a program.
+const NO_PROGRAM: [&str; 3] = ["none", "local", "local-kept"];
+
+/// Draws the bed. Systems under test take turns in one place.
+pub(super) fn bed(experiment: &Experiment, of: &Description, title: &str) -> Bed {
+    let systems = experiment.systems.iter().filter(|system| of.systems.iter().any(|used| used.name == system.name));
+    let mut notes: Vec<String> = of.systems.iter().map(|used| format!("{} {}", used.name, used.version)).collect();
+    notes.push(format!("{}, {} cores", of.machine.host, of.machine.cores));
+    let generator = format!("strowger load {}", of.program);
+    let mut hosts = vec![
+        Host {
+            name: CALLERS.into(),
+            notes: vec![generator.clone(), experiment.call.document.clone()],
+            column: 0,
+            row: 0,
+        },
+        Host { name: SERVER.into(), notes, column: 1, row: 0 },
+    ];
+    let link = |from: &str, to: &str, label: &str| Link { from: from.into(), to: to.into(), label: label.into() };
+    let mut links = vec![link(CALLERS, SERVER, "requests")];
+    if experiment.call.answer.is_some() {
+        let count = experiment.call.answering;
+        let notes = vec![generator, format!("{count} process{}", if count == 1 { "" } else { "es" })];
+        hosts.push(Host { name: ANSWERERS.into(), notes, column: 2, row: 0 });
+        links.push(link(SERVER, ANSWERERS, "forwarded requests"));
+    }
+    let mut names: Vec<&String> = systems.flat_map(|system| &system.beside).collect();
+    names.sort();
+    names.dedup();
+    let columns = hosts.len();
+    let boxes = names.into_iter().map(|name| backend(experiment, of, name)).filter(|(_, notes)| !notes.is_empty());
+    for (at, (name, notes)) in boxes.enumerate() {
+        let (column, row) = (at % columns, 1 + at / columns);
+        links.push(link(SERVER, &name, "queries"));
+        hosts.push(Host { name, notes, column, row });
+    }
+    Bed { title: title.into(), hosts, links }
+}
+
+/// Name and programs of a backend. Those that an axis names take turns in one place.
+fn backend(experiment: &Experiment, of: &Description, name: &str) -> (String, Vec<String>) {
+    let version = |program: &String| match of.versions.get(program) {
+        Some(version) => format!("{program} {version}"),
+        None => program.clone(),
+    };
+    let axis = experiment.axes.iter().find(|axis| name.contains(&format!("{{{}}}", axis.name)));
+    match axis {
+        None => (name.to_owned(), vec![of.versions.get(name).cloned().unwrap_or_default()]),
+        Some(axis) => {
+            let with = |value: &AxisValue| fill(name, &Axes::from([(axis.name.clone(), value.clone())]));
+            let programs = axis.values.iter().map(with).filter(|name| !NO_PROGRAM.contains(&name.as_str()));
+            (axis.name.clone(), programs.map(|program| version(&program)).collect())
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Cells of an experiment: the rows of one system, one set of axes and one load, and the values of their figures.
+
+use crate::compare::FLOOR;
+use crate::experiment::{Axes, Axis, Experiment, PlannedLoad, plan};
+use crate::formula::stress;
+use crate::row::{AxisValue, Cell, Row};
+use crate::statistics::Interval;
+use std::collections::BTreeSet;
+
+/// Load of a cell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Offered {
+    /// Fixed load of the plan.
+    Fixed(f64),
+    /// Load that a finder tried.
+    Tried(f64),
+    /// Limit that a finder found: its cell has the figures of the trial that confirmed it.
+    Limit,
+}
+
+/// Rows that differ in repetition only.
+#[derive(Debug)]
+pub(super) struct CellRows<'a> {
+    pub system: &'a str,
+    pub axes: &'a Axes,
+    pub offered: Offered,
+    /// The valid rows, or the last one where none is valid.
+    pub rows: Vec<&'a Row>,
+}
+
+/// Value of a figure in a cell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Value {
+    /// Median over the repetitions.
+    pub middle: f64,
+    /// Interval of the median. None of one repetition.
+    pub interval: Option<[f64; 2]>,
+    /// No trial of the cell was valid.
+    pub is_invalid: bool,
+}
+
+/// Cells of a run in the order of the experiment.
+#[derive(Debug)]
+pub(super) struct Cells<'a> {
+    pub experiment: &'a Experiment,
+    /// Systems of the rows, in the order of the experiment. Systems of the command line follow.
+    pub systems: Vec<&'a str>,
+    pub cells: Vec<CellRows<'a>>,
+}
+
+/// Figures that are shown at the limit, if one was searched.
+const OF_LIMIT: [&str; 3] = ["load", "load.scaled", "penalty"];
+
+impl<'a> Cells<'a> {
+    /// Collects the rows of the systems, without the floor.
+    pub(super) fn of(experiment: &'a Experiment, rows: &'a [Row]) -> Self {
+        let planned = planned_loads(experiment, rows);
+        let mut cells: Vec<(Cell, CellRows<'a>)> = Vec::new();
+        for row in rows.iter().filter(|row| row.system.name != FLOOR) {
+            let offered = match (row.limit.is_some(), row.load.value) {
+                (true, _) => Offered::Limit,
+                (false, load) if planned.contains(&load.to_bits()) => Offered::Fixed(load),
+                (false, load) => Offered::Tried(load),
+            };
+            let key = row.cell();
+            match cells.iter_mut().find(|(known, cell)| *known == key && cell.offered == offered) {
+                Some((_, cell)) => cell.rows.push(row),
+                None => {
+                    cells.push((key, CellRows { system: &row.system.name, axes: &row.axes, offered, rows: vec![row] }))
+                }
+            }
+        }
+        let mut cells: Vec<CellRows<'a>> = cells.into_iter().map(|(_, cell)| cell.judged()).collect();
+        let mut systems: Vec<&str> = Vec::new();
+        let of_experiment = experiment.systems.iter().map(|system| system.name.as_str());
+        for name in of_experiment.chain(cells.iter().map(|cell| cell.system)) {
+            if !systems.contains(&name) && cells.iter().any(|cell| cell.system == name) {
+                systems.push(name);
+            }
+        }
+        let system = |name: &str| systems.iter().position(|system| *system == name);
+        let value = |axis: &Axis, axes: &Axes| {
+            axes.get(&axis.name).and_then(|value| axis.values.iter().position(|known| known == value))
+        };
+        let places = |cell: &CellRows<'_>| -> Vec<Option<usize>> {
+            experiment.axes.iter().map(|axis| value(axis, cell.axes)).chain([system(cell.system)]).collect()
+        };
+        cells.sort_by(|a, b| places(a).cmp(&places(b)).then(a.offered.order().total_cmp(&b.offered.order())));
+        Self { experiment, systems, cells }
+    }
+
+    /// Returns the cells with these values of axes.
+    pub(super) fn with(&self, only: &Axes) -> Vec<&CellRows<'a>> {
+        let fits = |cell: &&CellRows<'a>| only.iter().all(|(name, value)| cell.axes.get(name) == Some(value));
+        self.cells.iter().filter(fits).collect()
+    }
+
+    /// Returns the value of a figure in a cell, computed where rows do not have it.
+    pub(super) fn value(&self, cell: &CellRows<'a>, figure: &str) -> Option<Value> {
+        match figure {
+            "penalty" => self.penalty(cell),
+            _ => cell.value(figure),
+        }
+    }
+
+    /// Returns the value of a figure for a system and its axes at one of its loads: of the fixed load, or of the limit.
+    pub(super) fn value_at(&self, cell: &CellRows<'a>, figure: &str) -> Option<Value> {
+        let limit = self
+            .cells
+            .iter()
+            .find(|other| other.offered == Offered::Limit && other.system == cell.system && other.axes == cell.axes);
+        let is_of_limit = OF_LIMIT.contains(&figure);
+        let of_limit = || limit.and_then(|limit| self.value(limit, figure));
+        if is_of_limit {
+            of_limit().or_else(|| self.value(cell, figure))
+        } else {
+            self.value(cell, figure).or_else(of_limit)
+        }
+    }
+
+    /// Penalty of the scaled load. The axis names the value to compare with.
+    fn penalty(&self, cell: &CellRows<'a>) -> Option<Value> {
+        let (axis, base) = self.experiment.axes.iter().find_map(|axis| {
+            let written = cell.axes.get(&axis.name)?.to_string();
+            Some((axis, axis.against.get(&written)?))
+        })?;
+        let mut axes = cell.axes.clone();
+        axes.insert(axis.name.clone(), axis.values.iter().find(|value| value.to_string() == *base)?.clone());
+        let of_base = || self.cells.iter().filter(|other| other.system == cell.system && *other.axes == axes);
+        // Scaled loads are of one rate: where the other value had another load, that one is compared.
+        let is_limit = |offered: Offered| offered == Offered::Limit;
+        let equal = of_base().find(|other| other.offered == cell.offered);
+        let base = equal.or_else(|| of_base().find(|other| is_limit(other.offered) == is_limit(cell.offered)))?;
+        let (own, base) = (cell.value("load.scaled")?, base.value("load.scaled")?);
+        let middle = stress::penalty(own.middle, base.middle)?;
+        Some(Value { middle, interval: None, is_invalid: own.is_invalid || base.is_invalid })
+    }
+}
+
+impl CellRows<'_> {
+    /// Keeps the valid rows, or the last one.
+    fn judged(mut self) -> Self {
+        if self.rows.iter().any(|row| row.validity.is_valid()) {
+            self.rows.retain(|row| row.validity.is_valid());
+        } else if let Some(last) = self.rows.pop() {
+            self.rows = vec![last];
+        }
+        self
+    }
+
+    fn value(&self, figure: &str) -> Option<Value> {
+        value_of(&self.rows, |row| figure_of(row, figure))
+    }
+}
+
+/// Median of a figure over rows.
+pub(super) fn value_of(rows: &[&Row], figure: impl Fn(&Row) -> Option<f64>) -> Option<Value> {
+    let values: Vec<f64> = rows.iter().filter_map(|row| figure(row)).collect();
+    let is_single = values.len() < 2;
+    let interval = Interval::of_median(values)?;
+    Some(Value {
+        middle: interval.median,
+        interval: (!is_single).then_some([interval.low, interval.high]),
+        is_invalid: !rows.iter().any(|row| row.validity.is_valid()),
+    })
+}
+
+impl Offered {
+    fn order(self) -> f64 {
+        match self {
+            Self::Fixed(load) | Self::Tried(load) => load,
+            Self::Limit => f64::INFINITY,
+        }
+    }
+
+    /// Load of a trial. None of a limit.
+    pub(super) const fn load(self) -> Option<f64> {
+        match self {
+            Self::Fixed(load) | Self::Tried(load) => Some(load),
+            Self::Limit => None,
+        }
+    }
+}
+
+/// Figure of a row: measured, or computed by the formulas of the stress tests.
+pub(super) fn figure_of(row: &Row, figure: &str) -> Option<f64> {
+    row.figures.value(figure).or_else(|| match figure {
+        "load" => Some(row.figures.value("server.cpu")? + row.figures.value("database.cpu").unwrap_or(0.0)),
+        "load.scaled" => stress::scaled_load(figure_of(row, "load")?, rate(row)?),
+        _ => None,
+    })
+}
+
+/// Rate of a trial: the limit, or the offered load.
+fn rate(row: &Row) -> Option<f64> {
+    let offered = row.load.unit.is_rate().then_some(row.load.value).filter(|rate| *rate > 0.0);
+    row.figures.value("limit").or(offered)
+}
+
+/// Bits of the loads that the plans of these rows fix.
+fn planned_loads(experiment: &Experiment, rows: &[Row]) -> BTreeSet<u64> {
+    let profiles: BTreeSet<_> = rows.iter().map(|row| row.profile).collect();
+    let trials = profiles.into_iter().flat_map(|profile| plan(experiment, profile, &[]).trials);
+    let loads = trials.filter_map(|trial| match trial.load {
+        PlannedLoad::Fixed(load) => Some(load.to_bits()),
+        PlannedLoad::Search => None,
+    });
+    loads.collect()
+}
+
+/// Greatest length of a code, such as the letter of a stress test. Its title follows it.
+const CODE: usize = 2;
+
+/// Name of a value of an axis for people.
+pub(super) fn title_of(experiment: &Experiment, axis: &str, value: &AxisValue) -> String {
+    let written = value.to_string();
+    let title = experiment.axes.iter().find(|known| known.name == axis).and_then(|axis| axis.titles.get(&written));
+    match (title, value) {
+        (Some(title), _) if written.len() <= CODE => format!("{written}: {title}"),
+        (Some(title), _) => title.clone(),
+        (None, AxisValue::Number(_)) => format!("{written} {axis}"),
+        (None, AxisValue::Text(_)) => written,
+    }
+}

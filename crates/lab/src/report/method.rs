@@ -1,0 +1,88 @@
+//! Method of a run in sentences.
+
+use super::cells::value_of;
+use super::table::show as show_value;
+use crate::compare::FLOOR;
+use crate::experiment::{Experiment, FinderKind, Steps};
+use crate::row::{Profile, Row};
+use std::time::Duration;
+use strowger_measure::{Unit, several};
+
+/// Figure of the floor that a method names.
+const COST: &str = "server.cpu.call";
+
+/// Says how the rows were measured and what their values mean.
+pub(super) fn method(experiment: &Experiment, profile: Profile, rows: &[Row]) -> Vec<String> {
+    let steps = experiment.profiles.get(&profile).cloned().unwrap_or_else(|| Steps::default_of(profile));
+    let hold = steps.hold.unwrap_or(experiment.call.hold);
+    let call = &experiment.call;
+    let mut sentences = vec![format!(
+        "Each trial has a warm-up of {} and a window of {}, which alone is measured{}. Calls follow the document {}{}{}.",
+        show(steps.warm_up),
+        show(steps.window),
+        if steps.settle.is_zero() {
+            String::new()
+        } else {
+            format!("; memory is read {} after the load", show(steps.settle))
+        },
+        call.document,
+        if hold.is_zero() { String::new() } else { format!(" and last {}", show(hold)) },
+        match call.users {
+            0 => String::new(),
+            users => format!(", by {}", several(u64::from(users), "user")),
+        },
+    )];
+    sentences.push(format!(
+        "Systems take turns and their order alternates, so that a drift of the machine favours none. {} of each cell; a value is the \
+         median of its valid trials, with the interval of the median by the sign test, which reaches 95 % with six repetitions.",
+        several(u64::from(steps.repetitions), "repetition"),
+    ));
+    sentences.push(
+        "A trial is valid if the generator kept up with its schedule and met the rate within 1 %, both ends counted the same, no row of \
+         accounting and no sample is missing, at most 5 % of the processor time was stolen, no other program was busy, and the server ran \
+         from begin to end. An invalid trial is made again, three times at most; where none is valid, the last one is shown and marked."
+            .into(),
+    );
+    if steps.search {
+        sentences.extend(finder(experiment));
+    }
+    let all: Vec<&Row> = rows.iter().filter(|row| row.system.name == FLOOR && row.validity.is_valid()).collect();
+    let (start, end) = all.split_at(all.len() / 2);
+    let cost = |rows: &[&Row]| Some(show_value(COST, value_of(rows, |row| row.figures.value(COST))?));
+    if let (Some(start), Some(end)) = (cost(start), cost(end)) {
+        sentences.push(format!(
+            "The floor, a relay that reads nothing, took {start} of CPU a call at the start of the run and {end} at its end: so fast was \
+             the machine, and so much did it drift."
+        ));
+    }
+    sentences
+}
+
+fn finder(experiment: &Experiment) -> Option<String> {
+    let bounds = |goal: crate::finder::Goal| {
+        let bound = |(figure, most): &(String, f64)| {
+            let unit = crate::row::definition(figure).map_or(Unit::Count, |definition| definition.unit);
+            format!("{figure} of at most {}", unit.show(*most))
+        };
+        goal.at_most.iter().map(bound).collect::<Vec<_>>().join(", ")
+    };
+    Some(match experiment.load.finder {
+        FinderKind::Fixed => return None,
+        FinderKind::Search => format!(
+            "The limit is searched by several short trials a load, in the manner of MLRsearch: a load passes when most of its trial time \
+             meets the goal, which is {}.",
+            bounds(experiment.load.goal())
+        ),
+        FinderKind::Rfc7502 => {
+            "The limit is that of RFC 7502 section 4.10: the highest rate at which no session fails, with its number of repeats.".into()
+        }
+        FinderKind::Staircase => "Loads rise by equal steps. The limit of the CPU is the first point of its maximum, that of delays the \
+             last point before a leap or before 300 ms, that of failures the last point before IRA or ISA pass 1 %; the total is the \
+             least of them."
+            .into(),
+    })
+}
+
+fn show(time: Duration) -> String {
+    Unit::Microseconds.show(time.as_micros() as f64)
+}

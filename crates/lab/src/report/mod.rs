@@ -1,0 +1,337 @@
+//! Report of a run: figures, tables, drawings, gates and an answer, from rows and the experiment alone.
+//!
+//! | file | content |
+//! |---|---|
+//! | `report.html` | one page that needs no network: answer, gates, figures, validity, method, versions, configurations |
+//! | `report.json` | the same data, for programs |
+//! | `report.csv` | each figure of each row |
+//!
+//! A figure, table or drawing of an experiment has a form, and each form is made by one projection:
+//!
+//! | form | projection |
+//! |---|---|
+//! | `lines`, `bars` | rows divided by system and by each axis that is neither x nor in `where` |
+//! | `table` | a line for each system, set of axes and fixed load; `load`, `load.scaled` and `penalty` are computed |
+//! | `limits` | limits by criterion of a staircase, or of a search, with their causes |
+//! | `machines` | machine and versions |
+//! | `bed` | generator, systems and backends |
+//! | `flow` | messages of a call, from the documents of both ends |
+
+mod answer;
+mod bed;
+mod cells;
+mod data;
+mod flow;
+mod gate;
+mod html;
+mod markdown;
+mod method;
+mod plot;
+mod shape;
+mod table;
+
+pub use answer::Answer;
+pub use gate::{Verdict, gates};
+pub use shape::{Content, Shape, expected, missing};
+
+use self::cells::Cells;
+use self::flow::Answerer;
+use crate::Error;
+use crate::compare::FLOOR;
+use crate::document::{self, Parties};
+use crate::experiment::{Experiment, Figure, Form};
+use crate::row::{Profile, Row};
+use crate::run::{Description, FolderError, Recorded};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use strowger_report::{Drawing, Table, figure};
+
+/// Files of a report, in a folder.
+pub const FILES: [&str; 3] = ["report.html", "report.json", "report.csv"];
+
+/// Material of a report.
+pub struct Material<'a> {
+    /// Experiment.
+    pub experiment: &'a Experiment,
+    /// Rows in their order, including the floor.
+    pub rows: &'a [Row],
+    /// Description of the run.
+    pub description: &'a Description,
+    /// All trials of the plan were made.
+    pub is_whole: bool,
+    /// Text of a document of the experiment by its name.
+    pub document: &'a dyn Fn(&str) -> Option<String>,
+    /// Configurations by name, as the systems ran with them.
+    pub configurations: Vec<(String, String)>,
+}
+
+/// Report of a run.
+#[derive(Debug)]
+pub struct Report<'a> {
+    experiment: &'a Experiment,
+    rows: &'a [Row],
+    description: &'a Description,
+    answer: Answer,
+    gates: Vec<Verdict>,
+    parts: Vec<Part>,
+    method: Vec<String>,
+    configurations: Vec<(String, String)>,
+}
+
+/// Figure, table or drawing of a report.
+#[derive(Debug)]
+struct Part {
+    name: String,
+    title: String,
+    note: String,
+    body: Body,
+}
+
+#[derive(Debug)]
+enum Body {
+    Figure(Box<strowger_report::Figure>),
+    Table(Table),
+    Drawing(Drawing),
+}
+
+impl<'a> Report<'a> {
+    /// Makes the report of a run.
+    ///
+    /// # Errors
+    /// A name of the experiment cannot be drawn.
+    pub fn new(material: Material<'a>) -> Result<Self, figure::Fault> {
+        let Material { experiment, rows, description, is_whole, document, configurations } = material;
+        let cells = Cells::of(experiment, rows);
+        let gates = gates(experiment, rows);
+        let parts = experiment.figures.iter().map(|figure| part(&cells, figure, description, document));
+        Ok(Self {
+            experiment,
+            rows,
+            description,
+            answer: answer::answer(&cells, rows, &gates, is_whole),
+            parts: parts.collect::<Result<_, _>>()?,
+            gates,
+            method: method::method(experiment, description.profile, rows),
+            configurations,
+        })
+    }
+
+    /// Answer in one sentence.
+    pub const fn answer(&self) -> &Answer {
+        &self.answer
+    }
+
+    /// Verdicts of the gates.
+    pub fn gates(&self) -> &[Verdict] {
+        &self.gates
+    }
+
+    /// Whether the run has no valid trial.
+    pub fn is_void(&self) -> bool {
+        !self.rows.iter().any(|row| row.validity.is_valid() && row.system.name != FLOOR)
+    }
+
+    /// Returns the page.
+    pub fn html(&self) -> String {
+        html::page(self)
+    }
+
+    /// Returns the text in Markdown.
+    pub fn markdown(&self) -> String {
+        markdown::text(self)
+    }
+
+    /// Returns the data as JSON.
+    pub fn json(&self) -> String {
+        data::json(self)
+    }
+
+    /// Returns each figure of each row as CSV.
+    pub fn csv(&self) -> String {
+        data::csv(self.rows)
+    }
+
+    /// Writes [`FILES`] into a folder, and returns their paths.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn save(&self, folder: &Path) -> Result<Vec<PathBuf>, Error> {
+        let texts = [self.html(), self.json(), self.csv()];
+        let write = |(name, text): (&str, String)| {
+            let path = folder.join(name);
+            std::fs::write(&path, text).map_err(Error::file(&path))?;
+            Ok(path)
+        };
+        FILES.into_iter().zip(texts).map(write).collect()
+    }
+}
+
+fn part(
+    cells: &Cells<'_>,
+    figure: &Figure,
+    description: &Description,
+    document: &dyn Fn(&str) -> Option<String>,
+) -> Result<Part, figure::Fault> {
+    let title = heading(cells.experiment, figure);
+    let note = note(cells, figure, description.profile);
+    let mut absence = None;
+    let body = match figure.form {
+        Form::Lines | Form::Bars => {
+            let plot = plot::plot(cells, figure, &title, &note);
+            let figure = match plot {
+                Some(plot) => strowger_report::Figure::new(plot)?,
+                None => {
+                    without_data(figure, &title, absence.insert(shape::absence(cells, figure, description.profile)))?
+                }
+            };
+            Body::Figure(Box::new(figure))
+        }
+        Form::Table => Body::Table(table::values(cells, figure)),
+        Form::Limits => Body::Table(table::limits(cells, figure)),
+        Form::Machines => Body::Table(table::machines(cells, description)),
+        Form::Bed => Body::Drawing(bed::bed(cells.experiment, description, &title).draw()?),
+        Form::Flow => {
+            let call = &cells.experiment.call;
+            let caller = document(&call.document).ok_or_else(|| format!("the document {} is not there", call.document));
+            let answerer = call.answer.as_deref().and_then(document);
+            let answerer = match (&call.answer, &answerer) {
+                (_, Some(text)) => Answerer::Document(text),
+                (Some(_), None) => Answerer::Plain,
+                (None, None) => Answerer::None,
+            };
+            let ends = caller.and_then(|caller| flow::Ends::read(&caller, answerer, call.hold));
+            match ends {
+                Ok(ends) => Body::Drawing(ends.ladder(&title, &figure.y).draw()?),
+                Err(reason) => {
+                    let reason = absence.insert(format!("no call flow: {reason}"));
+                    Body::Figure(Box::new(without_data(figure, &title, reason)?))
+                }
+            }
+        }
+    };
+    let note = absence.map_or(note, |reason| format!("No data: {reason}."));
+    Ok(Part { name: figure.name.clone(), title, note, body })
+}
+
+fn without_data(figure: &Figure, title: &str, reason: &str) -> Result<strowger_report::Figure, figure::Fault> {
+    strowger_report::Figure::without_data(&plot::slug(&figure.name), title, reason)
+}
+
+/// Title with the number of the publication before it.
+fn heading(experiment: &Experiment, figure: &Figure) -> String {
+    let kind = match figure.form {
+        Form::Table | Form::Limits | Form::Machines => "Table",
+        Form::Lines | Form::Bars | Form::Bed | Form::Flow => "Figure",
+    };
+    let number = figure.name.strip_prefix("table ").unwrap_or(&figure.name);
+    match number.starts_with(|c: char| c.is_ascii_digit()) && experiment.published.is_some() {
+        true => format!("{kind} {number}: {}", figure.title),
+        false => figure.title.clone(),
+    }
+}
+
+/// Line below measured values: repetitions, form of the publication.
+fn note(cells: &Cells<'_>, figure: &Figure, profile: Profile) -> String {
+    if !matches!(figure.form, Form::Lines | Form::Bars | Form::Table) {
+        return String::new();
+    }
+    let repetitions = cells.experiment.profiles.get(&profile).map_or(1, |steps| steps.repetitions);
+    let mut note = match repetitions {
+        1 => "One trial each, so there is no interval.".to_owned(),
+        count => format!("Median of {count} trials, with the interval of the median."),
+    };
+    if let Some(published) = cells.experiment.published.as_ref().filter(|_| figure.is_picture) {
+        note.push_str(&format!(" {} was published as a picture without values.", published.source));
+    }
+    note
+}
+
+/// Failure to make a report of a folder.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// The folder is no run, or was changed.
+    #[error(transparent)]
+    Folder(Box<FolderError>),
+    /// Its experiment is not one of this version.
+    #[error("the experiment of the run cannot be read by this version of strowger:\n{0}")]
+    Experiment(String),
+    /// A name of its experiment cannot be drawn.
+    #[error(transparent)]
+    Figure(Box<figure::Fault>),
+    /// A file cannot be read or written.
+    #[error(transparent)]
+    File(#[from] Error),
+}
+
+impl From<FolderError> for ReportError {
+    fn from(error: FolderError) -> Self {
+        Self::Folder(Box::new(error))
+    }
+}
+
+impl From<figure::Fault> for ReportError {
+    fn from(fault: figure::Fault) -> Self {
+        Self::Figure(Box::new(fault))
+    }
+}
+
+/// Reads a run, and hands its report to `use_report`.
+///
+/// # Errors
+/// The folder is no run or was changed, or its experiment cannot be shown.
+pub fn of_folder<T>(
+    root: &Path,
+    use_report: impl FnOnce(&Report<'_>) -> Result<T, ReportError>,
+) -> Result<T, ReportError> {
+    let recorded = Recorded::open(root)?;
+    let file = format!("{}.toml", recorded.description.experiment);
+    let read = Experiment::read(&file, &recorded.experiment);
+    let (experiment, _) = read.map_err(|report| ReportError::Experiment(report.to_string()))?;
+    let document = |name: &str| document_of(&experiment, recorded.description.profile, name);
+    let material = Material {
+        experiment: &experiment,
+        rows: &recorded.rows,
+        description: &recorded.description,
+        is_whole: recorded.is_whole,
+        document: &document,
+        configurations: configurations(root)?,
+    };
+    use_report(&Report::new(material)?)
+}
+
+/// Text of a document of a run, with the length of its calls. None for the answering side that the generator has built in.
+fn document_of(experiment: &Experiment, profile: Profile, name: &str) -> Option<String> {
+    let hold = experiment.profiles.get(&profile).and_then(|steps| steps.hold).unwrap_or(experiment.call.hold);
+    // An address for documentation: RFC 5737.
+    let answer = SocketAddr::from(([192, 0, 2, 11], 5060));
+    let parties = Parties { users: experiment.call.users, answer, hold };
+    (name != document::ANSWER).then(|| document::text(name, &parties).ok())?
+}
+
+/// Texts of the configurations of a run, by `system/name`.
+fn configurations(root: &Path) -> Result<Vec<(String, String)>, Error> {
+    let folder = root.join("configurations");
+    let mut found = Vec::new();
+    for system in entries(&folder)? {
+        for file in entries(&system)? {
+            let name = file.strip_prefix(&folder).unwrap_or(&file).display().to_string();
+            let bytes = std::fs::read(&file).map_err(Error::file(&file))?;
+            found.push((name, String::from_utf8_lossy(&bytes).into_owned()));
+        }
+    }
+    Ok(found)
+}
+
+/// Entries of a folder in the order of their names; none where there is no folder.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
+    let read = std::fs::read_dir(folder).map_err(Error::file(folder))?;
+    let mut paths = read
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(Error::file(folder))?;
+    paths.sort();
+    Ok(paths)
+}

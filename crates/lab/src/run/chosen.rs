@@ -1,0 +1,132 @@
+//! Systems of a run: all of the experiment, or the ones on the command line.
+
+use super::description::SystemUsed;
+use crate::Error;
+use crate::experiment::{Experiment, Place, Plan, SystemSpec};
+use crate::program::{MARIADBD, MEMCACHED, Program, REDIS};
+use crate::row::Digest;
+use crate::system::{SHIPPED, SystemFolder};
+use std::collections::BTreeMap;
+use std::process::Command;
+use strowger_config::nearest;
+
+/// System of a run, opened.
+#[derive(Clone, Debug)]
+pub struct Chosen {
+    /// Its table in the experiment.
+    pub spec: SystemSpec,
+    /// Its folder.
+    pub folder: SystemFolder,
+    /// Version that it states.
+    pub version: String,
+    /// Program, folder or address that the command line named.
+    pub given: Option<String>,
+}
+
+/// Opens the systems of a run: all of the experiment, or those that are named, each with a path or none. A name that the experiment does not have
+/// stands for a system in place of its first one, with the same configurations; the experiment gets it.
+///
+/// # Errors
+/// A name or path stands for no system, or its program is missing.
+pub fn choose(experiment: &mut Experiment, named: &[(String, Option<String>)]) -> Result<Vec<Chosen>, Error> {
+    for (name, given) in named {
+        if experiment.systems.iter().all(|spec| spec.name != *name) {
+            let spec = further(experiment, name, given.is_some())?;
+            experiment.systems.push(spec);
+        }
+    }
+    let is_named = |spec: &&SystemSpec| named.is_empty() || named.iter().any(|(name, _)| *name == spec.name);
+    let open = |spec: &SystemSpec| {
+        let given = named.iter().find(|(name, _)| *name == spec.name).and_then(|(_, given)| given.clone());
+        let folder = SystemFolder::open(&spec.driver, given.as_deref())?;
+        Ok(Chosen { spec: spec.clone(), version: folder.version()?, folder, given })
+    };
+    experiment.systems.iter().filter(is_named).map(open).collect()
+}
+
+/// Table of a system that the experiment does not have.
+fn further(experiment: &Experiment, name: &str, has_path: bool) -> Result<SystemSpec, Error> {
+    let is_shipped = SHIPPED.iter().any(|(shipped, _)| *shipped == name);
+    let known: Vec<&str> = experiment.systems.iter().map(|spec| spec.name.as_str()).collect();
+    let first = experiment.systems.first().filter(|_| is_shipped || has_path).cloned();
+    let mut spec = first.ok_or_else(|| {
+        let cure = match nearest(name, known.iter().copied()) {
+            Some(near) => format!("write {near}"),
+            None => format!("write one of {}, or {name}=PATH", known.join(", ")),
+        };
+        Error::Unexpected {
+            what: format!("system {name}"),
+            reason: format!("the experiment has no such system: {cure}"),
+        }
+    })?;
+    if is_shipped {
+        name.clone_into(&mut spec.driver);
+    }
+    name.clone_into(&mut spec.name);
+    Ok(spec)
+}
+
+/// Refuses a plan that asks a system for a configuration that it does not have.
+///
+/// # Errors
+/// The first such trial, with a cure.
+pub fn check(plan: &Plan, systems: &[Chosen]) -> Result<(), Error> {
+    for planned in plan.trials.iter().filter(|planned| planned.place == Place::Trial) {
+        let chosen = systems.iter().find(|chosen| chosen.spec.name == planned.system);
+        let Some(chosen) = chosen.filter(|chosen| chosen.folder.address().is_none()) else { continue };
+        if chosen.folder.scenario(&planned.configuration).is_none() {
+            let known = chosen.folder.driver().scenarios.iter().map(|scenario| scenario.name.as_str());
+            let known: Vec<&str> = known.collect();
+            let reason = format!(
+                "it has no scenario {}, and the plan needs it: leave the system out by --system, or add the scenario; it has {}",
+                planned.configuration,
+                known.join(", ")
+            );
+            return Err(Error::Unexpected { what: format!("system {}", planned.system), reason });
+        }
+    }
+    Ok(())
+}
+
+/// Describes the systems.
+///
+/// # Errors
+/// A program cannot be read.
+pub fn describe(systems: &[Chosen]) -> Result<Vec<SystemUsed>, Error> {
+    let one = |chosen: &Chosen| {
+        let program = match chosen.folder.address() {
+            Some(_) => None,
+            None => {
+                let path = chosen.folder.program()?;
+                let bytes = std::fs::read(&path).map_err(Error::file(&path))?;
+                Some(Digest::of(&bytes))
+            }
+        };
+        let (name, version) = (chosen.spec.name.clone(), chosen.version.clone());
+        Ok(SystemUsed { name, path: chosen.given.clone(), version, program })
+    };
+    systems.iter().map(one).collect()
+}
+
+/// Versions of the databases and caches that the plan needs, by name.
+pub fn versions(plan: &Plan, systems: &[Chosen]) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for planned in &plan.trials {
+        let chosen = systems.iter().find(|chosen| chosen.spec.name == planned.system);
+        for name in chosen.map(|chosen| chosen.spec.beside_at(&planned.axes)).unwrap_or_default() {
+            let program: Option<&Program> = [("mariadb", &MARIADBD), ("memcached", &MEMCACHED), ("redis", &REDIS)]
+                .into_iter()
+                .find(|(start, _)| name.starts_with(start))
+                .map(|(_, program)| program);
+            if let Some(program) = program.filter(|program| !found.contains_key(program.name)) {
+                let path = program.path();
+                let output = path.and_then(|path| Command::new(path).arg("--version").output().ok());
+                let text =
+                    output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+                let version = text.lines().next().unwrap_or("not installed").trim().to_owned();
+                found.insert(program.name.to_owned(), version);
+            }
+        }
+    }
+    found
+}

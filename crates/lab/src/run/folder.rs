@@ -1,0 +1,164 @@
+//! Folder of a run that is being written.
+
+use super::description::Description;
+use super::recorded::{self, DESCRIPTION, EXPERIMENT, FolderError, ROWS, SUMS, files_below};
+use super::sums::Sums;
+use crate::row::{Digest, Row};
+use crate::{Error, wait};
+use rustix::fs::{FlockOperation, flock};
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Time in which a forked process executes its program, and with that closes the files of its parent.
+const FORKED: Duration = Duration::from_millis(500);
+
+/// Folder of a run that is being written. One process at a time writes it.
+#[derive(Debug)]
+pub struct Folder {
+    root: PathBuf,
+    sums: Sums,
+    rows: File,
+    /// Text of all rows so far.
+    text: String,
+    count: usize,
+}
+
+impl Folder {
+    /// Makes the folder of a new run.
+    ///
+    /// # Errors
+    /// It exists and is not empty, or it cannot be written.
+    pub fn create(root: &Path, description: &Description, experiment: &str) -> Result<Self, FolderError> {
+        std::fs::create_dir_all(root).map_err(Error::file(root))?;
+        if std::fs::read_dir(root).map_err(Error::file(root))?.next().is_some() {
+            return Err(FolderError::Occupied(root.into()));
+        }
+        let rows = root.join(ROWS);
+        let file = File::options().create_new(true).append(true).open(&rows).map_err(Error::file(&rows))?;
+        let mut folder = Self { root: root.into(), sums: Sums::default(), rows: file, text: String::new(), count: 0 };
+        folder.lock()?;
+        folder.write(EXPERIMENT, experiment.as_bytes())?;
+        folder.write(DESCRIPTION, description.to_text().as_bytes())?;
+        folder.save()?;
+        Ok(folder)
+    }
+
+    /// Goes on with a run that was interrupted: gives its rows, and removes the files of the trial that was under way.
+    ///
+    /// # Errors
+    /// It is no run, was changed, or is another one than `description`; another process writes it.
+    pub fn resume(root: &Path, description: &Description) -> Result<(Self, Vec<Row>), FolderError> {
+        let recorded = recorded::Recorded::open(root)?;
+        if let Some(difference) = recorded.description.difference(description) {
+            return Err(FolderError::OtherRun { path: root.into(), difference });
+        }
+        let path = root.join(ROWS);
+        let file = File::options().append(true).open(&path).map_err(Error::file(&path))?;
+        let (sums, text) = (recorded.sums, recorded.rows_text);
+        let folder = Self { root: root.into(), sums, rows: file, text, count: recorded.rows.len() };
+        folder.lock()?;
+        folder.rows.set_len(folder.text.len() as u64).map_err(Error::file(&path))?;
+        for leftover in recorded.unlisted {
+            let leftover = root.join(leftover);
+            std::fs::remove_file(&leftover).map_err(Error::file(&leftover))?;
+        }
+        Ok((folder, recorded.rows))
+    }
+
+    fn lock(&self) -> Result<(), FolderError> {
+        let locked = || flock(&self.rows, FlockOperation::NonBlockingLockExclusive).is_ok();
+        if wait::until(FORKED, locked) { Ok(()) } else { Err(FolderError::InUse(self.root.clone())) }
+    }
+
+    /// Place of the folder.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Number of rows so far.
+    pub const fn rows(&self) -> usize {
+        self.count
+    }
+
+    /// Makes the folder for the files of the next row.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn next_trial(&self) -> Result<PathBuf, Error> {
+        let folder = self.root.join(trial(self.count + 1));
+        std::fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
+        Ok(folder)
+    }
+
+    /// Keeps a configuration once, by system and name.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn keep_configuration(&mut self, system: &str, name: &str, bytes: &[u8]) -> Result<(), Error> {
+        let path = format!("configurations/{system}/{name}");
+        if self.sums.files.get(&path) == Some(&Digest::of(bytes)) { Ok(()) } else { self.write(&path, bytes) }
+    }
+
+    /// Writes a file whole.
+    fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), Error> {
+        let file = self.root.join(path);
+        if let Some(parent) = file.parent() {
+            std::fs::create_dir_all(parent).map_err(Error::file(parent))?;
+        }
+        std::fs::write(&file, bytes).map_err(Error::file(&file))?;
+        self.sums.files.insert(path.into(), Digest::of(bytes));
+        Ok(())
+    }
+
+    /// Appends a row. Its trial's files are hashed first, so that a row in the list of hashes has all of them.
+    ///
+    /// # Errors
+    /// The disk is full, or a file cannot be written. The rows before stay as they are.
+    pub fn append(&mut self, row: &Row) -> Result<(), Error> {
+        for file in files_below(&self.root, &trial(self.count + 1))? {
+            let path = self.root.join(&file);
+            let bytes = std::fs::read(&path).map_err(Error::file(&path))?;
+            self.sums.files.insert(file, Digest::of(&bytes));
+        }
+        let path = self.root.join(ROWS);
+        let line = row.to_line() + "\n";
+        let written = self.rows.write_all(line.as_bytes()).and_then(|()| self.rows.sync_data());
+        if let Err(error) = written {
+            // A partial line is no row.
+            let _ = self.rows.set_len(self.text.len() as u64);
+            return Err(Error::file(&path)(error));
+        }
+        self.text.push_str(&line);
+        self.count += 1;
+        self.save()
+    }
+
+    /// Marks the run as whole.
+    ///
+    /// # Errors
+    /// The list of hashes cannot be written.
+    pub fn finish(&mut self) -> Result<(), Error> {
+        self.sums.is_whole = true;
+        self.save()
+    }
+
+    /// Replaces the list of hashes at once: a reader finds the old one or the new one.
+    fn save(&mut self) -> Result<(), Error> {
+        self.sums.files.insert(ROWS.into(), Digest::of(self.text.as_bytes()));
+        let (path, new) = (self.root.join(SUMS), self.root.join(format!("{SUMS}.new")));
+        let write = || {
+            let mut file = File::create(&new)?;
+            file.write_all(self.sums.to_string().as_bytes())?;
+            file.sync_data()?;
+            std::fs::rename(&new, &path)
+        };
+        write().map_err(Error::file(&path))
+    }
+}
+
+/// Path of the folder with the files of a row, counted from 1.
+pub(super) fn trial(number: usize) -> String {
+    format!("trials/{number:04}")
+}

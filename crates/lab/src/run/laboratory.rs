@@ -1,0 +1,288 @@
+//! Laboratory: the test bed of real systems.
+
+use super::chosen::Chosen;
+use super::conduct::TestBed;
+use super::schedule::Order;
+use super::site::{Folder, Server, Site};
+use super::trial::measure;
+use crate::backend::Beside;
+use crate::compare::FLOOR;
+use crate::document;
+use crate::experiment::{Axes, Experiment, Place, Planned, PlannedLoad, REGISTRATIONS, Steps, Workers};
+use crate::finder::Outcome;
+use crate::generator::{self, Answer, Generator, Traffic};
+use crate::process::Process;
+use crate::row::{AxisValue, Digest, Load, Profile, System};
+use crate::system;
+use crate::{Error, port};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// One of so many datagrams of callers that the floor answers: the INVITE of INVITE, ACK and BYE.
+const ANSWERED: u32 = 3;
+
+/// Time in which the floor has to listen.
+const START: Duration = Duration::from_secs(20);
+
+/// Test bed of real systems.
+#[derive(Debug)]
+pub struct Laboratory {
+    experiment: Experiment,
+    steps: Steps,
+    systems: Vec<Chosen>,
+    /// Program `strowger`, for generator and floor.
+    program: PathBuf,
+    /// Temporary folder for the files of sites.
+    scratch: PathBuf,
+    sites: Vec<Site>,
+    started: usize,
+    /// Best number of workers by system and configuration.
+    best: BTreeMap<(String, String), u32>,
+}
+
+impl Laboratory {
+    /// Makes a test bed. `program`: this program; `scratch`: a temporary folder.
+    pub fn new(experiment: Experiment, profile: Profile, systems: Vec<Chosen>, program: &Path, scratch: &Path) -> Self {
+        let steps = experiment.profiles.get(&profile).cloned().unwrap_or_else(|| Steps::default_of(profile));
+        let (program, scratch) = (program.to_owned(), scratch.to_owned());
+        Self { experiment, steps, systems, program, scratch, sites: Vec::new(), started: 0, best: BTreeMap::new() }
+    }
+
+    fn chosen(&self, name: &str) -> Option<&Chosen> {
+        self.systems.iter().find(|chosen| chosen.spec.name == name)
+    }
+
+    /// Takes the running site of a trial, or starts one. Sites of other cells end.
+    fn site(&mut self, planned: &Planned, trial: &Path) -> Result<Site, Error> {
+        self.sites.retain(|site| (&site.axes, site.repetition) == (&planned.axes, planned.repetition));
+        match self.sites.iter().position(|site| site.name == planned.system) {
+            Some(at) => Ok(self.sites.remove(at)),
+            None if planned.place != Place::Trial => self.start_floor(planned, trial),
+            None => self.start(planned, trial),
+        }
+    }
+
+    fn folder(&mut self) -> Folder {
+        self.started += 1;
+        Folder(self.scratch.join(format!("site-{}", self.started)))
+    }
+
+    /// Starts the unread relay, which is a server without users.
+    fn start_floor(&mut self, planned: &Planned, trial: &Path) -> Result<Site, Error> {
+        let folder = self.folder();
+        let (own, side) = (port::free(), port::free_address());
+        let mut command = Command::new(&self.program);
+        command.args(["lab", "floor", "--port", &own.to_string(), "--called", &side.port().to_string()]);
+        command.args(["--answered", &ANSWERED.to_string()]);
+        let mut relay = Process::start(FLOOR, trial, &mut command)?;
+        relay.listens(own, START)?;
+        let server = Server::Floor(relay, own);
+        let setting = self.setting(server.addresses()[0], "call".into(), vec![side])?;
+        self.site_of(planned, server, Vec::new(), None, vec![setting], folder)
+    }
+
+    /// Starts a system with its backends, and registers its users.
+    fn start(&mut self, planned: &Planned, trial: &Path) -> Result<Site, Error> {
+        let unknown =
+            || Error::Unexpected { what: planned.system.clone(), reason: "the run has no such system".into() };
+        let chosen = self.chosen(&planned.system).cloned().ok_or_else(unknown)?;
+        let workers = match chosen.spec.workers_at(&planned.axes) {
+            Some(Workers::Number(number)) => Some(number),
+            Some(Workers::Best) => Some(self.best_workers(&chosen, planned, trial)?),
+            None => None,
+        };
+        self.start_with(&chosen, planned, workers, trial)
+    }
+
+    fn start_with(
+        &mut self,
+        chosen: &Chosen,
+        planned: &Planned,
+        workers: Option<u32>,
+        trial: &Path,
+    ) -> Result<Site, Error> {
+        let folder = self.folder();
+        let scenario = chosen.folder.scenario(&planned.configuration);
+        let mut names = chosen.spec.beside_at(&planned.axes);
+        let needs = scenario.map_or_else(Vec::new, |scenario| scenario.needs.clone());
+        names.extend(needs.into_iter().filter(|need| !chosen.spec.beside_at(&planned.axes).contains(need)));
+        let mut beside = Vec::new();
+        for name in names {
+            let own = folder.0.join(&name);
+            std::fs::create_dir_all(&own).map_err(Error::file(&own))?;
+            beside.extend(Beside::start(&name, &own)?);
+        }
+        let sides = self.sides();
+        let own = folder.0.join("system");
+        let mut setting = system::Setting::new(&own, &planned.configuration);
+        setting.workers = workers;
+        setting.answers = &sides;
+        setting.values = beside.iter().flat_map(Beside::values).collect();
+        let server = Server::System(system::start(&chosen.folder, &setting)?);
+        let addresses = server.addresses();
+        let mut clients = Vec::new();
+        for number in 0..clients_at(&planned.axes).max(addresses.len()) {
+            let sides = if number == 0 { sides.clone() } else { self.sides() };
+            clients.push(self.load(planned, addresses[number % addresses.len()], sides)?);
+        }
+        let registering = clients.len().min(addresses.len());
+        let rows = scenario.and_then(|scenario| scenario.rows.clone());
+        let site = self.site_of(planned, server, beside, rows, clients, folder)?;
+        if self.experiment.users(&planned.axes) > 0 {
+            for (number, client) in (1..).zip(&site.clients[..registering]) {
+                client.register(REGISTRATIONS, &trial.join(format!("registration-{number}")))?;
+            }
+        }
+        Ok(site)
+    }
+
+    /// Addresses of the answering sides of one client.
+    fn sides(&self) -> Vec<SocketAddr> {
+        let count = if self.experiment.call.answer.is_some() { self.experiment.call.answering } else { 0 };
+        (0..count).map(|_| port::free_address()).collect()
+    }
+
+    /// Setting of a client of the experiment.
+    fn load(&self, planned: &Planned, to: SocketAddr, sides: Vec<SocketAddr>) -> Result<generator::Setting, Error> {
+        let document = self.experiment.document(&planned.axes).to_owned();
+        let mut load = self.setting(to, document, sides)?;
+        load.users = self.experiment.users(&planned.axes);
+        load.transport = self.experiment.transport(&planned.axes);
+        load.connections = self.experiment.connections(&planned.axes);
+        load.hold = self.steps.hold.unwrap_or(self.experiment.call.hold);
+        if let Some(answer) = self.experiment.call.answer.as_ref().filter(|answer| *answer != document::ANSWER) {
+            load.answer = Answer::Document(answer.clone());
+        }
+        Ok(load)
+    }
+
+    fn setting(&self, to: SocketAddr, document: String, sides: Vec<SocketAddr>) -> Result<generator::Setting, Error> {
+        let unknown = |source| Error::NotStarted { name: "the generator".into(), source };
+        let traffic = Traffic::Documents(vec![(document, 100)]);
+        let mut setting = generator::Setting::new(to.to_string(), traffic).map_err(unknown)?;
+        (setting.program, setting.sides, setting.hold) = (self.program.clone(), sides, Duration::ZERO);
+        Ok(setting)
+    }
+
+    fn site_of(
+        &self,
+        planned: &Planned,
+        server: Server,
+        beside: Vec<Beside>,
+        rows: Option<system::Rows>,
+        settings: Vec<generator::Setting>,
+        folder: Folder,
+    ) -> Result<Site, Error> {
+        let provers = if proves(&settings[0])? { settings[0].users } else { 0 };
+        let mut clients = Vec::new();
+        for (number, setting) in (1..).zip(settings) {
+            clients.push(Generator::new(setting, &folder.0.join(format!("generator/{number}")))?);
+        }
+        let (name, axes, repetition) = (planned.system.clone(), planned.axes.clone(), planned.repetition);
+        Ok(Site {
+            name,
+            axes,
+            repetition,
+            clients,
+            server,
+            beside,
+            rows,
+            provers,
+            credentials: None,
+            folder,
+            is_kept: false,
+        })
+    }
+}
+
+/// Number of clients, by the axis of this name.
+fn clients_at(axes: &Axes) -> usize {
+    match axes.get("clients") {
+        Some(AxisValue::Number(number)) if *number >= 1.0 => *number as usize,
+        _ => 1,
+    }
+}
+
+/// Tells whether callers send credentials with their first INVITE.
+fn proves(setting: &generator::Setting) -> Result<bool, Error> {
+    let Traffic::Documents(documents) = &setting.traffic else { return Ok(false) };
+    let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
+    let parties = document::Parties { users: setting.users, answer: nowhere, hold: setting.hold };
+    for (name, _) in documents {
+        if document::sends_at_once(&document::text(name, &parties)?) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Numbers of workers of which the best is taken.
+const WORKERS: [u32; 3] = [2, 4, 8];
+
+/// Warm-up and window of the trials that choose the number of workers.
+const CHOICE: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
+
+impl Laboratory {
+    /// The number of workers with which a call costs server and database least, of those with which the fewest calls fail.
+    fn best_workers(&mut self, chosen: &Chosen, planned: &Planned, trial: &Path) -> Result<u32, Error> {
+        let key = (planned.system.clone(), planned.configuration.clone());
+        if let Some(best) = self.best.get(&key) {
+            return Ok(*best);
+        }
+        let mut found: Vec<(u32, f64, f64)> = Vec::new();
+        for workers in WORKERS {
+            let folder = trial.join(format!("workers-{workers}"));
+            std::fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
+            let mut site = self.start_with(chosen, planned, Some(workers), &folder)?;
+            let value = match planned.load {
+                PlannedLoad::Fixed(load) => load,
+                PlannedLoad::Search => self.experiment.load.expected / 2.0,
+            };
+            let [warm_up, window] = CHOICE;
+            let load = Load { value, unit: self.experiment.load.unit };
+            let order = Order {
+                planned: planned.clone(),
+                number: 0,
+                load,
+                warm_up,
+                window,
+                settle: Duration::ZERO,
+                attempt: 1,
+            };
+            let outcome = measure(&mut site, &order, &folder)?;
+            let value = |figure, otherwise| outcome.value(figure).unwrap_or(otherwise);
+            let cost = value("server.cpu.call", f64::MAX) + value("database.cpu.call", 0.0);
+            found.push((workers, value("failed", f64::MAX), cost));
+        }
+        found.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.2.total_cmp(&b.2)));
+        let best = found[0].0;
+        self.best.insert(key, best);
+        Ok(best)
+    }
+}
+
+impl TestBed for Laboratory {
+    fn identity(&self, planned: &Planned) -> (System, Digest) {
+        match self.chosen(&planned.system) {
+            Some(chosen) => {
+                let system = System::new(planned.system.as_str(), chosen.version.as_str());
+                (system, chosen.folder.digest(&planned.configuration))
+            }
+            None => (System::new(planned.system.as_str(), env!("CARGO_PKG_VERSION")), Digest::of(b"unread relay")),
+        }
+    }
+
+    fn trial(&mut self, order: &Order, folder: &Path) -> Result<Outcome, Error> {
+        let mut site = self.site(&order.planned, folder)?;
+        let outcome = measure(&mut site, order, folder)?;
+        site.keep(folder)?;
+        // A server that has ended is started again by the next trial.
+        if site.ended().is_none() {
+            self.sites.push(site);
+        }
+        Ok(outcome)
+    }
+}

@@ -1,0 +1,76 @@
+//! Execution of an experiment, and the folder of its run.
+//!
+//! # Folder of a run
+//!
+//! | file | content |
+//! |---|---|
+//! | `run.json` | [`Description`]: experiment, profile, systems, versions, machine, time of the plan |
+//! | `experiment.toml` | text of the experiment |
+//! | `rows.jsonl` | rows, one line each, in the order in which they were measured |
+//! | `configurations/SYSTEM/NAME` | configuration as the folder of the system has it, before marks are filled in; its hash is in rows |
+//! | `trials/NNNN/` | files of row NNNN, counted from 1: raw logs of both ends, `samples.log` of processes and machine, documents and users, filled configuration, output of the system |
+//! | `SHA256SUMS` | hash of each file, for `sha256sum --check` and [`Recorded::open`] |
+//!
+//! Reports that are made of a run may lie beside these; they have no hash. A file under `trials` or `configurations` without a hash is
+//! refused in a whole run. In a part it belongs to the trial that was under way when the laboratory was killed.
+//!
+//! # Order of writing
+//!
+//! A row is written when its trial's files are, and `SHA256SUMS` is replaced at once after the row. A kill at any moment leaves the
+//! rows that `SHA256SUMS` covers, and `--resume` removes the rest.
+//!
+//! # Rows of a cell
+//!
+//! An invalid trial is made again. So several rows may have the same cell and repetition: the valid one counts. Where all are
+//! invalid, the last one does, and it is marked by its reasons. Trials of a search are rows too. The row that ends a search has a
+//! [`limit`](crate::row::Row::limit), the load 0, and the figures `limit`, `limit.low` and `limit.high` beside those of the trial
+//! that confirmed the limit.
+//!
+//! ```
+//! use strowger_lab::row::{Load, LoadUnit, Profile, Row, System};
+//! use strowger_lab::run::{Description, Folder, Recorded};
+//! # use strowger_lab::{row::Digest, run::Machine};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let (path, experiment) = (folder.path().join("run"), "title = \"mine\"");
+//! # let description = Description { format: 1, program: "0.1.0".into(), experiment: "mine".into(), file: Digest::of(b""),
+//! #     profile: Profile::Quick, systems: vec![], versions: Default::default(), machine: Machine::this(), started: 0, planned: 60 };
+//! let load = Load { value: 1_000.0, unit: LoadUnit::Calls };
+//! let row = Row::new("mine", System::new("strowger", "0.1.0"), load, Profile::Quick, b"configuration");
+//! let mut run = Folder::create(&path, &description, experiment)?;
+//! std::fs::write(run.next_trial()?.join("samples.log"), "samples")?;
+//! run.append(&row)?;
+//! run.finish()?;
+//! assert_eq!(Recorded::open(&path)?.rows, [row]);
+//! std::fs::write(path.join("trials/0001/samples.log"), "others")?;
+//! assert!(Recorded::open(&path).is_err());
+//! # Ok(())
+//! # }
+//! ```
+
+mod chosen;
+mod clients;
+mod conduct;
+mod description;
+mod folder;
+mod laboratory;
+mod neighbours;
+mod recorded;
+mod sampled;
+mod schedule;
+mod site;
+mod sums;
+mod trial;
+mod validity;
+
+pub use chosen::{Chosen, check, choose, describe, versions};
+pub use conduct::{Ending, Event, TestBed, conduct, replay};
+pub use description::{Description, Machine, SystemUsed};
+pub use folder::Folder;
+pub use laboratory::Laboratory;
+pub use recorded::{DESCRIPTION, EXPERIMENT, FolderError, ROWS, Recorded, SUMS};
+pub(crate) use sampled::{SERVER, Sampled};
+pub use schedule::{Due, Marked, Order, Schedule, Verdict};
+pub use sums::{FORMAT, Sums};
+pub use validity::{Accounting, Evidence, reasons};

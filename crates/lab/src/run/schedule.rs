@@ -1,0 +1,297 @@
+//! Schedule of a run: the next trial from the plan and the rows so far. It reads no clock and starts nothing.
+
+use crate::experiment::{Experiment, FinderKind, Place, Plan, Planned, PlannedLoad, Steps};
+use crate::finder::{
+    Finder, Limit, Next, Outcome, Rfc7502, Rfc7502Settings, Search, Settings, Staircase, StaircaseSettings, Trial,
+};
+use crate::row::{Check, Load, LoadUnit, Profile, Reason, Row, Validity};
+use std::time::Duration;
+
+/// Times that an invalid trial is made again.
+const REPEATS: u32 = 3;
+
+/// Longest window and warm-up of the floor, as the plan reckons.
+const FLOOR_WINDOW: Duration = Duration::from_secs(5);
+
+/// Trial that is due.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Order {
+    /// Trial or search of the plan.
+    pub planned: Planned,
+    /// Its number in the plan, from 1.
+    pub number: usize,
+    /// Offered load.
+    pub load: Load,
+    /// Load before the window.
+    pub warm_up: Duration,
+    /// Window.
+    pub window: Duration,
+    /// Pause after the load, before memory is read.
+    pub settle: Duration,
+    /// Number of the attempt, from 1: an invalid trial is made again.
+    pub attempt: u32,
+}
+
+/// Next entry of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Due {
+    /// Trial.
+    Trial(Order),
+    /// Row with the limit that a search found, and the outcome of the trial that confirmed it.
+    Limit(Box<(Planned, Limit, Outcome)>),
+    /// All trials were made.
+    Nothing,
+}
+
+/// Trial of the plan that stayed invalid.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Marked {
+    /// Trial of the plan.
+    pub planned: Planned,
+    /// Failed checks of its last attempt.
+    pub reasons: Vec<Reason>,
+}
+
+/// Schedule of a run. Rows of an interrupted run bring it to where that run was.
+#[derive(Debug)]
+pub struct Schedule {
+    experiment: Experiment,
+    profile: Profile,
+    steps: Steps,
+    plan: Plan,
+    /// Trials of the plan that are done.
+    done: usize,
+    attempt: u32,
+    search: Option<Searching>,
+    marked: Vec<Marked>,
+}
+
+/// Search that is under way.
+struct Searching {
+    finder: Box<dyn Finder>,
+    made: Vec<(Trial, Outcome)>,
+}
+
+impl std::fmt::Debug for Searching {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Searching").field("made", &self.made).finish_non_exhaustive()
+    }
+}
+
+impl Schedule {
+    /// Begins a plan.
+    pub fn new(experiment: Experiment, profile: Profile, plan: Plan) -> Self {
+        let steps = experiment.profiles.get(&profile).cloned().unwrap_or_else(|| Steps::default_of(profile));
+        Self { experiment, profile, steps, plan, done: 0, attempt: 1, search: None, marked: Vec::new() }.ready()
+    }
+
+    /// Experiment of the plan.
+    pub const fn experiment(&self) -> &Experiment {
+        &self.experiment
+    }
+
+    /// Profile of the plan.
+    pub const fn profile(&self) -> Profile {
+        self.profile
+    }
+
+    /// Plan.
+    pub const fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Number of trials and searches of the plan that are done.
+    pub const fn done(&self) -> usize {
+        self.done
+    }
+
+    /// Time that the plan reckons with for the rest.
+    pub fn rest(&self) -> Duration {
+        self.plan.trials[self.done..].iter().map(|trial| trial.time).sum()
+    }
+
+    /// Trials that stayed invalid.
+    pub fn marked(&self) -> &[Marked] {
+        &self.marked
+    }
+
+    /// Returns the next trial or limit row.
+    pub fn next(&self) -> Due {
+        let Some(planned) = self.plan.trials.get(self.done) else { return Due::Nothing };
+        let Steps { warm_up, window, settle, .. } = self.steps;
+        let order = |value, warm_up, window, settle| {
+            let unit = if is_floor(planned) { LoadUnit::Calls } else { self.experiment.load.unit };
+            let (planned, number) = (planned.clone(), self.done + 1);
+            let load = Load { value, unit };
+            Due::Trial(Order { planned, number, load, warm_up, window, settle, attempt: self.attempt })
+        };
+        match (&self.search, planned.load) {
+            (None, PlannedLoad::Fixed(load)) if is_floor(planned) => {
+                order(load, warm_up.min(FLOOR_WINDOW), window.min(FLOOR_WINDOW), Duration::ZERO)
+            }
+            (None, PlannedLoad::Fixed(load)) => order(load, warm_up, window, settle),
+            (Some(search), _) => match search.finder.next() {
+                Next::Trial(trial) => match self.experiment.load.finder {
+                    FinderKind::Staircase => order(trial.load, warm_up, trial.duration, settle),
+                    _ => order(trial.load, Duration::ZERO, trial.duration, Duration::ZERO),
+                },
+                Next::Done(limit) => {
+                    let outcome = confirmation(&search.made, &limit);
+                    Due::Limit(Box::new((planned.clone(), limit, outcome)))
+                }
+            },
+            // Unreachable: a finder is made as soon as its search is due.
+            (None, PlannedLoad::Search) => Due::Nothing,
+        }
+    }
+
+    /// Takes the row of the trial or limit that [`Schedule::next`] named.
+    ///
+    /// # Errors
+    /// The row is of another trial; a sentence.
+    pub fn take(&mut self, row: &Row) -> Result<(), String> {
+        match self.next() {
+            Due::Nothing => return Err("all trials of the plan were made".into()),
+            Due::Limit(due) => {
+                if row.limit.is_none() {
+                    return Err(format!("the limit of {} is due", due.0.system));
+                }
+                self.matches(&due.0, Load { value: 0.0, unit: self.experiment.load.unit }, row)?;
+                if due.1.marked {
+                    self.marked.push(Marked { planned: due.0, reasons: reasons(&row.validity) });
+                }
+                self.advance();
+            }
+            Due::Trial(order) => {
+                self.matches(&order.planned, order.load, row)?;
+                self.made(order, row);
+            }
+        }
+        Ok(())
+    }
+
+    fn made(&mut self, order: Order, row: &Row) {
+        let outcome = Outcome::from(row);
+        let is_again = self.attempt <= self.repeats();
+        match &mut self.search {
+            Some(_) if outcome.is_doubtful() && is_again => self.attempt += 1,
+            Some(search) => {
+                let trial = Trial { load: order.load.value, duration: order.window };
+                search.made.push((trial, outcome.clone()));
+                search.finder.take(outcome);
+                self.attempt = 1;
+            }
+            None if !row.validity.is_valid() && is_again => self.attempt += 1,
+            None => {
+                let reasons = reasons(&row.validity);
+                if !reasons.is_empty() {
+                    self.marked.push(Marked { planned: order.planned, reasons });
+                }
+                self.advance();
+            }
+        }
+    }
+
+    /// Nothing is judged in the profile `smoke`, and so nothing is made again.
+    const fn repeats(&self) -> u32 {
+        if matches!(self.profile, Profile::Smoke) { 0 } else { REPEATS }
+    }
+
+    fn matches(&self, planned: &Planned, load: Load, row: &Row) -> Result<(), String> {
+        let Row { experiment, system, axes, repetition, profile, .. } = row;
+        let is_same = *experiment == self.experiment.name
+            && *system.name == planned.system
+            && *axes == planned.axes
+            && row.load == load
+            && *repetition == planned.repetition
+            && *profile == self.profile;
+        if is_same {
+            return Ok(());
+        }
+        let mut wanted = row.cell();
+        wanted.experiment.clone_from(&self.experiment.name);
+        wanted.system.clone_from(&planned.system);
+        (wanted.axes, wanted.load, wanted.profile) = (planned.axes.clone(), load, self.profile);
+        let found = row.cell();
+        Err(format!("{wanted} is due in repetition {}, and the row is {found} in {repetition}", planned.repetition))
+    }
+
+    fn advance(&mut self) {
+        (self.done, self.attempt, self.search) = (self.done + 1, 1, None);
+        self.begin_search();
+    }
+
+    fn ready(mut self) -> Self {
+        self.begin_search();
+        self
+    }
+
+    fn begin_search(&mut self) {
+        let is_search = self.plan.trials.get(self.done).is_some_and(|planned| planned.load == PlannedLoad::Search);
+        self.search = is_search.then(|| Searching { finder: self.finder(), made: Vec::new() });
+    }
+
+    fn finder(&self) -> Box<dyn Finder> {
+        let (load, steps) = (&self.experiment.load, &self.steps);
+        match load.finder {
+            FinderKind::Fixed | FinderKind::Search => {
+                let settings = Settings {
+                    start: load.start,
+                    most: load.most,
+                    trial: steps.trial,
+                    hold: steps.confirm,
+                    ..Settings::brief()
+                };
+                Box::new(Search::new(settings, load.goal()))
+            }
+            FinderKind::Rfc7502 => Box::new(Rfc7502::new(Rfc7502Settings {
+                sessions: steps.sessions.unwrap_or(load.sessions),
+                rate: load.start,
+                ..Rfc7502Settings::default()
+            })),
+            FinderKind::Staircase => Box::new(Staircase::new(StaircaseSettings {
+                start: load.start,
+                step: load.step,
+                most: load.most,
+                duration: steps.window,
+            })),
+        }
+    }
+}
+
+fn is_floor(planned: &Planned) -> bool {
+    planned.place != Place::Trial
+}
+
+fn reasons(validity: &Validity) -> Vec<Reason> {
+    match validity {
+        Validity::Valid => Vec::new(),
+        Validity::Reasons(reasons) => reasons.clone(),
+    }
+}
+
+/// Outcome of the longest trial at or below the limit; of equally long ones that with the highest load.
+fn confirmation(made: &[(Trial, Outcome)], limit: &Limit) -> Outcome {
+    let below = made.iter().filter(|(trial, _)| trial.load <= limit.load);
+    let key = |trial: &Trial| (trial.duration, trial.load);
+    let best = below.max_by(|(a, _), (b, _)| key(a).partial_cmp(&key(b)).unwrap_or(std::cmp::Ordering::Equal));
+    best.map_or_else(Outcome::default, |(_, outcome)| outcome.clone())
+}
+
+/// Verdict on a run whose plan is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Each trial of the plan is valid.
+    Valid,
+    /// A trial stayed invalid.
+    Invalid,
+}
+
+impl Verdict {
+    /// Judges the trials that stayed invalid. In the profile `smoke` no figure is judged, so that a busy machine is no fault.
+    pub fn of(profile: Profile, marked: &[Marked]) -> Self {
+        let is_of_system = |reason: &Reason| matches!(reason.check, Check::Ends | Check::Accounting | Check::Restart);
+        let counts = |marked: &Marked| profile != Profile::Smoke || marked.reasons.iter().any(is_of_system);
+        if marked.iter().any(counts) { Self::Invalid } else { Self::Valid }
+    }
+}

@@ -1,0 +1,153 @@
+//! Trial on a running site.
+
+use super::clients;
+use super::neighbours::Neighbours;
+use super::sampled::Sampled;
+use super::schedule::Order;
+use super::site::Site;
+use super::validity::{Evidence, reasons};
+use crate::finder::Outcome;
+use crate::generator::{self, Made};
+use crate::row::{Check, Figures, Reason, UnknownFigure, Validity};
+use crate::{Error, process};
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use strowger_measure::{Counter, Heading, Observed, Observer, Run, Span};
+
+/// Step of a pause, after which a signal is looked for.
+const STEP: Duration = Duration::from_millis(100);
+
+/// Samples a second: short windows need more.
+fn rate_of_samples(window: Duration) -> u32 {
+    match window.as_secs() {
+        0..=10 => 10,
+        11..=60 => 4,
+        _ => 1,
+    }
+}
+
+/// Makes a trial on a running site.
+pub(super) fn measure(site: &mut Site, order: &Order, folder: &Path) -> Result<Outcome, Error> {
+    site.empty_accounting()?;
+    // Some more than fall due.
+    site.prepare_credentials(order.load.value * (order.warm_up + order.window).as_secs_f64() * 1.1)?;
+    let (samples, before) = (folder.join("samples.log"), site.memory());
+    let observer = Observer::start(&samples, Heading::default(), rate_of_samples(order.window));
+    let observer = observer.map_err(Error::file(&samples))?;
+    site.watch(&observer);
+    let (neighbours, begun) = (Neighbours::now(), Instant::now());
+    let trial = generator::Trial { load: order.load, warm_up: order.warm_up, window: order.window, folder };
+    let made = clients::trial(&site.clients, &trial);
+    let (others, length) = (Neighbours::now().since(&neighbours), begun.elapsed());
+    let stopped = observer.stop("the load has ended");
+    if process::is_ending() {
+        return Err(Error::Interrupted);
+    }
+    let mut evidence = Evidence { ended: site.ended(), busiest: others.busiest, ..Evidence::default() };
+    let made = match made {
+        Ok(made) => made,
+        Err(error) => {
+            let sentence = format!("{error}: look into the logs of the generator in the folder of the trial");
+            evidence.generator.push(Reason { check: Check::Generator, sentence });
+            let lost = reasons(
+                &Evidence { sampled: vec![("nothing".into(), Duration::ZERO)], ..evidence },
+                &Figures::default(),
+            );
+            return Ok(Outcome { figures: Figures::default(), validity: Validity::of(lost) });
+        }
+    };
+    evidence.generator.clone_from(&made.reasons);
+    stopped.map_err(Error::file(&samples))?;
+    let observed = Observed::read(&samples, Span::WHOLE)
+        .map_err(|error| Error::Unexpected { what: samples.display().to_string(), reason: error.to_string() })?;
+    let sampled = Sampled::of(observed, micros(made.begin), micros(made.end), &mut evidence);
+    let mut figures = made.figures.clone();
+    let unknown = |error: UnknownFigure| Error::Unexpected { what: "a trial".into(), reason: error.to_string() };
+    sampled.write(figures.value("rate.achieved"), &mut figures).map_err(unknown)?;
+    let cores = figures.value("machine.cores").unwrap_or(1.0);
+    let other = others.seconds / length.as_secs_f64().max(0.01) / cores * 100.0;
+    figures.set("machine.other", other).map_err(unknown)?;
+    if let Some(used) = used_memory() {
+        figures.set("machine.memory", used).map_err(unknown)?;
+    }
+    let calls = Calls::of(&made)?;
+    // Rows come while the server settles.
+    pause(order.settle)?;
+    evidence.accounting = site.accounting(calls.completed, calls.failed)?;
+    memory(site, order, before, calls, &mut figures).map_err(unknown)?;
+    let ended = site.ended();
+    evidence.ended = evidence.ended.take().or(ended);
+    let validity = Validity::of(reasons(&evidence, &figures));
+    Ok(Outcome { figures, validity })
+}
+
+/// Adds the figures of memory.
+fn memory(
+    site: &Site,
+    order: &Order,
+    before: [u64; 2],
+    calls: Calls,
+    figures: &mut Figures,
+) -> Result<(), UnknownFigure> {
+    if !site.is_local() {
+        return Ok(());
+    }
+    let [server, cache] = site.memory();
+    figures.set("server.pss", server as f64)?;
+    if site.has_cache() {
+        figures.set("cache.pss", cache as f64)?;
+    }
+    let entries = if order.load.unit.is_rate() { (calls.completed + calls.failed) as f64 } else { order.load.value };
+    if entries > 0.0 {
+        figures.set("server.entry", server.saturating_sub(before[0]) as f64 / entries)?;
+    }
+    Ok(())
+}
+
+/// Calls of a trial, warm-up included.
+#[derive(Clone, Copy, Debug)]
+struct Calls {
+    completed: u64,
+    failed: u64,
+}
+
+impl Calls {
+    fn of(made: &Made) -> Result<Self, Error> {
+        let run = Run::read(&made.logs)
+            .map_err(|error| Error::Unexpected { what: "the log of a generator".into(), reason: error.to_string() })?;
+        let sum = |counter| run.totals.counter(counter) + run.warm_up.as_ref().map_or(0, |page| page.counter(counter));
+        let (all, completed) = (sum(Counter::CallsOutgoing), sum(Counter::CallsSuccessful));
+        Ok(Self { completed, failed: all.saturating_sub(completed) })
+    }
+}
+
+/// Used memory of the machine in per cent, formula (2) of the cache study.
+fn used_memory() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let bytes = |key: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+        Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1_024)
+    };
+    crate::formula::caches::used_memory(crate::formula::caches::Memory {
+        free: bytes("MemFree:")?,
+        buffers: bytes("Buffers:")?,
+        cache: bytes("Cached:")?,
+        total: bytes("MemTotal:")?,
+    })
+}
+
+fn micros(moment: SystemTime) -> u64 {
+    moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
+}
+
+/// Waits for so long, unless a signal comes.
+fn pause(time: Duration) -> Result<(), Error> {
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        if process::is_ending() {
+            return Err(Error::Interrupted);
+        }
+        std::thread::sleep(STEP.min(end.saturating_duration_since(Instant::now())));
+    }
+    Ok(())
+}

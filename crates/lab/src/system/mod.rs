@@ -1,0 +1,45 @@
+//! Systems under test: folders that say how a server is started, and with which configurations.
+//!
+//! The folder of a system has a `driver.toml` and the files of its scenarios. Files have marks such as `@PORT@`, which a start fills in.
+//!
+//! | key of `driver.toml` | content |
+//! |---|---|
+//! | `title` | name for people |
+//! | `program`, `package` | name of the program in `PATH`, and the Debian package that contains it |
+//! | `start` | words of the command that starts it; it stays in the foreground |
+//! | `version` | words of the command that prints its version |
+//! | `check` | words of the command that checks a configuration |
+//! | `ready` | sign that it is ready: `"udp"`, `"tcp"`, `"options"`, or `{ prints = "text" }` |
+//! | `instances` | servers that make up the system, each on a port of its own |
+//! | `external` | `true` for a server that runs already |
+//! | `[[scenario]]` | `name`; `configuration`, `files`, `words`, `first`, `needs`, `rows` |
+//!
+//! | mark | value |
+//! |---|---|
+//! | `@PROGRAM@`, `@CONFIG@`, `@FOLDER@` | program, filled configuration, folder of the start |
+//! | `@PORT@` | port of 127.0.0.1 |
+//! | `@WORKERS@` | workers of the setting, 1 unless it names some |
+//! | `@WORDS@` | as a word of `start` alone: the `words` of the scenario |
+//! | `@NODE@` | number of the server among the instances, from 1 |
+//! | `@DOMAIN@` | domain of all users, [`crate::document::DOMAIN`] |
+//! | `@ANSWER_1@`, `@ANSWER_2@` | address and port of an answering side |
+//! | `@DATABASE@`, `@CACHE@`, `@CACHE_SERVERS@` ... | values of a backend, see [`crate::backend::Beside`] |
+//!
+//! ```
+//! use strowger_lab::system::SystemFolder;
+//!
+//! let system = SystemFolder::open("kamailio", None).expect("it is shipped");
+//! assert!(system.scenario("relay").is_some() && system.scenario("relais").is_none());
+//! ```
+
+mod driver;
+mod folder;
+pub(crate) mod marks;
+mod ready;
+mod running;
+mod shipped;
+
+pub use driver::{DriverFile, Ready, Rows, Scenario};
+pub use folder::SystemFolder;
+pub use running::{RunningSystem, Setting, check, start};
+pub use shipped::{Files, SHIPPED};

@@ -1,0 +1,286 @@
+//! Systems that run.
+
+use super::{Ready, Scenario, SystemFolder, ready};
+use crate::backend::run;
+use crate::document::DOMAIN;
+use crate::driver::fill;
+use crate::process::Process;
+use crate::{Error, port};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+/// Start of a system: its configuration and surroundings.
+#[derive(Clone, Debug)]
+pub struct Setting<'a> {
+    /// Folder of this start, made if it is missing. Configurations, logs and files of the system go there.
+    pub folder: &'a Path,
+    /// Name of the scenario of the system: the filled-in configuration of the experiment.
+    pub scenario: &'a str,
+    /// Workers. None for 1.
+    pub workers: Option<u32>,
+    /// Answering sides, for systems that choose among them.
+    pub answers: &'a [SocketAddr],
+    /// Values of further marks: those of the backends.
+    pub values: Vec<(&'static str, String)>,
+    /// Cores that it runs on. Empty for all.
+    pub cores: &'a [usize],
+    /// Port of 127.0.0.1. None for a free one. A system of several servers has free ones in any case.
+    pub port: Option<u16>,
+}
+
+impl<'a> Setting<'a> {
+    /// Setting of a scenario with one worker on all cores, on a free port.
+    pub const fn new(folder: &'a Path, scenario: &'a str) -> Self {
+        Self { folder, scenario, workers: None, answers: &[], values: Vec::new(), cores: &[], port: None }
+    }
+}
+
+/// Starts a system and waits until it is ready. An external one is not started: it has to answer OPTIONS.
+///
+/// # Errors
+/// The scenario is unknown, a program is missing, a mark has no value, a first command fails, the port is taken, or the system ends or
+/// is not ready in time; the error has the last lines that it printed.
+pub fn start(system: &SystemFolder, setting: &Setting<'_>) -> Result<RunningSystem, Error> {
+    if let Some(address) = system.address() {
+        ready::answers(system.name(), address)?;
+        return Ok(RunningSystem { servers: Vec::new(), addresses: vec![address], ready: Ready::Options });
+    }
+    let mut running =
+        RunningSystem { servers: Vec::new(), addresses: Vec::new(), ready: system.driver().ready.clone() };
+    let instances = system.driver().instances;
+    for node in 1..=instances {
+        let written = write(system, setting, node, instances)?;
+        for words in &written.first {
+            run(
+                &format!("the first command of {}", system.name()),
+                written.command(words)?.current_dir(&written.folder),
+            )?;
+        }
+        let words = pinned(&written.start, setting.cores);
+        let mut server = Server {
+            process: None,
+            words,
+            name: system.name().to_owned(),
+            folder: written.folder.clone(),
+            port: written.port,
+        };
+        server.start(&running.ready)?;
+        running.addresses.push(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), written.port));
+        running.servers.push(server);
+    }
+    Ok(running)
+}
+
+/// Has the program check the configuration of a scenario, which is written as for a start. Where the driver has no such command, only the
+/// marks are checked.
+///
+/// # Errors
+/// As [`start`], and the program refuses the configuration; the error has what it printed.
+pub fn check(system: &SystemFolder, setting: &Setting<'_>) -> Result<(), Error> {
+    if system.address().is_some() {
+        return Ok(());
+    }
+    let instances = system.driver().instances;
+    for node in 1..=instances {
+        let written = write(system, setting, node, instances)?;
+        if !written.check.is_empty() {
+            let name = format!("the check of {} by {}", setting.scenario, system.name());
+            run(&name, written.command(&written.check)?.current_dir(&written.folder))?;
+        }
+    }
+    Ok(())
+}
+
+/// Files and commands of a start, with their marks filled in.
+struct Written {
+    folder: PathBuf,
+    port: u16,
+    first: Vec<Vec<String>>,
+    start: Vec<String>,
+    check: Vec<String>,
+}
+
+impl Written {
+    fn command(&self, words: &[String]) -> Result<Command, Error> {
+        let (program, others) = words.split_first().ok_or_else(|| Error::Unexpected {
+            what: self.folder.display().to_string(),
+            reason: "a command has no words".to_owned(),
+        })?;
+        let mut command = Command::new(program);
+        command.args(others);
+        Ok(command)
+    }
+}
+
+fn write(system: &SystemFolder, setting: &Setting<'_>, node: u32, instances: u32) -> Result<Written, Error> {
+    let scenario = find(system, setting.scenario)?;
+    let folder = match instances {
+        1 => setting.folder.to_owned(),
+        _ => setting.folder.join(node.to_string()),
+    };
+    std::fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
+    // A command may change its folder.
+    let folder = folder.canonicalize().map_err(Error::file(&folder))?;
+    let port = match (instances, setting.port) {
+        (1, Some(port)) => port,
+        _ => port::free(),
+    };
+    let config = scenario.configuration.as_ref().map(|name| folder.join(name).display().to_string());
+    let mut values = vec![
+        ("PROGRAM", system.program()?.display().to_string()),
+        ("FOLDER", folder.display().to_string()),
+        ("PORT", port.to_string()),
+        ("NODE", node.to_string()),
+        ("WORKERS", setting.workers.unwrap_or(1).to_string()),
+        ("DOMAIN", DOMAIN.to_owned()),
+    ];
+    values.extend(config.map(|config| ("CONFIG", config)));
+    values.extend(["ANSWER_1", "ANSWER_2"].into_iter().zip(setting.answers.iter().map(ToString::to_string)));
+    values.extend(setting.values.iter().cloned());
+    for name in scenario.configuration.iter().chain(&scenario.files) {
+        let text = system.file(name).unwrap_or_default();
+        let text = fill(text, &values).map_err(|error| missing(system, scenario, name, &error))?;
+        let file = folder.join(name);
+        std::fs::write(&file, text).map_err(Error::file(&file))?;
+    }
+    let words = |words: &[String], what: &str| {
+        fill_words(words, &scenario.words, &values).map_err(|error| missing(system, scenario, what, &error))
+    };
+    Ok(Written {
+        first: scenario.first.iter().map(|command| words(command, "first")).collect::<Result<_, _>>()?,
+        start: words(&system.driver().start, "start")?,
+        check: words(&system.driver().check, "check")?,
+        folder,
+        port,
+    })
+}
+
+/// Error about a mark without a value.
+fn missing(system: &SystemFolder, scenario: &Scenario, place: &str, error: &Error) -> Error {
+    let reason = match error {
+        Error::Unexpected { reason, .. } => reason.clone(),
+        other => other.to_string(),
+    };
+    let cure = match scenario.needs.as_slice() {
+        [] => "the backend that gives it is none of the scenario's needs".to_owned(),
+        needs => format!("the scenario needs {}", needs.join(", ")),
+    };
+    let what = format!("{place} of {}, scenario {}", system.name(), scenario.name);
+    Error::Unexpected { what, reason: format!("{reason}: {cure}") }
+}
+
+fn find<'a>(system: &'a SystemFolder, name: &str) -> Result<&'a Scenario, Error> {
+    system.scenario(name).ok_or_else(|| {
+        let known: Vec<&str> = system.driver().scenarios.iter().map(|scenario| scenario.name.as_str()).collect();
+        let cure = match strowger_config::nearest(name, known.iter().copied()) {
+            Some(near) => format!("write {near}"),
+            None => format!("it has {}", known.join(", ")),
+        };
+        Error::Unexpected {
+            what: format!("system {}", system.name()),
+            reason: format!("it has no configuration for the scenario {name}: {cure}"),
+        }
+    })
+}
+
+/// Fills in the marks of words; `@WORDS@` becomes the words in `own`, whose marks are filled in too.
+pub(super) fn fill_words(words: &[String], own: &[String], values: &[(&str, String)]) -> Result<Vec<String>, Error> {
+    let all = words.iter().flat_map(|word| if word == "@WORDS@" { own } else { std::slice::from_ref(word) });
+    all.map(|word| fill(word, values)).collect()
+}
+
+/// The command on these cores alone.
+fn pinned(words: &[String], cores: &[usize]) -> Vec<String> {
+    let cores: Vec<String> = cores.iter().map(ToString::to_string).collect();
+    let prefix = match cores.is_empty() {
+        true => Vec::new(),
+        false => vec!["taskset".to_owned(), "--cpu-list".to_owned(), cores.join(",")],
+    };
+    [prefix.as_slice(), words].concat()
+}
+
+/// Server of a system.
+#[derive(Debug)]
+struct Server {
+    process: Option<Process>,
+    words: Vec<String>,
+    name: String,
+    folder: PathBuf,
+    port: u16,
+}
+
+impl Server {
+    fn start(&mut self, sign: &Ready) -> Result<(), Error> {
+        ready::is_free(&self.name, self.port)?;
+        let Some((program, others)) = self.words.split_first() else {
+            let reason = "start has no words: write the program first".to_owned();
+            return Err(Error::Unexpected { what: format!("system {}", self.name), reason });
+        };
+        let mut command = Command::new(program);
+        command.args(others).current_dir(&self.folder);
+        let mut process = Process::start(&self.name, &self.folder, &mut command)?;
+        ready::wait(&mut process, self.port, sign)?;
+        self.process = Some(process);
+        Ok(())
+    }
+}
+
+/// System that runs. It ends when it is dropped; an external one runs on.
+#[derive(Debug)]
+pub struct RunningSystem {
+    servers: Vec<Server>,
+    addresses: Vec<SocketAddr>,
+    ready: Ready,
+}
+
+impl RunningSystem {
+    /// Addresses of its servers: one, unless the system has several instances.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Address of its first server.
+    pub fn address(&self) -> SocketAddr {
+        self.addresses[0]
+    }
+
+    /// Ids of the roots of its process trees; none of an external system.
+    pub fn ids(&self) -> Vec<u32> {
+        self.servers.iter().filter_map(|server| server.process.as_ref()).map(Process::id).collect()
+    }
+
+    /// Status of a server that has ended. None while all run.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.servers.iter_mut().filter_map(|server| server.process.as_mut()).find_map(Process::ended)
+    }
+
+    /// Last lines that it printed.
+    pub fn tail(&self) -> String {
+        let tails = self.servers.iter().filter_map(|server| server.process.as_ref()).map(Process::tail);
+        tails.collect::<Vec<_>>().join("\n")
+    }
+
+    /// Ends it by `kill -9`, without a chance to write anything.
+    pub fn kill(&mut self) {
+        for server in &mut self.servers {
+            if let Some(mut process) = server.process.take() {
+                process.kill();
+            }
+        }
+    }
+
+    /// Starts servers that have ended once more on the same ports, with the files that they have, and waits until they are ready.
+    ///
+    /// # Errors
+    /// As [`start`].
+    pub fn start_again(&mut self) -> Result<(), Error> {
+        for server in &mut self.servers {
+            if server.process.as_mut().is_none_or(|process| process.ended().is_some()) {
+                server.process = None;
+                server.start(&self.ready)?;
+            }
+        }
+        Ok(())
+    }
+}

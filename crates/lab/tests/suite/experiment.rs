@@ -1,0 +1,399 @@
+//! Experiments: their files, faults and plans.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+use strowger_core::Transport;
+use strowger_lab::compare::FLOOR;
+use strowger_lab::experiment::{
+    Bound, Experiment, FinderKind, Form, Place, Plan, Planned, PlannedLoad, PublishedRow, SHIPPED, Source, plan,
+};
+use strowger_lab::formula::stress::PUBLISHED;
+use strowger_lab::row::{AxisValue, LoadUnit, Profile};
+use strowger_load::campaign::Connections;
+
+/// An experiment of thirty lines, as a user writes one.
+const MINE: &str = r#"title = "Two caches"
+
+[call]
+document = "call"
+answer = "answer"
+users = 500
+
+[load]
+unit = "calls/s"
+values = [100, 200]
+
+[[axis]]
+name = "cache"
+values = ["local", "redis"]
+
+[[system]]
+name = "strowger"
+configuration = "mine-{cache}"
+
+[[system]]
+name = "kamailio"
+configuration = "mine"
+workers = 4
+skip = { cache = ["redis"] }
+
+[profile.quick]
+warm_up = "1s"
+window = "4s"
+repetitions = 2
+
+[[figure]]
+name = "cost"
+title = "CPU of a call"
+x = "load"
+y = ["server.cpu.call"]
+line = "system"
+where = { cache = "local" }
+
+[[gate]]
+figure = "server.cpu.call"
+against = "kamailio"
+where = { cache = "local" }
+at_most = 0.5
+"#;
+
+fn mine() -> Experiment {
+    match Experiment::read("folder/mine.toml", MINE) {
+        Ok((experiment, report)) => {
+            assert!(report.faults().is_empty(), "{report}");
+            experiment
+        }
+        Err(report) => panic!("{report}"),
+    }
+}
+
+#[test]
+fn an_experiment_is_read_into_types() {
+    let experiment = mine();
+    assert_eq!((experiment.name.as_str(), experiment.title.as_str()), ("mine", "Two caches"));
+    assert_eq!((experiment.load.unit, experiment.load.finder), (LoadUnit::Calls, FinderKind::Fixed));
+    assert_eq!(experiment.load.values, [100.0, 200.0]);
+    assert_eq!((experiment.call.users, experiment.call.answer.as_deref()), (500, Some("answer")));
+    let figure = &experiment.figures[0];
+    assert_eq!((figure.form, &figure.x, &figure.line), (Form::Lines, &Some(Source::Load), &Some(Source::System)));
+    assert_eq!(figure.only.get("cache"), Some(&AxisValue::Text("local".into())));
+    let gate = &experiment.gates[0];
+    assert_eq!((gate.system.as_str(), gate.against.as_deref()), ("strowger", Some("kamailio")));
+    assert!(gate.bound == Bound::AtMost(0.5) && gate.bound.is_met(0.5) && !gate.bound.is_met(f64::NAN));
+    assert!(Bound::AtLeast(0.9).is_met(0.9) && !Bound::AtLeast(0.9).is_met(0.8));
+    assert_eq!(experiment.profiles[&Profile::Quick].window, Duration::from_secs(4));
+    // The profiles that the file does not name have their defaults.
+    assert_eq!(experiment.profiles[&Profile::Paper].window, Duration::from_secs(600));
+}
+
+/// A value of an axis replaces what `[call]` and `[load]` say.
+#[test]
+fn transport_connections_and_sessions_follow_axis_and_profile() {
+    let text = MINE
+        .replace("users = 500", "users = 500\ntransport = \"tcp\"")
+        .replace(
+            "values = [\"local\", \"redis\"]",
+            "values = [\"local\", \"redis\"]\ntransport = { local = \"udp\" }\nconnections = { redis = \"per-user\" }",
+        )
+        .replace("repetitions = 2", "repetitions = 2\nsessions = 7");
+    let (experiment, _) = Experiment::read("mine.toml", &text).unwrap_or_else(|report| panic!("{report}"));
+    let axes = |value: &str| [("cache".to_owned(), AxisValue::Text(value.into()))].into();
+    assert_eq!(experiment.transport(&axes("local")), Transport::Udp);
+    assert_eq!(experiment.transport(&axes("redis")), Transport::Tcp);
+    assert_eq!(experiment.connections(&axes("local")), Connections::One);
+    assert_eq!(experiment.connections(&axes("redis")), Connections::PerUser);
+    assert_eq!(experiment.profiles[&Profile::Quick].sessions, Some(7));
+    assert_eq!(experiment.profiles[&Profile::Paper].sessions, None);
+}
+
+/// Each mistake: replaced text, new text, line of the fault, a part of the message, a part of the cure.
+#[test]
+fn each_mistake_is_named_with_line_and_cure() {
+    for (from, to, line, message, cure) in [
+        ("title = \"Two", "titel = \"Two", 1, "there is no key titel", "write title"),
+        ("[call]\ndocument", "[calls]\ndocument", 3, "there is no key calls", "write call"),
+        ("answer = \"answer\"", "answer = 1", 5, "no text", "write answer"),
+        ("users = 500", "users = 1.5", 6, "no whole number from 0", "write users"),
+        ("users = 500", "hold = \"ten\"", 6, "no length of time", "\"10s\""),
+        ("users = 500", "transport = \"tpc\"", 6, "there is no transport", "write tcp"),
+        ("users = 500", "connections = \"each\"", 6, "there is no connections", "one, per-user, per-call"),
+        (
+            "values = [\"local\", \"redis\"]",
+            "values = [\"local\", \"redis\"]\ntransport = { local = \"sctp\" }",
+            15,
+            "transport of local has the wrong type",
+            "\"tcp\"",
+        ),
+        ("\"calls/s\"", "\"calls/m\"", 9, "there is no unit", "calls/s"),
+        ("[100, 200]", "[100, \"x\"]", 10, "no list of numbers above 0", "[100, 200]"),
+        ("values = [100, 200]", "finder = \"serach\"", 10, "there is no finder", "write search"),
+        ("values = [100, 200]", "finder = \"staircase\"", 8, "a staircase has no step", "step = 100"),
+        ("values = [100, 200]", "finder = \"search\"\nmost = 5", 8, "not above most", "start = 10"),
+        ("window = \"4s\"", "search = 1", 28, "no true or false", "search = false"),
+        ("values = [100, 200]\n", "", 8, "has no values", "or a finder"),
+        ("name = \"cache\"", "name = \"load\"", 13, "every row has load already", "another name"),
+        ("[\"local\", \"redis\"]", "[\"local\", \"redis\", \"local\"]", 14, "stands twice", "write it once"),
+        (
+            "values = [\"local\", \"redis\"]",
+            "values = [\"local\", \"redis\"]\nusers = { loca = 1 }",
+            15,
+            "no value loca",
+            "write local",
+        ),
+        ("mine-{cache}", "mine-{cash}", 18, "names no axis", "cache"),
+        ("workers = 4", "workers = \"many\"", 23, "workers is no number", "\"best\""),
+        ("name = \"kamailio\"", "name = \"strowger\"", 21, "two systems strowger", "a name of its own"),
+        ("name = \"kamailio\"", "name = \"floor\"", 21, "measures the floor anyway", "remove this"),
+        ("skip = { cache = [\"redis\"] }", "skip = { cache = [\"rediss\"] }", 24, "no such value", "local, redis"),
+        ("skip = { cache", "skip = { cahce", 24, "names no axis \"cahce\"", "write cache"),
+        ("[profile.quick]", "[profile.quik]", 26, "there is no profile quik", "quick"),
+        ("window = \"4s\"", "window = \"0s\"", 28, "a window has a length", "window = \"5s\""),
+        ("repetitions = 2", "repetitions = 0", 29, "whole number from 1", "repetitions = 1"),
+        ("repetitions = 2", "repeats = 2", 29, "there is no key repeats", "repetitions"),
+        ("title = \"CPU of a call\"\n", "", 31, "has no title", "write title"),
+        ("x = \"load\"", "x = \"lod\"", 34, "there is no axis \"lod\"", "write load"),
+        ("y = [\"server.cpu.call\"]", "y = [\"server.cpu.cal\"]", 35, "there is no figure", "write server.cpu.call"),
+        (
+            "[\"server.cpu.call\"]\n",
+            "[\"server.cpu.call\", \"server.cpu\"]\n",
+            35,
+            "several units: us, %",
+            "for each unit",
+        ),
+        ("line = \"system\"", "line = \"load\"", 36, "there is no axis \"load\"", "write one of system, cache"),
+        ("line = \"system\"", "form = \"bed\"", 34, "a drawing has no x", "remove it"),
+        ("line = \"system\"", "rows = [{ limit = 1 }]", 36, "the form lines has no rows", "remove it"),
+        ("line = \"system\"", "points = [{ x = 1 }]", 36, "has no y", "points = [{ x = 1600, y = 98 }]"),
+        ("x = \"load\"", "form = \"table\"\nrows = [{ limt = 1 }]", 35, "there is no figure", "write limit"),
+        ("title = \"Two", "answer = \"server.cpu\"\nanswers = 1\ntitle = \"Two", 2, "no key answers", "write answer"),
+        (
+            "[call]\ndocument",
+            "[published]\nsource = \"a\"\n[call]\ndocument",
+            3,
+            "[published] has no machine",
+            "write machine",
+        ),
+        (
+            "values = [\"local\", \"redis\"]",
+            "values = [\"local\", \"redis\"]\ntitle = { local = \"redis\" }",
+            15,
+            "two values are called \"redis\"",
+            "a title of its own",
+        ),
+        (
+            "values = [\"local\", \"redis\"]",
+            "values = [\"local\", \"redis\"]\nagainst = { redis = \"locl\" }",
+            15,
+            "against of redis",
+            "another value",
+        ),
+        ("figure = \"server.cpu.call\"\n", "", 39, "has no figure", "write figure"),
+        ("against = \"kamailio\"", "against = \"kamalio\"", 41, "there is no system", "write kamailio"),
+        ("at_most = 0.5", "", 39, "has no bound", "at_most = 1.2 or at_least"),
+        ("at_most = 0.5", "at_most = 0.5\nat_least = 0.4", 39, "has no bound", "either"),
+        ("[[gate]]", "[goal]\n\"srd.p9\" = 1\n[[gate]]", 40, "there is no figure", "write srd.p95"),
+        ("[[gate]]", "[goal]\nsrd.p95 = 1\n[[gate]]", 40, "stands in quotes", "\"srd.p95\""),
+        ("[[gate]]", "[gate]", 39, "a list of tables", "[[gate]]"),
+        ("workers = 4", "workers = ", 23, "this is not TOML", ""),
+    ] {
+        let replaced = MINE.replacen(from, to, 1);
+        assert_ne!(replaced, MINE, "{from}");
+        let report = Experiment::read("mine.toml", &replaced).expect_err(message);
+        let fits = report.faults().iter().any(|fault| {
+            report.position(fault).map(|(line, _)| line) == Some(line)
+                && fault.message.contains(message)
+                && fault.cure.contains(cure)
+        });
+        assert!(fits, "line {line}: {message} ... {cure}\n{report}");
+    }
+}
+
+#[test]
+fn all_mistakes_of_a_file_are_named_at_once() {
+    let text =
+        MINE.replace("users = 500", "users = -1").replace("workers = 4", "workres = 4").replace("0.5", "\"half\"");
+    let report = Experiment::read("mine.toml", &text).expect_err("three mistakes");
+    assert_eq!(report.errors(), 3, "{report}");
+    let shown = report.to_string();
+    assert!(shown.starts_with("mine.toml:6:9: error: users of [call]"), "{shown}");
+    let report = Experiment::read("mine.toml", "").expect_err("an empty file is no experiment");
+    assert_eq!(report.errors(), 4, "{report}");
+    let silent = &MINE[..MINE.find("[[figure]]").expect("it has one")];
+    let (_, report) = Experiment::read("mine.toml", silent).expect("it can be run");
+    assert_eq!((report.errors(), report.warnings()), (0, 1), "{report}");
+}
+
+#[test]
+fn no_text_makes_the_reader_panic() {
+    for end in 0..MINE.len() {
+        let _ = Experiment::read("f.toml", &MINE[..end]);
+        let _ = Experiment::read("f.toml", &format!("{}é{}", &MINE[..end], &MINE[end + 1..]));
+    }
+}
+
+fn trials(plan: &Plan) -> Vec<&Planned> {
+    plan.trials.iter().filter(|trial| trial.place == Place::Trial).collect()
+}
+
+#[test]
+fn a_plan_interleaves_systems_between_two_floors() {
+    let plan = plan(&mine(), Profile::Quick, &[]);
+    let floors = |place| plan.trials.iter().filter(|trial| trial.place == place && trial.system == FLOOR).count();
+    assert!(floors(Place::FloorAtStart) == 2 && floors(Place::FloorAtEnd) == 2);
+    assert_eq!(plan.trials.first().map(|trial| trial.place), Some(Place::FloorAtStart));
+    assert_eq!(plan.trials.last().map(|trial| (trial.place, trial.repetition)), Some((Place::FloorAtEnd, 4)));
+    let trials = trials(&plan);
+    // Two repetitions; two loads with the local cache on both systems, and with Redis on one.
+    assert_eq!(trials.len(), 2 * (2 * 2 + 2));
+    let order = |repetition: u32, load: f64| -> Vec<&str> {
+        let local = AxisValue::Text("local".into());
+        let of_cell = trials.iter().filter(|trial| {
+            trial.repetition == repetition && trial.load == PlannedLoad::Fixed(load) && trial.axes["cache"] == local
+        });
+        of_cell.map(|trial| trial.system.as_str()).collect()
+    };
+    for load in [100.0, 200.0] {
+        let mut first = order(1, load);
+        first.reverse();
+        assert_eq!(first, order(2, load), "the order alternates from repetition to repetition");
+    }
+    assert_ne!(order(1, 100.0), order(1, 200.0), "and from cell to cell");
+    let redis: Vec<&str> =
+        trials.iter().filter(|trial| trial.configuration == "mine-redis").map(|t| t.system.as_str()).collect();
+    assert_eq!(redis, ["strowger"; 4]);
+    // Users register once for all loads of a started system.
+    let registered: u32 = trials.iter().map(|trial| trial.registers).sum();
+    assert_eq!(registered, 2 * 3 * 500);
+    let sum: Duration = plan.trials.iter().map(|trial| trial.time).sum();
+    assert_eq!(plan.time, sum);
+    // A trial: 1.5 s around, 1 s and 4 s; of the six started systems each 1 s and half a second of registrations; floors 0.3 s.
+    assert_eq!(plan.time, Duration::from_millis(12 * 6_500 + 6 * 1_500 + 4 * 6_800));
+}
+
+#[test]
+fn a_plan_is_shown_by_system_with_its_time() {
+    let text = plan(&mine(), Profile::Quick, &[]).to_string();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 4, "{text}");
+    // Eight trials of 6.5 s and four starts of 1.5 s.
+    assert_eq!(lines[1], "strowger          8 trials,   0 searches,    1.0 min");
+    assert!(lines[0].starts_with("floor             4 trials") && lines[3].ends_with("   1.9 min"), "{text}");
+}
+
+#[test]
+fn a_plan_can_be_of_one_system_and_of_each_finder() {
+    let one = plan(&mine(), Profile::Quick, &["kamailio"]);
+    assert!(trials(&one).iter().all(|trial| trial.system == "kamailio") && trials(&one).len() == 4);
+    let time = |finder: &str, expected: u32| {
+        let load = format!("finder = \"{finder}\"\nstart = 100\nstep = 100\nexpected = {expected}");
+        let (experiment, _) = Experiment::read("f.toml", &MINE.replace("values = [100, 200]", &load)).expect("right");
+        let plan = plan(&experiment, Profile::Quick, &[]);
+        assert!(trials(&plan).iter().all(|trial| trial.load == PlannedLoad::Search));
+        plan.time
+    };
+    assert!(time("staircase", 2_000) > time("staircase", 1_000));
+    // Most of its time the algorithm of the RFC sends 50,000 sessions at low rates.
+    assert!(time("rfc7502", 1_000) > Duration::from_secs(6 * 20 * 50));
+    assert_eq!(time("search", 1_000), time("search", 2_000));
+}
+
+#[test]
+fn a_search_beside_fixed_loads_is_made_once() {
+    let text = MINE.replace("values = [100, 200]", "values = [100, 200]\nfinder = \"search\"");
+    let searches = |text: &str| {
+        let (experiment, _) = Experiment::read("f.toml", text).expect("right");
+        let plan = plan(&experiment, Profile::Quick, &["strowger"]);
+        let searches = trials(&plan).iter().filter(|trial| trial.load == PlannedLoad::Search).count();
+        (searches, trials(&plan).len())
+    };
+    // Two values of the axis; two repetitions of two loads each.
+    assert_eq!(searches(&text), (2, 2 * 2 * 2 + 2));
+    assert_eq!(searches(&text.replace("repetitions = 2", "repetitions = 2\nsearch = false")), (0, 8));
+}
+
+#[test]
+fn shipped_experiments_are_right_and_within_their_times() {
+    // Minutes of the profiles quick (ours alone) and standard (both systems).
+    let budgets = [
+        ("caches", 5, 65),
+        ("connections", 2, 25),
+        ("connections-idle", 2, 15),
+        ("proxy", 5, 55),
+        ("relay", 2, 16),
+        ("rfc7502", 2, 30),
+        ("stress", 6, 120),
+    ];
+    assert_eq!(SHIPPED.iter().map(|(name, _)| *name).collect::<Vec<_>>(), budgets.map(|(name, ..)| name));
+    let mut smoke = Duration::ZERO;
+    for (name, quick, standard) in budgets {
+        let (experiment, _) = Experiment::shipped(name).expect("it is shipped");
+        assert_eq!(experiment.name, name);
+        smoke += plan(&experiment, Profile::Smoke, &["strowger"]).time;
+        let found = plan(&experiment, Profile::Quick, &["strowger"]).time;
+        assert!(found <= Duration::from_secs(quick * 60), "{name}: quick takes {found:?}");
+        let found = plan(&experiment, Profile::Standard, &[]).time;
+        assert!(found <= Duration::from_secs(standard * 60), "{name}: standard takes {found:?}");
+    }
+    // All experiments have two minutes; two are missing here.
+    assert!(smoke <= Duration::from_secs(105), "{smoke:?}");
+    assert!(Experiment::shipped("none").is_none());
+}
+
+/// Each experiment with the figures, lines and units that it has to show.
+#[test]
+fn shipped_experiments_show_the_published_figures() {
+    let names = |name: &str| -> BTreeSet<String> {
+        let (experiment, _) = Experiment::shipped(name).expect("it is shipped");
+        experiment.figures.iter().map(|figure| figure.name.clone()).collect()
+    };
+    let has = |name: &str, wanted: &[&str]| {
+        let found = names(name);
+        wanted.iter().for_each(|wanted| assert!(found.contains(*wanted), "{name}: {wanted} of {found:?}"));
+    };
+    has(
+        "caches",
+        &["1", "2", "3", "4", "5", "6", "7", "8", "9", "omitted throughput", "omitted response time", "table 1"],
+    );
+    has("proxy", &["1", "2", "3", "8", "9", "10", "11", "12", "13", "table 1"]);
+    has("stress", &["3.1-3.11", "chart", "cost"]);
+    has("connections", &["response over rate", "response by lifetime", "cost", "queueing", "sustainable"]);
+    has("connections-idle", &["memory", "entry", "response", "establishing"]);
+    has("rfc7502", &["5.2", "rates", "session delay", "registration delay", "re-registration delay"]);
+    let (stress, _) = Experiment::shipped("stress").expect("it is shipped");
+    let chart = stress.figures.iter().find(|figure| figure.name == "chart").expect("it is there");
+    let points: Vec<(String, f64)> =
+        chart.points.iter().map(|point| (point.x.clone().unwrap_or_default(), point.y)).collect();
+    assert_eq!(points, PUBLISHED.map(|row| (row.letter.to_string(), row.scaled)));
+    let table = stress.figures.iter().find(|figure| figure.name == "3.1-3.11").expect("it is there");
+    let value = |row: &PublishedRow, name: &str| row.values.get(name).copied();
+    for (row, published) in table.rows.iter().zip(PUBLISHED) {
+        assert_eq!(row.only["letter"], AxisValue::Text(published.letter.to_string()));
+        assert_eq!(value(row, "limit"), Some(published.rate));
+        assert_eq!((value(row, "load"), value(row, "load.scaled")), (Some(published.load), Some(published.scaled)));
+        assert_eq!(value(row, "penalty"), published.penalty.map(|(_, penalty)| penalty));
+        let against = stress.axes[0].against.get(&published.letter.to_string());
+        assert_eq!(against.cloned(), published.penalty.map(|(letter, _)| letter.to_string()));
+    }
+    assert_eq!(table.rows.len(), PUBLISHED.len());
+    for letter in &stress.axes[0].values {
+        assert!(stress.axes[0].titles.contains_key(&letter.to_string()), "{letter}");
+        let gates = stress
+            .gates
+            .iter()
+            .filter(|gate| gate.only["letter"] == *letter && gate.against.as_deref() == Some("kamailio"));
+        assert!(gates.count() >= 1, "{letter}");
+    }
+    // Two figures of one unit at most share a vertical axis.
+    for (name, _) in SHIPPED {
+        let (experiment, _) = Experiment::shipped(name).expect("it is shipped");
+        for figure in experiment.figures.iter().filter(|figure| figure.form != Form::Table) {
+            let units: BTreeSet<_> = figure
+                .y
+                .iter()
+                .filter_map(|y| strowger_lab::row::definition(y))
+                .map(|definition| definition.unit)
+                .collect();
+            assert!(units.len() <= 1, "{name} {}: {units:?}", figure.name);
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Behaviours of the laboratory that need no process: one program, linked once.
+
+mod compare;
+mod doctor;
+mod experiment;
+mod finder;
+mod formula;
+mod report;
+mod row;
+mod run;
+mod system;

@@ -1,0 +1,69 @@
+//! The sentence at the top of a report.
+
+use super::recorded::{rows, with_report};
+use strowger_lab::experiment::Experiment;
+use strowger_lab::finder::Finding;
+use strowger_lab::row::{Check, Profile, Reason, Row, Validity};
+use strowger_report::Tone;
+
+fn answer(experiment: &Experiment, rows: &[Row]) -> (Tone, String) {
+    with_report(experiment, rows, |report| (report.answer().tone, report.answer().sentence.clone()))
+}
+
+fn shipped(name: &str, profile: Profile, systems: &[&str]) -> (Experiment, Vec<Row>) {
+    let (experiment, _) = Experiment::shipped(name).expect("it is shipped");
+    let rows = rows(&experiment, profile, systems);
+    (experiment, rows)
+}
+
+#[test]
+fn two_systems_are_compared() {
+    let (experiment, rows) = shipped("relay", Profile::Quick, &[]);
+    let (tone, sentence) = answer(&experiment, &rows);
+    assert_eq!(
+        sentence,
+        "CPU of the server for a call: strowger 61 µs to 73 µs; kamailio 303 µs to 364 µs, of which strowger takes 0.20; all 3 gates are met."
+    );
+    assert_eq!(tone, Tone::Good);
+    let (experiment, rows) = shipped("relay", Profile::Quick, &["strowger"]);
+    let (tone, sentence) = answer(&experiment, &rows);
+    assert_eq!((tone, sentence.as_str()), (Tone::Good, "CPU of the server for a call: strowger 61 µs to 73 µs."));
+}
+
+#[test]
+fn limits_are_named_with_their_causes() {
+    let (experiment, mut rows) = shipped("proxy", Profile::Quick, &["kamailio"]);
+    let (_, sentence) = answer(&experiment, &rows);
+    let one = "kamailio (workers=4) carries 2,000 calls/s (server: its thread shard-0 used 98 % of a core)";
+    assert!(sentence.starts_with(one) && sentence.contains("; kamailio (workers=16) carries 2,000"), "{sentence}");
+    rows.retain(|row| row.axes.get("workers").is_none_or(|value| value.to_string() == "4"));
+    let (_, sentence) = answer(&experiment, &rows);
+    assert_eq!(
+        sentence,
+        "kamailio carries 2,000 calls/s; beyond, srd.p95 misses its bound (server: its thread shard-0 used 98 % of a core)."
+    );
+    for (finding, part) in [
+        (Finding::AtLeast, "carries at least 2,000 calls/s"),
+        (Finding::Nothing, "does not carry the lowest load"),
+        (Finding::Unstable, "for a while"),
+    ] {
+        rows.iter_mut().filter_map(|row| row.limit.as_mut()).for_each(|limit| limit.finding = finding);
+        let (_, sentence) = answer(&experiment, &rows);
+        assert!(sentence.contains(part), "{sentence}");
+    }
+    // Without a search the answer is of the first figure.
+    let (experiment, rows) = shipped("proxy", Profile::Smoke, &["kamailio"]);
+    assert!(answer(&experiment, &rows).1.starts_with("CPU of the server, of all cores: kamailio "));
+}
+
+#[test]
+fn a_run_says_what_it_lacks() {
+    let (experiment, mut rows) = shipped("stress", Profile::Quick, &[]);
+    let (tone, sentence) = answer(&experiment, &rows);
+    assert!(tone == Tone::Bad && sentence.contains(" missed"), "{sentence}");
+    for row in &mut rows {
+        row.validity = Validity::of(vec![Reason { check: Check::Rate, sentence: "the rate was missed".into() }]);
+    }
+    assert_eq!(answer(&experiment, &rows), (Tone::Bad, "Nothing can be said: the run has no valid trial.".into()));
+    assert_eq!(answer(&experiment, &[]).0, Tone::Bad);
+}

@@ -1,0 +1,63 @@
+//! Checks of a trial: each has a fault that it finds, and values at its bound that it passes.
+
+use std::time::Duration;
+use strowger_lab::row::{Check, Figures, Reason};
+use strowger_lab::run::{Accounting, Evidence, reasons};
+
+fn sound() -> (Evidence, Figures) {
+    let mut figures = Figures::default();
+    for (figure, value) in [("machine.stolen", 5.0), ("machine.other", 10.0), ("server.cpu", 40.0)] {
+        figures.set(figure, value).expect("a known figure");
+    }
+    let window = Duration::from_secs(5);
+    let sampled = ["machine", "server", "database"].map(|name| (name.to_owned(), Duration::from_millis(4_800)));
+    let accounting = Some(Accounting { written: 102, wanted: 100, allowed: 2 });
+    (Evidence { window, sampled: sampled.to_vec(), accounting, ..Evidence::default() }, figures)
+}
+
+#[test]
+fn values_at_the_bounds_are_valid() {
+    let (evidence, figures) = sound();
+    assert_eq!(reasons(&evidence, &figures), []);
+}
+
+#[test]
+fn each_planted_fault_is_found_by_its_check_alone() {
+    type Plant = fn(&mut Evidence, &mut Figures);
+    let faults: [(Check, &str, Plant); 11] = [
+        (Check::Generator, "late", |evidence, _| {
+            evidence.generator.push(Reason { check: Check::Generator, sentence: "it was 20 ms late".into() });
+        }),
+        (Check::Rate, "98 %", |evidence, _| {
+            evidence.generator.push(Reason { check: Check::Rate, sentence: "98 % of the rate".into() });
+        }),
+        (Check::Ends, "9", |evidence, _| {
+            evidence.generator.push(Reason { check: Check::Ends, sentence: "10 calls here, 9 there".into() });
+        }),
+        (Check::Restart, "signal: 9", |evidence, _| evidence.ended = Some("strowger ended (signal: 9)".into())),
+        (Check::Accounting, "99 rows", |evidence, _| {
+            evidence.accounting = Some(Accounting { written: 99, wanted: 100, allowed: 2 });
+        }),
+        (Check::Accounting, "103 rows", |evidence, _| {
+            evidence.accounting = Some(Accounting { written: 103, wanted: 100, allowed: 2 });
+        }),
+        (Check::Samples, "server has samples of 4.7 of 5.0 s", |evidence, _| {
+            evidence.sampled[1].1 = Duration::from_millis(4_700);
+        }),
+        (Check::Samples, "nothing was sampled", |evidence, _| evidence.sampled.clear()),
+        (Check::Samples, "no ending", |evidence, _| evidence.log = Some("The log has no ending.".into())),
+        (Check::Stolen, "5.1 %", |_, figures| figures.set("machine.stolen", 5.1).expect("a known figure")),
+        (Check::Neighbour, "most by rustc", |evidence, figures| {
+            evidence.busiest = Some("rustc".into());
+            figures.set("machine.other", 11.0).expect("a known figure");
+        }),
+    ];
+    for (check, part, plant) in faults {
+        let (mut evidence, mut figures) = sound();
+        plant(&mut evidence, &mut figures);
+        let found = reasons(&evidence, &figures);
+        assert_eq!(found.iter().map(|reason| reason.check).collect::<Vec<_>>(), [check], "{found:?}");
+        assert!(found[0].sentence.contains(part), "{found:?}");
+    }
+    assert!(Check::ALL.iter().all(|check| faults.iter().any(|(known, ..)| known == check)), "each check has a fault");
+}

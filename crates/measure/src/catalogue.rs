@@ -1,0 +1,606 @@
+//! Every figure has a name: for requirements, JSON, CSV and the documents alike.
+
+use super::{Counter, Delay, Delays, Failure, Page, Rate, Share, concluded_registrations, concluded_sessions};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
+use std::fmt;
+use strowger_message::Method;
+
+/// In what a figure is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Unit {
+    Microseconds,
+    Percent,
+    Count,
+    PerSecond,
+    Bytes,
+    BytesPerSecond,
+    Seconds,
+}
+
+impl Unit {
+    /// All units.
+    pub const ALL: [Self; 7] = [
+        Self::Microseconds,
+        Self::Seconds,
+        Self::Percent,
+        Self::Count,
+        Self::PerSecond,
+        Self::Bytes,
+        Self::BytesPerSecond,
+    ];
+
+    /// As JSON and CSV say it.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Microseconds => "us",
+            Self::Percent => "%",
+            Self::Count => "1",
+            Self::PerSecond => "1/s",
+            Self::Bytes => "B",
+            Self::BytesPerSecond => "B/s",
+            Self::Seconds => "s",
+        }
+    }
+
+    /// A value for people: with its unit, and no more digits than it has meaning.
+    pub fn show(self, value: f64) -> String {
+        match self {
+            Self::Microseconds => duration(value),
+            Self::Percent if value == 0.0 || value == 100.0 => format!("{value:.0} %"),
+            // 99.996 must not become 100.00: a gate at 100 would seem to be met.
+            Self::Percent if !(0.01..=99.99).contains(&value) => format!("{value:.4} %"),
+            Self::Percent => format!("{value:.2} %"),
+            Self::Count => grouped(value),
+            Self::PerSecond => format!("{} /s", if value < 100.0 { format!("{value:.2}") } else { grouped(value) }),
+            Self::Bytes => bytes(value),
+            Self::BytesPerSecond => format!("{}/s", bytes(value)),
+            Self::Seconds => format!("{value:.1} s"),
+        }
+    }
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.key())
+    }
+}
+
+impl Serialize for Unit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.key())
+    }
+}
+
+impl<'de> Deserialize<'de> for Unit {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let key = Cow::<str>::deserialize(deserializer)?;
+        let unit = Self::ALL.into_iter().find(|unit| unit.key() == key);
+        unit.ok_or_else(|| D::Error::custom(format!("unknown variant `{key}`: it is no unit")))
+    }
+}
+
+fn duration(us: f64) -> String {
+    match us {
+        ..1_000.0 => format!("{us:.0} µs"),
+        ..10_000.0 => format!("{:.2} ms", us / 1e3),
+        ..1_000_000.0 => format!("{:.1} ms", us / 1e3),
+        ..60_000_000.0 => format!("{:.2} s", us / 1e6),
+        _ => format!("{:.1} s", us / 1e6),
+    }
+}
+
+fn bytes(value: f64) -> String {
+    match value {
+        ..1e3 => format!("{value:.0} B"),
+        ..1e6 => format!("{:.1} kB", value / 1e3),
+        ..1e9 => format!("{:.1} MB", value / 1e6),
+        _ => format!("{:.2} GB", value / 1e9),
+    }
+}
+
+/// A number with a comma at each thousand.
+pub fn grouped(value: f64) -> String {
+    let digits = format!("{:.0}", value.abs());
+    let mut out = String::from(if value < -0.5 { "-" } else { "" });
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `1 call`, `2,000 calls`.
+pub fn several(number: u64, what: &str) -> String {
+    format!("{} {what}{}", grouped(number as f64), if number == 1 { "" } else { "s" })
+}
+
+/// One figure of many delays.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Statistic {
+    Count,
+    Mean,
+    Deviation,
+    Least,
+    /// Above 0, to 100.
+    Percentile(f64),
+    Most,
+}
+
+impl Statistic {
+    /// Those that reports show.
+    pub const SHOWN: &'static [Self] = &[
+        Self::Count,
+        Self::Mean,
+        Self::Least,
+        Self::Percentile(50.0),
+        Self::Percentile(90.0),
+        Self::Percentile(95.0),
+        Self::Percentile(99.0),
+        Self::Percentile(99.9),
+        Self::Percentile(99.99),
+        Self::Most,
+        Self::Deviation,
+    ];
+
+    /// Its name after the name of the delay.
+    pub fn key(self) -> Cow<'static, str> {
+        match self {
+            Self::Count => "count".into(),
+            Self::Mean => "mean".into(),
+            Self::Deviation => "stddev".into(),
+            Self::Least => "min".into(),
+            Self::Most => "max".into(),
+            Self::Percentile(percent) => format!("p{percent}").into(),
+        }
+    }
+
+    /// Its value, µs except for the count; `None` without a delay.
+    pub fn of(self, delays: &Delays) -> Option<f64> {
+        match self {
+            Self::Count => Some(delays.count() as f64),
+            Self::Mean => delays.mean(),
+            Self::Deviation => delays.deviation(),
+            Self::Least => delays.least().map(|us| us as f64),
+            Self::Most => delays.most().map(|us| us as f64),
+            Self::Percentile(percent) => delays.percentile(percent).map(|us| us as f64),
+        }
+    }
+
+    /// The name of a delay and the statistic behind it.
+    fn split(name: &str) -> Option<(&str, Self)> {
+        // The percentile may have a point of its own: srd.p99.9.
+        if let Some(place) = name.rfind(".p")
+            && let Ok(percent) = name[place + 2..].parse::<f64>()
+        {
+            return (percent > 0.0 && percent <= 100.0).then_some((&name[..place], Self::Percentile(percent)));
+        }
+        let (base, last) = name.rsplit_once('.')?;
+        let statistic = match last {
+            "count" => Self::Count,
+            "mean" | "avg" | "average" => Self::Mean,
+            "stddev" => Self::Deviation,
+            "min" => Self::Least,
+            "max" => Self::Most,
+            "median" => Self::Percentile(50.0),
+            _ => return None,
+        };
+        Some((base, statistic))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Delay(Delay, Statistic),
+    Timer(usize, Statistic),
+    Counter(Counter),
+    Failure(Failure),
+    Share(Share),
+    Rate(Rate),
+    /// Responses received with codes from the first to the last, to one method or to all.
+    Responses(Option<Method>, u16, u16),
+    Sent(Method),
+    Received(Method),
+    Resent(Method),
+    Open,
+    Peak,
+    Duration,
+}
+
+/// Which values of a measure mean fewer failed calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Better {
+    Less,
+    More,
+}
+
+/// A figure with a name. Parsed once, read from any page.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measure {
+    name: String,
+    kind: Kind,
+}
+
+/// No figure has this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MeasureError {
+    #[error("there is no measure '{name}'{}; `strowger load measures` lists all", near(.nearest))]
+    Unknown { name: String, nearest: Option<String> },
+    #[error(
+        "'{name}' has many figures; say which: {name}.p95, or another percentile, {name}.mean, {name}.min, {name}.max, {name}.stddev, {name}.count"
+    )]
+    WhichFigure { name: String },
+    #[error("the scenario has no timer '{name}'{}", timers(.known))]
+    NoTimer { name: String, known: Vec<String> },
+}
+
+fn near(nearest: &Option<String>) -> String {
+    nearest.as_ref().map(|name| format!(" (nearest: {name})")).unwrap_or_default()
+}
+
+fn timers(known: &[String]) -> String {
+    if known.is_empty() { "; it has none".into() } else { format!("; it has {}", known.join(", ")) }
+}
+
+impl Measure {
+    /// The figure of this name; `timers`: the names of the scenario's timers.
+    pub fn parse(name: &str, timers: &[String]) -> Result<Self, MeasureError> {
+        let name = name.trim();
+        Self::kind(name, timers).map(|kind| Self { name: name.into(), kind })
+    }
+
+    fn kind(given: &str, timers: &[String]) -> Result<Kind, MeasureError> {
+        let lower = given.to_ascii_lowercase();
+        let name = lower.as_str();
+        if let Some(rest) = given.get(6..).filter(|_| name.starts_with("timer.")) {
+            let Some((timer, statistic)) = Statistic::split(rest) else {
+                return Err(MeasureError::WhichFigure { name: given.into() });
+            };
+            let place = timers.iter().position(|known| known == timer);
+            let place = place.or_else(|| timers.iter().position(|known| known.eq_ignore_ascii_case(timer)));
+            return place
+                .map(|place| Kind::Timer(place, statistic))
+                .ok_or_else(|| MeasureError::NoTimer { name: timer.into(), known: timers.to_vec() });
+        }
+        let simple = match name {
+            "concurrency" => Some(Kind::Open),
+            "concurrency.max" => Some(Kind::Peak),
+            "duration" => Some(Kind::Duration),
+            _ => None,
+        };
+        simple
+            .or_else(|| Share::ALL.iter().find(|share| share.key() == name).map(|share| Kind::Share(*share)))
+            .or_else(|| Rate::ALL.iter().find(|rate| rate.key() == name).map(|rate| Kind::Rate(*rate)))
+            .or_else(|| {
+                Counter::ALL.iter().find(|counter| counter.key() == name).map(|counter| Kind::Counter(*counter))
+            })
+            .or_else(|| failure(name).map(Kind::Failure))
+            .or_else(|| messages(name))
+            .or_else(|| {
+                let (base, statistic) = Statistic::split(name)?;
+                Some(Kind::Delay(delay(base)?, statistic))
+            })
+            .ok_or_else(|| match delay(name) {
+                Some(_) => MeasureError::WhichFigure { name: given.into() },
+                None => MeasureError::Unknown { name: given.into(), nearest: nearest(name) },
+            })
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn unit(&self) -> Unit {
+        match self.kind {
+            Kind::Delay(_, Statistic::Count) | Kind::Timer(_, Statistic::Count) => Unit::Count,
+            Kind::Delay(..) | Kind::Timer(..) => Unit::Microseconds,
+            Kind::Counter(Counter::BytesSent | Counter::BytesReceived) => Unit::Bytes,
+            Kind::Share(_) => Unit::Percent,
+            Kind::Rate(Rate::BytesSent | Rate::BytesReceived) => Unit::BytesPerSecond,
+            Kind::Rate(_) => Unit::PerSecond,
+            Kind::Duration => Unit::Seconds,
+            _ => Unit::Count,
+        }
+    }
+
+    /// The failed calls that this measure counts: a bound of it says how many of these there may be. `ira` is none, since to RFC
+    /// 6076 a wrong password is no failure.
+    pub(super) fn failed_calls(&self, page: &Page) -> Option<(Better, u64)> {
+        let count = |counter| page.counter(counter);
+        let without = |all: u64, others: &[Counter]| all.saturating_sub(others.iter().map(|other| count(*other)).sum());
+        let (sessions, registrations) = (concluded_sessions(page), concluded_registrations(page));
+        use Counter::*;
+        let failed = count(CallsFailed);
+        Some(match self.kind {
+            Kind::Counter(CallsFailed) | Kind::Rate(Rate::Failed) => (Better::Less, failed),
+            Kind::Share(share) => match share {
+                Share::CallSuccess => (Better::More, failed),
+                Share::Establishment => (Better::More, without(sessions, &[SessionAnswered, SessionRedirected])),
+                Share::EffectiveEstablishment => {
+                    (Better::More, without(sessions, &[SessionAnswered, SessionRedirected, SessionEffective]))
+                }
+                Share::IneffectiveAttempts => {
+                    (Better::Less, count(SessionIneffective) + count(SessionTimedOut) + count(SessionTransport))
+                }
+                Share::Completion => (Better::More, without(sessions, &[SessionCompleted, SessionCut])),
+                Share::UnansweredAnyReason if count(SessionRegistered) > 0 => {
+                    (Better::Less, without(count(SessionRegistered), &[SessionRegisteredAnswered]))
+                }
+                Share::UnansweredAnyReason => (Better::Less, without(sessions, &[SessionAnswered])),
+                Share::UnregisteredAnyReason => (Better::Less, without(registrations, &[RegistrationSuccessful])),
+                Share::IneffectiveRegistrations | Share::Retransmissions | Share::RateError => return None,
+            },
+            _ => return None,
+        })
+    }
+
+    /// Its value; `None` where nothing was measured that it could be made of.
+    pub fn of(&self, page: &Page) -> Option<f64> {
+        let count = |count: u64| Some(count as f64);
+        match self.kind {
+            Kind::Delay(delay, statistic) => statistic.of(page.delays(delay)),
+            Kind::Timer(timer, statistic) => page.timers().get(timer).and_then(|delays| statistic.of(delays)),
+            Kind::Counter(counter) => count(page.counter(counter)),
+            Kind::Failure(failure) => count(page.failures(failure)),
+            Kind::Share(share) => share.of(page),
+            Kind::Rate(rate) => rate.of(page),
+            Kind::Responses(method, first, last) => count(
+                page.responses_received()
+                    .iter()
+                    .filter(|(of, code, _)| method.is_none_or(|method| method == *of) && (first..=last).contains(code))
+                    .map(|(_, _, count)| count)
+                    .sum(),
+            ),
+            Kind::Sent(method) => count(page.requests_sent(method)),
+            Kind::Received(method) => count(page.requests_received(method)),
+            Kind::Resent(method) => count(page.requests_resent(method)),
+            Kind::Open => count(page.open),
+            Kind::Peak => count(page.peak),
+            Kind::Duration => Some(page.covered as f64 / 1e6),
+        }
+    }
+}
+
+fn delay(name: &str) -> Option<Delay> {
+    Delay::ALL.iter().copied().find(|delay| delay.key() == name)
+}
+
+fn failure(name: &str) -> Option<Failure> {
+    let cause = name.strip_prefix("calls.failed.")?;
+    Failure::MEASURES.iter().copied().find(|failure| failure.key() == cause)
+}
+
+fn method(name: &str) -> Option<Method> {
+    if name == "other" {
+        return Some(Method::Other);
+    }
+    Method::KNOWN.iter().copied().find(|method| method.text().eq_ignore_ascii_case(name.as_bytes()))
+}
+
+/// `responses.486`, `responses.5xx`, `responses.invite.486`, `sent.invite`, `received.bye`, `resent.invite`.
+fn messages(name: &str) -> Option<Kind> {
+    let (what, rest) = name.split_once('.')?;
+    match what {
+        "sent" => method(rest).map(Kind::Sent),
+        "received" => method(rest).map(Kind::Received),
+        "resent" => method(rest).map(Kind::Resent),
+        "responses" => {
+            let (of, code) = match rest.split_once('.') {
+                Some((of, code)) => (Some(method(of)?), code),
+                None => (None, rest),
+            };
+            let (first, last) = match code.strip_suffix("xx") {
+                Some(class) => class
+                    .parse::<u16>()
+                    .ok()
+                    .filter(|class| (1..7).contains(class))
+                    .map(|class| (class * 100, class * 100 + 99))?,
+                None => code.parse().ok().map(|code| (code, code))?,
+            };
+            ((100..700).contains(&first)).then_some(Kind::Responses(of, first, last))
+        }
+        _ => None,
+    }
+}
+
+/// One line of the catalogue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Described {
+    /// The name; of a delay, without the statistic.
+    pub name: String,
+    pub title: &'static str,
+    pub unit: &'static str,
+    /// Where its definition stands; empty for what is only counted.
+    pub source: &'static str,
+    pub definition: &'static str,
+}
+
+/// Every measure, in the order in which documents list them. Delays and timers are followed by a statistic (`srd.p95`).
+pub fn catalogue() -> Vec<Described> {
+    let delays = Delay::ALL.iter().map(|delay| Described {
+        name: delay.key().into(),
+        title: delay.title(),
+        unit: "time",
+        source: delay.source(),
+        definition: delay.definition(),
+    });
+    let shares = Share::ALL.iter().map(|share| Described {
+        name: share.key().into(),
+        title: share.title(),
+        unit: "%",
+        source: share.source(),
+        definition: share.definition(),
+    });
+    let rates = Rate::ALL.iter().map(|rate| Described {
+        name: rate.key().into(),
+        title: rate.title(),
+        unit: if matches!(rate, Rate::BytesSent | Rate::BytesReceived) { "B/s" } else { "1/s" },
+        source: rate.source(),
+        definition: rate.definition(),
+    });
+    let counters = Counter::ALL.iter().map(|counter| Described {
+        name: counter.key().into(),
+        title: counter.title(),
+        unit: if matches!(counter, Counter::BytesSent | Counter::BytesReceived) { "B" } else { "1" },
+        source: "",
+        definition: "",
+    });
+    let failures = Failure::MEASURES.iter().map(|failure| Described {
+        name: format!("calls.failed.{}", failure.key()),
+        title: failure.title(),
+        unit: "1",
+        source: "",
+        definition: "",
+    });
+    let others = [
+        ("concurrency", "calls open at the end", "1"),
+        ("concurrency.max", "the most calls open at once", "1"),
+        ("duration", "how long was measured", "s"),
+        ("timer.NAME", "a named timer of the scenario", "time"),
+        ("responses.CODE", "responses received with this code, or of this class (responses.5xx)", "1"),
+        ("responses.METHOD.CODE", "the same, to requests of this method (responses.invite.486)", "1"),
+        ("sent.METHOD", "requests of this method sent, retransmissions apart", "1"),
+        ("received.METHOD", "requests of this method received, retransmissions apart", "1"),
+        ("resent.METHOD", "retransmissions of requests of this method", "1"),
+    ];
+    let others = others.into_iter().map(|(name, title, unit)| Described {
+        name: name.into(),
+        title,
+        unit,
+        source: "",
+        definition: "",
+    });
+    delays.chain(shares).chain(rates).chain(others).chain(counters).chain(failures).collect()
+}
+
+/// The names that are most like it, if any is like it at all.
+fn nearest(name: &str) -> Option<String> {
+    let (base, statistic) = match Statistic::split(name) {
+        Some((base, statistic)) => (base, Some(statistic.key())),
+        None => (name, None),
+    };
+    // What has a statistic is a delay.
+    let candidates = catalogue().into_iter().filter(|entry| statistic.is_none() || delay(&entry.name).is_some());
+    let mut near: Vec<(usize, String)> = candidates.map(|entry| (distance(base, &entry.name), entry.name)).collect();
+    near.sort();
+    let least = near.first()?.0;
+    let close = least <= base.len().max(3) / 3;
+    let statistic = statistic.unwrap_or_else(|| "p95".into());
+    let names = near.into_iter().take_while(|(distance, _)| *distance == least).take(3).map(|(_, name)| name);
+    let names = names.map(|name| if delay(&name).is_some() { format!("{name}.{statistic}") } else { name });
+    close.then(|| names.collect::<Vec<_>>().join(", "))
+}
+
+/// Letters to change, add, drop or swap with the next to come from one word to the other.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for i in 0..=a.len() {
+        for j in 0..=b.len() {
+            rows[i][j] = match (i, j) {
+                (0, steps) | (steps, 0) => steps,
+                _ => {
+                    let change = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+                    let best = change.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
+                    let swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+                    if swapped { best.min(rows[i - 2][j - 2] + 1) } else { best }
+                }
+            };
+        }
+    }
+    rows[a.len()][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    fn page() -> Page {
+        let mut page = Page::new(1);
+        page.covered = 2_000_000;
+        page.count(Counter::CallsOutgoing, 30);
+        page.count(Counter::BytesSent, 5_000);
+        page.failures[Failure::TlsHandshake as usize] = 3;
+        page.responses_received.count(Method::Invite, 486, 4);
+        page.responses_received.count(Method::Bye, 481, 1);
+        page.requests_sent[Method::Invite as usize] = 30;
+        page.timers[0].record(70);
+        for us in 1..=1_000 {
+            page.delays[Delay::Setup as usize].record(us);
+        }
+        page
+    }
+
+    #[test]
+    fn names_and_values() {
+        let page = page();
+        for (name, unit, want) in [
+            ("srd.p95", Unit::Microseconds, 950.0),
+            ("srd.p99.9", Unit::Microseconds, 999.0),
+            ("srd.p100", Unit::Microseconds, 1_000.0),
+            ("SRD.Max", Unit::Microseconds, 1_000.0),
+            ("srd.count", Unit::Count, 1_000.0),
+            ("srd.mean", Unit::Microseconds, 500.5),
+            ("timer.Answer.min", Unit::Microseconds, 70.0),
+            ("calls.outgoing", Unit::Count, 30.0),
+            ("calls.failed.tls", Unit::Count, 3.0),
+            ("rate.achieved", Unit::PerSecond, 15.0),
+            ("bytes.sent", Unit::Bytes, 5_000.0),
+            ("responses.486", Unit::Count, 4.0),
+            ("responses.4xx", Unit::Count, 5.0),
+            ("responses.INVITE.4xx", Unit::Count, 4.0),
+            ("responses.bye.200", Unit::Count, 0.0),
+            ("sent.invite", Unit::Count, 30.0),
+            ("duration", Unit::Seconds, 2.0),
+        ] {
+            let measure = Measure::parse(name, &["Answer".into()]).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!((measure.unit(), measure.of(&page)), (unit, Some(want)), "{name}");
+        }
+        assert_eq!(Measure::parse("sdd.p95", &[]).unwrap().of(&page), None);
+        assert_eq!(Measure::parse("ser", &[]).unwrap().of(&page), None);
+    }
+
+    #[test]
+    fn names_that_are_none() {
+        let error = |name: &str| Measure::parse(name, &["rtt".into()]).unwrap_err().to_string();
+        assert!(error("srd").contains("srd.p95"), "{}", error("srd"));
+        assert!(error("sdr.p95").contains("nearest: sdd.p95, srd.p95"), "{}", error("sdr.p95"));
+        assert!(error("calls.faild").contains("nearest: calls.failed)"), "{}", error("calls.faild"));
+        assert!(error("qwertzuiop").contains("`strowger load measures` lists all"), "{}", error("qwertzuiop"));
+        assert!(error("timer.x.p95").contains("it has rtt"));
+        for name in
+            ["srd.p0", "srd.p101", "srd.px", "responses.99", "responses.7xx", "responses.999xx", "", ".", "sent."]
+        {
+            assert!(Measure::parse(name, &[]).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_name_of_the_catalogue_is_one_and_is_found() {
+        let mut seen = HashSet::new();
+        for entry in catalogue() {
+            assert!(seen.insert(entry.name.clone()), "{} twice", entry.name);
+            let name = entry.name.replace("METHOD", "invite").replace("CODE", "486").replace("NAME", "1");
+            let name = if entry.unit == "time" { format!("{name}.p99.99") } else { name };
+            let measure = Measure::parse(&name, &["1".into()]).unwrap_or_else(|error| panic!("{error}"));
+            assert!(entry.unit == "time" || entry.unit == measure.unit().key(), "{name}");
+        }
+    }
+
+    #[test]
+    fn figures_for_people() {
+        assert_eq!(Unit::Microseconds.show(999.0), "999 µs");
+        assert_eq!(Unit::Microseconds.show(1_500.0), "1.50 ms");
+        assert_eq!(Unit::Microseconds.show(250_000.0), "250.0 ms");
+        assert_eq!(Unit::Microseconds.show(32_000_000.0), "32.00 s");
+        assert_eq!(Unit::Percent.show(99.996), "99.9960 %");
+        assert_eq!(Unit::Percent.show(100.0), "100 %");
+        assert_eq!(Unit::Count.show(1_234_567.0), "1,234,567");
+        assert_eq!(Unit::PerSecond.show(12_000.4), "12,000 /s");
+        assert_eq!(Unit::Bytes.show(1_250_000.0), "1.2 MB");
+    }
+}

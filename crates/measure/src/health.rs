@@ -1,0 +1,681 @@
+//! Was the generator itself the limit? What it did is held against what it was asked to do; a run in which it fell short says
+//! nothing about the server and is invalid.
+
+use super::catalogue::{Unit, grouped};
+use super::heading::{Level, ReceiveBuffer};
+use super::judge::{Case, carries};
+use super::window::is_active;
+use super::{Counter, Generator, Page, Rate, Reason, Sample, ThreadUse, Thresholds};
+use serde::{Deserialize, Serialize};
+
+/// Whether the figures of a run are the server's.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// The generator did what it was asked to.
+    Valid,
+    /// It did not: it, and not the server, was the limit.
+    Invalid { reasons: Vec<Reason> },
+}
+
+impl Verdict {
+    pub fn is_valid(&self) -> bool {
+        matches!(self, Self::Valid)
+    }
+
+    pub fn reasons(&self) -> &[Reason] {
+        match self {
+            Self::Valid => &[],
+            Self::Invalid { reasons } => reasons,
+        }
+    }
+}
+
+/// How busy a thread of the generator was.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ThreadLoad {
+    pub name: String,
+    pub id: u64,
+    /// The mean share of a core, per cent.
+    pub mean: f64,
+    /// The share of a core in its busiest sample (a second, more in runs of hours), per cent.
+    pub most: f64,
+    /// Seconds in which it was saturated.
+    pub saturated: u64,
+    /// The share of the time in which it could run and waited for a core, per cent; 0 where the kernel does not say.
+    pub waited: f64,
+    /// How long it waited each time, in the mean, µs.
+    pub wait: f64,
+}
+
+/// A window of a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Judged {
+    /// The wall-clock second (since 1970-01-01 UTC) with which it begins, and the one behind it.
+    pub from: u64,
+    pub until: u64,
+    /// Calls were made or taken in it.
+    pub active: bool,
+    /// What was exceeded; nothing: its figures are the server's.
+    pub reasons: Vec<Reason>,
+}
+
+impl Judged {
+    pub fn is_good(&self) -> bool {
+        self.reasons.is_empty()
+    }
+}
+
+/// The health of one generator.
+#[derive(Clone, Debug)]
+pub struct Health {
+    pub verdict: Verdict,
+    /// What the reader should know although it does not make the run invalid.
+    pub warnings: Vec<String>,
+    pub threads: Vec<ThreadLoad>,
+    /// The mean use of each core of the machine by all programs, per cent.
+    pub cores: Vec<f64>,
+    /// The share of the machine's cores that its host gave to others, per cent.
+    pub stolen: f64,
+    /// The most memory in RAM, bytes.
+    pub resident: u64,
+    pub receive_buffers: Vec<ReceiveBuffer>,
+    /// The pieces of the run, in their order.
+    pub windows: Vec<Judged>,
+    /// The sum of the good ones, where some are not.
+    pub good: Option<Box<Page>>,
+}
+
+impl Health {
+    /// Holds what a generator did against `thresholds`: each window, then the run.
+    pub fn judge(generator: &Generator, thresholds: &Thresholds) -> Self {
+        let (totals, samples) = (&generator.totals, generator.samples_of_window());
+        let threads = thread_loads(samples, thresholds);
+        let seconds = samples.iter().map(|sample| sample.interval).sum::<u64>() as f64 / 1e6;
+        let saturated: Vec<&ThreadLoad> = threads
+            .iter()
+            .filter(|thread| thread.saturated as f64 > seconds * thresholds.saturated_seconds / 100.0)
+            .collect();
+        let cause = cause(&saturated, seconds, &threads, mean_stolen(samples));
+        let (windows, good) = judged_windows(generator, thresholds, &cause);
+        let mut verdict = of_run(&windows, thresholds);
+        if let Some(sentence) = generator.missing.clone() {
+            let reason = Reason { threshold: LOG.into(), sentence, excess: f64::INFINITY };
+            verdict = Verdict::Invalid { reasons: verdict.reasons().iter().cloned().chain([reason]).collect() };
+        }
+        let mut warnings = Vec::new();
+        if verdict.is_valid() {
+            warnings.extend(bad_windows(&windows, generator.heading.started));
+        }
+        warnings.extend(limit_warning(totals, &threads));
+        let late = totals.counter(Counter::MediaLate);
+        if late > 0 {
+            warnings.push(format!(
+                "{} of {} media packets left late: a jitter that the target measures is partly the generator's.",
+                grouped(late as f64),
+                grouped(totals.counter(Counter::MediaSent) as f64),
+            ));
+        }
+        if verdict.is_valid() {
+            for thread in &saturated {
+                warnings.push(format!(
+                    "The generator's thread {} was saturated in {} of {seconds:.0} seconds (a core to {:.0} % on average). It \
+                     kept its times, but has nothing left: the next step of the rate would measure the generator.",
+                    thread.name, thread.saturated, thread.mean
+                ));
+            }
+        }
+        if totals.counter(Counter::SocketDrops) == 0
+            && let Some(buffer) = generator.receive_buffers.iter().find(|buffer| buffer.got < buffer.asked)
+        {
+            warnings.push(format!(
+                "Receive buffers are smaller than asked for: {} instead of {}. No datagram was dropped; for more load, sysctl \
+                 net.core.rmem_max={}.",
+                Unit::Bytes.show(buffer.got as f64),
+                Unit::Bytes.show(buffer.asked as f64),
+                buffer.asked
+            ));
+        }
+        let busy = samples.iter().filter(|sample| {
+            let cores = sample.cores.len().max(1) as f64;
+            sample.cores.iter().sum::<f64>() / cores * 100.0 > thresholds.saturated
+        });
+        let busy = busy.map(|sample| sample.interval).sum::<u64>() as f64 / 1e6;
+        if busy > seconds * thresholds.saturated_seconds / 100.0 {
+            warnings.push(format!(
+                "All cores of the generator's machine were busy for {} of {}. If the server runs on it too, they took the cores \
+                 from each other.",
+                Unit::Seconds.show(busy),
+                Unit::Seconds.show(seconds)
+            ));
+        }
+        if let Some((name, most)) = remote_failures(totals) {
+            warnings.push(format!("The target refused {most} messages ({name})."));
+        }
+        let notes = generator.notes.iter().filter(|note| note.level >= Level::Warning);
+        warnings.extend(notes.map(|note| note.text.clone()));
+        Self {
+            verdict,
+            warnings,
+            threads,
+            cores: core_loads(samples),
+            stolen: mean_stolen(samples),
+            resident: samples.iter().map(|sample| sample.resident).max().unwrap_or_default(),
+            receive_buffers: generator.receive_buffers.clone(),
+            windows,
+            good,
+        }
+    }
+}
+
+/// The name of the reason of a log that is not whole; no setting.
+pub const LOG: &str = "log";
+
+/// What probably lies behind whatever was exceeded: a sentence, or nothing.
+fn cause(saturated: &[&ThreadLoad], seconds: f64, threads: &[ThreadLoad], stolen: f64) -> String {
+    if let Some(thread) = saturated.first() {
+        return format!(
+            " Its thread {} was saturated in {} of {seconds:.0} seconds (a core to {:.0} % on average): more generator threads or \
+             machines, or a lower rate, help.",
+            thread.name, thread.saturated, thread.mean
+        );
+    }
+    if stolen > STOLEN {
+        return format!(" The host of this virtual machine gave {stolen:.0} % of its cores to others.");
+    }
+    match starved(threads).filter(|thread| thread.waited > WAITED) {
+        Some(thread) => format!(
+            " Its thread {} waited for a core in {:.0} % of the time: other programs use its cores.",
+            thread.name, thread.waited
+        ),
+        None => String::new(),
+    }
+}
+
+/// From these shares of the time on, per cent, they are named as a cause.
+const STOLEN: f64 = 2.0;
+const WAITED: f64 = 5.0;
+
+/// The thread that waited longest for a core each time, of those that carry the load and waited for more than a hundredth of the
+/// time.
+pub(super) fn starved(threads: &[ThreadLoad]) -> Option<&ThreadLoad> {
+    let waited = threads.iter().filter(|thread| carries(&thread.name) && thread.waited > 1.0);
+    waited.max_by(|a, b| a.wait.total_cmp(&b.wait))
+}
+
+/// Each window, judged; and the sum of the good ones, where not all are.
+fn judged_windows(generator: &Generator, thresholds: &Thresholds, cause: &str) -> (Vec<Judged>, Option<Box<Page>>) {
+    let timers = generator.totals.timers().len();
+    let (mut page, mut good) = (Page::new(timers), Box::new(Page::new(timers)));
+    let mut samples = generator.samples_of_window();
+    let mut judged = Vec::new();
+    let all = generator.windows.all();
+    for (place, window) in all.iter().enumerate() {
+        window.page(&mut page);
+        // A sample is taken when its second is over, and the last one at the end of the run.
+        let last = place + 1 == all.len();
+        let of_window = samples.iter().take_while(|sample| last || sample.second <= window.until).count();
+        let (own, later) = samples.split_at(of_window);
+        samples = later;
+        let case =
+            Case { page: &page, behind: window.behind, samples: own, receive_buffers: &generator.receive_buffers };
+        let reasons = case.reasons(thresholds, cause);
+        if reasons.is_empty() {
+            good.add_after(&page);
+        }
+        judged.push(Judged { from: window.from, until: window.until, active: is_active(&page), reasons });
+    }
+    let some_are_bad = judged.iter().any(|window| !window.is_good());
+    (judged, Some(good).filter(|_| some_are_bad))
+}
+
+/// The run is invalid where more of its windows are than may be. Each setting that was exceeded speaks once, by its worst window.
+fn of_run(windows: &[Judged], thresholds: &Thresholds) -> Verdict {
+    let bad: Vec<&Judged> = windows.iter().filter(|window| !window.is_good()).collect();
+    let all = windows.iter().filter(|window| window.active || !window.is_good()).count();
+    if bad.is_empty() || bad.len() as f64 * 100.0 <= all as f64 * thresholds.bad_windows {
+        return Verdict::Valid;
+    }
+    let mut reasons: Vec<(Reason, usize)> = Vec::new();
+    for reason in bad.iter().flat_map(|window| &window.reasons) {
+        match reasons.iter_mut().find(|(known, _)| known.threshold == reason.threshold) {
+            Some((known, times)) => {
+                *times += 1;
+                if reason.excess > known.excess {
+                    *known = reason.clone();
+                }
+            }
+            None => reasons.push((reason.clone(), 1)),
+        }
+    }
+    let reasons = reasons.into_iter().map(|(reason, times)| {
+        let several = if all > 1 { format!(" In {times} of {all} windows.") } else { String::new() };
+        Reason { sentence: reason.sentence + &several, ..reason }
+    });
+    Verdict::Invalid { reasons: reasons.collect() }
+}
+
+/// What spoiled a part of a run that is valid as a whole.
+fn bad_windows(windows: &[Judged], started: u64) -> Vec<String> {
+    let bad = windows.iter().filter(|window| !window.is_good());
+    let after = |second: u64| Unit::Seconds.show(second.saturating_sub(started / 1_000_000) as f64);
+    bad.map(|window| {
+        let sentences: Vec<&str> = window.reasons.iter().map(|reason| reason.sentence.as_str()).collect();
+        format!(
+            "From {} to {} the figures are not the server's: {}",
+            after(window.from),
+            after(window.until),
+            sentences.join(" ")
+        )
+    })
+    .collect()
+}
+
+/// The limit of concurrent calls is the user's wish, and the wait for it the server's time; but the server saw less load. The
+/// sentence names this machine too if the generator waited for a core.
+fn limit_warning(totals: &Page, threads: &[ThreadLoad]) -> Option<String> {
+    let limited = totals.counter(Counter::CallsLimited);
+    if limited == 0 && totals.waiting == 0 {
+        return None;
+    }
+    let wanted = totals.counter(Counter::CallsIntended);
+    let started = totals.counter(Counter::CallsOutgoing).min(wanted);
+    let (intended, achieved) = (Rate::Intended.of(totals)?, Rate::Achieved.of(totals)?);
+    let short = (wanted - started) as f64 / wanted.max(1) as f64 * 100.0;
+    let missing = match wanted - started {
+        0 => String::new(),
+        missing => format!(
+            " {} of {} were not started at all ({short:.1} %).",
+            grouped(missing as f64),
+            grouped(wanted as f64)
+        ),
+    };
+    let waited = threads.iter().filter(|thread| carries(&thread.name)).map(|thread| thread.waited).fold(0.0, f64::max);
+    let or_this = match waited > WAITED {
+        true => format!(" or this machine (the generator waited for a core in {waited:.0} % of the time)"),
+        false => String::new(),
+    };
+    Some(format!(
+        "The limit of concurrent calls held {} calls back: the server{or_this} was slower than the schedule, or the limit is too low \
+         for rate times call length. It saw {achieved:.1} calls a second instead of {intended:.1}; the figures from the intended time contain \
+         the wait.{missing}",
+        grouped(limited as f64),
+    ))
+}
+
+/// The mean share of its cores that the machine's host gave to others, per cent.
+fn mean_stolen(samples: &[Sample]) -> f64 {
+    let whole: u64 = samples.iter().map(|sample| sample.interval).sum();
+    let stolen: f64 = samples.iter().map(|sample| sample.stolen * sample.interval as f64).sum();
+    if whole == 0 { 0.0 } else { stolen / whole as f64 * 100.0 }
+}
+
+fn remote_failures(totals: &Page) -> Option<(&'static str, String)> {
+    let refused = totals.counter(Counter::SendFailuresRemote);
+    (refused > 0).then(|| ("port closed, or connection refused or reset", grouped(refused as f64)))
+}
+
+/// The sum of each thread over all samples, the busiest first.
+pub(super) fn thread_loads(samples: &[Sample], thresholds: &Thresholds) -> Vec<ThreadLoad> {
+    let whole: u64 = samples.iter().map(|sample| sample.interval).sum();
+    // With each: what it used, and time in which it was saturated, µs.
+    let mut threads: Vec<(f64, ThreadUse, u64)> = Vec::new();
+    for sample in samples {
+        for used in &sample.threads {
+            let share = sample.share(used) * 100.0;
+            let place = threads.iter().position(|(_, thread, _)| thread.id == used.id).unwrap_or_else(|| {
+                threads.push((0.0, ThreadUse { id: used.id, name: used.name.clone(), ..ThreadUse::default() }, 0));
+                threads.len() - 1
+            });
+            let (most, thread, saturated) = &mut threads[place];
+            *most = most.max(share);
+            *saturated += if share >= thresholds.saturated { sample.interval } else { 0 };
+            thread.cpu += used.cpu;
+            thread.waited += used.waited;
+            thread.turns += used.turns;
+        }
+    }
+    threads.sort_by_key(|(_, thread, _)| std::cmp::Reverse(thread.cpu));
+    let of = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+    let load = |(most, thread, saturated): (f64, ThreadUse, u64)| ThreadLoad {
+        mean: of(thread.cpu, whole) * 100.0,
+        most,
+        saturated: (saturated as f64 / 1e6).round() as u64,
+        waited: of(thread.waited, whole) * 100.0,
+        wait: of(thread.waited, thread.turns),
+        name: thread.name,
+        id: thread.id,
+    };
+    threads.into_iter().map(load).collect()
+}
+
+fn core_loads(samples: &[Sample]) -> Vec<f64> {
+    let cores = samples.iter().map(|sample| sample.cores.len()).max().unwrap_or_default();
+    let whole: u64 = samples.iter().map(|sample| sample.interval).sum();
+    (0..cores)
+        .map(|core| {
+            let busy = samples.iter().map(|sample| sample.cores.get(core).unwrap_or(&0.0) * sample.interval as f64);
+            if whole == 0 { 0.0 } else { busy.sum::<f64>() / whole as f64 * 100.0 }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Delay, Delays, Heading};
+
+    /// Ten seconds of a thousand calls each; all begun 300 µs late and answered within 4 ms.
+    fn page(second: u64) -> Page {
+        let mut page = Page::new(0);
+        (page.second, page.begun, page.covered) = (second, second * 1_000_000, 10_000_000);
+        page.count(Counter::CallsIntended, 10_000);
+        page.count(Counter::CallsOutgoing, 10_000);
+        for _ in 0..10_000 {
+            page.delays[Delay::Lag as usize].record(300);
+            page.delays[Delay::Setup as usize].record(4_000);
+        }
+        page
+    }
+
+    struct Case {
+        pages: Vec<Page>,
+        samples: Vec<Sample>,
+        buffers: Vec<ReceiveBuffer>,
+    }
+
+    fn case() -> Case {
+        Case { pages: vec![page(1_000)], samples: vec![], buffers: vec![] }
+    }
+
+    fn delayed(page: &mut Page, delay: Delay, us: u64, times: u64) {
+        (0..times).for_each(|_| page.delays[delay as usize].record(us));
+    }
+
+    impl Case {
+        /// With another page.
+        fn with(change: impl FnOnce(&mut Page)) -> Self {
+            let mut case = case();
+            change(&mut case.pages[0]);
+            case
+        }
+
+        /// With these shares of a core used and waited for, and turns a second.
+        fn used(mut self, share: f64, waited: f64, turns: u64) -> Self {
+            let us = |share: f64| (share * 1e6) as u64;
+            let thread = ThreadUse {
+                id: 7,
+                name: "shard-0".into(),
+                cpu: us(share),
+                waited: us(waited),
+                turns,
+                ..ThreadUse::default()
+            };
+            let seconds = 1_001..=1_010;
+            let sample = |second| Sample {
+                second,
+                interval: 1_000_000,
+                threads: vec![thread.clone()],
+                resident: 5,
+                cores: vec![share, 0.1],
+                stolen: 0.0,
+            };
+            self.samples = seconds.map(sample).collect();
+            self
+        }
+
+        fn health(&self) -> Health {
+            self.judge(&Thresholds::default())
+        }
+
+        fn judge(&self, thresholds: &Thresholds) -> Health {
+            let mut generator = Generator::new(Heading { started: 1_000_000_000, ..Heading::default() });
+            self.pages.iter().for_each(|page| generator.second(page));
+            generator.samples.clone_from(&self.samples);
+            generator.receive_buffers.clone_from(&self.buffers);
+            Health::judge(&generator, thresholds)
+        }
+
+        #[track_caller]
+        fn invalid(&self, threshold: &str, part: &str) {
+            let health = self.health();
+            let reasons = health.verdict.reasons();
+            assert_eq!(reasons.len(), 1, "{reasons:?}");
+            assert_eq!(reasons[0].threshold, threshold);
+            assert!(reasons[0].sentence.contains(part), "{}", reasons[0].sentence);
+        }
+    }
+
+    #[test]
+    fn a_healthy_run_is_valid() {
+        let health = case().used(0.4, 0.01, 1_000).health();
+        assert_eq!((health.verdict, health.warnings.len()), (Verdict::Valid, 0));
+        assert!((health.threads[0].mean - 40.0).abs() < 0.01 && health.cores.len() == 2);
+        assert!((health.threads[0].waited - 1.0).abs() < 0.01 && (health.threads[0].wait - 10.0).abs() < 0.01);
+        assert!(health.windows.len() == 1 && health.windows[0].active && health.good.is_none());
+    }
+
+    #[test]
+    fn calls_that_were_not_started() {
+        let missed = Case::with(|page| page.count(Counter::CallsIntended, 150));
+        missed.invalid(
+            "rate_error",
+            "150 of 10,150 calls were not started in time: 1000.0 calls a second instead of 1015.0",
+        );
+        let sentence = missed.used(0.99, 0.0, 1).health().verdict.reasons()[0].sentence.clone();
+        assert!(sentence.contains("thread shard-0 was saturated in 10 of 10 seconds"), "{sentence}");
+        assert!(Case::with(|page| page.count(Counter::CallsIntended, 50)).health().verdict.is_valid());
+        // Those that wait for a place below the limit are the user's wish, or the server's slowness; but only those.
+        let limited = |waiting: u64| {
+            Case::with(|page| {
+                page.count(Counter::CallsIntended, 5_000);
+                page.count(Counter::CallsLimited, 100);
+                page.waiting = waiting;
+            })
+        };
+        let health = limited(4_990).health();
+        assert!(health.verdict.is_valid() && health.warnings[0].contains("It saw 1000.0 calls a second"), "{health:?}");
+        limited(4_000).invalid("rate_error", "1,000 of 15,000");
+    }
+
+    #[test]
+    fn a_lag_is_held_against_the_delays_that_it_pollutes() {
+        let late = |lag: Delay, us: u64| Case::with(|page| delayed(page, lag, us, 200));
+        late(Delay::Lag, 2_100)
+            .invalid("lag_p99", "scheduling lag is 2.10 ms, allowed are 2.00 ms beside delays whose 95th");
+        late(Delay::TimerLag, 40_000).invalid("lag_p99", "came late to timers");
+        late(Delay::SendLag, 2_100).invalid("lag_p99", "slow to send");
+        late(Delay::ReceiveLag, 2_100).invalid("receive_lag", "slow to read");
+        assert!(late(Delay::Lag, 1_990).health().verdict.is_valid());
+        // One bound is for all of them, unless they have their own.
+        let wide = Thresholds { lag_p99: Some(50.0), ..Thresholds::default() };
+        let bounds =
+            [(Delay::ReceiveLag, 40_000, true), (Delay::ReceiveLag, 60_000, false), (Delay::TimerLag, 60_000, false)];
+        for (lag, us, valid) in bounds {
+            assert_eq!(late(lag, us).judge(&wide).verdict.is_valid(), valid, "{lag:?} {us}");
+        }
+        // Answers that take longer are polluted less, but a schedule is a schedule.
+        let beside = |setup: u64, lag: u64| {
+            Case::with(|page| {
+                page.delays[Delay::Setup as usize] = Delays::new();
+                delayed(page, Delay::Setup, setup, 1_000);
+                delayed(page, Delay::Lag, lag, 200);
+            })
+        };
+        assert!(beside(15_000, 7_000).health().verdict.is_valid());
+        beside(15_000, 8_000).invalid("lag_p99", "allowed are 7.50 ms");
+        beside(3_000_000, 11_000).invalid("lag_p99", "allowed are 10.0 ms");
+        // Of few calls one that is a little late says nothing.
+        let few = |lag: u64| {
+            Case::with(|page| {
+                page.delays[Delay::Lag as usize] = Delays::new();
+                delayed(page, Delay::Lag, 50, 19);
+                delayed(page, Delay::Lag, lag, 1);
+            })
+        };
+        assert!(few(4_000).health().verdict.is_valid());
+        few(30_000).invalid("lag_p99", "is 30.0 ms");
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_the_processor_is_seen_though_it_uses_little() {
+        let starved = case().used(0.05, 0.6, 200);
+        starved.invalid("run_queue", "its thread shard-0 waited 3.00 ms for a core each time");
+        assert!(case().used(0.05, 0.3, 1_000).health().verdict.is_valid());
+        let mut late = Case::with(|page| delayed(page, Delay::Lag, 9_000, 200)).used(0.05, 0.3, 1_000);
+        late.invalid("lag_p99", "shard-0 waited for a core in 30 % of the time");
+        late.samples.iter_mut().for_each(|sample| sample.stolen = 0.2);
+        late.invalid("lag_p99", "gave 20 % of its cores to others");
+    }
+
+    #[test]
+    fn a_core_that_is_shared_counts_where_a_limit_hides_the_lag() {
+        // A wait of 0.3 ms each time, in half of the time: no lag shows it.
+        let held = |waited: f64, share: f64, limited: u64| {
+            let case = Case::with(|page| page.count(Counter::CallsLimited, limited));
+            case.used(share, waited, (waited * 3_333.0) as u64)
+        };
+        held(0.5, 0.4, 9_000).invalid("core_wait", "shard-0 waited for a core in 50 % of the time, allowed are 20 %");
+        assert!(held(0.5, 0.4, 0).health().verdict.is_valid(), "the schedule would show it");
+        let health = held(0.12, 0.4, 9_000).health();
+        assert!(health.verdict.is_valid() && health.warnings[0].contains("the server or this machine"), "{health:?}");
+        let health = held(0.01, 0.4, 9_000).health();
+        assert!(health.verdict.is_valid() && health.warnings[0].contains("the server was slower"), "{health:?}");
+        held(0.0, 0.97, 9_000).invalid("saturated", "shard-0 used 97 % of a core");
+    }
+
+    #[test]
+    fn datagrams_lost_in_our_own_kernel() {
+        let mut drops = Case::with(|page| page.count(Counter::SocketDrops, 5));
+        drops.buffers.push(ReceiveBuffer { socket: "127.0.0.1:5060".into(), asked: 8_000_000, got: 212_992 });
+        drops.invalid("socket_drops", "net.core.rmem_max=8000000");
+        let mut small = case();
+        small.buffers = drops.buffers;
+        let health = small.health();
+        assert!(health.verdict.is_valid() && health.warnings[0].contains("smaller than asked for"));
+    }
+
+    #[test]
+    fn failures_to_send_and_stalls() {
+        Case::with(|page| page.count(Counter::SendFailuresLocal, 1))
+            .invalid("send_failures", "could not send 1 messages");
+        let refused = Case::with(|page| page.count(Counter::SendFailuresRemote, 9));
+        assert!(refused.health().verdict.is_valid() && refused.health().warnings[0].contains("refused 9 messages"));
+        let stalled = Case::with(|page| {
+            delayed(page, Delay::Stall, 900_000, 1);
+            page.count(Counter::Stalls, 1);
+        });
+        stalled.invalid("stall", "at most 900.0 ms, allowed are 250.0 ms");
+    }
+
+    #[test]
+    fn media_that_are_not_complete() {
+        let mut media = Case::with(|page| {
+            page.count(Counter::MediaSent, 5_000);
+            page.count(Counter::MediaLate, 3);
+        });
+        assert!(
+            media.health().verdict.is_valid()
+                && media.health().warnings[0].contains("3 of 5,000 media packets left late")
+        );
+        media.pages[0].count(Counter::MediaFailures, 2);
+        media.pages[0].count(Counter::MediaMissed, 5);
+        media.invalid("media_losses", "7 packets or actions were left out");
+    }
+
+    #[test]
+    fn one_stall_spoils_its_window_and_more_than_may_be_spoil_the_run() {
+        let day = |stalls: &[u64]| {
+            let mut day = Case { pages: (0..20).map(|place| page(1_000 + place * 10)).collect(), ..case() };
+            for place in stalls {
+                delayed(&mut day.pages[*place as usize], Delay::Stall, 300_000 + place * 100_000, 1);
+            }
+            day.health()
+        };
+        let health = day(&[7]);
+        assert!(health.verdict.is_valid(), "{:?}", health.verdict);
+        assert!(
+            health.warnings[0]
+                .starts_with("From 70.0 s to 80.0 s the figures are not the server's: The generator stood")
+        );
+        let good = health.good.as_ref().expect("some are good");
+        assert_eq!((good.counter(Counter::CallsOutgoing), good.delays(Delay::Stall).count()), (190_000, 0));
+        let bad: Vec<u64> =
+            health.windows.iter().filter(|window| !window.is_good()).map(|window| window.from).collect();
+        assert_eq!((bad, health.windows.len()), (vec![1_070], 20));
+        assert!(day(&[7, 9]).verdict.is_valid());
+        let health = day(&[7, 8, 9]);
+        let reasons = health.verdict.reasons();
+        assert!(reasons.len() == 1 && reasons[0].sentence.contains("for at most 1.20 s"), "{reasons:?}");
+        assert!(reasons[0].sentence.ends_with("In 3 of 20 windows."), "{reasons:?}");
+    }
+
+    #[test]
+    fn waiting_for_the_last_calls_makes_no_bad_window_small() {
+        let mut run = case();
+        delayed(&mut run.pages[0], Delay::Stall, 900_000, 1);
+        for place in 1..30 {
+            let mut page = Page::new(0);
+            (page.second, page.begun, page.covered) =
+                (1_000 + place * 10, (1_000 + place * 10) * 1_000_000, 10_000_000);
+            run.pages.push(page);
+        }
+        let health = run.health();
+        assert_eq!((health.verdict.is_valid(), health.windows.len()), (false, 30));
+        let wide = Thresholds { bad_windows: 100.0, ..Thresholds::default() };
+        assert!(run.judge(&wide).verdict.is_valid());
+    }
+
+    #[test]
+    fn every_threshold_is_a_setting() {
+        let all = Case::with(|page| {
+            page.count(Counter::CallsIntended, 300);
+            page.delays[Delay::Lag as usize] = Delays::new();
+            delayed(page, Delay::Lag, 20_000, 100);
+            delayed(page, Delay::ReceiveLag, 30_000, 100);
+            page.count(Counter::SocketDrops, 5);
+            page.count(Counter::SendFailuresLocal, 5);
+            delayed(page, Delay::Stall, 400_000, 1);
+            page.count(Counter::MediaMissed, 5);
+        })
+        .used(0.5, 0.4, 40);
+        let wide = Thresholds {
+            rate_error: 3.0,
+            lag_p99: Some(21.0),
+            receive_lag: Some(31.0),
+            run_queue: Some(11.0),
+            socket_drops: 5,
+            send_failures: 5,
+            stall: 500.0,
+            media_losses: 5,
+            cpu: 60.0,
+            ..Thresholds::default()
+        };
+        assert!(all.judge(&wide).verdict.is_valid(), "{:?}", all.judge(&wide).verdict);
+        let free = Thresholds { lag_p99: None, receive_lag: None, run_queue: None, lag_most: 40.0, ..wide.clone() };
+        assert!(all.judge(&Thresholds { lag_floor: 31.0, ..free.clone() }).verdict.is_valid());
+        assert_eq!(all.judge(&Thresholds { lag_share: 40.0, ..free }).verdict.reasons().len(), 3);
+        for (threshold, narrow) in [
+            ("rate_error", Thresholds { rate_error: 2.9, ..wide.clone() }),
+            ("lag_p99", Thresholds { lag_p99: Some(19.0), ..wide.clone() }),
+            ("receive_lag", Thresholds { receive_lag: Some(29.0), ..wide.clone() }),
+            ("run_queue", Thresholds { run_queue: Some(9.0), ..wide.clone() }),
+            ("socket_drops", Thresholds { socket_drops: 4, ..wide.clone() }),
+            ("send_failures", Thresholds { send_failures: 4, ..wide.clone() }),
+            ("stall", Thresholds { stall: 399.0, ..wide.clone() }),
+            ("media_losses", Thresholds { media_losses: 4, ..wide.clone() }),
+            ("cpu", Thresholds { cpu: 49.0, ..wide.clone() }),
+        ] {
+            let health = all.judge(&narrow);
+            let names: Vec<&str> = health.verdict.reasons().iter().map(|reason| &*reason.threshold).collect();
+            assert_eq!(names, [threshold]);
+        }
+        let health = all.judge(&Thresholds { saturated: 40.0, ..wide });
+        assert!(health.verdict.is_valid() && health.warnings[0].contains("has nothing left"), "{health:?}");
+    }
+
+    #[test]
+    fn a_saturated_thread_that_kept_its_times_is_a_warning() {
+        let health = case().used(0.97, 0.0, 1).health();
+        assert!(health.verdict.is_valid() && health.warnings[0].contains("has nothing left"), "{health:?}");
+    }
+}

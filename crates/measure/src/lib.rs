@@ -1,0 +1,103 @@
+//! Measures: what the engine reports becomes figures that the RFCs define.
+//!
+//! Each shard writes [`Books`]; once a second the page is turned and goes to the [`Collector`], which puts the pages of all
+//! shards together. A [`CallBook`] is what the books remember of a running call; it lies in the engine's call slot.
+//!
+//! Logs of one or several generators are read and judged whole ([`Run::read`]) or by any span of seconds ([`Run::read_span`]). An
+//! [`Observer`] samples process trees and the machine into a log of its own, which [`Observed`] reads.
+//!
+//! ```
+//! use std::time::SystemTime;
+//! use strowger_measure::{Clock, Collector, Counter, Delay, Outcome};
+//! use strowger_message::Method;
+//!
+//! let mut collector = Collector::new(Clock::new(0, SystemTime::now()), vec![], 1);
+//! let mut books = collector.books(0);
+//! books.calls_intended(1);
+//! let mut call = books.call_started(1_000, 900, 0);
+//! books.request_sent(&mut call, 1_010, Method::Invite, 500);
+//! books.response_received(&mut call, 3_010, Method::Invite, 180, false, 300);
+//! books.response_received(&mut call, 9_010, Method::Invite, 200, false, 600);
+//! books.request_sent(&mut call, 9_020, Method::Ack, 300);
+//! books.request_sent(&mut call, 9_030, Method::Bye, 300);
+//! books.response_received(&mut call, 9_530, Method::Bye, 200, false, 300);
+//! books.call_ended(&mut call, 9_530, Outcome::Successful);
+//! books.close(10_000);
+//! let totals = collector.finish(|_second| {});
+//! assert_eq!(totals.delays(Delay::Setup).mean(), Some(2_000.0)); // µs: INVITE to 180
+//! assert_eq!(totals.delays(Delay::SetupIntended).mean(), Some(2_110.0));
+//! assert_eq!(totals.delays(Delay::Disconnect).mean(), Some(500.0));
+//! assert_eq!(totals.counter(Counter::SessionCompleted), 1);
+//! ```
+
+mod attempt;
+mod books;
+mod call;
+mod catalogue;
+mod clock;
+mod collector;
+mod counter;
+mod delay;
+mod document;
+mod encoding;
+mod failed_call;
+mod failure;
+mod guard;
+mod heading;
+mod health;
+mod journal;
+mod judge;
+mod layout;
+mod log;
+mod machine;
+mod merge;
+mod observed;
+mod observer;
+mod page;
+mod proc;
+pub mod process;
+mod requirement;
+mod run;
+mod sample;
+mod series;
+mod share;
+mod sockets;
+mod span;
+mod table;
+mod threads;
+mod thresholds;
+mod tree;
+mod warm_up;
+mod window;
+
+pub use books::{Books, SendFailure};
+pub use call::{Attempt, CallBook, Outcome, Role};
+pub use catalogue::{Described, Measure, MeasureError, Statistic, Unit, catalogue, grouped, several};
+pub use clock::Clock;
+pub use collector::Collector;
+pub use counter::Counter;
+pub use delay::{Delay, Delays, LONGEST};
+pub use document::{DocumentName, DocumentTotals};
+pub use encoding::DecodeError;
+pub use failed_call::{FailedCall, KeptMessage};
+pub use failure::Failure;
+pub use guard::Guard;
+pub use heading::{Ending, GeneratorRole, Heading, Level, Note, ReceiveBuffer};
+pub use health::{Health, Judged, LOG, ThreadLoad, Verdict};
+pub use journal::Journal;
+pub use judge::Reason;
+pub use log::{Entry, Log, LogError, LogReader};
+pub use machine::{InterfaceUse, MachineSample, MachineSampler};
+pub use observed::Observed;
+pub use observer::{MOST_SAMPLES, Observer};
+pub use page::{Codes, METHODS, Page};
+pub use requirement::{Judgement, Requirement, RequirementError, ungrouped};
+pub use run::{Generator, Run};
+pub use sample::{Sample, Sampler};
+pub use series::{Row, columns, units};
+pub use share::{Rate, Share, concluded_registrations, concluded_sessions};
+pub use span::Span;
+pub use threads::ThreadUse;
+pub use thresholds::Thresholds;
+pub use tree::{TreeSample, TreeSampler};
+pub use window::{WINDOW, Window, Windows};

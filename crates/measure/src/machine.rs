@@ -1,0 +1,233 @@
+//! Samples of a machine: cores, memory, network.
+
+use crate::proc::{CoreTicks, PROC, Text, bytes, cores, interfaces, snmp};
+use crate::sample::{mean, means};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// Use of a machine in an interval.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MachineSample {
+    /// End of the interval, µs since 1970-01-01 UTC.
+    pub at: u64,
+    /// Length of the interval, µs.
+    pub interval: u64,
+    /// How busy each core was, 0 to 1.
+    pub cores: Vec<f64>,
+    /// Share of all cores in user mode, 0 to 1.
+    pub user: f64,
+    /// Share of all cores in system mode, interrupts included, 0 to 1.
+    pub system: f64,
+    /// Share of all cores that the host of a virtual machine gave to others while there was work for them, 0 to 1.
+    pub stolen: f64,
+    /// Memory of the machine, bytes.
+    pub memory: u64,
+    /// Memory that programs could still have, bytes; of several samples the least.
+    pub available: u64,
+    /// TCP segments sent again, of all sockets of this network namespace.
+    pub tcp_retransmissions: u64,
+    /// Interfaces of this network namespace with traffic.
+    pub interfaces: Vec<InterfaceUse>,
+}
+
+/// Traffic of a network interface in an interval.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct InterfaceUse {
+    pub name: String,
+    /// Bytes.
+    pub received: u64,
+    /// Bytes.
+    pub sent: u64,
+}
+
+impl MachineSample {
+    /// Adds the next sample: both become one of a longer time.
+    pub fn append(&mut self, next: Self) {
+        let weights = [self.interval, next.interval];
+        self.cores = means(&self.cores, &next.cores, weights);
+        self.user = mean([self.user, next.user], weights);
+        self.system = mean([self.system, next.system], weights);
+        self.stolen = mean([self.stolen, next.stolen], weights);
+        (self.at, self.interval, self.memory) = (next.at, self.interval + next.interval, next.memory);
+        self.available = self.available.min(next.available);
+        self.tcp_retransmissions += next.tcp_retransmissions;
+        for used in next.interfaces {
+            match self.interfaces.iter_mut().find(|known| known.name == used.name) {
+                Some(known) => {
+                    known.received += used.received;
+                    known.sent += used.sent;
+                }
+                None => self.interfaces.push(used),
+            }
+        }
+    }
+
+    /// Mean share of all cores that were busy, 0 to 1.
+    pub fn busy(&self) -> f64 {
+        self.cores.iter().sum::<f64>() / self.cores.len().max(1) as f64
+    }
+}
+
+/// Ticks of the cores at the last look.
+#[derive(Debug, Default)]
+pub(crate) struct Cores(Vec<CoreTicks>);
+
+/// Shares since the last look, 0 to 1.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct CoreShares {
+    /// Share of each core that was busy.
+    pub(crate) busy: Vec<f64>,
+    /// Shares of all cores together.
+    pub(crate) user: f64,
+    pub(crate) system: f64,
+    pub(crate) stolen: f64,
+}
+
+impl Cores {
+    /// Takes the text of `/proc/stat`.
+    pub(crate) fn look(&mut self, text: &str) -> CoreShares {
+        let now: Vec<CoreTicks> = cores(text).collect();
+        let (mut shares, mut all) = (CoreShares::default(), CoreTicks::default());
+        for (place, now) in now.iter().enumerate() {
+            let before = self.0.get(place).copied().unwrap_or_default();
+            let passed = now.all.saturating_sub(before.all);
+            shares.busy.push(share(now.busy.saturating_sub(before.busy), passed));
+            all.user += now.user.saturating_sub(before.user);
+            all.system += now.system.saturating_sub(before.system);
+            all.stolen += now.stolen.saturating_sub(before.stolen);
+            all.all += passed;
+        }
+        shares.user = share(all.user, all.all);
+        shares.system = share(all.system, all.all);
+        shares.stolen = share(all.stolen, all.all);
+        self.0 = now;
+        shares
+    }
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// Takes samples of this machine; the first call of [`MachineSampler::sample`] sets the zero.
+#[derive(Debug)]
+pub struct MachineSampler {
+    proc: PathBuf,
+    cores: Cores,
+    retransmissions: u64,
+    interfaces: HashMap<String, [u64; 2]>,
+    text: Text,
+    taken: Option<u64>,
+}
+
+impl Default for MachineSampler {
+    fn default() -> Self {
+        Self::of(PROC.into())
+    }
+}
+
+impl MachineSampler {
+    fn of(proc: PathBuf) -> Self {
+        Self {
+            proc,
+            cores: Cores::default(),
+            retransmissions: 0,
+            interfaces: HashMap::new(),
+            text: Text::default(),
+            taken: None,
+        }
+    }
+
+    /// Use since the last call, at `now` (µs since 1970-01-01 UTC). `None` the first time.
+    pub fn sample(&mut self, now: u64) -> Option<MachineSample> {
+        let (text, proc) = (&mut self.text, &self.proc);
+        let mut read =
+            |file: &str, take: &mut dyn FnMut(&str)| take(text.read(&proc.join(Path::new(file))).unwrap_or_default());
+        let mut sample = MachineSample { at: now, ..MachineSample::default() };
+        read("stat", &mut |text| {
+            let shares = self.cores.look(text);
+            (sample.cores, sample.user, sample.system) = (shares.busy, shares.user, shares.system);
+            sample.stolen = shares.stolen;
+        });
+        read("meminfo", &mut |text| {
+            sample.memory = bytes(text, "MemTotal:").unwrap_or_default();
+            sample.available = bytes(text, "MemAvailable:").unwrap_or_default();
+        });
+        read("net/snmp", &mut |text| {
+            let counted = snmp(text, "Tcp", "RetransSegs").unwrap_or_default();
+            sample.tcp_retransmissions = counted.saturating_sub(std::mem::replace(&mut self.retransmissions, counted));
+        });
+        read("net/dev", &mut |text| {
+            for (name, received, sent) in interfaces(text) {
+                let before = match self.interfaces.get_mut(name) {
+                    Some(known) => std::mem::replace(known, [received, sent]),
+                    None => self.interfaces.insert(name.into(), [received, sent]).unwrap_or_default(),
+                };
+                let (received, sent) = (received.saturating_sub(before[0]), sent.saturating_sub(before[1]));
+                if received > 0 || sent > 0 {
+                    sample.interfaces.push(InterfaceUse { name: name.into(), received, sent });
+                }
+            }
+        });
+        let before = self.taken.replace(now)?;
+        sample.interval = now.saturating_sub(before);
+        Some(sample)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_between_two_looks() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |stat: &str, available: u64, retransmissions: u64, eth: [u64; 2]| {
+            std::fs::create_dir_all(folder.path().join("net")).unwrap();
+            let file = |name: &str, text: String| std::fs::write(folder.path().join(name), text).unwrap();
+            file("stat", stat.into());
+            file("meminfo", format!("MemTotal: 1000 kB\nMemFree: 5 kB\nMemAvailable: {available} kB\n"));
+            file("net/snmp", format!("Tcp: OutSegs RetransSegs\nTcp: 9 {retransmissions}\n"));
+            let [received, sent] = eth;
+            file("net/dev", format!("a|b\nlo: 7 1 0 0 0 0 0 0 7 1\neth0: {received} 1 0 0 0 0 0 0 {sent} 1 0\n"));
+        };
+        let mut sampler = MachineSampler::of(folder.path().into());
+        write("cpu0 100 0 100 100 0 0 0 0\ncpu1 0 0 0 500 0 0 0 0\n", 800, 5, [1_000, 2_000]);
+        assert_eq!(sampler.sample(10_000_000), None);
+        // One core: 50 user, 20 system, 10 interrupts, 10 stolen, 10 idle; the other: idle.
+        write("cpu0 130 20 120 110 0 4 6 10\ncpu1 0 0 0 590 10 0 0 0\n", 700, 12, [6_000, 2_500]);
+        let mut sample = sampler.sample(11_000_000).unwrap();
+        let eth = |received, sent| vec![InterfaceUse { name: "eth0".into(), received, sent }];
+        let want = MachineSample {
+            at: 11_000_000,
+            interval: 1_000_000,
+            cores: vec![0.9, 0.0],
+            user: 0.25,
+            system: 0.15,
+            stolen: 0.05,
+            memory: 1_000 << 10,
+            available: 700 << 10,
+            tcp_retransmissions: 7,
+            interfaces: eth(5_000, 500),
+        };
+        assert_eq!(sample, want);
+        write("cpu0 130 20 120 210 0 4 6 10\ncpu1 0 0 0 690 10 0 0 0\n", 750, 12, [6_100, 2_500]);
+        sample.append(sampler.sample(14_000_000).unwrap());
+        assert_eq!((sample.at, sample.interval, sample.available), (14_000_000, 4_000_000, 700 << 10));
+        assert!((sample.cores[0] - 0.225).abs() < 1e-9 && (sample.busy() - 0.1125).abs() < 1e-9, "{sample:?}");
+        assert!((sample.user - 0.0625).abs() < 1e-9 && (sample.stolen - 0.0125).abs() < 1e-9, "{sample:?}");
+        assert_eq!((sample.tcp_retransmissions, sample.interfaces), (7, eth(5_100, 500)));
+    }
+
+    #[test]
+    fn this_machine() {
+        let mut sampler = MachineSampler::default();
+        assert!(sampler.sample(1_000_000).is_none());
+        let sample = sampler.sample(2_000_000).unwrap();
+        assert!(!sample.cores.is_empty() && sample.cores.iter().all(|share| (0.0..=1.0).contains(share)));
+        assert!(sample.memory >= sample.available && sample.available > 1 << 20, "{sample:?}");
+    }
+}

@@ -1,0 +1,154 @@
+//! Processes of this machine: their trees, and the processor time and memory that they have used so far.
+//!
+//! For figures over time see [`TreeSampler`](crate::TreeSampler).
+
+use crate::proc::{PROC, Scheduled, Stat, Text, bytes, numbered, tick};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Processor time of processes so far.
+///
+/// The kernel shows user and system time in ticks, a hundredth of a second, and forgets no thread; `schedstat` counts
+/// nanoseconds, of the threads that still run. Which is closer depends on the processes: see [`Usage::total`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Usage {
+    /// Time in user mode, by ticks.
+    pub user: Duration,
+    /// Time in system mode, by ticks.
+    pub system: Duration,
+    /// Time in both modes of the threads that still run, to the nanosecond.
+    pub run_time: Duration,
+}
+
+impl Usage {
+    /// Usage of this process and its descendants that still run.
+    pub fn of_tree(id: u32) -> Self {
+        tree(id).into_iter().map(Self::of_process).fold(Self::default(), Self::plus)
+    }
+
+    fn of_process(id: u32) -> Self {
+        let (folder, mut text) = (folder(id), Text::default());
+        let ticks =
+            text.read(&folder.join("stat")).and_then(Stat::parse).map_or([0; 2], |stat| [stat.user, stat.system]);
+        let [user, system] = ticks.map(|ticks| tick() * u32::try_from(ticks).unwrap_or(u32::MAX));
+        let mut run =
+            |thread: PathBuf| text.read(&thread.join("schedstat")).and_then(Scheduled::parse).map_or(0, |s| s.run);
+        let run_time = Duration::from_nanos(tasks(id).map(&mut run).sum());
+        Self { user, system, run_time }
+    }
+
+    /// Sum of two trees.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            user: self.user + other.user,
+            system: self.system + other.system,
+            run_time: self.run_time + other.run_time,
+        }
+    }
+
+    /// Growth since an earlier moment.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            user: self.user.saturating_sub(earlier.user),
+            system: self.system.saturating_sub(earlier.system),
+            run_time: self.run_time.saturating_sub(earlier.run_time),
+        }
+    }
+
+    /// User and system time: by `schedstat`, unless ticks say more by over a tenth, which means that threads have ended.
+    pub fn total(&self) -> Duration {
+        let by_ticks = self.user + self.system;
+        if by_ticks > self.run_time + self.run_time / 10 + 2 * tick() { by_ticks } else { self.run_time }
+    }
+
+    /// Share of [`Usage::total`] in system mode, 0 to 1.
+    pub fn share_of_system(&self) -> f64 {
+        let all = (self.user + self.system).as_secs_f64();
+        if all > 0.0 { self.system.as_secs_f64() / all } else { 0.0 }
+    }
+}
+
+/// Proportional set size (PSS, `/proc/PID/smaps_rollup`) of a process and its descendants, bytes.
+pub fn pss_of_tree(id: u32) -> u64 {
+    let mut text = Text::default();
+    let mut of = |id| text.read(&folder(id).join("smaps_rollup")).and_then(|text| bytes(text, "Pss:")).unwrap_or(0);
+    tree(id).into_iter().map(&mut of).sum()
+}
+
+/// Memory of a process that no file backs, bytes: `RssAnon` of `/proc/PID/status`. Pages of its program are not in it: the kernel has
+/// them once for all processes and may drop them.
+pub fn anonymous_memory(id: u32) -> u64 {
+    Text::default().read(&folder(id).join("status")).and_then(|text| bytes(text, "RssAnon:")).unwrap_or(0)
+}
+
+/// The process and its descendants that still run.
+pub fn tree(id: u32) -> Vec<u32> {
+    let (mut all, mut text) = (vec![id], Text::default());
+    descend(Path::new(PROC), &mut all, &mut text);
+    all
+}
+
+/// Adds the descendants of these processes.
+pub(crate) fn descend(proc: &Path, all: &mut Vec<u32>, text: &mut Text) {
+    let mut next = 0;
+    while let Some(id) = all.get(next) {
+        next += 1;
+        for (_, thread) in numbered(&proc.join(id.to_string()).join("task")) {
+            let children = text.read(&thread.join("children")).unwrap_or_default();
+            let children = children.split_ascii_whitespace().filter_map(|id| id.parse::<u32>().ok());
+            for child in children {
+                if !all.contains(&child) {
+                    all.push(child);
+                }
+            }
+        }
+    }
+}
+
+fn folder(id: u32) -> PathBuf {
+    Path::new(PROC).join(id.to_string())
+}
+
+/// Folders of the threads of a process.
+pub fn tasks(id: u32) -> impl Iterator<Item = PathBuf> {
+    numbered(&folder(id).join("task")).map(|(_, path)| path)
+}
+
+/// State of a thread as the kernel writes it: R, S, D, T and so on; `None`: it has ended.
+pub fn task_state(thread: &Path) -> Option<char> {
+    Text::default().read(&thread.join("stat")).and_then(Stat::parse).map(|stat| stat.state)
+}
+
+/// Whether a signal has stopped each of its threads. Where the processors are busy that takes a moment, for a thread of the process has to
+/// see the signal first.
+pub fn is_stopped(id: u32) -> bool {
+    tasks(id).filter_map(|thread| task_state(&thread)).all(|state| matches!(state, 'T' | 't' | 'Z' | 'X'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_have_ended_are_not_forgotten() {
+        let second = Duration::from_secs(1);
+        let of = |ticks, run_time| Usage { user: ticks, system: Duration::ZERO, run_time };
+        // A tick is too coarse: the nanoseconds count.
+        assert_eq!(of(Duration::from_millis(20), second / 40).total(), second / 40);
+        assert_eq!(of(Duration::from_millis(30), second / 40).total(), second / 40);
+        assert_eq!(of(second, second / 2).total(), second);
+    }
+
+    #[test]
+    fn this_process_has_time_memory_and_threads() {
+        let id = std::process::id();
+        assert!(tree(id).contains(&id) && tasks(id).count() > 0);
+        assert!(pss_of_tree(id) > 50_000 && anonymous_memory(id) > 10_000 && !is_stopped(id));
+        let before = Usage::of_tree(id);
+        assert!(before.run_time > Duration::ZERO && before.since(&before) == Usage::default());
+        assert_eq!(Usage::of_process(u32::MAX), Usage::default());
+    }
+}

@@ -1,0 +1,367 @@
+//! A run as reports see it: the same whether it just ended or is read from logs, from one generator or several.
+
+use super::heading::{Ending, Heading, Note, ReceiveBuffer};
+use super::log::Entry;
+use super::series::Row;
+use super::{
+    Codes, Counter, DocumentTotals, FailedCall, Health, Judgement, Page, Sample, Thresholds, Verdict, Windows,
+};
+use std::collections::VecDeque;
+
+/// A run has so many rows, unless set otherwise: an hour by the second.
+pub(super) const ROWS: usize = 3_600;
+/// The latest seconds, whatever becomes of the rows.
+const RECENT: usize = 60;
+
+/// What one generator said of itself.
+#[derive(Clone, Debug)]
+pub struct Generator {
+    pub heading: Heading,
+    pub totals: Page,
+    /// The warm-up, which is in no other sum.
+    pub warm_up: Option<Box<Page>>,
+    /// The totals in pieces.
+    pub windows: Windows,
+    pub samples: Vec<Sample>,
+    pub notes: Vec<Note>,
+    pub receive_buffers: Vec<ReceiveBuffer>,
+    /// The first calls that failed, as many as were asked for.
+    pub failed_calls: Vec<FailedCall>,
+    /// The sums of its documents, where there are several.
+    pub documents: Vec<DocumentTotals>,
+    /// The requirement that ended the run.
+    pub lost: Option<Judgement>,
+    /// `None`: it goes on, or was killed.
+    pub ending: Option<Ending>,
+    /// Sentence about a log that is not whole.
+    pub missing: Option<String>,
+    /// What a sample covers at least, µs; grows with the run, so that there are never more than `most`.
+    step: u64,
+    most: usize,
+}
+
+impl Generator {
+    pub fn new(heading: Heading) -> Self {
+        let totals = Page::new(heading.timers.len());
+        let windows = Windows::new(heading.timers.len());
+        Self {
+            heading,
+            totals,
+            warm_up: None,
+            windows,
+            samples: vec![],
+            notes: vec![],
+            receive_buffers: vec![],
+            failed_calls: vec![],
+            documents: vec![],
+            lost: None,
+            ending: None,
+            missing: None,
+            step: 0,
+            most: ROWS,
+        }
+    }
+
+    /// With at most so many samples, and windows of so many seconds.
+    pub(super) fn bounded(self, most: usize, window: u64) -> Self {
+        Self { most, windows: self.windows.of_seconds(window), ..self }
+    }
+
+    /// What it did in another second, later than any before.
+    pub fn second(&mut self, page: &Page) {
+        if page.warm_up {
+            return warmed_up(&mut self.warm_up, page);
+        }
+        self.totals.add_after(page);
+        self.windows.second(page);
+    }
+
+    /// What the process used in another second.
+    pub fn sample(&mut self, sample: Sample) {
+        match self.samples.last_mut().filter(|last| last.interval + sample.interval / 2 < self.step) {
+            Some(last) => last.append(sample),
+            None => self.samples.push(sample),
+        }
+        if self.samples.len() > self.most {
+            self.step = (self.step * 2).max(2_000_000);
+            let mut all = std::mem::take(&mut self.samples).into_iter();
+            while let Some(mut sample) = all.next() {
+                if let Some(next) = all.next() {
+                    sample.append(next);
+                }
+                self.samples.push(sample);
+            }
+        }
+    }
+
+    /// Samples after the warm-up. A sample is taken at the end of its second.
+    pub(super) fn samples_of_window(&self) -> &[Sample] {
+        let begun = self.totals.begun.div_ceil(1_000_000);
+        let before = self.warm_up.as_ref().map_or(0, |_| self.samples.partition_point(|sample| sample.second <= begun));
+        &self.samples[before..]
+    }
+
+    pub(super) fn take(&mut self, entry: Entry) {
+        match entry {
+            Entry::Page | Entry::Document(_) | Entry::Tree(_) | Entry::Machine(_) => {}
+            Entry::Sample(sample) => self.sample(sample),
+            Entry::Note(note) => self.notes.push(note),
+            Entry::ReceiveBuffer(buffer) => self.receive_buffers.push(buffer),
+            Entry::Ending(ending) => self.ending = Some(ending),
+            Entry::FailedCall(call) => self.failed_calls.push(call),
+            Entry::RequirementLost(judgement) => self.lost = Some(judgement),
+        }
+    }
+}
+
+/// Adds a page of the warm-up.
+fn warmed_up(sum: &mut Option<Box<Page>>, page: &Page) {
+    let sum = sum.get_or_insert_with(|| Box::new(Page::new(page.timers().len())));
+    sum.add_after(page);
+    sum.warm_up = true;
+}
+
+/// A run of one generator or of several.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The first names the run.
+    pub generators: Vec<Generator>,
+    /// The names of the scenario's timers, in the order in which pages have them.
+    pub timers: Vec<String>,
+    /// The sum over generators and seconds.
+    pub totals: Page,
+    /// The sum of the warm-up, which is not in `totals`: calls that fell due in it, to their ends.
+    pub warm_up: Option<Box<Page>>,
+    /// Over all generators: second by second, or in steps of several where the run has more seconds than rows.
+    pub rows: Vec<Row>,
+    /// Seconds that a row stands for: 1, 2, 4 and so on.
+    step: u64,
+    most: usize,
+    /// Complete seconds.
+    seconds: u64,
+    recent: VecDeque<Row>,
+    /// The warm-up of the last second, which has no row yet: a page of the same second may follow.
+    warm: Option<Box<Page>>,
+    /// The sum of the seconds of the last row, where a row has several.
+    partial: Option<Box<Page>>,
+    /// The same of the generators that only answered, where logs of callers and of answerers were put together: two ends of the
+    /// same calls, which are no sum.
+    pub answering: Option<Box<Self>>,
+}
+
+impl Run {
+    /// Of this generator alone; nothing has happened yet.
+    pub fn new(heading: Heading) -> Self {
+        let totals = Page::new(heading.timers.len());
+        Self {
+            timers: heading.timers.clone(),
+            generators: vec![Generator::new(heading)],
+            totals,
+            warm_up: None,
+            rows: vec![],
+            step: 1,
+            most: ROWS,
+            seconds: 0,
+            recent: VecDeque::new(),
+            warm: None,
+            partial: None,
+            answering: None,
+        }
+    }
+
+    /// All generators: those that made calls, then those that only answered.
+    pub fn everyone(&self) -> impl Iterator<Item = &Generator> {
+        self.generators.iter().chain(self.answering.iter().flat_map(|run| &run.generators))
+    }
+
+    pub(super) fn everyone_mut(&mut self) -> impl Iterator<Item = &mut Generator> {
+        self.generators.iter_mut().chain(self.answering.iter_mut().flat_map(|run| &mut run.generators))
+    }
+
+    /// Health of each generator, in the order of [`Run::everyone`].
+    pub fn health(&self, thresholds: &Thresholds) -> Vec<Health> {
+        self.everyone().map(|generator| Health::judge(generator, thresholds)).collect()
+    }
+
+    /// Verdict over all generators: valid if each generator is. With several generators each reason names its own.
+    pub fn verdict(&self, thresholds: &Thresholds) -> Verdict {
+        let several = self.everyone().count() > 1;
+        let mut reasons = Vec::new();
+        for (generator, health) in self.everyone().zip(self.health(thresholds)) {
+            for reason in health.verdict.reasons() {
+                let mut reason = reason.clone();
+                if several {
+                    reason.sentence = format!("{}: {}", generator.heading.generator, reason.sentence);
+                }
+                reasons.push(reason);
+            }
+        }
+        if reasons.is_empty() { Verdict::Valid } else { Verdict::Invalid { reasons } }
+    }
+
+    /// With at most so many rows (and samples of each generator): in a longer run each stands for 2, 4, 8 seconds and so on, so
+    /// that memory and reports are bounded. 3,600 unless set; at least 2.
+    #[must_use]
+    pub fn bounded(mut self, rows: usize) -> Self {
+        self.most = rows.max(2);
+        self.generators.iter_mut().for_each(|generator| generator.most = self.most);
+        self
+    }
+
+    /// Judged in windows of so many seconds (see [`Windows`]): 10 unless set. To be said before the first second.
+    #[must_use]
+    pub fn in_windows(mut self, seconds: u64) -> Self {
+        for generator in &mut self.generators {
+            generator.windows = generator.windows.clone().of_seconds(seconds);
+        }
+        self
+    }
+
+    /// Returns the received responses by code, with those of the warm-up, as the rows show them.
+    pub fn responses_received(&self) -> Codes {
+        let mut all = self.totals.responses_received().clone();
+        self.warm_up.iter().for_each(|page| all.add(page.responses_received()));
+        all
+    }
+
+    /// Number of calls begun by the schedule, including the warm-up.
+    pub fn begun(&self) -> u64 {
+        let warm_up = self.warm_up.as_ref().map_or(0, |page| page.counter(Counter::CallsOutgoing));
+        warm_up + self.totals.counter(Counter::CallsOutgoing)
+    }
+
+    /// The run's name, target and so on: those of the first generator.
+    pub fn heading(&self) -> &Heading {
+        &self.generators[0].heading
+    }
+
+    /// Adds a complete second over all generators, later than any before. A page of the warm-up comes first in its second; it is in the
+    /// series and not in the totals.
+    pub fn second(&mut self, page: &Page) {
+        if page.warm_up {
+            self.settle();
+            warmed_up(&mut self.warm_up, page);
+            self.warm = Some(Box::new(page.clone()));
+            return;
+        }
+        self.totals.add_after(page);
+        match self.warm.take() {
+            Some(mut sum) if sum.second == page.second => {
+                sum.add_after(page);
+                sum.warm_up = false;
+                self.see(&sum);
+            }
+            warm => {
+                warm.into_iter().for_each(|warm| self.see(&warm));
+                self.see(page);
+            }
+        }
+    }
+
+    /// The last second is whole: one with nothing but a warm-up has its row, too.
+    pub(super) fn settle(&mut self) {
+        if let Some(warm) = self.warm.take() {
+            self.see(&warm);
+        }
+    }
+
+    fn see(&mut self, page: &Page) {
+        self.seconds += 1;
+        let row = Row::of(page);
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(row.clone());
+        let begun = self.rows.first().map_or(row.second, |first| first.second);
+        let step = |row: &Row, of: u64| row.second.saturating_sub(begun) / of;
+        let of = self.step;
+        if let Some(last) = self.rows.last_mut().filter(|last| of > 1 && step(last, of) == step(&row, of)) {
+            match self.partial.as_mut().filter(|partial| partial.second == last.second) {
+                Some(partial) => {
+                    partial.add_after(page);
+                    partial.warm_up &= page.warm_up;
+                    *last = Row::of(partial);
+                }
+                None => last.append(&row, &mut Page::new(0)),
+            }
+            return;
+        }
+        self.rows.push(row);
+        if self.rows.len() > self.most {
+            self.step *= 2;
+            let mut scratch = Page::new(0);
+            for row in std::mem::take(&mut self.rows) {
+                match self.rows.last_mut().filter(|last| step(last, self.step) == step(&row, self.step)) {
+                    Some(last) => last.append(&row, &mut scratch),
+                    None => self.rows.push(row),
+                }
+            }
+        }
+        if self.step > 1 {
+            let partial = self.partial.get_or_insert_with(|| Box::new(Page::new(self.totals.timers().len())));
+            partial.clear();
+            partial.add_after(page);
+            partial.warm_up = page.warm_up;
+        }
+    }
+
+    /// Seconds that a row stands for.
+    pub const fn step(&self) -> u64 {
+        self.step
+    }
+
+    /// Complete seconds so far.
+    pub const fn seconds(&self) -> u64 {
+        self.seconds
+    }
+
+    /// The last minute by the second, the newest last.
+    pub const fn recent(&self) -> &VecDeque<Row> {
+        &self.recent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Counter, Delay, columns};
+
+    fn page(second: u64) -> Page {
+        let mut page = Page::new(0);
+        (page.second, page.begun, page.covered, page.open) = (second, second * 1_000_000, 1_000_000, second);
+        page.count(Counter::CallsOutgoing, 10);
+        page.delays[Delay::Setup as usize].record(second);
+        page
+    }
+
+    #[test]
+    fn a_long_run_has_few_rows_and_loses_nothing() {
+        let names = columns(&[]);
+        let place = |name: &str| names.iter().position(|n| n == name).unwrap();
+        let (calls, rate, most, p50) =
+            (place("calls.outgoing"), place("rate.achieved"), place("srd.max"), place("srd.p50"));
+        let mut run = Run::new(Heading::default()).bounded(10);
+        let mut seconds = 0;
+        // Seconds are missing where all shards slept.
+        for second in (1_000..1_150).filter(|second| second % 37 != 3) {
+            run.second(&page(second));
+            run.generators[0].sample(Sample { second, interval: 1_000_000, ..Sample::default() });
+            seconds += 1;
+            assert!(run.rows.len() <= 10 && run.generators[0].samples.len() <= 10, "{second}");
+            let sum: f64 = run.rows.iter().map(|row| row.values[calls]).sum();
+            assert_eq!((sum, run.seconds()), (seconds as f64 * 10.0, seconds), "{second}");
+        }
+        assert_eq!(run.step(), 16);
+        for row in &run.rows {
+            assert!((row.values[rate] - 10.0).abs() < 1e-9, "{row:?}");
+            assert!(row.values[0] <= 16.0 && row.values[most] < (row.second + 16) as f64, "{row:?}");
+        }
+        // Where the row was made of pages, its percentile is exact.
+        let last = run.rows.last().unwrap();
+        assert_eq!((last.second, last.values[p50]), (1_144, 1_146.0));
+        assert_eq!(run.recent().len(), 60);
+        assert_eq!(run.recent().back().map(|row| row.second), Some(1_149));
+        let covered: u64 = run.generators[0].samples.iter().map(|sample| sample.interval).sum();
+        assert_eq!(covered, seconds * 1_000_000);
+    }
+}

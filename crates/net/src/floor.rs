@@ -1,0 +1,108 @@
+//! Unread relay: the floor of the cost of a relayed call.
+
+use std::io::ErrorKind;
+use std::net::UdpSocket;
+
+/// Passes datagrams on unread until it is ended: from the called end, a port of 127.0.0.1, to the caller who spoke last, and from callers to the
+/// called end. Datagrams come and go in batches where the kernel has several. With each `answered`-th datagram of callers an empty line goes back,
+/// so that as many datagrams are sent as by a server that answers one of so many by a 100. 0: none.
+///
+/// # Errors
+/// The socket fails.
+pub fn relay(socket: &UdpSocket, called: u16, answered: u64) -> std::io::Result<()> {
+    const BATCH: usize = 64;
+    const NOTHING: &[u8] = b"\r\n\r\n";
+    const SIZE: usize = 2_048;
+    let fd = std::os::fd::AsRawFd::as_raw_fd(socket);
+    // Behind those that come there is room for one answer to each.
+    let mut buffers = vec![[0u8; SIZE]; 2 * BATCH];
+    // SAFETY: all of these are plain C structures for which zero is a value.
+    let mut names: Vec<libc::sockaddr_in> = vec![unsafe { std::mem::zeroed() }; 2 * BATCH];
+    // SAFETY: as above.
+    let mut pieces: Vec<libc::iovec> = vec![unsafe { std::mem::zeroed() }; 2 * BATCH];
+    // SAFETY: as above.
+    let mut headers: Vec<libc::mmsghdr> = vec![unsafe { std::mem::zeroed() }; 2 * BATCH];
+    let mut of_callers = 0;
+    // SAFETY: as above.
+    let mut end: libc::sockaddr_in = unsafe { std::mem::zeroed() };
+    end.sin_family = libc::AF_INET as libc::sa_family_t;
+    end.sin_addr.s_addr = u32::from(std::net::Ipv4Addr::LOCALHOST).to_be();
+    end.sin_port = called.to_be();
+    let mut caller = end;
+    loop {
+        for n in 0..2 * BATCH {
+            pieces[n] = libc::iovec { iov_base: buffers[n].as_mut_ptr().cast(), iov_len: SIZE };
+            let header = &mut headers[n].msg_hdr;
+            header.msg_name = (&raw mut names[n]).cast();
+            header.msg_namelen = size_of::<libc::sockaddr_in>() as u32;
+            header.msg_iov = &raw mut pieces[n];
+            header.msg_iovlen = 1;
+        }
+        // SAFETY: each header points at a name, a piece and a buffer that live as long as the vectors.
+        let got = unsafe {
+            libc::recvmmsg(fd, headers.as_mut_ptr(), BATCH as u32, libc::MSG_WAITFORONE, std::ptr::null_mut())
+        };
+        let Ok(got) = usize::try_from(got) else {
+            let error = std::io::Error::last_os_error();
+            // A datagram that we sent was unreachable: its error comes with the next call.
+            if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionRefused) {
+                continue;
+            }
+            return Err(error);
+        };
+        let mut wanted = got;
+        for n in 0..got {
+            pieces[n].iov_len = headers[n].msg_len as usize;
+            let is_of_caller = u16::from_be(names[n].sin_port) != called;
+            of_callers += u64::from(is_of_caller);
+            if is_of_caller && answered > 0 && of_callers.is_multiple_of(answered) {
+                names[wanted] = names[n];
+                buffers[wanted][..NOTHING.len()].copy_from_slice(NOTHING);
+                pieces[wanted].iov_len = NOTHING.len();
+                wanted += 1;
+            }
+            if is_of_caller {
+                caller = std::mem::replace(&mut names[n], end);
+            } else {
+                names[n] = caller;
+            }
+        }
+        let mut sent = 0;
+        while sent < wanted {
+            // SAFETY: as for receiving; `sent` is below the number of headers.
+            let now = unsafe { libc::sendmmsg(fd, headers.as_mut_ptr().add(sent), (wanted - sent) as u32, 0) };
+            // One that cannot be sent is passed over.
+            sent += usize::try_from(now).map_or(1, |now| now.max(1));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn each_datagram_goes_to_the_other_end_and_one_in_three_of_the_caller_is_answered() {
+        let [first, second, middle] = [(); 3].map(|()| UdpSocket::bind("127.0.0.1:0").expect("a free port"));
+        let at = |socket: &UdpSocket| socket.local_addr().expect("it is bound").port();
+        let (called, to) = (at(&second), ("127.0.0.1", at(&middle)));
+        // It ends with the process of the tests.
+        std::thread::spawn(move || relay(&middle, called, 3).expect("its socket is good"));
+        let heard = |socket: &UdpSocket, count: usize| -> Vec<Vec<u8>> {
+            socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a time");
+            let mut one = [0; 100];
+            let mut next = || socket.recv(&mut one).map(|length| one[..length].to_vec()).expect("a datagram");
+            (0..count).map(|_| next()).collect()
+        };
+        for n in 0..6 {
+            first.send_to(&[b'a' + n], to).expect("it is sent");
+        }
+        assert_eq!(heard(&second, 6).concat(), b"abcdef");
+        assert_eq!(heard(&first, 2), [b"\r\n\r\n"; 2]);
+        for n in 0..6 {
+            second.send_to(&[b'u' + n], to).expect("it is sent");
+        }
+        assert_eq!(heard(&first, 6).concat(), b"uvwxyz");
+    }
+}

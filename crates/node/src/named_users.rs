@@ -1,0 +1,105 @@
+//! Users whom rules and failures name: the log says which of them the database does not have.
+//!
+//! The server looks them up once for each configuration. Calls do not wait for it, and skip users without a phone.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use strowger_core::Now;
+use strowger_core::shown::shown;
+use strowger_server::places::NamedUser;
+use strowger_server::process_state::ProcessState;
+use strowger_store::error::StoreError;
+use strowger_store::subscriber::{Answer, Question, Subscribers};
+use strowger_store::ticket::{SinkId, Ticket};
+
+/// Largest number of questions at a time, which leaves room for the look-ups of calls.
+const MOST: usize = 32;
+
+/// Asks the database for the users whom a configuration names.
+pub(crate) struct NamedUsers {
+    sink: SinkId,
+    asked: Arc<Mutex<Asked>>,
+    /// Users that were not asked for yet under the first name of their domain.
+    waiting: Vec<NamedUser>,
+    /// Configurations before the one whose users these are; none: no configuration was looked at yet.
+    configurations: Option<u64>,
+}
+
+/// Users that were asked for, each at the number of its ticket.
+#[derive(Default)]
+struct Asked {
+    users: Vec<NamedUser>,
+    /// Number of the first of them.
+    first: u64,
+    /// Users to ask for under the next name of their domain.
+    again: Vec<NamedUser>,
+}
+
+impl Asked {
+    /// Takes the answer about a user under the first name of its domain.
+    fn take(&mut self, mut user: NamedUser, answer: &Result<Answer, StoreError>) {
+        if !matches!(answer, Ok(Answer::Absent)) {
+            return;
+        }
+        let domain = user.domains.remove(0);
+        if user.domains.is_empty() {
+            let (place, name, domain) = (&user.place, shown(&user.username), shown(&domain));
+            tracing::warn!(%place, user = %format_args!("{name}@{domain}"), "a rule names an unknown user");
+        } else {
+            self.again.push(user);
+        }
+    }
+}
+
+impl NamedUsers {
+    pub(crate) fn new(subscribers: &dyn Subscribers) -> Self {
+        let asked = Arc::<Mutex<Asked>>::default();
+        let answers = asked.clone();
+        let sink = subscribers.receiver(Arc::new(move |results: &[(u64, Result<Answer, StoreError>)]| {
+            let mut asked = answers.lock().unwrap_or_else(PoisonError::into_inner);
+            for (number, answer) in results {
+                let place = number.checked_sub(asked.first).and_then(|place| usize::try_from(place).ok());
+                if let Some(user) = place.and_then(|place| asked.users.get(place)).cloned() {
+                    asked.take(user, answer);
+                }
+            }
+        }));
+        Self { sink, asked, waiting: Vec::new(), configurations: None }
+    }
+
+    /// Asks for some users of a configuration that is new; to be called a few times a second.
+    pub(crate) fn step(&mut self, now: Now, shared: &ProcessState, subscribers: &dyn Subscribers) {
+        let configurations = Some(shared.configurations());
+        if self.configurations != configurations {
+            self.configurations = configurations;
+            let policy = shared.policy();
+            // Without passwords anyone may register as any user.
+            let is_asked = policy.config.registrar.authenticate;
+            self.waiting = if is_asked { policy.named_users() } else { Vec::new() };
+            let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+            asked.first += asked.users.len() as u64;
+            asked.users.clear();
+            asked.again.clear();
+        }
+        self.waiting.append(&mut self.asked.lock().unwrap_or_else(PoisonError::into_inner).again);
+        for _ in 0..MOST {
+            let Some(user) = self.waiting.pop() else { return };
+            let Some(domain) = user.domains.first() else { continue };
+            let question = Question::User { username: &user.username, domain };
+            if let Some(answer) = subscribers.cached(question, now.mono) {
+                self.asked.lock().unwrap_or_else(PoisonError::into_inner).take(user, &answer);
+                continue;
+            }
+            let value = {
+                let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+                asked.users.push(user.clone());
+                asked.first + asked.users.len() as u64 - 1
+            };
+            if subscribers.request(Ticket { sink: self.sink, value }, question, now.mono).is_err() {
+                // No answer comes to that number.
+                self.waiting.push(user);
+                break;
+            }
+        }
+        subscribers.flush();
+    }
+}

@@ -1,0 +1,5 @@
+//! Behaviours of reports that cross files.
+
+mod drawing;
+mod figure;
+mod specimen;

@@ -1,0 +1,121 @@
+//! 2xx responses to INVITEs that go no further: each would make a session that is neither counted nor recorded.
+//!
+//! The sender of a dropped 2xx gets no ACK, and ends its dialog itself (RFC 3261 section 13.3.1.4).
+
+use super::dialog::Dialog;
+use super::within::contact_of;
+use super::{Call, ENDED_TAGS, Purpose};
+use crate::engine::Engine;
+use strowger_message::{Message, Method};
+
+/// Dialogs of one call, at most, with those that have ended.
+pub(super) const MOST_DIALOGS: usize = 64;
+
+/// Bytes of the hash of a tag.
+const HASH: usize = 8;
+
+/// Decision about a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Passage {
+    /// It goes upstream.
+    Passes,
+    /// It goes nowhere.
+    Dropped,
+    /// It counts as the failure of its branch.
+    Refused,
+}
+
+impl Engine {
+    /// Decides about a response to a request with this context.
+    #[inline]
+    pub(crate) fn passage(&self, context: u64, response: &Message<'_>) -> Passage {
+        let is_answer = response.status().is_some_and(|status| (200..300).contains(&status));
+        match Purpose::of(context).filter(|_| is_answer) {
+            Some(Purpose::Invite) => self.passage_of_answer(context, response),
+            Some(Purpose::Renewal) => self.passage_of_renewal(context, response),
+            _ => Passage::Passes,
+        }
+    }
+
+    fn passage_of_answer(&self, context: u64, response: &Message<'_>) -> Passage {
+        let tag = response.to().ok().and_then(|to| to.tag).unwrap_or_default();
+        let Some(call) = self.calls.key_of(context).and_then(|key| self.calls.get(key)) else {
+            return self.passage_after_end(response);
+        };
+        let tag = &*self.kept_tag(tag);
+        if !call.tracked || call.dialogs.iter().any(|dialog| dialog.tag() == tag && dialog.answer.is_some()) {
+            return Passage::Passes;
+        }
+        if call.has_ended_dialog(self.key_of_call(b"", tag)) || call.is_full_of_answers() {
+            return Passage::Dropped;
+        }
+        let is_resumed = call.dialogs.iter().any(|dialog| dialog.tag() == tag && dialog.is_resumed());
+        let is_refused = call.stays
+            && !call.urgent
+            && !is_resumed
+            && self.is_beyond_reach(response)
+            && !self.bypasses(call, response);
+        if is_refused { Passage::Refused } else { Passage::Passes }
+    }
+
+    /// Returns whether a callee has dropped the whole route set, against RFC 3261 section 12.1.1, as the scenario `uas` of SIPp does. The later
+    /// requests of its dialog bypass this server, so the call counts and is recorded up to its answer. A caller with a route set of
+    /// its own could have made it so long that a callee drops it: such a 2xx is refused.
+    pub(super) fn bypasses(&self, call: &Call, response: &Message<'_>) -> bool {
+        let is_whole = response.to().is_ok_and(|to| to.tag.is_some()) && contact_of(response).is_some();
+        is_whole
+            && response.record_routes().next().is_none()
+            && !call.dialogs.iter().any(Dialog::is_resumed)
+            && self.has_own_routes_alone(call.caller_routes())
+    }
+
+    /// A callee of a fork that answers after the call has ended.
+    fn passage_after_end(&self, response: &Message<'_>) -> Passage {
+        let (Ok(call_id), Ok(from)) = (response.call_id(), response.from()) else { return Passage::Passes };
+        if response.record_routes().next().is_none() {
+            // A copy of a 2xx that bypasses this server.
+            return Passage::Passes;
+        }
+        let key = self.key_of_call(call_id.text, from.tag.unwrap_or_default());
+        if self.shared.ended_calls.is_there(key) { Passage::Dropped } else { Passage::Passes }
+    }
+
+    /// A re-INVITE that a BYE has overtaken, or is about to: its peer may take it for a new call (RFC 3261 section 12.2.2).
+    fn passage_of_renewal(&self, context: u64, response: &Message<'_>) -> Passage {
+        let is_invite = response.cseq().is_ok_and(|cseq| cseq.method == Method::Invite);
+        let call = self.calls.key_of(context).and_then(|key| self.calls.get(key));
+        let stands =
+            call.is_some_and(|call| call.dialog_at(context).is_some_and(|(at, _)| !call.dialogs[at].is_ending()));
+        if is_invite && !stands { Passage::Refused } else { Passage::Passes }
+    }
+}
+
+impl Call {
+    fn is_full_of_answers(&self) -> bool {
+        let ended = self.texts.get(ENDED_TAGS).len() / HASH;
+        self.dialogs.len() + ended >= MOST_DIALOGS && self.dialogs.iter().all(|dialog| dialog.answer.is_some())
+    }
+
+    /// Makes room for an answered dialog in place of an early one.
+    pub(super) fn make_room_for_answer(&mut self) {
+        let early = self.dialogs.iter().position(|dialog| dialog.answer.is_none());
+        if let Some(early) = early.filter(|_| self.dialogs.len() >= MOST_DIALOGS) {
+            self.dialogs.remove(early);
+        }
+    }
+
+    /// Removes a dialog that has ended. `hash`: of its tag, by which a late copy of its 2xx is known.
+    pub(super) fn remove_dialog(&mut self, salt: u16, hash: u64) {
+        let Some(at) = self.dialogs.iter().position(|dialog| dialog.salt == salt) else { return };
+        let ended = self.dialogs.remove(at);
+        let goes_on = self.open > 0 || self.has_answer();
+        if ended.answer.is_some() && self.tracked && goes_on {
+            let tags = [self.texts.get(ENDED_TAGS), &hash.to_le_bytes()].concat();
+            self.texts = self.texts.with(&[(ENDED_TAGS, &tags)]);
+        }
+    }
+
+    fn has_ended_dialog(&self, hash: u64) -> bool {
+        self.texts.get(ENDED_TAGS).chunks(HASH).any(|known| known == hash.to_le_bytes())
+    }
+}

@@ -1,0 +1,46 @@
+//! Whether a local user exists: its row may stand under any name of its domain.
+
+use crate::engine::Engine;
+use crate::handling::Handling;
+use crate::question::Question;
+use strowger_message::SipUri;
+use strowger_message::uri::sip::unescape;
+use strowger_store::error::StoreError;
+use strowger_store::subscriber::{self, Answer};
+
+impl Engine {
+    /// What the subscribers say of the user whom a URI names, under the canonical name of the domain first and then under its others; the next
+    /// question if that is not known yet. `unasked`: the answer where the database of subscribers has no say.
+    pub(crate) fn exists(
+        &self,
+        handling: &Handling<'_, '_>,
+        uri: &SipUri<'_>,
+        unasked: Result<Answer, StoreError>,
+    ) -> Result<Result<Answer, StoreError>, Question> {
+        let is_explained = handling.progress.inquiry.is_some();
+        let has_users = is_explained || self.shared.subscribers.is_some();
+        if !has_users || !self.policy.config.registrar.authenticate {
+            return Ok(unasked);
+        }
+        let (mut username, mut written) = (Vec::new(), Vec::new());
+        unescape(uri.user.unwrap_or_default(), &mut username);
+        uri.host.write_lower(&mut written);
+        let identity = self.policy.identity();
+        let names = identity.names_of(identity.domain_of(uri.host).unwrap_or(&written));
+        for (domain, place) in names.zip(0..=u8::MAX) {
+            let known = match &handling.progress.answers.user {
+                // It was absent: that was said before the next was asked.
+                Some((asked, _)) if place < *asked => continue,
+                Some((asked, answer)) if place == *asked => Some(answer.clone()),
+                _ if is_explained => None,
+                _ => self.known(subscriber::Question::User { username: &username, domain }, handling.now.mono),
+            };
+            match known {
+                Some(Ok(Answer::Absent)) => (),
+                Some(answer) => return Ok(answer),
+                None => return Err(Question::User { username: username[..].into(), domain: domain.into(), place }),
+            }
+        }
+        Ok(Ok(Answer::Absent))
+    }
+}

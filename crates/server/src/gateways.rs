@@ -1,0 +1,171 @@
+//! Gateways of rules, as metrics show them: their calls by outcome, and which of their addresses are set aside.
+//!
+//! A gateway is the host and port of a URI in `to` of a rule, a failure or a `[[gateway_group]]`, unless the host is a local domain. Its addresses are those that its name had when
+//! a call was led there. An address of two gateways counts for the first of them.
+
+use crate::counters::{CODES, OTHER, place_of};
+use crate::engine::Engine;
+use crate::forwarding::Targets;
+use crate::place_targets::PlaceTargets;
+use crate::places::gateway;
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError, RwLock};
+use strowger_config::{Action, Config};
+use strowger_core::proxy::NoticeEvent;
+use strowger_message::Uri;
+use strowger_message::status::KNOWN;
+
+/// Addresses of gateways, at most: names of gateways may lead to others with each look-up.
+const MOST_ADDRESSES: usize = 4_096;
+
+/// Label value of a call that a gateway did not answer at all.
+const NONE: &str = "none";
+
+/// Places of [`Calls`]: known status codes, others, no response.
+const OUTCOMES: usize = CODES + 2;
+
+/// Calls of one gateway by outcome. Shards share them: each adds atomically.
+type Calls = [AtomicU64; OUTCOMES];
+
+/// The gateways of a process.
+#[derive(Debug, Default)]
+pub struct Gateways {
+    /// Calls by address. Read for each outcome of a call, written when a call is led to an address for the first time.
+    addresses: RwLock<HashMap<SocketAddr, Gateway>>,
+    /// How many addresses there are: without any, an outcome costs one load.
+    count: AtomicU64,
+}
+
+#[derive(Clone, Debug)]
+struct Gateway {
+    name: Arc<str>,
+    calls: Arc<Calls>,
+}
+
+/// Calls and addresses of a gateway.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GatewayCalls {
+    /// Calls by outcome: a status code, [`OTHER`] or "none". Those that are not 0, and "none".
+    pub calls: Vec<(String, u64)>,
+    /// Its addresses to which calls were led.
+    pub addresses: Vec<SocketAddr>,
+}
+
+impl Gateways {
+    /// Notes the addresses of a gateway to which a call is led.
+    fn note(&self, uri: &str, targets: &Targets, config: &Config) {
+        let is_known = {
+            let known = self.addresses.read().unwrap_or_else(PoisonError::into_inner);
+            targets.iter().all(|target| known.contains_key(&target.address))
+        };
+        if !is_known {
+            self.add(uri, targets, config);
+        }
+    }
+
+    #[cold]
+    fn add(&self, uri: &str, targets: &Targets, config: &Config) {
+        let Some(name) = name(uri, config) else { return };
+        let mut known = self.addresses.write().unwrap_or_else(PoisonError::into_inner);
+        let same = known.values().find(|gateway| *gateway.name == name).cloned();
+        let gateway = same
+            .unwrap_or_else(|| Gateway { name: name.into(), calls: Arc::new([const { AtomicU64::new(0) }; OUTCOMES]) });
+        for target in targets {
+            if known.len() < MOST_ADDRESSES {
+                known.entry(target.address).or_insert_with(|| gateway.clone());
+            }
+        }
+        self.count.store(known.len() as u64, Relaxed);
+    }
+
+    /// Counts the outcome of a call at a next hop, if that is a gateway. None: it sent no response.
+    #[inline]
+    fn count(&self, address: SocketAddr, status: Option<u16>) {
+        // The caller comes again with credentials.
+        if self.count.load(Relaxed) > 0 && !matches!(status, Some(401 | 407)) {
+            self.count_known(address, status);
+        }
+    }
+
+    #[inline(never)]
+    fn count_known(&self, address: SocketAddr, status: Option<u16>) {
+        let known = self.addresses.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(gateway) = known.get(&address) {
+            gateway.calls[status.map_or(CODES + 1, place_of)].fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Lists gateways by name: all of this configuration, and used ones of earlier configurations.
+    pub fn list(&self, config: &Config) -> BTreeMap<String, GatewayCalls> {
+        let configured = names(config).map(|name| (name, [0; OUTCOMES], Vec::new()));
+        let known = self.addresses.read().unwrap_or_else(PoisonError::into_inner);
+        let used = known.iter().map(|(address, gateway)| {
+            let calls = std::array::from_fn(|place| gateway.calls[place].load(Relaxed));
+            (gateway.name.to_string(), calls, vec![*address])
+        });
+        let mut all = BTreeMap::new();
+        for (name, calls, addresses) in configured.chain(used) {
+            let shown: &mut GatewayCalls = all.entry(name).or_default();
+            shown.calls = outcomes(&calls);
+            shown.addresses.extend(addresses);
+        }
+        all.values_mut().for_each(|shown| shown.addresses.sort());
+        all
+    }
+}
+
+fn outcomes(calls: &[u64; OUTCOMES]) -> Vec<(String, u64)> {
+    let codes = KNOWN.iter().map(|(code, _)| code.to_string()).chain([OTHER.to_owned(), NONE.to_owned()]);
+    codes.zip(calls.iter().copied()).filter(|(code, count)| *count > 0 || code == NONE).collect()
+}
+
+/// The gateway that a URI names; none where it names a user of this server.
+fn name(uri: &str, config: &Config) -> Option<String> {
+    let Ok(Uri::Sip(sip)) = Uri::parse(uri.as_bytes()) else { return None };
+    let mut host = Vec::new();
+    sip.host.write_lower(&mut host);
+    let is_local = config.is_local(&String::from_utf8_lossy(&host));
+    gateway(uri).filter(|_| !is_local).map(|name| String::from_utf8_lossy(&name).into_owned())
+}
+
+/// The gateways that a configuration names.
+fn names(config: &Config) -> impl Iterator<Item = String> + '_ {
+    let of_action = move |action: &Action| {
+        let failures = action.on_failure.iter().flat_map(|failure| &failure.to.uris);
+        action.to.uris.iter().chain(failures).filter_map(|uri| name(uri.as_str(), config)).collect::<Vec<_>>()
+    };
+    let of_emergency = config.decisions.emergency.uris.iter().filter_map(|uri| name(uri.as_str(), config));
+    config.decisions.rules.iter().flat_map(move |rule| of_action(&rule.action)).chain(of_emergency)
+}
+
+impl Engine {
+    /// Notes where a call may be led: each of these gateways with its targets.
+    pub(crate) fn note_gateways(&self, uris: &[String], targets: &[PlaceTargets]) {
+        for (uri, targets) in uris.iter().zip(targets) {
+            if let PlaceTargets::NextHop(targets) = targets {
+                self.shared.gateways.note(uri, targets, &self.policy.config);
+            }
+        }
+    }
+
+    /// Counts what became of an INVITE that begins a call: at its caller, and at a gateway.
+    pub(crate) fn count_outcome(&self, event: &NoticeEvent) {
+        let (calls, gateways) = (&self.messages().calls, &self.shared.gateways);
+        match event {
+            NoticeEvent::Answered { status, first: true, .. } => {
+                calls.one(*status);
+                if let Some(by) = self.calls.responded {
+                    gateways.count(by, Some(*status));
+                }
+            }
+            NoticeEvent::Exhausted { status, .. } if !matches!(status, 401 | 407) => calls.one(*status),
+            NoticeEvent::Abandoned => calls.one(408),
+            NoticeEvent::Refused { status, by: Some(by) } => gateways.count(by.address, Some(*status)),
+            NoticeEvent::TimedOut { target: Some(target) } => gateways.count(target.address, None),
+            _ => (),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! A request goes where rules and failures lead it.
+
+use crate::call_limits::Claim;
+use crate::calls::within::Ways;
+use crate::decision::{Decision, FailureDecision};
+use crate::engine::Engine;
+use crate::forwarding::Edits;
+use crate::handling::Handling;
+use crate::place_targets::{PlaceCandidates, PlaceEdits, PlaceTargets, flows};
+use crate::places::Places;
+use crate::session_timer::SessionTimer;
+use strowger_core::proxy::{Candidate, FailurePlan, Plan, Remedy, TryNext};
+use strowger_core::routing::Routing;
+use strowger_core::transaction::ServerId;
+
+/// What the proxy is to ask before each of these places is tried, if a call may count under something at one of them, or did so before.
+fn questions(to: &Places, counts: bool) -> Vec<Vec<u8>> {
+    if !counts {
+        return Vec::new();
+    }
+    (0..to.uris.len()).map(|place| Claim::write_all(to.claims(place))).collect()
+}
+
+/// Where a request may go, if its call counts under something at these places.
+pub(crate) fn ways<'a>(handling: &'a Handling<'_, '_>, candidates: &[Candidate<'_>], places: &[usize]) -> Ways<'a> {
+    let mut ways = Ways::default();
+    if places.is_empty() {
+        return ways;
+    }
+    let Some(decision) = handling.progress.decision.as_deref().filter(|decision| decision.to.may_count()) else {
+        return ways;
+    };
+    let places = candidates.iter().zip(places).enumerate();
+    let reached = places.filter(|(_, (candidate, _))| !candidate.targets.is_empty());
+    ways.claims = reached.map(|(number, (_, place))| (number, decision.to.claims(*place))).collect();
+    ways.first = ways.claims.first().map_or(0, |(number, _)| *number);
+    ways
+}
+
+fn plan_for<'a>(failure: &'a FailureDecision, to: &'a [Candidate<'a>], asks: &'a [u8]) -> FailurePlan<'a> {
+    let remedy = failure.answer.map_or(Remedy::Try(to), Remedy::Answer);
+    FailurePlan {
+        statuses: &failure.statuses,
+        remedy,
+        ring_timeout: failure.ring_timeout,
+        answer_timeout: failure.answer_timeout,
+        try_next: failure.try_next.as_deref().map_or(TryNext::Any, TryNext::On),
+        asks,
+    }
+}
+
+impl Engine {
+    /// Apart: most requests go where they say themselves, and pass by less code.
+    #[inline(never)]
+    pub(crate) fn forward_to_places(
+        &mut self,
+        handling: &mut Handling<'_, '_>,
+        routing: &Routing<'_>,
+        mut targets: Vec<PlaceTargets>,
+        timer: &SessionTimer,
+    ) {
+        let to = handling.progress.decision.as_deref().map_or_else(Places::default, |decision| decision.to.clone());
+        let mut order = self.order_of_groups(handling.request, &to);
+        self.order_places(handling, &mut targets, &mut order);
+        let edits = Edits::of(handling, timer);
+        if handling.begins_call() {
+            self.note_gateways(&to.uris, &targets);
+        }
+        let asks = questions(&to, to.may_count());
+        let routes = self.emergency_routes(routing, &to.uris);
+        let (flows, changes) = (flows(&targets), PlaceEdits { uri: None, edits: &edits, asks: &asks });
+        let mut copies = PlaceCandidates::new(&to, (&targets, &flows), order.into_iter(), changes);
+        if let Some(routes) = &routes {
+            for (candidate, place) in copies.candidates.iter_mut().zip(&copies.places) {
+                if matches!(targets[*place], PlaceTargets::NextHop(_)) {
+                    (candidate.uri, candidate.path) = (None, &routes[*place]);
+                }
+            }
+        }
+        self.send(handling, routing, &copies.candidates, &copies.places, timer.session, &edits);
+    }
+
+    /// Forwards a request of which rules say what is to be done about failures. Apart: most requests have none, and pass by less code.
+    #[inline(never)]
+    pub(crate) fn forward_with_failures(
+        &mut self,
+        handling: &mut Handling<'_, '_>,
+        routing: &Routing<'_>,
+        (server, candidates): (ServerId, &[Candidate<'_>]),
+        plan: &Plan<'_>,
+        (decision, edits): (&Decision, &Edits),
+    ) -> bool {
+        // The stage before has asked for the names of these places.
+        let targets = self.targets_on_failure(handling, decision).unwrap_or_default();
+        if handling.begins_call() {
+            let places = decision.on_failure.iter().zip(&targets);
+            places.for_each(|(failure, targets)| self.note_gateways(&failure.to.uris, targets));
+        }
+        let (failures, of_failure) = (&decision.on_failure, decision.of_failure());
+        let changed = |failure: &FailureDecision| {
+            let uri = failure.user.as_ref().and_then(|user| routing.uri_with_user(user));
+            (edits.with(of_failure, failure), uri)
+        };
+        let changed: Vec<_> = failures.iter().map(changed).collect();
+        let counts = decision.may_count_at_places();
+        let first = |number, count| self.policy.first_after_failure(number, count, handling.request);
+        let of_failure = |failure: &FailureDecision| questions(&failure.to, true);
+        let asks: Vec<_> = failures.iter().filter(|_| counts).map(of_failure).collect();
+        let flows: Vec<_> = targets.iter().map(|targets| flows(targets)).collect();
+        let failures = failures.iter().zip(targets.iter().zip(&flows)).zip(&changed).enumerate();
+        let failures: Vec<_> = failures
+            .map(|(n, ((failure, (to, flows)), (edits, uri)))| {
+                let asks = asks.get(n).map_or(&[][..], |asks| asks);
+                let order = failure.to.groups().next().map(|_| failure.to.order(first));
+                let order = (0..to.len()).map(|n| order.as_ref().map_or(n, |order| order[n]));
+                let changes = PlaceEdits { uri: uri.as_deref(), edits, asks };
+                (failure, PlaceCandidates::new(&failure.to, (to, flows), order, changes).candidates)
+            })
+            .collect();
+        let of_failures: Vec<_> = failures.iter().map(|(failure, _)| failure.question()).collect();
+        let on_failure = failures.iter().zip(&of_failures);
+        let on_failure: Vec<_> = on_failure.map(|((failure, to), asks)| plan_for(failure, to, asks)).collect();
+        self.forward_concealed(handling, routing, server, candidates, &Plan { on_failure: &on_failure, ..*plan })
+    }
+}

@@ -1,0 +1,235 @@
+//! Targets of the places that rules and failures name: addresses of a next hop, or contacts of a user of this server.
+//!
+//! A place that names a user stands for the contacts that the user has when the request comes: all of them, by `proxy.fork`. No rule is asked
+//! about that user, so no chain of rules leads back. A user without a contact is passed over.
+
+use crate::contacts::{Contact, Contacts};
+use crate::engine::Engine;
+use crate::forwarding::{Edits, OlderUris, Targets};
+use crate::handling::Handling;
+use crate::places::Places;
+use crate::question::Question;
+use smallvec::SmallVec;
+use strowger_config::Fork;
+use strowger_core::Target;
+use strowger_core::proxy::{Candidate, Rerouting};
+use strowger_core::routing::AccountHash;
+use strowger_message::{SipUri, Uri};
+
+/// Targets of one place of a rule or failure.
+#[derive(Debug, PartialEq)]
+pub(crate) enum PlaceTargets {
+    /// Addresses of a next hop.
+    NextHop(Targets),
+    /// Contacts of a user of this server, best first.
+    User(Vec<UserContact>),
+}
+
+/// Contact of a user whom a rule or failure names.
+#[derive(Debug, PartialEq)]
+pub(crate) struct UserContact {
+    uri: Vec<u8>,
+    /// Older flows of the same device, each with its Contact.
+    older: Vec<(Target, Vec<u8>)>,
+    path: Vec<u8>,
+    /// At least one.
+    targets: Targets,
+    /// Position in the order of trying; equal ones are tried together.
+    rank: u16,
+    account: AccountHash,
+    /// The device sends from another address than its Contact says.
+    translated: bool,
+}
+
+impl PlaceTargets {
+    /// Whether there is no target.
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Self::NextHop(targets) => targets.is_empty(),
+            Self::User(contacts) => contacts.is_empty(),
+        }
+    }
+
+    /// All addresses, in order of trying.
+    pub(crate) fn addresses(&self) -> Vec<Target> {
+        match self {
+            Self::NextHop(targets) => targets.to_vec(),
+            Self::User(contacts) => contacts.iter().flat_map(|contact| &contact.targets).copied().collect(),
+        }
+    }
+
+    fn contacts(&self) -> &[UserContact] {
+        match self {
+            Self::NextHop(_) => &[],
+            Self::User(contacts) => contacts,
+        }
+    }
+}
+
+/// Position of a contact in the order of trying. `n`: its number among the contacts of the user. `group`: its group by q.
+pub(crate) fn rank(fork: Fork, n: usize, group: u16) -> u16 {
+    match fork {
+        Fork::Parallel => 0,
+        Fork::Sequence => u16::try_from(n).unwrap_or(u16::MAX),
+        Fork::ByQ => group,
+    }
+}
+
+/// Older flows of each contact of each place, with their Contacts.
+type Flows<'a> = Vec<Vec<OlderUris<'a>>>;
+
+pub(crate) fn flows(targets: &[PlaceTargets]) -> Flows<'_> {
+    fn of_contact(contact: &UserContact) -> OlderUris<'_> {
+        contact.older.iter().map(|(target, uri)| (*target, &uri[..])).collect()
+    }
+    targets.iter().map(|place| place.contacts().iter().map(of_contact).collect()).collect()
+}
+
+/// Copies of a request for places, each with the number of its place.
+#[derive(Default)]
+pub(crate) struct PlaceCandidates<'a> {
+    pub(crate) candidates: SmallVec<[Candidate<'a>; 2]>,
+    pub(crate) places: SmallVec<[usize; 4]>,
+}
+
+/// Changes of a request on its way to places.
+#[derive(Clone, Copy)]
+pub(crate) struct PlaceEdits<'a> {
+    /// Request-URI for a next hop without a user; none: as it is.
+    pub(crate) uri: Option<&'a [u8]>,
+    pub(crate) edits: &'a Edits,
+    /// [`Candidate::asks`] of each place, by its number; empty: of none.
+    pub(crate) asks: &'a [Vec<u8>],
+}
+
+impl<'a> PlaceCandidates<'a> {
+    /// Those of the places with these numbers, in this order, or of all at once. A place with a user takes the place of the Request-URI, one
+    /// without leads there with the Request-URI.
+    pub(crate) fn new(
+        places: &'a Places,
+        (targets, flows): (&'a [PlaceTargets], &'a Flows<'a>),
+        order: impl Iterator<Item = usize>,
+        changes: PlaceEdits<'a>,
+    ) -> Self {
+        let (mut all, mut next, mut is_asked) = (Self::default(), 0_u16, false);
+        for place in order {
+            let Some(to) = targets.get(place).filter(|targets| !targets.is_empty()) else { continue };
+            let first = if places.at_once { 0 } else { next };
+            let common = Candidate {
+                add: &changes.edits.add,
+                remove: &changes.edits.remove,
+                rerouting: Rerouting::NextHop,
+                // Places that are tried at once have one question.
+                asks: changes.asks.get(place).filter(|_| !(places.at_once && is_asked)).map_or(&[], |asks| asks),
+                ..Candidate::default()
+            };
+            is_asked = true;
+            match to {
+                PlaceTargets::NextHop(targets) => {
+                    let own = places.uris.get(place).filter(|uri| has_user(uri)).map(|uri| uri.as_bytes());
+                    let q = q_of(first);
+                    next = next.max(first.saturating_add(1));
+                    all.push(place, Candidate { uri: own.or(changes.uri), targets, q, watched: true, ..common });
+                }
+                PlaceTargets::User(contacts) => {
+                    let flows = flows.get(place).map_or(&[][..], |flows| flows);
+                    for (n, (contact, uris)) in contacts.iter().zip(flows).enumerate() {
+                        let rank = first.saturating_add(contact.rank);
+                        next = next.max(rank.saturating_add(1));
+                        let candidate = Candidate {
+                            uri: Some(&contact.uri),
+                            uris,
+                            path: &contact.path,
+                            targets: &contact.targets,
+                            q: q_of(rank),
+                            fixed: contact.path.is_empty(),
+                            translated: contact.translated,
+                            asks: if n == 0 { common.asks } else { b"" },
+                            rerouting: Rerouting::User(contact.account),
+                            ..common
+                        };
+                        // A phone of several users rings once.
+                        let is_same = |other: &Candidate<'_>| {
+                            (other.uri, other.path, other.targets) == (candidate.uri, candidate.path, candidate.targets)
+                        };
+                        if !(places.at_once && all.candidates.iter().any(is_same)) {
+                            all.push(place, candidate);
+                        }
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    fn push(&mut self, place: usize, candidate: Candidate<'a>) {
+        self.candidates.push(candidate);
+        self.places.push(place);
+    }
+}
+
+/// The q of a candidate at this position in the order of trying.
+fn q_of(rank: u16) -> u16 {
+    1_000_u16.saturating_sub(rank)
+}
+
+fn has_user(uri: &str) -> bool {
+    Uri::parse(uri.as_bytes()).is_ok_and(|uri| uri.sip().is_some_and(|uri| uri.user.is_some()))
+}
+
+impl Engine {
+    /// The targets of each of these places. A request for a sips URI goes there by TLS, or not at all (RFC 3261 section 26.2.2): a sip URI of
+    /// another server with a user, which would take the place of its own, has none.
+    pub(crate) fn targets_of_places(
+        &self,
+        handling: &Handling<'_, '_>,
+        places: &Places,
+    ) -> Result<Vec<PlaceTargets>, Question> {
+        let is_sips = handling.request.uri.is_sips();
+        let (mut contacts, mut room) = (Contacts::default(), usize::from(self.proxy.settings().max_branches));
+        let mut targets = |uri: Uri<'_>| {
+            let is_user = self.names_user(&uri);
+            let uri = match uri {
+                Uri::Sip(uri) if is_sips && uri.user.is_some() && !uri.secure && !is_user => {
+                    return Ok(PlaceTargets::NextHop(Targets::new()));
+                }
+                Uri::Sip(uri) => Uri::Sip(SipUri { secure: uri.secure || is_sips, ..uri }),
+                other => other,
+            };
+            if !is_user {
+                let targets = self.targets_of_uri(handling, &uri, handling.request.arrival.listener);
+                return targets.map(PlaceTargets::NextHop);
+            }
+            self.lookup_contacts(handling.now, handling.request.method, &uri, &mut contacts);
+            // No more can be tried.
+            contacts.entries.truncate(room);
+            let found = self.user_contacts(handling, &contacts, self.policy.router.account_of(&uri))?;
+            room -= found.len();
+            Ok(PlaceTargets::User(found))
+        };
+        places.uris.iter().filter_map(|uri| Uri::parse(uri.as_bytes()).ok()).map(&mut targets).collect()
+    }
+
+    /// The contacts that were looked up, without those that have no target.
+    fn user_contacts(
+        &self,
+        handling: &Handling<'_, '_>,
+        contacts: &Contacts,
+        account: AccountHash,
+    ) -> Result<Vec<UserContact>, Question> {
+        let (fork, text) = (self.policy.config.proxy.fork, &contacts.text);
+        let targets = self.targets_of_contacts(handling, contacts)?;
+        let all = contacts.entries.iter().zip(contacts.groups()).zip(targets).enumerate();
+        let reached = all.filter(|(_, (_, targets))| !targets.is_empty());
+        let found = reached.map(|(n, ((contact, group), targets)): (_, ((&Contact, _), _))| UserContact {
+            uri: text[contact.uri.clone()].to_vec(),
+            older: contact.older.iter().map(|(flow, uri)| (*flow, text[uri.clone()].to_vec())).collect(),
+            path: text[contact.path.clone()].to_vec(),
+            targets,
+            rank: rank(fork, n, group),
+            account,
+            translated: contact.target.is_some(),
+        });
+        Ok(found.collect())
+    }
+}

@@ -1,0 +1,3 @@
+//! Tests with database servers.
+
+mod fence;

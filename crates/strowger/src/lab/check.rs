@@ -1,0 +1,61 @@
+//! `strowger lab check`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueHint};
+use strowger_lab::experiment::{Experiment, plan};
+use strowger_lab::row::Profile;
+
+use super::print;
+use crate::output::{self, Refusal};
+
+/// Check the file of an experiment: every fault with line and cure, then its plan and time.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  strowger lab check mine.toml
+  strowger lab check mine.toml --profile standard
+
+Exit codes: 0 it can be run, 1 it cannot, 2 the file or the command line cannot be used.")]
+pub(crate) struct CheckArguments {
+    /// File of the experiment.
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// Profile of the plan: smoke, quick, standard or paper.
+    #[arg(long, value_name = "PROFILE", default_value = "quick", value_parser = Profile::read)]
+    pub profile: Profile,
+    /// System of the plan [default: all]; may be given several times.
+    #[arg(long, value_name = "NAME")]
+    pub system: Vec<String>,
+}
+
+pub(super) fn run(arguments: &CheckArguments) -> Result<ExitCode, Refusal> {
+    let name = arguments.file.display().to_string();
+    let text = std::fs::read_to_string(&arguments.file)
+        .map_err(|error| output::usage(format!("{name} cannot be read: {error}")))?;
+    let (experiment, warnings) = match Experiment::read(&name, &text) {
+        Ok(read) => read,
+        Err(report) => {
+            output::report(&report);
+            return Ok(ExitCode::from(output::code::FAILED));
+        }
+    };
+    output::report(&warnings);
+    known(&experiment, &arguments.system)?;
+    let only: Vec<&str> = arguments.system.iter().map(String::as_str).collect();
+    let plan = plan(&experiment, arguments.profile, &only);
+    print(&format!("{}\n\nPlan of the profile {}:\n{plan}", experiment.title, arguments.profile))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses a system that the experiment does not have.
+fn known(experiment: &Experiment, names: &[String]) -> Result<(), Refusal> {
+    let known: Vec<&str> = experiment.systems.iter().map(|system| system.name.as_str()).collect();
+    match names.iter().find(|name| !known.contains(&name.as_str())) {
+        None => Ok(()),
+        Some(name) => {
+            Err(output::usage(format!("--system {name}: the systems of this experiment are {}", known.join(", "))))
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! `strowger lab compare`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueHint};
+use strowger_lab::compare::{Decision, Run, compare};
+use strowger_lab::run::{Description, Recorded};
+
+use super::{of_folder, print};
+use crate::output::Refusal;
+
+/// Compare a run with the run before it, and claim what differs.
+///
+/// Trials of equal systems, axes and loads are paired. A difference is claimed where the interval of the ratio, divided by the floors of both
+/// runs, excludes 1. Nothing is claimed where the floors differ by more than 15 % or the machines differ.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  strowger lab compare relay-before relay-after
+
+Exit codes: 0 nothing is claimed to be worse, 1 a figure is claimed to be worse, 2 one is no run,
+4 nothing could be judged.")]
+pub(crate) struct CompareArguments {
+    /// Folder of the earlier run.
+    #[arg(value_name = "BEFORE", value_hint = ValueHint::DirPath)]
+    pub before: PathBuf,
+    /// Folder of the later run.
+    #[arg(value_name = "AFTER", value_hint = ValueHint::DirPath)]
+    pub after: PathBuf,
+}
+
+pub(super) fn run(arguments: &CompareArguments) -> Result<ExitCode, Refusal> {
+    let [before, after] = [&arguments.before, &arguments.after].map(|path| Recorded::open(path).map_err(of_folder));
+    let (before, after) = (before?, after?);
+    let names = [&arguments.before, &arguments.after].map(|path| path.display().to_string());
+    let machines = [&before.description, &after.description].map(machine);
+    let comparison = compare(
+        Run { name: &names[0], machine: &machines[0], rows: &before.rows },
+        Run { name: &names[1], machine: &machines[1], rows: &after.rows },
+    );
+    let decision = comparison.decision();
+    let sentence = match decision {
+        Decision::NotWorse => "No figure is claimed to be worse.",
+        Decision::Worse => "A figure is worse.",
+        Decision::Nothing if comparison.lines.is_empty() => {
+            "Nothing could be judged: the runs have no cell in common; compare runs of one experiment and profile."
+        }
+        Decision::Nothing => "Nothing could be judged.",
+    };
+    print(&format!("{comparison}{sentence}\n"))?;
+    Ok(ExitCode::from(decision.exit_code()))
+}
+
+/// Identity of the machine of a run.
+fn machine(of: &Description) -> String {
+    let machine = &of.machine;
+    format!("{}, {} cores, {} bytes, {}", machine.processor, machine.cores, machine.memory, machine.kernel)
+}

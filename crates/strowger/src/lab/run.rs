@@ -1,0 +1,222 @@
+//! `strowger lab run`.
+
+mod progress;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::{Args, ValueHint};
+use strowger_lab::experiment::{Experiment, Plan, plan};
+use strowger_lab::report;
+use strowger_lab::row::{Digest, Profile};
+use strowger_lab::run::{
+    self, Chosen, Description, Ending, Folder, FolderError, Laboratory, Machine, Schedule, Verdict,
+};
+use strowger_lab::{Error, guard, process};
+
+use self::progress::Progress;
+use super::list::length;
+use super::{print, shipped};
+use crate::output::{self, Refusal, code, usage};
+
+/// Run an experiment: each trial of its plan becomes a row in the folder of the run.
+///
+/// The plan and its time are printed first. An invalid trial is made again, three times at most. Ctrl-C leaves a valid part, and --resume goes on with it.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  strowger lab run relay                                     all systems of the experiment
+  strowger lab run relay --system strowger --profile smoke   a first look
+  strowger lab run stress --profile standard --out stress    rows, logs and reports in the folder stress
+  strowger lab run stress --profile standard --out stress --resume
+  strowger lab run relay --system strowger --system before=/tmp/strowger
+  strowger lab run mine.toml --system external=192.0.2.1
+
+Exit codes, of several the first in this order:
+  2    the command line, or a file that it names, cannot be used; nothing was started
+  130  ended by Ctrl-C; the rows are a valid part
+  1    a system did not start, or a row could not be written; the rows are a valid part
+  4    a trial stayed invalid
+  3    a gate is missed
+  0    all well
+In the profile smoke no figure is judged: a gate or a busy machine changes nothing.")]
+pub(crate) struct RunArguments {
+    /// Name of a shipped experiment, or a file.
+    #[arg(value_name = "EXPERIMENT", value_hint = ValueHint::FilePath)]
+    pub experiment: String,
+    /// System to measure [default: all of the experiment]; several are possible. PATH is a program, a folder with a driver.toml, or
+    /// the address of a server that runs.
+    #[arg(long, value_name = "NAME[=PATH]", value_parser = system)]
+    pub system: Vec<(String, Option<String>)>,
+    /// Durations: smoke, quick, standard or paper.
+    #[arg(long, value_name = "PROFILE", default_value = "quick", value_parser = Profile::read)]
+    pub profile: Profile,
+    /// Folder of the run [default: EXPERIMENT-PROFILE].
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub out: Option<PathBuf>,
+    /// Go on with the run in the folder, at the first trial that it lacks.
+    #[arg(long)]
+    pub resume: bool,
+}
+
+fn system(text: &str) -> Result<(String, Option<String>), String> {
+    let (name, path) = match text.split_once('=') {
+        Some((name, path)) => (name, Some(path.to_owned())),
+        None => (text, None),
+    };
+    let is_name = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+    if name.is_empty() || !name.bytes().all(is_name) || path.as_ref().is_some_and(String::is_empty) {
+        return Err("write NAME or NAME=PATH; a name has letters, digits, - _ and .".into());
+    }
+    Ok((name.into(), path))
+}
+
+pub(super) fn run(arguments: &RunArguments) -> Result<ExitCode, Refusal> {
+    let (mut experiment, text) = read(&arguments.experiment)?;
+    let systems = run::choose(&mut experiment, &arguments.system).map_err(|error| usage(error.to_string()))?;
+    let only: Vec<&str> = systems.iter().map(|chosen| chosen.spec.name.as_str()).collect();
+    let plan = plan(&experiment, arguments.profile, &only);
+    run::check(&plan, &systems).map_err(|error| usage(error.to_string()))?;
+    let program = std::env::current_exe().map_err(|error| failed(format!("this program has no path: {error}")))?;
+    let root = match &arguments.out {
+        Some(out) => out.clone(),
+        None => format!("{}-{}", experiment.name, arguments.profile).into(),
+    };
+    print(&format!("{}\n\nPlan of the profile {}:\n{plan}\n", experiment.title, arguments.profile))?;
+    let described = describe(&experiment, &text, arguments.profile, &plan, &systems).map_err(wrong)?;
+    process::end_by_signals().map_err(|error| failed(format!("Ctrl-C cannot be caught: {error}")))?;
+    let mut command = std::process::Command::new(&program);
+    guard::start(command.args(["lab", "guard"]))
+        .map_err(|error| failed(format!("the guard does not start: {error}")))?;
+    let mut schedule = Schedule::new(experiment.clone(), arguments.profile, plan);
+    let mut folder = open(&root, arguments.resume, &described, &text, &mut schedule)?;
+    for chosen in &systems {
+        for (name, text) in chosen.folder.files() {
+            folder.keep_configuration(&chosen.spec.name, name, text.as_bytes()).map_err(wrong)?;
+        }
+    }
+    let scratch = tempfile::tempdir().map_err(|error| failed(format!("a temporary folder: {error}")))?;
+    let mut laboratory = Laboratory::new(experiment, arguments.profile, systems, &program, scratch.path());
+    let progress = Progress::new(schedule.plan().trials.len());
+    let mut tell = |schedule: &Schedule, event: &run::Event<'_>| progress.show(schedule, event);
+    let ended = run::conduct(&mut schedule, &mut folder, &mut laboratory, &process::is_ending, &mut tell);
+    let kept = format!("{} rows are in {}", folder.rows(), root.display());
+    drop((progress, laboratory, folder));
+    match ended {
+        Ok(Ending::Whole) => judge(&schedule, &root),
+        Ok(Ending::Interrupted) | Err(Error::Interrupted) => {
+            Err(Refusal(code::INTERRUPTED, format!("interrupted: {kept}, --resume goes on with them")))
+        }
+        Err(error) => Err(failed(format!("{error}\n{kept}, --resume goes on with them"))),
+    }
+}
+
+/// Experiment of a file, or the shipped one of this name, and its text.
+fn read(name: &str) -> Result<(Experiment, String), Refusal> {
+    if !Path::new(name).is_file() && !name.contains(['/', '.']) {
+        return shipped(name).map(|(experiment, text)| (experiment, text.to_owned()));
+    }
+    let text = std::fs::read_to_string(name).map_err(|error| usage(format!("{name} cannot be read: {error}")))?;
+    match Experiment::read(name, &text) {
+        Ok((experiment, warnings)) => {
+            output::report(&warnings);
+            Ok((experiment, text))
+        }
+        Err(report) => {
+            output::report(&report);
+            Err(usage(format!("{name} is no experiment that can be run")))
+        }
+    }
+}
+
+fn describe(
+    experiment: &Experiment,
+    text: &str,
+    profile: Profile,
+    plan: &Plan,
+    systems: &[Chosen],
+) -> Result<Description, Error> {
+    Ok(Description {
+        format: run::FORMAT,
+        program: env!("CARGO_PKG_VERSION").into(),
+        experiment: experiment.name.clone(),
+        file: Digest::of(text.as_bytes()),
+        profile,
+        systems: run::describe(systems)?,
+        versions: run::versions(plan, systems),
+        machine: Machine::this(),
+        started: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+        planned: plan.time.as_secs(),
+    })
+}
+
+/// Makes the folder of a new run, or opens that of the one that goes on and brings the schedule to its last row.
+fn open(
+    root: &Path,
+    resume: bool,
+    described: &Description,
+    text: &str,
+    schedule: &mut Schedule,
+) -> Result<Folder, Refusal> {
+    let refused = |error: FolderError| match error {
+        FolderError::File(error) => wrong(error),
+        other => usage(other.to_string()),
+    };
+    if !resume {
+        return Folder::create(root, described, text).map_err(refused);
+    }
+    let (folder, rows) = Folder::resume(root, described).map_err(refused)?;
+    run::replay(schedule, &rows).map_err(|reason| usage(format!("{}: {reason}", root.display())))?;
+    if !rows.is_empty() {
+        output::say(&format!("{} rows are there; {} are left of the plan", rows.len(), length(schedule.rest())));
+    }
+    Ok(folder)
+}
+
+/// Writes the reports, prints what stayed invalid, the gates and the answer, and gives the exit code.
+fn judge(schedule: &Schedule, root: &Path) -> Result<ExitCode, Refusal> {
+    let mut out = String::new();
+    for marked in schedule.marked() {
+        let axes: String = marked.planned.axes.iter().map(|(name, value)| format!(" {name}={value}")).collect();
+        out.push_str(&format!("invalid: {}{axes}, repetition {}\n", marked.planned.system, marked.planned.repetition));
+        for reason in &marked.reasons {
+            out.push_str(&format!("  {}: {}\n", reason.check, reason.sentence));
+        }
+    }
+    let (text, is_missed) = report::of_folder(root, |report| {
+        let paths: Vec<String> = report.save(root)?.iter().map(|path| path.display().to_string()).collect();
+        let width = report.gates().iter().map(|gate| gate.gate.chars().count()).max().unwrap_or(0);
+        let gates = report.gates().iter().map(|gate| format!("{:width$}  {}\n", gate.gate, gate.sentence));
+        let text = format!("{}\n{}\n{}\n", gates.collect::<String>(), report.answer().sentence, paths.join(", "));
+        Ok((text, report.gates().iter().any(|gate| gate.is_met == Some(false))))
+    })
+    .map_err(|error| failed(error.to_string()))?;
+    print(&strowger_load::printable(&(out + &text)))?;
+    Ok(ExitCode::from(match Verdict::of(schedule.profile(), schedule.marked()) {
+        Verdict::Invalid => code::INVALID,
+        Verdict::Valid if is_missed => code::MISSED,
+        Verdict::Valid => code::WELL,
+    }))
+}
+
+fn failed(text: impl Into<String>) -> Refusal {
+    Refusal(code::FAILED, text.into())
+}
+
+fn wrong(error: Error) -> Refusal {
+    failed(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_paths_of_systems() {
+        let read = |text: &str| system(text).ok();
+        assert_eq!(read("strowger"), Some(("strowger".into(), None)));
+        assert_eq!(read("before=/tmp/a=b"), Some(("before".into(), Some("/tmp/a=b".into()))));
+        assert_eq!([read(""), read("=a"), read("a="), read("a/b")], [None, None, None, None]);
+    }
+}

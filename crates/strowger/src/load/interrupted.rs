@@ -1,0 +1,87 @@
+//! Ctrl-C and TERM, counted.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use crate::output::{Refusal, code};
+
+/// A run that Ctrl-C ends before its first call has so long to remove a registration.
+pub(super) const FAREWELL: Duration = Duration::from_millis(500);
+
+/// Message of a run that Ctrl-C ends before its first call.
+pub(super) const NOTHING: &str = "interrupted before the first call: there is nothing to report";
+
+/// How often Ctrl-C was pressed, or a TERM came.
+pub(crate) struct Interrupted(Arc<AtomicU32>);
+
+impl Interrupted {
+    /// From now on until the process ends; the third time ends it on the spot.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub(crate) fn listen() -> std::io::Result<Self> {
+        let count = Arc::new(AtomicU32::new(0));
+        let seen = count.clone();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        // Before anything is sent: the thread may come to run late.
+        let (mut interrupt, mut terminate) = {
+            use tokio::signal::unix::{SignalKind, signal};
+            let _entered = runtime.enter();
+            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
+        };
+        std::thread::Builder::new().name("signals".into()).spawn(move || {
+            runtime.block_on(async move {
+                loop {
+                    tokio::select! {
+                        _ = interrupt.recv() => (),
+                        _ = terminate.recv() => (),
+                    }
+                    if seen.fetch_add(1, Relaxed) >= 2 {
+                        strowger_load::keys::restore();
+                        std::process::exit(i32::from(code::INTERRUPTED));
+                    }
+                }
+            });
+        })?;
+        Ok(Self(count))
+    }
+
+    pub(crate) fn times(&self) -> u32 {
+        self.0.load(Relaxed)
+    }
+
+    /// What comes before the first call and may take its time (names are looked up, connections tried, users registered),
+    /// unless Ctrl-C comes first. `work` can ask whether it came, and then has this time to end.
+    pub(super) fn unless<T: Send + 'static>(
+        &self,
+        patience: Duration,
+        work: impl FnOnce(&dyn Fn() -> bool) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let (done, result) = channel();
+        let thread = std::thread::Builder::new().name("start".into());
+        let count = self.0.clone();
+        let stopped = move || count.load(Relaxed) > 0;
+        let worker = thread
+            .spawn(move || done.send(work(&stopped)).is_ok())
+            .map_err(|e| Refusal(code::FAILED, e.to_string()))?;
+        loop {
+            match result.recv_timeout(Duration::from_millis(20)) {
+                Ok(Ok(begun)) => return Ok(begun),
+                Ok(Err(refusal)) if self.times() == 0 => return Err(refusal),
+                Err(RecvTimeoutError::Timeout) if self.times() == 0 => (),
+                Ok(Err(_)) | Err(RecvTimeoutError::Timeout) => {
+                    if let Ok(Ok(begun)) = result.recv_timeout(patience) {
+                        return Ok(begun);
+                    }
+                    return Err(Refusal(code::INTERRUPTED, NOTHING.into()));
+                }
+                Err(RecvTimeoutError::Disconnected) => match worker.join() {
+                    Err(panic) => std::panic::resume_unwind(panic),
+                    Ok(_) => unreachable!("a thread that ends well has sent its result"),
+                },
+            }
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Programs on a terminal of their own.
+
+use crate::wait;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// How long a terminal is waited for.
+pub const SOON: Duration = Duration::from_secs(15);
+
+/// Text that this module writes behind the output of a program that has ended.
+const MARK: &str = "<end of output>";
+
+/// A program on a terminal of its own.
+pub struct Terminal {
+    child: Child,
+    keyboard: File,
+    /// The program's side, kept open so that its settings can be asked for after its end.
+    line: OwnedFd,
+    seen: Arc<Mutex<Vec<u8>>>,
+    /// Settings before its start.
+    pub before: Settings,
+}
+
+/// Canonical mode and echo of a terminal.
+pub type Settings = (bool, bool);
+
+impl Terminal {
+    /// Starts a program.
+    ///
+    /// # Panics
+    /// It does not start, or there is no terminal.
+    pub fn start(command: &mut Command) -> Self {
+        let (mut own, mut line) = (-1, -1);
+        let size = libc::winsize { ws_row: 40, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+        // SAFETY: both numbers are written to, the size is read, nothing else is asked for.
+        let opened = unsafe { libc::openpty(&mut own, &mut line, std::ptr::null_mut(), std::ptr::null(), &size) };
+        assert_eq!(opened, 0, "this machine has terminals");
+        // SAFETY: openpty made both, and no other owner has them.
+        let (own, line) = unsafe { (OwnedFd::from_raw_fd(own), OwnedFd::from_raw_fd(line)) };
+        let again = || line.try_clone().expect("a descriptor is left");
+        command.stdin(again()).stdout(again()).stderr(again()).env("TERM", "xterm");
+        // SAFETY: between fork and exec only system calls are made.
+        unsafe {
+            command.pre_exec(|| {
+                // The tests themselves may have been started with signals ignored, by nohup or in the background.
+                for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTSTP] {
+                    libc::signal(signal, libc::SIG_DFL);
+                }
+                libc::setsid();
+                libc::ioctl(0, libc::TIOCSCTTY, 0);
+                Ok(())
+            });
+        }
+        let before = settings(&line);
+        let child = command.spawn().expect("strowger starts");
+        let keyboard = File::from(own);
+        let mut screen = keyboard.try_clone().expect("a descriptor is left");
+        let seen = Arc::<Mutex<Vec<u8>>>::default();
+        let into = seen.clone();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4_096];
+            while let Ok(n @ 1..) = screen.read(&mut bytes) {
+                into.lock().expect("nobody panics with it").extend_from_slice(&bytes[..n]);
+            }
+        });
+        Self { child, keyboard, line, seen, before }
+    }
+
+    /// Types these keys.
+    ///
+    /// # Panics
+    /// The terminal is closed.
+    pub fn press(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).expect("the terminal is there");
+    }
+
+    /// All output so far.
+    ///
+    /// # Panics
+    /// The reader panicked.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.seen.lock().expect("nobody panics with it")).into_owned()
+    }
+
+    /// The picture that was drawn last, whole.
+    pub fn picture(&self) -> String {
+        let text = self.text();
+        let end = text.rfind("\x1b[J").unwrap_or(0);
+        let begin = text[..end].rfind("\x1b[H").unwrap_or(0);
+        text[begin..end].replace("\x1b[H", "").replace("\x1b[K", "")
+    }
+
+    /// Waits until the picture says something.
+    ///
+    /// # Panics
+    /// That does not happen in time.
+    pub fn shows(&self, what: &str) {
+        let is_shown = wait::until(SOON, || self.picture().contains(what));
+        assert!(is_shown, "{what:?} is not shown:\n{}", self.picture());
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: the child was started here and not yet waited for.
+        unsafe { libc::kill(self.child.id() as i32, signal) };
+    }
+
+    /// Waits until the settings are these.
+    ///
+    /// # Panics
+    /// That does not happen in time.
+    pub fn is_set(&self, wanted: Settings) {
+        let is_set = wait::until(SOON, || settings(&self.line) == wanted);
+        assert!(is_set, "the terminal is not set to {wanted:?}:\n{}", self.text());
+    }
+
+    /// Waits for the end; then the terminal is as it was.
+    ///
+    /// # Panics
+    /// That does not happen in time.
+    pub fn ends(&mut self) -> ExitStatus {
+        let status = wait::look(SOON, || self.child.try_wait().expect("a child can be asked"));
+        let status = status.unwrap_or_else(|| panic!("it does not end:\n{}", self.picture()));
+        assert_eq!(settings(&self.line), self.before, "the terminal is not as it was");
+        // A mark behind the output of the child: where the reader has it, it has all of that output.
+        let mut line = File::from(self.line.try_clone().expect("a descriptor is left"));
+        line.write_all(MARK.as_bytes()).expect("the terminal is there");
+        assert!(wait::until(SOON, || self.text().contains(MARK)), "the output ends");
+        assert!(self.has_left_screen(), "the other screen was not left");
+        status
+    }
+
+    /// The settings as they are now.
+    pub fn settings(&self) -> Settings {
+        settings(&self.line)
+    }
+
+    /// The alternate screen was left after it was last entered.
+    fn has_left_screen(&self) -> bool {
+        let text = self.text();
+        text.rfind("\x1b[?1049l") >= text.rfind("\x1b[?1049h")
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn settings(line: &OwnedFd) -> Settings {
+    // SAFETY: a terminal's settings are plain numbers, and it fills them in.
+    let mut termios: libc::termios = unsafe { std::mem::zeroed() };
+    // SAFETY: the descriptor is open.
+    assert_eq!(unsafe { libc::tcgetattr(line.as_raw_fd(), &mut termios) }, 0);
+    (termios.c_lflag & libc::ICANON != 0, termios.c_lflag & libc::ECHO != 0)
+}

@@ -1,0 +1,147 @@
+//! `strowger lab capacity` as its user runs it: the limit that it finds, and its sentences where something stands in the way.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::time::Instant;
+
+use serde_json::Value;
+use strowger_lab::system::{self, Setting, SystemFolder};
+use strowger_tests::generator::peer;
+use strowger_tests::program::{KAMAILIO, have};
+use strowger_tests::server::Setup;
+use strowger_tests::wire::Transport;
+use strowger_tests::{alone, binary, port, undisturbed};
+
+/// A measurement that has ended.
+struct Ran {
+    code: i32,
+    json: Value,
+    said: String,
+}
+
+fn capacity(target: &str, words: &[&str]) -> Ran {
+    let mut command = Command::new(binary::strowger());
+    command.args(["lab", "capacity", target, "--json", "-"]).args(words).stdin(Stdio::null());
+    let output = command.output().expect("the program starts");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let json = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
+    Ran { code: output.status.code().unwrap_or(-1), json, said }
+}
+
+/// A server that takes so many requests of a method a second, and refuses the others.
+fn limited(method: &'static str, rate: f64) -> SocketAddr {
+    let bucket = Mutex::new((Instant::now(), 0.0));
+    peer(move |_, request| {
+        if !request.starts_with(method) {
+            return Some("200 OK");
+        }
+        let (last, tokens) = &mut *bucket.lock().expect("no answer panics");
+        *tokens = (*tokens + last.elapsed().as_secs_f64() * rate).min((rate / 20.0).max(2.0));
+        *last = Instant::now();
+        let is_taken = *tokens >= 1.0;
+        *tokens -= f64::from(u8::from(is_taken));
+        Some(if is_taken { "200 OK" } else { "503 Service Unavailable" })
+    })
+}
+
+/// The limit lies within a tenth of the rate, the server is the cause, and the sentence says so.
+#[track_caller]
+fn finds(ran: &Ran, rate: f64, unit: &str) {
+    assert_eq!(ran.code, 0, "{}", ran.said);
+    let limit = ran.json["limit"].as_f64().expect("there is a limit");
+    assert!((limit / rate - 1.0).abs() <= 0.1, "{limit} of {rate}\n{}", ran.said);
+    assert_eq!((&ran.json["cause"]["part"], &ran.json["finding"]), (&"server".into(), &"found".into()), "{}", ran.said);
+    assert_eq!(ran.json["confirmed"], true, "{}", ran.said);
+    let answer = ran.json["answer"].as_str().unwrap_or_default();
+    assert!(answer.contains(unit) && answer.contains("the limit is the server: "), "{answer}");
+    assert!(answer.contains("; beyond, ") && ran.said.contains("not carried"), "{}", ran.said);
+}
+
+/// Options for short trials.
+const SHORT: [&str; 4] = ["--trial", "1s", "--confirm", "4s"];
+
+#[test]
+fn the_limit_of_a_server_is_found() {
+    undisturbed(|| {
+        std::thread::scope(|scope| {
+            let of_requests = scope.spawn(|| capacity(&limited("OPTIONS", 500.0).to_string(), &SHORT));
+            let calls = capacity(&format!("sip:bob@{}", limited("INVITE", 50.0)), &SHORT);
+            finds(&calls, 50.0, "calls/s");
+            finds(&of_requests.join().expect("it ran"), 500.0, "requests/s");
+        });
+    });
+}
+
+#[test]
+fn an_obstacle_has_its_sentence() {
+    let _alone = alone();
+    let silent = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+    let silent = silent.local_addr().map(|address| (silent, address)).expect("it is bound");
+    let challenge = peer(|_, _| Some("401 Unauthorized"));
+    let refusal = peer(|_, _| Some("404 Not Found"));
+    let ban = peer(|number, _| (number < 4).then_some("200 OK"));
+    // Answers the pre-flight, and not for long.
+    let late = peer(|number, _| (number < 30).then_some("200 OK"));
+    let dead = format!("127.0.0.1:{}", port::free());
+    let cases = [
+        (dead, 1, "nothing listens on 127.0.0.1:"),
+        (silent.1.to_string(), 1, "nothing came back from 127.0.0.1:"),
+        (challenge.to_string(), 2, "asks for a password (401): give --users FILE"),
+        (refusal.to_string(), 4, "refuses all OPTIONS with 404: "),
+        (ban.to_string(), 4, "stopped answering 127.0.0.1 after 4 answers"),
+        (late.to_string(), 4, "and did not come back within 8 s: a ban"),
+        ("192.0.2.1".into(), 2, "is neither of this machine nor of a private network: give --yes"),
+    ];
+    std::thread::scope(|scope| {
+        let ran =
+            cases.map(|(target, code, sentence)| (scope.spawn(move || capacity(&target, &SHORT)), code, sentence));
+        for (ran, code, sentence) in ran {
+            let ran = ran.join().expect("it ran");
+            assert_eq!((ran.code, ran.said.contains(sentence)), (code, true), "{sentence}\n{}", ran.said);
+            assert_eq!(ran.said.matches("error: ").count(), 1, "{}", ran.said);
+        }
+    });
+}
+
+#[test]
+#[ignore = "takes minutes; make test-long"]
+fn limits_of_servers_with_full_trials() {
+    for rate in [50.0, 500.0, 2_000.0] {
+        undisturbed(|| {
+            let more = (rate * 4.0).to_string();
+            let ran = capacity(&limited("OPTIONS", rate).to_string(), &["--max-rate", &more]);
+            finds(&ran, rate, "requests/s");
+            let seconds = ran.json["seconds"].as_f64().expect("it took its time");
+            assert!(seconds <= 180.0, "{seconds}");
+        });
+    }
+}
+
+#[test]
+#[ignore = "takes minutes; make test-long"]
+fn real_servers_have_an_answer_within_three_minutes() {
+    let _alone = alone();
+    let answered = |target: &str, words: &[&str]| {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let page = folder.path().join("capacity.html").display().to_string();
+        let ran = capacity(target, &[words, &["--html", &page]].concat());
+        assert!([0, 3, 4].contains(&ran.code), "{}", ran.said);
+        println!("{}", ran.said);
+        assert!(ran.json["seconds"].as_f64().is_some_and(|seconds| seconds <= 180.0), "{}", ran.said);
+        let page = std::fs::read_to_string(page).expect("it was written");
+        assert!(page.contains("Capacity of sip:127.0.0.1") && !ran.json["trials"].is_null());
+        ran.said
+    };
+    let ours = Setup::on(&[Transport::Udp]).relay().start();
+    let said = answered(&ours.address(Transport::Udp).to_string(), &["--pair"]);
+    assert!(said.contains("calls/s"), "{said}");
+    if have(&[KAMAILIO]) {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let kamailio = SystemFolder::open("kamailio", None).expect("it is shipped");
+        let mut setting = Setting::new(folder.path(), "relay");
+        setting.workers = Some(2);
+        let running = system::start(&kamailio, &setting).expect("it starts");
+        answered(&running.address().to_string(), &["--pair"]);
+    }
+}

@@ -1,0 +1,262 @@
+//! `strowger lab run`: real processes, from the plan to the reports, and what ends a run before.
+
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use strowger_lab::compare::FLOOR;
+use strowger_lab::process::Process;
+use strowger_lab::row::{Check, Row, Validity, complete, read};
+use strowger_lab::run::{ROWS, Recorded};
+use strowger_lab::wait;
+use strowger_tests::binary::strowger;
+use strowger_tests::limits::SmallDisk;
+use strowger_tests::together;
+use tempfile::TempDir;
+
+/// Time in which a run of these tests ends, on a busy machine.
+const LIMIT: Duration = Duration::from_secs(180);
+
+const EXPERIMENT: &str = r#"
+title = "A relay under a light load"
+[call]
+document = "call"
+answer = "answer"
+[load]
+values = [@LOAD@]
+[[system]]
+name = "strowger"
+configuration = "relay"
+[profile.smoke]
+warm_up = "0.2s"
+window = "1s"
+repetitions = 2
+[[figure]]
+name = "cost"
+title = "CPU of a call"
+form = "table"
+y = ["server.cpu.call", "server.pss"]
+"#;
+
+/// Folder of a test, with an experiment and the files of a run.
+struct Place(TempDir);
+
+impl Place {
+    fn new(load: u32) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let text = EXPERIMENT.replace("@LOAD@", &load.to_string());
+        std::fs::write(folder.path().join("mine.toml"), text).expect("it is written");
+        std::fs::create_dir(folder.path().join("scratch")).expect("a folder");
+        Self(folder)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Command that runs the experiment in the profile smoke.
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(strowger());
+        command.args(["lab", "run", "mine.toml", "--profile", "smoke"]).args(words);
+        command.current_dir(self.0.path()).env("TMPDIR", self.path("scratch"));
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        self.command(words).output().expect("it runs")
+    }
+
+    /// Rows so far of a run that may be under way.
+    fn rows(&self, run: &str) -> Vec<Row> {
+        let text = std::fs::read_to_string(self.path(run).join(ROWS)).unwrap_or_default();
+        read(ROWS, complete(&text)).unwrap_or_else(|report| panic!("{report}"))
+    }
+
+    /// Makes a system of a script of Python, whose mark is its port, and gives the word of `--system`.
+    fn system(&self, script: &str) -> String {
+        let folder = self.path("own");
+        std::fs::create_dir(&folder).expect("a folder");
+        let driver = "title = \"A stub\"\nprogram = \"python3\"\nstart = [\"@PROGRAM@\", \"@CONFIG@\"]\n\
+                      version = [\"@PROGRAM@\", \"--version\"]\n\
+                      [[scenario]]\nname = \"relay\"\nconfiguration = \"stub.py\"\n";
+        std::fs::write(folder.join("driver.toml"), driver).expect("it is written");
+        std::fs::write(folder.join("stub.py"), script).expect("it is written");
+        format!("strowger={}", folder.display())
+    }
+
+    /// Tells whether no process that the laboratory started is left.
+    fn is_quiet(&self) -> bool {
+        let folder = self.0.path().display().to_string();
+        let processes = std::fs::read_dir("/proc").expect("it is there").flatten();
+        let mut words = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
+        !words.any(|words| String::from_utf8_lossy(&words).contains(&folder))
+    }
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+fn verify(run: &Path) -> Recorded {
+    Recorded::open(run).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn runs_are_made_ended_and_resumed() {
+    together(&[
+        ("a_run_has_rows_of_system_and_floor_and_reports", a_run_has_rows_of_system_and_floor_and_reports),
+        ("a_killed_run_leaves_no_process_and_goes_on", a_killed_run_leaves_no_process_and_goes_on),
+        ("an_interrupted_run_is_a_valid_part", an_interrupted_run_is_a_valid_part),
+        ("a_server_that_dies_is_named", a_server_that_dies_is_named),
+        ("a_taken_port_is_named", a_taken_port_is_named),
+        ("a_full_disk_is_named", a_full_disk_is_named),
+        ("what_cannot_be_run_is_said_before", what_cannot_be_run_is_said_before),
+    ]);
+}
+
+fn a_run_has_rows_of_system_and_floor_and_reports() {
+    let place = Place::new(50);
+    let output = place.run(&[]);
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    for part in ["Plan of the profile smoke:", "2 trials", "strowger at 50 calls/s", "report.html"] {
+        assert!(said.contains(part), "{part} of {said}");
+    }
+    let recorded = verify(&place.path("mine-smoke"));
+    let systems: Vec<&str> = recorded.rows.iter().map(|row| row.system.name.as_str()).collect();
+    assert_eq!(systems, [FLOOR, "strowger", "strowger", FLOOR]);
+    assert!(recorded.is_whole && recorded.description.machine.cores > 0);
+    for row in &recorded.rows {
+        for figure in
+            ["attempts", "server.cpu", "server.cpu.call", "server.pss", "machine.cpu", "machine.other", "srd.p95"]
+        {
+            assert!(row.figures.value(figure).is_some_and(|value| value >= 0.0), "{figure} of {}", row.to_line());
+        }
+        assert_eq!(row.figures.value("failed"), Some(0.0), "{}", row.to_line());
+        assert!(row.figures.largest("server.thread/").is_some(), "{}", row.to_line());
+        // A busy machine may disturb a trial; nothing else may.
+        if let Validity::Reasons(reasons) = &row.validity {
+            let of_system = |check| matches!(check, Check::Ends | Check::Accounting | Check::Restart);
+            assert!(!reasons.iter().any(|reason| of_system(reason.check)), "{reasons:?}");
+        }
+    }
+    for file in
+        ["report.html", "report.json", "report.csv", "configurations/strowger/relay.toml", "trials/0002/samples.log"]
+    {
+        assert!(place.path("mine-smoke").join(file).is_file(), "{file}");
+    }
+    let mut check = Command::new("sha256sum");
+    check.args(["--check", "--quiet", "SHA256SUMS"]).current_dir(place.path("mine-smoke"));
+    assert!(check.status().is_ok_and(|status| status.success()), "sha256sum agrees");
+    assert!(wait::until(LIMIT, || place.is_quiet()));
+    let again = place.run(&[]);
+    assert_eq!(again.status.code(), Some(2), "{}", self::said(&again));
+    assert!(self::said(&again).contains("is not empty"), "{}", self::said(&again));
+}
+
+/// Starts a run and waits for its second row.
+fn under_way(place: &Place) -> Process {
+    let mut lab = Process::start("lab", place.0.path(), &mut place.command(&[])).expect("it starts");
+    lab.comes_to("write two rows", LIMIT, |_| place.rows("mine-smoke").len() >= 2).expect("it does");
+    lab
+}
+
+fn a_killed_run_leaves_no_process_and_goes_on() {
+    let place = Place::new(50);
+    let mut lab = under_way(&place);
+    lab.kill();
+    let before = place.rows("mine-smoke");
+    assert!(wait::until(LIMIT, || place.is_quiet()), "the guard ends what runs");
+    let part = verify(&place.path("mine-smoke"));
+    assert!(!part.is_whole && before.starts_with(&part.rows));
+    let output = place.run(&["--resume"]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(said(&output).contains(&format!("{} rows are there", part.rows.len())), "{}", said(&output));
+    let whole = verify(&place.path("mine-smoke"));
+    assert!(whole.is_whole && whole.rows.len() == 4 && whole.rows.starts_with(&part.rows));
+}
+
+fn an_interrupted_run_is_a_valid_part() {
+    let place = Place::new(50);
+    let mut lab = under_way(&place);
+    let sent = Command::new("kill").args(["-INT", &lab.id().to_string()]).status();
+    assert!(sent.is_ok_and(|status| status.success()));
+    let status = lab.end(LIMIT).expect("it ends");
+    assert_eq!(status.code(), Some(130), "{}", lab.log());
+    assert!(lab.log().contains("--resume goes on"), "{}", lab.log());
+    assert!(wait::until(LIMIT, || place.is_quiet()));
+    let part = verify(&place.path("mine-smoke"));
+    assert!(!part.is_whole && part.rows.len() >= 2);
+    let other = place.run(&["--resume", "--system", "other=/bin/true"]);
+    assert_eq!(other.status.code(), Some(2), "{}", said(&other));
+    assert_eq!(verify(&place.path("mine-smoke")).rows, part.rows);
+}
+
+fn a_server_that_dies_is_named() {
+    let place = Place::new(50);
+    let script = "import socket, sys\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+                  s.bind(('127.0.0.1', @PORT@))\n\
+                  while not s.recv(9000).startswith(b'INVITE'): pass\n\
+                  print('out of memory', flush=True)\nsys.exit(7)\n";
+    let output = place.run(&["--system", &place.system(script)]);
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("the server ended (exit status: 7), its last line: out of memory"), "{said}");
+    let rows = verify(&place.path("mine-smoke")).rows;
+    let died: Vec<&Row> = rows.iter().filter(|row| row.validity.fails(Check::Restart)).collect();
+    assert!(
+        died.len() == 2 && died.iter().all(|row| row.system.name == "strowger"),
+        "both repetitions, each by a start of its own"
+    );
+}
+
+fn a_taken_port_is_named() {
+    let place = Place::new(50);
+    let taken = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let port = taken.local_addr().expect("it is bound").port();
+    let script = format!(
+        "import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+         print('control port {port}', flush=True)\ns.bind(('127.0.0.1', {port}))\n# @PORT@\n"
+    );
+    let output = place.run(&["--system", &place.system(&script)]);
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    for part in [format!("control port {port}").as_str(), "Address already in use", "--resume goes on"] {
+        assert!(said.contains(part), "{part} of {said}");
+    }
+    let part = verify(&place.path("mine-smoke"));
+    assert!(!part.is_whole && part.rows.len() == 1, "the floor was measured before");
+}
+
+fn a_full_disk_is_named() {
+    let place = Place::new(50);
+    // Room for the rows of the floor, and for little more.
+    let Some(disk) = SmallDisk::mount("256k") else { return };
+    let out = disk.folder().join("run");
+    let lab = Process::start("lab", place.0.path(), &mut place.command(&["--out", &out.display().to_string()]));
+    let mut lab = lab.expect("it starts");
+    let has_row = |_: &Process| std::fs::read_to_string(out.join(ROWS)).is_ok_and(|text| text.contains('\n'));
+    lab.comes_to("write a row", LIMIT, has_row).expect("it does");
+    disk.fill();
+    let status = lab.end(LIMIT).expect("it ends");
+    assert_eq!(status.code(), Some(1), "{}", lab.log());
+    assert!(lab.log().contains("No space left on device"), "{}", lab.log());
+    disk.free();
+    assert!(!verify(&out).rows.is_empty(), "{}", lab.log());
+}
+
+fn what_cannot_be_run_is_said_before() {
+    let place = Place::new(50);
+    for (words, part) in [
+        (&["--system", "strowgre"][..], "write strowger"),
+        (&["--system", "other=/no/such/file"][..], "/no/such/file"),
+        (&["--system", "a/b"][..], "write NAME or NAME=PATH"),
+        (&["--resume"][..], "is no run of the laboratory"),
+    ] {
+        let output = place.run(words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", said(&output));
+        assert!(said(&output).contains(part), "{words:?}: {}", said(&output));
+    }
+    assert!(!place.path("mine-smoke").exists());
+}

@@ -1,0 +1,218 @@
+//! Systems of the laboratory as they are shipped: every configuration is right, and a call or a registration goes through each.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use strowger_lab::backend::Beside;
+use strowger_lab::document::{self, Parties};
+use strowger_lab::experiment::{Axes, Experiment, SHIPPED, SystemSpec};
+use strowger_lab::process::Process;
+use strowger_lab::system::{self, RunningSystem, Setting, SystemFolder};
+use strowger_tests::binary::strowger;
+use strowger_tests::port;
+use strowger_tests::program::{KAMAILIO, MARIADB, MARIADBD, MEMCACHED, REDIS, have};
+use tempfile::TempDir;
+
+/// Time in which a program of these tests ends.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Users that register: the first one calls the second one.
+const USERS: u32 = 2;
+
+/// Requirements of experiments: driver, scenario and document, with the backends and whether users register.
+type Asked = BTreeMap<(String, String, String), (Vec<String>, bool)>;
+
+/// The system of a shipped experiment, ours with the program of these tests.
+fn open(driver: &str) -> SystemFolder {
+    let own = strowger().to_str().filter(|_| driver.starts_with("strowger"));
+    SystemFolder::open(driver, own).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// All combinations of values of the axes.
+fn combinations(experiment: &Experiment) -> Vec<Axes> {
+    let mut all = vec![Axes::new()];
+    for axis in &experiment.axes {
+        let with = |axes: &Axes| {
+            let one = |value: &strowger_lab::row::AxisValue| {
+                let mut axes = axes.clone();
+                axes.insert(axis.name.clone(), value.clone());
+                axes
+            };
+            axis.values.iter().map(one).collect::<Vec<_>>()
+        };
+        all = all.iter().flat_map(with).collect();
+    }
+    all
+}
+
+fn filled(text: &str, axes: &Axes) -> String {
+    axes.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), &value.to_string()))
+}
+
+/// Requirements of all shipped experiments.
+fn asked() -> Asked {
+    let mut asked = Asked::new();
+    for (name, _) in SHIPPED {
+        let (experiment, _) = Experiment::shipped(name).expect("it is shipped");
+        for axes in combinations(&experiment) {
+            let of_axes = |by_value: fn(&strowger_lab::experiment::Axis) -> &BTreeMap<String, String>| {
+                experiment.axes.iter().find_map(|axis| by_value(axis).get(&axes[&axis.name].to_string()).cloned())
+            };
+            let document = of_axes(|axis| &axis.documents).unwrap_or_else(|| experiment.call.document.clone());
+            let users = experiment.axes.iter().find_map(|axis| axis.users.get(&axes[&axis.name].to_string()));
+            let has_users = users.copied().unwrap_or(experiment.call.users) > 0;
+            let mut add = |spec: &SystemSpec| {
+                let scenario = filled(&spec.configuration, &axes);
+                let beside = spec.beside.iter().map(|name| filled(name, &axes)).collect();
+                asked.insert((spec.driver.clone(), scenario, document.clone()), (beside, has_users));
+            };
+            experiment.systems.iter().filter(|spec| spec.has(&axes)).for_each(&mut add);
+        }
+    }
+    asked
+}
+
+#[test]
+fn every_configuration_of_a_system_is_right() {
+    if !have(&[KAMAILIO]) {
+        return;
+    }
+    let answers: [SocketAddr; 2] = [([127, 0, 0, 1], 9).into(), ([127, 0, 0, 1], 10).into()];
+    let values = vec![
+        ("DATABASE", "mysql://strowger:strowger@127.0.0.1:9/strowger".to_owned()),
+        ("CACHE", "127.0.0.1:9".to_owned()),
+        ("CACHE_HOST", "127.0.0.1".to_owned()),
+        ("CACHE_PORT", "9".to_owned()),
+        ("CACHE_SERVERS", "[\"127.0.0.1:9\"]".to_owned()),
+    ];
+    let mut seen = 0;
+    for driver in ["strowger", "strowger-pair", "kamailio"] {
+        let system = open(driver);
+        for scenario in &system.driver().scenarios {
+            let folder = tempfile::tempdir().expect("a temporary folder");
+            let setting = Setting {
+                workers: Some(4),
+                answers: &answers,
+                values: values.clone(),
+                ..Setting::new(folder.path(), &scenario.name)
+            };
+            system::check(&system, &setting).unwrap_or_else(|error| panic!("{error}"));
+            seen += 1;
+        }
+    }
+    assert!(seen > 40, "{seen}");
+}
+
+/// A program that answers calls, and its address.
+fn answering(folder: &Path, name: &str) -> (Process, SocketAddr) {
+    let at = port::free_address();
+    let mut command = Command::new(strowger());
+    command.args(["load", "uas", "--source", "127.0.0.1", "--quiet", "--ring", "50ms", "--port"]);
+    let mut process = Process::start(name, folder, command.arg(at.port().to_string())).expect("it starts");
+    process.listens(at.port(), LIMIT).unwrap_or_else(|error| panic!("{error}"));
+    (process, at)
+}
+
+/// Has the generator make so many calls of a document, one after the other, and returns how many succeeded.
+fn make(folder: &Path, target: SocketAddr, document: &str, answer: SocketAddr, users: u32, calls: u32) -> u64 {
+    let parties = Parties { users, answer, hold: Duration::from_millis(100) };
+    let text = document::text(document, &parties).unwrap_or_else(|error| panic!("{error}"));
+    std::fs::write(folder.join("document.xml"), text).expect("it can be written");
+    let mut data = String::from("SEQUENTIAL\n");
+    for number in 1..=users.max(1) {
+        let ((name, password), (callee, _)) = (document::user(number), document::user(number % USERS + 1));
+        data += &format!("{name};[authentication username={name} password={password}];{callee}\n");
+    }
+    std::fs::write(folder.join("users.csv"), data).expect("it can be written");
+    let mut command = Command::new(strowger());
+    command.args(["load", &target.to_string(), "--source", "127.0.0.1", "--quiet", "--no-exec", "--no-preflight"]);
+    command.args(["--rate", "10", "--calls", &calls.to_string(), "--timeout", "5s", "--scenario", "document.xml"]);
+    command.args(["--inf", "users.csv", "--json", "report.json"]);
+    let mut process = Process::start("calls", folder, command.current_dir(folder)).expect("it starts");
+    process.end(LIMIT).unwrap_or_else(|error| panic!("{error}"));
+    let report = std::fs::read_to_string(folder.join("report.json")).expect("it writes a report");
+    let report: serde_json::Value = serde_json::from_str(&report).expect("the report is JSON");
+    report["calls"]["successful"].as_u64().expect("calls are counted")
+}
+
+/// Starts the systems that need backends, or those that need none, and makes a call of each document through each.
+fn goes_through(with_backends: bool) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let sides = ["one", "two"].map(|name| answering(folder.path(), name));
+    let answers = sides.each_ref().map(|(_, at)| *at);
+    let mut backends: BTreeMap<String, (Option<Beside>, TempDir)> = BTreeMap::new();
+    let mut seen = 0;
+    for ((driver, scenario, document), (beside, has_users)) in asked() {
+        let system = open(&driver);
+        let needs = &system.scenario(&scenario).expect("a test of the laboratory looks for it").needs;
+        if needs.is_empty() == with_backends {
+            continue;
+        }
+        let place = format!("{driver}, {scenario}, {document}");
+        let own = tempfile::tempdir().expect("a temporary folder");
+        let mut values = Vec::new();
+        for name in beside.iter().filter(|name| needs.contains(name)) {
+            let (backend, _) = backends.entry(name.clone()).or_insert_with(|| {
+                let folder = tempfile::tempdir().expect("a temporary folder");
+                (Beside::start(name, folder.path()).unwrap_or_else(|error| panic!("{error}")), folder)
+            });
+            values.extend(backend.iter().flat_map(Beside::values));
+        }
+        let setting = Setting { workers: Some(2), answers: &answers, values, ..Setting::new(own.path(), &scenario) };
+        let mut running = system::start(&system, &setting).unwrap_or_else(|error| panic!("{place}: {error}"));
+        call(own.path(), &mut running, &document, answers[0], has_users, &place);
+        seen += 1;
+    }
+    assert!(seen > 10, "{seen}");
+}
+
+/// A registration of all users where there are some, and a call of the first one: of a system of several servers at the last one.
+fn call(folder: &Path, running: &mut RunningSystem, document: &str, answer: SocketAddr, has_users: bool, place: &str) {
+    let users = if has_users { USERS } else { 0 };
+    if has_users {
+        let registered = make(folder, running.address(), document::REGISTER, answer, users, USERS);
+        assert_eq!(registered, u64::from(USERS), "{place}: registrations\n{}", running.tail());
+    }
+    // Credentials at once need a nonce that the caller was given before.
+    let document = if document == "credentials" { "challenge" } else { document };
+    let last = *running.addresses().last().expect("it has a server");
+    let made = make(folder, last, document, answer, users, 1);
+    assert!(made == 1 && running.ended().is_none(), "{place}: {made} calls\n{}", running.tail());
+}
+
+#[test]
+fn a_call_goes_through_each_system_without_backends() {
+    if have(&[KAMAILIO]) {
+        goes_through(false);
+    }
+}
+
+#[test]
+fn a_call_goes_through_each_system_with_its_backends() {
+    if have(&[KAMAILIO, MARIADBD, MARIADB, MEMCACHED, REDIS]) {
+        goes_through(true);
+    }
+}
+
+/// The machine may be busy: its findings are what they are, each with its cure, and the exit code follows the worst.
+#[test]
+fn the_doctor_examines_this_machine() {
+    let output = Command::new(strowger()).args(["lab", "doctor", "--json"]).output().expect("the program runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let findings: Vec<BTreeMap<String, String>> =
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    for area in ["programs", "kernel", "present", "generator"] {
+        assert!(findings.iter().any(|finding| finding["area"] == area), "{area}: {text}");
+    }
+    for finding in findings.iter().filter(|finding| finding["grade"] != "good") {
+        assert!(!finding["cure"].is_empty() && !finding["effect"].is_empty(), "{finding:?}");
+    }
+    let is_bad = findings.iter().any(|finding| finding["grade"] == "bad");
+    assert_eq!(output.status.code(), Some(i32::from(is_bad)), "{text}");
+    let output = Command::new(strowger()).args(["lab", "doctor", "--no-load"]).output().expect("the program runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.starts_with("programs\n") && !text.contains("\ngenerator\n"), "{text}");
+}
