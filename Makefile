@@ -26,7 +26,11 @@ ROUNDS ?=
 ENTRIES ?= 10000000
 BASELINE_ROUNDS ?= 25
 BASELINE_SECONDS ?= 3
+BASELINE_RATES ?= 1000,2500
 BASELINE_TREE = $(abspath $(TARGET))/baseline/$(BASELINE)
+# Systems of lab-quick, and the folder of all runs of the laboratory.
+SYSTEMS ?= strowger
+LAB = $(TARGET)/lab
 DIALOGS ?= 100000
 ACCOUNTED ?= 20000
 # Names of tests, where not all are wanted.
@@ -34,7 +38,7 @@ TESTS ?=
 # Those whose servers may be started by a reload.
 BY_RELOAD ?= keys:: algorithms:: answers:: bans:: calls:: gone:: pings:: registrations:: relaying:: removal:: unreachable:: waiting::
 # Those of which a short form is among the tests; the whole takes minutes.
-LONG ?= fault_matrix:: lab_capacity:: reload_under_load::
+LONG ?= fault_matrix:: lab_capacity:: lab_compare:: reload_under_load::
 # How many tests run at once: most of them wait nearly all the time.
 TEST_THREADS ?= $(shell expr 4 \* `nproc`)
 
@@ -50,7 +54,7 @@ help:
 	@echo 'make test-dialogs  $(DIALOGS) calls over a kill of their server: memory, disk, time of the restart (DIALOGS=); two minutes'
 	@echo 'make test-accounting   rows of $(ACCOUNTED) calls while their database is in trouble (ACCOUNTED=); two minutes'
 	@echo 'make test-long     what measures for minutes: a hundred reloads with 100,000 prefixes under load, each database and cache server in each'
-	@echo '                   trouble; seven minutes'
+	@echo '                   trouble, runs of the laboratory before and after a planted slowdown; twelve minutes'
 	@echo 'make loom          ring and bell between threads, in every order of their steps; seconds'
 	@echo 'make lint          formatting and lints'
 	@echo 'make test-valkey VALKEY=PATH  the tests of caches with this valkey-server in the place of Redis'
@@ -64,7 +68,7 @@ help:
 	@echo 'make soak          calls and registrations for $(SOAK_SECONDS) s: nothing lost, memory level (SOAK_SECONDS=)'
 	@echo 'make bench-parser  messages a second: index, views, print'
 	@echo 'make bench-relay   CPU per call beside Kamailio and the floor of the machine (RATE= SECONDS= ROUNDS=);'
-	@echo '                   with BASELINE=COMMIT beside the build of that commit, in rounds of both at once (10 minutes)'
+	@echo '                   with BASELINE=COMMIT beside the build of that commit, $(BASELINE_ROUNDS) rounds of each in turn (half an hour)'
 	@echo 'make bench-load    the generator beside SIPp: cost, highest rate, pace, calls held (takes minutes)'
 	@echo 'make bench-memory  bytes a contact and a call, allocations a relayed message; then bench-cache (five minutes)'
 	@echo 'make bench-cache   the local cache with $(ENTRIES) entries (ENTRIES=): bytes of one, stores and fetches, hits, a fetch beside a writer; after a'
@@ -73,9 +77,9 @@ help:
 	@echo 'make bench-rules   what a decision among 1,000 rules and 100,000 prefixes costs'
 	@echo 'make bench-engine  what a call of the stress tests A to E costs the engine alone, without sockets (LETTERS= ROUNDS=)'
 	@echo 'make bench-stress  the stress tests A to K and H1 beside Kamailio with MariaDB: server and database, CPU a call; then bench-lookups (LETTERS= ROUNDS=;'
-	@echo '                   with 7 rounds 6 minutes for each of A to F, 15 for each of the others, two hours for all)'
+	@echo '                   SECONDS=; with 7 rounds 7 minutes for each of A to F, 10 for each of the others, two hours for all)'
 	@echo 'make bench-lookups  what one look-up in MariaDB and in PostgreSQL costs the server (ROUNDS=; two minutes)'
-	@echo 'make bench-caches  what credentials in a cache add to a registration and a call: local, Memcached, Redis (ROUNDS=; ten minutes)'
+	@echo 'make bench-caches  what credentials in a cache add to a registration and a call: local, Memcached, Redis (SECONDS= ROUNDS=; 12 minutes)'
 	@echo 'make lab-quick     every experiment of the laboratory on this server in the profile quick, half an hour; SYSTEMS= for Kamailio too, an hour'
 	@echo 'make bench-abuse   processor time and bytes that one message, one source, one /64 can cost, each with its bound'
 
@@ -181,25 +185,20 @@ soak: packages build
 bench-parser:
 	$(CARGO) run --locked --release --quiet --package strowger-benches --bin bench_parser
 
-# With BASELINE=COMMIT that commit is checked out and built below target/, and stands in for Kamailio and the floor: 25 short
-# rounds of each scenario at 1,000 and 2,500 a second, each round with a copy of its own of both programs, which are loaded at once. A
-# quarter of an hour, and the builds; exit 1 if the median ratio of one is above 1.03.
+# Runs an experiment of the laboratory anew; its rows, logs and report are in $(LAB).
+lab_run = rm -rf $(LAB)/$(1) && $(STROWGER) lab run $(2) --out $(LAB)/$(1)
+
+# With BASELINE=COMMIT that commit is checked out and built below target/, and stands in for Kamailio: both builds take turns,
+# with a copy of the program at each start. Exit code 3 if the median ratio of a scenario is above 1.03.
 ifdef BASELINE
 bench-relay: packages build
-	$(CARGO) build --locked --release --package strowger-benches --bin bench_relay
 	[ -e $(BASELINE_TREE) ] || { git worktree prune && git worktree add --detach $(BASELINE_TREE) $(BASELINE); }
 	cd $(BASELINE_TREE) && CARGO_TARGET_DIR=target $(CARGO) build --locked --release --package strowger
-	failed=; for scenario in relay record-route register; do for rate in $(or $(BASELINE_RATES),1000 2500); do \
-		STROWGER_BIN=$(STROWGER) $(TARGET)/release/bench_relay --scenario $$scenario --baseline $(BASELINE_TREE) \
-			--rate $$rate --seconds $(BASELINE_SECONDS) --rounds $(BASELINE_ROUNDS) || failed=1; \
-	done; done; [ -z "$$failed" ]
+	$(call lab_run,bench-baseline,relay) --system strowger --system baseline=$(BASELINE_TREE)/target/release/strowger \
+		--load $(BASELINE_RATES) --window $(BASELINE_SECONDS)s --repetitions $(BASELINE_ROUNDS)
 else
 bench-relay: packages build
-	$(CARGO) build --locked --release --package strowger-benches --bin bench_relay
-	for scenario in relay record-route register; do \
-		STROWGER_BIN=$(STROWGER) $(TARGET)/release/bench_relay --scenario $$scenario \
-			--rate $(RATE) --seconds $(SECONDS) --rounds $(or $(ROUNDS),3) || exit 1; \
-	done
+	$(call lab_run,bench-relay,relay) --load $(RATE) --window $(SECONDS)s --repetitions $(or $(ROUNDS),3)
 endif
 
 bench-memory: packages
@@ -230,16 +229,13 @@ bench-engine:
 	$(CARGO) run --locked --release --quiet --package strowger-benches --bin bench_engine -- --rounds $(or $(ROUNDS),3)
 
 bench-stress: packages build
-	$(CARGO) build --locked --release --package strowger-benches --bin bench_stress --bin bench_lookups
-	failed=; STROWGER_BIN=$(STROWGER) $(TARGET)/release/bench_stress --rounds $(or $(ROUNDS),7) --letters $(LETTERS) || failed=1; \
+	$(CARGO) build --locked --release --package strowger-benches --bin bench_lookups
+	failed=; { $(call lab_run,bench-stress,stress) --only letter=$(LETTERS) --window $(SECONDS)s --repetitions $(or $(ROUNDS),7); } || failed=1; \
 		$(TARGET)/release/bench_lookups --rounds $(or $(ROUNDS),3) || failed=1; [ -z "$$failed" ]
 
 bench-lookups: packages
 	$(CARGO) build --locked --release --package strowger-benches --bin bench_lookups
 	$(TARGET)/release/bench_lookups --rounds $(or $(ROUNDS),3)
-
-SYSTEMS ?= strowger
-LAB := $(TARGET)/lab
 
 lab-quick: packages build
 	failed=; for file in crates/lab/experiments/*.toml; do experiment=$$(basename $$file .toml); rm -rf $(LAB)/$$experiment; \
@@ -247,5 +243,4 @@ lab-quick: packages build
 	done; [ -z "$$failed" ]
 
 bench-caches: packages build
-	$(CARGO) build --locked --release --package strowger-benches --bin bench_caches
-	STROWGER_BIN=$(STROWGER) $(TARGET)/release/bench_caches --rounds $(or $(ROUNDS),3)
+	$(call lab_run,bench-caches,caches) --system strowger --only cache=none,local,memcached,redis --window $(SECONDS)s --repetitions $(or $(ROUNDS),3)

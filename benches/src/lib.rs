@@ -8,4 +8,3 @@ pub mod memory;
 pub mod processor_time;
 
 pub use strowger_lab::statistics::{Interval, median};
-pub use strowger_net::floor;

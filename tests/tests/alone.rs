@@ -6,6 +6,7 @@ mod credential_cache_faults;
 mod durability;
 mod fault_matrix;
 mod lab_capacity;
+mod lab_compare;
 mod load_golden;
 mod load_health;
 mod load_times;

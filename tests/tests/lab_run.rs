@@ -106,6 +106,7 @@ fn verify(run: &Path) -> Recorded {
 fn runs_are_made_ended_and_resumed() {
     together(&[
         ("a_run_has_rows_of_system_and_floor_and_reports", a_run_has_rows_of_system_and_floor_and_reports),
+        ("values_of_the_command_line_are_those_of_the_run", values_of_the_command_line_are_those_of_the_run),
         ("a_killed_run_leaves_no_process_and_goes_on", a_killed_run_leaves_no_process_and_goes_on),
         ("an_interrupted_run_is_a_valid_part", an_interrupted_run_is_a_valid_part),
         ("a_server_that_dies_is_named", a_server_that_dies_is_named),
@@ -153,6 +154,30 @@ fn a_run_has_rows_of_system_and_floor_and_reports() {
     let again = place.run(&[]);
     assert_eq!(again.status.code(), Some(2), "{}", self::said(&again));
     assert!(self::said(&again).contains("is not empty"), "{}", self::said(&again));
+}
+
+/// A report that is made later has the loads and repetitions of the command line, and a run with others is not resumed.
+fn values_of_the_command_line_are_those_of_the_run() {
+    let place = Place::new(50);
+    let words = ["--load", "60", "--window", "500ms", "--repetitions", "1"];
+    let output = place.run(&words);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let rows = verify(&place.path("mine-smoke")).rows;
+    let loads: Vec<f64> = rows.iter().filter(|row| row.system.name != FLOOR).map(|row| row.load.value).collect();
+    assert_eq!(loads, [60.0]);
+    let attempts = rows[1].figures.value("attempts").expect("they are counted");
+    assert!((29.0..=31.0).contains(&attempts), "{attempts}");
+    let mut report = Command::new(strowger());
+    report.args(["lab", "report", "mine-smoke", "--markdown"]).current_dir(place.0.path());
+    let report = said(&report.output().expect("it runs"));
+    assert!(
+        report.contains("a window of 500") && report.lines().any(|line| line.starts_with("| strowger")),
+        "{report}"
+    );
+    let output = place.run(&["--resume"]);
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    let sentence = "other options: it began with --load 60 --window 0.5s --repetitions 1, and now it is none";
+    assert!(said(&output).contains(sentence), "{}", said(&output));
 }
 
 /// Starts a run and waits for its second row.
@@ -253,6 +278,10 @@ fn what_cannot_be_run_is_said_before() {
         (&["--system", "other=/no/such/file"][..], "/no/such/file"),
         (&["--system", "a/b"][..], "write NAME or NAME=PATH"),
         (&["--resume"][..], "is no run of the laboratory"),
+        (&["--only", "letter=A"][..], "the experiment has no axis \"letter\": it has none"),
+        (&["--only", "letter"][..], "write AXIS=VALUE,VALUE"),
+        (&["--load", "0"][..], "write a number above 0"),
+        (&["--window", "0s"][..], "write at least 100ms"),
     ] {
         let output = place.run(words);
         assert_eq!(output.status.code(), Some(2), "{words:?}: {}", said(&output));

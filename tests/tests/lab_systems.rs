@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use strowger_lab::backend::Beside;
 use strowger_lab::document::{self, Parties};
-use strowger_lab::experiment::{Axes, Experiment, SHIPPED, SystemSpec};
+use strowger_lab::experiment::{Experiment, SHIPPED, SystemSpec, combinations, fill};
 use strowger_lab::process::Process;
 use strowger_lab::system::{self, RunningSystem, Setting, SystemFolder};
 use strowger_tests::binary::strowger;
@@ -31,33 +31,12 @@ fn open(driver: &str) -> SystemFolder {
     SystemFolder::open(driver, own).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// All combinations of values of the axes.
-fn combinations(experiment: &Experiment) -> Vec<Axes> {
-    let mut all = vec![Axes::new()];
-    for axis in &experiment.axes {
-        let with = |axes: &Axes| {
-            let one = |value: &strowger_lab::row::AxisValue| {
-                let mut axes = axes.clone();
-                axes.insert(axis.name.clone(), value.clone());
-                axes
-            };
-            axis.values.iter().map(one).collect::<Vec<_>>()
-        };
-        all = all.iter().flat_map(with).collect();
-    }
-    all
-}
-
-fn filled(text: &str, axes: &Axes) -> String {
-    axes.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), &value.to_string()))
-}
-
 /// Requirements of all shipped experiments.
 fn asked() -> Asked {
     let mut asked = Asked::new();
     for (name, _) in SHIPPED {
         let (experiment, _) = Experiment::shipped(name).expect("it is shipped");
-        for axes in combinations(&experiment) {
+        for axes in combinations(&experiment, &BTreeMap::new()) {
             let of_axes = |by_value: fn(&strowger_lab::experiment::Axis) -> &BTreeMap<String, String>| {
                 experiment.axes.iter().find_map(|axis| by_value(axis).get(&axes[&axis.name].to_string()).cloned())
             };
@@ -65,8 +44,8 @@ fn asked() -> Asked {
             let users = experiment.axes.iter().find_map(|axis| axis.users.get(&axes[&axis.name].to_string()));
             let has_users = users.copied().unwrap_or(experiment.call.users) > 0;
             let mut add = |spec: &SystemSpec| {
-                let scenario = filled(&spec.configuration, &axes);
-                let beside = spec.beside.iter().map(|name| filled(name, &axes)).collect();
+                let scenario = fill(&spec.configuration, &axes);
+                let beside = spec.beside.iter().map(|name| fill(name, &axes)).collect();
                 asked.insert((spec.driver.clone(), scenario, document.clone()), (beside, has_users));
             };
             experiment.systems.iter().filter(|spec| spec.has(&axes)).for_each(&mut add);

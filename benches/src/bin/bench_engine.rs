@@ -4,12 +4,12 @@
 //! calls by UDP: INVITE, 180, 200, ACK, BYE and 200, at 1,000 calls a second of simulated time. What this server sends reaches the parties,
 //! which answer it; their work is not timed. Rounds of the letters alternate, and begin when as much is under way as ever will be (32 s).
 //! Printed are microseconds and allocations a call, and each letter beside the one that it builds on. There is no kernel in these
-//! figures: `bench_stress` has it. Exit code 1 when a message of a call is not passed on, or a call allocates more often than its limit.
+//! figures: `make bench-stress` has it. Exit code 1 when a message of a call is not passed on, or a call allocates more often than its limit.
 
 use serde_json::json;
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use strowger_allocations::{Counting, of_thread};
@@ -18,8 +18,9 @@ use strowger_benches::command_line::run;
 use strowger_benches::engine_alone::{self, BEGIN, address};
 use strowger_benches::median;
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};
-use strowger_lab::driver::fill;
-use strowger_lab::stress::Letter;
+use strowger_lab::document::DOMAIN;
+use strowger_lab::experiment::{Axis, Experiment};
+use strowger_lab::system::{SystemFolder, fill};
 use strowger_server::engine::Engine;
 
 #[global_allocator]
@@ -30,23 +31,16 @@ static ALLOCATOR: Counting<mimalloc::MiMalloc> = Counting(mimalloc::MiMalloc);
 struct Arguments {
     /// Which of them
     #[arg(long, value_delimiter = ',', default_value = "A,B,C,D,E")]
-    letters: Vec<Letter>,
+    letters: Vec<String>,
     /// Rounds of each letter; the median counts
     #[arg(long, value_name = "N", default_value = "7", value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
     /// Seconds of simulated time in each round
     #[arg(long, default_value = "10", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
-    /// Where stress-a.toml and so on are
-    #[arg(long, value_name = "FOLDER", default_value_os_t = examples())]
-    examples: PathBuf,
     /// One JSON object in place of the lines
     #[arg(long)]
     json: bool,
-}
-
-fn examples() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/lab/systems/strowger")
 }
 
 const CALLER: &str = "127.0.0.1:5070";
@@ -63,8 +57,8 @@ const WARM: u64 = 40_000 / STEP_TIME;
 
 const SESSION: &str = "v=0\r\no=call 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio 6000 RTP/AVP 0\r\na=rtpmap:0 PCMU/8000\r\n";
 
-/// Allocations of a call at most, from A to E, once warm: none to relay it, some to track it and to look its user up.
-const ALLOCATIONS: [f64; 5] = [0.5, 0.5, 12.0, 8.0, 18.0];
+/// Allocations of a call at most, once warm: none to relay it, some to track it and to look its user up.
+const ALLOCATIONS: [(&str, f64); 5] = [("A", 0.5), ("B", 0.5), ("C", 12.0), ("D", 8.0), ("E", 18.0)];
 
 /// What was measured in some steps.
 #[derive(Clone, Copy, Debug, Default)]
@@ -76,7 +70,7 @@ struct Figures {
 
 /// The engine of a letter, and the parties of its calls.
 struct Server {
-    letter: Letter,
+    letter: String,
     engine: Engine,
     now: Now,
     out: Outbox,
@@ -87,26 +81,29 @@ struct Server {
 }
 
 impl Server {
-    fn start(letter: Letter, examples: &Path) -> Result<Self, String> {
-        let file = examples.join(format!("stress-{}.toml", letter.lower()));
-        let text = std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
-        let values = [("PORT", "5060"), ("WORKERS", "1"), ("DOMAIN", "stress.example")];
+    fn start(letter: &str, system: &SystemFolder, letters: &Axis) -> Result<Self, String> {
+        let scenario = system.scenario(&format!("stress-{letter}"));
+        let name = scenario.and_then(|scenario| scenario.configuration.as_ref());
+        let file = system.files().iter().find(|(file, _)| Some(file) == name);
+        let (_, text) = file.ok_or_else(|| format!("there is no stress test {letter}"))?;
+        let values = [("PORT", "5060"), ("WORKERS", "1"), ("DOMAIN", DOMAIN)];
         let text =
-            fill(&text, &values.map(|(name, value)| (name, value.to_owned()))).map_err(|error| error.to_string())?;
-        let engine = engine_alone::engine(&text, examples)?;
+            fill(text, &values.map(|(name, value)| (name, value.to_owned()))).map_err(|error| error.to_string())?;
+        let engine = engine_alone::engine(&text, Path::new("."))?;
         let now = BEGIN;
-        let uri = if letter.users() == 0 { format!("sip:service@{CALLEE}") } else { "sip:user1@stress.example".into() };
-        let (out, figures) = (Outbox::new(), Figures::default());
+        let has_users = letters.users.get(letter).is_some_and(|users| *users > 0);
+        let uri = if has_users { format!("sip:user1@{DOMAIN}") } else { format!("sip:service@{CALLEE}") };
+        let (out, figures, letter) = (Outbox::new(), Figures::default(), letter.to_owned());
         let mut server = Self { letter, engine, now, out, uri, calls: 0, figures };
-        if letter.users() > 0 {
+        if has_users {
             let register = format!(
-                "REGISTER sip:stress.example SIP/2.0\r\nVia: SIP/2.0/UDP {CALLEE};branch=z9hG4bKregister\r\nMax-Forwards: 70\r\n\
-                 From: <sip:user1@stress.example>;tag=r\r\nTo: <sip:user1@stress.example>\r\nCall-ID: register\r\nCSeq: 1 REGISTER\r\n\
+                "REGISTER sip:{DOMAIN} SIP/2.0\r\nVia: SIP/2.0/UDP {CALLEE};branch=z9hG4bKregister\r\nMax-Forwards: 70\r\n\
+                 From: <sip:user1@{DOMAIN}>;tag=r\r\nTo: <sip:user1@{DOMAIN}>\r\nCall-ID: register\r\nCSeq: 1 REGISTER\r\n\
                  Contact: <sip:user1@{CALLEE}>\r\nExpires: 3600\r\nContent-Length: 0\r\n\r\n"
             );
             let sent = server.receive(CALLEE, &[register]);
             if !sent.first().is_some_and(|(_, text)| text.starts_with("SIP/2.0 200 ")) {
-                return Err(format!("{letter}: the user could not register: {sent:?}"));
+                return Err(format!("{}: the user could not register: {sent:?}", server.letter));
             }
         }
         Ok(server)
@@ -172,7 +169,7 @@ impl Server {
         let sent = self.receive(from, messages);
         let whole = sent.len() == messages.len() && sent.iter().all(|(at, _)| *at == address(to));
         if !whole {
-            let (letter, first) = (self.letter, messages.first());
+            let (letter, first) = (&self.letter, messages.first());
             return Err(format!("{letter}: {} of {} were passed on: {first:?}: {sent:?}", sent.len(), messages.len()));
         }
         Ok(sent.into_iter().map(|(_, text)| text).collect())
@@ -182,7 +179,7 @@ impl Server {
         let uri = &self.uri;
         format!(
             "INVITE {uri} SIP/2.0\r\nVia: SIP/2.0/UDP {CALLER};branch=z9hG4bKi{number}\r\nMax-Forwards: 70\r\n\
-             From: <sip:user1@stress.example>;tag=c{number}\r\nTo: <{uri}>\r\nCall-ID: {number}@127.0.0.1\r\nCSeq: 1 INVITE\r\n\
+             From: <sip:user1@{DOMAIN}>;tag=c{number}\r\nTo: <{uri}>\r\nCall-ID: {number}@127.0.0.1\r\nCSeq: 1 INVITE\r\n\
              Contact: <sip:user1@{CALLER}>\r\nContent-Type: application/sdp\r\nContent-Length: {}\r\n\r\n{SESSION}",
             SESSION.len()
         )
@@ -210,7 +207,7 @@ impl Ends {
         let (target, route, to) = self.calls.get(&call_id).cloned().unwrap_or_default();
         format!(
             "{method} {target} SIP/2.0\r\nVia: SIP/2.0/UDP {CALLER};branch=z9hG4bK{method}{number}\r\n{route}Max-Forwards: 70\r\n\
-             From: <sip:user1@stress.example>;tag=c{number}\r\nTo: {to}\r\nCall-ID: {call_id}\r\nCSeq: {cseq} {method}\r\n\
+             From: <sip:user1@{DOMAIN}>;tag=c{number}\r\nTo: {to}\r\nCall-ID: {call_id}\r\nCSeq: {cseq} {method}\r\n\
              Content-Length: 0\r\n\r\n"
         )
     }
@@ -231,7 +228,10 @@ fn answer(request: &str, status: &str, body: &str) -> String {
 }
 
 fn measure(arguments: &Arguments) -> Result<bool, String> {
-    let start = |letter: &Letter| Server::start(*letter, &arguments.examples);
+    let (experiment, _) = Experiment::shipped("stress").ok_or("there is no experiment stress")?;
+    let letters = experiment.axes.first().ok_or("the stress tests have no letters")?;
+    let system = SystemFolder::open("strowger", None).map_err(|error| error.to_string())?;
+    let start = |letter: &String| Server::start(letter, &system, letters);
     let mut servers: Vec<Server> = arguments.letters.iter().map(start).collect::<Result<_, _>>()?;
     let mut rounds: Vec<Vec<Figures>> = vec![Vec::new(); servers.len()];
     for server in &mut servers {
@@ -251,23 +251,25 @@ fn measure(arguments: &Arguments) -> Result<bool, String> {
     }
     let time = |figures: &Figures| figures.time.as_secs_f64() * 1e6 / figures.calls as f64;
     let allocations = |figures: &Figures| figures.allocations as f64 / figures.calls as f64;
-    let costs: HashMap<Letter, f64> = servers
+    let costs: HashMap<&str, f64> = servers
         .iter()
         .zip(&rounds)
-        .map(|(server, rounds)| (server.letter, median(rounds.iter().map(time).collect())))
+        .map(|(server, rounds)| (server.letter.as_str(), median(rounds.iter().map(time).collect())))
         .collect();
     let (mut lines, mut bars) = (Vec::new(), Vec::new());
     for (server, rounds) in servers.iter().zip(&rounds) {
-        let (letter, cost) = (server.letter, costs[&server.letter]);
+        let letter = server.letter.as_str();
+        let cost = costs[letter];
         let allocations = median(rounds.iter().map(allocations).collect());
-        let base = letter.base().and_then(|base| Some((base, cost / costs.get(&base)?)));
-        if let Some(most) = ALLOCATIONS.get(letter as usize) {
+        let base = letters.against.get(letter).and_then(|base| Some((base, cost / costs.get(base.as_str())?)));
+        if let Some((_, most)) = ALLOCATIONS.iter().find(|(of, _)| *of == letter) {
             bars.push(Bar::most(&format!("{letter}: allocations a call"), allocations, *most));
         }
         lines.push(json!({"letter": letter, "microseconds": cost, "allocations": allocations, "over": base}));
         if !arguments.json {
             let beside = base.map_or_else(String::new, |(base, ratio)| format!(", {ratio:.2} of {base}"));
-            println!("{letter}: {cost:.2} µs, {allocations:.1} allocations a call{beside}   ({})", letter.title());
+            let title = letters.titles.get(letter).map_or("", String::as_str);
+            println!("{letter}: {cost:.2} µs, {allocations:.1} allocations a call{beside}   ({title})");
         }
     }
     if arguments.json {

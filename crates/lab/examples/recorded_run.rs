@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
 use strowger_lab::compare::FLOOR;
-use strowger_lab::experiment::{Experiment, FinderKind, Plan, Planned, PlannedLoad, plan};
+use strowger_lab::experiment::{Experiment, FinderKind, Overrides, Plan, Planned, PlannedLoad, plan};
 use strowger_lab::finder::{Finding, Method, Part};
 use strowger_lab::report::{Material, Report};
 use strowger_lab::row::{DEFINITIONS, Digest, FoundLimit, Load, Profile, Row, System};
@@ -148,6 +148,8 @@ fn row(experiment: &Experiment, profile: Profile, trial: &Planned, load: f64) ->
             ("response.p99", delay * 3.0),
             ("isa", failed * 0.8),
             ("isa.any", failed),
+            ("failed.any", failed),
+            ("cache.entries", 1_000.0),
             ("ira", 0.0),
             ("ira.any", 0.0),
             ("server.cpu", used * 0.8),
@@ -204,6 +206,7 @@ pub(crate) fn description(experiment: &Experiment, profile: Profile, rows: &[Row
         },
         started: 1_795_000_000,
         planned: 60,
+        overrides: Overrides::default(),
     }
 }
 

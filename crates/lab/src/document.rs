@@ -17,7 +17,7 @@
 //! | `@HOLD@` | milliseconds between the ACK and the BYE |
 
 use crate::Error;
-use crate::driver::fill;
+use crate::system::fill;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;

@@ -3,8 +3,7 @@
 //! * [`process`]: a program that runs beside this one and ends with it; [`program`]: programs by others, and where they come from.
 //! * [`guard`]: the end of these programs when this one was killed.
 //! * [`backend`]: databases and caches in temporary folders.
-//! * [`driver`]: how a system under test is started.
-//! * [`stress`]: the eleven stress tests, A to K.
+//! * [`system`]: how a system under test is started.
 //! * [`run`]: the execution of an experiment, and the folder of its run.
 //! * [`capacity`]: the highest load of a server at an address, and the cause of the limit.
 //! * [`generator`]: trials of load, by processes of `strowger load`.
@@ -43,7 +42,6 @@ pub mod capacity;
 pub mod compare;
 pub mod doctor;
 pub mod document;
-pub mod driver;
 mod error;
 pub mod experiment;
 pub mod finder;
@@ -57,7 +55,6 @@ pub mod report;
 pub mod row;
 pub mod run;
 pub mod statistics;
-pub mod stress;
 pub mod system;
 pub mod wait;
 

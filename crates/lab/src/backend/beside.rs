@@ -1,6 +1,6 @@
 //! Backends by the names that experiments give them in `beside`.
 
-use super::cluster::Cluster;
+use super::cluster::{self, Cluster};
 use super::delay::Delay;
 use super::{Backend, MariaDb, memcached, redis, subscribers};
 use crate::Error;
@@ -30,7 +30,8 @@ pub struct Beside {
 #[derive(Debug)]
 enum Program {
     Database(Box<MariaDb>),
-    Cache(Box<Backend>),
+    Memcached(Box<Backend>),
+    Redis(Box<Backend>),
     Cluster(Cluster),
     /// The link ends before the cache behind it.
     Away(Delay, Box<Backend>),
@@ -72,8 +73,8 @@ impl Beside {
                 subscribers::prepare(&database)?;
                 Program::Database(Box::new(database))
             }
-            "memcached" => Program::Cache(Box::new(memcached(folder)?)),
-            "redis" => Program::Cache(Box::new(redis(folder)?)),
+            "memcached" => Program::Memcached(Box::new(memcached(folder)?)),
+            "redis" => Program::Redis(Box::new(redis(folder)?)),
             "redis-cluster" => Program::Cluster(Cluster::start(folder)?),
             "redis-1ms" => {
                 let cache = redis(folder)?;
@@ -88,7 +89,7 @@ impl Beside {
     pub const fn kind(&self) -> BesideKind {
         match self.program {
             Program::Database(_) => BesideKind::Database,
-            Program::Cache(_) | Program::Cluster(_) | Program::Away(..) => BesideKind::Cache,
+            Program::Memcached(_) | Program::Redis(_) | Program::Cluster(_) | Program::Away(..) => BesideKind::Cache,
         }
     }
 
@@ -103,7 +104,7 @@ impl Beside {
         };
         match &self.program {
             Program::Database(database) => vec![("DATABASE", database.url())],
-            Program::Cache(server) => cache(server.address()),
+            Program::Memcached(server) | Program::Redis(server) => cache(server.address()),
             Program::Away(link, _) => cache(link.address()),
             Program::Cluster(cluster) => {
                 let servers: Vec<String> =
@@ -117,8 +118,25 @@ impl Beside {
     pub fn ids(&self) -> Vec<u32> {
         match &self.program {
             Program::Database(database) => vec![database.server().id()],
-            Program::Cache(server) | Program::Away(_, server) => vec![server.id()],
+            Program::Memcached(server) | Program::Redis(server) | Program::Away(_, server) => vec![server.id()],
             Program::Cluster(cluster) => cluster.servers().iter().map(Backend::id).collect(),
+        }
+    }
+
+    /// Number of entries of a cache. None where it does not say it, and of a database.
+    pub fn entries(&self) -> Option<u64> {
+        let redis = |server: &Backend| {
+            let said = cluster::say(server.address(), "DBSIZE").ok()?;
+            said.trim().strip_prefix(':')?.parse().ok()
+        };
+        match &self.program {
+            Program::Database(_) => None,
+            Program::Memcached(server) => {
+                let said = cluster::say(server.address(), "stats").ok()?;
+                said.lines().find_map(|line| line.strip_prefix("STAT curr_items "))?.trim().parse().ok()
+            }
+            Program::Redis(server) | Program::Away(_, server) => redis(server),
+            Program::Cluster(cluster) => cluster.servers().iter().map(redis).sum(),
         }
     }
 

@@ -62,16 +62,19 @@ fn done(server: SocketAddr, line: &str) -> Result<(), Error> {
     }
 }
 
-/// Answer of a server to one line.
-fn say(server: SocketAddr, line: &str) -> Result<String, Error> {
+/// Answer of a cache to one line.
+pub(super) fn say(server: SocketAddr, line: &str) -> Result<String, Error> {
     let asked = || {
         let mut stream = TcpStream::connect(server)?;
         stream.set_read_timeout(Some(ANSWER))?;
         stream.write_all(format!("{line}\r\n").as_bytes())?;
-        // An answer of a few hundred bytes over loopback comes in one piece.
+        // An answer of one or two thousand bytes over loopback comes in one piece.
         let mut heard = [0; 16_384];
         let length = stream.read(&mut heard)?;
         Ok::<_, std::io::Error>(String::from_utf8_lossy(&heard[..length]).into_owned())
     };
-    asked().map_err(|error| Error::Unexpected { what: format!("Redis at {server}, {line}"), reason: error.to_string() })
+    asked().map_err(|error| Error::Unexpected {
+        what: format!("the cache at {server}, {line}"),
+        reason: error.to_string(),
+    })
 }

@@ -6,6 +6,21 @@ use super::fields::{Faults, Fields, number};
 use super::system::SystemSpec;
 use crate::compare::FLOOR;
 
+/// Keys of a gate.
+const KEYS: [&str; 11] = [
+    "figure",
+    "system",
+    "where",
+    "against",
+    "against_where",
+    "at_most",
+    "at_least",
+    "adds_at_most",
+    "aim",
+    "each",
+    "repetitions",
+];
+
 /// Bound of a gate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
@@ -13,14 +28,49 @@ pub enum Bound {
     AtMost(f64),
     /// The value must be this much.
     AtLeast(f64),
+    /// The value may be this much above the other one.
+    AddsAtMost(f64),
 }
 
 impl Bound {
     /// Tells whether a value is within the bound. No number is within any.
     pub fn is_met(self, value: f64) -> bool {
         match self {
-            Self::AtMost(most) => value <= most,
+            Self::AtMost(most) | Self::AddsAtMost(most) => value <= most,
             Self::AtLeast(least) => value >= least,
+        }
+    }
+
+    /// Returns the bound of this kind with another value.
+    #[must_use]
+    pub const fn with(self, value: f64) -> Self {
+        match self {
+            Self::AtMost(_) => Self::AtMost(value),
+            Self::AtLeast(_) => Self::AtLeast(value),
+            Self::AddsAtMost(_) => Self::AddsAtMost(value),
+        }
+    }
+
+    /// Returns the value of the bound.
+    pub const fn value(self) -> f64 {
+        match self {
+            Self::AtMost(value) | Self::AtLeast(value) | Self::AddsAtMost(value) => value,
+        }
+    }
+
+    /// Compares two values: their difference, or their ratio. None where there is no ratio.
+    pub fn compare(self, own: f64, other: f64) -> Option<f64> {
+        match self {
+            Self::AddsAtMost(_) => Some(own - other),
+            Self::AtMost(_) | Self::AtLeast(_) => (other > 0.0).then_some(own / other),
+        }
+    }
+
+    /// Returns the value that misses the bound by more, or meets it by less.
+    pub fn worse(self, one: f64, other: f64) -> f64 {
+        match self {
+            Self::AtMost(_) | Self::AddsAtMost(_) => one.max(other),
+            Self::AtLeast(_) => one.min(other),
         }
     }
 }
@@ -42,6 +92,10 @@ pub struct Gate {
     pub bound: Bound,
     /// Value that is hoped for.
     pub aim: Option<f64>,
+    /// Each valid trial is judged, not their median.
+    pub is_of_each: bool,
+    /// Least number of valid repetitions that judge it.
+    pub repetitions: u32,
 }
 
 impl Gate {
@@ -51,8 +105,7 @@ impl Gate {
         axes: &[Axis],
         faults: &mut Faults,
     ) -> Option<Self> {
-        let keys = ["figure", "system", "where", "against", "against_where", "at_most", "at_least", "aim"];
-        fields.know(&keys, faults);
+        fields.know(&KEYS, faults);
         if fields.value("figure").is_none() {
             fields.missing("figure", "write figure = \"server.cpu.call\"", faults);
         }
@@ -74,15 +127,36 @@ impl Gate {
         if against.is_none() && !against_only.is_empty() {
             against = Some(system.clone());
         }
-        let bound = |key: &str| fields.value(key).and_then(number);
-        let bound = match (bound("at_most"), bound("at_least")) {
-            (Some(most), None) => Some(Bound::AtMost(most)),
-            (None, Some(least)) => Some(Bound::AtLeast(least)),
-            _ => {
-                fields.missing("bound", "write either at_most = 1.2 or at_least = 0.9", faults);
-                None
+        let bound = |key: &str, bound: fn(f64) -> Bound| fields.value(key).and_then(number).map(bound);
+        let bounds = [
+            bound("at_most", Bound::AtMost),
+            bound("at_least", Bound::AtLeast),
+            bound("adds_at_most", Bound::AddsAtMost),
+        ];
+        let mut bounds = bounds.into_iter().flatten();
+        let bound = bounds.next().filter(|_| bounds.next().is_none());
+        if bound.is_none() {
+            fields.missing("bound", "write one of at_most = 1.2, at_least = 0.9 and adds_at_most = 20", faults);
+        }
+        let is_of_each = fields.flag("each", faults).unwrap_or(false);
+        for (key, is_wrong, message, cure) in [
+            (
+                "adds_at_most",
+                against.is_none(),
+                "adds_at_most compares two values, and the gate has one",
+                "write against = \"kamailio\" or against_where = { axis = \"value\" }",
+            ),
+            (
+                "each",
+                is_of_each && against.is_some(),
+                "each judges trials, and the gate compares two medians",
+                "remove it",
+            ),
+        ] {
+            if let Some(value) = fields.value(key).filter(|_| is_wrong) {
+                faults.push(value.span(), message, cure);
             }
-        };
+        }
         Some(Self {
             figures: fields.figures("figure", faults),
             system,
@@ -91,6 +165,8 @@ impl Gate {
             against_only,
             bound: bound?,
             aim: fields.number("aim", faults),
+            is_of_each,
+            repetitions: fields.count("repetitions", 1, faults).unwrap_or(1),
         })
     }
 }

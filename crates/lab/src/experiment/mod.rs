@@ -10,10 +10,10 @@
 //! | `[load]` | `unit`; fixed `values`; a `finder` with `start`, `step`, `most`, `expected`, `sessions` |
 //! | `[goal]` | figures and the most that each may be, for a finder |
 //! | `[[axis]]` | `name`, `values`; `title`, `users`, `load`, `document`, `transport`, `connections`, `against` by value |
-//! | `[[system]]` | `name`, `driver`, `configuration` with `{axis}`, `workers`, `beside`, `skip` |
+//! | `[[system]]` | `name`, `driver`, `configuration` with `{axis}`, `workers`, `beside`, `skip`, `optional` |
 //! | `[profile.NAME]` | `warm_up`, `window`, `settle`, `hold`, `trial`, `confirm`, `repetitions`, `search`, `sessions`, `loads`, `only` |
 //! | `[[figure]]` | `name`, `title`, `form`, `x`, `y`, `line`, `where`; published: `points`, `rows`, `erratum`, `picture` |
-//! | `[[gate]]` | `figure`, `system`, `against`, `where`, `against_where`, `at_most` or `at_least`, `aim` |
+//! | `[[gate]]` | `figure`, `system`, `against`, `where`, `against_where`; `at_most`, `at_least` or `adds_at_most`; `aim`, `each`, `repetitions` |
 //!
 //! Everything that a file gets wrong is a fault with line and cure.
 //!
@@ -33,6 +33,7 @@ pub(crate) mod fields;
 mod figure;
 mod gate;
 mod load;
+mod overrides;
 mod plan;
 mod profile;
 pub(crate) mod reading;
@@ -44,12 +45,12 @@ pub use axis::Axis;
 pub use figure::{Figure, Form, PublishedPoint, PublishedRow, Source};
 pub use gate::{Bound, Gate};
 pub use load::{FinderKind, LoadPlan};
+pub use overrides::Overrides;
 pub(crate) use plan::REGISTRATIONS;
-pub use plan::{Place, Plan, Planned, PlannedLoad, plan};
+pub use plan::{Place, Plan, Planned, PlannedLoad, combinations, plan};
 pub use profile::Steps;
 pub use shipped::SHIPPED;
-pub(crate) use system::fill;
-pub use system::{SystemSpec, Workers};
+pub use system::{SystemSpec, Workers, fill};
 
 use crate::row::{AxisValue, Profile};
 use std::collections::BTreeMap;

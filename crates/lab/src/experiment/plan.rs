@@ -3,7 +3,8 @@
 use super::system::fill;
 use super::{Axes, Experiment, FinderKind, Steps, SystemSpec, Workers};
 use crate::compare::FLOOR;
-use crate::row::Profile;
+use crate::row::{AxisValue, LoadUnit, Profile};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -89,7 +90,7 @@ const fn floors(profile: Profile) -> u32 {
 /// Longest window of the floor.
 const FLOOR_WINDOW: Duration = Duration::from_secs(5);
 
-/// Load of the floor in calls a second.
+/// Least load of the floor in calls a second.
 const FLOOR_LOAD: f64 = 1_000.0;
 
 /// Start of a system.
@@ -119,17 +120,17 @@ const SEARCH_TRIALS: u32 = 24;
 /// Rates that RFC 7502 tries around the limit, besides the climb to it.
 const REPEATS: f64 = 20.0;
 
-/// Plans a run of the named systems, or of all.
+/// Plans a run of the named systems, or of all that are not optional.
 ///
 /// Systems are interleaved and their order alternates, so that a drift during the run favours none. The floor stands at the
 /// start and at the end.
 pub fn plan(experiment: &Experiment, profile: Profile, only: &[&str]) -> Plan {
     let steps = experiment.profiles.get(&profile).cloned().unwrap_or_else(|| Steps::default_of(profile));
-    let systems: Vec<&SystemSpec> =
-        experiment.systems.iter().filter(|system| only.is_empty() || only.contains(&system.name.as_str())).collect();
-    let mut trials = floor(profile, &steps, Place::FloorAtStart);
+    let systems: Vec<&SystemSpec> = experiment.systems.iter().filter(|system| system.is_among(only)).collect();
+    let load = floor_load(experiment, &steps);
+    let mut trials = floor(profile, &steps, load, Place::FloorAtStart);
     for repetition in 1..=steps.repetitions {
-        for (at, axes) in combinations(experiment, &steps).into_iter().enumerate() {
+        for (at, axes) in combinations(experiment, &steps.only).into_iter().enumerate() {
             let present: Vec<&SystemSpec> = systems.iter().copied().filter(|system| system.has(&axes)).collect();
             for (step, load) in loads(experiment, &steps, &axes, repetition).into_iter().enumerate() {
                 // A cell changes its order from repetition to repetition, and cells of one repetition do not all begin with the same.
@@ -159,18 +160,29 @@ pub fn plan(experiment: &Experiment, profile: Profile, only: &[&str]) -> Plan {
             }
         }
     }
-    trials.extend(floor(profile, &steps, Place::FloorAtEnd));
+    trials.extend(floor(profile, &steps, load, Place::FloorAtEnd));
     let time = trials.iter().map(|trial| trial.time).sum();
     Plan { trials, time }
 }
 
-fn floor(profile: Profile, steps: &Steps, place: Place) -> Vec<Planned> {
+/// Load of the floor: the rate of calls where an experiment has a single one, so that the floor is a part of their cost.
+fn floor_load(experiment: &Experiment, steps: &Steps) -> f64 {
+    let loads = loads(experiment, steps, &Axes::new(), 1);
+    match loads.first() {
+        Some(PlannedLoad::Fixed(load)) if loads.len() == 1 && experiment.load.unit == LoadUnit::Calls => {
+            load.max(FLOOR_LOAD)
+        }
+        _ => FLOOR_LOAD,
+    }
+}
+
+fn floor(profile: Profile, steps: &Steps, load: f64, place: Place) -> Vec<Planned> {
     let time = FLOOR_START + AROUND + steps.warm_up.min(FLOOR_WINDOW) + steps.window.min(FLOOR_WINDOW);
     let trial = |repetition| Planned {
         system: FLOOR.to_owned(),
         configuration: String::new(),
         axes: Axes::new(),
-        load: PlannedLoad::Fixed(FLOOR_LOAD),
+        load: PlannedLoad::Fixed(load),
         repetition,
         place,
         registers: 0,
@@ -181,11 +193,11 @@ fn floor(profile: Profile, steps: &Steps, place: Place) -> Vec<Planned> {
     (first..first + count).map(trial).collect()
 }
 
-/// All combinations of the values of the axes, the last axis varying fastest.
-fn combinations(experiment: &Experiment, steps: &Steps) -> Vec<Axes> {
+/// Returns all combinations of the values of the axes, the last axis varying fastest. `only` has the values of some axes in place of all.
+pub fn combinations(experiment: &Experiment, only: &BTreeMap<String, Vec<AxisValue>>) -> Vec<Axes> {
     let mut all = vec![Axes::new()];
     for axis in &experiment.axes {
-        let values = steps.only.get(&axis.name).unwrap_or(&axis.values);
+        let values = only.get(&axis.name).unwrap_or(&axis.values);
         let with = |axes: &Axes, value| {
             let mut axes = axes.clone();
             axes.insert(axis.name.clone(), value);

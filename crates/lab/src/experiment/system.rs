@@ -21,6 +21,8 @@ pub struct SystemSpec {
     pub beside: Vec<String>,
     /// Values of axes that it does not have.
     pub skip: BTreeMap<String, Vec<AxisValue>>,
+    /// Measured only where the command line names it.
+    pub is_optional: bool,
 }
 
 /// Number of workers.
@@ -34,7 +36,7 @@ pub enum Workers {
 
 impl SystemSpec {
     pub(super) fn read(fields: &Fields<'_>, before: &[Self], axes: &[Axis], faults: &mut Faults) -> Self {
-        fields.know(&["name", "driver", "configuration", "workers", "beside", "skip"], faults);
+        fields.know(&["name", "driver", "configuration", "workers", "beside", "skip", "optional"], faults);
         let name = fields.required_text("name", "\"strowger\"", faults);
         if let Some(value) = fields.value("name") {
             if name == FLOOR {
@@ -72,6 +74,7 @@ impl SystemSpec {
             workers,
             beside,
             skip: fields.axis_lists("skip", axes, faults),
+            is_optional: fields.flag("optional", faults).unwrap_or(false),
         }
     }
 
@@ -84,6 +87,11 @@ impl SystemSpec {
     /// Returns the backends at these values of axes.
     pub fn beside_at(&self, axes: &super::Axes) -> Vec<String> {
         self.beside.iter().map(|name| fill(name, axes)).collect()
+    }
+
+    /// Tells whether a run of the systems with these names has it; no name stands for all that are not optional.
+    pub fn is_among(&self, names: &[&str]) -> bool {
+        if names.is_empty() { !self.is_optional } else { names.contains(&self.name.as_str()) }
     }
 
     /// Tells whether the system has these values.
@@ -108,7 +116,7 @@ fn check_braces(fields: &Fields<'_>, key: &str, text: &str, axes: &[Axis], fault
     }
 }
 
-/// Puts the values of axes in place of their names in braces.
-pub(crate) fn fill(text: &str, axes: &super::Axes) -> String {
+/// Puts the values of axes in place of their names in braces, as in `stress-{letter}`.
+pub fn fill(text: &str, axes: &super::Axes) -> String {
     axes.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), &value.to_string()))
 }

@@ -1,13 +1,16 @@
 //! Verdicts of gates.
 //!
-//! A gate compares medians of valid trials of one run, at equal loads. At several loads the value furthest from the bound decides.
+//! A gate compares valid trials of one run, at equal loads. A ratio or difference is the median over the repetitions: trials of one repetition
+//! follow each other closely, so that a drift of the machine meets both. At several loads the value furthest from the bound decides.
 
-use super::cells::{CellRows, Cells, value_of};
+use super::cells::{CellRows, Cells, figure_of, value_of};
 use super::plot::representatives;
 use crate::compare::FLOOR;
 use crate::experiment::{Axes, Bound, Experiment, Gate};
 use crate::row::{Profile, Row, definition};
+use crate::statistics::median;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use strowger_measure::Unit;
 
 /// Verdict of a gate.
@@ -31,21 +34,31 @@ pub struct Verdict {
 pub fn gates(experiment: &Experiment, rows: &[Row]) -> Vec<Verdict> {
     let cells = Cells::of(experiment, rows);
     let is_smoke = !rows.is_empty() && rows.iter().all(|row| row.profile == Profile::Smoke);
-    experiment.gates.iter().map(|gate| verdict(&cells, rows, gate, is_smoke)).collect()
+    let is_there = |gate: &&Gate| has_optional(experiment, rows, gate);
+    experiment.gates.iter().filter(is_there).map(|gate| verdict(&cells, rows, gate, is_smoke)).collect()
+}
+
+/// Tells whether the run has the optional systems of a gate.
+fn has_optional(experiment: &Experiment, rows: &[Row], gate: &Gate) -> bool {
+    let is_of = |name: &str| gate.system == name || gate.against.as_deref() == Some(name);
+    let mut optional = experiment.systems.iter().filter(|system| system.is_optional && is_of(&system.name));
+    optional.all(|system| rows.iter().any(|row| *row.system.name == system.name))
 }
 
 fn verdict(cells: &Cells<'_>, rows: &[Row], gate: &Gate, is_smoke: bool) -> Verdict {
     let measured = measured(cells, rows, gate);
-    let is_ratio = gate.against.is_some();
+    let is_ratio = gate.against.is_some() && !matches!(gate.bound, Bound::AddsAtMost(_));
     let unit = gate.figures.first().and_then(|figure| definition(figure)).map_or(Unit::Count, |found| found.unit);
     let show = |value: f64| if is_ratio { format!("{value:.3}") } else { unit.show(value) };
-    let (words, bound) = match gate.bound {
-        Bound::AtMost(most) => ("at most", most),
-        Bound::AtLeast(least) => ("at least", least),
+    let words = match gate.bound {
+        Bound::AtMost(_) => "at most",
+        Bound::AtLeast(_) => "at least",
+        Bound::AddsAtMost(_) => "adds at most",
     };
+    let each = if gate.is_of_each { " in each trial" } else { "" };
     let aim = gate.aim.map_or_else(String::new, |aim| format!(", aim {}", show(aim)));
     let mut verdict = Verdict {
-        gate: format!("{} {words} {}{aim}", subject(gate), show(bound)),
+        gate: format!("{} {words} {}{each}{aim}", subject(gate), show(gate.bound.value())),
         value: measured.as_ref().ok().copied(),
         is_met: None,
         is_aim_met: None,
@@ -55,12 +68,8 @@ fn verdict(cells: &Cells<'_>, rows: &[Row], gate: &Gate, is_smoke: bool) -> Verd
         Err(reason) => reason,
         Ok(value) if is_smoke => format!("{}: the profile smoke judges nothing", show(value)),
         Ok(value) => {
-            let within = |bound| match gate.bound {
-                Bound::AtMost(_) => Bound::AtMost(bound).is_met(value),
-                Bound::AtLeast(_) => Bound::AtLeast(bound).is_met(value),
-            };
-            verdict.is_met = Some(within(bound));
-            verdict.is_aim_met = gate.aim.map(within);
+            verdict.is_met = Some(gate.bound.is_met(value));
+            verdict.is_aim_met = gate.aim.map(|aim| gate.bound.with(aim).is_met(value));
             match (verdict.is_met, verdict.is_aim_met) {
                 (Some(true), Some(true)) => format!("{}: met, and the aim", show(value)),
                 (Some(true), _) => format!("{}: met", show(value)),
@@ -78,7 +87,10 @@ fn subject(gate: &Gate) -> String {
     match &gate.against {
         None => own,
         Some(against) if against == FLOOR => format!("{own} over the floor"),
-        Some(against) => format!("{own} over {against}{}", axes(&against_axes(gate))),
+        Some(against) => {
+            let word = if matches!(gate.bound, Bound::AddsAtMost(_)) { "beside" } else { "over" };
+            format!("{own} {word} {against}{}", axes(&against_axes(gate)))
+        }
     }
 }
 
@@ -88,22 +100,23 @@ fn against_axes(gate: &Gate) -> Axes {
     axes
 }
 
-/// Value or ratio that is furthest from the bound.
+/// Value, ratio or difference that is furthest from the bound.
 fn measured(cells: &Cells<'_>, rows: &[Row], gate: &Gate) -> Result<f64, String> {
     let own = of_system(cells, &gate.system, &gate.only);
     if own.is_empty() {
         return Err(format!("not judged: this run has no trial of {}{}", gate.system, with(&gate.only)));
     }
+    enough(&own, gate)?;
     let mut values = Vec::new();
     match &gate.against {
+        None if gate.is_of_each => values.extend(own.iter().flat_map(|cell| by_repetition(cell, gate).into_values())),
         None => values.extend(own.iter().filter_map(|cell| sum(cells, cell, gate))),
         Some(against) if against == FLOOR => {
-            let floor: Vec<&Row> =
-                rows.iter().filter(|row| row.system.name == FLOOR && row.validity.is_valid()).collect();
-            let of_floor =
-                |figure: &String| value_of(&floor, |row| row.figures.value(figure)).map(|value| value.middle);
-            let floor: f64 = gate.figures.iter().map(of_floor).sum::<Option<f64>>().unwrap_or(0.0);
-            values.extend(own.iter().filter_map(|cell| ratio(sum(cells, cell, gate)?, floor)));
+            for cell in &own {
+                let floor = of_floor(rows, cell, gate);
+                values
+                    .extend(sum(cells, cell, gate).zip(floor).and_then(|(own, floor)| gate.bound.compare(own, floor)));
+            }
         }
         Some(against) => {
             let axes = against_axes(gate);
@@ -111,18 +124,54 @@ fn measured(cells: &Cells<'_>, rows: &[Row], gate: &Gate) -> Result<f64, String>
             if others.is_empty() {
                 return Err(format!("not judged: this run has no trial of {against}{}", with(&axes)));
             }
+            enough(&others, gate)?;
             for cell in &own {
                 let equal = |other: &&&CellRows<'_>| other.offered == cell.offered && is_alike(gate, cell, other);
-                let pair = others.iter().find(equal).and_then(|other| sum(cells, other, gate));
-                values.extend(sum(cells, cell, gate).zip(pair).and_then(|(own, other)| ratio(own, other)));
+                values.extend(others.iter().find(equal).and_then(|other| compared(cells, cell, other, gate)));
             }
         }
     }
-    let furthest = match gate.bound {
-        Bound::AtMost(_) => values.into_iter().reduce(f64::max),
-        Bound::AtLeast(_) => values.into_iter().reduce(f64::min),
-    };
+    let furthest = values.into_iter().reduce(|one, other| gate.bound.worse(one, other));
     furthest.ok_or_else(|| "not judged: a figure was not measured by a valid trial at an equal load".into())
+}
+
+/// Refuses a gate whose cells have fewer valid trials than it needs.
+fn enough(cells: &[&CellRows<'_>], gate: &Gate) -> Result<(), String> {
+    let valid = |cell: &&CellRows<'_>| cell.rows.iter().filter(|row| row.validity.is_valid()).count() as u32;
+    match cells.iter().map(valid).min() {
+        Some(least) if gate.repetitions > 1 && least < gate.repetitions => {
+            let wanted = gate.repetitions;
+            Err(format!("not judged: it needs {wanted} valid repetitions, and the run has {least}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Sum of the judged figures of the floor at the load of a cell.
+fn of_floor(rows: &[Row], cell: &CellRows<'_>, gate: &Gate) -> Option<f64> {
+    let is_equal =
+        |row: &&Row| row.system.name == FLOOR && row.validity.is_valid() && Some(row.load.value) == cell.offered.load();
+    let floor: Vec<&Row> = rows.iter().filter(is_equal).collect();
+    let of_figure = |figure: &String| value_of(&floor, |row| row.figures.value(figure)).map(|value| value.middle);
+    gate.figures.iter().map(of_figure).sum()
+}
+
+/// Ratio or difference of two cells: the median over the repetitions that both have, or that of their medians where they have none.
+fn compared(cells: &Cells<'_>, own: &CellRows<'_>, other: &CellRows<'_>, gate: &Gate) -> Option<f64> {
+    let [mine, others] = [own, other].map(|cell| by_repetition(cell, gate));
+    let pair = |(repetition, own): (&u32, &f64)| gate.bound.compare(*own, *others.get(repetition)?);
+    let pairs: Vec<f64> = mine.iter().filter_map(pair).collect();
+    match pairs.is_empty() {
+        true => gate.bound.compare(sum(cells, own, gate)?, sum(cells, other, gate)?),
+        false => Some(median(pairs)),
+    }
+}
+
+/// Sums of the judged figures of the valid trials by repetition.
+fn by_repetition(cell: &CellRows<'_>, gate: &Gate) -> BTreeMap<u32, f64> {
+    let valid = cell.rows.iter().filter(|row| row.validity.is_valid());
+    let sum = |row: &Row| gate.figures.iter().map(|figure| figure_of(row, figure)).sum::<Option<f64>>();
+    valid.filter_map(|row| Some((row.repetition, sum(row)?))).collect()
 }
 
 /// Whether two cells differ in the axes of the gate only.
@@ -137,15 +186,11 @@ fn of_system<'b, 'a>(cells: &'b Cells<'a>, system: &str, only: &Axes) -> Vec<&'b
     representatives(&own)
 }
 
-/// Sum of the judged figures of valid trials.
+/// Sum of the medians of the judged figures.
 fn sum(cells: &Cells<'_>, cell: &CellRows<'_>, gate: &Gate) -> Option<f64> {
     let value =
         |figure: &String| cells.value_at(cell, figure).filter(|value| !value.is_invalid).map(|value| value.middle);
     gate.figures.iter().map(value).sum()
-}
-
-fn ratio(own: f64, other: f64) -> Option<f64> {
-    (other > 0.0).then_some(own / other)
 }
 
 fn with(axes: &Axes) -> String {

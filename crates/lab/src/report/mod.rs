@@ -286,7 +286,9 @@ pub fn of_folder<T>(
     let recorded = Recorded::open(root)?;
     let file = format!("{}.toml", recorded.description.experiment);
     let read = Experiment::read(&file, &recorded.experiment);
-    let (experiment, _) = read.map_err(|report| ReportError::Experiment(report.to_string()))?;
+    let (mut experiment, _) = read.map_err(|report| ReportError::Experiment(report.to_string()))?;
+    let Description { overrides, profile, .. } = &recorded.description;
+    overrides.apply(&mut experiment, *profile).map_err(ReportError::Experiment)?;
     let document = |name: &str| document_of(&experiment, recorded.description.profile, name);
     let material = Material {
         experiment: &experiment,

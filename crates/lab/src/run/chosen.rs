@@ -23,7 +23,7 @@ pub struct Chosen {
     pub given: Option<String>,
 }
 
-/// Opens the systems of a run: all of the experiment, or those that are named, each with a path or none. A name that the experiment does not have
+/// Opens the systems of a run: all of the experiment that are not optional, or those that are named, each with a path or none. A name that the experiment does not have
 /// stands for a system in place of its first one, with the same configurations; the experiment gets it.
 ///
 /// # Errors
@@ -35,13 +35,13 @@ pub fn choose(experiment: &mut Experiment, named: &[(String, Option<String>)]) -
             experiment.systems.push(spec);
         }
     }
-    let is_named = |spec: &&SystemSpec| named.is_empty() || named.iter().any(|(name, _)| *name == spec.name);
+    let names: Vec<&str> = named.iter().map(|(name, _)| name.as_str()).collect();
     let open = |spec: &SystemSpec| {
         let given = named.iter().find(|(name, _)| *name == spec.name).and_then(|(_, given)| given.clone());
         let folder = SystemFolder::open(&spec.driver, given.as_deref())?;
         Ok(Chosen { spec: spec.clone(), version: folder.version()?, folder, given })
     };
-    experiment.systems.iter().filter(is_named).map(open).collect()
+    experiment.systems.iter().filter(|spec| spec.is_among(&names)).map(open).collect()
 }
 
 /// Table of a system that the experiment does not have.
@@ -63,6 +63,7 @@ fn further(experiment: &Experiment, name: &str, has_path: bool) -> Result<System
         name.clone_into(&mut spec.driver);
     }
     name.clone_into(&mut spec.name);
+    spec.is_optional = false;
     Ok(spec)
 }
 

@@ -1,12 +1,13 @@
 //! Description of a run: plan, programs and machine.
 
 use super::sums::FORMAT;
+use crate::experiment::Overrides;
 use crate::row::{Digest, Profile};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Content of `run.json`. It is written when the run begins and never changed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Description {
     /// Format version of the folder.
@@ -19,6 +20,9 @@ pub struct Description {
     pub file: Digest,
     /// Profile.
     pub profile: Profile,
+    /// Values of the command line in place of those of the experiment.
+    #[serde(default, skip_serializing_if = "Overrides::is_empty")]
+    pub overrides: Overrides,
     /// Systems under test in the order of the plan.
     pub systems: Vec<SystemUsed>,
     /// Versions of databases and caches beside them, by name.
@@ -122,6 +126,7 @@ impl Description {
         differs("another experiment", &self.experiment, &now.experiment)
             .or_else(|| (self.file != now.file).then(|| "the experiment's file was changed".to_owned()))
             .or_else(|| differs("another profile", self.profile.word(), now.profile.word()))
+            .or_else(|| differs("other options", &self.overrides.to_string(), &now.overrides.to_string()))
             .or_else(|| differs("other systems", &systems(self), &systems(now)))
             .or_else(|| differs("another version of strowger", &self.program, &now.program))
             .or_else(|| (self.versions != now.versions).then(|| "a database or cache has another version".to_owned()))

@@ -65,6 +65,14 @@ impl Laboratory {
         }
     }
 
+    /// Tells whether the run compares builds of the program of a system: then none may be lucky with where its code lies. A folder of a user
+    /// may have a program that needs its place.
+    fn has_other_build(&self, of: &Chosen) -> bool {
+        let is_folder = of.given.as_deref().is_some_and(|given| Path::new(given).is_dir());
+        let is_other = |other: &Chosen| other.spec.driver == of.spec.driver && other.spec.name != of.spec.name;
+        !is_folder && self.systems.iter().any(is_other)
+    }
+
     fn folder(&mut self) -> Folder {
         self.started += 1;
         Folder(self.scratch.join(format!("site-{}", self.started)))
@@ -119,6 +127,7 @@ impl Laboratory {
         let own = folder.0.join("system");
         let mut setting = system::Setting::new(&own, &planned.configuration);
         setting.workers = workers;
+        setting.copies = self.has_other_build(chosen);
         setting.answers = &sides;
         setting.values = beside.iter().flat_map(Beside::values).collect();
         let server = Server::System(system::start(&chosen.folder, &setting)?);

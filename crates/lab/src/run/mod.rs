@@ -35,7 +35,8 @@
 //! # let folder = tempfile::tempdir()?;
 //! # let (path, experiment) = (folder.path().join("run"), "title = \"mine\"");
 //! # let description = Description { format: 1, program: "0.1.0".into(), experiment: "mine".into(), file: Digest::of(b""),
-//! #     profile: Profile::Quick, systems: vec![], versions: Default::default(), machine: Machine::this(), started: 0, planned: 60 };
+//! #     profile: Profile::Quick, overrides: Default::default(), systems: vec![], versions: Default::default(), machine: Machine::this(),
+//! #     started: 0, planned: 60 };
 //! let load = Load { value: 1_000.0, unit: LoadUnit::Calls };
 //! let row = Row::new("mine", System::new("strowger", "0.1.0"), load, Profile::Quick, b"configuration");
 //! let mut run = Folder::create(&path, &description, experiment)?;
@@ -52,6 +53,7 @@
 mod chosen;
 mod clients;
 mod conduct;
+mod credentials;
 mod description;
 mod folder;
 mod laboratory;

@@ -1,5 +1,6 @@
 //! Site: a system that runs, the backends beside it and the generator in front of it.
 
+use super::credentials::Credentials;
 use super::sampled::{CACHE, DATABASE, SERVER};
 use super::validity::Accounting;
 use crate::backend::{Beside, BesideKind};
@@ -7,7 +8,6 @@ use crate::document::user;
 use crate::experiment::Axes;
 use crate::generator::Generator;
 use crate::process::Process;
-use crate::stress::credentials::Credentials;
 use crate::system::{Rows, RunningSystem};
 use crate::{Error, port, wait};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -129,6 +129,12 @@ impl Site {
 
     pub(super) fn has_cache(&self) -> bool {
         self.beside.iter().any(|beside| beside.kind() == BesideKind::Cache)
+    }
+
+    /// Entries of the caches. None without a cache, or where one does not say it.
+    pub(super) fn entries(&self) -> Option<u64> {
+        let caches: Vec<_> = self.beside.iter().filter(|beside| beside.kind() == BesideKind::Cache).collect();
+        if caches.is_empty() { None } else { caches.into_iter().map(Beside::entries).sum() }
     }
 
     /// Sentence about a server that has ended.

@@ -97,6 +97,9 @@ fn memory(
     if site.has_cache() {
         figures.set("cache.pss", cache as f64)?;
     }
+    if let Some(entries) = site.entries() {
+        figures.set("cache.entries", entries as f64)?;
+    }
     let entries = if order.load.unit.is_rate() { (calls.completed + calls.failed) as f64 } else { order.load.value };
     if entries > 0.0 {
         figures.set("server.entry", server.saturating_sub(before[0]) as f64 / entries)?;

@@ -1,5 +1,6 @@
 //! Marks of files and words: `@NAME@`.
 
+use crate::Error;
 use strowger_config::nearest;
 
 /// Marks that a start fills in.
@@ -13,7 +14,7 @@ fn all() -> impl Iterator<Item = &'static str> {
 }
 
 /// Names of the marks of a text, in their order.
-pub(crate) fn names(text: &str) -> Vec<&str> {
+fn names(text: &str) -> Vec<&str> {
     let (mut found, mut rest) = (Vec::new(), text);
     while let Some((_, behind)) = rest.split_once('@') {
         rest = match behind.split_once('@').filter(|(name, _)| is_name(name)) {
@@ -28,7 +29,7 @@ pub(crate) fn names(text: &str) -> Vec<&str> {
 }
 
 /// Tells whether the word between two `@` is the name of a mark.
-pub(crate) fn is_name(name: &str) -> bool {
+fn is_name(name: &str) -> bool {
     let first = name.bytes().next();
     first.is_some_and(|b| b.is_ascii_uppercase())
         && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
@@ -44,5 +45,49 @@ pub(super) fn cure(name: &str) -> String {
     match nearest(name, all()) {
         Some(near) => format!("write @{near}@"),
         None => format!("the marks are @{}@", all().collect::<Vec<_>>().join("@, @")),
+    }
+}
+
+/// Puts values in place of marks. Only marks of the text are looked at, not those that values bring.
+///
+/// # Errors
+/// The text has a mark without a value.
+pub fn fill(text: &str, values: &[(&str, String)]) -> Result<String, Error> {
+    let mut filled = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, behind)) = rest.split_once('@') {
+        filled.push_str(before);
+        match behind.split_once('@').filter(|(name, _)| is_name(name)) {
+            Some((name, behind)) => {
+                let value = values.iter().find(|(known, _)| *known == name).ok_or_else(|| Error::Unexpected {
+                    what: "a configuration".into(),
+                    reason: format!("@{name}@ has no value"),
+                })?;
+                filled.push_str(&value.1);
+                rest = behind;
+            }
+            None => {
+                filled.push('@');
+                rest = behind;
+            }
+        }
+    }
+    filled.push_str(rest);
+    Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_filled_and_other_signs_left() {
+        let values = [("USER", "alice".to_owned()), ("DOMAIN", "@USER@".to_owned())];
+        assert_eq!(
+            fill("sip:@USER@@@DOMAIN@ a@b @no@", &values).expect("all have values"),
+            "sip:alice@@USER@ a@b @no@"
+        );
+        let error = fill("x @PORT@", &values).expect_err("it has none").to_string();
+        assert!(error.contains("@PORT@"), "{error}");
     }
 }

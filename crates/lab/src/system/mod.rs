@@ -34,12 +34,13 @@
 
 mod driver;
 mod folder;
-pub(crate) mod marks;
+mod marks;
 mod ready;
 mod running;
 mod shipped;
 
 pub use driver::{DriverFile, Ready, Rows, Scenario};
 pub use folder::SystemFolder;
+pub use marks::fill;
 pub use running::{RunningSystem, Setting, check, start};
 pub use shipped::{Files, SHIPPED};

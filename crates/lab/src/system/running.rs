@@ -1,9 +1,8 @@
 //! Systems that run.
 
-use super::{Ready, Scenario, SystemFolder, ready};
+use super::{Ready, Scenario, SystemFolder, fill, ready};
 use crate::backend::run;
 use crate::document::DOMAIN;
-use crate::driver::fill;
 use crate::process::Process;
 use crate::{Error, port};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -25,6 +24,9 @@ pub struct Setting<'a> {
     pub values: Vec<(&'static str, String)>,
     /// Cores that it runs on. Empty for all.
     pub cores: &'a [usize],
+    /// Starts a copy of the program. Its code lies in other pages of memory than that of the start before, and shares the caches of the processor
+    /// in another way.
+    pub copies: bool,
     /// Port of 127.0.0.1. None for a free one. A system of several servers has free ones in any case.
     pub port: Option<u16>,
 }
@@ -32,7 +34,16 @@ pub struct Setting<'a> {
 impl<'a> Setting<'a> {
     /// Setting of a scenario with one worker on all cores, on a free port.
     pub const fn new(folder: &'a Path, scenario: &'a str) -> Self {
-        Self { folder, scenario, workers: None, answers: &[], values: Vec::new(), cores: &[], port: None }
+        Self {
+            folder,
+            scenario,
+            workers: None,
+            answers: &[],
+            values: Vec::new(),
+            cores: &[],
+            copies: false,
+            port: None,
+        }
     }
 }
 
@@ -127,8 +138,12 @@ fn write(system: &SystemFolder, setting: &Setting<'_>, node: u32, instances: u32
         _ => port::free(),
     };
     let config = scenario.configuration.as_ref().map(|name| folder.join(name).display().to_string());
+    let program = match setting.copies {
+        true => copy(&system.program()?, &folder)?,
+        false => system.program()?,
+    };
     let mut values = vec![
-        ("PROGRAM", system.program()?.display().to_string()),
+        ("PROGRAM", program.display().to_string()),
         ("FOLDER", folder.display().to_string()),
         ("PORT", port.to_string()),
         ("NODE", node.to_string()),
@@ -154,6 +169,13 @@ fn write(system: &SystemFolder, setting: &Setting<'_>, node: u32, instances: u32
         folder,
         port,
     })
+}
+
+/// Copies a program into a folder.
+fn copy(program: &Path, folder: &Path) -> Result<PathBuf, Error> {
+    let copy = folder.join(program.file_name().unwrap_or_default());
+    std::fs::copy(program, &copy).map_err(Error::file(program))?;
+    Ok(copy)
 }
 
 /// Error about a mark without a value.

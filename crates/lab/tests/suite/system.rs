@@ -1,10 +1,11 @@
 //! Systems under test: files, starts, faults.
 
+use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::time::Duration;
 use strowger_lab::document::{self, Parties};
-use strowger_lab::experiment::{Axes, Experiment, SHIPPED};
+use strowger_lab::experiment::{Experiment, SHIPPED, combinations, fill};
 use strowger_lab::system::{self, Ready, Setting, SystemFolder, check, start};
 use tempfile::TempDir;
 
@@ -51,11 +52,11 @@ fn every_experiment_names_configurations_documents_and_backends_that_exist() {
         }
         for spec in &experiment.systems {
             let system = SystemFolder::open(&spec.driver, None).unwrap_or_else(|error| panic!("{name}: {error}"));
-            for axes in combinations(&experiment).iter().filter(|axes| spec.has(axes)) {
-                let configuration = filled(&spec.configuration, axes);
+            for axes in combinations(&experiment, &BTreeMap::new()).iter().filter(|axes| spec.has(axes)) {
+                let configuration = fill(&spec.configuration, axes);
                 let place = format!("{name}, {}, {configuration}", spec.name);
                 let scenario = system.scenario(&configuration).unwrap_or_else(|| panic!("{place}: no such scenario"));
-                let beside: Vec<String> = spec.beside.iter().map(|name| filled(name, axes)).collect();
+                let beside: Vec<String> = spec.beside.iter().map(|name| fill(name, axes)).collect();
                 let known = |name: &String| strowger_lab::backend::Beside::NAMES.contains(&name.as_str());
                 assert!(beside.iter().all(known), "{place}: {beside:?}");
                 assert!(scenario.needs.iter().all(|need| beside.contains(need)), "{place}: {beside:?}, {scenario:?}");
@@ -64,26 +65,6 @@ fn every_experiment_names_configurations_documents_and_backends_that_exist() {
         }
     }
     assert!(seen > 60, "{seen}");
-}
-
-fn combinations(experiment: &Experiment) -> Vec<Axes> {
-    let mut all = vec![Axes::new()];
-    for axis in &experiment.axes {
-        let with = |axes: &Axes| {
-            let one = |value: &strowger_lab::row::AxisValue| {
-                let mut axes = axes.clone();
-                axes.insert(axis.name.clone(), value.clone());
-                axes
-            };
-            axis.values.iter().map(one).collect::<Vec<_>>()
-        };
-        all = all.iter().flat_map(with).collect();
-    }
-    all
-}
-
-fn filled(text: &str, axes: &Axes) -> String {
-    axes.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), &value.to_string()))
 }
 
 #[test]

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueHint};
-use strowger_lab::experiment::{Experiment, plan};
-use strowger_lab::row::Profile;
+use strowger_lab::experiment::Experiment;
 
+use super::plan::PlanArguments;
 use super::print;
 use crate::output::{self, Refusal};
 
@@ -16,15 +16,15 @@ use crate::output::{self, Refusal};
 Examples:
   strowger lab check mine.toml
   strowger lab check mine.toml --profile standard
+  strowger lab check mine.toml --only cache=local,redis --repetitions 7
 
 Exit codes: 0 it can be run, 1 it cannot, 2 the file or the command line cannot be used.")]
 pub(crate) struct CheckArguments {
     /// File of the experiment.
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
-    /// Profile of the plan: smoke, quick, standard or paper.
-    #[arg(long, value_name = "PROFILE", default_value = "quick", value_parser = Profile::read)]
-    pub profile: Profile,
+    #[command(flatten)]
+    pub plan: PlanArguments,
     /// System of the plan [default: all]; may be given several times.
     #[arg(long, value_name = "NAME")]
     pub system: Vec<String>,
@@ -34,7 +34,7 @@ pub(super) fn run(arguments: &CheckArguments) -> Result<ExitCode, Refusal> {
     let name = arguments.file.display().to_string();
     let text = std::fs::read_to_string(&arguments.file)
         .map_err(|error| output::usage(format!("{name} cannot be read: {error}")))?;
-    let (experiment, warnings) = match Experiment::read(&name, &text) {
+    let (mut experiment, warnings) = match Experiment::read(&name, &text) {
         Ok(read) => read,
         Err(report) => {
             output::report(&report);
@@ -44,8 +44,8 @@ pub(super) fn run(arguments: &CheckArguments) -> Result<ExitCode, Refusal> {
     output::report(&warnings);
     known(&experiment, &arguments.system)?;
     let only: Vec<&str> = arguments.system.iter().map(String::as_str).collect();
-    let plan = plan(&experiment, arguments.profile, &only);
-    print(&format!("{}\n\nPlan of the profile {}:\n{plan}", experiment.title, arguments.profile))?;
+    let plan = arguments.plan.plan(&mut experiment, &only)?;
+    print(&format!("{}\n\nPlan of the profile {}:\n{plan}", experiment.title, arguments.plan.profile))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -29,7 +29,8 @@ pub(super) fn run(arguments: &ListArguments) -> Result<ExitCode, Refusal> {
     for (name, _) in SHIPPED {
         let (experiment, _) = shipped(name)?;
         let times = Profile::ALL.iter().map(|profile| plan(&experiment, *profile, &[]).time).collect::<Vec<_>>();
-        let systems: Vec<String> = experiment.systems.iter().map(|system| system.name.clone()).collect();
+        let measured = experiment.systems.iter().filter(|system| !system.is_optional);
+        let systems: Vec<String> = measured.map(|system| system.name.clone()).collect();
         listed.push((*name, experiment.title, systems, times));
     }
     if arguments.json {

@@ -6,6 +6,7 @@ mod compare;
 mod doctor;
 mod floor;
 mod list;
+mod plan;
 mod report;
 mod run;
 mod show;

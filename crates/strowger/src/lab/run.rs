@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueHint};
-use strowger_lab::experiment::{Experiment, Plan, plan};
+use strowger_lab::experiment::{Experiment, Plan};
 use strowger_lab::report;
-use strowger_lab::row::{Digest, Profile};
+use strowger_lab::row::Digest;
 use strowger_lab::run::{
     self, Chosen, Description, Ending, Folder, FolderError, Laboratory, Machine, Schedule, Verdict,
 };
@@ -17,6 +17,7 @@ use strowger_lab::{Error, guard, process};
 
 use self::progress::Progress;
 use super::list::length;
+use super::plan::PlanArguments;
 use super::{print, shipped};
 use crate::output::{self, Refusal, code, usage};
 
@@ -30,7 +31,9 @@ Examples:
   strowger lab run relay --system strowger --profile smoke   a first look
   strowger lab run stress --profile standard --out stress    rows, logs and reports in the folder stress
   strowger lab run stress --profile standard --out stress --resume
-  strowger lab run relay --system strowger --system before=/tmp/strowger
+  strowger lab run relay --system strowger --system baseline=/tmp/strowger
+  strowger lab run stress --only letter=A,B --repetitions 7 --window 10s
+  strowger lab run relay --load 1000,2500
   strowger lab run mine.toml --system external=192.0.2.1
 
 Exit codes, of several the first in this order:
@@ -49,9 +52,8 @@ pub(crate) struct RunArguments {
     /// the address of a server that runs.
     #[arg(long, value_name = "NAME[=PATH]", value_parser = system)]
     pub system: Vec<(String, Option<String>)>,
-    /// Durations: smoke, quick, standard or paper.
-    #[arg(long, value_name = "PROFILE", default_value = "quick", value_parser = Profile::read)]
-    pub profile: Profile,
+    #[command(flatten)]
+    pub plan: PlanArguments,
     /// Folder of the run [default: EXPERIMENT-PROFILE].
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
@@ -76,20 +78,21 @@ pub(super) fn run(arguments: &RunArguments) -> Result<ExitCode, Refusal> {
     let (mut experiment, text) = read(&arguments.experiment)?;
     let systems = run::choose(&mut experiment, &arguments.system).map_err(|error| usage(error.to_string()))?;
     let only: Vec<&str> = systems.iter().map(|chosen| chosen.spec.name.as_str()).collect();
-    let plan = plan(&experiment, arguments.profile, &only);
+    let plan = arguments.plan.plan(&mut experiment, &only)?;
     run::check(&plan, &systems).map_err(|error| usage(error.to_string()))?;
+    let profile = arguments.plan.profile;
     let program = std::env::current_exe().map_err(|error| failed(format!("this program has no path: {error}")))?;
     let root = match &arguments.out {
         Some(out) => out.clone(),
-        None => format!("{}-{}", experiment.name, arguments.profile).into(),
+        None => format!("{}-{profile}", experiment.name).into(),
     };
-    print(&format!("{}\n\nPlan of the profile {}:\n{plan}\n", experiment.title, arguments.profile))?;
-    let described = describe(&experiment, &text, arguments.profile, &plan, &systems).map_err(wrong)?;
+    print(&format!("{}\n\nPlan of the profile {profile}:\n{plan}\n", experiment.title))?;
+    let described = describe(&experiment, &text, &arguments.plan, &plan, &systems).map_err(wrong)?;
     process::end_by_signals().map_err(|error| failed(format!("Ctrl-C cannot be caught: {error}")))?;
     let mut command = std::process::Command::new(&program);
     guard::start(command.args(["lab", "guard"]))
         .map_err(|error| failed(format!("the guard does not start: {error}")))?;
-    let mut schedule = Schedule::new(experiment.clone(), arguments.profile, plan);
+    let mut schedule = Schedule::new(experiment.clone(), profile, plan);
     let mut folder = open(&root, arguments.resume, &described, &text, &mut schedule)?;
     for chosen in &systems {
         for (name, text) in chosen.folder.files() {
@@ -97,7 +100,7 @@ pub(super) fn run(arguments: &RunArguments) -> Result<ExitCode, Refusal> {
         }
     }
     let scratch = tempfile::tempdir().map_err(|error| failed(format!("a temporary folder: {error}")))?;
-    let mut laboratory = Laboratory::new(experiment, arguments.profile, systems, &program, scratch.path());
+    let mut laboratory = Laboratory::new(experiment, profile, systems, &program, scratch.path());
     let progress = Progress::new(schedule.plan().trials.len());
     let mut tell = |schedule: &Schedule, event: &run::Event<'_>| progress.show(schedule, event);
     let ended = run::conduct(&mut schedule, &mut folder, &mut laboratory, &process::is_ending, &mut tell);
@@ -133,7 +136,7 @@ fn read(name: &str) -> Result<(Experiment, String), Refusal> {
 fn describe(
     experiment: &Experiment,
     text: &str,
-    profile: Profile,
+    arguments: &PlanArguments,
     plan: &Plan,
     systems: &[Chosen],
 ) -> Result<Description, Error> {
@@ -142,7 +145,8 @@ fn describe(
         program: env!("CARGO_PKG_VERSION").into(),
         experiment: experiment.name.clone(),
         file: Digest::of(text.as_bytes()),
-        profile,
+        profile: arguments.profile,
+        overrides: arguments.overrides(),
         systems: run::describe(systems)?,
         versions: run::versions(plan, systems),
         machine: Machine::this(),

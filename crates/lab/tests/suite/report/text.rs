@@ -73,7 +73,7 @@ fn data_are_complete() {
     let read: Vec<Row> = serde_json::from_value(json["rows"].clone()).expect("rows are rows");
     let names = |rows: &[Row]| rows.iter().map(|row| (row.cell().to_string(), row.repetition)).collect::<Vec<_>>();
     assert_eq!(names(&read), names(&rows));
-    assert_eq!(json["gates"].as_array().map(Vec::len), Some(3));
+    assert_eq!(json["gates"].as_array().map(Vec::len), Some(6));
     let lines: Vec<&str> = csv.lines().collect();
     let figures: usize = rows.iter().map(|row| row.figures.iter().count()).sum();
     assert_eq!(lines.len(), figures + 1);

@@ -111,6 +111,10 @@ fn another_run_is_not_resumed_and_no_folder_is_shared() {
     other.systems[0].version = "0.2.0".into();
     let refusal = Folder::resume(&path, &other).expect_err("another version").to_string();
     assert!(refusal.contains("strowger 0.2.0"), "{refusal}");
+    let mut other = description();
+    other.overrides.repetitions = Some(7);
+    let refusal = Folder::resume(&path, &other).expect_err("other options").to_string();
+    assert!(refusal.contains("other options: it began with none, and now it is --repetitions 7"), "{refusal}");
     let mut later = description();
     later.started += 60;
     assert!(Folder::resume(&path, &later).is_ok(), "the same run, later");

@@ -5,6 +5,7 @@ mod conduct;
 mod folder;
 mod validity;
 
+use strowger_lab::experiment::Overrides;
 use strowger_lab::row::{Digest, Load, LoadUnit, Profile, Row, System};
 use strowger_lab::run::{Description, FORMAT, Machine, SystemUsed};
 
@@ -22,6 +23,7 @@ fn description() -> Description {
         experiment: "mine".into(),
         file: Digest::of(b"title"),
         profile: Profile::Quick,
+        overrides: Overrides::default(),
         systems: vec![strowger],
         versions: std::collections::BTreeMap::new(),
         machine: Machine { host: "here".into(), cores: 2, ..Machine::default() },

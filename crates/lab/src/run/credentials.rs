@@ -1,7 +1,7 @@
 //! Credentials that callers send with their first request, by a nonce that each of them got before.
 
-use super::{DOMAIN, traffic};
 use crate::Error;
+use crate::document::{DOMAIN, user};
 use std::net::UdpSocket;
 use std::time::Duration;
 use strowger_load::authentication::{self, Request};
@@ -12,14 +12,14 @@ const ATTEMPTS: u32 = 5;
 
 /// The challenges that users were given, and how often each has been answered.
 #[derive(Debug)]
-pub(crate) struct Credentials {
+pub(super) struct Credentials {
     challenges: Vec<Vec<u8>>,
     uses: u32,
 }
 
 impl Credentials {
     /// Asks a server on this port of 127.0.0.1 for a challenge of each user, from the port from which they call.
-    pub(crate) fn ask(server: u16, caller: u16, users: u32) -> Result<Self, Error> {
+    pub(super) fn ask(server: u16, caller: u16, users: u32) -> Result<Self, Error> {
         let failed = |reason: String| Error::Unexpected { what: "the challenges of users".into(), reason };
         let refused = |error: std::io::Error| failed(error.to_string());
         let socket = UdpSocket::bind(("127.0.0.1", caller)).map_err(refused)?;
@@ -27,7 +27,7 @@ impl Credentials {
         socket.set_read_timeout(Some(WAIT)).map_err(refused)?;
         let mut heard = vec![0; 65_535];
         let mut one = |number: u32| {
-            let (user, _) = traffic::user(number);
+            let (user, _) = user(number);
             let name = format!("Call-ID: nonce{number}@127.0.0.1\r\n");
             let request = format!(
                 "REGISTER sip:{DOMAIN} SIP/2.0\r\nVia: SIP/2.0/UDP 127.0.0.1:{caller};branch=z9hG4bKnonce{number}\r\n\
@@ -55,11 +55,11 @@ impl Credentials {
     }
 
     /// The next use of all nonces: of each user, from the first, the line that an INVITE to this server shows.
-    pub(crate) fn next(&mut self, server: u16) -> Result<Vec<String>, Error> {
+    pub(super) fn next(&mut self, server: u16) -> Result<Vec<String>, Error> {
         self.uses += 1;
         let uri = format!("sip:127.0.0.1:{server}");
         let line = |(number, challenges): (u32, &Vec<u8>)| {
-            let (name, password) = traffic::user(number);
+            let (name, password) = user(number);
             let credentials =
                 authentication::Credentials { username: name.as_bytes(), password: password.as_bytes(), aka: None };
             let request =
