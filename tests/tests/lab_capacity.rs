@@ -73,6 +73,50 @@ fn the_limit_of_a_server_is_found() {
     });
 }
 
+/// OPTIONS by a connection, registrations with passwords, and calls whose both ends are here.
+#[test]
+fn each_transport_and_each_kind_of_work_is_measured() {
+    let _alone = alone();
+    let registrar = Setup::on(&[Transport::Udp, Transport::Tcp, Transport::Tls]);
+    let registrar = registrar.with("domains = [\"127.0.0.1\"]\nban.enabled = false").start();
+    let relay = Setup::on(&[Transport::Udp, Transport::Tcp]).relay().start();
+    for user in ["alice", "carol", "bob"] {
+        registrar.add_user(&format!("{user}@127.0.0.1"), &format!("of {user}"));
+    }
+    let users = registrar.folder().join("callers.csv");
+    std::fs::write(&users, "alice;of alice\ncarol;of carol\n").expect("the folder can be written");
+    let users = users.display().to_string();
+    let at = |transport| registrar.address(transport);
+    let cases = [
+        (format!("sip:{};transport=tcp", at(Transport::Tcp)), vec![], "tcp", "requests/s"),
+        (format!("sips:{}", at(Transport::Tls)), vec![], "tls", "requests/s"),
+        (format!("tls://{}", at(Transport::Tls)), vec!["--users", &users], "tls", "registrations/s"),
+        (at(Transport::Udp).to_string(), vec!["--users", &users], "udp", "registrations/s"),
+        (format!("sip:{};transport=tcp", relay.address(Transport::Tcp)), vec!["--pair"], "tcp", "calls/s"),
+        (
+            at(Transport::Udp).to_string(),
+            vec!["--users", &users, "--pair", "--callee", "bob:of bob"],
+            "udp",
+            "calls/s",
+        ),
+    ];
+    std::thread::scope(|scope| {
+        let ran = cases.map(|(target, words, transport, unit)| {
+            let words = [words, ["--max-rate", "30", "--trial", "1s", "--confirm", "2s"].to_vec()].concat();
+            (scope.spawn(move || capacity(&target, &words)), transport, unit)
+        });
+        for (ran, transport, unit) in ran {
+            let Ran { code, json, said } = ran.join().expect("it ran");
+            assert_eq!(code, 0, "{transport}, {unit}: {said}");
+            assert_eq!((&json["transport"], &json["unit"]), (&transport.into(), &unit.into()), "{said}");
+            assert_eq!((&json["finding"], &json["limit"]), (&"at least".into(), &30.0.into()), "{said}");
+            assert_eq!(json["confirmed"], true, "{said}");
+            let answer = json["answer"].as_str().unwrap_or_default();
+            assert!(answer.contains(&format!("carries at least 30 {unit}, the most that was offered")), "{answer}");
+        }
+    });
+}
+
 #[test]
 fn an_obstacle_has_its_sentence() {
     let _alone = alone();
@@ -85,12 +129,14 @@ fn an_obstacle_has_its_sentence() {
     let late = peer(|number, _| (number < 30).then_some("200 OK"));
     let dead = format!("127.0.0.1:{}", port::free());
     let cases = [
-        (dead, 1, "nothing listens on 127.0.0.1:"),
+        (dead.clone(), 1, "nothing listens on 127.0.0.1:"),
         (silent.1.to_string(), 1, "nothing came back from 127.0.0.1:"),
         (challenge.to_string(), 2, "asks for a password (401): give --users FILE"),
         (refusal.to_string(), 4, "refuses all OPTIONS with 404: "),
         (ban.to_string(), 4, "stopped answering 127.0.0.1 after 4 answers"),
         (late.to_string(), 4, "and did not come back within 8 s: a ban"),
+        (format!("sip:{dead};transport=tcp"), 1, "nothing listens on 127.0.0.1:"),
+        (format!("sips:{dead}"), 1, "nothing listens on 127.0.0.1:"),
         ("192.0.2.1".into(), 2, "is neither of this machine nor of a private network: give --yes"),
     ];
     std::thread::scope(|scope| {

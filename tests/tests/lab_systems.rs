@@ -27,7 +27,7 @@ type Asked = BTreeMap<(String, String, String), (Vec<String>, bool)>;
 
 /// The system of a shipped experiment, ours with the program of these tests.
 fn open(driver: &str) -> SystemFolder {
-    let own = strowger().to_str().filter(|_| driver.starts_with("strowger"));
+    let own = strowger().to_str().filter(|_| driver.starts_with("strowger") || driver == "echo");
     SystemFolder::open(driver, own).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -44,7 +44,7 @@ fn asked() -> Asked {
             let users = experiment.axes.iter().find_map(|axis| axis.users.get(&axes[&axis.name].to_string()));
             let has_users = users.copied().unwrap_or(experiment.call.users) > 0;
             let mut add = |spec: &SystemSpec| {
-                let scenario = fill(&spec.configuration, &axes);
+                let scenario = experiment.configuration(spec, &axes);
                 let beside = spec.beside.iter().map(|name| fill(name, &axes)).collect();
                 asked.insert((spec.driver.clone(), scenario, document.clone()), (beside, has_users));
             };

@@ -31,7 +31,6 @@ pub const SHIPPED: &[(&str, &str)] = &[
     ("challenge", include_str!("../documents/challenge.xml")),
     ("credentials", include_str!("../documents/credentials.xml")),
     ("register", include_str!("../documents/register.xml")),
-    ("register-and-hold", include_str!("../documents/register-and-hold.xml")),
     ("register-new", include_str!("../documents/register-new.xml")),
     ("register-and-call", include_str!("../documents/register-and-call.xml")),
 ];

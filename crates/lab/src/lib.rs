@@ -3,7 +3,7 @@
 //! * [`process`]: a program that runs beside this one and ends with it; [`program`]: programs by others, and where they come from.
 //! * [`guard`]: the end of these programs when this one was killed.
 //! * [`backend`]: databases and caches in temporary folders.
-//! * [`system`]: how a system under test is started.
+//! * [`system`]: how a system under test is started; [`echo`]: the one that does nothing but answer.
 //! * [`run`]: the execution of an experiment, and the folder of its run.
 //! * [`capacity`]: the highest load of a server at an address, and the cause of the limit.
 //! * [`generator`]: trials of load, by processes of `strowger load`.
@@ -42,6 +42,7 @@ pub mod capacity;
 pub mod compare;
 pub mod doctor;
 pub mod document;
+pub mod echo;
 mod error;
 pub mod experiment;
 pub mod finder;

@@ -23,6 +23,8 @@ pub struct Axis {
     pub loads: BTreeMap<String, f64>,
     /// Scenario of the calling side by value. It replaces the scenario in `[call]`.
     pub documents: BTreeMap<String, String>,
+    /// Configuration of the systems by value, with `{axis}`. It replaces the one in `[[system]]`.
+    pub configurations: BTreeMap<String, String>,
     /// Transport by value. It replaces the transport in `[call]`.
     pub transports: BTreeMap<String, Transport>,
     /// Owner of a connection by value. It replaces the owner in `[call]`.
@@ -36,10 +38,8 @@ const TAKEN: [&str; 3] = ["system", "load", "repetition"];
 
 impl Axis {
     pub(super) fn read(fields: &Fields<'_>, before: &[Self], faults: &mut Faults) -> Self {
-        fields.know(
-            &["name", "values", "title", "users", "load", "document", "transport", "connections", "against"],
-            faults,
-        );
+        let by_value = ["title", "users", "load", "document", "configuration", "transport", "connections", "against"];
+        fields.know(&[&["name", "values"], &by_value[..]].concat(), faults);
         let name = fields.required_text("name", "\"workers\"", faults);
         if let Some(value) = fields.value("name") {
             if TAKEN.contains(&name.as_str()) {
@@ -68,6 +68,7 @@ impl Axis {
             users: BTreeMap::new(),
             loads: BTreeMap::new(),
             documents: BTreeMap::new(),
+            configurations: BTreeMap::new(),
             transports: BTreeMap::new(),
             connections: BTreeMap::new(),
             against: BTreeMap::new(),
@@ -79,6 +80,7 @@ impl Axis {
             axis.by_value(fields, "users", "1000", |value| number(value).filter(whole).map(|n| n as u32), faults);
         axis.loads = axis.by_value(fields, "load", "500", |value| number(value).filter(|n| *n > 0.0), faults);
         axis.documents = axis.by_value(fields, "document", "\"register\"", text, faults);
+        axis.configurations = axis.by_value(fields, "configuration", "\"relay\"", text, faults);
         axis.transports = axis.by_value(fields, "transport", "\"tcp\"", transport, faults);
         axis.connections = axis.by_value(fields, "connections", "\"per-user\"", connections, faults);
         let known: Vec<String> = axis.values.iter().map(ToString::to_string).collect();

@@ -9,7 +9,7 @@
 //! | `[call]` | `document` and `answer`: scenarios of both ends; `users`, `hold`, `answering` sides, `transport`, `connections` |
 //! | `[load]` | `unit`; fixed `values`; a `finder` with `start`, `step`, `most`, `expected`, `sessions` |
 //! | `[goal]` | figures and the most that each may be, for a finder |
-//! | `[[axis]]` | `name`, `values`; `title`, `users`, `load`, `document`, `transport`, `connections`, `against` by value |
+//! | `[[axis]]` | `name`, `values`; `title`, `users`, `load`, `document`, `configuration`, `transport`, `connections`, `against` by value |
 //! | `[[system]]` | `name`, `driver`, `configuration` with `{axis}`, `workers`, `beside`, `skip`, `optional` |
 //! | `[profile.NAME]` | `warm_up`, `window`, `settle`, `hold`, `trial`, `confirm`, `repetitions`, `search`, `sessions`, `loads`, `only` |
 //! | `[[figure]]` | `name`, `title`, `form`, `x`, `y`, `line`, `where`; published: `points`, `rows`, `erratum`, `picture` |

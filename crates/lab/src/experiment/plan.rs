@@ -1,6 +1,5 @@
 //! Plan of a run: its trials in their order, and its time.
 
-use super::system::fill;
 use super::{Axes, Experiment, FinderKind, Steps, SystemSpec, Workers};
 use crate::compare::FLOOR;
 use crate::row::{AxisValue, LoadUnit, Profile};
@@ -145,10 +144,10 @@ pub fn plan(experiment: &Experiment, profile: Profile, only: &[&str]) -> Plan {
                     let start = starting(system, &axes, registers);
                     let choice = if chooses { (start + CHOICE) * WORKERS } else { Duration::ZERO };
                     let start = if starts { start } else { Duration::ZERO };
-                    let time = time(experiment, &steps, load) + start + choice;
+                    let time = time(experiment, &steps, &axes, load) + start + choice;
                     trials.push(Planned {
                         system: system.name.clone(),
-                        configuration: fill(&system.configuration, &axes),
+                        configuration: experiment.configuration(system, &axes),
                         axes: axes.clone(),
                         load,
                         repetition,
@@ -225,13 +224,22 @@ fn starting(system: &SystemSpec, axes: &Axes, users: u32) -> Duration {
     start + Duration::from_secs_f64(f64::from(users) / REGISTRATIONS)
 }
 
-fn time(experiment: &Experiment, steps: &Steps, load: PlannedLoad) -> Duration {
+fn time(experiment: &Experiment, steps: &Steps, axes: &Axes, load: PlannedLoad) -> Duration {
     let around = AROUND + steps.hold.unwrap_or(experiment.call.hold);
-    let step = around + steps.warm_up + steps.window + steps.settle;
     let plan = &experiment.load;
+    let connecting = experiment.connecting(
+        axes,
+        match load {
+            PlannedLoad::Fixed(load) => load,
+            PlannedLoad::Search => plan.expected,
+        },
+    );
+    let step = around + steps.warm_up.max(connecting) + steps.window + steps.settle;
     match (plan.finder, load) {
         (FinderKind::Fixed, _) | (_, PlannedLoad::Fixed(_)) => step,
-        (FinderKind::Search, _) => (around + steps.trial) * SEARCH_TRIALS + around + steps.confirm,
+        (FinderKind::Search, _) => {
+            (around + connecting + steps.trial) * SEARCH_TRIALS + around + connecting + steps.confirm
+        }
         (FinderKind::Staircase, _) => {
             // Two steps beyond the limit.
             let count = ((plan.expected - plan.start) / plan.step).max(0.0).floor() + 3.0;

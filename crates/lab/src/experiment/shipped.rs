@@ -4,6 +4,7 @@
 pub const SHIPPED: &[(&str, &str)] = &[
     ("caches", include_str!("../../experiments/caches.toml")),
     ("connections", include_str!("../../experiments/connections.toml")),
+    ("connections-calls", include_str!("../../experiments/connections-calls.toml")),
     ("connections-idle", include_str!("../../experiments/connections-idle.toml")),
     ("proxy", include_str!("../../experiments/proxy.toml")),
     ("relay", include_str!("../../experiments/relay.toml")),

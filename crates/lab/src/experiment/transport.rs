@@ -1,12 +1,14 @@
 //! Transports and connections of callers.
 
 use super::fields::{Faults, Fields, Value, text};
-use super::{Axes, Experiment};
+use super::system::fill;
+use super::{Axes, Experiment, SystemSpec};
+use std::time::Duration;
 use strowger_core::Transport;
 use strowger_load::campaign::Connections;
 
 /// Words of transports.
-const TRANSPORTS: [(&str, Transport); 2] = [("udp", Transport::Udp), ("tcp", Transport::Tcp)];
+const TRANSPORTS: [(&str, Transport); 3] = [("udp", Transport::Udp), ("tcp", Transport::Tcp), ("tls", Transport::Tls)];
 
 /// Words of the owners of a socket or connection.
 const CONNECTIONS: [(&str, Connections); 3] =
@@ -44,6 +46,28 @@ fn word<T: Copy>(fields: &Fields<'_>, key: &str, words: &[(&str, T)], faults: &m
 }
 
 impl Experiment {
+    /// Returns the name of the configuration of a system at these values of axes.
+    pub fn configuration(&self, system: &SystemSpec, axes: &Axes) -> String {
+        let mut of_values =
+            self.axes.iter().filter_map(|axis| axis.configurations.get(&axes.get(&axis.name)?.to_string()));
+        fill(of_values.next().unwrap_or(&system.configuration), axes)
+    }
+
+    /// Returns the time in which each user comes to have its connection: a window that begins before it measures connects, too.
+    pub fn connecting(&self, axes: &Axes, load: f64) -> Duration {
+        let users = f64::from(self.users(axes));
+        let is_stream = self.transport(axes) != Transport::Udp;
+        match self.connections(axes) {
+            Connections::PerUser if is_stream && load > 0.0 => Duration::from_secs_f64(users / load),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Tells whether each call or registration establishes a connection.
+    pub fn establishes(&self, axes: &Axes) -> bool {
+        self.transport(axes) != Transport::Udp && self.connections(axes) == Connections::PerCall
+    }
+
     /// Returns the transport of callers and answering sides at these values of axes.
     pub fn transport(&self, axes: &Axes) -> Transport {
         let mut of_values = self.axes.iter().filter_map(|axis| axis.transports.get(&axes.get(&axis.name)?.to_string()));

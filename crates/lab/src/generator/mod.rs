@@ -19,6 +19,8 @@ use crate::Error;
 use crate::row::{Figures, Load, Reason};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+use strowger_core::Transport;
+use strowger_load::campaign::Connections;
 
 /// Generator of load on one system.
 #[derive(Debug)]
@@ -48,7 +50,7 @@ pub struct Made {
     ///
     /// `attempts`, `failed`, `refused`, `retransmissions`, `rate.achieved`, `ira`, `isa`, `ira.any`, `isa.any`, `failed.any`; `rrd`, `srd`,
     /// `response` and `request` with `.mean`, `.p50`, `.p95` and `.p99`; `delay.first` and `delay.last`; `generator.thread/`,
-    /// `generator.cpu.call`. Without a value where nothing was measured.
+    /// `generator.cpu.call`; `connect.rate` where each call has a connection. Without a value where nothing was measured.
     pub figures: Figures,
     /// Failed checks: the generator's verdict, a rate missed by more than 1 %, ends that disagree.
     pub reasons: Vec<Reason>,
@@ -75,6 +77,12 @@ impl Generator {
     /// credentials can be put into it before.
     pub fn data(&self) -> &Path {
         &self.files.data
+    }
+
+    /// Returns the number of connections that users have throughout a trial: one each, or none where they share one.
+    pub fn connections(&self) -> u32 {
+        let is_stream = self.setting.transport != Transport::Udp;
+        if is_stream && self.setting.connections == Connections::PerUser { self.setting.users } else { 0 }
     }
 
     /// Registers all users at the answering sides, in turn, at so many a second, and leaves its logs in this folder.

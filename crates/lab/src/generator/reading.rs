@@ -5,6 +5,8 @@ use crate::Error;
 use crate::row::{Check, Figures, Load, LoadUnit, Reason, UnknownFigure};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use strowger_core::Transport;
+use strowger_load::campaign::Connections;
 use strowger_measure::{
     Counter, Delay, Delays, Generator, GeneratorRole, LogError, METHODS, Page, Rate, Run, Share, Span,
 };
@@ -58,6 +60,10 @@ pub(super) fn read(
     let mut figures = Figures::default();
     let known = |error: UnknownFigure| Error::Unexpected { what: "a figure".into(), reason: error.to_string() };
     of_page(&mut figures, &run.totals).map_err(known)?;
+    if setting.transport != Transport::Udp && setting.connections == Connections::PerCall {
+        let established = run.totals.counter(Counter::CallsSuccessful) as f64 / window.length.as_secs_f64();
+        figures.set("connect.rate", established).map_err(known)?;
+    }
     of_threads(&mut figures, &in_window).map_err(known)?;
     if figures.largest("generator.thread/").is_none() {
         // A window of a second may end before its sample is taken.

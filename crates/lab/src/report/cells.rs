@@ -49,7 +49,7 @@ pub(super) struct Cells<'a> {
 }
 
 /// Figures that are shown at the limit, if one was searched.
-const OF_LIMIT: [&str; 3] = ["load", "load.scaled", "penalty"];
+const OF_LIMIT: [&str; 4] = ["load", "load.scaled", "penalty", "connect.rate"];
 
 impl<'a> Cells<'a> {
     /// Collects the rows of the systems, without the floor.

@@ -83,7 +83,7 @@ fn shown<'b, 'a>(cells: &'b Cells<'a>, figure: &experiment::Figure, x: &Source) 
 
 /// Selects the cells for these figures: those of limits where all figures are of limits.
 pub(super) fn of_figures<'b, 'a>(cells: &[&'b CellRows<'a>], figures: &[String]) -> Vec<&'b CellRows<'a>> {
-    let is_of_limits = figures.iter().all(|figure| figure.starts_with("limit"));
+    let is_of_limits = figures.iter().all(|figure| figure.starts_with("limit") || figure == "connect.rate");
     let limits = || cells.iter().copied().filter(|cell| cell.offered == Offered::Limit);
     if is_of_limits && limits().next().is_some() { limits().collect() } else { representatives(cells) }
 }

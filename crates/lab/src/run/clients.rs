@@ -6,7 +6,7 @@ use crate::row::{Figures, Load, UnknownFigure};
 use std::path::PathBuf;
 
 /// Figures whose values add up.
-const SUMS: [&str; 5] = ["attempts", "failed", "refused", "retransmissions", "rate.achieved"];
+const SUMS: [&str; 6] = ["attempts", "failed", "refused", "retransmissions", "rate.achieved", "connect.rate"];
 
 /// Makes a trial by all clients at the same time, each with its share of the load.
 ///

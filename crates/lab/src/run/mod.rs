@@ -58,6 +58,7 @@ mod description;
 mod folder;
 mod laboratory;
 mod neighbours;
+mod processes;
 mod recorded;
 mod sampled;
 mod schedule;

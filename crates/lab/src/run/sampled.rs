@@ -18,6 +18,8 @@ const THREADS: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Sampled {
     parts: BTreeMap<&'static str, Part>,
+    /// Memory of the server at the end of the window, bytes.
+    pub(crate) memory: Option<u64>,
     machine: Option<MachineSample>,
 }
 
@@ -28,6 +30,7 @@ struct Part {
     user: u64,
     system: u64,
     interval: u64,
+    waited: u64,
     drops: Option<u64>,
     threads: Vec<ThreadUse>,
 }
@@ -37,6 +40,7 @@ impl Part {
         self.cpu += tree.cpu;
         self.user += tree.user;
         self.system += tree.system;
+        self.waited += tree.waited;
         // Trees are sampled at the same moments.
         self.interval = if self.interval == 0 { tree.interval } else { self.interval.min(tree.interval) };
         self.drops = self.drops.map_or(tree.udp_drops, |drops| Some(drops + tree.udp_drops.unwrap_or(0)));
@@ -48,11 +52,12 @@ impl Sampled {
     /// Takes the samples that lie in the window by their middle; moments in microseconds since 1970-01-01 UTC.
     pub(crate) fn of(mut observed: Observed, begin: u64, end: u64, evidence: &mut Evidence) -> Self {
         let is_within = |at: u64, interval: u64| (begin..end).contains(&at.saturating_sub(interval / 2));
+        let memory = memory(&observed, end);
         observed.trees.retain(|sample| is_within(sample.at, sample.interval));
         observed.machine.retain(|sample| is_within(sample.at, sample.interval));
         evidence.window = Duration::from_micros(end.saturating_sub(begin));
         evidence.log = observed.missing.clone();
-        let mut sampled = Self { parts: BTreeMap::new(), machine: observed.whole_machine() };
+        let mut sampled = Self { parts: BTreeMap::new(), memory, machine: observed.whole_machine() };
         let time = |interval: u64| Duration::from_micros(interval);
         evidence
             .sampled
@@ -96,6 +101,9 @@ impl Sampled {
                 figures.set(&format!("{name}.thread/{label}"), share(used))?;
             }
             if *name == SERVER {
+                if let Some(rate) = rate {
+                    figures.set("server.wait.call", share(part.waited) / 100.0 * 1e6 / rate)?;
+                }
                 figures.set("server.cpu.user", share(part.user) / cores)?;
                 figures.set("server.cpu.system", share(part.system) / cores)?;
                 if let Some(busiest) = part.threads.iter().max_by_key(|thread| thread.cpu) {
@@ -113,6 +121,14 @@ impl Sampled {
         }
         Ok(())
     }
+}
+
+/// The last memory of each tree of the server up to a moment, together.
+fn memory(observed: &Observed, until: u64) -> Option<u64> {
+    let mut last: BTreeMap<&str, u64> = BTreeMap::new();
+    let of_server = observed.trees.iter().filter(|tree| tree.name.starts_with(SERVER) && tree.at <= until);
+    last.extend(of_server.filter_map(|tree| Some((tree.name.as_str(), tree.pss?))));
+    (!last.is_empty()).then(|| last.values().sum())
 }
 
 /// The busiest threads with labels of their own: a name that several have is numbered from the busiest on.
@@ -148,6 +164,8 @@ mod tests {
             user,
             system,
             threads,
+            waited: cpu / 10,
+            pss: Some(at),
             udp_drops: Some(2),
             ..TreeSample::default()
         }
@@ -174,6 +192,7 @@ mod tests {
         let mut evidence = Evidence::default();
         let sampled = Sampled::of(observed, 300_000, 800_000, &mut evidence);
         assert_eq!(evidence.window, Duration::from_millis(500));
+        assert_eq!(sampled.memory, Some(800_000), "at the end of the window");
         let times: Vec<_> = evidence.sampled.iter().map(|(name, time)| (name.as_str(), time.as_millis())).collect();
         assert_eq!(times, [("the machine", 500), ("the server", 500), ("the database", 500)]);
         let mut figures = Figures::default();
@@ -191,6 +210,7 @@ mod tests {
             ("server.thread/shard-0", 40.0),
             ("server.thread/shard-0-2", 10.0),
             ("server.wait", 5.0),
+            ("server.wait.call", 50.0),
             ("server.drops", 10.0),
             ("database.cpu", 10.0),
             ("database.cpu.call", 200.0),
@@ -209,6 +229,7 @@ mod tests {
         }
         let mut figures = Figures::default();
         let sampled = Sampled::of(observed, 0, 100_000, &mut Evidence::default());
+        assert_eq!(sampled.memory, Some(200_000));
         sampled.write(None, &mut figures).expect("known figures");
         assert_eq!(figures.value("server.cpu"), Some(100.0));
         assert_eq!(figures.value("server.cpu.call"), None);

@@ -119,6 +119,7 @@ impl Schedule {
     pub fn next(&self) -> Due {
         let Some(planned) = self.plan.trials.get(self.done) else { return Due::Nothing };
         let Steps { warm_up, window, settle, .. } = self.steps;
+        let connecting = |load| self.experiment.connecting(&planned.axes, load);
         let order = |value, warm_up, window, settle| {
             let unit = if is_floor(planned) { LoadUnit::Calls } else { self.experiment.load.unit };
             let (planned, number) = (planned.clone(), self.done + 1);
@@ -129,11 +130,11 @@ impl Schedule {
             (None, PlannedLoad::Fixed(load)) if is_floor(planned) => {
                 order(load, warm_up.min(FLOOR_WINDOW), window.min(FLOOR_WINDOW), Duration::ZERO)
             }
-            (None, PlannedLoad::Fixed(load)) => order(load, warm_up, window, settle),
+            (None, PlannedLoad::Fixed(load)) => order(load, warm_up.max(connecting(load)), window, settle),
             (Some(search), _) => match search.finder.next() {
                 Next::Trial(trial) => match self.experiment.load.finder {
                     FinderKind::Staircase => order(trial.load, warm_up, trial.duration, settle),
-                    _ => order(trial.load, Duration::ZERO, trial.duration, Duration::ZERO),
+                    _ => order(trial.load, connecting(trial.load), trial.duration, Duration::ZERO),
                 },
                 Next::Done(limit) => {
                     let outcome = confirmation(&search.made, &limit);

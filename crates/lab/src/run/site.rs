@@ -1,6 +1,7 @@
 //! Site: a system that runs, the backends beside it and the generator in front of it.
 
 use super::credentials::Credentials;
+use super::processes::Processes;
 use super::sampled::{CACHE, DATABASE, SERVER};
 use super::validity::Accounting;
 use crate::backend::{Beside, BesideKind};
@@ -8,7 +9,7 @@ use crate::document::user;
 use crate::experiment::Axes;
 use crate::generator::Generator;
 use crate::process::Process;
-use crate::system::{Rows, RunningSystem};
+use crate::system::{Rows, RunningSystem, certificate};
 use crate::{Error, port, wait};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -137,6 +138,11 @@ impl Site {
         if caches.is_empty() { None } else { caches.into_iter().map(Beside::entries).sum() }
     }
 
+    /// Processes and threads of the server.
+    pub(super) fn processes(&self) -> Processes {
+        Processes::of(&self.server.ids())
+    }
+
     /// Sentence about a server that has ended.
     pub(super) fn ended(&mut self) -> Option<String> {
         self.server.ended()
@@ -217,6 +223,9 @@ fn copy_files(from: &Path, to: &Path) -> Result<(), Error> {
     let Ok(entries) = std::fs::read_dir(from) else { return Ok(()) };
     for entry in entries.flatten() {
         let Ok(metadata) = entry.metadata() else { continue };
+        if entry.file_name() == certificate::FOLDER {
+            continue;
+        }
         let (source, target) = (entry.path(), to.join(entry.file_name()));
         if metadata.is_dir() {
             copy_files(&source, &target)?;
@@ -226,4 +235,22 @@ fn copy_files(from: &Path, to: &Path) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_a_system_are_kept_and_its_key_is_not() {
+        let [from, to] = [(); 2].map(|()| tempfile::tempdir().expect("a temporary folder"));
+        for name in ["own.cfg", "data/one", ".tls/key.pem"] {
+            let file = from.path().join(name);
+            std::fs::create_dir_all(file.parent().expect("it has one")).expect("a folder");
+            std::fs::write(file, name).expect("it is written");
+        }
+        copy_files(from.path(), to.path()).expect("they are copied");
+        let is_there = |name: &str| to.path().join(name).is_file();
+        assert!(is_there("own.cfg") && is_there("data/one") && !to.path().join(".tls").exists());
+    }
 }

@@ -7,7 +7,7 @@ use super::schedule::Order;
 use super::site::Site;
 use super::validity::{Evidence, reasons};
 use crate::finder::Outcome;
-use crate::generator::{self, Made};
+use crate::generator::{self, Generator, Made};
 use crate::row::{Check, Figures, Reason, UnknownFigure, Validity};
 use crate::{Error, process};
 use std::path::Path;
@@ -35,7 +35,7 @@ pub(super) fn measure(site: &mut Site, order: &Order, folder: &Path) -> Result<O
     let observer = Observer::start(&samples, Heading::default(), rate_of_samples(order.window));
     let observer = observer.map_err(Error::file(&samples))?;
     site.watch(&observer);
-    let (neighbours, begun) = (Neighbours::now(), Instant::now());
+    let (neighbours, processes, begun) = (Neighbours::now(), site.processes(), Instant::now());
     let trial = generator::Trial { load: order.load, warm_up: order.warm_up, window: order.window, folder };
     let made = clients::trial(&site.clients, &trial);
     let (others, length) = (Neighbours::now().since(&neighbours), begun.elapsed());
@@ -43,7 +43,11 @@ pub(super) fn measure(site: &mut Site, order: &Order, folder: &Path) -> Result<O
     if process::is_ending() {
         return Err(Error::Interrupted);
     }
-    let mut evidence = Evidence { ended: site.ended(), busiest: others.busiest, ..Evidence::default() };
+    let mut evidence = Evidence {
+        ended: site.ended().or_else(|| processes.lost(&site.processes())),
+        busiest: others.busiest,
+        ..Evidence::default()
+    };
     let made = match made {
         Ok(made) => made,
         Err(error) => {
@@ -74,25 +78,33 @@ pub(super) fn measure(site: &mut Site, order: &Order, folder: &Path) -> Result<O
     // Rows come while the server settles.
     pause(order.settle)?;
     evidence.accounting = site.accounting(calls.completed, calls.failed)?;
-    memory(site, order, before, calls, &mut figures).map_err(unknown)?;
+    memory(site, order, [before, [sampled.memory.unwrap_or(0), 0]], calls, &mut figures).map_err(unknown)?;
     let ended = site.ended();
     evidence.ended = evidence.ended.take().or(ended);
     let validity = Validity::of(reasons(&evidence, &figures));
     Ok(Outcome { figures, validity })
 }
 
-/// Adds the figures of memory.
+/// Adds the figures of memory. What exists at a time ends with the load: then the memory of the server is that at the end of the window.
 fn memory(
     site: &Site,
     order: &Order,
-    before: [u64; 2],
+    [before, within]: [[u64; 2]; 2],
     calls: Calls,
     figures: &mut Figures,
 ) -> Result<(), UnknownFigure> {
     if !site.is_local() {
         return Ok(());
     }
-    let [server, cache] = site.memory();
+    let [after, cache] = site.memory();
+    let connections: u32 = site.clients.iter().map(Generator::connections).sum();
+    let entries = match order.load.unit.is_rate() {
+        false => order.load.value,
+        true if connections > 0 => f64::from(connections),
+        true => (calls.completed + calls.failed) as f64,
+    };
+    let is_open = !order.load.unit.is_rate() || connections > 0;
+    let server = if is_open && within[0] > 0 { within[0] } else { after };
     figures.set("server.pss", server as f64)?;
     if site.has_cache() {
         figures.set("cache.pss", cache as f64)?;
@@ -100,7 +112,6 @@ fn memory(
     if let Some(entries) = site.entries() {
         figures.set("cache.entries", entries as f64)?;
     }
-    let entries = if order.load.unit.is_rate() { (calls.completed + calls.failed) as f64 } else { order.load.value };
     if entries > 0.0 {
         figures.set("server.entry", server.saturating_sub(before[0]) as f64 / entries)?;
     }

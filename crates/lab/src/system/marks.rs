@@ -4,7 +4,8 @@ use crate::Error;
 use strowger_config::nearest;
 
 /// Marks that a start fills in.
-pub(super) const OWN: [&str; 8] = ["PROGRAM", "CONFIG", "FOLDER", "PORT", "WORKERS", "WORDS", "DOMAIN", "NODE"];
+pub(super) const OWN: [&str; 10] =
+    ["PROGRAM", "CONFIG", "FOLDER", "PORT", "WORKERS", "WORDS", "DOMAIN", "NODE", "CERTIFICATE", "KEY"];
 
 /// Marks of answering sides, and those of backends.
 const OTHERS: [&str; 7] = ["ANSWER_1", "ANSWER_2", "DATABASE", "CACHE", "CACHE_HOST", "CACHE_PORT", "CACHE_SERVERS"];

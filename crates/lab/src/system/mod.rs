@@ -20,6 +20,7 @@
 //! | `@PORT@` | port of 127.0.0.1 |
 //! | `@WORKERS@` | workers of the setting, 1 unless it names some |
 //! | `@WORDS@` | as a word of `start` alone: the `words` of the scenario |
+//! | `@CERTIFICATE@`, `@KEY@` | files of a certificate of 127.0.0.1, made for the start |
 //! | `@NODE@` | number of the server among the instances, from 1 |
 //! | `@DOMAIN@` | domain of all users, [`crate::document::DOMAIN`] |
 //! | `@ANSWER_1@`, `@ANSWER_2@` | address and port of an answering side |
@@ -32,6 +33,7 @@
 //! assert!(system.scenario("relay").is_some() && system.scenario("relais").is_none());
 //! ```
 
+pub(crate) mod certificate;
 mod driver;
 mod folder;
 mod marks;

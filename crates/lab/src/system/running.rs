@@ -1,6 +1,6 @@
 //! Systems that run.
 
-use super::{Ready, Scenario, SystemFolder, fill, ready};
+use super::{Ready, Scenario, SystemFolder, certificate, fill, marks, ready};
 use crate::backend::run;
 use crate::document::DOMAIN;
 use crate::process::Process;
@@ -153,6 +153,13 @@ fn write(system: &SystemFolder, setting: &Setting<'_>, node: u32, instances: u32
     values.extend(config.map(|config| ("CONFIG", config)));
     values.extend(["ANSWER_1", "ANSWER_2"].into_iter().zip(setting.answers.iter().map(ToString::to_string)));
     values.extend(setting.values.iter().cloned());
+    let texts = scenario.configuration.iter().chain(&scenario.files).filter_map(|name| system.file(name));
+    let is_certificate = |mark: &&str| certificate::MARKS.iter().any(|(name, _)| name == mark);
+    if texts.flat_map(marks::names).any(|mark| is_certificate(&mark)) {
+        certificate::write(&folder)?;
+    }
+    let of_certificate = |(mark, name)| (mark, folder.join(certificate::FOLDER).join(name).display().to_string());
+    values.extend(certificate::MARKS.map(of_certificate));
     for name in scenario.configuration.iter().chain(&scenario.files) {
         let text = system.file(name).unwrap_or_default();
         let text = fill(text, &values).map_err(|error| missing(system, scenario, name, &error))?;

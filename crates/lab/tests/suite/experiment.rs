@@ -5,8 +5,8 @@ use std::time::Duration;
 use strowger_core::Transport;
 use strowger_lab::compare::FLOOR;
 use strowger_lab::experiment::{
-    Bound, Experiment, FinderKind, Form, Overrides, Place, Plan, Planned, PlannedLoad, PublishedRow, SHIPPED, Source,
-    plan,
+    Axes, Bound, Experiment, FinderKind, Form, Overrides, Place, Plan, Planned, PlannedLoad, PublishedRow, SHIPPED,
+    Source, plan,
 };
 use strowger_lab::formula::stress::PUBLISHED;
 use strowger_lab::row::{AxisValue, LoadUnit, Profile};
@@ -376,6 +376,29 @@ fn the_floor_has_the_load_of_the_cells_or_1000() {
 }
 
 #[test]
+fn configurations_and_the_time_to_connect_follow_the_axes() {
+    let (idle, _) = Experiment::shipped("connections-idle").expect("it is shipped");
+    let plan = plan(&idle, Profile::Standard, &["strowger"]);
+    let text = |trial: &Planned, axis: &str| trial.axes[axis].to_string();
+    assert_eq!(trials(&plan).len(), 10);
+    for trial in trials(&plan) {
+        let configuration = if text(trial, "transport") == "tls" { "connections-tls" } else { "connections" };
+        assert_eq!(trial.configuration, configuration);
+        // 1.5 s around, 1 s to start, and 5 s of window; registrations are made at 1,000/s. At 2,000/s the users connect in turn.
+        let users = idle.users(&trial.axes);
+        let rest = trial.time - Duration::from_millis(7_500) - Duration::from_millis(users.into());
+        assert_eq!(rest, Duration::from_millis(u64::from(users) / 2).max(Duration::from_secs(1)), "{users}");
+    }
+    let (lifetimes, _) = Experiment::shipped("connections").expect("it is shipped");
+    let at = |lifetime: &str| Axes::from([("lifetime".to_owned(), AxisValue::Text(lifetime.into()))]);
+    let connecting = |lifetime| lifetimes.connecting(&at(lifetime), 500.0);
+    assert_eq!((connecting("tls-persistent"), connecting("udp")), (Duration::from_secs(2), Duration::ZERO));
+    assert_eq!(connecting("tcp-transaction"), Duration::ZERO);
+    let establishes = |lifetime| lifetimes.establishes(&at(lifetime));
+    assert!(establishes("tcp-transaction") && !establishes("tcp-persistent") && !establishes("udp"));
+}
+
+#[test]
 fn a_search_beside_fixed_loads_is_made_once() {
     let text = MINE.replace("values = [100, 200]", "values = [100, 200]\nfinder = \"search\"");
     let searches = |text: &str| {
@@ -395,7 +418,8 @@ fn shipped_experiments_are_right_and_within_their_times() {
     let budgets = [
         ("caches", 5, 65),
         ("connections", 2, 25),
-        ("connections-idle", 2, 15),
+        ("connections-calls", 1, 3),
+        ("connections-idle", 2, 12),
         ("proxy", 5, 55),
         ("relay", 2, 16),
         ("rfc7502", 2, 30),
@@ -434,8 +458,12 @@ fn shipped_experiments_show_the_published_figures() {
     );
     has("proxy", &["1", "2", "3", "8", "9", "10", "11", "12", "13", "table 1"]);
     has("stress", &["3.1-3.11", "chart", "cost"]);
-    has("connections", &["response over rate", "response by lifetime", "cost", "queueing", "sustainable"]);
-    has("connections-idle", &["memory", "entry", "response", "establishing"]);
+    has(
+        "connections",
+        &["response over rate", "response by lifetime", "cost", "queueing", "establishing", "sustainable"],
+    );
+    has("connections-calls", &["response by lifetime", "cost"]);
+    has("connections-idle", &["memory", "entry", "response"]);
     has("rfc7502", &["5.2", "rates", "session delay", "registration delay", "re-registration delay"]);
     let (stress, _) = Experiment::shipped("stress").expect("it is shipped");
     let chart = stress.figures.iter().find(|figure| figure.name == "chart").expect("it is there");

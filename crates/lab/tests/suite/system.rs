@@ -53,7 +53,7 @@ fn every_experiment_names_configurations_documents_and_backends_that_exist() {
         for spec in &experiment.systems {
             let system = SystemFolder::open(&spec.driver, None).unwrap_or_else(|error| panic!("{name}: {error}"));
             for axes in combinations(&experiment, &BTreeMap::new()).iter().filter(|axes| spec.has(axes)) {
-                let configuration = fill(&spec.configuration, axes);
+                let configuration = experiment.configuration(spec, axes);
                 let place = format!("{name}, {}, {configuration}", spec.name);
                 let scenario = system.scenario(&configuration).unwrap_or_else(|| panic!("{place}: no such scenario"));
                 let beside: Vec<String> = spec.beside.iter().map(|name| fill(name, axes)).collect();
@@ -170,6 +170,27 @@ fn a_taken_port_names_the_program_that_has_it() {
     let error = start(&system, &setting).expect_err("the port is taken").to_string();
     let own = format!("(process {}): end it, or choose another port", std::process::id());
     assert!(error.contains(&format!("port {port} of 127.0.0.1")) && error.contains(&own), "{error}");
+}
+
+/// Each start has a key of its own, and a system without TLS none.
+#[test]
+fn a_system_with_tls_has_a_certificate_for_each_start() {
+    let system = SystemFolder::open("strowger", Some("/bin/true")).expect("it is shipped");
+    let [first, second, plain] = [(); 3].map(|()| tempfile::tempdir().expect("a temporary folder"));
+    for (folder, scenario) in [(&first, "connections-tls"), (&second, "connections-tls"), (&plain, "connections")] {
+        check(&system, &Setting::new(folder.path(), scenario)).unwrap_or_else(|error| panic!("{error}"));
+    }
+    let text = std::fs::read_to_string(first.path().join("connections-tls.toml")).expect("it was written");
+    let read = |text: &str, key: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(key)).expect("it is there");
+        std::fs::read_to_string(line.trim_matches('"')).expect("the file is there")
+    };
+    assert!(read(&text, "certificate = ").starts_with("-----BEGIN CERTIFICATE-----"));
+    let key = read(&text, "key = ");
+    assert!(key.starts_with("-----BEGIN PRIVATE KEY-----"));
+    let text = std::fs::read_to_string(second.path().join("connections-tls.toml")).expect("it was written");
+    assert_ne!(read(&text, "key = "), key);
+    assert_eq!(std::fs::read_dir(plain.path()).expect("it is a folder").count(), 1);
 }
 
 #[test]

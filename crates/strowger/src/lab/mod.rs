@@ -4,6 +4,7 @@ mod capacity;
 mod check;
 mod compare;
 mod doctor;
+mod echo;
 mod floor;
 mod list;
 mod plan;
@@ -59,6 +60,8 @@ pub(crate) enum LabCommand {
     Run(run::RunArguments),
     #[command(hide = true)]
     Floor(floor::FloorArguments),
+    #[command(hide = true)]
+    Echo(echo::EchoArguments),
     /// End the programs of a laboratory that was killed.
     #[command(hide = true)]
     Guard,
@@ -76,6 +79,7 @@ pub(crate) fn run(arguments: LabArguments) -> ExitCode {
         LabCommand::Doctor(arguments) => doctor::run(&arguments),
         LabCommand::Run(arguments) => run::run(&arguments),
         LabCommand::Floor(arguments) => floor::run(&arguments),
+        LabCommand::Echo(arguments) => echo::run(&arguments),
         LabCommand::Guard => {
             strowger_lab::guard::stand(std::io::stdin().lock());
             Ok(ExitCode::SUCCESS)

@@ -4,9 +4,11 @@ use super::bed::{Bed, CAPACITY, fixed, schedule};
 use super::description;
 use std::cell::Cell;
 use std::path::Path;
+use std::time::Duration;
 use strowger_lab::compare::FLOOR;
+use strowger_lab::experiment::{Experiment, PlannedLoad, plan};
 use strowger_lab::finder::{Finding, Part};
-use strowger_lab::row::{Check, Profile, Row};
+use strowger_lab::row::{AxisValue, Check, Profile, Row};
 use strowger_lab::run::{Due, Ending, Event, Folder, Recorded, Schedule, Verdict, conduct, replay};
 
 /// Conducts a run to its end, or until `stop_after` rows are written.
@@ -31,6 +33,29 @@ fn whole(path: &Path, profile: Profile, bed: &mut Bed) -> (Schedule, Vec<Row>) {
     let recorded = Recorded::open(path).expect("a whole run");
     assert!(recorded.is_whole && schedule.next() == Due::Nothing);
     (schedule, recorded.rows)
+}
+
+/// A window that begins before each user has its connection would measure connects.
+#[test]
+fn users_connect_before_the_window() {
+    let warm_up = |name: &str, axis: &str, value: AxisValue| {
+        let (experiment, _) = Experiment::shipped(name).expect("it is shipped");
+        let mut plan = plan(&experiment, Profile::Standard, &["strowger"]);
+        plan.trials.retain(|trial| trial.axes.get(axis) == Some(&value));
+        let of = |plan| match Schedule::new(experiment.clone(), Profile::Standard, plan).next() {
+            Due::Trial(order) => order.warm_up,
+            other => panic!("{other:?}"),
+        };
+        let mut search = plan.clone();
+        search.trials.retain(|trial| trial.load == PlannedLoad::Search);
+        (of(plan), (!search.trials.is_empty()).then(|| of(search)))
+    };
+    let seconds = Duration::from_secs_f64;
+    assert_eq!(warm_up("connections-idle", "connections", AxisValue::Number(15_000.0)), (seconds(7.5), None));
+    assert_eq!(warm_up("connections-idle", "connections", AxisValue::Number(1_000.0)), (seconds(1.0), None));
+    let of = |lifetime: &str| warm_up("connections", "lifetime", AxisValue::Text(lifetime.into()));
+    assert_eq!(of("tls-persistent"), (seconds(2.0), Some(seconds(2.0))));
+    assert_eq!(of("tls-transaction"), (seconds(1.0), Some(Duration::ZERO)));
 }
 
 #[test]

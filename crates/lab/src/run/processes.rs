@@ -1,0 +1,149 @@
+//! Processes and threads of a system, and those that end during a trial.
+//!
+//! The root of a system may run on while a process or thread below it ends and is started again, which loses the work that it had.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use strowger_measure::process::{tasks, tree};
+
+/// Ticks in a second, as Linux shows times of processes.
+const TICKS: f64 = 100.0;
+
+/// Processes and threads of a system at a moment.
+#[derive(Debug, Default)]
+pub(super) struct Processes {
+    /// Ticks from the start of the machine to the moment.
+    at: u64,
+    /// By id.
+    tasks: BTreeMap<u32, Task>,
+}
+
+/// Thread; the first one of a process stands for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Task {
+    name: String,
+    /// Ticks from the start of the machine to its own.
+    started: u64,
+    is_process: bool,
+}
+
+impl Processes {
+    /// Looks at the trees of these roots.
+    pub(super) fn of(roots: &[u32]) -> Self {
+        let uptime = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
+        let uptime: f64 = uptime.split(' ').next().and_then(|seconds| seconds.parse().ok()).unwrap_or(0.0);
+        let mut found = BTreeMap::new();
+        for process in roots.iter().copied().flat_map(tree) {
+            for folder in tasks(process) {
+                let id = folder.file_name().and_then(|id| id.to_str()?.parse::<u32>().ok());
+                let Some((id, task)) = id.zip(task(&folder)) else { continue };
+                found.insert(id, Task { is_process: id == process, ..task });
+            }
+        }
+        Self { at: (uptime * TICKS) as u64, tasks: found }
+    }
+
+    /// Sentence about a process that has ended since, or a thread that has ended and has a successor of its name. Tasks of less than half
+    /// the age of the system count for nothing: a script may start a program each second, and a pool may end a thread that has no work.
+    pub(super) fn lost(&self, now: &Self) -> Option<String> {
+        let oldest = self.tasks.values().map(|task| task.started).min()?;
+        let age = |started: u64| self.at.saturating_sub(started);
+        let is_old = |task: &Task| age(task.started) * 2 >= age(oldest);
+        let is_there = |id: &u32, task: &Task| now.tasks.get(id).is_some_and(|same| same.started == task.started);
+        let gone = self.tasks.iter().filter(|(id, task)| is_old(task) && !is_there(id, task));
+        let come = |name: &str| {
+            let is_new = |(id, task): &(&u32, &Task)| {
+                task.name == name && self.tasks.get(id).is_none_or(|same| same.started != task.started)
+            };
+            now.tasks.iter().find(is_new).map(|(id, _)| *id)
+        };
+        let mut sentences = gone.filter_map(|(id, task)| {
+            let Task { name, is_process, .. } = task;
+            match (is_process, come(name)) {
+                (true, None) => Some(format!("process {id} of the server ({name}) ended")),
+                (false, None) => None,
+                (_, Some(successor)) => {
+                    let kind = if *is_process { "process" } else { "thread" };
+                    Some(format!("{kind} {id} of the server ({name}) ended, and {successor} was started in its place"))
+                }
+            }
+        });
+        sentences.next()
+    }
+}
+
+/// Name and start of a task, by its `stat`.
+fn task(folder: &Path) -> Option<Task> {
+    let text = std::fs::read_to_string(folder.join("stat")).ok()?;
+    let (_, behind) = text.split_once('(')?;
+    let (name, rest) = behind.rsplit_once(") ")?;
+    let (state, started) = (rest.chars().next()?, rest.split(' ').nth(19)?.parse().ok()?);
+    // A process that has ended and was not waited for runs no more.
+    (!matches!(state, 'Z' | 'X')).then(|| Task { name: name.to_owned(), started, is_process: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{process::Process, wait};
+    use std::process::Command;
+    use std::time::Duration;
+
+    fn processes(tasks: &[(u32, &str, u64, bool)]) -> Processes {
+        let task = |(id, name, started, is_process): &(u32, &str, u64, bool)| {
+            (*id, Task { name: (*name).to_owned(), started: *started, is_process: *is_process })
+        };
+        Processes { at: 100, tasks: tasks.iter().map(task).collect() }
+    }
+
+    const PROCESS: bool = true;
+    const THREAD: bool = false;
+
+    #[test]
+    fn old_processes_and_replaced_threads_are_missed_and_young_ones_are_not() {
+        let all =
+            [(1, "main", 0, PROCESS), (2, "shard-0", 5, THREAD), (3, "worker", 6, PROCESS), (9, "young", 90, PROCESS)];
+        let begin = processes(&all);
+        let without = |gone: u32, come: &[(u32, &str, u64, bool)]| {
+            let left: Vec<_> = all.iter().filter(|(id, ..)| *id != gone).chain(come).copied().collect();
+            begin.lost(&processes(&left))
+        };
+        assert_eq!((without(0, &[]), without(9, &[]), without(9, &[(10, "young", 95, PROCESS)])), (None, None, None));
+        assert_eq!(without(3, &[]), Some("process 3 of the server (worker) ended".into()));
+        let again = "process 3 of the server (worker) ended, and 11 was started in its place";
+        assert_eq!(without(3, &[(11, "worker", 95, PROCESS)]), Some(again.into()));
+        // The kernel may give an id again.
+        assert_eq!(without(3, &[(3, "worker", 95, PROCESS)]), Some(again.replace("11", "3")));
+        assert_eq!(without(2, &[]), None, "a thread may have done its work");
+        let again = "thread 2 of the server (shard-0) ended, and 12 was started in its place";
+        assert_eq!(without(2, &[(12, "shard-0", 95, THREAD)]), Some(again.into()));
+        assert_eq!(Processes::default().lost(&begin), None);
+    }
+
+    #[test]
+    fn a_child_that_its_parent_starts_again_is_seen() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut command = Command::new("sh");
+        command.args(["-c", "while :; do sleep 600; done"]);
+        let shell = Process::start("shell", folder.path(), &mut command).expect("a shell starts");
+        let child = |not: u32| tree(shell.id()).into_iter().find(|id| ![shell.id(), not].contains(id));
+        let first = wait::look(Duration::from_secs(20), || {
+            child(0)
+                .filter(|id| std::fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|name| name == "sleep\n"))
+        });
+        let first = first.expect("it sleeps");
+        // Both are of about the same age when they are some ticks old.
+        std::thread::sleep(Duration::from_millis(200));
+        let begin = Processes::of(&[shell.id()]);
+        assert_eq!(begin.lost(&Processes::of(&[shell.id()])), None);
+        let ended = Command::new("kill").args(["-KILL", &first.to_string()]).status();
+        assert!(ended.is_ok_and(|status| status.success()));
+        let second = wait::look(Duration::from_secs(20), || child(first)).expect("it sleeps again");
+        let is_said = wait::until(Duration::from_secs(20), || {
+            let said = begin.lost(&Processes::of(&[shell.id()]));
+            let again = format!("process {first} of the server (sleep) ended, and {second} was started in its place");
+            said == Some(again)
+        });
+        assert!(is_said);
+    }
+}
