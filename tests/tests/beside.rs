@@ -47,6 +47,7 @@ mod interop;
 mod kept_dialogs;
 mod keys;
 mod lab;
+mod lab_connections;
 mod lab_run;
 mod lab_systems;
 mod large_requests;

@@ -93,12 +93,7 @@ fn each_transport_and_each_kind_of_work_is_measured() {
         (format!("tls://{}", at(Transport::Tls)), vec!["--users", &users], "tls", "registrations/s"),
         (at(Transport::Udp).to_string(), vec!["--users", &users], "udp", "registrations/s"),
         (format!("sip:{};transport=tcp", relay.address(Transport::Tcp)), vec!["--pair"], "tcp", "calls/s"),
-        (
-            at(Transport::Udp).to_string(),
-            vec!["--users", &users, "--pair", "--callee", "bob:of bob"],
-            "udp",
-            "calls/s",
-        ),
+        (at(Transport::Udp).to_string(), vec!["--users", &users, "--pair", "--callee", "bob:of bob"], "udp", "calls/s"),
     ];
     std::thread::scope(|scope| {
         let ran = cases.map(|(target, words, transport, unit)| {

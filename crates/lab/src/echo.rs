@@ -1,7 +1,7 @@
-//! Bare echo: a server that answers each request with 200 and keeps nothing of it. It shows the cost of a transport alone.
+//! Bare echo: a server that answers each request with 200 and keeps nothing of it. Its cost is that of the transport.
 //!
-//! It reads as much of a request as its answer needs: the lines of Via, From, To, Call-ID and CSeq, and over TCP the length of the body. An idle
-//! connection has no buffer. One thread does everything.
+//! Its answer copies Via, From, To, Call-ID and CSeq. Over TCP it also reads the length of the body. An idle connection has no buffer. There is one
+//! thread.
 
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -12,7 +12,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 /// Events of one look.
 const EVENTS: usize = 256;
 
-/// Room for what one read brings.
+/// Size of the buffer of all reads.
 const READ: usize = 65_536;
 
 /// Longest request.
@@ -135,8 +135,8 @@ impl Connection {
         let all = if rest.is_empty() {
             &heard[..length]
         } else {
-            joined = [&rest, &heard[..length]].concat();
-            &joined
+            joined = [&rest[..], &heard[..length]].concat();
+            &joined[..]
         };
         let done = answer_whole(all, said);
         if all.len() - done > LONGEST {

@@ -39,7 +39,7 @@ const TAKEN: [&str; 3] = ["system", "load", "repetition"];
 impl Axis {
     pub(super) fn read(fields: &Fields<'_>, before: &[Self], faults: &mut Faults) -> Self {
         let by_value = ["title", "users", "load", "document", "configuration", "transport", "connections", "against"];
-        fields.know(&[&["name", "values"], &by_value[..]].concat(), faults);
+        fields.know(&[&["name", "values"][..], &by_value].concat(), faults);
         let name = fields.required_text("name", "\"workers\"", faults);
         if let Some(value) = fields.value("name") {
             if TAKEN.contains(&name.as_str()) {

@@ -199,6 +199,13 @@ pub struct Load {
     pub unit: LoadUnit,
 }
 
+impl Load {
+    /// Number of calls or connections that exist at a time. None of a rate.
+    pub fn at_a_time(&self) -> Option<f64> {
+        (!self.unit.is_rate()).then_some(self.value)
+    }
+}
+
 impl PartialEq for Load {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()

@@ -14,7 +14,7 @@ const TICKS: f64 = 100.0;
 pub(super) struct Processes {
     /// Ticks from the start of the machine to the moment.
     at: u64,
-    /// By id.
+    /// Threads by their ids.
     tasks: BTreeMap<u32, Task>,
 }
 
@@ -59,7 +59,7 @@ impl Processes {
         };
         let mut sentences = gone.filter_map(|(id, task)| {
             let Task { name, is_process, .. } = task;
-            match (is_process, come(name)) {
+            match (*is_process, come(name)) {
                 (true, None) => Some(format!("process {id} of the server ({name}) ended")),
                 (false, None) => None,
                 (_, Some(successor)) => {

@@ -78,18 +78,19 @@ pub(super) fn measure(site: &mut Site, order: &Order, folder: &Path) -> Result<O
     // Rows come while the server settles.
     pause(order.settle)?;
     evidence.accounting = site.accounting(calls.completed, calls.failed)?;
-    memory(site, order, [before, [sampled.memory.unwrap_or(0), 0]], calls, &mut figures).map_err(unknown)?;
+    memory(site, order, before, sampled.memory, calls, &mut figures).map_err(unknown)?;
     let ended = site.ended();
     evidence.ended = evidence.ended.take().or(ended);
     let validity = Validity::of(reasons(&evidence, &figures));
     Ok(Outcome { figures, validity })
 }
 
-/// Adds the figures of memory. What exists at a time ends with the load: then the memory of the server is that at the end of the window.
+/// Adds the figures of memory. Calls and connections that exist at a time are gone after the load: their memory is read at the end of the window.
 fn memory(
     site: &Site,
     order: &Order,
-    [before, within]: [[u64; 2]; 2],
+    before: [u64; 2],
+    within: Option<u64>,
     calls: Calls,
     figures: &mut Figures,
 ) -> Result<(), UnknownFigure> {
@@ -98,13 +99,12 @@ fn memory(
     }
     let [after, cache] = site.memory();
     let connections: u32 = site.clients.iter().map(Generator::connections).sum();
-    let entries = match order.load.unit.is_rate() {
-        false => order.load.value,
-        true if connections > 0 => f64::from(connections),
-        true => (calls.completed + calls.failed) as f64,
+    let at_a_time = if connections > 0 { Some(connections.into()) } else { order.load.at_a_time() };
+    let (server, entries) = match (at_a_time, within) {
+        (Some(count), Some(within)) => (within, count),
+        (Some(count), None) => (after, count),
+        (None, _) => (after, (calls.completed + calls.failed) as f64),
     };
-    let is_open = !order.load.unit.is_rate() || connections > 0;
-    let server = if is_open && within[0] > 0 { within[0] } else { after };
     figures.set("server.pss", server as f64)?;
     if site.has_cache() {
         figures.set("cache.pss", cache as f64)?;

@@ -3,7 +3,7 @@
 use crate::Error;
 use std::path::Path;
 
-/// Folder of the certificate within that of the start. Files of a folder with this name are not kept with a trial: a key is nobody's affair.
+/// Folder of certificate and key, below the folder of the start. A run keeps no copy of it.
 pub(crate) const FOLDER: &str = ".tls";
 
 /// Name of a mark, and of the file in [`FOLDER`] whose path is its value.

@@ -418,7 +418,7 @@ fn shipped_experiments_are_right_and_within_their_times() {
     let budgets = [
         ("caches", 5, 65),
         ("connections", 2, 25),
-        ("connections-calls", 1, 3),
+        ("connections-calls", 1, 4),
         ("connections-idle", 2, 12),
         ("proxy", 5, 55),
         ("relay", 2, 16),

@@ -117,7 +117,7 @@ fn a_trial_that_becomes_valid_is_not_marked() {
 #[test]
 fn a_disturbed_trial_of_a_search_is_made_again_and_a_weak_generator_is_a_result() {
     let temporary = tempfile::tempdir().expect("a temporary folder");
-    let search = |order: &strowger_lab::run::Order| order.planned.load == strowger_lab::experiment::PlannedLoad::Search;
+    let search = |order: &strowger_lab::run::Order| order.planned.load == PlannedLoad::Search;
     let mut bed = Bed::new(move |_, order| (search(order) && order.attempt < 3).then_some(Check::Neighbour));
     let (schedule, rows) = whole(&temporary.path().join("disturbed"), Profile::Quick, &mut bed);
     let limits: Vec<&Row> = rows.iter().filter(|row| row.limit.is_some()).collect();
