@@ -15,7 +15,7 @@ fn all() -> impl Iterator<Item = &'static str> {
 }
 
 /// Names of the marks of a text, in their order.
-fn names(text: &str) -> Vec<&str> {
+pub(super) fn names(text: &str) -> Vec<&str> {
     let (mut found, mut rest) = (Vec::new(), text);
     while let Some((_, behind)) = rest.split_once('@') {
         rest = match behind.split_once('@').filter(|(name, _)| is_name(name)) {
