@@ -110,6 +110,7 @@ fn runs_are_made_ended_and_resumed() {
         ("a_killed_run_leaves_no_process_and_goes_on", a_killed_run_leaves_no_process_and_goes_on),
         ("an_interrupted_run_is_a_valid_part", an_interrupted_run_is_a_valid_part),
         ("a_server_that_dies_is_named", a_server_that_dies_is_named),
+        ("a_worker_that_is_started_again_is_named", a_worker_that_is_started_again_is_named),
         ("a_taken_port_is_named", a_taken_port_is_named),
         ("a_full_disk_is_named", a_full_disk_is_named),
         ("what_cannot_be_run_is_said_before", what_cannot_be_run_is_said_before),
@@ -234,6 +235,20 @@ fn a_server_that_dies_is_named() {
         died.len() == 2 && died.iter().all(|row| row.system.name == "strowger"),
         "both repetitions, each by a start of its own"
     );
+}
+
+/// The root of the system runs on.
+fn a_worker_that_is_started_again_is_named() {
+    let place = Place::new(50);
+    let script = "import os, socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+                  s.bind(('127.0.0.1', @PORT@))\n\
+                  while True:\n  if os.fork() == 0:\n    while not s.recv(9000).startswith(b'INVITE'): pass\n    os._exit(1)\n  os.wait()\n";
+    let output = place.run(&["--system", &place.system(script)]);
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains(" of the server (python3) ended, and "), "{said}");
+    let rows = verify(&place.path("mine-smoke")).rows;
+    assert!(rows.iter().all(|row| row.validity.fails(Check::Restart) == (row.system.name == "strowger")), "{said}");
 }
 
 fn a_taken_port_is_named() {

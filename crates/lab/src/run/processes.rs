@@ -14,6 +14,8 @@ const TICKS: f64 = 100.0;
 pub(super) struct Processes {
     /// Ticks from the start of the machine to the moment.
     at: u64,
+    /// Roots of the trees.
+    roots: Vec<u32>,
     /// Threads by their ids.
     tasks: BTreeMap<u32, Task>,
 }
@@ -24,6 +26,8 @@ struct Task {
     name: String,
     /// Ticks from the start of the machine to its own.
     started: u64,
+    /// Processor time, in ticks.
+    used: u64,
     is_process: bool,
 }
 
@@ -40,17 +44,23 @@ impl Processes {
                 found.insert(id, Task { is_process: id == process, ..task });
             }
         }
-        Self { at: (uptime * TICKS) as u64, tasks: found }
+        Self { at: (uptime * TICKS) as u64, roots: roots.to_vec(), tasks: found }
     }
 
-    /// Sentence about a process that has ended since, or a thread that has ended and has a successor of its name. Tasks of less than half
-    /// the age of the system count for nothing: a script may start a program each second, and a pool may end a thread that has no work.
+    /// Sentence about a process that has ended since, or a thread that has ended and has a successor of its name.
+    ///
+    /// A process counts if it has the name of a root or has used processor time: a script may start a program such as `sleep` now and then. A
+    /// thread counts from half the age of the system on: a pool may end a thread that has no work.
     pub(super) fn lost(&self, now: &Self) -> Option<String> {
         let oldest = self.tasks.values().map(|task| task.started).min()?;
         let age = |started: u64| self.at.saturating_sub(started);
-        let is_old = |task: &Task| age(task.started) * 2 >= age(oldest);
+        let roots: Vec<&str> = self.roots.iter().filter_map(|id| Some(self.tasks.get(id)?.name.as_str())).collect();
+        let counts = |task: &Task| match task.is_process {
+            true => task.used > 0 || roots.contains(&task.name.as_str()),
+            false => age(task.started) * 2 >= age(oldest),
+        };
         let is_there = |id: &u32, task: &Task| now.tasks.get(id).is_some_and(|same| same.started == task.started);
-        let gone = self.tasks.iter().filter(|(id, task)| is_old(task) && !is_there(id, task));
+        let gone = self.tasks.iter().filter(|(id, task)| counts(task) && !is_there(id, task));
         let come = |name: &str| {
             let is_new = |(id, task): &(&u32, &Task)| {
                 task.name == name && self.tasks.get(id).is_none_or(|same| same.started != task.started)
@@ -77,9 +87,11 @@ fn task(folder: &Path) -> Option<Task> {
     let text = std::fs::read_to_string(folder.join("stat")).ok()?;
     let (_, behind) = text.split_once('(')?;
     let (name, rest) = behind.rsplit_once(") ")?;
-    let (state, started) = (rest.chars().next()?, rest.split(' ').nth(19)?.parse().ok()?);
+    let fields: Vec<&str> = rest.split(' ').collect();
+    let number = |place: usize| fields.get(place)?.parse::<u64>().ok();
+    let (state, used, started) = (rest.chars().next()?, number(11)? + number(12)?, number(19)?);
     // A process that has ended and was not waited for runs no more.
-    (!matches!(state, 'Z' | 'X')).then(|| Task { name: name.to_owned(), started, is_process: false })
+    (!matches!(state, 'Z' | 'X')).then(|| Task { name: name.to_owned(), started, used, is_process: false })
 }
 
 #[cfg(test)]
@@ -89,26 +101,33 @@ mod tests {
     use std::process::Command;
     use std::time::Duration;
 
-    fn processes(tasks: &[(u32, &str, u64, bool)]) -> Processes {
-        let task = |(id, name, started, is_process): &(u32, &str, u64, bool)| {
-            (*id, Task { name: (*name).to_owned(), started: *started, is_process: *is_process })
-        };
-        Processes { at: 100, tasks: tasks.iter().map(task).collect() }
-    }
-
     const PROCESS: bool = true;
     const THREAD: bool = false;
 
+    fn processes(tasks: &[(u32, &str, u64, bool)]) -> Processes {
+        let task = |(id, name, started, is_process): &(u32, &str, u64, bool)| {
+            let used = u64::from(*name != "sleep");
+            (*id, Task { name: (*name).to_owned(), started: *started, used, is_process: *is_process })
+        };
+        Processes { at: 100, roots: vec![1], tasks: tasks.iter().map(task).collect() }
+    }
+
     #[test]
-    fn old_processes_and_replaced_threads_are_missed_and_young_ones_are_not() {
-        let all =
-            [(1, "main", 0, PROCESS), (2, "shard-0", 5, THREAD), (3, "worker", 6, PROCESS), (9, "young", 90, PROCESS)];
+    fn processes_and_replaced_threads_are_missed_and_helpers_are_not() {
+        let all = [
+            (1, "main", 0, PROCESS),
+            (2, "shard-0", 5, THREAD),
+            (3, "worker", 6, PROCESS),
+            (8, "sleep", 90, PROCESS),
+            (9, "pool", 90, THREAD),
+        ];
         let begin = processes(&all);
         let without = |gone: u32, come: &[(u32, &str, u64, bool)]| {
             let left: Vec<_> = all.iter().filter(|(id, ..)| *id != gone).chain(come).copied().collect();
             begin.lost(&processes(&left))
         };
-        assert_eq!((without(0, &[]), without(9, &[]), without(9, &[(10, "young", 95, PROCESS)])), (None, None, None));
+        assert_eq!((without(0, &[]), without(8, &[]), without(8, &[(10, "sleep", 95, PROCESS)])), (None, None, None));
+        assert_eq!(without(9, &[(10, "pool", 95, THREAD)]), None);
         assert_eq!(without(3, &[]), Some("process 3 of the server (worker) ended".into()));
         let again = "process 3 of the server (worker) ended, and 11 was started in its place";
         assert_eq!(without(3, &[(11, "worker", 95, PROCESS)]), Some(again.into()));
@@ -124,24 +143,23 @@ mod tests {
     fn a_child_that_its_parent_starts_again_is_seen() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut command = Command::new("sh");
-        command.args(["-c", "while :; do sleep 600; done"]);
+        command.args(["-c", "while :; do (while :; do sleep 600; done); done"]);
         let shell = Process::start("shell", folder.path(), &mut command).expect("a shell starts");
-        let child = |not: u32| tree(shell.id()).into_iter().find(|id| ![shell.id(), not].contains(id));
-        let first = wait::look(Duration::from_secs(20), || {
-            child(0)
-                .filter(|id| std::fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|name| name == "sleep\n"))
-        });
-        let first = first.expect("it sleeps");
-        // Both are of about the same age when they are some ticks old.
-        std::thread::sleep(Duration::from_millis(200));
+        // A shell below the first one, as a server has workers.
+        let child = |not: u32| {
+            let is_shell =
+                |id: &u32| std::fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|name| name == "sh\n");
+            tree(shell.id()).into_iter().find(|id| ![shell.id(), not].contains(id) && is_shell(id))
+        };
+        let first = wait::look(Duration::from_secs(20), || child(0)).expect("it waits for its child");
         let begin = Processes::of(&[shell.id()]);
         assert_eq!(begin.lost(&Processes::of(&[shell.id()])), None);
         let ended = Command::new("kill").args(["-KILL", &first.to_string()]).status();
         assert!(ended.is_ok_and(|status| status.success()));
-        let second = wait::look(Duration::from_secs(20), || child(first)).expect("it sleeps again");
+        let second = wait::look(Duration::from_secs(20), || child(first)).expect("it is started again");
         let is_said = wait::until(Duration::from_secs(20), || {
             let said = begin.lost(&Processes::of(&[shell.id()]));
-            let again = format!("process {first} of the server (sleep) ended, and {second} was started in its place");
+            let again = format!("process {first} of the server (sh) ended, and {second} was started in its place");
             said == Some(again)
         });
         assert!(is_said);
