@@ -52,6 +52,14 @@ pub use turn::{alone, in_background, undisturbed};
 /// # Panics
 /// One of them failed; the others come to their end first.
 pub fn together(cases: &[(&str, fn())]) {
+    each_together(cases);
+}
+
+/// The same for cases that share what they have, such as a list.
+///
+/// # Panics
+/// As [`together`].
+pub fn each_together<F: Fn() + Sync + std::panic::RefUnwindSafe>(cases: &[(&str, F)]) {
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
     const AT_ONCE: usize = 6;

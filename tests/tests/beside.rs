@@ -49,6 +49,7 @@ mod keys;
 mod lab;
 mod lab_connections;
 mod lab_run;
+mod lab_smoke;
 mod lab_systems;
 mod large_requests;
 mod library_examples;

@@ -77,11 +77,12 @@ fn of_trial(experiment: &Experiment, profile: Profile, trial: &Planned) -> Vec<R
 fn search(experiment: &Experiment, profile: Profile, trial: &Planned) -> Vec<Row> {
     let limit = limit(&trial.system);
     let mut rows = Vec::new();
-    if experiment.load.finder == FinderKind::Staircase {
-        let mut load = experiment.load.start;
-        while load <= (limit + 2.0 * experiment.load.step).min(experiment.load.most) {
+    let of = experiment.load_of(&trial.system);
+    if of.finder == FinderKind::Staircase {
+        let mut load = of.start;
+        while load <= (limit + 2.0 * of.step).min(of.most) {
             rows.push(row(experiment, profile, trial, load));
-            load += experiment.load.step;
+            load += of.step;
         }
     }
     let mut last = row(experiment, profile, trial, limit);

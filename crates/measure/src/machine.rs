@@ -1,6 +1,6 @@
 //! Samples of a machine: cores, memory, network.
 
-use crate::proc::{CoreTicks, PROC, Text, bytes, cores, interfaces, snmp};
+use crate::proc::{CoreTicks, PROC, Text, bytes, cores, interfaces, snmp, tick_us};
 use crate::sample::{mean, means};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -71,14 +71,22 @@ impl MachineSample {
     }
 }
 
-/// Ticks of the cores at the last look.
+/// Cores at the last look.
 #[derive(Debug, Default)]
-pub(crate) struct Cores(Vec<CoreTicks>);
+pub(crate) struct Cores(Vec<Core>);
+
+/// Core at the last look.
+#[derive(Clone, Copy, Debug, Default)]
+struct Core {
+    ticks: CoreTicks,
+    /// Busy time that no sample has yet; negative where samples have too much. At most a tick.
+    carry: i64,
+}
 
 /// Shares since the last look, 0 to 1.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct CoreShares {
-    /// Share of each core that was busy.
+    /// Share of each core that was busy, stolen time included.
     pub(crate) busy: Vec<f64>,
     /// Shares of all cores together.
     pub(crate) user: f64,
@@ -87,29 +95,38 @@ pub(crate) struct CoreShares {
 }
 
 impl Cores {
-    /// Takes the text of `/proc/stat`.
-    pub(crate) fn look(&mut self, text: &str) -> CoreShares {
-        let now: Vec<CoreTicks> = cores(text).collect();
-        let (mut shares, mut all) = (CoreShares::default(), CoreTicks::default());
-        for (place, now) in now.iter().enumerate() {
-            let before = self.0.get(place).copied().unwrap_or_default();
-            let passed = now.all.saturating_sub(before.all);
-            shares.busy.push(share(now.busy.saturating_sub(before.busy), passed));
-            all.user += now.user.saturating_sub(before.user);
-            all.system += now.system.saturating_sub(before.system);
-            all.stolen += now.stolen.saturating_sub(before.stolen);
-            all.all += passed;
+    /// Takes the text of `/proc/stat`, `interval` µs after the last one.
+    ///
+    /// A core is busy when it is not idle. The kernel counts idle time by the clock, and all other time by a look at each tick: it does not
+    /// see a server that works between two ticks. So its counts of user and system time only divide the busy time.
+    pub(crate) fn look(&mut self, text: &str, interval: u64) -> CoreShares {
+        let mut all = CoreTicks::default();
+        let mut shares = CoreShares::default();
+        let known = std::mem::take(&mut self.0);
+        for (place, ticks) in cores(text).enumerate() {
+            let Some(before) = known.get(place).filter(|_| interval > 0) else {
+                shares.busy.push(0.0);
+                self.0.push(Core { ticks, carry: 0 });
+                continue;
+            };
+            let since = |of: fn(&CoreTicks) -> u64| of(&ticks).saturating_sub(of(&before.ticks));
+            let idle = since(|ticks| ticks.idle) * tick_us();
+            let busy = interval as i64 - idle as i64 + before.carry;
+            let shown = busy.clamp(0, interval as i64);
+            let tick = tick_us() as i64;
+            self.0.push(Core { ticks, carry: (busy - shown).clamp(-tick, tick) });
+            shares.busy.push(shown as f64 / interval as f64);
+            all.user += since(|ticks| ticks.user);
+            all.system += since(|ticks| ticks.system);
+            all.stolen += since(|ticks| ticks.stolen);
         }
-        shares.user = share(all.user, all.all);
-        shares.system = share(all.system, all.all);
-        shares.stolen = share(all.stolen, all.all);
-        self.0 = now;
+        let whole = (interval * self.0.len() as u64).max(1) as f64;
+        shares.stolen = ((all.stolen * tick_us()) as f64 / whole).min(1.0);
+        let own = (shares.busy.iter().sum::<f64>() / self.0.len().max(1) as f64 - shares.stolen).max(0.0);
+        let seen = (all.user + all.system).max(1) as f64;
+        (shares.user, shares.system) = (own * all.user as f64 / seen, own * all.system as f64 / seen);
         shares
     }
-}
-
-fn share(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
 /// Takes samples of this machine; the first call of [`MachineSampler::sample`] sets the zero.
@@ -146,9 +163,11 @@ impl MachineSampler {
         let (text, proc) = (&mut self.text, &self.proc);
         let mut read =
             |file: &str, take: &mut dyn FnMut(&str)| take(text.read(&proc.join(Path::new(file))).unwrap_or_default());
-        let mut sample = MachineSample { at: now, ..MachineSample::default() };
+        let before = self.taken.replace(now);
+        let interval = before.map_or(0, |before| now.saturating_sub(before));
+        let mut sample = MachineSample { at: now, interval, ..MachineSample::default() };
         read("stat", &mut |text| {
-            let shares = self.cores.look(text);
+            let shares = self.cores.look(text, interval);
             (sample.cores, sample.user, sample.system) = (shares.busy, shares.user, shares.system);
             sample.stolen = shares.stolen;
         });
@@ -172,9 +191,7 @@ impl MachineSampler {
                 }
             }
         });
-        let before = self.taken.replace(now)?;
-        sample.interval = now.saturating_sub(before);
-        Some(sample)
+        before.map(|_| sample)
     }
 }
 
@@ -214,12 +231,29 @@ mod tests {
             interfaces: eth(5_000, 500),
         };
         assert_eq!(sample, want);
-        write("cpu0 130 20 120 210 0 4 6 10\ncpu1 0 0 0 690 10 0 0 0\n", 750, 12, [6_100, 2_500]);
+        write("cpu0 130 20 120 410 0 4 6 10\ncpu1 0 0 0 890 10 0 0 0\n", 750, 12, [6_100, 2_500]);
         sample.append(sampler.sample(14_000_000).unwrap());
         assert_eq!((sample.at, sample.interval, sample.available), (14_000_000, 4_000_000, 700 << 10));
         assert!((sample.cores[0] - 0.225).abs() < 1e-9 && (sample.busy() - 0.1125).abs() < 1e-9, "{sample:?}");
         assert!((sample.user - 0.0625).abs() < 1e-9 && (sample.stolen - 0.0125).abs() < 1e-9, "{sample:?}");
         assert_eq!((sample.tcp_retransmissions, sample.interfaces), (7, eth(5_100, 500)));
+    }
+
+    #[test]
+    fn work_between_two_ticks_is_seen() {
+        let mut cores = Cores::default();
+        cores.look("cpu0 0 0 0 1000\n", 0);
+        // A fifth of a second of work, of which no tick saw anything.
+        assert_eq!(cores.look("cpu0 0 0 0 1080\n", 1_000_000).busy, [0.2]);
+        // Samples of a tenth of a second on an idle core, whose idle ticks come now and then a little late.
+        let mut idle = 1_080;
+        let busy: f64 = (0..100)
+            .map(|n| {
+                idle += [9, 11, 10, 10][n % 4];
+                cores.look(&format!("cpu0 0 0 0 {idle}\n"), 100_000).busy[0]
+            })
+            .sum();
+        assert!(busy <= 0.11, "{busy}");
     }
 
     #[test]

@@ -118,10 +118,9 @@ impl Scheduled {
 pub(crate) struct CoreTicks {
     pub(crate) user: u64,
     pub(crate) system: u64,
-    /// Time that is neither idle nor spent waiting for a disk. It includes stolen time.
-    pub(crate) busy: u64,
+    /// Time without work, and time of waiting for a disk.
+    pub(crate) idle: u64,
     pub(crate) stolen: u64,
-    pub(crate) all: u64,
 }
 
 /// Ticks of each core, from `/proc/stat`.
@@ -132,8 +131,7 @@ pub(crate) fn cores(text: &str) -> impl Iterator<Item = CoreTicks> + '_ {
         let mut of = [0; 8];
         let numbers = line.split_ascii_whitespace().skip(1).filter_map(|number| number.parse::<u64>().ok());
         of.iter_mut().zip(numbers).for_each(|(place, number)| *place = number);
-        let all: u64 = of.iter().sum();
-        CoreTicks { user: of[0] + of[1], system: of[2] + of[5] + of[6], busy: all - of[3] - of[4], stolen: of[7], all }
+        CoreTicks { user: of[0] + of[1], system: of[2] + of[5] + of[6], idle: of[3] + of[4], stolen: of[7] }
     })
 }
 
@@ -210,8 +208,8 @@ mod tests {
     #[test]
     fn lines_of_the_machine() {
         let text = "cpu  9 9 9 9\ncpu0 10 1 5 79 3 1 1 2 0 0\ncpu1 1 1 1 1 0 0 0\nintr 4";
-        let first = CoreTicks { user: 11, system: 7, busy: 20, stolen: 2, all: 102 };
-        let second = CoreTicks { user: 2, system: 1, busy: 3, stolen: 0, all: 4 };
+        let first = CoreTicks { user: 11, system: 7, idle: 82, stolen: 2 };
+        let second = CoreTicks { user: 2, system: 1, idle: 1, stolen: 0 };
         assert_eq!(cores(text).collect::<Vec<_>>(), [first, second]);
         let snmp_text = "Ip: Forwarding DefaultTTL\nIp: 2 64\nTcp: OutSegs RetransSegs\nTcp: 17748786 10936\nUdp: InDatagrams\nUdp: 5\n";
         assert_eq!(snmp(snmp_text, "Tcp", "RetransSegs"), Some(10_936));

@@ -78,12 +78,12 @@ impl Sampler {
         let (first, task) = (self.taken.is_none(), Path::new("/proc/self/task"));
         self.threads.look(task, first, &mut self.text, &mut sample.threads);
         ThreadUse::sort(&mut sample.threads);
-        let cores = self.cores.look(self.text.read(Path::new("/proc/stat")).unwrap_or_default());
+        let before = self.taken.replace(now);
+        sample.interval = before.map_or(0, |before| now.saturating_sub(before));
+        let cores = self.cores.look(self.text.read(Path::new("/proc/stat")).unwrap_or_default(), sample.interval);
         (sample.cores, sample.stolen) = (cores.busy, cores.stolen);
         sample.resident = self.text.read(Path::new("/proc/self/statm")).and_then(resident).unwrap_or_default();
-        let before = self.taken.replace(now)?;
-        sample.interval = now.saturating_sub(before);
-        Some(sample)
+        before.map(|_| sample)
     }
 }
 

@@ -10,7 +10,7 @@
 //! | `[load]` | `unit`; fixed `values`; a `finder` with `start`, `step`, `most`, `expected`, `sessions` |
 //! | `[goal]` | figures and the most that each may be, for a finder |
 //! | `[[axis]]` | `name`, `values`; `title`, `users`, `load`, `document`, `configuration`, `transport`, `connections`, `against` by value |
-//! | `[[system]]` | `name`, `driver`, `configuration` with `{axis}`, `workers`, `beside`, `skip`, `optional` |
+//! | `[[system]]` | `name`, `driver`, `configuration` with `{axis}`, `workers`, `beside`, `skip`, `step`, `expected`, `optional` |
 //! | `[profile.NAME]` | `warm_up`, `window`, `settle`, `hold`, `trial`, `confirm`, `repetitions`, `search`, `sessions`, `loads`, `only` |
 //! | `[[figure]]` | `name`, `title`, `form`, `x`, `y`, `line`, `where`; published: `points`, `rows`, `erratum`, `picture` |
 //! | `[[gate]]` | `figure`, `system`, `against`, `where`, `against_where`; `at_most`, `at_least` or `adds_at_most`; `aim`, `each`, `repetitions` |
@@ -108,6 +108,15 @@ impl Experiment {
     pub fn document(&self, axes: &Axes) -> &str {
         let mut of_values = self.axes.iter().filter_map(|axis| axis.documents.get(&axes.get(&axis.name)?.to_string()));
         of_values.next().unwrap_or(&self.call.document)
+    }
+
+    /// Returns the loads of a system.
+    pub fn load_of(&self, system: &str) -> LoadPlan {
+        let mut load = self.load.clone();
+        if let Some(spec) = self.systems.iter().find(|spec| spec.name == system) {
+            (load.step, load.expected) = (spec.step.unwrap_or(load.step), spec.expected.unwrap_or(load.expected));
+        }
+        load
     }
 
     /// Reads one of the shipped experiments. None where there is no such one.

@@ -93,16 +93,16 @@ const FLOOR_WINDOW: Duration = Duration::from_secs(5);
 const FLOOR_LOAD: f64 = 1_000.0;
 
 /// Start of a system.
-const START: Duration = Duration::from_secs(1);
+const START: Duration = Duration::from_millis(300);
 
 /// Start of a system and its database.
-const START_DATABASE: Duration = Duration::from_secs(4);
+const START_DATABASE: Duration = Duration::from_millis(1_800);
 
 /// Start of the unread relay.
-const FLOOR_START: Duration = Duration::from_millis(300);
+const FLOOR_START: Duration = Duration::from_millis(100);
 
-/// Start and end of the generator around a trial, on top of the length of a call.
-const AROUND: Duration = Duration::from_millis(1_500);
+/// Start and end of the generator around a trial, on top of the length of a call. A window begins with a whole second.
+const AROUND: Duration = Duration::from_secs(1);
 
 /// Numbers of workers of which the best is chosen.
 const WORKERS: u32 = 3;
@@ -140,11 +140,14 @@ pub fn plan(experiment: &Experiment, profile: Profile, only: &[&str]) -> Plan {
                 for system in order {
                     let registers = if step == 0 { experiment.users(&axes) } else { 0 };
                     let starts = step == 0;
-                    let chooses = starts && repetition == 1 && system.workers_at(&axes) == Some(Workers::Best);
+                    let chooses = starts
+                        && repetition == 1
+                        && profile != Profile::Smoke
+                        && system.workers_at(&axes) == Some(Workers::Best);
                     let start = starting(system, &axes, registers);
                     let choice = if chooses { (start + CHOICE) * WORKERS } else { Duration::ZERO };
                     let start = if starts { start } else { Duration::ZERO };
-                    let time = time(experiment, &steps, &axes, load) + start + choice;
+                    let time = time(experiment, &steps, &system.name, &axes, load) + start + choice;
                     trials.push(Planned {
                         system: system.name.clone(),
                         configuration: experiment.configuration(system, &axes),
@@ -224,9 +227,9 @@ fn starting(system: &SystemSpec, axes: &Axes, users: u32) -> Duration {
     start + Duration::from_secs_f64(f64::from(users) / REGISTRATIONS)
 }
 
-fn time(experiment: &Experiment, steps: &Steps, axes: &Axes, load: PlannedLoad) -> Duration {
+fn time(experiment: &Experiment, steps: &Steps, system: &str, axes: &Axes, load: PlannedLoad) -> Duration {
     let around = AROUND + steps.hold.unwrap_or(experiment.call.hold);
-    let plan = &experiment.load;
+    let plan = experiment.load_of(system);
     let connecting = experiment.connecting(
         axes,
         match load {
@@ -241,8 +244,9 @@ fn time(experiment: &Experiment, steps: &Steps, axes: &Axes, load: PlannedLoad) 
             (around + connecting + steps.trial) * SEARCH_TRIALS + around + connecting + steps.confirm
         }
         (FinderKind::Staircase, _) => {
-            // Two steps beyond the limit.
-            let count = ((plan.expected - plan.start) / plan.step).max(0.0).floor() + 3.0;
+            // Two steps beyond the limit, unless it is the highest load.
+            let steps_to = |load: f64| ((load - plan.start) / plan.step).max(0.0).floor() + 1.0;
+            let count = (steps_to(plan.expected) + 2.0).min(steps_to(plan.most));
             step.mul_f64(count)
         }
         (FinderKind::Rfc7502, _) => {

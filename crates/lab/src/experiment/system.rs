@@ -23,6 +23,10 @@ pub struct SystemSpec {
     pub skip: BTreeMap<String, Vec<AxisValue>>,
     /// Measured only where the command line names it.
     pub is_optional: bool,
+    /// Step of a staircase. It replaces that of `[load]`.
+    pub step: Option<f64>,
+    /// Limit that the plan reckons with. It replaces that of `[load]`.
+    pub expected: Option<f64>,
 }
 
 /// Number of workers.
@@ -36,7 +40,10 @@ pub enum Workers {
 
 impl SystemSpec {
     pub(super) fn read(fields: &Fields<'_>, before: &[Self], axes: &[Axis], faults: &mut Faults) -> Self {
-        fields.know(&["name", "driver", "configuration", "workers", "beside", "skip", "optional"], faults);
+        fields.know(
+            &["name", "driver", "configuration", "workers", "beside", "skip", "step", "expected", "optional"],
+            faults,
+        );
         let name = fields.required_text("name", "\"strowger\"", faults);
         if let Some(value) = fields.value("name") {
             if name == FLOOR {
@@ -75,6 +82,8 @@ impl SystemSpec {
             beside,
             skip: fields.axis_lists("skip", axes, faults),
             is_optional: fields.flag("optional", faults).unwrap_or(false),
+            step: positive(fields, "step", faults),
+            expected: positive(fields, "expected", faults),
         }
     }
 
@@ -98,6 +107,15 @@ impl SystemSpec {
     pub fn has(&self, axes: &super::Axes) -> bool {
         !self.skip.iter().any(|(name, skipped)| axes.get(name).is_some_and(|value| skipped.contains(value)))
     }
+}
+
+/// Number above 0.
+fn positive(fields: &Fields<'_>, key: &str, faults: &mut Faults) -> Option<f64> {
+    let number = fields.number(key, faults);
+    if let (Some(0.0), Some(value)) = (number, fields.value(key)) {
+        faults.push(value.span(), format!("{key} is 0"), format!("write {key} = 200, or remove it"));
+    }
+    number
 }
 
 /// Names in braces are axes.

@@ -68,6 +68,9 @@ impl Criteria {
 /// Difference of CPU that is none, in points of a per cent.
 const SAME_CPU: f64 = 2.0;
 
+/// Rise of a CPU that is seen for certain, in points of a per cent.
+const VISIBLE_CPU: f64 = 2.0 * SAME_CPU;
+
 /// Share of all cores at which a CPU has no more to give, in per cent.
 const FULL_CPU: f64 = 98.0;
 
@@ -95,7 +98,8 @@ pub fn criteria(points: &[Point]) -> Criteria {
     Criteria { limits: found.into_iter().filter_map(|(criterion, load)| Some((criterion, load?))).collect() }
 }
 
-/// First point with the maximum of the CPU, where the CPU rises no more or is full.
+/// First point with the maximum of the CPU, where the CPU is full or rises no more: over as many steps before it, it rose so much that a
+/// further rise would be seen.
 fn cpu(points: &[Point]) -> Option<usize> {
     let of = |point: &Point| {
         let part = |name| point.outcome.value(name);
@@ -103,8 +107,9 @@ fn cpu(points: &[Point]) -> Option<usize> {
     };
     let most = points.iter().filter_map(of).reduce(f64::max)?;
     let first = points.iter().position(|point| of(point).is_some_and(|cpu| cpu >= most - SAME_CPU))?;
-    let is_flat = first + 1 < points.len();
-    (is_flat || most >= FULL_CPU).then_some(first)
+    let after = points.len() - 1 - first;
+    let rise = of(&points[first])? - of(&points[first.saturating_sub(after)])?;
+    (most >= FULL_CPU || (after > 0 && rise >= VISIBLE_CPU)).then_some(first)
 }
 
 /// First point at which a delay has left its almost constant trend for good, or passes its boundary.

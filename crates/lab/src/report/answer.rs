@@ -5,8 +5,8 @@ use super::gate::Verdict;
 use super::plot::{load_title, representatives};
 use crate::compare::FLOOR;
 use crate::experiment::{Axes, Form};
-use crate::finder::Finding;
-use crate::row::{Row, definition};
+use crate::finder::{Finding, Part};
+use crate::row::{FoundLimit, Row, definition};
 use std::collections::BTreeSet;
 use strowger_measure::several;
 use strowger_report::Tone;
@@ -20,7 +20,7 @@ pub struct Answer {
     pub sentence: String,
 }
 
-/// Limits that a sentence names one by one.
+/// Limits of a system that a sentence names one by one.
 const NAMED: usize = 3;
 
 /// Makes the answer of a run. `is_whole`: all trials of its plan were made.
@@ -66,44 +66,75 @@ fn result(cells: &Cells<'_>) -> Option<String> {
     names.into_iter().find_map(|figure| values(cells, figure))
 }
 
+/// One limit with its cause, or several by system with the part that is each limit.
 fn limits(cells: &Cells<'_>) -> String {
-    let found = || cells.cells.iter().filter(|cell| cell.offered == Offered::Limit);
-    let count = found().count();
-    let mut sentences: Vec<String> = found().take(NAMED).map(|cell| limit(cells, cell, count)).collect();
-    if count > NAMED {
-        sentences.push(format!("{} more in the table", count - NAMED));
+    let found: Vec<&CellRows<'_>> = cells.cells.iter().filter(|cell| cell.offered == Offered::Limit).collect();
+    if let [cell] = found.as_slice() {
+        return single_limit(cells, cell);
     }
-    sentences.join("; ")
+    let of_system = |system: &&str| {
+        let own: Vec<&CellRows<'_>> = found.iter().copied().filter(|cell| cell.system == *system).collect();
+        let mut limits: Vec<String> = own.iter().take(NAMED).map(|cell| limit(cells, cell)).collect();
+        if own.len() > NAMED {
+            limits.push(format!("{} more in the table", own.len() - NAMED));
+        }
+        (!limits.is_empty()).then(|| format!("{system} carries {}", limits.join(", ")))
+    };
+    cells.systems.iter().filter_map(of_system).collect::<Vec<_>>().join("; ")
 }
 
-/// `strowger carries 1,850 calls/s (workers=4); beyond, srd.p95 misses its goal (server: its thread shard-0 used 98 % of a core)`.
-fn limit(cells: &Cells<'_>, cell: &CellRows<'_>, count: usize) -> String {
-    let system = named(cells, cell);
-    let load = cells.value(cell, "limit").map_or(0.0, |value| value.middle);
-    let carried = load_title(cells.experiment, Offered::Fixed(load));
-    let Some(found) = cell.rows.last().and_then(|row| row.limit.as_ref()) else {
-        return format!("{system} carries {carried}");
-    };
+/// `strowger carries 1,850 calls/s; beyond, srd.p95 misses its bound (server: its thread shard-0 used 98 % of a core)`.
+fn single_limit(cells: &Cells<'_>, cell: &CellRows<'_>) -> String {
+    let (system, carried) = (cell.system, carried(cells, cell));
+    let Some(found) = found(cell) else { return format!("{system} carries {carried}") };
     let mut sentence = match found.finding {
         Finding::Found => format!("{system} carries {carried}"),
         Finding::AtLeast => return format!("{system} carries at least {carried}, the highest load that was offered"),
         Finding::Nothing => format!("{system} does not carry the lowest load that was offered"),
         Finding::Unstable => format!("{system} carries {carried} for a while, and not when the load stays"),
     };
-    if let Some(missed) = found.missed.as_ref().filter(|_| count == 1) {
+    if let Some(missed) = &found.missed {
         sentence.push_str(&format!("; beyond, {missed} misses its bound"));
     }
     format!("{sentence} ({})", found.cause())
 }
 
-/// System with the values of its axes where systems have several.
-fn named(cells: &Cells<'_>, cell: &CellRows<'_>) -> String {
+/// `1,850 calls/s (workers=4, limit of the server)`.
+fn limit(cells: &Cells<'_>, cell: &CellRows<'_>) -> String {
+    let mut marks = axes(cells, cell);
+    let mut carried = carried(cells, cell);
+    if let Some(found) = found(cell) {
+        match found.finding {
+            Finding::Found => {}
+            Finding::AtLeast => carried = format!("at least {carried}"),
+            Finding::Nothing => carried = "not the lowest load".into(),
+            Finding::Unstable => carried.push_str(" for a while"),
+        }
+        match (found.finding, found.part) {
+            (Finding::AtLeast, _) => {}
+            (_, Part::Unknown) => marks.push("limit unknown".into()),
+            (_, part) => marks.push(format!("limit of the {part}")),
+        }
+    }
+    if marks.is_empty() { carried } else { format!("{carried} ({})", marks.join(", ")) }
+}
+
+fn found<'r>(cell: &CellRows<'r>) -> Option<&'r FoundLimit> {
+    cell.rows.last().and_then(|row| row.limit.as_ref())
+}
+
+/// Load of a limit for people.
+fn carried(cells: &Cells<'_>, cell: &CellRows<'_>) -> String {
+    let load = cells.value(cell, "limit").map_or(0.0, |value| value.middle);
+    load_title(cells.experiment, Offered::Fixed(load))
+}
+
+/// Values of the axes in which cells differ.
+fn axes(cells: &Cells<'_>, cell: &CellRows<'_>) -> Vec<String> {
     let differs = |name: &&String| {
         cells.cells.iter().filter_map(|other| other.axes.get(*name)).collect::<BTreeSet<_>>().len() > 1
     };
-    let axes: Vec<String> =
-        cell.axes.keys().filter(differs).map(|name| format!("{name}={}", cell.axes[name])).collect();
-    if axes.is_empty() { cell.system.to_owned() } else { format!("{} ({})", cell.system, axes.join(", ")) }
+    cell.axes.keys().filter(differs).map(|name| format!("{name}={}", cell.axes[name])).collect()
 }
 
 /// Values of a figure by system, and the ratios of the first system to the others.

@@ -15,7 +15,8 @@ const NO_PROGRAM: [&str; 3] = ["none", "local", "local-kept"];
 /// Draws the bed. Systems under test take turns in one place.
 pub(super) fn bed(experiment: &Experiment, of: &Description, title: &str) -> Bed {
     let systems = experiment.systems.iter().filter(|system| of.systems.iter().any(|used| used.name == system.name));
-    let mut notes: Vec<String> = of.systems.iter().map(|used| format!("{} {}", used.name, used.version)).collect();
+    let mut notes: Vec<String> =
+        of.systems.iter().map(|used| format!("{} {}", used.name, number(&used.version))).collect();
     notes.push(format!("{}, {} cores", of.machine.host, of.machine.cores));
     let generator = format!("strowger load {}", of.program);
     let mut hosts = vec![
@@ -50,17 +51,53 @@ pub(super) fn bed(experiment: &Experiment, of: &Description, title: &str) -> Bed
 
 /// Name and programs of a backend. Those that an axis names take turns in one place.
 fn backend(experiment: &Experiment, of: &Description, name: &str) -> (String, Vec<String>) {
-    let version = |program: &String| match of.versions.get(program) {
-        Some(version) => format!("{program} {version}"),
-        None => program.clone(),
+    // The server of the backend `redis-cluster` is the program `redis-server`.
+    let version = |backend: &str| {
+        let start = backend.split('-').next().unwrap_or(backend);
+        of.versions.iter().find(|(program, _)| program.starts_with(start)).map(|(_, version)| number(version))
+    };
+    let named = |backend: &String| match version(backend) {
+        Some(version) => format!("{backend} {version}"),
+        None => backend.clone(),
     };
     let axis = experiment.axes.iter().find(|axis| name.contains(&format!("{{{}}}", axis.name)));
     match axis {
-        None => (name.to_owned(), vec![of.versions.get(name).cloned().unwrap_or_default()]),
+        None => (name.to_owned(), vec![version(name).unwrap_or_default().to_owned()]),
         Some(axis) => {
             let with = |value: &AxisValue| fill(name, &Axes::from([(axis.name.clone(), value.clone())]));
             let programs = axis.values.iter().map(with).filter(|name| !NO_PROGRAM.contains(&name.as_str()));
-            (axis.name.clone(), programs.map(|program| version(&program)).collect())
+            (axis.name.clone(), programs.map(|program| named(&program)).collect())
+        }
+    }
+}
+
+/// Number of a version in what a program says of itself, as `5.6.3` in `version: kamailio 5.6.3 (x86_64/linux)`; all of it where it has none.
+fn number(said: &str) -> &str {
+    let is_part = |c: char| c.is_ascii_digit() || c == '.';
+    let parts = said.split(|c: char| !is_part(c)).map(|part| part.trim_matches('.'));
+    let mut numbers = parts.filter(|part| part.contains('.'));
+    // An address is no version.
+    if said.contains(" at ") { said } else { numbers.next().unwrap_or(said) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn a_version_is_its_number() {
+        for (said, wanted) in [
+            ("strowger 0.1.0", "0.1.0"),
+            ("version: kamailio 5.6.3 (x86_64/linux)", "5.6.3"),
+            (
+                "/usr/sbin/mariadbd  Ver 10.11.19-MariaDB-0+deb12u1 for debian-linux-gnu on x86_64 (Debian 12)",
+                "10.11.19",
+            ),
+            ("Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64", "7.0.15"),
+            ("external at 192.0.2.1:5060", "external at 192.0.2.1:5060"),
+            ("unknown", "unknown"),
+        ] {
+            assert_eq!(number(said), wanted);
         }
     }
 }

@@ -14,7 +14,13 @@ pub(super) fn page(report: &Report<'_>) -> String {
     page.banner(answer.tone, "Answer", &answer.sentence, &[]);
     if !report.gates.is_empty() {
         page.section("Gates");
-        page.items(&report.gates.iter().map(gate).collect::<Vec<_>>());
+        let (judged, others): (Vec<&Verdict>, Vec<&Verdict>) =
+            report.gates.iter().partition(|gate| gate.is_met.is_some());
+        page.items(&judged.into_iter().map(gate).collect::<Vec<_>>());
+        if let Some(title) = unjudged(&others) {
+            let lines: Vec<String> = others.iter().map(|other| gate(other).text).collect();
+            page.file(&title, &lines.join("\n"));
+        }
     }
     page.section("Results");
     let mut figures: Vec<Figure> = Vec::new();
@@ -79,6 +85,13 @@ fn flush(page: &mut Page, figures: &mut Vec<Figure>) {
         page.figures(figures);
         figures.clear();
     }
+}
+
+/// Number of the gates without a verdict. None where there is none.
+pub(super) fn unjudged(gates: &[&Verdict]) -> Option<String> {
+    let count = gates.len() as u64;
+    let were = if count == 1 { "was" } else { "were" };
+    (count > 0).then(|| format!("{} {were} not judged", several(count, "gate")))
 }
 
 pub(super) fn gate(verdict: &Verdict) -> Item {

@@ -126,6 +126,11 @@ impl<'a> Report<'a> {
         &self.gates
     }
 
+    /// Returns the number of gates without a verdict, in words. None where there is none.
+    pub fn unjudged(&self) -> Option<String> {
+        html::unjudged(&self.gates.iter().filter(|gate| gate.is_met.is_none()).collect::<Vec<_>>())
+    }
+
     /// Whether the run has no valid trial.
     pub fn is_void(&self) -> bool {
         !self.rows.iter().any(|row| row.validity.is_valid() && row.system.name != FLOOR)

@@ -80,9 +80,10 @@ fn rows(experiment: &Experiment, profile: Profile, trial: &Planned) -> Vec<Row> 
     match trial.load {
         PlannedLoad::Fixed(load) => vec![row(load)],
         PlannedLoad::Search => {
+            let load = experiment.load_of(&trial.system);
             let mut limit = row(0.0);
             for name in ["limit", "limit.low", "limit.high"] {
-                let _ = limit.figures.set(name, experiment.load.expected);
+                let _ = limit.figures.set(name, load.expected);
             }
             limit.limit = Some(FoundLimit {
                 method: Method::Search,
@@ -94,10 +95,8 @@ fn rows(experiment: &Experiment, profile: Profile, trial: &Planned) -> Vec<Row> 
                 trials: 1,
                 marked: false,
             });
-            let steps = match experiment.load.finder {
-                FinderKind::Staircase => {
-                    vec![row(experiment.load.start), row(experiment.load.start + experiment.load.step)]
-                }
+            let steps = match load.finder {
+                FinderKind::Staircase => vec![row(load.start), row(load.start + load.step)],
                 FinderKind::Fixed | FinderKind::Search | FinderKind::Rfc7502 => Vec::new(),
             };
             steps.into_iter().chain([limit]).collect()

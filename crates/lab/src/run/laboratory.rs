@@ -31,6 +31,7 @@ const START: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub struct Laboratory {
     experiment: Experiment,
+    profile: Profile,
     steps: Steps,
     systems: Vec<Chosen>,
     /// Program `strowger`, for generator and floor.
@@ -48,7 +49,17 @@ impl Laboratory {
     pub fn new(experiment: Experiment, profile: Profile, systems: Vec<Chosen>, program: &Path, scratch: &Path) -> Self {
         let steps = experiment.profiles.get(&profile).cloned().unwrap_or_else(|| Steps::default_of(profile));
         let (program, scratch) = (program.to_owned(), scratch.to_owned());
-        Self { experiment, steps, systems, program, scratch, sites: Vec::new(), started: 0, best: BTreeMap::new() }
+        Self {
+            experiment,
+            profile,
+            steps,
+            systems,
+            program,
+            scratch,
+            sites: Vec::new(),
+            started: 0,
+            best: BTreeMap::new(),
+        }
     }
 
     fn chosen(&self, name: &str) -> Option<&Chosen> {
@@ -241,6 +252,11 @@ impl Laboratory {
         if let Some(best) = self.best.get(&key) {
             return Ok(*best);
         }
+        // Nothing is judged in the profile smoke.
+        let candidates = if self.profile == Profile::Smoke { &WORKERS[..1] } else { &WORKERS };
+        if let [single] = *candidates {
+            return Ok(single);
+        }
         let mut found: Vec<(u32, f64, f64)> = Vec::new();
         for workers in WORKERS {
             let folder = trial.join(format!("workers-{workers}"));
@@ -248,7 +264,7 @@ impl Laboratory {
             let mut site = self.start_with(chosen, planned, Some(workers), &folder)?;
             let value = match planned.load {
                 PlannedLoad::Fixed(load) => load,
-                PlannedLoad::Search => self.experiment.load.expected / 2.0,
+                PlannedLoad::Search => self.experiment.load_of(&planned.system).expected / 2.0,
             };
             let [warm_up, window] = CHOICE;
             let load = Load { value, unit: self.experiment.load.unit };

@@ -228,12 +228,12 @@ impl Schedule {
     }
 
     fn begin_search(&mut self) {
-        let is_search = self.plan.trials.get(self.done).is_some_and(|planned| planned.load == PlannedLoad::Search);
-        self.search = is_search.then(|| Searching { finder: self.finder(), made: Vec::new() });
+        let planned = self.plan.trials.get(self.done).filter(|planned| planned.load == PlannedLoad::Search);
+        self.search = planned.map(|planned| Searching { finder: self.finder(&planned.system), made: Vec::new() });
     }
 
-    fn finder(&self) -> Box<dyn Finder> {
-        let (load, steps) = (&self.experiment.load, &self.steps);
+    fn finder(&self, system: &str) -> Box<dyn Finder> {
+        let (load, steps) = (self.experiment.load_of(system), &self.steps);
         match load.finder {
             FinderKind::Fixed | FinderKind::Search => {
                 let settings = Settings {

@@ -278,8 +278,8 @@ fn a_plan_interleaves_systems_between_two_floors() {
     assert_eq!(registered, 2 * 3 * 500);
     let sum: Duration = plan.trials.iter().map(|trial| trial.time).sum();
     assert_eq!(plan.time, sum);
-    // A trial: 1.5 s around, 1 s and 4 s; of the six started systems each 1 s and half a second of registrations; floors 0.3 s.
-    assert_eq!(plan.time, Duration::from_millis(12 * 6_500 + 6 * 1_500 + 4 * 6_800));
+    // A trial: 1 s around, 1 s and 4 s; of the six started systems each 0.3 s and half a second of registrations; floors 0.1 s.
+    assert_eq!(plan.time, Duration::from_millis(12 * 6_000 + 6 * 800 + 4 * 6_100));
 }
 
 #[test]
@@ -287,9 +287,9 @@ fn a_plan_is_shown_by_system_with_its_time() {
     let text = plan(&mine(), Profile::Quick, &[]).to_string();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 4, "{text}");
-    // Eight trials of 6.5 s and four starts of 1.5 s.
-    assert_eq!(lines[1], "strowger          8 trials,   0 searches,    1.0 min");
-    assert!(lines[0].starts_with("floor             4 trials") && lines[3].ends_with("   1.9 min"), "{text}");
+    // Eight trials of 6 s and four starts of 0.8 s.
+    assert_eq!(lines[1], "strowger          8 trials,   0 searches,    0.9 min");
+    assert!(lines[0].starts_with("floor             4 trials") && lines[3].ends_with("   1.7 min"), "{text}");
 }
 
 #[test]
@@ -304,6 +304,8 @@ fn a_plan_can_be_of_one_system_and_of_each_finder() {
         plan.time
     };
     assert!(time("staircase", 2_000) > time("staircase", 1_000));
+    // No step lies above the highest load.
+    assert_eq!(time("staircase", 30_000), time("staircase", 20_000));
     // Most of its time the algorithm of the RFC sends 50,000 sessions at low rates.
     assert!(time("rfc7502", 1_000) > Duration::from_secs(6 * 20 * 50));
     assert_eq!(time("search", 1_000), time("search", 2_000));
@@ -396,6 +398,35 @@ fn configurations_and_the_time_to_connect_follow_the_axes() {
     assert_eq!(connecting("tcp-transaction"), Duration::ZERO);
     let establishes = |lifetime| lifetimes.establishes(&at(lifetime));
     assert!(establishes("tcp-transaction") && !establishes("tcp-persistent") && !establishes("udp"));
+}
+
+#[test]
+fn a_system_has_steps_and_a_limit_of_its_own() {
+    let of = |system: &str| {
+        let load = "finder = \"staircase\"\nstart = 100\nstep = 100\nexpected = 1000";
+        let name = "name = \"strowger\"\n";
+        let text = MINE.replace("values = [100, 200]", load).replacen(name, &format!("{name}{system}\n"), 1);
+        Experiment::read("f.toml", &text).map(|(experiment, _)| experiment)
+    };
+    let experiment = of("step = 400\nexpected = 4000").expect("right");
+    let loads = ["strowger", "kamailio"].map(|name| experiment.load_of(name));
+    assert_eq!(
+        loads.each_ref().map(|load| (load.start, load.step, load.expected)),
+        [(100.0, 400.0, 4_000.0), (100.0, 100.0, 1_000.0)]
+    );
+    let time = |experiment: &Experiment, name| plan(experiment, Profile::Quick, &[name]).time;
+    let plain = of("").expect("right");
+    assert_eq!(time(&experiment, "kamailio"), time(&plain, "kamailio"));
+    // Ten steps and two beyond, or nine and three.
+    assert_eq!(time(&experiment, "strowger"), time(&plain, "strowger"));
+    assert!(time(&of("expected = 4000").expect("right"), "strowger") > time(&plain, "strowger"));
+    // Trials that choose the number of workers; nothing is judged in the profile smoke.
+    let best = of("workers = \"best\"").expect("right");
+    assert!(time(&best, "strowger") > time(&plain, "strowger"));
+    let smoke = |experiment: &Experiment| plan(experiment, Profile::Smoke, &["strowger"]).time;
+    assert_eq!(smoke(&best), smoke(&plain));
+    let fault = of("step = 0").expect_err("it never rises").to_string();
+    assert!(fault.contains("step is 0") && fault.contains("write step = 200, or remove it"), "{fault}");
 }
 
 #[test]

@@ -190,9 +190,11 @@ fn judge(schedule: &Schedule, root: &Path) -> Result<ExitCode, Refusal> {
     }
     let (text, is_missed) = report::of_folder(root, |report| {
         let paths: Vec<String> = report.save(root)?.iter().map(|path| path.display().to_string()).collect();
-        let width = report.gates().iter().map(|gate| gate.gate.chars().count()).max().unwrap_or(0);
-        let gates = report.gates().iter().map(|gate| format!("{:width$}  {}\n", gate.gate, gate.sentence));
-        let text = format!("{}\n{}\n{}\n", gates.collect::<String>(), report.answer().sentence, paths.join(", "));
+        let judged = || report.gates().iter().filter(|gate| gate.is_met.is_some());
+        let width = judged().map(|gate| gate.gate.chars().count()).max().unwrap_or(0);
+        let mut gates: String = judged().map(|gate| format!("{:width$}  {}\n", gate.gate, gate.sentence)).collect();
+        gates.extend(report.unjudged().map(|count| format!("{count}: the report says why\n")));
+        let text = format!("{gates}\n{}\n{}\n", report.answer().sentence, paths.join(", "));
         Ok((text, report.gates().iter().any(|gate| gate.is_met == Some(false))))
     })
     .map_err(|error| failed(error.to_string()))?;

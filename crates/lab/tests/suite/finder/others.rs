@@ -130,6 +130,13 @@ fn boundaries_of_delays_are_limits_too() {
 fn a_cpu_that_still_rises_has_no_limit_yet() {
     let points: Vec<Point> = (1..=5).map(|n| point(f64::from(n), 15.0 * f64::from(n) + 17.0, [9.0; 3], 0.0)).collect();
     assert_eq!(criteria(&points).limit(Criterion::Cpu), None);
+    // A server whose calls cost the less the more there are: the last steps look flat, and are not.
+    let measured = [54.3, 56.6, 60.0, 60.0, 61.5, 62.6, 64.4, 65.8, 65.2, 67.0];
+    let points: Vec<Point> = (1..).zip(measured).map(|(n, cpu)| point(f64::from(n), cpu, [9.0; 3], 0.0)).collect();
+    assert_eq!(criteria(&points).limit(Criterion::Cpu), None);
+    // Over four more steps it is flat, at whatever height.
+    let flat = (11..15).map(|n| point(f64::from(n), 67.0, [9.0; 3], 0.0));
+    assert_eq!(criteria(&points.into_iter().chain(flat).collect::<Vec<_>>()).limit(Criterion::Cpu), Some(8.0));
 }
 
 struct Proxy;

@@ -37,8 +37,20 @@ fn two_systems_are_compared() {
 fn limits_are_named_with_their_causes() {
     let (experiment, mut rows) = shipped("proxy", Profile::Quick, &["kamailio"]);
     let (_, sentence) = answer(&experiment, &rows);
-    let one = "kamailio (workers=4) carries 2,000 calls/s (server: its thread shard-0 used 98 % of a core)";
-    assert!(sentence.starts_with(one) && sentence.contains("; kamailio (workers=16) carries 2,000"), "{sentence}");
+    assert_eq!(
+        sentence,
+        "kamailio carries 2,000 calls/s (workers=4, limit of the server), 2,000 calls/s (workers=16, limit of the server)."
+    );
+    let of_16 = |row: &&mut Row| row.axes.get("workers").is_some_and(|value| value.to_string() == "16");
+    for (finding, part) in [
+        (Finding::AtLeast, ", at least 2,000 calls/s (workers=16)."),
+        (Finding::Nothing, ", not the lowest load (workers=16, limit of the server)."),
+        (Finding::Unstable, ", 2,000 calls/s for a while (workers=16, limit of the server)."),
+    ] {
+        rows.iter_mut().filter(of_16).filter_map(|row| row.limit.as_mut()).for_each(|limit| limit.finding = finding);
+        let (_, sentence) = answer(&experiment, &rows);
+        assert!(sentence.ends_with(part), "{sentence}");
+    }
     rows.retain(|row| row.axes.get("workers").is_none_or(|value| value.to_string() == "4"));
     let (_, sentence) = answer(&experiment, &rows);
     assert_eq!(

@@ -65,6 +65,18 @@ fn markdown_has_the_same_values() {
 }
 
 #[test]
+fn gates_without_a_verdict_are_folded() {
+    let (experiment, _) = Experiment::shipped("relay").expect("it is shipped");
+    let rows = rows(&experiment, Profile::Quick, &["strowger"]);
+    let (html, markdown) = with_report(&experiment, &rows, |report| (report.html(), report.markdown()));
+    let unjudged = experiment.gates.iter().filter(|gate| gate.against.as_deref() == Some("kamailio")).count();
+    let title = format!("{unjudged} gates were not judged");
+    let (_, folded) = html.split_once(&format!("<details><summary>{title}</summary>")).expect("they are folded");
+    assert!(folded.contains("not judged: this run has no trial of kamailio with scenario=relay"), "{folded}");
+    assert!(markdown.contains(&format!("- ? {title}\n")) && !markdown.contains("no trial of kamailio"), "{markdown}");
+}
+
+#[test]
 fn data_are_complete() {
     let (experiment, rows) = relay();
     let (json, csv) = with_report(&experiment, &rows, |report| (report.json(), report.csv()));

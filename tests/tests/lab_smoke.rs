@@ -1,0 +1,40 @@
+//! Each shipped experiment in the profile `smoke`, from its plan to its report: real servers, databases and callers, and every figure of
+//! the report has its lines, its unit and its points.
+//!
+//! The experiments run beside one another and beside other tests. So trials may be invalid, and no value is judged.
+
+use std::path::Path;
+use std::process::Command;
+
+use strowger_lab::experiment::{Experiment, SHIPPED, plan};
+use strowger_lab::report::{self, expected, missing};
+use strowger_lab::row::Profile;
+use strowger_tests::binary::strowger;
+use strowger_tests::each_together;
+use strowger_tests::program::{KAMAILIO, MARIADB, MARIADBD, MEMCACHED, REDIS, have};
+
+use crate::lab::recorded;
+
+#[test]
+fn each_shipped_experiment_shows_every_figure() {
+    if !have(&[KAMAILIO, MARIADB, MARIADBD, MEMCACHED, REDIS]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let cases: Vec<_> = SHIPPED.iter().map(|(name, _)| (*name, || shows_every_figure(name, folder.path()))).collect();
+    each_together(&cases);
+}
+
+fn shows_every_figure(name: &str, folder: &Path) {
+    let run = folder.join(name);
+    let mut command = Command::new(strowger());
+    command.args(["lab", "run", name, "--profile", "smoke", "--out"]).arg(&run).current_dir(folder);
+    let output = command.output().expect("it runs");
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{name}: {said}");
+    let found = report::of_folder(&run, |report| Ok(report.shapes())).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let (experiment, _) = Experiment::shipped(name).expect("it is shipped");
+    let promised = expected(&experiment, Profile::Smoke, &plan(&experiment, Profile::Smoke, &[]));
+    let wanted = recorded::with_report(&experiment, &promised, |report| report.shapes());
+    assert_eq!(missing(&found, &wanted), Vec::<String>::new(), "{name}: {said}");
+}
