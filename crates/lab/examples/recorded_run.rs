@@ -7,10 +7,12 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
 use strowger_lab::compare::FLOOR;
-use strowger_lab::experiment::{Experiment, FinderKind, Overrides, Plan, Planned, PlannedLoad, plan};
+use strowger_lab::experiment::{
+    Action, Experiment, FinderKind, Overrides, Plan, Planned, PlannedLoad, TrialEvent, plan,
+};
 use strowger_lab::finder::{Finding, Method, Part};
 use strowger_lab::report::{Material, Report};
-use strowger_lab::row::{DEFINITIONS, Digest, FoundLimit, Load, Profile, Row, System};
+use strowger_lab::row::{DEFINITIONS, Digest, FoundLimit, Load, Profile, Row, System, may_lack};
 use strowger_lab::run::{Description, Folder, Machine, SystemUsed};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -130,6 +132,7 @@ fn row(experiment: &Experiment, profile: Profile, trial: &Planned, load: f64) ->
             set(&mut row, &[(definition.name, 10.0 + places as f64)]);
         }
     }
+    set_over_time(experiment, profile, &mut row, noise);
     set(
         &mut row,
         &[
@@ -171,6 +174,24 @@ fn row(experiment: &Experiment, profile: Profile, trial: &Planned, load: f64) ->
         ],
     );
     row
+}
+
+/// Values for each second: its number, 1 % more in each repetition. A second in which the server is away has no delay.
+fn set_over_time(experiment: &Experiment, profile: Profile, row: &mut Row, noise: f64) {
+    if row.system.name == FLOOR {
+        return;
+    }
+    let course = experiment.course(profile, &row.axes);
+    let window = experiment.profiles.get(&profile).map_or(0, |steps| steps.window.as_secs());
+    let away = |second: u64| {
+        let before = |event: &&TrialEvent| event.at.as_secs() < second;
+        let is_kill = course.events.iter().filter(before).rev().find(|event| !matches!(event.action, Action::Load(_)));
+        is_kill.is_some_and(|event| event.action.is_kill())
+    };
+    for name in &course.over_time {
+        let value = |second: u64| (!may_lack(name) || !away(second)).then_some(second as f64 * noise);
+        row.series.set(name, (1..=window).map(value).collect()).expect("a figure over time");
+    }
 }
 
 fn set(row: &mut Row, figures: &[(&str, f64)]) {

@@ -25,7 +25,16 @@ impl Run {
     /// # Errors
     /// As [`Run::read`].
     pub fn read_span(paths: &[impl AsRef<Path>], span: Span) -> Result<Self, LogError> {
-        Self::read_by(paths, span, ROWS, WINDOW)
+        Self::read_by(paths, span, ROWS, WINDOW, &mut |_| ())
+    }
+
+    /// Reads these logs as [`Run::read_span`] does, and hands over the page of each second: all that happened in it at the generators that
+    /// made calls, besides the warm-up. A second in which nothing happened may have no page.
+    ///
+    /// # Errors
+    /// As [`Run::read`].
+    pub fn read_seconds(paths: &[impl AsRef<Path>], span: Span, see: &mut dyn FnMut(&Page)) -> Result<Self, LogError> {
+        Self::read_by(paths, span, ROWS, WINDOW, see)
     }
 
     /// As [`Run::read`], with at most so many rows, see [`Run::bounded`], and windows of so many seconds, see
@@ -34,10 +43,16 @@ impl Run {
     /// # Errors
     /// As [`Run::read`].
     pub fn read_bounded(paths: &[impl AsRef<Path>], rows: usize, window: u64) -> Result<Self, LogError> {
-        Self::read_by(paths, Span::WHOLE, rows, window)
+        Self::read_by(paths, Span::WHOLE, rows, window, &mut |_| ())
     }
 
-    fn read_by(paths: &[impl AsRef<Path>], span: Span, rows: usize, window: u64) -> Result<Self, LogError> {
+    fn read_by(
+        paths: &[impl AsRef<Path>],
+        span: Span,
+        rows: usize,
+        window: u64,
+        see: &mut dyn FnMut(&Page),
+    ) -> Result<Self, LogError> {
         let mut sources = Vec::new();
         for path in paths {
             sources.push(Source::open(path.as_ref(), span, rows.max(2), window)?);
@@ -58,9 +73,9 @@ impl Run {
         if first.is_empty() {
             std::mem::swap(&mut first, &mut beside);
         }
-        let mut run = merge(first, span, &timers, rows);
+        let mut run = merge(first, span, &timers, rows, see);
         if !beside.is_empty() {
-            run.answering = Some(Box::new(merge(beside, span, &timers, rows)));
+            run.answering = Some(Box::new(merge(beside, span, &timers, rows, &mut |_| ())));
         }
         run.say_what_differs();
         run.number_names();
@@ -105,7 +120,7 @@ impl Run {
 }
 
 /// The sum of these logs over the span, all of one role.
-fn merge(mut sources: Vec<Source>, span: Span, timers: &[String], rows: usize) -> Run {
+fn merge(mut sources: Vec<Source>, span: Span, timers: &[String], rows: usize, see: &mut dyn FnMut(&Page)) -> Run {
     let heading = sources.first().map(|source| source.generator.heading.clone()).unwrap_or_default();
     let mut run = Run::new(heading).bounded(rows);
     run.timers = timers.to_vec();
@@ -130,6 +145,9 @@ fn merge(mut sources: Vec<Source>, span: Span, timers: &[String], rows: usize) -
                 until = sum.follow(until);
                 if span.has(second) {
                     run.second(&sum);
+                    if !warm_up {
+                        see(&sum);
+                    }
                 }
             }
         }

@@ -256,7 +256,7 @@ fn relieved(outcome: &Outcome) -> Outcome {
             Validity::of(reasons.iter().filter(|reason| reason.check != Check::Generator).cloned().collect())
         }
     };
-    Outcome { figures: outcome.figures.clone(), validity }
+    Outcome { validity, ..outcome.clone() }
 }
 
 /// Setting of the generator.
@@ -297,7 +297,7 @@ impl Bench<'_> {
         self.made += 1;
         let folder = self.order.folder.join(format!("trial-{}", self.made));
         let load = self.order.load(load);
-        self.generator.trial(&Trial { load, warm_up, window, folder: &folder })
+        self.generator.trial(&Trial::new(load, warm_up, window, &folder))
     }
 
     /// Makes a trial, and once more where it misses the goal by a generator that had something left.
@@ -313,7 +313,7 @@ impl Bench<'_> {
         self.sampling.add(&mut made)?;
         // Sessions that an earlier load left behind in the server reach the answering side late: no fault of this trial.
         made.reasons.retain(|reason| reason.check != Check::Ends);
-        Ok(Outcome { figures: made.figures, validity: Validity::of(made.reasons) })
+        Ok(Outcome { figures: made.figures, validity: Validity::of(made.reasons), ..Outcome::default() })
     }
 }
 

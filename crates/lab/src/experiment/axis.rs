@@ -34,7 +34,7 @@ pub struct Axis {
 }
 
 /// Names of axes that rows have anyway.
-const TAKEN: [&str; 3] = ["system", "load", "repetition"];
+const TAKEN: [&str; 4] = ["system", "load", "repetition", "time"];
 
 impl Axis {
     pub(super) fn read(fields: &Fields<'_>, before: &[Self], faults: &mut Faults) -> Self {

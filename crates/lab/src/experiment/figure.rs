@@ -5,7 +5,7 @@ use super::axis::Axis;
 use super::fields::{Faults, Fields, number, text, unknown_figure};
 use super::load::word;
 use crate::finder::Criterion;
-use crate::row::{Unit, definition, words};
+use crate::row::{OVER_TIME, Unit, definition, words};
 use std::collections::{BTreeMap, BTreeSet};
 
 words! {
@@ -37,7 +37,7 @@ pub struct Figure {
     pub title: String,
     /// Form.
     pub form: Form,
-    /// Source of the horizontal axis: `load`, or an axis.
+    /// Source of the horizontal axis: `load`, `time`, or an axis.
     pub x: Option<Source>,
     /// Figures of rows that are shown.
     pub y: Vec<String>,
@@ -82,6 +82,8 @@ pub enum Source {
     System,
     /// Load of the row.
     Load,
+    /// Seconds of the window.
+    Time,
     /// Axis of the experiment.
     Axis(String),
 }
@@ -97,9 +99,9 @@ impl Figure {
         let form = word(fields, "form", Form::ALL, |form| form.word(), faults).unwrap_or(Form::Lines);
         let is_drawn = matches!(form, Form::Bed | Form::Flow);
         let has_figures = matches!(form, Form::Lines | Form::Bars | Form::Table);
-        let x = source(fields, "x", &["system", "load"], axes, faults);
+        let x = source(fields, "x", &["system", "load", "time"], axes, faults);
         if x.is_none() && fields.value("x").is_none() && matches!(form, Form::Lines | Form::Bars) {
-            fields.missing("x", "write x = \"load\", or the name of an axis", faults);
+            fields.missing("x", "write x = \"load\", \"time\", or the name of an axis", faults);
         }
         let y = fields.figures("y", faults);
         if fields.value("y").is_none() && has_figures {
@@ -111,6 +113,9 @@ impl Figure {
             let units: Vec<&str> = units.iter().map(|unit| unit.key()).collect();
             let message = format!("one vertical axis has several units: {}", units.join(", "));
             faults.push(value.span(), message, "write a [[figure]] for each unit");
+        }
+        if x == Some(Source::Time) {
+            over_time(fields, form, faults);
         }
         for key in ["x", "y", "line", "points", "rows"] {
             // A call flow marks where the delays of its y begin and end.
@@ -142,6 +147,20 @@ impl Figure {
     }
 }
 
+/// Refuses what has no values for each second.
+fn over_time(fields: &Fields<'_>, form: Form, faults: &mut Faults) {
+    if let Some(value) = fields.value("x").filter(|_| form != Form::Lines) {
+        faults.push(value.span(), format!("time is no axis of the form {form}"), "write form = \"lines\"");
+    }
+    for item in fields.items("y") {
+        let Some(name) = text(item).filter(|name| definition(name).is_some()) else { continue };
+        if !OVER_TIME.contains(&name.as_str()) {
+            let cure = format!("write some of {}", OVER_TIME.join(", "));
+            faults.push(item.span(), format!("the figure {name} has no values for each second"), cure);
+        }
+    }
+}
+
 fn source(fields: &Fields<'_>, key: &str, words: &[&str], axes: &[Axis], faults: &mut Faults) -> Option<Source> {
     let written = fields.text(key, faults)?;
     let names: Vec<&str> = words.iter().copied().chain(axes.iter().map(|axis| axis.name.as_str())).collect();
@@ -154,6 +173,7 @@ fn source(fields: &Fields<'_>, key: &str, words: &[&str], axes: &[Axis], faults:
     Some(match written.as_str() {
         "system" => Source::System,
         "load" => Source::Load,
+        "time" => Source::Time,
         _ => Source::Axis(written),
     })
 }

@@ -11,6 +11,7 @@
 //! | `[goal]` | figures and the most that each may be, for a finder |
 //! | `[[axis]]` | `name`, `values`; `title`, `users`, `load`, `document`, `configuration`, `transport`, `connections`, `against` by value |
 //! | `[[system]]` | `name`, `driver`, `configuration` with `{axis}`, `workers`, `beside`, `skip`, `step`, `expected`, `optional` |
+//! | `[[event]]` | `at`, a time or times by profile; `do`: `kill` with `silent`, `start`, or `load` with `load`; `where` |
 //! | `[profile.NAME]` | `warm_up`, `window`, `settle`, `hold`, `trial`, `confirm`, `repetitions`, `search`, `sessions`, `loads`, `only` |
 //! | `[[figure]]` | `name`, `title`, `form`, `x`, `y`, `line`, `where`; published: `points`, `rows`, `erratum`, `picture` |
 //! | `[[gate]]` | `figure`, `system`, `against`, `where`, `against_where`; `at_most`, `at_least` or `adds_at_most`; `aim`, `each`, `repetitions` |
@@ -29,6 +30,7 @@
 //! ```
 
 mod axis;
+mod event;
 pub(crate) mod fields;
 mod figure;
 mod gate;
@@ -42,12 +44,13 @@ mod system;
 mod transport;
 
 pub use axis::Axis;
+pub use event::{Action, Course, EventSpec, TrialEvent};
 pub use figure::{Figure, Form, PublishedPoint, PublishedRow, Source};
 pub use gate::{Bound, Gate};
 pub use load::{FinderKind, LoadPlan};
 pub use overrides::Overrides;
-pub(crate) use plan::REGISTRATIONS;
 pub use plan::{Place, Plan, Planned, PlannedLoad, combinations, plan};
+pub(crate) use plan::{REGISTRATIONS, floor_window};
 pub use profile::Steps;
 pub use shipped::SHIPPED;
 pub use system::{SystemSpec, Workers, fill};
@@ -81,6 +84,8 @@ pub struct Experiment {
     pub axes: Vec<Axis>,
     /// Systems under test.
     pub systems: Vec<SystemSpec>,
+    /// Events within each trial.
+    pub events: Vec<EventSpec>,
     /// Durations by profile.
     pub profiles: BTreeMap<Profile, Steps>,
     /// Figures and tables of the report.

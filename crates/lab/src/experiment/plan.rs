@@ -24,6 +24,8 @@ pub struct Planned {
     pub place: Place,
     /// Users that register before it, because the system starts with it.
     pub registers: u32,
+    /// Whether its events kill the server.
+    pub kills: bool,
     /// Time that the plan reckons with.
     pub time: Duration,
 }
@@ -86,8 +88,13 @@ const fn floors(profile: Profile) -> u32 {
     }
 }
 
-/// Longest window of the floor.
-const FLOOR_WINDOW: Duration = Duration::from_secs(5);
+/// Longest window and warm-up of the floor. Nothing is judged by that of `smoke`.
+pub(crate) const fn floor_window(profile: Profile) -> Duration {
+    match profile {
+        Profile::Smoke => Duration::from_secs(1),
+        Profile::Quick | Profile::Standard | Profile::Paper => Duration::from_secs(5),
+    }
+}
 
 /// Least load of the floor in calls a second.
 const FLOOR_LOAD: f64 = 1_000.0;
@@ -138,9 +145,11 @@ pub fn plan(experiment: &Experiment, profile: Profile, only: &[&str]) -> Plan {
                     order.reverse();
                 }
                 for system in order {
-                    let registers = if step == 0 { experiment.users(&axes) } else { 0 };
-                    let starts = step == 0;
-                    let chooses = starts
+                    // A system whose trials kill it starts with each.
+                    let kills = experiment.course(profile, &axes).restarts();
+                    let starts = step == 0 || kills;
+                    let registers = if starts { experiment.users(&axes) } else { 0 };
+                    let chooses = step == 0
                         && repetition == 1
                         && profile != Profile::Smoke
                         && system.workers_at(&axes) == Some(Workers::Best);
@@ -156,6 +165,7 @@ pub fn plan(experiment: &Experiment, profile: Profile, only: &[&str]) -> Plan {
                         repetition,
                         place: Place::Trial,
                         registers,
+                        kills,
                         time,
                     });
                 }
@@ -179,7 +189,8 @@ fn floor_load(experiment: &Experiment, steps: &Steps) -> f64 {
 }
 
 fn floor(profile: Profile, steps: &Steps, load: f64, place: Place) -> Vec<Planned> {
-    let time = FLOOR_START + AROUND + steps.warm_up.min(FLOOR_WINDOW) + steps.window.min(FLOOR_WINDOW);
+    let longest = floor_window(profile);
+    let time = FLOOR_START + AROUND + steps.warm_up.min(longest) + steps.window.min(longest);
     let trial = |repetition| Planned {
         system: FLOOR.to_owned(),
         configuration: String::new(),
@@ -188,6 +199,7 @@ fn floor(profile: Profile, steps: &Steps, load: f64, place: Place) -> Vec<Planne
         repetition,
         place,
         registers: 0,
+        kills: false,
         time,
     };
     let count = floors(profile);

@@ -1,7 +1,7 @@
 //! Reading of an experiment's file.
 
 use super::fields::{Faults, Fields};
-use super::{Axis, Call, Experiment, Figure, Gate, LoadPlan, Publication, Steps, SystemSpec, transport};
+use super::{Axis, Call, EventSpec, Experiment, Figure, Gate, LoadPlan, Publication, Steps, SystemSpec, transport};
 use crate::row::Profile;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,8 +13,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Tables and keys above the first table.
-const KEYS: [&str; 11] =
-    ["title", "answer", "published", "call", "load", "goal", "axis", "system", "profile", "figure", "gate"];
+const KEYS: [&str; 12] =
+    ["title", "answer", "published", "call", "load", "goal", "axis", "system", "event", "profile", "figure", "gate"];
 
 pub(super) fn read(file: &str, text: &str) -> Result<(Experiment, Report), Report> {
     let (document, errors) = DeTable::parse_recoverable(text);
@@ -53,13 +53,15 @@ fn experiment(file: &str, table: &DeTable<'_>, faults: &mut Faults) -> Experimen
     }
     let load = LoadPlan::read(single(&top, "load", "[load]", faults), single(&top, "goal", "[goal]", faults), faults);
     let call = call(&top, faults);
+    let events = tables(&top, "event", "[[event]]", faults);
+    let events = events.into_iter().filter_map(|(fields, _)| EventSpec::read(&fields, &axes, faults)).collect();
     let mut figures: Vec<Figure> = Vec::new();
     for (fields, _) in tables(&top, "figure", "[[figure]]", faults) {
         figures.push(Figure::read(&fields, &figures, &axes, faults));
     }
     let gates = tables(&top, "gate", "[[gate]]", faults);
     let gates = gates.into_iter().filter_map(|(fields, _)| Gate::read(&fields, &systems, &axes, faults)).collect();
-    Experiment {
+    let experiment = Experiment {
         name: Path::new(file).file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
         title: top.required_text("title", "\"CPU of a relayed call\"", faults),
         answer: answer(&top, faults),
@@ -69,9 +71,12 @@ fn experiment(file: &str, table: &DeTable<'_>, faults: &mut Faults) -> Experimen
         profiles: profiles(&top, &axes, faults),
         axes,
         systems,
+        events,
         figures,
         gates,
-    }
+    };
+    experiment.check_events(faults);
+    experiment
 }
 
 /// The figure that answers the question of the experiment.

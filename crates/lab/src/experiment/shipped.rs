@@ -7,6 +7,7 @@ pub const SHIPPED: &[(&str, &str)] = &[
     ("connections-calls", include_str!("../../experiments/connections-calls.toml")),
     ("connections-idle", include_str!("../../experiments/connections-idle.toml")),
     ("proxy", include_str!("../../experiments/proxy.toml")),
+    ("registration-storm", include_str!("../../experiments/registration-storm.toml")),
     ("relay", include_str!("../../experiments/relay.toml")),
     ("rfc7502", include_str!("../../experiments/rfc7502.toml")),
     ("stress", include_str!("../../experiments/stress.toml")),

@@ -1,19 +1,21 @@
 //! Outcome of a trial.
 
-use crate::row::{Figures, Row, Validity};
+use crate::row::{Figures, Row, Series, Validity};
 
 /// Outcome of a trial: its figures and verdict.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// Measured figures.
     pub figures: Figures,
+    /// Values of figures for each second.
+    pub series: Series,
     /// Verdict on the trial.
     pub validity: Validity,
 }
 
 impl Default for Outcome {
     fn default() -> Self {
-        Self { figures: Figures::default(), validity: Validity::Valid }
+        Self { figures: Figures::default(), series: Series::default(), validity: Validity::Valid }
     }
 }
 
@@ -31,6 +33,6 @@ impl Outcome {
 
 impl From<&Row> for Outcome {
     fn from(row: &Row) -> Self {
-        Self { figures: row.figures.clone(), validity: row.validity.clone() }
+        Self { figures: row.figures.clone(), series: row.series.clone(), validity: row.validity.clone() }
     }
 }

@@ -13,11 +13,13 @@ mod setting;
 mod source;
 mod trial;
 
+pub(crate) use reading::of_second;
 pub use setting::{Answer, Setting, Traffic};
 
 use crate::Error;
 use crate::row::{Figures, Load, Reason};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::Sender;
 use std::time::{Duration, SystemTime};
 use strowger_core::Transport;
 use strowger_load::campaign::Connections;
@@ -39,8 +41,19 @@ pub struct Trial<'a> {
     pub warm_up: Duration,
     /// Window whose calls the figures are of.
     pub window: Duration,
+    /// Changes of the load: from a moment of the window on, another load.
+    pub changes: Vec<(Duration, f64)>,
+    /// Receives the begin of the window as soon as it is known.
+    pub begins: Option<Sender<SystemTime>>,
     /// Folder of its logs, which is made if it is missing.
     pub folder: &'a Path,
+}
+
+impl<'a> Trial<'a> {
+    /// Trial of a load that does not change.
+    pub const fn new(load: Load, warm_up: Duration, window: Duration, folder: &'a Path) -> Self {
+        Self { load, warm_up, window, changes: Vec::new(), begins: None, folder }
+    }
 }
 
 /// Trial that was made.
@@ -48,7 +61,7 @@ pub struct Trial<'a> {
 pub struct Made {
     /// Figures of calls and registrations that fell due in the window, each to its end, and of the generator's threads.
     ///
-    /// `attempts`, `failed`, `refused`, `retransmissions`, `rate.achieved`, `ira`, `isa`, `ira.any`, `isa.any`, `failed.any`; `rrd`, `srd`,
+    /// `attempts`, `failed`, `refused`, `timeouts`, `retransmissions`, `rate.achieved`, `ira`, `isa`, `ira.any`, `isa.any`, `failed.any`; `rrd`, `srd`,
     /// `response` and `request` with `.mean`, `.p50`, `.p95` and `.p99`; `delay.first` and `delay.last`; `generator.thread/`,
     /// `generator.cpu.call`; `connect.rate` where each call has a connection. Without a value where nothing was measured.
     pub figures: Figures,

@@ -112,6 +112,23 @@ fn set(figures: &mut Figures, name: &str, value: Option<f64>) -> Result<(), Unkn
     value.map_or(Ok(()), |value| figures.set(name, value))
 }
 
+/// Requests of all kinds without a final response in time.
+const TIMED_OUT: [Counter; 4] =
+    [Counter::RegistrationTimedOut, Counter::SessionTimedOut, Counter::DisconnectTimedOut, Counter::RequestTimedOut];
+
+/// Figures of one second: of what happened in it, also to calls that fell due before.
+pub(crate) fn of_second(page: &Page) -> Result<Figures, UnknownFigure> {
+    let mut figures = Figures::default();
+    of_page(&mut figures, page)?;
+    let (begun, failed) = (page.counter(Counter::CallsOutgoing) as f64, page.counter(Counter::CallsFailed) as f64);
+    figures.set("rate.achieved", begun)?;
+    figures.set("failed", failed)?;
+    let ended = failed + page.counter(Counter::CallsSuccessful) as f64;
+    figures.remove("failed.any");
+    set(&mut figures, "failed.any", (ended > 0.0).then(|| failed / ended * 100.0))?;
+    Ok(figures)
+}
+
 /// Figures of calls and registrations that fell due in the window.
 fn of_page(figures: &mut Figures, page: &Page) -> Result<(), UnknownFigure> {
     let attempts = page.counter(Counter::CallsOutgoing);
@@ -119,8 +136,14 @@ fn of_page(figures: &mut Figures, page: &Page) -> Result<(), UnknownFigure> {
     let refused: u64 = page.refusals().iter().filter(|(_, code, _)| *code >= 500).map(|(.., count)| count).sum();
     let all = Method::KNOWN.iter().copied().chain([Method::Other]);
     let resent: u64 = all.take(METHODS).map(|method| page.requests_resent(method)).sum();
-    for (name, count) in [("attempts", attempts), ("failed", failed), ("refused", refused), ("retransmissions", resent)]
-    {
+    let timeouts = TIMED_OUT.iter().map(|counter| page.counter(*counter)).sum::<u64>();
+    for (name, count) in [
+        ("attempts", attempts),
+        ("failed", failed),
+        ("refused", refused),
+        ("timeouts", timeouts),
+        ("retransmissions", resent),
+    ] {
         figures.set(name, count as f64)?;
     }
     set(figures, "rate.achieved", Rate::Achieved.of(page))?;

@@ -6,6 +6,7 @@ use super::{Answer, Made, Setting, Traffic, Trial, source};
 use crate::Error;
 use crate::formula::methodology::call_rate;
 use crate::process::{self, Process};
+use crate::row::Load;
 use rustix::process::Signal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -26,7 +27,7 @@ const GRACE: Duration = Duration::from_secs(1);
 /// Starts the answering sides and the caller, waits for the end of the calls, and reads the logs.
 pub(super) fn make(setting: &Setting, files: &Files, trial: &Trial<'_>) -> Result<Made, Error> {
     let folder = trial.folder;
-    let rate = rate(setting, trial)?;
+    let steps = steps(setting, trial)?;
     let length = trial.warm_up + trial.window;
     let longest = length + setting.hold + 3 * setting.patience + WRITING;
     let mut sides = Vec::new();
@@ -36,17 +37,21 @@ pub(super) fn make(setting: &Setting, files: &Files, trial: &Trial<'_>) -> Resul
     let log = folder.join("caller.results");
     let mut command = program(setting);
     command.args(["load", &setting.target, "--quiet", "--no-preflight", "--transport", setting.transport.text()]);
-    command.arg("--rate").arg(rate.to_string()).arg("--duration").arg(written(length));
+    schedule(&mut command, &steps);
     command.arg("--warm-up").arg(written(trial.warm_up)).arg("--timeout").arg(written(setting.patience));
     command.arg("--grace").arg(written(GRACE)).arg("--log").arg(&log);
     traffic(&mut command, setting, files);
-    for source in source::fresh(setting, rate) {
+    for source in source::fresh(setting, steps.iter().map(|step| step.rate).fold(0.0, f64::max)) {
         command.arg("--source").arg(source.to_string());
     }
     let begin = whole_second(SystemTime::now() + PREPARATION + trial.warm_up);
     let first = begin - trial.warm_up;
     command.arg("--start-at").arg(moment(first));
     let mut caller = Process::start("caller", folder, command.current_dir(folder))?;
+    if let Some(begins) = &trial.begins {
+        // Who asked may have given up.
+        let _ = begins.send(begin);
+    }
     finish(&mut caller, PREPARATION + Duration::from_secs(1) + longest)?;
     let mut logs = vec![log];
     for (mut side, log) in sides {
@@ -59,7 +64,7 @@ pub(super) fn make(setting: &Setting, files: &Files, trial: &Trial<'_>) -> Resul
         return Err(Error::Unexpected { what: "the calling side".into(), reason });
     }
     let window = Window { begin, length: trial.window };
-    let (figures, reasons) = reading::read(&logs, window, trial.load, rate, setting)?;
+    let (figures, reasons) = reading::read(&logs, window, trial.load, mean(&steps, trial.warm_up), setting)?;
     Ok(Made { figures, reasons, logs, begin, end: begin + trial.window })
 }
 
@@ -89,9 +94,47 @@ pub(super) fn register(
     }
 }
 
+/// Part of the schedule with one rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Step {
+    rate: f64,
+    length: Duration,
+}
+
+/// Warm-up and window in steps: the load, and each change of it.
+fn steps(setting: &Setting, trial: &Trial<'_>) -> Result<Vec<Step>, Error> {
+    let changes = trial.changes.iter().map(|(at, value)| (trial.warm_up + *at, Load { value: *value, ..trial.load }));
+    let begins: Vec<(Duration, Load)> = [(Duration::ZERO, trial.load)].into_iter().chain(changes).collect();
+    let ends = begins.iter().skip(1).map(|(at, _)| *at).chain([trial.warm_up + trial.window]);
+    let step = |((at, load), end): (&(Duration, Load), Duration)| {
+        Ok(Step { rate: rate(setting, *load)?, length: end.saturating_sub(*at) })
+    };
+    begins.iter().zip(ends).map(step).collect()
+}
+
+/// The options of the schedule.
+fn schedule(command: &mut Command, steps: &[Step]) {
+    if let [Step { rate, length }] = steps {
+        command.arg("--rate").arg(rate.to_string()).arg("--duration").arg(written(*length));
+        return;
+    }
+    let parts = steps.iter().map(|step| format!("{}:{}", step.rate, written(step.length)));
+    command.arg("--rate-profile").arg(parts.collect::<Vec<_>>().join(","));
+}
+
+/// Mean rate behind the warm-up.
+fn mean(steps: &[Step], warm_up: Duration) -> f64 {
+    let (mut passed, mut calls, mut time) = (Duration::ZERO, 0.0, 0.0);
+    for step in steps {
+        let end = passed + step.length;
+        let within = end.saturating_sub(passed.max(warm_up)).as_secs_f64();
+        (calls, time, passed) = (calls + step.rate * within, time + within, end);
+    }
+    if time > 0.0 { calls / time } else { 0.0 }
+}
+
 /// Calls a second that make the load.
-fn rate(setting: &Setting, trial: &Trial<'_>) -> Result<f64, Error> {
-    let load = trial.load;
+fn rate(setting: &Setting, load: Load) -> Result<f64, Error> {
     if load.unit.is_rate() {
         return Ok(load.value);
     }
@@ -193,7 +236,7 @@ fn written(length: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::{Load, LoadUnit};
+    use crate::row::LoadUnit;
 
     #[test]
     fn moments_have_their_fraction() {
@@ -203,14 +246,29 @@ mod tests {
     }
 
     #[test]
+    fn a_load_that_changes_is_a_profile_of_rates() {
+        let setting = Setting::new("127.0.0.1", Traffic::Ready("call", vec![])).expect("a path");
+        let second = Duration::from_secs;
+        let load = Load { value: 100.0, unit: LoadUnit::Registrations };
+        let mut trial = Trial::new(load, second(2), second(8), Path::new(""));
+        let words = |trial: &Trial<'_>| {
+            let steps = steps(&setting, trial).expect("a rate");
+            let mut command = Command::new("load");
+            schedule(&mut command, &steps);
+            let words: Vec<String> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
+            (words.join(" "), mean(&steps, trial.warm_up))
+        };
+        assert_eq!(words(&trial), ("--rate 100 --duration 10000ms".into(), 100.0));
+        trial.changes = vec![(second(4), 1_000.0), (second(6), 0.0)];
+        // 400, 2,000 and no calls in the eight seconds of the window.
+        assert_eq!(words(&trial), ("--rate-profile 100:6000ms,1000:2000ms,0:2000ms".into(), 300.0));
+    }
+
+    #[test]
     fn calls_at_a_time_are_a_rate_over_the_time_of_a_call() {
         let mut setting = Setting::new("127.0.0.1", Traffic::Ready("call", vec![])).expect("a path");
         setting.hold = Duration::from_secs(10);
-        let of = |setting: &Setting, unit| {
-            let (warm_up, window) = (Duration::ZERO, Duration::from_secs(1));
-            let load = Load { value: 500.0, unit };
-            rate(setting, &Trial { load, warm_up, window, folder: Path::new("") })
-        };
+        let of = |setting: &Setting, unit| rate(setting, Load { value: 500.0, unit });
         assert_eq!(of(&setting, LoadUnit::Calls).ok(), Some(500.0));
         assert_eq!(of(&setting, LoadUnit::Concurrent).ok(), Some(50.0));
         setting.hold = Duration::ZERO;

@@ -151,6 +151,13 @@ impl CellRows<'_> {
     fn value(&self, figure: &str) -> Option<Value> {
         value_of(&self.rows, |row| figure_of(row, figure))
     }
+
+    /// Values of a figure at the end of each second of the window that has some.
+    pub(super) fn over_time(&self, figure: &str) -> Vec<(f64, Value)> {
+        let seconds = self.rows.iter().map(|row| row.series.values(figure).len()).max().unwrap_or(0);
+        let value = |second: usize| value_of(&self.rows, |row| *row.series.values(figure).get(second)?);
+        (0..seconds).filter_map(|second| Some(((second + 1) as f64, value(second)?))).collect()
+    }
 }
 
 /// Median of a figure over rows.

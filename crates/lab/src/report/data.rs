@@ -42,12 +42,12 @@ pub(super) fn json(report: &Report<'_>) -> String {
     format!("{value:#}\n")
 }
 
-/// One line for each figure of each row.
+/// One line for each figure of each row, and one for each second of a figure over time, with the end of that second.
 pub(super) fn csv(rows: &[Row]) -> String {
     let axes: BTreeSet<&String> = rows.iter().flat_map(|row| row.axes.keys()).collect();
     let mut out = String::from("experiment,system,version,profile");
     axes.iter().for_each(|axis| out.push_str(&format!(",{}", cell(axis))));
-    out.push_str(",load,load_unit,is_limit,repetition,valid,reasons,figure,value,unit\n");
+    out.push_str(",load,load_unit,is_limit,repetition,valid,reasons,figure,value,unit,time\n");
     for row in rows {
         let mut start: Vec<String> =
             vec![row.experiment.clone(), row.system.name.clone(), row.system.version.clone(), row.profile.to_string()];
@@ -69,7 +69,13 @@ pub(super) fn csv(rows: &[Row]) -> String {
         let start: String = start.iter().map(|text| format!("{},", cell(text))).collect();
         for (figure, value) in row.figures.iter() {
             let unit = definition(figure).map_or("", |definition| definition.unit.key());
-            out.push_str(&format!("{start}{},{value},{unit}\n", cell(figure)));
+            out.push_str(&format!("{start}{},{value},{unit},\n", cell(figure)));
+        }
+        for (figure, values) in row.series.iter() {
+            let unit = definition(figure).map_or("", |definition| definition.unit.key());
+            for (second, value) in (1..).zip(values).filter_map(|(second, value)| Some((second, (*value)?))) {
+                out.push_str(&format!("{start}{},{value},{unit},{second}\n", cell(figure)));
+            }
         }
     }
     out

@@ -21,10 +21,17 @@ pub(super) fn plot(cells: &Cells<'_>, figure: &experiment::Figure, title: &str, 
     let places = Places::of(cells, &x, figure.form, &found);
     let mut series: Vec<(String, BTreeMap<u64, Value>)> = Vec::new();
     for cell in &found {
-        let Some(place) = places.of_cell(cell) else { continue };
         for y in figure.y.iter().filter_map(|y| definition(y).map(|definition| (y, definition))) {
-            let value = if x == Source::Load { cells.value(cell, y.0) } else { cells.value_at(cell, y.0) };
-            let Some(value) = value else { continue };
+            let points = match x {
+                Source::Time => cell.over_time(y.0),
+                Source::Load => places.of_cell(cell).zip(cells.value(cell, y.0)).into_iter().collect(),
+                Source::System | Source::Axis(_) => {
+                    places.of_cell(cell).zip(cells.value_at(cell, y.0)).into_iter().collect()
+                }
+            };
+            if points.is_empty() {
+                continue;
+            }
             let name = names.name(cell, y);
             let at = match series.iter().position(|(known, _)| *known == name) {
                 Some(at) => at,
@@ -33,8 +40,10 @@ pub(super) fn plot(cells: &Cells<'_>, figure: &experiment::Figure, title: &str, 
                     series.len() - 1
                 }
             };
-            // Numbers from 0 have the order of their bits.
-            series[at].1.entry(place.to_bits()).or_insert(value);
+            for (place, value) in points {
+                // Numbers from 0 have the order of their bits.
+                series[at].1.entry(place.to_bits()).or_insert(value);
+            }
         }
     }
     if series.is_empty() {
@@ -71,14 +80,15 @@ pub(super) fn slug(name: &str) -> String {
     if slug.contains(|c: char| c.is_ascii_alphanumeric()) { slug } else { format!("figure{slug}") }
 }
 
-/// Cells whose values a figure shows: over the load all trials; over an axis one cell for each fixed load, or the limit's where there is
+/// Cells whose values a figure shows: over the load all trials; over time or an axis one cell for each fixed load, or the limit's where there is
 /// none.
 fn shown<'b, 'a>(cells: &'b Cells<'a>, figure: &experiment::Figure, x: &Source) -> Vec<&'b CellRows<'a>> {
     let fitting = cells.with(&figure.only);
-    if *x == Source::Load {
-        return fitting.into_iter().filter(|cell| cell.offered != Offered::Limit).collect();
+    match x {
+        Source::Load => fitting.into_iter().filter(|cell| cell.offered != Offered::Limit).collect(),
+        Source::Time => representatives(&fitting),
+        Source::System | Source::Axis(_) => of_figures(&fitting, &figure.y),
     }
-    of_figures(&fitting, &figure.y)
 }
 
 /// Selects the cells for these figures: those of limits where all figures are of limits.
@@ -152,7 +162,7 @@ impl<'b> Names<'b> {
     fn name(&self, cell: &CellRows<'_>, (y, definition): (&String, &Definition)) -> String {
         let part = |part: &Source| match part {
             Source::System => Some(cell.system.to_owned()),
-            Source::Load => Some(load_title(self.experiment, cell.offered)),
+            Source::Load | Source::Time => Some(load_title(self.experiment, cell.offered)),
             Source::Axis(name) => cell.axes.get(name).map(|value| title_of(self.experiment, name, value)),
         };
         let mut parts: Vec<String> = self.parts.iter().filter_map(part).collect();
@@ -184,6 +194,7 @@ impl Places {
         let experiment = cells.experiment;
         let is_bars = form == experiment::Form::Bars;
         match x {
+            Source::Time => Self::Numbers(Source::Time),
             Source::Load if !is_bars => Self::Numbers(Source::Load),
             Source::Load => {
                 let mut loads: Vec<f64> = found.iter().filter_map(|cell| cell.offered.load()).collect();
@@ -219,11 +230,13 @@ impl Places {
                 Some(AxisValue::Number(number)) => Some(*number),
                 _ => None,
             },
-            Self::Numbers(Source::System) => None,
+            // A cell has many seconds.
+            Self::Numbers(Source::System | Source::Time) => None,
             Self::Names(source, _) => self.of_text(&match source {
                 Source::System => cell.system.to_owned(),
                 Source::Axis(name) => cell.axes.get(name)?.to_string(),
                 Source::Load => cell.offered.load()?.to_string(),
+                Source::Time => return None,
             }),
         }
     }
@@ -242,12 +255,13 @@ impl Places {
         };
         match self {
             Self::Numbers(Source::Axis(name)) => numbers(&name, "1"),
+            Self::Numbers(Source::Time) => numbers("time since the begin of the window", "s"),
             Self::Numbers(_) => numbers("offered load", cells.experiment.load.unit.word()),
             Self::Names(source, names) => XAxis::Categories {
                 title: match source {
                     Source::Axis(name) => name,
                     Source::System => "system".into(),
-                    Source::Load => "offered load".into(),
+                    Source::Load | Source::Time => "offered load".into(),
                 },
                 names: names.into_iter().map(|(_, title)| title).collect(),
             },

@@ -2,9 +2,9 @@
 
 use super::cells::Cells;
 use super::{Body, Report};
-use crate::experiment::{Experiment, Figure, FinderKind, Place, Plan, Planned, PlannedLoad, plan};
+use crate::experiment::{Experiment, Figure, FinderKind, Place, Plan, Planned, PlannedLoad, Steps, plan};
 use crate::finder::{Finding, Method, Part};
-use crate::row::{DEFINITIONS, FoundLimit, Load, Profile, Row, System};
+use crate::row::{DEFINITIONS, FoundLimit, Load, Profile, Row, System, may_lack};
 use std::collections::BTreeMap;
 use strowger_report::Plot;
 
@@ -62,12 +62,19 @@ pub fn expected(experiment: &Experiment, profile: Profile, plan: &Plan) -> Vec<R
 }
 
 fn rows(experiment: &Experiment, profile: Profile, trial: &Planned) -> Vec<Row> {
+    let steps = experiment.profiles.get(&profile).cloned().unwrap_or_else(|| Steps::default_of(profile));
+    let seconds = steps.window.as_secs() as usize;
     let row = |load: f64| {
         let load = Load { value: load, unit: experiment.load.unit };
         let system = System::new(&trial.system, "");
         let mut row = Row::new(&experiment.name, system, load, profile, trial.configuration.as_bytes());
         row.axes = trial.axes.clone();
         row.repetition = trial.repetition;
+        // Of delays and shares, which a second without an answer lacks, one value is promised.
+        let seconds = |name: &str| if may_lack(name) { 1 } else { seconds };
+        for name in experiment.course(profile, &trial.axes).over_time {
+            let _ = row.series.set(&name, vec![Some(1.0); seconds(&name)]);
+        }
         for definition in DEFINITIONS.iter().filter(|definition| !definition.name.ends_with('/')) {
             let is_limit = definition.name.starts_with("limit");
             let has = definition.name != "connect.rate" || experiment.establishes(&trial.axes);

@@ -56,6 +56,7 @@ pub const DEFINITIONS: &[Definition] = &[
     figure("attempts", Count, Neither, Fixed, "Calls or registrations attempted in the window"),
     figure("failed", Count, Lower, Fixed, "Attempts that failed"),
     figure("refused", Count, Lower, Fixed, "Failed attempts that the server refused with 5xx or 6xx"),
+    figure("timeouts", Count, Lower, Fixed, "Requests without an answer in time"),
     figure("retransmissions", Count, Lower, Fixed, "Requests sent again"),
     figure("rate.achieved", PerSecond, Neither, Fixed, "Rate of attempts in the window"),
     figure("rrd.mean", Microseconds, Lower, Cost, "Registration request delay, mean"),
@@ -128,7 +129,9 @@ pub const DEFINITIONS: &[Definition] = &[
         Speed,
         "Connections established in a second, their first request answered",
     ),
+    figure("registered", Count, Neither, Fixed, "Phones that are registered, as they know it"),
     figure("registered.after", Seconds, Lower, Fixed, "Time until all phones are registered again"),
+    figure("registered.after.95", Seconds, Lower, Fixed, "Time until 95 % of the phones are registered again"),
     figure("load", Percent, Lower, Cost, "CPU of server and database together, of all cores"),
     figure("load.scaled", Percent, Lower, Cost, "Load scaled to 13,000 calls a second"),
     figure("penalty", Percent, Neither, Fixed, "Penalty against the row named"),
@@ -150,6 +153,11 @@ pub enum UnknownFigure {
     /// The table of figures has no such name.
     #[error("there is no figure {0:?}: the table of figures in crates/lab/src/row/figure.rs lists them")]
     Name(String),
+    /// The figure has no values for each second.
+    #[error(
+        "the figure {0:?} has no values for each second: the list in crates/lab/src/row/series.rs has those that do"
+    )]
+    NotOverTime(String),
     /// The value is no number, or infinite.
     #[error("the figure {0} is not finite: leave it out where nothing was measured")]
     Value(String),
@@ -173,6 +181,11 @@ impl Figures {
         }
         self.0.insert(name.into(), value);
         Ok(())
+    }
+
+    /// Removes a figure.
+    pub(crate) fn remove(&mut self, name: &str) {
+        self.0.remove(name);
     }
 
     /// Returns a figure in the unit of its definition.

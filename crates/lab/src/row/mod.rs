@@ -19,12 +19,14 @@ mod digest;
 mod figure;
 mod limit;
 mod reading;
+mod series;
 mod validity;
 
 pub use digest::Digest;
 pub use figure::{Better, DEFINITIONS, Definition, Figures, Scaling, Unit, UnknownFigure, definition};
 pub use limit::FoundLimit;
 pub use reading::{complete, read};
+pub use series::{OVER_TIME, Series, may_lack};
 pub use validity::{Check, Reason, Validity};
 
 use serde::{Deserialize, Serialize};
@@ -55,6 +57,9 @@ pub struct Row {
     pub profile: Profile,
     /// Measured figures.
     pub figures: Figures,
+    /// Values of figures for each second of the window, where the experiment shows them over time.
+    #[serde(default, skip_serializing_if = "Series::is_empty")]
+    pub series: Series,
     /// Limit of a search. Only the row that ends a search has one; its load is 0, and its figures are those of the trial that confirmed
     /// the limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -77,6 +82,7 @@ impl Row {
             repetition: 1,
             profile,
             figures: Figures::default(),
+            series: Series::default(),
             limit: None,
             validity: Validity::Valid,
             configuration: Digest::of(configuration),

@@ -67,14 +67,24 @@ fn further(experiment: &Experiment, name: &str, has_path: bool) -> Result<System
     Ok(spec)
 }
 
-/// Refuses a plan that asks a system for a configuration that it does not have.
+/// Refuses a plan that asks a system for a configuration that it does not have, or kills one that runs elsewhere.
 ///
 /// # Errors
 /// The first such trial, with a cure.
 pub fn check(plan: &Plan, systems: &[Chosen]) -> Result<(), Error> {
     for planned in plan.trials.iter().filter(|planned| planned.place == Place::Trial) {
         let chosen = systems.iter().find(|chosen| chosen.spec.name == planned.system);
-        let Some(chosen) = chosen.filter(|chosen| chosen.folder.address().is_none()) else { continue };
+        let Some(chosen) = chosen else { continue };
+        if chosen.folder.address().is_some() {
+            if planned.kills {
+                let reason = "it is not started here, and an event of the experiment kills it: name a system that the laboratory starts";
+                return Err(Error::Unexpected {
+                    what: format!("system {}", planned.system),
+                    reason: reason.to_owned(),
+                });
+            }
+            continue;
+        }
         if chosen.folder.scenario(&planned.configuration).is_none() {
             let known = chosen.folder.driver().scenarios.iter().map(|scenario| scenario.name.as_str());
             let known: Vec<&str> = known.collect();

@@ -6,7 +6,8 @@ use crate::row::{Figures, Load, UnknownFigure};
 use std::path::PathBuf;
 
 /// Figures whose values add up.
-const SUMS: [&str; 6] = ["attempts", "failed", "refused", "retransmissions", "rate.achieved", "connect.rate"];
+const SUMS: [&str; 7] =
+    ["attempts", "failed", "refused", "timeouts", "retransmissions", "rate.achieved", "connect.rate"];
 
 /// Makes a trial by all clients at the same time, each with its share of the load.
 ///
@@ -16,10 +17,14 @@ pub(super) fn trial(clients: &[Generator], trial: &Trial<'_>) -> Result<Made, Er
     if let [client] = clients {
         return client.trial(trial);
     }
-    let load = Load { value: trial.load.value / clients.len() as f64, ..trial.load };
+    let part = |load: f64| load / clients.len() as f64;
+    let load = Load { value: part(trial.load.value), ..trial.load };
+    let changes: Vec<_> = trial.changes.iter().map(|(at, load)| (*at, part(*load))).collect();
     let folders: Vec<PathBuf> = (1..=clients.len()).map(|n| trial.folder.join(format!("client-{n}"))).collect();
     let made: Vec<Result<Made, Error>> = std::thread::scope(|scope| {
-        let run = |(client, folder): (&Generator, &PathBuf)| client.trial(&Trial { load, folder, ..trial.clone() });
+        let run = |(client, folder): (&Generator, &PathBuf)| {
+            client.trial(&Trial { load, folder, changes: changes.clone(), ..trial.clone() })
+        };
         let threads: Vec<_> = clients.iter().zip(&folders).map(|pair| scope.spawn(move || run(pair))).collect();
         let join = |thread: std::thread::ScopedJoinHandle<'_, _>| match thread.join() {
             Ok(made) => made,

@@ -72,7 +72,7 @@ pub fn conduct(
                 }
                 let mut row = row(schedule, bed, &order.planned, order.load);
                 let outcome = made?;
-                (row.figures, row.validity) = (outcome.figures, outcome.validity);
+                (row.figures, row.series, row.validity) = (outcome.figures, outcome.series, outcome.validity);
                 row
             }
         };

@@ -8,7 +8,7 @@ use super::trial::measure;
 use crate::backend::Beside;
 use crate::compare::FLOOR;
 use crate::document;
-use crate::experiment::{Axes, Experiment, Place, Planned, PlannedLoad, REGISTRATIONS, Steps, Workers};
+use crate::experiment::{Axes, Course, Experiment, Place, Planned, PlannedLoad, REGISTRATIONS, Steps, Workers};
 use crate::finder::Outcome;
 use crate::generator::{self, Answer, Generator, Traffic};
 use crate::process::Process;
@@ -276,6 +276,7 @@ impl Laboratory {
                 window,
                 settle: Duration::ZERO,
                 attempt: 1,
+                course: Course::default(),
             };
             let outcome = measure(&mut site, &order, &folder)?;
             let value = |figure, otherwise| outcome.value(figure).unwrap_or(otherwise);
@@ -304,8 +305,8 @@ impl TestBed for Laboratory {
         let mut site = self.site(&order.planned, folder)?;
         let outcome = measure(&mut site, order, folder)?;
         site.keep(folder)?;
-        // A server that has ended is started again by the next trial.
-        if site.ended().is_none() {
+        // A server that has ended, or was killed meanwhile, is started again by the next trial.
+        if site.ended().is_none() && !order.course.restarts() {
             self.sites.push(site);
         }
         Ok(outcome)

@@ -21,6 +21,8 @@ pub(crate) struct Sampled {
     /// Memory of the server at the end of the window, bytes.
     pub(crate) memory: Option<u64>,
     machine: Option<MachineSample>,
+    /// Time in which the server was to be away, µs.
+    away: u64,
 }
 
 /// Process trees of a part of the test bed, together.
@@ -55,9 +57,14 @@ impl Sampled {
         let memory = memory(&observed, end);
         observed.trees.retain(|sample| is_within(sample.at, sample.interval));
         observed.machine.retain(|sample| is_within(sample.at, sample.interval));
+        if !evidence.away.is_zero() {
+            // Samples of the killed processes go on beside those of the new ones.
+            observed.trees.retain(|sample| sample.processes > 0 || sample.cpu > 0);
+        }
         evidence.window = Duration::from_micros(end.saturating_sub(begin));
         evidence.log = observed.missing.clone();
-        let mut sampled = Self { parts: BTreeMap::new(), memory, machine: observed.whole_machine() };
+        let away = evidence.away.as_micros() as u64;
+        let mut sampled = Self { parts: BTreeMap::new(), memory, machine: observed.whole_machine(), away };
         let time = |interval: u64| Duration::from_micros(interval);
         evidence
             .sampled
@@ -92,7 +99,9 @@ impl Sampled {
             let share = |time: u64| time as f64 / part.interval as f64 * 100.0;
             figures.set(&format!("{name}.cpu"), share(part.cpu) / cores)?;
             // In a second of the part's time so many calls were made.
-            let cost = rate.map(|rate| share(part.cpu) / 100.0 * 1e6 / rate);
+            // A server that was away has spent its time on the calls of the whole window.
+            let away = if *name == SERVER { self.away } else { 0 };
+            let cost = rate.map(|rate| part.cpu as f64 / (part.interval + away) as f64 * 1e6 / rate);
             let per = if *name == CACHE { "operation" } else { "call" };
             if let Some(cost) = cost {
                 figures.set(&format!("{name}.cpu.{per}"), cost)?;

@@ -1,6 +1,6 @@
 //! Schedule of a run: the next trial from the plan and the rows so far. It reads no clock and starts nothing.
 
-use crate::experiment::{Experiment, FinderKind, Place, Plan, Planned, PlannedLoad, Steps};
+use crate::experiment::{Course, Experiment, FinderKind, Place, Plan, Planned, PlannedLoad, Steps, floor_window};
 use crate::finder::{
     Finder, Limit, Next, Outcome, Rfc7502, Rfc7502Settings, Search, Settings, Staircase, StaircaseSettings, Trial,
 };
@@ -9,9 +9,6 @@ use std::time::Duration;
 
 /// Times that an invalid trial is made again.
 const REPEATS: u32 = 3;
-
-/// Longest window and warm-up of the floor, as the plan reckons.
-const FLOOR_WINDOW: Duration = Duration::from_secs(5);
 
 /// Trial that is due.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +27,8 @@ pub struct Order {
     pub settle: Duration,
     /// Number of the attempt, from 1: an invalid trial is made again.
     pub attempt: u32,
+    /// Events and figures over time.
+    pub course: Course,
 }
 
 /// Next entry of a run.
@@ -122,13 +121,18 @@ impl Schedule {
         let connecting = |load| self.experiment.connecting(&planned.axes, load);
         let order = |value, warm_up, window, settle| {
             let unit = if is_floor(planned) { LoadUnit::Calls } else { self.experiment.load.unit };
+            let course = match is_floor(planned) {
+                true => Course::default(),
+                false => self.experiment.course(self.profile, &planned.axes),
+            };
             let (planned, number) = (planned.clone(), self.done + 1);
             let load = Load { value, unit };
-            Due::Trial(Order { planned, number, load, warm_up, window, settle, attempt: self.attempt })
+            Due::Trial(Order { planned, number, load, warm_up, window, settle, attempt: self.attempt, course })
         };
         match (&self.search, planned.load) {
             (None, PlannedLoad::Fixed(load)) if is_floor(planned) => {
-                order(load, warm_up.min(FLOOR_WINDOW), window.min(FLOOR_WINDOW), Duration::ZERO)
+                let longest = floor_window(self.profile);
+                order(load, warm_up.min(longest), window.min(longest), Duration::ZERO)
             }
             (None, PlannedLoad::Fixed(load)) => order(load, warm_up.max(connecting(load)), window, settle),
             (Some(search), _) => match search.finder.next() {

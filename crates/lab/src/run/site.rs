@@ -41,15 +41,32 @@ impl Server {
         }
     }
 
-    fn ids(&self) -> Vec<u32> {
+    pub(super) fn ids(&self) -> Vec<u32> {
         match self {
             Self::System(system) => system.ids(),
             Self::Floor(process, _) => vec![process.id()],
         }
     }
 
+    /// Ends it by SIGKILL; with `silent`, datagrams that come to its port are dropped from now on.
+    pub(super) fn kill(&mut self, silent: bool) {
+        match self {
+            Self::System(system) if silent => system.kill_silently(),
+            Self::System(system) => system.kill(),
+            Self::Floor(process, _) => process.kill(),
+        }
+    }
+
+    /// Starts it once more after [`Server::kill`].
+    pub(super) fn start_again(&mut self) -> Result<(), Error> {
+        match self {
+            Self::System(system) => system.start_again(),
+            Self::Floor(process, _) => process.runs(),
+        }
+    }
+
     /// Sentence about a server that has ended.
-    fn ended(&mut self) -> Option<String> {
+    pub(super) fn ended(&mut self) -> Option<String> {
         let status = match self {
             Self::System(system) => system.ended(),
             Self::Floor(process, _) => process.ended(),

@@ -1,16 +1,21 @@
 //! Trial on a running site.
 
 use super::clients;
+use super::events;
 use super::neighbours::Neighbours;
-use super::sampled::Sampled;
+use super::over_time::Seconds;
+use super::sampled::{SERVER, Sampled};
 use super::schedule::Order;
 use super::site::Site;
 use super::validity::{Evidence, reasons};
+use crate::experiment::{Action, Course};
 use crate::finder::Outcome;
 use crate::generator::{self, Generator, Made};
-use crate::row::{Check, Figures, Reason, UnknownFigure, Validity};
+use crate::row::{Check, Figures, Reason, Series, UnknownFigure, Validity};
 use crate::{Error, process};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use strowger_measure::{Counter, Heading, Observed, Observer, Run, Span};
 
@@ -36,18 +41,16 @@ pub(super) fn measure(site: &mut Site, order: &Order, folder: &Path) -> Result<O
     let observer = observer.map_err(Error::file(&samples))?;
     site.watch(&observer);
     let (neighbours, processes, begun) = (Neighbours::now(), site.processes(), Instant::now());
-    let trial = generator::Trial { load: order.load, warm_up: order.warm_up, window: order.window, folder };
-    let made = clients::trial(&site.clients, &trial);
+    let (made, happened) = loaded(site, order, folder, &observer);
     let (others, length) = (Neighbours::now().since(&neighbours), begun.elapsed());
     let stopped = observer.stop("the load has ended");
     if process::is_ending() {
         return Err(Error::Interrupted);
     }
-    let mut evidence = Evidence {
-        ended: site.ended().or_else(|| processes.lost(&site.processes())),
-        busiest: others.busiest,
-        ..Evidence::default()
-    };
+    // Events replace the processes.
+    let lost = if order.course.restarts() { None } else { processes.lost(&site.processes()) };
+    let ended = happened.fault.or_else(|| site.ended()).or(lost);
+    let mut evidence = Evidence { ended, away: happened.away, busiest: others.busiest, ..Evidence::default() };
     let made = match made {
         Ok(made) => made,
         Err(error) => {
@@ -57,15 +60,15 @@ pub(super) fn measure(site: &mut Site, order: &Order, folder: &Path) -> Result<O
                 &Evidence { sampled: vec![("nothing".into(), Duration::ZERO)], ..evidence },
                 &Figures::default(),
             );
-            return Ok(Outcome { figures: Figures::default(), validity: Validity::of(lost) });
+            return Ok(Outcome { validity: Validity::of(lost), ..Outcome::default() });
         }
     };
     evidence.generator.clone_from(&made.reasons);
     stopped.map_err(Error::file(&samples))?;
     let observed = Observed::read(&samples, Span::WHOLE)
         .map_err(|error| Error::Unexpected { what: samples.display().to_string(), reason: error.to_string() })?;
+    let (mut figures, series) = over_time(&order.course, &made, &observed)?;
     let sampled = Sampled::of(observed, micros(made.begin), micros(made.end), &mut evidence);
-    let mut figures = made.figures.clone();
     let unknown = |error: UnknownFigure| Error::Unexpected { what: "a trial".into(), reason: error.to_string() };
     sampled.write(figures.value("rate.achieved"), &mut figures).map_err(unknown)?;
     let cores = figures.value("machine.cores").unwrap_or(1.0);
@@ -82,7 +85,47 @@ pub(super) fn measure(site: &mut Site, order: &Order, folder: &Path) -> Result<O
     let ended = site.ended();
     evidence.ended = evidence.ended.take().or(ended);
     let validity = Validity::of(reasons(&evidence, &figures));
-    Ok(Outcome { figures, validity })
+    Ok(Outcome { figures, series, validity })
+}
+
+/// Loads the site, and makes the events meanwhile.
+fn loaded(site: &mut Site, order: &Order, folder: &Path, observer: &Observer) -> (Result<Made, Error>, events::Made) {
+    let mut trial = generator::Trial::new(order.load, order.warm_up, order.window, folder);
+    let changes = order.course.events.iter().filter_map(|event| match event.action {
+        Action::Load(load) => Some((event.at, load)),
+        Action::Kill { .. } | Action::Start => None,
+    });
+    trial.changes = changes.collect();
+    let (sender, begins) = channel();
+    trial.begins = Some(sender);
+    let is_over = AtomicBool::new(false);
+    let Site { clients, server, .. } = site;
+    let (course, is_over) = (&order.course, &is_over);
+    let watch = |ids: Vec<u32>| (1..).zip(ids).for_each(|(number, id)| observer.watch(again(number), id));
+    std::thread::scope(|scope| {
+        let events = scope.spawn(move || events::make(&course.events, begins, is_over, server, &watch));
+        let made = clients::trial(clients, &trial);
+        is_over.store(true, Ordering::Relaxed);
+        drop(trial);
+        (made, events.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
+}
+
+/// Name of samples of a server that was started again.
+fn again(number: usize) -> String {
+    if number == 1 { SERVER.to_owned() } else { format!("{SERVER}/{number}") }
+}
+
+/// Figures of the trial with those of phones that return, and the figures over time.
+fn over_time(course: &Course, made: &Made, observed: &Observed) -> Result<(Figures, Series), Error> {
+    let mut figures = made.figures.clone();
+    if course.over_time.is_empty() && course.events.is_empty() {
+        return Ok((figures, Series::default()));
+    }
+    let seconds = Seconds::read(&made.logs, made.begin, made.end)?;
+    let unknown = |error: UnknownFigure| Error::Unexpected { what: "a trial".into(), reason: error.to_string() };
+    seconds.returns(course, &mut figures).map_err(unknown)?;
+    Ok((figures, seconds.series(course, observed).map_err(unknown)?))
 }
 
 /// Adds the figures of memory. Calls and connections that exist at a time are gone after the load: their memory is read at the end of the window.
@@ -112,7 +155,8 @@ fn memory(
     if let Some(entries) = site.entries() {
         figures.set("cache.entries", entries as f64)?;
     }
-    if entries > 0.0 {
+    // Two processes have no growth.
+    if entries > 0.0 && !order.course.restarts() {
         figures.set("server.entry", server.saturating_sub(before[0]) as f64 / entries)?;
     }
     Ok(())

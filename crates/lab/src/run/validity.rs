@@ -15,6 +15,9 @@ const UNSAMPLED: Duration = Duration::from_millis(250);
 /// Share of a window that samples may lack.
 const UNSAMPLED_SHARE: f64 = 0.02;
 
+/// Begin of the name of samples of a server.
+const SERVER: &str = "the server";
+
 /// Evidence of a trial besides its figures.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
@@ -26,6 +29,8 @@ pub struct Evidence {
     pub accounting: Option<Accounting>,
     /// Window.
     pub window: Duration,
+    /// Time of the window in which the server was to be away.
+    pub away: Duration,
     /// Time of the window that has samples, by what was sampled.
     pub sampled: Vec<(String, Duration)>,
     /// Sentence about a log of samples that is not whole.
@@ -89,7 +94,13 @@ pub fn reasons(evidence: &Evidence, figures: &Figures) -> Vec<Reason> {
 
 fn missing_samples(evidence: &Evidence) -> Option<String> {
     let lack = UNSAMPLED.max(evidence.window.mul_f64(UNSAMPLED_SHARE));
-    let short = evidence.sampled.iter().find(|(_, time)| *time + lack < evidence.window);
+    let away = |name: &str| match (name.starts_with(SERVER), &evidence.ended) {
+        (false, _) => Duration::ZERO,
+        (true, None) => evidence.away,
+        // That it ended is said by another check.
+        (true, Some(_)) => evidence.window,
+    };
+    let short = evidence.sampled.iter().find(|(name, time)| *time + away(name) + lack < evidence.window);
     let short = short.map(|(name, time)| {
         let (time, window) = (time.as_secs_f64(), evidence.window.as_secs_f64());
         format!("{name} has samples of {time:.1} of {window:.1} s: the machine is too busy to be sampled")

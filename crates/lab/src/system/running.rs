@@ -4,10 +4,15 @@ use super::{Ready, Scenario, SystemFolder, certificate, fill, marks, ready};
 use crate::backend::run;
 use crate::document::DOMAIN;
 use crate::process::Process;
+use crate::wait;
 use crate::{Error, port};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
+use std::time::Duration;
+
+/// Time in which the port of a killed server becomes free.
+const FREED: Duration = Duration::from_secs(1);
 
 /// Start of a system: its configuration and surroundings.
 #[derive(Clone, Debug)]
@@ -55,10 +60,11 @@ impl<'a> Setting<'a> {
 pub fn start(system: &SystemFolder, setting: &Setting<'_>) -> Result<RunningSystem, Error> {
     if let Some(address) = system.address() {
         ready::answers(system.name(), address)?;
-        return Ok(RunningSystem { servers: Vec::new(), addresses: vec![address], ready: Ready::Options });
+        let (addresses, ready) = (vec![address], Ready::Options);
+        return Ok(RunningSystem { servers: Vec::new(), addresses, ready, held: Vec::new() });
     }
-    let mut running =
-        RunningSystem { servers: Vec::new(), addresses: Vec::new(), ready: system.driver().ready.clone() };
+    let ready = system.driver().ready.clone();
+    let mut running = RunningSystem { servers: Vec::new(), addresses: Vec::new(), ready, held: Vec::new() };
     let instances = system.driver().instances;
     for node in 1..=instances {
         let written = write(system, setting, node, instances)?;
@@ -261,6 +267,8 @@ pub struct RunningSystem {
     servers: Vec<Server>,
     addresses: Vec<SocketAddr>,
     ready: Ready,
+    /// Sockets that nobody reads, on the UDP ports of killed servers.
+    held: Vec<UdpSocket>,
 }
 
 impl RunningSystem {
@@ -299,11 +307,20 @@ impl RunningSystem {
         }
     }
 
+    /// Ends it as [`RunningSystem::kill`] does, and drops the datagrams that come until it starts again. Otherwise the kernel refuses them
+    /// by ICMP, which clients behind a NAT do not see.
+    pub fn kill_silently(&mut self) {
+        self.kill();
+        let bind = |address: &SocketAddr| wait::look(FREED, || UdpSocket::bind(address).ok());
+        self.held = self.addresses.iter().filter_map(bind).collect();
+    }
+
     /// Starts servers that have ended once more on the same ports, with the files that they have, and waits until they are ready.
     ///
     /// # Errors
     /// As [`start`].
     pub fn start_again(&mut self) -> Result<(), Error> {
+        self.held.clear();
         for server in &mut self.servers {
             if server.process.as_mut().is_none_or(|process| process.ended().is_some()) {
                 server.process = None;
