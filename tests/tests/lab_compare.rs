@@ -35,12 +35,14 @@ child = subprocess.Popen(sys.argv[2:])
 def used():
     threads = [open(file).read() for file in glob.glob(f'/proc/{child.pid}/task/*/schedstat')]
     return sum(int(text.split()[0]) for text in threads) / 1e9
-while child.poll() is None:
+while True:
     due = float(sys.argv[1]) * used()
     while time.process_time() < due:
         pass
-    time.sleep(0.02)
-sys.exit(child.returncode)
+    try:
+        sys.exit(child.wait(0.02))
+    except subprocess.TimeoutExpired:
+        pass
 ";
 
 struct Place(TempDir);

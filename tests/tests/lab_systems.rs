@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use strowger_lab::backend::Beside;
+use strowger_lab::backend::{Beside, BesideKind};
 use strowger_lab::document::{self, Parties};
 use strowger_lab::experiment::{Experiment, SHIPPED, SystemSpec, combinations, fill};
 use strowger_lab::process::Process;
@@ -143,6 +143,11 @@ fn goes_through(with_backends: bool) {
         let setting = Setting { workers: Some(2), answers: &answers, values, ..Setting::new(own.path(), &scenario) };
         let mut running = system::start(&system, &setting).unwrap_or_else(|error| panic!("{place}: {error}"));
         call(own.path(), &mut running, &document, answers[0], has_users, &place);
+        let used = beside.iter().filter(|name| needs.contains(name)).filter_map(|name| backends[name].0.as_ref());
+        for cache in used.filter(|backend| backend.kind() == BesideKind::Cache) {
+            let entries = cache.entries();
+            assert!(entries.is_some_and(|entries| entries >= u64::from(USERS)), "{place}: {entries:?} entries");
+        }
         seen += 1;
     }
     assert!(seen > 10, "{seen}");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use strowger_lab::document::{self, Parties};
 use strowger_lab::experiment::{Experiment, SHIPPED, combinations, fill};
@@ -255,11 +255,32 @@ print(' '.join(words),flush=True)
 signal.pause()
 ";
 
+/// Folder with an executable `program`, which is this script.
+fn program(script: &str) -> (TempDir, PathBuf) {
+    let folder = folder(&[("program", script)]);
+    let program = folder.path().join("program");
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("it is ours");
+    (folder, program)
+}
+
+#[test]
+fn a_copy_of_a_program_is_started_where_builds_are_compared() {
+    let (_programs, program) = program(OTHER);
+    let system = SystemFolder::open("pjsip-perf", program.to_str()).unwrap_or_else(|error| panic!("{error}"));
+    let scenario = &system.driver().scenarios[0].name;
+    for copies in [false, true] {
+        let own = tempfile::tempdir().expect("a temporary folder");
+        let setting = Setting { copies, ..Setting::new(own.path(), scenario) };
+        let running = start(&system, &setting).unwrap_or_else(|error| panic!("{error}"));
+        let words = std::fs::read_to_string(format!("/proc/{}/cmdline", running.ids()[0])).expect("it runs");
+        let copy = own.path().canonicalize().expect("it is there").join("program").display().to_string();
+        assert_eq!(words.split('\0').any(|word| word == copy), copies, "{words}");
+    }
+}
+
 #[test]
 fn opensips_and_pjsip_perf_are_started_by_their_paths() {
-    let programs = folder(&[("program", OTHER)]);
-    let program = programs.path().join("program");
-    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("it is ours");
+    let (_programs, program) = program(OTHER);
     for driver in ["opensips", "pjsip-perf"] {
         let system = SystemFolder::open(driver, program.to_str()).unwrap_or_else(|error| panic!("{error}"));
         let version = system.version().expect("it says one");

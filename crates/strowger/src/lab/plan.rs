@@ -62,7 +62,11 @@ impl PlanArguments {
         };
         for (axis, values) in &self.only {
             let of_axis: &mut Vec<String> = overrides.only.entry(axis.clone()).or_default();
-            of_axis.extend(values.iter().filter(|value| !of_axis.contains(value)).cloned().collect::<Vec<_>>());
+            for value in values {
+                if !of_axis.contains(value) {
+                    of_axis.push(value.clone());
+                }
+            }
         }
         overrides
     }
