@@ -43,7 +43,7 @@ LONG ?= fault_matrix:: lab_capacity:: lab_compare:: reload_under_load::
 TEST_THREADS ?= $(shell expr 4 \* `nproc`)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build packages lint test test-all test-reload test-long test-dialogs test-accounting faults loom test-valkey test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-cache bench-load bench-abuse bench-control bench-rules bench-engine bench-stress bench-lookups bench-caches lab-quick
+.PHONY: help demo build packages lint test test-all test-reload test-long test-dialogs test-accounting faults loom test-valkey test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-cache bench-load bench-abuse bench-control bench-rules bench-engine bench-stress bench-lookups bench-caches lab-quick lab-pictures
 
 help:
 	@echo 'make demo          build, then see it work: a server, two users, a call, ten seconds of load'
@@ -81,6 +81,7 @@ help:
 	@echo 'make bench-lookups  what one look-up in MariaDB and in PostgreSQL costs the server (ROUNDS=; two minutes)'
 	@echo 'make bench-caches  what credentials in a cache add to a registration and a call: local, Memcached, Redis (SECONDS= ROUNDS=; 12 minutes)'
 	@echo 'make lab-quick     every experiment of the laboratory on this server in the profile quick, half an hour; SYSTEMS= for Kamailio too, an hour'
+	@echo 'make lab-pictures RUN=DIR  pictures of the report of a run for the documents, light and dark'
 	@echo 'make bench-abuse   processor time and bytes that one message, one source, one /64 can cost, each with its bound'
 
 demo:
@@ -241,6 +242,15 @@ lab-quick: packages build
 	failed=; for file in crates/lab/experiments/*.toml; do experiment=$$(basename $$file .toml); rm -rf $(LAB)/$$experiment; \
 		$(STROWGER) lab run $$experiment --profile quick --out $(LAB)/$$experiment $(addprefix --system ,$(SYSTEMS)) || failed=1; \
 	done; [ -z "$$failed" ]
+
+# Colour schemes of Chromium: 0 dark, 1 light.
+PICTURE = $(CHROMIUM) --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1000,1000 --blink-settings=preferredColorScheme=$(1) \
+	--screenshot=$(abspath docs/lab-report-$(2).png) file://$(abspath $(RUN))/report.html
+CHROMIUM ?= chromium
+
+lab-pictures: packages
+	$(call PICTURE,1,light)
+	$(call PICTURE,0,dark)
 
 bench-caches: packages build
 	$(call lab_run,bench-caches,caches) --system strowger --only cache=none,local,memcached,redis --window $(SECONDS)s --repetitions $(or $(ROUNDS),3)

@@ -183,6 +183,20 @@ fn a_changed_byte_is_refused() {
     assert_eq!(lab(&["verify", "."], folder.path()).0, Some(2));
 }
 
+/// The pictures of a report that documents show are there, and small.
+#[test]
+fn the_pictures_of_the_document_are_small() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let [page, readme] =
+        ["docs/lab.md", "README.md"].map(|name| fs::read_to_string(root.join(name)).expect("it is there"));
+    assert!(readme.contains("(docs/lab-report-light.png)"));
+    for name in ["lab-report-light.png", "lab-report-dark.png"] {
+        assert!(page.contains(&format!("({name})")), "{name}");
+        let picture = fs::read(root.join("docs").join(name)).expect("make lab-pictures makes it");
+        assert!(picture.starts_with(b"\x89PNG") && picture.len() <= 200_000, "{name}: {} bytes", picture.len());
+    }
+}
+
 /// The experiment of the document can be run, and each of its mistakes there is named as the document says.
 #[test]
 fn the_experiment_of_the_document_is_right() {
