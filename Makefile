@@ -244,7 +244,7 @@ lab-quick: packages build
 	done; [ -z "$$failed" ]
 
 # Colour schemes of Chromium: 0 dark, 1 light.
-PICTURE = $(CHROMIUM) --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1000,1000 --blink-settings=preferredColorScheme=$(1) \
+PICTURE = $(CHROMIUM) --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1000,750 --blink-settings=preferredColorScheme=$(1) \
 	--screenshot=$(abspath docs/lab-report-$(2).png) file://$(abspath $(RUN))/report.html
 CHROMIUM ?= chromium
 
