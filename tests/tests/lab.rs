@@ -38,6 +38,12 @@ fn experiments_are_listed_shown_and_checked() {
     let folder = folder();
     let (code, text, _) = lab(&["list"], folder.path());
     assert_eq!(code, Some(0));
+    let column = text.lines().next().and_then(|line| line.find("title")).expect("a head");
+    for (name, _) in SHIPPED {
+        let (experiment, _) = Experiment::shipped(name).expect("it is shipped");
+        let is_below = |line: &str| line.get(column..) == Some(experiment.title.as_str());
+        assert!(text.lines().any(is_below), "{name}: {text}");
+    }
     let (_, json, _) = lab(&["list", "--json"], folder.path());
     let json: serde_json::Value = serde_json::from_str(&json).expect("it is JSON");
     for (name, file) in SHIPPED {

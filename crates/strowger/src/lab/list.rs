@@ -43,13 +43,14 @@ pub(super) fn run(arguments: &ListArguments) -> Result<ExitCode, Refusal> {
         print(&format!("{}\n", serde_json::Value::from(entries)))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut out = format!("{:<12}", "experiment");
+    let width = SHIPPED.iter().map(|(name, _)| name.len()).fold("experiment".len(), usize::max);
+    let mut out = format!("{:<width$}", "experiment");
     Profile::ALL.iter().for_each(|profile| out.push_str(&format!(" {:>9}", profile.word())));
     out.push_str("  title\n");
     for (name, title, systems, times) in &listed {
-        out.push_str(&format!("{name:<12}"));
+        out.push_str(&format!("{name:<width$}"));
         times.iter().for_each(|time| out.push_str(&format!(" {:>9}", length(*time))));
-        out.push_str(&format!("  {title}\n{:<54}{}\n", "", systems.join(", ")));
+        out.push_str(&format!("  {title}\n{:1$}  {2}\n", "", width + 10 * times.len(), systems.join(", ")));
     }
     out.push_str("\nThe times are of all systems that a line names; `--system` runs one of them.\n");
     print(&out)?;
