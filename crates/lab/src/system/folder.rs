@@ -123,6 +123,16 @@ impl SystemFolder {
         &self.files
     }
 
+    /// Returns `driver.toml` and the files of these scenarios, name and text with marks, in the order of the folder.
+    pub fn files_of(&self, scenarios: &[&str]) -> Vec<(&str, &str)> {
+        let used = || self.driver.scenarios.iter().filter(|scenario| scenarios.contains(&scenario.name.as_str()));
+        let names: Vec<&String> =
+            used().flat_map(|scenario| scenario.configuration.iter().chain(&scenario.files)).collect();
+        let is_used = |name: &String| name == FILE || names.contains(&name);
+        let files = self.files.iter().filter(|(name, _)| is_used(name));
+        files.map(|(name, text)| (name.as_str(), text.as_str())).collect()
+    }
+
     /// Text of a file with its marks.
     pub(super) fn file(&self, name: &str) -> Option<&str> {
         self.files.iter().find(|(file, _)| file == name).map(|(_, text)| text.as_str())

@@ -68,6 +68,16 @@ fn every_experiment_names_configurations_documents_and_backends_that_exist() {
 }
 
 #[test]
+fn a_run_keeps_the_files_of_its_scenarios() {
+    let system = SystemFolder::open("kamailio", None).expect("it is shipped");
+    let names =
+        |scenarios: &[&str]| -> Vec<&str> { system.files_of(scenarios).into_iter().map(|(name, _)| name).collect() };
+    assert_eq!(names(&["proxy"]), ["dispatcher.list", "driver.toml", "proxy.cfg"]);
+    assert_eq!(names(&["relay", "relay", "register"]), ["driver.toml", "register.cfg", "relay.cfg"]);
+    assert_eq!(names(&[]), ["driver.toml"]);
+}
+
+#[test]
 fn shipped_systems_are_written_and_read_again() {
     for (name, files) in system::SHIPPED {
         // One that runs already has no folder of its own to open.

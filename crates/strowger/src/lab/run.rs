@@ -95,7 +95,9 @@ pub(super) fn run(arguments: &RunArguments) -> Result<ExitCode, Refusal> {
     let mut schedule = Schedule::new(experiment.clone(), profile, plan);
     let mut folder = open(&root, arguments.resume, &described, &text, &mut schedule)?;
     for chosen in &systems {
-        for (name, text) in chosen.folder.files() {
+        let own = schedule.plan().trials.iter().filter(|planned| planned.system == chosen.spec.name);
+        let scenarios: Vec<&str> = own.map(|planned| planned.configuration.as_str()).collect();
+        for (name, text) in chosen.folder.files_of(&scenarios) {
             folder.keep_configuration(&chosen.spec.name, name, text.as_bytes()).map_err(wrong)?;
         }
     }
