@@ -48,6 +48,7 @@ mod kept_dialogs;
 mod keys;
 mod lab;
 mod lab_connections;
+mod lab_events;
 mod lab_run;
 mod lab_smoke;
 mod lab_systems;

@@ -3,8 +3,8 @@
 use super::cells::value_of;
 use super::table::show as show_value;
 use crate::compare::FLOOR;
-use crate::experiment::{Experiment, FinderKind, Steps};
-use crate::row::{Profile, Row};
+use crate::experiment::{Action, EventSpec, Experiment, FinderKind, Steps};
+use crate::row::{AxisValue, Profile, Row};
 use std::time::Duration;
 use strowger_measure::{Unit, several};
 
@@ -40,9 +40,10 @@ pub(super) fn method(experiment: &Experiment, profile: Profile, rows: &[Row]) ->
     sentences.push(
         "A trial is valid if the generator kept up with its schedule and met the rate within 1 %, both ends counted the same, no row of \
          accounting and no sample is missing, at most 5 % of the processor time was stolen, no other program was busy, and the server ran \
-         from begin to end. An invalid trial is made again, three times at most; where none is valid, the last one is shown and marked."
+         from begin to end, unless an event killed it. An invalid trial is made again, three times at most; where none is valid, the last one is shown and marked."
             .into(),
     );
+    sentences.extend(events(experiment, profile));
     if steps.search {
         sentences.extend(finder(experiment));
     }
@@ -56,6 +57,28 @@ pub(super) fn method(experiment: &Experiment, profile: Profile, rows: &[Row]) ->
         ));
     }
     sentences
+}
+
+/// Says what happens within each trial.
+fn events(experiment: &Experiment, profile: Profile) -> Option<String> {
+    let of_axes = |event: &EventSpec| -> String {
+        let list = |values: &[AxisValue]| values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
+        event.only.iter().map(|(name, values)| format!(", where {name} is {}", list(values))).collect()
+    };
+    let one = |event: &EventSpec| {
+        let action = match event.action {
+            Action::Kill { silent: false } => "all processes of the server end by SIGKILL".to_owned(),
+            Action::Kill { silent: true } => {
+                "all processes of the server end by SIGKILL, and datagrams are dropped unanswered".to_owned()
+            }
+            Action::Start => "the server starts again".to_owned(),
+            Action::Load(load) => format!("the load becomes {load} {}", experiment.load.unit),
+        };
+        Some(format!("{} after the begin of the window {action}{}", show(*event.at.get(&profile)?), of_axes(event)))
+    };
+    let all: Vec<String> = experiment.events.iter().filter_map(one).collect();
+    (!all.is_empty())
+        .then(|| format!("Within each trial: {}. Values over time are of one second each.", all.join("; ")))
 }
 
 fn finder(experiment: &Experiment) -> Option<String> {

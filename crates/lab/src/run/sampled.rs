@@ -230,6 +230,27 @@ mod tests {
         }
     }
 
+    /// A server that was killed at 0.2 s and ran again from 0.4 s on: samples of the dead processes count for nothing.
+    #[test]
+    fn a_server_that_was_away_has_the_calls_of_the_whole_window() {
+        let mut observed = Observed::default();
+        for at in (1..=5).map(|n| n * 100_000) {
+            let is_dead = at > 200_000;
+            let first = tree("server", at, if is_dead { 0 } else { 50_000 }, Vec::new());
+            observed.trees.push(TreeSample { processes: u32::from(!is_dead), ..first });
+            if at > 400_000 {
+                observed.trees.push(TreeSample { processes: 1, ..tree("server", at, 100_000, Vec::new()) });
+            }
+        }
+        let mut evidence = Evidence { away: Duration::from_millis(200), ..Evidence::default() };
+        let sampled = Sampled::of(observed, 0, 500_000, &mut evidence);
+        assert_eq!(evidence.sampled[1], ("the server".to_owned(), Duration::from_millis(300)));
+        let mut figures = Figures::default();
+        sampled.write(Some(1_000.0), &mut figures).expect("known figures");
+        // 200 ms of CPU for the 500 calls of 500 ms.
+        assert_eq!(figures.value("server.cpu.call"), Some(400.0));
+    }
+
     #[test]
     fn several_servers_are_one_part() {
         let mut observed = Observed::default();

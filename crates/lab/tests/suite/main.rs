@@ -2,6 +2,7 @@
 
 mod compare;
 mod doctor;
+mod events;
 mod experiment;
 mod finder;
 mod formula;

@@ -1,8 +1,8 @@
 //! Rows: writing and reading are inverse, and nothing unknown is read.
 
 use strowger_lab::row::{
-    AxisValue, Check, DEFINITIONS, Load, LoadUnit, Profile, Reason, Row, System, UnknownFigure, Validity, complete,
-    definition, read,
+    AxisValue, Check, DEFINITIONS, Load, LoadUnit, OVER_TIME, Profile, Reason, Row, System, UnknownFigure, Validity,
+    complete, definition, read,
 };
 use strowger_measure::Measure;
 
@@ -30,6 +30,30 @@ fn a_row_is_read_as_it_was_written() {
     assert!(!invalid.validity.is_limit_of_generator());
     assert_eq!(valid.cell(), invalid.cell());
     assert_eq!(valid.cell().to_string(), "proxy kamailio database=mariadb workers=4 at 1600 calls/s");
+}
+
+/// Values for each second follow the figures; a row without them is written as before.
+#[test]
+fn a_series_has_gaps_and_known_figures_alone() {
+    let mut over_time = row();
+    over_time.series.set("registered", vec![Some(100.0), Some(0.0)]).expect("a figure over time");
+    over_time.series.set("rrd.p50", vec![Some(250.5), None]).expect("a figure over time");
+    let line = over_time.to_line();
+    let written = "\"series\":{\"registered\":[100.0,0.0],\"rrd.p50\":[250.5,null]},";
+    assert!(line.contains(written) && !row().to_line().contains("series"), "{line}");
+    assert_eq!(read("rows.jsonl", &line).expect("it is a row"), [over_time.clone()]);
+    for (from, to, message) in [
+        ("\"registered\":", "\"server.pss\":", "has no values for each second"),
+        ("250.5,null", "\"none\"", "invalid type"),
+    ] {
+        let report = read("rows.jsonl", &line.replace(from, to)).expect_err(message).to_string();
+        assert!(report.contains(message), "{report}");
+    }
+    let infinite = over_time.series.set("rrd.p50", vec![Some(f64::NAN)]);
+    assert_eq!(infinite, Err(UnknownFigure::Value("rrd.p50".into())));
+    for name in OVER_TIME {
+        assert!(definition(name).is_some(), "{name}");
+    }
 }
 
 #[test]

@@ -167,6 +167,22 @@ fn a_system_starts_is_killed_and_starts_again_on_its_port() {
     running.start_again().unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(running.addresses(), addresses);
     assert!(running.ids().len() == 2 && running.ids()[0] != first[0]);
+    // The kernel refuses datagrams to a killed server; a silent end has them dropped, until it runs again.
+    let heard = |address: std::net::SocketAddr| {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        socket.connect(address).expect("an address");
+        socket.set_read_timeout(Some(std::time::Duration::from_millis(200))).expect("a time");
+        socket.send(b"x").expect("it is sent");
+        socket.recv(&mut [0; 16]).map_err(|error| error.kind())
+    };
+    running.kill();
+    assert_eq!(heard(addresses[0]), Err(std::io::ErrorKind::ConnectionRefused));
+    running.start_again().unwrap_or_else(|error| panic!("{error}"));
+    running.kill_silently();
+    assert!(running.ids().is_empty());
+    assert_eq!(heard(addresses[1]), Err(std::io::ErrorKind::WouldBlock));
+    running.start_again().unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!((running.addresses(), running.ids().len()), (&addresses[..], 2));
     drop(running);
     UdpSocket::bind(addresses[0]).expect("its port is free again");
 }

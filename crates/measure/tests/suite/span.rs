@@ -56,6 +56,26 @@ fn a_span_of_the_whole_log_is_the_live_run() {
     assert_same(&live, &Run::read_span(&[&path], ended).unwrap());
 }
 
+/// The pages of the seconds of a span add up to it, also where several generators have one.
+#[test]
+fn seconds_of_a_span_are_handed_over_one_by_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let [(west, _), (east, _)] = [("west", 1), ("east", 2)].map(|(name, seed)| logged(folder.path(), name, 20, seed));
+    let span = Span { from: FIRST + 4, until: FIRST + 15 };
+    let (mut seconds, mut sum) = (Vec::new(), Page::new(1));
+    let mut see = |page: &Page| {
+        seconds.push(page.second);
+        sum.add_after(page);
+    };
+    let run = Run::read_seconds(&[&west, &east], span, &mut see).unwrap();
+    assert_eq!(seconds, (span.from..span.until).collect::<Vec<_>>());
+    for counter in Counter::ALL {
+        assert_eq!(sum.counter(*counter), run.totals.counter(*counter), "{counter:?}");
+    }
+    assert!(run.totals.counter(Counter::CallsOutgoing) > 0);
+    assert_same(&run, &Run::read_span(&[&west, &east], span).unwrap());
+}
+
 #[test]
 fn spans_that_follow_each_other_are_the_whole() {
     let folder = tempfile::tempdir().unwrap();

@@ -146,6 +146,53 @@ fn connections_and_rates_are_whole() {
     assert_table(&rates, "5.2", 6, &["test", "system", "limit", "srd.mean", "rrd.mean"]);
 }
 
+#[test]
+fn the_registration_storm_is_whole() {
+    let storm = shapes("registration-storm", Profile::Standard, &["strowger", "kamailio"]);
+    // Two systems and three kinds of phones over 30 seconds; in five of them no server answers.
+    assert_series(&storm, "registered", "1", 6, 30);
+    assert_series(&storm, "failures", "1", 12, 30);
+    assert_series(&storm, "retransmissions", "1", 6, 30);
+    assert_series(&storm, "delay", "us", 12, 25);
+    assert_series(&storm, "cpu", "%", 6, 30);
+    assert_series(&storm, "return", "s", 4, 3);
+    let columns = ["phones", "system", "registered.after", "failed", "timeouts", "retransmissions", "rrd.p99"];
+    assert_table(&storm, "storm", 6, &columns);
+}
+
+/// A point over time is the median of the trials at the end of its second; one that is missing is named.
+#[test]
+fn values_over_time_are_medians_of_each_second() {
+    let (experiment, _) = Experiment::shipped("registration-storm").expect("it is shipped");
+    let mut rows = rows(&experiment, Profile::Standard, &["strowger"]);
+    let (json, csv) = with_report(&experiment, &rows, |report| (report.json(), report.csv()));
+    let json: serde_json::Value = serde_json::from_str(&json).expect("it is JSON");
+    let registered = &json["parts"][0]["data"];
+    assert_eq!(
+        (registered["x"]["unit"].as_str(), registered["series"][0]["name"].as_str()),
+        (Some("s"), Some("UDP, refused"))
+    );
+    let point = &registered["series"][0]["points"][6];
+    // The seventh second is 7; three repetitions differ by 1 % each.
+    for (found, wanted) in
+        [(&point["x"], 7.0), (&point["y"], 7.07), (&point["interval"][0], 7.0), (&point["interval"][1], 7.14)]
+    {
+        assert!(found.as_f64().is_some_and(|found| (found - wanted).abs() < 1e-9), "{found} is not {wanted}");
+    }
+    assert!(csv.lines().next().is_some_and(|line| line.ends_with("figure,value,unit,time")), "{csv}");
+    let seconds =
+        csv.lines().filter(|line| line.contains(",strowger,") && line.contains(",1,true,,registered,")).count();
+    assert_eq!(seconds, 3 * (30 + 1), "of each kind of phones 30 seconds and the figure");
+    assert!(csv.lines().any(|line| line.ends_with(",registered,7,1,7")), "{csv}");
+    let of = |rows: &[Row]| with_report(&experiment, rows, |report| report.shapes());
+    let wanted = of(&rows);
+    let cut: Vec<_> = (1..=20).map(|second| Some(f64::from(second))).collect();
+    for row in rows.iter_mut().filter(|row| row.axes.get("phones").is_some_and(|value| value.to_string() == "tcp")) {
+        row.series.set("registered", cut.clone()).expect("a figure over time");
+    }
+    assert_eq!(missing(&of(&rows), &wanted), ["figure registered: 10 of 30 points of TCP, reset"]);
+}
+
 /// What the plan promises is there, and is missed where it is not.
 #[test]
 fn each_profile_of_each_experiment_shows_what_its_plan_promises() {

@@ -21,6 +21,31 @@ fn values_at_the_bounds_are_valid() {
     assert_eq!(reasons(&evidence, &figures), []);
 }
 
+/// A server that an event kills has no samples until it runs again; a longer gap is a fault.
+#[test]
+fn an_ordered_restart_is_no_fault() {
+    let (mut evidence, figures) = sound();
+    evidence.sampled[1] = ("the server".into(), Duration::from_millis(3_300));
+    evidence.away = Duration::from_millis(1_450);
+    assert_eq!(reasons(&evidence, &figures), []);
+    evidence.away = Duration::from_millis(1_400);
+    let found = reasons(&evidence, &figures);
+    assert!(
+        found[0].check == Check::Samples && found[0].sentence.contains("the server has samples of 3.3"),
+        "{found:?}"
+    );
+    // The samples of all others are whole.
+    evidence.away = Duration::from_secs(5);
+    evidence.sampled[0].1 = Duration::from_secs(4);
+    assert_eq!(reasons(&evidence, &figures).len(), 1);
+    // It did not start again: that is the fault.
+    let (mut evidence, figures) = sound();
+    evidence.sampled[1] = ("the server".into(), Duration::from_secs(1));
+    evidence.ended = Some("the server did not start again: it has ended".into());
+    let found = reasons(&evidence, &figures);
+    assert_eq!(found.iter().map(|reason| reason.check).collect::<Vec<_>>(), [Check::Restart], "{found:?}");
+}
+
 #[test]
 fn each_planted_fault_is_found_by_its_check_alone() {
     type Plant = fn(&mut Evidence, &mut Figures);
