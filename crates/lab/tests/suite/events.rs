@@ -179,10 +179,12 @@ fn the_floor_has_no_events() {
 
 #[test]
 fn a_server_that_runs_elsewhere_is_not_killed() {
-    let mut experiment = storm();
-    let systems = choose(&mut experiment, &[("strowger".into(), Some("127.0.0.1:5060".into()))]).expect("an address");
+    let text = STORM.replace("name = \"strowger\"", "name = \"there\"\ndriver = \"external\"");
+    let (mut experiment, _) = Experiment::read("storm.toml", &text).unwrap_or_else(|report| panic!("{report}"));
+    let named = [("there".to_owned(), Some("127.0.0.1:5060".to_owned()))];
+    let systems = choose(&mut experiment, &named).unwrap_or_else(|error| panic!("{error}"));
     let error = check(&plan(&experiment, Profile::Smoke, &[]), &systems).expect_err("it would be killed").to_string();
-    assert!(error.contains("system strowger") && error.contains("an event of the experiment kills it"), "{error}");
+    assert!(error.contains("system there") && error.contains("an event of the experiment kills it"), "{error}");
     experiment.events.clear();
     check(&plan(&experiment, Profile::Smoke, &[]), &systems).unwrap_or_else(|error| panic!("{error}"));
 }
