@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 use strowger_config::nearest;
+use strowger_load::campaign::period;
 
 /// Values of a command line for one run.
 ///
@@ -45,7 +46,7 @@ impl Overrides {
     /// Puts the values into a profile of an experiment.
     ///
     /// # Errors
-    /// There is no such axis or value; a sentence with the cure.
+    /// There is no such axis or value, or the window ends before an event; a sentence with the cure.
     pub fn apply(&self, experiment: &mut Experiment, profile: Profile) -> Result<(), String> {
         let mut only = BTreeMap::new();
         for (name, written) in &self.only {
@@ -63,7 +64,12 @@ impl Overrides {
         }
         steps.window = self.window.unwrap_or(steps.window);
         steps.repetitions = self.repetitions.unwrap_or(steps.repetitions);
-        Ok(())
+        let window = steps.window;
+        let late = experiment.events.iter().filter_map(|event| event.at.get(&profile)).find(|at| **at >= window);
+        late.map_or(Ok(()), |at| {
+            let (at, window) = (period::show(*at), period::show(window));
+            Err(format!("an event of the experiment is at {at}, and the window ends at {window}: give a longer one"))
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::time::Duration;
-use strowger_lab::experiment::{Action, Axes, Course, Experiment, Place, Planned, TrialEvent, plan};
+use strowger_lab::experiment::{Action, Axes, Course, Experiment, Overrides, Place, Planned, TrialEvent, plan};
 use strowger_lab::row::{AxisValue, Profile};
 use strowger_lab::run::{Due, Schedule, check, choose};
 
@@ -149,6 +149,17 @@ fn the_plan_reckons_with_a_start_before_each_trial() {
     assert_eq!(registers(&quiet), [100, 0, 100, 0]);
     assert!(planned(STORM).time > planned(&quiet).time);
     assert!(planned(STORM).trials.iter().all(|trial| trial.kills == (trial.place == Place::Trial)));
+}
+
+#[test]
+fn a_window_of_the_command_line_is_longer_than_the_events() {
+    let of = |seconds| {
+        let window = Some(Duration::from_secs(seconds));
+        Overrides { window, ..Overrides::default() }.apply(&mut storm(), Profile::Quick)
+    };
+    assert_eq!(of(5), Ok(()));
+    let error = of(4).expect_err("the server starts at 4 s");
+    assert_eq!(error, "an event of the experiment is at 4 s, and the window ends at 4 s: give a longer one");
 }
 
 #[test]
