@@ -87,7 +87,7 @@ fn phones_return_to_a_server_that_starts_again() {
     let figure = |name: &str| row.figures.value(name).unwrap_or_else(|| panic!("{name} of {}", row.to_line()));
     assert!((1.0..4.0).contains(&figure("registered.after")), "{}", row.to_line());
     assert!(figure("registered.after.95") <= figure("registered.after"));
-    // 50 in the first second, and 200 in each of the four others; those of a second at least found no server.
+    // 50 registrations fall due in the first second, and 200 in each of the four others. In one second there is no server.
     assert!((figure("attempts") - 850.0).abs() <= 9.0 && figure("failed") >= 150.0, "{}", row.to_line());
     let (server, machine) = (values("server.cpu"), values("machine.cpu"));
     assert!(server.len() == 5 && machine.len() == 5, "{}", row.to_line());

@@ -23,7 +23,7 @@ pub enum Action {
     },
     /// The server starts again, with the files that it has.
     Start,
-    /// From now on the load is this one, in the unit of `[load]`.
+    /// New load, in the unit of `[load]`.
     Load(f64),
 }
 

@@ -147,7 +147,7 @@ impl Figure {
     }
 }
 
-/// Refuses what has no values for each second.
+/// Refuses forms and figures that have no values for each second.
 fn over_time(fields: &Fields<'_>, form: Form, faults: &mut Faults) {
     if let Some(value) = fields.value("x").filter(|_| form != Form::Lines) {
         faults.push(value.span(), format!("time is no axis of the form {form}"), "write form = \"lines\"");

@@ -88,7 +88,7 @@ const fn floors(profile: Profile) -> u32 {
     }
 }
 
-/// Longest window and warm-up of the floor. Nothing is judged by that of `smoke`.
+/// Longest window and warm-up of the floor. The profile `smoke` judges nothing, so that one second is enough.
 pub(crate) const fn floor_window(profile: Profile) -> Duration {
     match profile {
         Profile::Smoke => Duration::from_secs(1),

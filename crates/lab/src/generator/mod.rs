@@ -43,7 +43,7 @@ pub struct Trial<'a> {
     pub window: Duration,
     /// Changes of the load: from a moment of the window on, another load.
     pub changes: Vec<(Duration, f64)>,
-    /// Receives the begin of the window as soon as it is known.
+    /// Channel for the begin of the window, which is sent when the caller has started.
     pub begins: Option<Sender<SystemTime>>,
     /// Folder of its logs, which is made if it is missing.
     pub folder: &'a Path,

@@ -116,7 +116,7 @@ fn set(figures: &mut Figures, name: &str, value: Option<f64>) -> Result<(), Unkn
 const TIMED_OUT: [Counter; 4] =
     [Counter::RegistrationTimedOut, Counter::SessionTimedOut, Counter::DisconnectTimedOut, Counter::RequestTimedOut];
 
-/// Figures of one second: of what happened in it, also to calls that fell due before.
+/// Figures of one second: of its events, also those of calls that fell due before.
 pub(crate) fn of_second(page: &Page) -> Result<Figures, UnknownFigure> {
     let mut figures = Figures::default();
     of_page(&mut figures, page)?;

@@ -58,7 +58,7 @@ impl Sampled {
         observed.trees.retain(|sample| is_within(sample.at, sample.interval));
         observed.machine.retain(|sample| is_within(sample.at, sample.interval));
         if !evidence.away.is_zero() {
-            // Samples of the killed processes go on beside those of the new ones.
+            // The observer goes on with empty samples of killed processes.
             observed.trees.retain(|sample| sample.processes > 0 || sample.cpu > 0);
         }
         evidence.window = Duration::from_micros(end.saturating_sub(begin));

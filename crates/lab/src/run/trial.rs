@@ -116,7 +116,7 @@ fn again(number: usize) -> String {
     if number == 1 { SERVER.to_owned() } else { format!("{SERVER}/{number}") }
 }
 
-/// Figures of the trial with those of phones that return, and the figures over time.
+/// Figures of the trial, with the return of its phones, and figures over time.
 fn over_time(course: &Course, made: &Made, observed: &Observed) -> Result<(Figures, Series), Error> {
     let mut figures = made.figures.clone();
     if course.over_time.is_empty() && course.events.is_empty() {
