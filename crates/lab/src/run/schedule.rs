@@ -35,7 +35,7 @@ pub struct Order {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Due {
     /// Trial.
-    Trial(Order),
+    Trial(Box<Order>),
     /// Row with the limit that a search found, and the outcome of the trial that confirmed it.
     Limit(Box<(Planned, Limit, Outcome)>),
     /// All trials were made.
@@ -127,7 +127,8 @@ impl Schedule {
             };
             let (planned, number) = (planned.clone(), self.done + 1);
             let load = Load { value, unit };
-            Due::Trial(Order { planned, number, load, warm_up, window, settle, attempt: self.attempt, course })
+            let attempt = self.attempt;
+            Due::Trial(Box::new(Order { planned, number, load, warm_up, window, settle, attempt, course }))
         };
         match (&self.search, planned.load) {
             (None, PlannedLoad::Fixed(load)) if is_floor(planned) => {
@@ -169,7 +170,7 @@ impl Schedule {
             }
             Due::Trial(order) => {
                 self.matches(&order.planned, order.load, row)?;
-                self.made(order, row);
+                self.made(*order, row);
             }
         }
         Ok(())

@@ -171,7 +171,7 @@ fn a_system_starts_is_killed_and_starts_again_on_its_port() {
     let heard = |address: std::net::SocketAddr| {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
         socket.connect(address).expect("an address");
-        socket.set_read_timeout(Some(std::time::Duration::from_millis(200))).expect("a time");
+        socket.set_read_timeout(Some(Duration::from_millis(200))).expect("a time");
         socket.send(b"x").expect("it is sent");
         socket.recv(&mut [0; 16]).map_err(|error| error.kind())
     };
