@@ -81,7 +81,9 @@ fn each_trial_has_the_events_of_its_profile_and_axes() {
     assert_eq!(course(Profile::Paper, "tcp").events, paper);
     assert_eq!(course(Profile::Smoke, "udp").killed(), Some(Duration::from_secs(1)));
     assert!(course(Profile::Smoke, "udp").restarts() && !Course::default().restarts());
-    let same = STORM.replace("{ smoke = \"2s\", quick = \"4s\", standard = \"6s\", paper = \"20s\" }", "\"3s\"");
+    let same = STORM
+        .replace("{ smoke = \"1s\", quick = \"2s\", standard = \"5s\", paper = \"10s\" }", "\"1s\"")
+        .replace("{ smoke = \"2s\", quick = \"4s\", standard = \"6s\", paper = \"20s\" }", "\"3s\"");
     let (experiment, _) = Experiment::read("storm.toml", &same).unwrap_or_else(|report| panic!("{report}"));
     let is_at_three = |profile: &Profile| experiment.events[2].at[profile] == Duration::from_secs(3);
     assert!(Profile::ALL.iter().all(is_at_three), "one time is that of all profiles");

@@ -349,8 +349,8 @@ fn values_of_the_command_line_replace_those_of_a_profile() {
     };
     let plan = planned(&all).expect("they are right");
     assert_eq!(loads(&plan), [fixed(50.0); 3]);
-    // A start of 1 s and 500 registrations; 1.5 s around, 1 s of warm-up, and the window.
-    assert!(trials(&plan).iter().all(|trial| trial.time == Duration::from_millis(1_500 + 1_500 + 1_000 + 10_000)));
+    // A start of 300 ms and 500 registrations; 1 s around, 1 s of warm-up, and the window.
+    assert!(trials(&plan).iter().all(|trial| trial.time == Duration::from_millis(300 + 500 + 1_000 + 1_000 + 10_000)));
     assert_eq!(all.to_string(), "--only cache=redis --load 50 --window 10s --repetitions 3");
     let written = serde_json::to_string(&all).expect("it can be written");
     assert_eq!(serde_json::from_str::<Overrides>(&written).ok(), Some(all));
@@ -386,9 +386,9 @@ fn configurations_and_the_time_to_connect_follow_the_axes() {
     for trial in trials(&plan) {
         let configuration = if text(trial, "transport") == "tls" { "connections-tls" } else { "connections" };
         assert_eq!(trial.configuration, configuration);
-        // 1.5 s around, 1 s to start, and 5 s of window; registrations are made at 1,000/s. At 2,000/s the users connect in turn.
+        // 1 s around, 300 ms to start, and 5 s of window; registrations are made at 1,000/s. At 2,000/s the users connect in turn.
         let users = idle.users(&trial.axes);
-        let rest = trial.time - Duration::from_millis(7_500) - Duration::from_millis(users.into());
+        let rest = trial.time - Duration::from_millis(6_300) - Duration::from_millis(users.into());
         assert_eq!(rest, Duration::from_millis(u64::from(users) / 2).max(Duration::from_secs(1)), "{users}");
     }
     let (lifetimes, _) = Experiment::shipped("connections").expect("it is shipped");
