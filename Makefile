@@ -15,7 +15,7 @@ FUZZ_OPTIONS ?=
 # Folders, seen from fuzz/.
 FUZZ_CORPUS ?= corpus
 STROWGER_CORPORA ?= ../shared/corpora
-FUZZ_SEEDS ?= ../crates/message/tests/torture ../benches/messages \
+FUZZ_SEEDS ?= ../crates/message/tests/torture ../crates/lab/messages \
 	$(addprefix $(abspath $(STROWGER_CORPORA))/fuzz-seeds/,sip sip-dialog sdp uri)
 RATE ?= 1000
 SECONDS ?= 10

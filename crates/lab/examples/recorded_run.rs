@@ -173,6 +173,9 @@ fn row(experiment: &Experiment, profile: Profile, trial: &Planned, load: f64) ->
             ("machine.network", load * 4_000.0),
         ],
     );
+    let all = std::mem::take(&mut row.figures);
+    let own: Vec<_> = all.iter().filter(|(name, _)| experiment.has_figure(&trial.axes, name)).collect();
+    set(&mut row, &own);
     row
 }
 

@@ -7,6 +7,7 @@
 //! * [`run`]: the execution of an experiment, and the folder of its run.
 //! * [`capacity`]: the highest load of a server at an address, and the cause of the limit.
 //! * [`generator`]: trials of load, by processes of `strowger load`.
+//! * [`stack`]: the stack as a library, its rates and memory.
 //! * [`statistics`]: medians and how sure they are.
 //!
 //! The following do no I/O and read no clock:
@@ -55,6 +56,7 @@ pub mod program;
 pub mod report;
 pub mod row;
 pub mod run;
+pub mod stack;
 pub mod statistics;
 pub mod system;
 pub mod wait;

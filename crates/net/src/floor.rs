@@ -1,4 +1,6 @@
-//! Unread relay: the floor of the cost of a relayed call.
+//! Unread relay: the floor of the cost of a relayed call. [`exchange`] is the floor of a request or call between two programs.
+
+pub mod exchange;
 
 use std::io::ErrorKind;
 use std::net::UdpSocket;

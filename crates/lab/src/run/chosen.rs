@@ -23,8 +23,8 @@ pub struct Chosen {
     pub given: Option<String>,
 }
 
-/// Opens the systems of a run: all of the experiment that are not optional, or those that are named, each with a path or none. A name that the experiment does not have
-/// stands for a system in place of its first one, with the same configurations; the experiment gets it.
+/// Opens the systems of a run: all of the experiment that are not optional, or those that are named, each with a path or none. A name that
+/// the experiment does not have stands for a system in place of its first one, with the same configurations; the experiment gets it.
 ///
 /// # Errors
 /// A name or path stands for no system, or its program is missing.

@@ -144,7 +144,11 @@ impl Laboratory {
         let server = Server::System(system::start(&chosen.folder, &setting)?);
         let addresses = server.addresses();
         let mut clients = Vec::new();
-        for number in 0..clients_at(&planned.axes).max(addresses.len()) {
+        let count = match server.measuring() {
+            Some(_) => 0,
+            None => clients_at(&planned.axes).max(addresses.len()),
+        };
+        for number in 0..count {
             let sides = if number == 0 { sides.clone() } else { self.sides() };
             clients.push(self.load(planned, addresses[number % addresses.len()], sides)?);
         }
@@ -196,7 +200,12 @@ impl Laboratory {
         settings: Vec<generator::Setting>,
         folder: Folder,
     ) -> Result<Site, Error> {
-        let provers = if proves(&settings[0])? { settings[0].users } else { 0 };
+        let mut provers = 0;
+        if let Some(first) = settings.first()
+            && proves(first)?
+        {
+            provers = first.users;
+        }
         let mut clients = Vec::new();
         for (number, setting) in (1..).zip(settings) {
             clients.push(Generator::new(setting, &folder.0.join(format!("generator/{number}")))?);

@@ -9,7 +9,7 @@ use crate::document::user;
 use crate::experiment::Axes;
 use crate::generator::Generator;
 use crate::process::Process;
-use crate::system::{Rows, RunningSystem, certificate};
+use crate::system::{Measuring, Rows, RunningSystem, certificate};
 use crate::{Error, port, wait};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -62,6 +62,14 @@ impl Server {
         match self {
             Self::System(system) => system.start_again(),
             Self::Floor(process, _) => process.runs(),
+        }
+    }
+
+    /// Command that makes the load of a trial. None where the laboratory makes calls.
+    pub(super) const fn measuring(&self) -> Option<&Measuring> {
+        match self {
+            Self::System(system) => system.measuring(),
+            Self::Floor(..) => None,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::clients;
 use super::events;
+use super::measuring;
 use super::neighbours::Neighbours;
 use super::over_time::Seconds;
 use super::sampled::{SERVER, Sampled};
@@ -81,7 +82,10 @@ pub(super) fn measure(site: &mut Site, order: &Order, folder: &Path) -> Result<O
     // Rows come while the server settles.
     pause(order.settle)?;
     evidence.accounting = site.accounting(calls.completed, calls.failed)?;
-    memory(site, order, before, sampled.memory, calls, &mut figures).map_err(unknown)?;
+    // The load of a measuring command has no entries.
+    if site.server.measuring().is_none() {
+        memory(site, order, before, sampled.memory, calls, &mut figures).map_err(unknown)?;
+    }
     let ended = site.ended();
     evidence.ended = evidence.ended.take().or(ended);
     let validity = Validity::of(reasons(&evidence, &figures));
@@ -96,6 +100,9 @@ fn loaded(site: &mut Site, order: &Order, folder: &Path, observer: &Observer) ->
         Action::Kill { .. } | Action::Start => None,
     });
     trial.changes = changes.collect();
+    if let Some(command) = site.server.measuring() {
+        return (measuring::trial(command, &trial, observer), events::Made::default());
+    }
     let (sender, begins) = channel();
     trial.begins = Some(sender);
     let is_over = AtomicBool::new(false);
@@ -171,6 +178,10 @@ struct Calls {
 
 impl Calls {
     fn of(made: &Made) -> Result<Self, Error> {
+        if made.logs.is_empty() {
+            let count = |name| made.figures.value(name).unwrap_or(0.0) as u64;
+            return Ok(Self { completed: count("attempts").saturating_sub(count("failed")), failed: count("failed") });
+        }
         let run = Run::read(&made.logs)
             .map_err(|error| Error::Unexpected { what: "the log of a generator".into(), reason: error.to_string() })?;
         let sum = |counter| run.totals.counter(counter) + run.warm_up.as_ref().map_or(0, |page| page.counter(counter));

@@ -185,7 +185,7 @@ impl SystemFolder {
 
     /// Hash of everything that a start with this scenario depends on but ports and folders: commands and files with their marks.
     pub fn digest(&self, scenario: &str) -> Digest {
-        let mut parts: Vec<&str> = self.driver.start.iter().map(String::as_str).collect();
+        let mut parts: Vec<&str> = self.driver.start.iter().chain(&self.driver.measure).map(String::as_str).collect();
         if let Some(scenario) = self.scenario(scenario) {
             let commands = scenario.first.iter().flatten().chain(&scenario.words).map(String::as_str);
             let files = scenario.configuration.iter().chain(&scenario.files);

@@ -1,5 +1,6 @@
 //! Systems that run.
 
+use super::marks::OF_TRIAL;
 use super::{Ready, Scenario, SystemFolder, certificate, fill, marks, ready};
 use crate::backend::run;
 use crate::document::DOMAIN;
@@ -60,11 +61,9 @@ impl<'a> Setting<'a> {
 pub fn start(system: &SystemFolder, setting: &Setting<'_>) -> Result<RunningSystem, Error> {
     if let Some(address) = system.address() {
         ready::answers(system.name(), address)?;
-        let (addresses, ready) = (vec![address], Ready::Options);
-        return Ok(RunningSystem { servers: Vec::new(), addresses, ready, held: Vec::new() });
+        return Ok(RunningSystem { addresses: vec![address], ..RunningSystem::new(Ready::Options) });
     }
-    let ready = system.driver().ready.clone();
-    let mut running = RunningSystem { servers: Vec::new(), addresses: Vec::new(), ready, held: Vec::new() };
+    let mut running = RunningSystem::new(system.driver().ready.clone());
     let instances = system.driver().instances;
     for node in 1..=instances {
         let written = write(system, setting, node, instances)?;
@@ -73,6 +72,13 @@ pub fn start(system: &SystemFolder, setting: &Setting<'_>) -> Result<RunningSyst
                 &format!("the first command of {}", system.name()),
                 written.command(words)?.current_dir(&written.folder),
             )?;
+        }
+        if !written.measure.is_empty() {
+            let words = pinned(&written.measure, setting.cores);
+            running.measuring.get_or_insert_with(|| Measuring { words, folder: written.folder.clone() });
+        }
+        if written.start.is_empty() {
+            continue;
         }
         let words = pinned(&written.start, setting.cores);
         let mut server = Server {
@@ -115,6 +121,7 @@ struct Written {
     port: u16,
     first: Vec<Vec<String>>,
     start: Vec<String>,
+    measure: Vec<String>,
     check: Vec<String>,
 }
 
@@ -172,12 +179,17 @@ fn write(system: &SystemFolder, setting: &Setting<'_>, node: u32, instances: u32
         let file = folder.join(name);
         std::fs::write(&file, text).map_err(Error::file(&file))?;
     }
+    // Each trial fills these in.
+    let of_trial = OF_TRIAL.map(|mark| (mark, format!("@{mark}@")));
+    let with_trial: Vec<_> = values.iter().cloned().chain(of_trial).collect();
     let words = |words: &[String], what: &str| {
         fill_words(words, &scenario.words, &values).map_err(|error| missing(system, scenario, what, &error))
     };
     Ok(Written {
         first: scenario.first.iter().map(|command| words(command, "first")).collect::<Result<_, _>>()?,
         start: words(&system.driver().start, "start")?,
+        measure: fill_words(&system.driver().measure, &scenario.words, &with_trial)
+            .map_err(|error| missing(system, scenario, "measure", &error))?,
         check: words(&system.driver().check, "check")?,
         folder,
         port,
@@ -261,6 +273,15 @@ impl Server {
     }
 }
 
+/// Command that makes the load of a trial.
+#[derive(Clone, Debug)]
+pub(crate) struct Measuring {
+    /// Its words, with the marks of a trial.
+    pub(crate) words: Vec<String>,
+    /// Folder in which it runs.
+    pub(crate) folder: PathBuf,
+}
+
 /// System that runs. It ends when it is dropped; an external one runs on.
 #[derive(Debug)]
 pub struct RunningSystem {
@@ -269,9 +290,19 @@ pub struct RunningSystem {
     ready: Ready,
     /// Sockets that nobody reads, on the UDP ports of killed servers.
     held: Vec<UdpSocket>,
+    measuring: Option<Measuring>,
 }
 
 impl RunningSystem {
+    const fn new(ready: Ready) -> Self {
+        Self { servers: Vec::new(), addresses: Vec::new(), ready, held: Vec::new(), measuring: None }
+    }
+
+    /// Command that makes the load of a trial. None where the laboratory makes calls.
+    pub(crate) const fn measuring(&self) -> Option<&Measuring> {
+        self.measuring.as_ref()
+    }
+
     /// Addresses of its servers: one, unless the system has several instances.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses

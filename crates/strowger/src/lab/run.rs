@@ -124,8 +124,9 @@ fn read(name: &str) -> Result<(Experiment, String), Refusal> {
     }
     let text = std::fs::read_to_string(name).map_err(|error| usage(format!("{name} cannot be read: {error}")))?;
     match Experiment::read(name, &text) {
-        Ok((experiment, warnings)) => {
+        Ok((mut experiment, warnings)) => {
             output::report(&warnings);
+            experiment.fit(super::cores());
             Ok((experiment, text))
         }
         Err(report) => {
