@@ -69,9 +69,5 @@ fn connections_are_measured_by_transaction_by_dialog_and_idle() {
         assert_measured(&calls, servers, &["connect.rate", "srd.p50", "response.p50", "server.cpu.call"]);
         assert_measured(&idle, &["echo", "strowger"], &["server.pss", "rrd.p50", "rrd.p99"]);
         assert!(idle.iter().all(|row| row.figures.value("connect.rate").is_none()), "users keep their connections");
-        // The echo has hardly more than a descriptor for each.
-        let of_ours = idle.iter().find(|row| row.system.name == "strowger").expect("it was measured");
-        let entry = of_ours.figures.value("server.entry");
-        assert!(entry.is_some_and(|bytes| (1.0..20_000.0).contains(&bytes)), "{}", of_ours.to_line());
     });
 }
