@@ -14,10 +14,10 @@ pub use obstacle::Obstacle;
 pub use page::page;
 pub use server::{is_of_this_machine, is_private, owner_of_port};
 
-use crate::Error;
 use crate::finder::{Finder, Goal, Limit, Next, Outcome, Search, Settings};
 use crate::generator::{Generator, Made, Setting, Traffic, Trial};
 use crate::row::{Check, Load, LoadUnit, Validity};
+use crate::{Error, port};
 use sampling::Sampling;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -261,12 +261,17 @@ fn relieved(outcome: &Outcome) -> Outcome {
 
 /// Setting of the generator.
 fn setting(order: &Order) -> Setting {
+    let mut words = order.words.clone();
+    // Contacts of another port would be further ones, and a server admits so many of a user. Those of a closed connection are gone.
+    if matches!(order.work, Work::Registrations) && order.transport == Transport::Udp {
+        words.extend(["--port".into(), port::free().to_string()]);
+    }
     Setting {
         program: order.program.clone(),
         target: order.target.to_string(),
         transport: order.transport,
         connections: strowger_load::campaign::Connections::One,
-        traffic: Traffic::Ready(order.work.workload(), order.words.clone()),
+        traffic: Traffic::Ready(order.work.workload(), words),
         users: 0,
         hold: Duration::from_millis(100),
         sides: Vec::new(),
