@@ -124,6 +124,7 @@ fn an_obstacle_has_its_sentence() {
     let ban = peer(|number, _| (number < 4).then_some("200 OK"));
     // Answers the pre-flight, and not for long.
     let late = peer(|number, _| (number < 30).then_some("200 OK"));
+    let refusing = peer(|number, _| Some(if number < 60 { "200 OK" } else { "403 Forbidden" }));
     let dead = format!("127.0.0.1:{}", port::free());
     let cases = [
         (dead.clone(), 1, "nothing listens on 127.0.0.1:"),
@@ -131,6 +132,7 @@ fn an_obstacle_has_its_sentence() {
         (challenge.to_string(), 2, "asks for a password (401): give --users FILE"),
         (refusal.to_string(), 4, "refuses all OPTIONS with 404: "),
         (ban.to_string(), 4, "stopped answering 127.0.0.1 after 4 answers"),
+        (refusing.to_string(), 4, "took OPTIONS and refuses all with 403 now, at "),
         (late.to_string(), 4, "and did not come back within 8 s: a ban"),
         (format!("sip:{dead};transport=tcp"), 1, "nothing listens on 127.0.0.1:"),
         (format!("sips:{dead}"), 1, "nothing listens on 127.0.0.1:"),

@@ -196,7 +196,7 @@ pub fn measure(order: &Order, mut news: impl FnMut(News<'_>)) -> Result<Capacity
     let answers_options = obstacle::look(order)?;
     let generator = Generator::new(setting(order), &order.folder)?;
     let sampling = Sampling::start(order)?;
-    let mut bench = Bench { order, generator, sampling, made: 0 };
+    let mut bench = Bench { order, generator, sampling, made: 0, refusal: None };
     let rehearsal = bench.trial(obstacle::REHEARSAL, Duration::ZERO, Duration::from_secs(1));
     obstacle::rehearse(order, &rehearsal.map_err(obstacle::of_generator)?)?;
     let settings =
@@ -230,6 +230,9 @@ pub fn measure(order: &Order, mut news: impl FnMut(News<'_>)) -> Result<Capacity
         is_confirmed |= is_long && step.is_met;
         news(News::Made(&step));
         if !step.is_met {
+            if let Some(refusal) = bench.refusal.take() {
+                return Err(refusal.into());
+            }
             let rest = RECOVERY.min(LONGEST.saturating_sub(begun.elapsed()));
             obstacle::recovered(order, answers_options, step.load, rest)?;
         }
@@ -295,6 +298,8 @@ struct Bench<'a> {
     sampling: Sampling,
     /// Trials made so far.
     made: u32,
+    /// Refusal of all attempts of the last trial.
+    refusal: Option<Obstacle>,
 }
 
 impl Bench<'_> {
@@ -316,6 +321,7 @@ impl Bench<'_> {
     fn outcome(&mut self, load: f64, window: Duration) -> Result<Outcome, Error> {
         let mut made = self.trial(load, WARM_UP, window)?;
         self.sampling.add(&mut made)?;
+        self.refusal = obstacle::refuses(self.order, &made, load);
         // Sessions that an earlier load left behind in the server reach the answering side late: no fault of this trial.
         made.reasons.retain(|reason| reason.check != Check::Ends);
         Ok(Outcome { figures: made.figures, validity: Validity::of(made.reasons), ..Outcome::default() })
