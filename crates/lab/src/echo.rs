@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn both_transports_of_a_port_are_answered() {
-        let echo = Echo::bind(0).expect("a port is free");
+        let echo = Echo::bind(crate::port::free()).expect("a port is free");
         let at = echo.datagrams.local_addr().expect("it is bound");
         // It ends with the process of the tests.
         std::thread::spawn(move || echo.run().expect("its sockets are good"));
