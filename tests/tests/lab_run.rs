@@ -190,6 +190,7 @@ fn a_command_of_a_system_measures() {
     let driver = "title = \"A stub\"\nprogram = \"python3\"\nversion = [\"@PROGRAM@\", \"--version\"]\n\
                   measure = [\"@PROGRAM@\", \"@FOLDER@/measure.py\", \"@LOAD@\", \"@WARM_UP@\", \"@WINDOW@\"]\n\
                   [[scenario]]\nname = \"relay\"\nfiles = [\"measure.py\"]\n";
+    // The script takes the time that a trial has.
     let script = "import json,sys,time\nload,warm_up,window=map(float,sys.argv[1:])\ntime.sleep(warm_up+window)\n\
                   print(json.dumps({'rate.achieved':load*window,'attempts':load,'failed':0,'echo.ratio':warm_up*100}))\n";
     std::fs::write(folder.join("driver.toml"), driver).expect("it is written");

@@ -288,7 +288,7 @@ pub struct RunningSystem {
     servers: Vec<Server>,
     addresses: Vec<SocketAddr>,
     ready: Ready,
-    /// Sockets that nobody reads, on the UDP ports of killed servers.
+    /// Unread sockets on the UDP ports of killed servers.
     held: Vec<UdpSocket>,
     measuring: Option<Measuring>,
 }
