@@ -258,7 +258,7 @@ fn messages() -> Vec<Vec<u8>> {
     let (own, corpora) = (Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), corpora());
     let mut seeds = files(&[
         own.join("crates/message/tests/torture"),
-        own.join("benches/messages"),
+        own.join("crates/lab/messages"),
         corpora.join("fuzz-seeds/sip"),
         corpora.join("fuzz-seeds/sip-dialog"),
         corpora.join("rfc4475"),

@@ -73,15 +73,21 @@ fn the_limit_of_a_server_is_found() {
     });
 }
 
+/// Configuration of a registrar whose domain is its address.
+const REGISTRAR: &str = "domains = [\"127.0.0.1\"]\nban.enabled = false";
+
 /// OPTIONS by a connection, registrations with passwords, and calls whose both ends are here.
 #[test]
 fn each_transport_and_each_kind_of_work_is_measured() {
     let _alone = alone();
     let registrar = Setup::on(&[Transport::Udp, Transport::Tcp, Transport::Tls]);
-    let registrar = registrar.with("domains = [\"127.0.0.1\"]\nban.enabled = false").start();
+    let registrar = registrar.with(REGISTRAR).start();
+    // By UDP a trial has the contacts of the trial before it. Each connection has a contact of its own.
+    let few = Setup::on(&[Transport::Udp]).with(&format!("{REGISTRAR}\nregistrar.max_contacts = 1")).start();
     let relay = Setup::on(&[Transport::Udp, Transport::Tcp]).relay().start();
     for user in ["alice", "carol", "bob"] {
         registrar.add_user(&format!("{user}@127.0.0.1"), &format!("of {user}"));
+        few.add_user(&format!("{user}@127.0.0.1"), &format!("of {user}"));
     }
     let users = registrar.folder().join("callers.csv");
     std::fs::write(&users, "alice;of alice\ncarol;of carol\n").expect("the folder can be written");
@@ -91,7 +97,7 @@ fn each_transport_and_each_kind_of_work_is_measured() {
         (format!("sip:{};transport=tcp", at(Transport::Tcp)), vec![], "tcp", "requests/s"),
         (format!("sips:{}", at(Transport::Tls)), vec![], "tls", "requests/s"),
         (format!("tls://{}", at(Transport::Tls)), vec!["--users", &users], "tls", "registrations/s"),
-        (at(Transport::Udp).to_string(), vec!["--users", &users], "udp", "registrations/s"),
+        (few.address(Transport::Udp).to_string(), vec!["--users", &users], "udp", "registrations/s"),
         (format!("sip:{};transport=tcp", relay.address(Transport::Tcp)), vec!["--pair"], "tcp", "calls/s"),
         (at(Transport::Udp).to_string(), vec!["--users", &users, "--pair", "--callee", "bob:of bob"], "udp", "calls/s"),
     ];
@@ -122,6 +128,7 @@ fn an_obstacle_has_its_sentence() {
     let ban = peer(|number, _| (number < 4).then_some("200 OK"));
     // Answers the pre-flight, and not for long.
     let late = peer(|number, _| (number < 30).then_some("200 OK"));
+    let refusing = peer(|number, _| Some(if number < 60 { "200 OK" } else { "403 Forbidden" }));
     let dead = format!("127.0.0.1:{}", port::free());
     let cases = [
         (dead.clone(), 1, "nothing listens on 127.0.0.1:"),
@@ -129,6 +136,7 @@ fn an_obstacle_has_its_sentence() {
         (challenge.to_string(), 2, "asks for a password (401): give --users FILE"),
         (refusal.to_string(), 4, "refuses all OPTIONS with 404: "),
         (ban.to_string(), 4, "stopped answering 127.0.0.1 after 4 answers"),
+        (refusing.to_string(), 4, "took OPTIONS and refuses all with 403 now, at "),
         (late.to_string(), 4, "and did not come back within 8 s: a ban"),
         (format!("sip:{dead};transport=tcp"), 1, "nothing listens on 127.0.0.1:"),
         (format!("sips:{dead}"), 1, "nothing listens on 127.0.0.1:"),

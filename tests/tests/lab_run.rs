@@ -109,6 +109,7 @@ fn runs_are_made_ended_and_resumed() {
         ("values_of_the_command_line_are_those_of_the_run", values_of_the_command_line_are_those_of_the_run),
         ("a_killed_run_leaves_no_process_and_goes_on", a_killed_run_leaves_no_process_and_goes_on),
         ("an_interrupted_run_is_a_valid_part", an_interrupted_run_is_a_valid_part),
+        ("a_command_of_a_system_measures", a_command_of_a_system_measures),
         ("a_server_that_dies_is_named", a_server_that_dies_is_named),
         ("a_worker_that_is_started_again_is_named", a_worker_that_is_started_again_is_named),
         ("a_taken_port_is_named", a_taken_port_is_named),
@@ -179,6 +180,39 @@ fn values_of_the_command_line_are_those_of_the_run() {
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
     let sentence = "other options: it began with --load 60 --window 0.5s --repetitions 1, and now it is none";
     assert!(said(&output).contains(sentence), "{}", said(&output));
+}
+
+/// The load, the times and the workers come to it, its figures into the rows; where it fails, the trial says so.
+fn a_command_of_a_system_measures() {
+    let place = Place::new(50);
+    let folder = place.path("measuring");
+    std::fs::create_dir(&folder).expect("a folder");
+    let driver = "title = \"A stub\"\nprogram = \"python3\"\nversion = [\"@PROGRAM@\", \"--version\"]\n\
+                  measure = [\"@PROGRAM@\", \"@FOLDER@/measure.py\", \"@LOAD@\", \"@WARM_UP@\", \"@WINDOW@\"]\n\
+                  [[scenario]]\nname = \"relay\"\nfiles = [\"measure.py\"]\n";
+    // The script takes the time that a trial has.
+    let script = "import json,sys,time\nload,warm_up,window=map(float,sys.argv[1:])\ntime.sleep(warm_up+window)\n\
+                  print(json.dumps({'rate.achieved':load*window,'attempts':load,'failed':0,'echo.ratio':warm_up*100}))\n";
+    std::fs::write(folder.join("driver.toml"), driver).expect("it is written");
+    std::fs::write(folder.join("measure.py"), script).expect("it is written");
+    let system = format!("strowger={}", folder.display());
+    let output = place.run(&["--system", &system]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let rows = verify(&place.path("mine-smoke")).rows;
+    let own: Vec<&Row> = rows.iter().filter(|row| row.system.name == "strowger").collect();
+    assert_eq!(own.len(), 2);
+    for row in own {
+        for (figure, value) in [("rate.achieved", 50.0), ("attempts", 50.0), ("failed", 0.0), ("echo.ratio", 20.0)] {
+            assert_eq!(row.figures.value(figure), Some(value), "{figure} of {}", row.to_line());
+        }
+        assert!(row.figures.value("machine.cpu").is_some() && row.figures.value("server.cpu").is_none());
+    }
+    std::fs::write(folder.join("measure.py"), "import sys\nprint('no socket')\nsys.exit(1)\n").expect("it is written");
+    let output = place.run(&["--system", &system, "--out", "failing"]);
+    let rows = verify(&place.path("failing")).rows;
+    let row = rows.iter().find(|row| row.system.name == "strowger").expect("it was tried");
+    let Validity::Reasons(reasons) = &row.validity else { panic!("{}", said(&output)) };
+    assert!(reasons.iter().any(|reason| reason.sentence.contains("no socket")), "{reasons:?}");
 }
 
 /// Starts a run and waits for its second row.

@@ -12,6 +12,7 @@ use strowger_lab::row::Profile;
 use strowger_tests::binary::strowger;
 use strowger_tests::each_together;
 use strowger_tests::program::{KAMAILIO, MARIADB, MARIADBD, MEMCACHED, REDIS, have};
+use strowger_tests::turn::in_background;
 
 use crate::lab::recorded;
 
@@ -25,7 +26,7 @@ fn each_shipped_experiment_shows_every_figure() {
     // The longest first, so that none begins when the others end.
     names.sort_by_key(|name| std::cmp::Reverse(plan(&shipped(name), Profile::Smoke, &[]).time));
     let cases: Vec<_> = names.iter().map(|name| (*name, || shows_every_figure(name, folder.path()))).collect();
-    each_together(&cases);
+    in_background(|| each_together(&cases));
 }
 
 fn shipped(name: &str) -> Experiment {

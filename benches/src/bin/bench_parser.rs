@@ -1,7 +1,7 @@
 //! How many messages a second one core indexes, reads through typed views, and writes back from them.
 //!
 //! The seven messages of PJSIP's parser benchmark (`$STROWGER_CORPORA/parser-benchmark`), counted as that benchmark
-//! counts: bytes read / 800. Where they are missing, the seven of `benches/messages`. Before anything is measured,
+//! counts: bytes read / 800. Where they are missing, the seven of `crates/lab/messages`. Before anything is measured,
 //! the header lines and the values of each message are counted: a parser that stops early looks fast.
 //!
 //! Machines differ twofold, so what is demanded is a ratio to two readers of the same bytes in the same run: one that
@@ -14,109 +14,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use strowger_benches::{Interval, median};
-use strowger_message::index::Start;
-use strowger_message::view::{self, Typed, View, Visit};
-use strowger_message::{Error, Index, Limits, Line, MandatoryHeaders, Message, Name, Uri, Write, scan};
+use strowger_lab::stack::{NORMAL, Parts, SAMPLES, check, read_all};
+use strowger_message::{Index, Limits, MandatoryHeaders, Message, scan};
 
-/// Bytes of one message of the count.
-const NORMAL: f64 = 800.0;
 const ROUNDS: usize = 15;
 const ROUND: Duration = Duration::from_millis(120);
-
-/// A message and what must be found in it.
-struct Sample {
-    bytes: Vec<u8>,
-    /// Header lines, a folded one counted once.
-    lines: usize,
-    /// Values of the header fields that are typed.
-    values: usize,
-}
-
-/// A message taken apart, as an element holds it that changes header fields one by one.
-struct Parts<'a> {
-    message: Message<'a>,
-    uri: Option<Uri<'a>>,
-    /// Name and values of each header line.
-    lines: Vec<(&'a [u8], Vec<View<'a>>)>,
-}
-
-impl<'a> Parts<'a> {
-    fn of(message: Message<'a>) -> Result<Self, Error> {
-        let mut lines: Vec<_> = message
-            .index()
-            .lines()
-            .iter()
-            .map(|line| {
-                (if line.name == Name::Other { message.name(line) } else { line.name.text().as_bytes() }, Vec::new())
-            })
-            .collect();
-        view::all(&message, |line, view| {
-            let number = message.index().lines().iter().position(|l| l.start == line.start).expect("one of them");
-            lines[number].1.push(*view);
-        })?;
-        let uri = if message.is_request() { Some(message.uri()?) } else { None };
-        Ok(Self { message, uri, lines })
-    }
-
-    /// Writes the whole message again, each value from its view.
-    fn write(&self, out: &mut Vec<u8>) {
-        match &self.uri {
-            Some(uri) => {
-                out.extend_from_slice(self.message.method_text());
-                out.push(b' ');
-                uri.write(out);
-                out.extend_from_slice(b" SIP/2.0\r\n");
-            }
-            None => {
-                out.extend_from_slice(b"SIP/2.0 ");
-                (self.message.status().unwrap_or_default() as u32).write(out);
-                out.push(b' ');
-                out.extend_from_slice(self.message.reason());
-                out.extend_from_slice(b"\r\n");
-            }
-        }
-        for (name, views) in &self.lines {
-            out.extend_from_slice(name);
-            out.extend_from_slice(b": ");
-            for (n, view) in views.iter().enumerate() {
-                if n > 0 {
-                    out.extend_from_slice(b", ");
-                }
-                view.write(out);
-            }
-            out.extend_from_slice(b"\r\n");
-        }
-        out.extend_from_slice(b"\r\n");
-        out.extend_from_slice(self.message.body());
-    }
-}
-
-/// Counts values, and makes sure that each is really read.
-#[derive(Default)]
-struct Count {
-    values: usize,
-}
-
-impl<'a> Visit<'a> for Count {
-    #[inline]
-    fn value<T: Typed<'a>>(&mut self, line: &'a Line, value: &T) {
-        black_box(value);
-        self.values += has_grammar(line.name) as usize;
-    }
-}
-
-/// Other header fields are text, whose reading costs and says nothing.
-fn has_grammar(name: Name) -> bool {
-    !matches!(name, Name::Other | Name::Organization | Name::Subject | Name::Server | Name::UserAgent)
-}
-
-/// Reads each value, keeps none; how many there are of the header fields that have a grammar.
-#[inline]
-fn read_all(message: &Message<'_>) -> Result<usize, Error> {
-    let mut count = Count::default();
-    view::visit(message, &mut count)?;
-    Ok(count.values)
-}
 
 /// Something that reads or writes all messages once.
 struct Reader<'a> {
@@ -156,11 +58,13 @@ fn main() -> ExitCode {
     let only = std::env::args().skip_while(|a| a != "--only").nth(1);
     let (samples, source) = samples();
     let limits = Limits::default();
-    check(&samples, &limits);
-
-    let bytes: usize = samples.iter().map(|s| s.bytes.len()).sum();
-    let indexes: Vec<Index> = samples.iter().map(|s| parse(&s.bytes, &limits)).collect();
-    let messages: Vec<_> = samples.iter().zip(&indexes).map(|(s, index)| Message::new(&s.bytes, index)).collect();
+    if let Err(reason) = check(&samples.iter().map(Vec::as_slice).collect::<Vec<_>>()) {
+        eprintln!("{source}: {reason}");
+        return ExitCode::FAILURE;
+    }
+    let bytes: usize = samples.iter().map(Vec::len).sum();
+    let indexes: Vec<Index> = samples.iter().map(|bytes| parse(bytes, &limits)).collect();
+    let messages: Vec<_> = samples.iter().zip(&indexes).map(|(bytes, index)| Message::new(bytes, index)).collect();
     let parts: Vec<_> = messages.iter().map(|m| Parts::of(*m).expect("checked")).collect();
     // It refuses what has a bare CR or a folded line.
     let headers = |m: &Message<'_>| m.bytes()[m.index().headers_start()..].to_vec();
@@ -172,7 +76,7 @@ fn main() -> ExitCode {
     let mut readers = vec![
         Reader::new("lines", bytes, || {
             for sample in &samples {
-                black_box(lines_and_colons(black_box(&sample.bytes)));
+                black_box(lines_and_colons(black_box(sample)));
             }
         }),
         Reader::new("httparse", httparse_bytes, || {
@@ -182,24 +86,21 @@ fn main() -> ExitCode {
         }),
         Reader::new("index", bytes, || {
             for sample in &samples {
-                let _ = black_box(index.parse(black_box(&sample.bytes), &limits));
+                let _ = black_box(index.parse(black_box(sample), &limits));
             }
         }),
         Reader::new("mandatory", bytes, || {
             for sample in &samples {
-                let bytes = black_box(&sample.bytes[..]);
+                let bytes = black_box(&sample[..]);
                 again.parse(bytes, &limits).expect("checked");
                 let _ = black_box(&MandatoryHeaders::of(&Message::new(bytes, &again)));
             }
         }),
         Reader::new("views", bytes, || {
             for sample in &samples {
-                let bytes = black_box(&sample.bytes[..]);
+                let bytes = black_box(&sample[..]);
                 third.parse(bytes, &limits).expect("checked");
                 let message = Message::new(bytes, &third);
-                if let Start::Request { .. } = third.start() {
-                    black_box(&message.uri().expect("checked"));
-                }
                 black_box(read_all(&message).expect("checked"));
             }
         }),
@@ -212,7 +113,7 @@ fn main() -> ExitCode {
         }),
         Reader::new("call-id", bytes, || {
             for sample in &samples {
-                black_box(scan::call_id(black_box(&sample.bytes)));
+                black_box(scan::call_id(black_box(sample)));
             }
         }),
     ];
@@ -244,11 +145,11 @@ fn main() -> ExitCode {
             .collect();
         println!(
             "{}",
-            serde_json::json!({"messages": source.display().to_string(), "bytes": bytes, "measures": rows,
+            serde_json::json!({"messages": source, "bytes": bytes, "measures": rows,
                 "ratios": demands, "met": met})
         );
     } else {
-        println!("Seven messages, {bytes} bytes, counted as 800 bytes each; one core. From {}\n", source.display());
+        println!("Seven messages, {bytes} bytes, counted as 800 bytes each; one core. From {source}\n");
         for reader in &readers {
             let rate = median(reader.rates.clone());
             println!("{:12} {:>8.2} M messages/s {:>8.0} ns each", reader.name, rate / 1e6, 1e9 / rate);
@@ -296,27 +197,6 @@ fn parse(bytes: &[u8], limits: &Limits) -> Index {
     index
 }
 
-/// Everything is found, and what is written is read as the same again.
-fn check(samples: &[Sample], limits: &Limits) {
-    for (n, sample) in samples.iter().enumerate() {
-        let index = parse(&sample.bytes, limits);
-        let message = Message::new(&sample.bytes, &index);
-        assert_eq!(index.lines().len(), sample.lines, "header lines of message {}", n + 1);
-        assert_eq!(index.end(), sample.bytes.len(), "length of message {}", n + 1);
-        MandatoryHeaders::of(&message).unwrap_or_else(|e| panic!("message {}: {e}", n + 1));
-        let count = read_all(&message).unwrap_or_else(|e| panic!("message {}: {e}", n + 1));
-        assert_eq!(count, sample.values, "values of message {}", n + 1);
-        let mut out = Vec::new();
-        Parts::of(message).expect("read just now").write(&mut out);
-        let again = parse(&out, limits);
-        let written = Message::new(&out, &again);
-        assert_eq!(again.lines().len(), sample.lines, "header lines of message {} as written", n + 1);
-        assert_eq!(written.body(), message.body());
-        let count = read_all(&written).unwrap_or_else(|e| panic!("message {} as written: {e}", n + 1));
-        assert_eq!(count, sample.values, "values of message {} as written", n + 1);
-    }
-}
-
 /// How often a second.
 fn round(all: &mut dyn FnMut()) -> f64 {
     let (start, mut times, mut spent) = (busy(), 0u32, Duration::ZERO);
@@ -339,26 +219,18 @@ fn busy() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-fn samples() -> (Vec<Sample>, PathBuf) {
+/// The messages, and where they are from.
+fn samples() -> (Vec<Vec<u8>>, String) {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let corpora = std::env::var_os("STROWGER_CORPORA").map_or_else(|| here.join("../../shared/corpora"), PathBuf::from);
     let folder = corpora.join("parser-benchmark");
     if folder.is_dir() {
-        return (read(&folder), folder);
+        let read = |n: usize| {
+            let path = folder.join(format!("message-{n}.sip"));
+            std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+        };
+        return ((1..=SAMPLES.len()).map(read).collect(), folder.display().to_string());
     }
     eprintln!("{} is missing: the project's own seven messages are taken", folder.display());
-    let folder = here.join("messages");
-    (read(&folder), folder)
-}
-
-/// Header lines and typed values of each message. Ours were written to have as many as PJSIP's.
-const COUNTS: [(usize, usize); 7] = [(16, 18), (13, 13), (14, 12), (8, 7), (9, 9), (9, 9), (10, 9)];
-
-fn read(folder: &Path) -> Vec<Sample> {
-    let one = |(n, (lines, values))| {
-        let path = folder.join(format!("message-{}.sip", n + 1));
-        let bytes = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-        Sample { bytes, lines, values }
-    };
-    COUNTS.into_iter().enumerate().map(one).collect()
+    (SAMPLES.iter().map(|bytes| bytes.to_vec()).collect(), "the project's own messages".into())
 }

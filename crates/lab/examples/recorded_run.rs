@@ -173,6 +173,9 @@ fn row(experiment: &Experiment, profile: Profile, trial: &Planned, load: f64) ->
             ("machine.network", load * 4_000.0),
         ],
     );
+    let all = std::mem::take(&mut row.figures);
+    let own: Vec<_> = all.iter().filter(|(name, _)| experiment.has_figure(&trial.axes, name)).collect();
+    set(&mut row, &own);
     row
 }
 
@@ -219,8 +222,6 @@ pub(crate) fn description(experiment: &Experiment, profile: Profile, rows: &[Row
         profile,
         systems: systems.collect(),
         versions: BTreeMap::from([("mariadb".to_owned(), "10.11".to_owned())]),
-        hosts: BTreeMap::new(),
-        server_cores: None,
         machine: Machine {
             host: "bench".into(),
             processor: "Processor <of two cores>".into(),

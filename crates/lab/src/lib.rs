@@ -2,12 +2,12 @@
 //!
 //! * [`process`]: a program that runs beside this one and ends with it; [`program`]: programs by others, and where they come from.
 //! * [`guard`]: the end of these programs when this one was killed.
-//! * [`host`]: places of processes, and the machines that `ssh` reaches.
 //! * [`backend`]: databases and caches in temporary folders.
 //! * [`system`]: how a system under test is started; [`echo`]: the one that does nothing but answer.
 //! * [`run`]: the execution of an experiment, and the folder of its run.
 //! * [`capacity`]: the highest load of a server at an address, and the cause of the limit.
 //! * [`generator`]: trials of load, by processes of `strowger load`.
+//! * [`stack`]: the stack as a library, its rates and memory.
 //! * [`statistics`]: medians and how sure they are.
 //!
 //! The following do no I/O and read no clock:
@@ -50,13 +50,13 @@ pub mod finder;
 pub mod formula;
 pub mod generator;
 pub mod guard;
-pub mod host;
 pub mod port;
 pub mod process;
 pub mod program;
 pub mod report;
 pub mod row;
 pub mod run;
+pub mod stack;
 pub mod statistics;
 pub mod system;
 pub mod wait;

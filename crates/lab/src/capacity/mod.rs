@@ -14,11 +14,10 @@ pub use obstacle::Obstacle;
 pub use page::page;
 pub use server::{is_of_this_machine, is_private, owner_of_port};
 
-use crate::Error;
 use crate::finder::{Finder, Goal, Limit, Next, Outcome, Search, Settings};
 use crate::generator::{Generator, Made, Setting, Traffic, Trial};
-use crate::host::{Party, Place};
 use crate::row::{Check, Load, LoadUnit, Validity};
+use crate::{Error, port};
 use sampling::Sampling;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -197,7 +196,7 @@ pub fn measure(order: &Order, mut news: impl FnMut(News<'_>)) -> Result<Capacity
     let answers_options = obstacle::look(order)?;
     let generator = Generator::new(setting(order), &order.folder)?;
     let sampling = Sampling::start(order)?;
-    let mut bench = Bench { order, generator, sampling, made: 0 };
+    let mut bench = Bench { order, generator, sampling, made: 0, refusal: None };
     let rehearsal = bench.trial(obstacle::REHEARSAL, Duration::ZERO, Duration::from_secs(1));
     obstacle::rehearse(order, &rehearsal.map_err(obstacle::of_generator)?)?;
     let settings =
@@ -231,6 +230,9 @@ pub fn measure(order: &Order, mut news: impl FnMut(News<'_>)) -> Result<Capacity
         is_confirmed |= is_long && step.is_met;
         news(News::Made(&step));
         if !step.is_met {
+            if let Some(refusal) = bench.refusal.take() {
+                return Err(refusal.into());
+            }
             let rest = RECOVERY.min(LONGEST.saturating_sub(begun.elapsed()));
             obstacle::recovered(order, answers_options, step.load, rest)?;
         }
@@ -262,17 +264,20 @@ fn relieved(outcome: &Outcome) -> Outcome {
 
 /// Setting of the generator.
 fn setting(order: &Order) -> Setting {
+    let mut words = order.words.clone();
+    // Contacts of another port would be further ones, and a server admits so many of a user. Those of a closed connection are gone.
+    if matches!(order.work, Work::Registrations) && order.transport == Transport::Udp {
+        words.extend(["--port".into(), port::free().to_string()]);
+    }
     Setting {
         program: order.program.clone(),
         target: order.target.to_string(),
         transport: order.transport,
         connections: strowger_load::campaign::Connections::One,
-        traffic: Traffic::Ready(order.work.workload(), order.words.clone()),
+        traffic: Traffic::Ready(order.work.workload(), words),
         users: 0,
         hold: Duration::from_millis(100),
-        callers: vec![Party::here(None)],
         sides: Vec::new(),
-        answerers: vec![Place::Here],
         answer: crate::generator::Answer::Ring(Duration::ZERO),
         patience: PATIENCE,
         thresholds: thresholds(),
@@ -293,6 +298,8 @@ struct Bench<'a> {
     sampling: Sampling,
     /// Trials made so far.
     made: u32,
+    /// Refusal of all attempts of the last trial.
+    refusal: Option<Obstacle>,
 }
 
 impl Bench<'_> {
@@ -314,6 +321,7 @@ impl Bench<'_> {
     fn outcome(&mut self, load: f64, window: Duration) -> Result<Outcome, Error> {
         let mut made = self.trial(load, WARM_UP, window)?;
         self.sampling.add(&mut made)?;
+        self.refusal = obstacle::refuses(self.order, &made, load);
         // Sessions that an earlier load left behind in the server reach the answering side late: no fault of this trial.
         made.reasons.retain(|reason| reason.check != Check::Ends);
         Ok(Outcome { figures: made.figures, validity: Validity::of(made.reasons), ..Outcome::default() })

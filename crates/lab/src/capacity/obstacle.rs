@@ -83,10 +83,7 @@ pub(super) fn rehearse(order: &Order, made: &Made) -> Result<(), Obstacle> {
             "nothing listens on {place}: is the server running, and is port {port} right?"
         )));
     }
-    let mut codes: BTreeMap<u16, u64> = BTreeMap::new();
-    totals.responses_received().iter().filter(|(_, code, _)| *code >= 300).for_each(|(_, code, count)| {
-        *codes.entry(code).or_default() += count;
-    });
+    let codes = codes(&run);
     if let Some(code) = [401, 407].into_iter().find(|code| codes.contains_key(code)) {
         return Err(Obstacle::Challenge(challenge(order, code)));
     }
@@ -103,6 +100,36 @@ pub(super) fn rehearse(order: &Order, made: &Made) -> Result<(), Obstacle> {
         ))),
     }
 }
+
+/// Number of final responses that are no success, by code.
+fn codes(run: &Run) -> BTreeMap<u16, u64> {
+    let mut codes: BTreeMap<u16, u64> = BTreeMap::new();
+    run.totals.responses_received().iter().filter(|(_, code, _)| *code >= 300).for_each(|(_, code, count)| {
+        *codes.entry(code).or_default() += count;
+    });
+    codes
+}
+
+/// Judges a trial of a server that has taken attempts before: whether it refuses all by a code that is no sign of overload.
+pub(super) fn refuses(order: &Order, made: &Made, load: f64) -> Option<Obstacle> {
+    let run = Run::read(&made.logs).ok()?;
+    if run.totals.counter(Counter::CallsSuccessful) > 0 {
+        return None;
+    }
+    let (code, _) = codes(&run).into_iter().max_by_key(|(_, count)| *count)?;
+    let is_own = (400..500).contains(&code) && !OF_LOAD.contains(&code);
+    let sentence = format!(
+        "{} took {attempts} and refuses all with {code} now, at {load} {}: {}",
+        order.address,
+        order.work.unit(),
+        cure(order, code),
+        attempts = order.work.attempts(),
+    );
+    is_own.then_some(Obstacle::Refused(sentence))
+}
+
+/// Codes below 500 by which a server may answer because of its load: time-out, absence, limiter.
+const OF_LOAD: [u16; 3] = [408, 429, 480];
 
 fn challenge(order: &Order, code: u16) -> String {
     let place = order.address;

@@ -1,8 +1,8 @@
 //! Axes of an experiment.
 
-use super::fields::{Faults, Fields, axis_value, number, text};
+use super::fields::{Faults, Fields, Value, axis_value, number, text};
 use super::transport::{connections, transport};
-use crate::row::AxisValue;
+use crate::row::{AxisValue, definition};
 use std::collections::BTreeMap;
 use strowger_config::nearest;
 use strowger_core::Transport;
@@ -29,8 +29,18 @@ pub struct Axis {
     pub transports: BTreeMap<String, Transport>,
     /// Owner of a connection by value. It replaces the owner in `[call]`.
     pub connections: BTreeMap<String, Connections>,
+    /// Values above this many times the cores of the machine are left out of a plan. None for all.
+    pub per_core: Option<u32>,
+    /// Figures that trials have by value. A value that is not named promises all.
+    pub figures: BTreeMap<String, Vec<String>>,
     /// Value against which the penalty of a value is computed.
     pub against: BTreeMap<String, String>,
+}
+
+/// Names of defined figures.
+fn figures(value: Value<'_>) -> Option<Vec<String>> {
+    let names: Option<Vec<String>> = value.get_ref().as_array()?.iter().map(text).collect();
+    names.filter(|names| names.iter().all(|name| definition(name).is_some()))
 }
 
 /// Names of axes that rows have anyway.
@@ -38,8 +48,9 @@ const TAKEN: [&str; 4] = ["system", "load", "repetition", "time"];
 
 impl Axis {
     pub(super) fn read(fields: &Fields<'_>, before: &[Self], faults: &mut Faults) -> Self {
-        let by_value = ["title", "users", "load", "document", "configuration", "transport", "connections", "against"];
-        fields.know(&[&["name", "values"][..], &by_value].concat(), faults);
+        let by_value =
+            ["title", "users", "load", "document", "configuration", "transport", "connections", "figures", "against"];
+        fields.know(&[&["name", "values", "per_core"][..], &by_value].concat(), faults);
         let name = fields.required_text("name", "\"workers\"", faults);
         if let Some(value) = fields.value("name") {
             if TAKEN.contains(&name.as_str()) {
@@ -71,6 +82,8 @@ impl Axis {
             configurations: BTreeMap::new(),
             transports: BTreeMap::new(),
             connections: BTreeMap::new(),
+            per_core: fields.count("per_core", 1, faults),
+            figures: BTreeMap::new(),
             against: BTreeMap::new(),
         };
         let whole = |number: &f64| *number >= 0.0 && number.fract() == 0.0 && *number <= f64::from(u32::MAX);
@@ -83,6 +96,7 @@ impl Axis {
         axis.configurations = axis.by_value(fields, "configuration", "\"relay\"", text, faults);
         axis.transports = axis.by_value(fields, "transport", "\"tcp\"", transport, faults);
         axis.connections = axis.by_value(fields, "connections", "\"per-user\"", connections, faults);
+        axis.figures = axis.by_value(fields, "figures", "[\"rate.achieved\"]", figures, faults);
         let known: Vec<String> = axis.values.iter().map(ToString::to_string).collect();
         axis.against = axis.by_value(
             fields,
@@ -110,7 +124,7 @@ impl Axis {
         fields: &Fields<'_>,
         key: &str,
         example: &str,
-        read: impl Fn(super::fields::Value<'_>) -> Option<T>,
+        read: impl Fn(Value<'_>) -> Option<T>,
         faults: &mut Faults,
     ) -> BTreeMap<String, T> {
         let mut found = BTreeMap::new();

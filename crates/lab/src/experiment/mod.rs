@@ -9,7 +9,7 @@
 //! | `[call]` | `document` and `answer`: scenarios of both ends; `users`, `hold`, `answering` sides, `transport`, `connections` |
 //! | `[load]` | `unit`; fixed `values`; a `finder` with `start`, `step`, `most`, `expected`, `sessions` |
 //! | `[goal]` | figures and the most that each may be, for a finder |
-//! | `[[axis]]` | `name`, `values`; `title`, `users`, `load`, `document`, `configuration`, `transport`, `connections`, `against` by value |
+//! | `[[axis]]` | `name`, `values`; `title`, `users`, `load`, `document`, `configuration`, `transport`, `connections`, `figures`, `against` by value; `per_core` |
 //! | `[[system]]` | `name`, `driver`, `configuration` with `{axis}`, `workers`, `beside`, `skip`, `step`, `expected`, `optional` |
 //! | `[[event]]` | `at`, a time or times by profile; `do`: `kill` with `silent`, `start`, or `load` with `load`; `where` |
 //! | `[profile.NAME]` | `warm_up`, `window`, `settle`, `hold`, `trial`, `confirm`, `repetitions`, `search`, `sessions`, `loads`, `only` |
@@ -122,6 +122,27 @@ impl Experiment {
             (load.step, load.expected) = (spec.step.unwrap_or(load.step), spec.expected.unwrap_or(load.expected));
         }
         load
+    }
+
+    /// Tells whether trials at these values of axes have a figure.
+    pub fn has_figure(&self, axes: &Axes, figure: &str) -> bool {
+        self.axes.iter().all(|axis| {
+            let value = axes.get(&axis.name).map(ToString::to_string);
+            let figures = value.and_then(|value| axis.figures.get(&value));
+            figures.is_none_or(|figures| figures.iter().any(|name| name == figure))
+        })
+    }
+
+    /// Leaves values of axes with `per_core` that are too many for so many cores out of all profiles.
+    pub fn fit(&mut self, cores: usize) {
+        for axis in &self.axes {
+            let Some(per_core) = axis.per_core else { continue };
+            let most = f64::from(per_core) * cores as f64;
+            let fits = |value: &AxisValue| !matches!(value, AxisValue::Number(number) if *number > most);
+            for steps in self.profiles.values_mut() {
+                steps.only.entry(axis.name.clone()).or_insert_with(|| axis.values.clone()).retain(fits);
+            }
+        }
     }
 
     /// Reads one of the shipped experiments. None where there is no such one.

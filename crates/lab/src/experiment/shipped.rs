@@ -10,5 +10,6 @@ pub const SHIPPED: &[(&str, &str)] = &[
     ("registration-storm", include_str!("../../experiments/registration-storm.toml")),
     ("relay", include_str!("../../experiments/relay.toml")),
     ("rfc7502", include_str!("../../experiments/rfc7502.toml")),
+    ("stack", include_str!("../../experiments/stack.toml")),
     ("stress", include_str!("../../experiments/stress.toml")),
 ];

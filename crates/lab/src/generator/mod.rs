@@ -7,13 +7,11 @@
 //! All processes end when their trial ends, also after an error. With [`crate::process::end_by_signals`] they end by Ctrl-C, too; the trial
 //! then returns an error.
 
-mod clocks;
 mod document;
 mod reading;
 mod setting;
 mod source;
 mod trial;
-mod words;
 
 pub(crate) use reading::of_second;
 pub use setting::{Answer, Setting, Traffic};
@@ -107,8 +105,8 @@ impl Generator {
     pub fn register(&self, rate: f64, folder: &Path) -> Result<(), Error> {
         let folder = &made(folder)?;
         let mut logs = Vec::new();
-        for (number, part) in self.files.registering.iter().enumerate().filter(|(_, (.., users))| *users > 0) {
-            logs.push(trial::register(&self.setting, number, part, rate, folder)?);
+        for part in self.files.registering.iter().filter(|(.., users)| *users > 0) {
+            logs.push(trial::register(&self.setting, part, rate, folder)?);
         }
         if logs.is_empty() { Ok(()) } else { reading::all_registered(&logs, self.setting.users) }
     }

@@ -3,23 +3,29 @@
 use super::chosen::Chosen;
 use super::conduct::TestBed;
 use super::schedule::Order;
-use super::side::{self, ServerSide, SideOrder, Work};
-use super::site::{Folder, Site};
+use super::site::{Folder, Server, Site};
 use super::trial::measure;
-use crate::Error;
+use crate::backend::Beside;
+use crate::compare::FLOOR;
 use crate::document;
-use crate::experiment::{Axes, Course, Experiment, Place, Plan, Planned, PlannedLoad, REGISTRATIONS, Steps, Workers};
+use crate::experiment::{Axes, Course, Experiment, Place, Planned, PlannedLoad, REGISTRATIONS, Steps, Workers};
 use crate::finder::Outcome;
 use crate::generator::{self, Answer, Generator, Traffic};
-use crate::host::Hosts;
+use crate::process::Process;
 use crate::row::{AxisValue, Digest, Load, Profile, System};
+use crate::system;
+use crate::{Error, port};
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
-/// Answering sides at least, where several machines take part.
-const FAR_SIDES: usize = 2;
+/// One of so many datagrams of callers that the floor answers: the INVITE of INVITE, ACK and BYE.
+const ANSWERED: u32 = 3;
+
+/// Time in which the floor has to listen.
+const START: Duration = Duration::from_secs(20);
 
 /// Test bed of real systems.
 #[derive(Debug)]
@@ -34,13 +40,12 @@ pub struct Laboratory {
     scratch: PathBuf,
     sites: Vec<Site>,
     started: usize,
-    hosts: Hosts,
     /// Best number of workers by system and configuration.
     best: BTreeMap<(String, String), u32>,
 }
 
 impl Laboratory {
-    /// Makes a test bed on this machine. `program`: this program; `scratch`: a temporary folder.
+    /// Makes a test bed. `program`: this program; `scratch`: a temporary folder.
     pub fn new(experiment: Experiment, profile: Profile, systems: Vec<Chosen>, program: &Path, scratch: &Path) -> Self {
         let steps = experiment.profiles.get(&profile).cloned().unwrap_or_else(|| Steps::default_of(profile));
         let (program, scratch) = (program.to_owned(), scratch.to_owned());
@@ -53,15 +58,8 @@ impl Laboratory {
             scratch,
             sites: Vec::new(),
             started: 0,
-            hosts: Hosts::local(),
             best: BTreeMap::new(),
         }
-    }
-
-    /// The same with parties on these hosts.
-    #[must_use]
-    pub fn on(self, hosts: Hosts) -> Self {
-        Self { hosts, ..self }
     }
 
     fn chosen(&self, name: &str) -> Option<&Chosen> {
@@ -73,7 +71,7 @@ impl Laboratory {
         self.sites.retain(|site| (&site.axes, site.repetition) == (&planned.axes, planned.repetition));
         match self.sites.iter().position(|site| site.name == planned.system) {
             Some(at) => Ok(self.sites.remove(at)),
-            None if planned.place != Place::Trial => self.start_floor(planned),
+            None if planned.place != Place::Trial => self.start_floor(planned, trial),
             None => self.start(planned, trial),
         }
     }
@@ -92,25 +90,17 @@ impl Laboratory {
     }
 
     /// Starts the unread relay, which is a server without users.
-    fn start_floor(&mut self, planned: &Planned) -> Result<Site, Error> {
+    fn start_floor(&mut self, planned: &Planned, trial: &Path) -> Result<Site, Error> {
         let folder = self.folder();
-        let called = self.hosts.answerers[0].free_address()?;
-        let side = self.start_side(Work::Floor(called), &folder)?;
-        let mut setting = self.setting(side.addresses()[0], "call".into(), vec![called])?;
-        // The relay answers the caller who spoke last.
-        setting.callers.truncate(1);
-        self.site_of(planned, side, vec![setting], folder)
-    }
-
-    /// Starts the server's side of a site.
-    fn start_side(&self, work: Work, folder: &Folder) -> Result<Box<dyn ServerSide>, Error> {
-        let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let order = SideOrder {
-            work,
-            address: self.hosts.server.address.unwrap_or(local),
-            cores: self.hosts.server_cores.clone(),
-        };
-        side::start(order, &self.hosts.server, &self.program, &folder.0)
+        let (own, side) = (port::free(), port::free_address());
+        let mut command = Command::new(&self.program);
+        command.args(["lab", "floor", "--port", &own.to_string(), "--called", &side.port().to_string()]);
+        command.args(["--answered", &ANSWERED.to_string()]);
+        let mut relay = Process::start(FLOOR, trial, &mut command)?;
+        relay.listens(own, START)?;
+        let server = Server::Floor(relay, own);
+        let setting = self.setting(server.addresses()[0], "call".into(), vec![side])?;
+        self.site_of(planned, server, Vec::new(), None, vec![setting], folder)
     }
 
     /// Starts a system with its backends, and registers its users.
@@ -135,22 +125,36 @@ impl Laboratory {
     ) -> Result<Site, Error> {
         let folder = self.folder();
         let scenario = chosen.folder.scenario(&planned.configuration);
-        let mut beside = chosen.spec.beside_at(&planned.axes);
+        let mut names = chosen.spec.beside_at(&planned.axes);
         let needs = scenario.map_or_else(Vec::new, |scenario| scenario.needs.clone());
-        beside.extend(needs.into_iter().filter(|need| !chosen.spec.beside_at(&planned.axes).contains(need)));
-        let sides = self.sides()?;
-        let (system, configuration) = (chosen.folder.clone(), planned.configuration.clone());
-        let copies = self.has_other_build(chosen);
-        let work = Work::System { system, configuration, workers, copies, beside, answers: sides.clone() };
-        let side = self.start_side(work, &folder)?;
-        let addresses = side.addresses().to_vec();
+        names.extend(needs.into_iter().filter(|need| !chosen.spec.beside_at(&planned.axes).contains(need)));
+        let mut beside = Vec::new();
+        for name in names {
+            let own = folder.0.join(&name);
+            std::fs::create_dir_all(&own).map_err(Error::file(&own))?;
+            beside.extend(Beside::start(&name, &own)?);
+        }
+        let sides = self.sides();
+        let own = folder.0.join("system");
+        let mut setting = system::Setting::new(&own, &planned.configuration);
+        setting.workers = workers;
+        setting.copies = self.has_other_build(chosen);
+        setting.answers = &sides;
+        setting.values = beside.iter().flat_map(Beside::values).collect();
+        let server = Server::System(system::start(&chosen.folder, &setting)?);
+        let addresses = server.addresses();
         let mut clients = Vec::new();
-        for number in 0..clients_at(&planned.axes).max(addresses.len()) {
-            let sides = if number == 0 { sides.clone() } else { self.sides()? };
+        let count = match server.measuring() {
+            Some(_) => 0,
+            None => clients_at(&planned.axes).max(addresses.len()),
+        };
+        for number in 0..count {
+            let sides = if number == 0 { sides.clone() } else { self.sides() };
             clients.push(self.load(planned, addresses[number % addresses.len()], sides)?);
         }
         let registering = clients.len().min(addresses.len());
-        let site = self.site_of(planned, side, clients, folder)?;
+        let rows = scenario.and_then(|scenario| scenario.rows.clone());
+        let site = self.site_of(planned, server, beside, rows, clients, folder)?;
         if self.experiment.users(&planned.axes) > 0 {
             for (number, client) in (1..).zip(&site.clients[..registering]) {
                 client.register(REGISTRATIONS, &trial.join(format!("registration-{number}")))?;
@@ -160,15 +164,9 @@ impl Laboratory {
     }
 
     /// Addresses of the answering sides of one client.
-    fn sides(&self) -> Result<Vec<SocketAddr>, Error> {
-        let answering = self.experiment.call.answering as usize;
-        let count = match &self.experiment.call.answer {
-            // Each host that answers has one.
-            Some(_) if self.hosts.is_distributed() => answering.max(self.hosts.answerers.len()).max(FAR_SIDES),
-            Some(_) => answering,
-            None => 0,
-        };
-        (0..count).map(|number| self.hosts.answerers[number % self.hosts.answerers.len()].free_address()).collect()
+    fn sides(&self) -> Vec<SocketAddr> {
+        let count = if self.experiment.call.answer.is_some() { self.experiment.call.answering } else { 0 };
+        (0..count).map(|_| port::free_address()).collect()
     }
 
     /// Setting of a client of the experiment.
@@ -190,26 +188,42 @@ impl Laboratory {
         let traffic = Traffic::Documents(vec![(document, 100)]);
         let mut setting = generator::Setting::new(to.to_string(), traffic).map_err(unknown)?;
         (setting.program, setting.sides, setting.hold) = (self.program.clone(), sides, Duration::ZERO);
-        setting.callers.clone_from(&self.hosts.callers);
-        setting.cores.clone_from(&self.hosts.generator_cores);
-        setting.answerers = self.hosts.answerers.iter().map(|party| party.place.clone()).collect();
         Ok(setting)
     }
 
     fn site_of(
         &self,
         planned: &Planned,
-        side: Box<dyn ServerSide>,
+        server: Server,
+        beside: Vec<Beside>,
+        rows: Option<system::Rows>,
         settings: Vec<generator::Setting>,
         folder: Folder,
     ) -> Result<Site, Error> {
-        let provers = if proves(&settings[0])? { settings[0].users } else { 0 };
+        let mut provers = 0;
+        if let Some(first) = settings.first()
+            && proves(first)?
+        {
+            provers = first.users;
+        }
         let mut clients = Vec::new();
         for (number, setting) in (1..).zip(settings) {
             clients.push(Generator::new(setting, &folder.0.join(format!("generator/{number}")))?);
         }
         let (name, axes, repetition) = (planned.system.clone(), planned.axes.clone(), planned.repetition);
-        Ok(Site { name, axes, repetition, clients, side, provers, credentials: None, folder, is_kept: false })
+        Ok(Site {
+            name,
+            axes,
+            repetition,
+            clients,
+            server,
+            beside,
+            rows,
+            provers,
+            credentials: None,
+            folder,
+            is_kept: false,
+        })
     }
 }
 
@@ -232,23 +246,6 @@ fn proves(setting: &generator::Setting) -> Result<bool, Error> {
         }
     }
     Ok(false)
-}
-
-/// Refuses a plan whose callers show credentials with their first INVITE where several machines take part.
-///
-/// # Errors
-/// The first such document, with a cure, or a document that cannot be read.
-pub fn check_hosts(experiment: &Experiment, plan: &Plan, hosts: &Hosts) -> Result<(), Error> {
-    let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
-    for planned in plan.trials.iter().filter(|planned| hosts.is_distributed() && planned.place == Place::Trial) {
-        let (users, name) = (experiment.users(&planned.axes), experiment.document(&planned.axes));
-        let parties = document::Parties { users, answer: nowhere, hold: Duration::ZERO };
-        if users > 0 && document::sends_at_once(&document::text(name, &parties)?) {
-            let reason = "its callers show credentials for nonces that this machine was given: leave out --caller, --answerer and --server";
-            return Err(Error::Unexpected { what: format!("document {name}"), reason: reason.into() });
-        }
-    }
-    Ok(())
 }
 
 /// Numbers of workers of which the best is taken.
@@ -318,7 +315,7 @@ impl TestBed for Laboratory {
         let outcome = measure(&mut site, order, folder)?;
         site.keep(folder)?;
         // A server that has ended, or was killed meanwhile, is started again by the next trial.
-        if site.side.ended()?.is_none() && !order.course.restarts() {
+        if site.ended().is_none() && !order.course.restarts() {
             self.sites.push(site);
         }
         Ok(outcome)

@@ -54,7 +54,7 @@ impl Sampled {
     /// Takes the samples that lie in the window by their middle; moments in microseconds since 1970-01-01 UTC.
     pub(crate) fn of(mut observed: Observed, begin: u64, end: u64, evidence: &mut Evidence) -> Self {
         let is_within = |at: u64, interval: u64| (begin..end).contains(&at.saturating_sub(interval / 2));
-        let memory = memory(&observed, end);
+        let memory = memory(&observed, begin, end);
         observed.trees.retain(|sample| is_within(sample.at, sample.interval));
         observed.machine.retain(|sample| is_within(sample.at, sample.interval));
         if !evidence.away.is_zero() {
@@ -132,10 +132,11 @@ impl Sampled {
     }
 }
 
-/// The last memory of each tree of the server up to a moment, together.
-fn memory(observed: &Observed, until: u64) -> Option<u64> {
+/// The last memory of each tree of the server in a window, together. None where the window has no sample of it.
+fn memory(observed: &Observed, begin: u64, end: u64) -> Option<u64> {
     let mut last: BTreeMap<&str, u64> = BTreeMap::new();
-    let of_server = observed.trees.iter().filter(|tree| tree.name.starts_with(SERVER) && tree.at <= until);
+    let of_server =
+        observed.trees.iter().filter(|tree| tree.name.starts_with(SERVER) && (begin..=end).contains(&tree.at));
     last.extend(of_server.filter_map(|tree| Some((tree.name.as_str(), tree.pss?))));
     (!last.is_empty()).then(|| last.values().sum())
 }
@@ -258,6 +259,9 @@ mod tests {
             observed.trees.push(tree(name, 100_000, 50_000, vec![thread("a", 50_000, 0)]));
         }
         let mut figures = Figures::default();
+        // Before a window, connections may still be missing.
+        let later = Sampled::of(observed.clone(), 150_000, 300_000, &mut Evidence::default());
+        assert_eq!(later.memory, None);
         let sampled = Sampled::of(observed, 0, 100_000, &mut Evidence::default());
         assert_eq!(sampled.memory, Some(200_000));
         sampled.write(None, &mut figures).expect("known figures");

@@ -15,8 +15,10 @@ pub struct DriverFile {
     pub program: String,
     /// Debian package of the program; empty where there is none.
     pub package: String,
-    /// Words of the command that starts the system.
+    /// Words of the command that starts the system. Empty where `measure` does everything.
     pub start: Vec<String>,
+    /// Words of a command that makes the load of a trial itself, and prints the figures. Empty where the laboratory makes calls.
+    pub measure: Vec<String>,
     /// Words of the command that prints the version.
     pub version: Vec<String>,
     /// Words of the command that checks a configuration; empty where there is none.
@@ -76,7 +78,8 @@ pub struct Rows {
 }
 
 /// Keys of the file.
-const KEYS: [&str; 9] = ["title", "program", "package", "start", "version", "check", "ready", "instances", "external"];
+const KEYS: [&str; 10] =
+    ["title", "program", "package", "start", "measure", "version", "check", "ready", "instances", "external"];
 
 /// Keys of a scenario.
 const SCENARIO_KEYS: [&str; 7] = ["name", "configuration", "files", "words", "first", "needs", "rows"];
@@ -102,7 +105,8 @@ fn driver(table: &DeTable<'_>, files: &[(String, String)], faults: &mut Faults) 
     top.know(&[&KEYS[..], &["scenario"]].concat(), faults);
     let external = top.flag("external", faults).unwrap_or(false);
     let start = words(&top, "start", faults);
-    if !external && start.is_empty() {
+    let measure = words(&top, "measure", faults);
+    if !external && start.is_empty() && measure.is_empty() {
         top.missing("start", "write start = [\"@PROGRAM@\", \"-f\", \"@CONFIG@\"]", faults);
     }
     let mut driver = DriverFile {
@@ -113,6 +117,7 @@ fn driver(table: &DeTable<'_>, files: &[(String, String)], faults: &mut Faults) 
         },
         package: top.text("package", faults).unwrap_or_default(),
         start,
+        measure,
         version: words(&top, "version", faults),
         check: words(&top, "check", faults),
         ready: ready(&top, faults),
@@ -125,7 +130,7 @@ fn driver(table: &DeTable<'_>, files: &[(String, String)], faults: &mut Faults) 
         driver.scenarios.push(scenario);
     }
     if external {
-        for key in ["start", "program", "package", "version", "check", "ready", "instances", "scenario"] {
+        for key in ["start", "measure", "program", "package", "version", "check", "ready", "instances", "scenario"] {
             if let Some(value) = top.value(key) {
                 faults.push(value.span(), format!("a server that runs already has no {key}"), "remove it");
             }
@@ -182,7 +187,8 @@ fn scenario(fields: &Fields<'_>, driver: &DriverFile, files: &[(String, String)]
         faults.push(value.span(), format!("there are two scenarios {name}"), "give each a name of its own");
     }
     let configuration = fields.text("configuration", faults);
-    let has_mark = |mark: &str| driver.start.iter().any(|word| word.contains(mark));
+    let commands_of_driver = || driver.start.iter().chain(&driver.measure);
+    let has_mark = |mark: &str| commands_of_driver().any(|word| word.contains(mark));
     if configuration.is_none() && fields.value("configuration").is_none() && has_mark("@CONFIG@") {
         let cure = "write configuration = \"relay.cfg\", or start without @CONFIG@";
         fields.missing("configuration", cure, faults);
@@ -194,7 +200,7 @@ fn scenario(fields: &Fields<'_>, driver: &DriverFile, files: &[(String, String)]
             check_file(item, &file, files, faults);
         }
     }
-    if let Some(value) = fields.value("words").filter(|_| !driver.start.iter().any(|word| word == "@WORDS@")) {
+    if let Some(value) = fields.value("words").filter(|_| !commands_of_driver().any(|word| word == "@WORDS@")) {
         let cure = "put \"@WORDS@\" into start, as a word of its own";
         faults.push(value.span(), "start has no place for words", cure);
     }

@@ -6,7 +6,6 @@ use crate::Error;
 use crate::backend::run;
 use crate::row::Digest;
 use crate::system::running::fill_words;
-use serde::{Deserialize, Serialize};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,8 +15,7 @@ use strowger_config::nearest;
 const SIP_PORT: u16 = 5060;
 
 /// System under test as its folder describes it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(try_from = "Parts", into = "Parts")]
+#[derive(Clone, Debug)]
 pub struct SystemFolder {
     /// Name of the folder.
     name: String,
@@ -28,32 +26,6 @@ pub struct SystemFolder {
     program: Option<PathBuf>,
     /// Address of an external system.
     address: Option<SocketAddr>,
-}
-
-/// System on its way to another machine.
-#[derive(Serialize, Deserialize)]
-struct Parts {
-    name: String,
-    files: Vec<(String, String)>,
-    program: Option<PathBuf>,
-    address: Option<SocketAddr>,
-}
-
-impl From<SystemFolder> for Parts {
-    fn from(system: SystemFolder) -> Self {
-        let SystemFolder { name, files, program, address, .. } = system;
-        Self { name, files, program, address }
-    }
-}
-
-impl TryFrom<Parts> for SystemFolder {
-    type Error = Error;
-
-    fn try_from(parts: Parts) -> Result<Self, Error> {
-        let Parts { name, files, program, address } = parts;
-        let system = Self::read(&name, FILE, files)?;
-        Ok(Self { program, address, ..system })
-    }
 }
 
 impl SystemFolder {
@@ -146,16 +118,6 @@ impl SystemFolder {
         self.address
     }
 
-    /// Program that the command line named.
-    pub(crate) fn given_program(&self) -> Option<&Path> {
-        self.program.as_deref()
-    }
-
-    /// Names the program.
-    pub(crate) fn set_program(&mut self, program: PathBuf) {
-        self.program = Some(program);
-    }
-
     /// Files of the folder, `driver.toml` among them: name and text with marks.
     pub fn files(&self) -> &[(String, String)] {
         &self.files
@@ -223,7 +185,7 @@ impl SystemFolder {
 
     /// Hash of everything that a start with this scenario depends on but ports and folders: commands and files with their marks.
     pub fn digest(&self, scenario: &str) -> Digest {
-        let mut parts: Vec<&str> = self.driver.start.iter().map(String::as_str).collect();
+        let mut parts: Vec<&str> = self.driver.start.iter().chain(&self.driver.measure).map(String::as_str).collect();
         if let Some(scenario) = self.scenario(scenario) {
             let commands = scenario.first.iter().flatten().chain(&scenario.words).map(String::as_str);
             let files = scenario.configuration.iter().chain(&scenario.files);

@@ -4,14 +4,17 @@ use crate::Error;
 use strowger_config::nearest;
 
 /// Marks that a start fills in.
-pub(super) const OWN: [&str; 11] =
-    ["PROGRAM", "CONFIG", "FOLDER", "ADDRESS", "PORT", "WORKERS", "WORDS", "DOMAIN", "NODE", "CERTIFICATE", "KEY"];
+pub(super) const OWN: [&str; 10] =
+    ["PROGRAM", "CONFIG", "FOLDER", "PORT", "WORKERS", "WORDS", "DOMAIN", "NODE", "CERTIFICATE", "KEY"];
+
+/// Marks of a measuring command, by trial: load, and warm-up and window in seconds.
+pub(crate) const OF_TRIAL: [&str; 3] = ["LOAD", "WARM_UP", "WINDOW"];
 
 /// Marks of answering sides, and those of backends.
 const OTHERS: [&str; 7] = ["ANSWER_1", "ANSWER_2", "DATABASE", "CACHE", "CACHE_HOST", "CACHE_PORT", "CACHE_SERVERS"];
 
 fn all() -> impl Iterator<Item = &'static str> {
-    OWN.into_iter().chain(OTHERS)
+    OWN.into_iter().chain(OF_TRIAL).chain(OTHERS)
 }
 
 /// Names of the marks of a text, in their order.

@@ -7,6 +7,7 @@
 //! | `title` | name for people |
 //! | `program`, `package` | name of the program in `PATH`, and the Debian package that contains it |
 //! | `start` | words of the command that starts it; it stays in the foreground |
+//! | `measure` | words of a command that makes the load of a trial itself; its last line of JSON has the figures: `{"rate.achieved": 4500}` |
 //! | `version` | words of the command that prints its version |
 //! | `check` | words of the command that checks a configuration |
 //! | `ready` | sign that it is ready: `"udp"`, `"tcp"`, `"options"`, or `{ prints = "text" }` |
@@ -17,10 +18,11 @@
 //! | mark | value |
 //! |---|---|
 //! | `@PROGRAM@`, `@CONFIG@`, `@FOLDER@` | program, filled configuration, folder of the start |
-//! | `@ADDRESS@`, `@PORT@` | address and port of the server; 127.0.0.1 unless other machines take part |
+//! | `@PORT@` | port of 127.0.0.1 |
 //! | `@WORKERS@` | workers of the setting, 1 unless it names some |
-//! | `@WORDS@` | as a word of `start` alone: the `words` of the scenario |
-//! | `@CERTIFICATE@`, `@KEY@` | files of a certificate of `@ADDRESS@`, made for the start |
+//! | `@LOAD@`, `@WARM_UP@`, `@WINDOW@` | in `measure`: load of the trial, and its times in seconds |
+//! | `@WORDS@` | as a word of `start` or `measure` alone: the `words` of the scenario |
+//! | `@CERTIFICATE@`, `@KEY@` | files of a certificate of 127.0.0.1, made for the start |
 //! | `@NODE@` | number of the server among the instances, from 1 |
 //! | `@DOMAIN@` | domain of all users, [`crate::document::DOMAIN`] |
 //! | `@ANSWER_1@`, `@ANSWER_2@` | address and port of an answering side |
@@ -44,5 +46,6 @@ mod shipped;
 pub use driver::{DriverFile, Ready, Rows, Scenario};
 pub use folder::SystemFolder;
 pub use marks::fill;
+pub(crate) use running::Measuring;
 pub use running::{RunningSystem, Setting, check, start};
 pub use shipped::{Files, SHIPPED};

@@ -1,5 +1,6 @@
 //! Systems that run.
 
+use super::marks::OF_TRIAL;
 use super::{Ready, Scenario, SystemFolder, certificate, fill, marks, ready};
 use crate::backend::run;
 use crate::document::DOMAIN;
@@ -32,9 +33,7 @@ pub struct Setting<'a> {
     /// Starts a copy of the program. Its code lies in other pages of memory than that of the start before, and shares the caches of the processor
     /// in another way.
     pub copies: bool,
-    /// Address that it listens on.
-    pub address: IpAddr,
-    /// Port of the address. None for a free one. A system of several servers has free ones in any case.
+    /// Port of 127.0.0.1. None for a free one. A system of several servers has free ones in any case.
     pub port: Option<u16>,
 }
 
@@ -49,7 +48,6 @@ impl<'a> Setting<'a> {
             values: Vec::new(),
             cores: &[],
             copies: false,
-            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
             port: None,
         }
     }
@@ -63,11 +61,9 @@ impl<'a> Setting<'a> {
 pub fn start(system: &SystemFolder, setting: &Setting<'_>) -> Result<RunningSystem, Error> {
     if let Some(address) = system.address() {
         ready::answers(system.name(), address)?;
-        let (addresses, ready) = (vec![address], Ready::Options);
-        return Ok(RunningSystem { servers: Vec::new(), addresses, ready, held: Vec::new() });
+        return Ok(RunningSystem { addresses: vec![address], ..RunningSystem::new(Ready::Options) });
     }
-    let ready = system.driver().ready.clone();
-    let mut running = RunningSystem { servers: Vec::new(), addresses: Vec::new(), ready, held: Vec::new() };
+    let mut running = RunningSystem::new(system.driver().ready.clone());
     let instances = system.driver().instances;
     for node in 1..=instances {
         let written = write(system, setting, node, instances)?;
@@ -77,16 +73,23 @@ pub fn start(system: &SystemFolder, setting: &Setting<'_>) -> Result<RunningSyst
                 written.command(words)?.current_dir(&written.folder),
             )?;
         }
+        if !written.measure.is_empty() {
+            let words = pinned(&written.measure, setting.cores);
+            running.measuring.get_or_insert_with(|| Measuring { words, folder: written.folder.clone() });
+        }
+        if written.start.is_empty() {
+            continue;
+        }
         let words = pinned(&written.start, setting.cores);
         let mut server = Server {
             process: None,
             words,
             name: system.name().to_owned(),
             folder: written.folder.clone(),
-            address: SocketAddr::new(setting.address, written.port),
+            port: written.port,
         };
         server.start(&running.ready)?;
-        running.addresses.push(server.address);
+        running.addresses.push(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), written.port));
         running.servers.push(server);
     }
     Ok(running)
@@ -118,6 +121,7 @@ struct Written {
     port: u16,
     first: Vec<Vec<String>>,
     start: Vec<String>,
+    measure: Vec<String>,
     check: Vec<String>,
 }
 
@@ -144,7 +148,7 @@ fn write(system: &SystemFolder, setting: &Setting<'_>, node: u32, instances: u32
     let folder = folder.canonicalize().map_err(Error::file(&folder))?;
     let port = match (instances, setting.port) {
         (1, Some(port)) => port,
-        _ => port::free_at(setting.address),
+        _ => port::free(),
     };
     let config = scenario.configuration.as_ref().map(|name| folder.join(name).display().to_string());
     let program = match setting.copies {
@@ -154,7 +158,6 @@ fn write(system: &SystemFolder, setting: &Setting<'_>, node: u32, instances: u32
     let mut values = vec![
         ("PROGRAM", program.display().to_string()),
         ("FOLDER", folder.display().to_string()),
-        ("ADDRESS", setting.address.to_string()),
         ("PORT", port.to_string()),
         ("NODE", node.to_string()),
         ("WORKERS", setting.workers.unwrap_or(1).to_string()),
@@ -166,7 +169,7 @@ fn write(system: &SystemFolder, setting: &Setting<'_>, node: u32, instances: u32
     let texts = scenario.configuration.iter().chain(&scenario.files).filter_map(|name| system.file(name));
     let is_certificate = |mark: &&str| certificate::MARKS.iter().any(|(name, _)| name == mark);
     if texts.flat_map(marks::names).any(|mark| is_certificate(&mark)) {
-        certificate::write(&folder, setting.address)?;
+        certificate::write(&folder)?;
     }
     let of_certificate = |(mark, name)| (mark, folder.join(certificate::FOLDER).join(name).display().to_string());
     values.extend(certificate::MARKS.map(of_certificate));
@@ -176,12 +179,17 @@ fn write(system: &SystemFolder, setting: &Setting<'_>, node: u32, instances: u32
         let file = folder.join(name);
         std::fs::write(&file, text).map_err(Error::file(&file))?;
     }
+    // Each trial fills these in.
+    let of_trial = OF_TRIAL.map(|mark| (mark, format!("@{mark}@")));
+    let with_trial: Vec<_> = values.iter().cloned().chain(of_trial).collect();
     let words = |words: &[String], what: &str| {
         fill_words(words, &scenario.words, &values).map_err(|error| missing(system, scenario, what, &error))
     };
     Ok(Written {
         first: scenario.first.iter().map(|command| words(command, "first")).collect::<Result<_, _>>()?,
         start: words(&system.driver().start, "start")?,
+        measure: fill_words(&system.driver().measure, &scenario.words, &with_trial)
+            .map_err(|error| missing(system, scenario, "measure", &error))?,
         check: words(&system.driver().check, "check")?,
         folder,
         port,
@@ -246,12 +254,12 @@ struct Server {
     words: Vec<String>,
     name: String,
     folder: PathBuf,
-    address: SocketAddr,
+    port: u16,
 }
 
 impl Server {
     fn start(&mut self, sign: &Ready) -> Result<(), Error> {
-        ready::is_free(&self.name, self.address)?;
+        ready::is_free(&self.name, self.port)?;
         let Some((program, others)) = self.words.split_first() else {
             let reason = "start has no words: write the program first".to_owned();
             return Err(Error::Unexpected { what: format!("system {}", self.name), reason });
@@ -259,10 +267,19 @@ impl Server {
         let mut command = Command::new(program);
         command.args(others).current_dir(&self.folder);
         let mut process = Process::start(&self.name, &self.folder, &mut command)?;
-        ready::wait(&mut process, self.address, sign)?;
+        ready::wait(&mut process, self.port, sign)?;
         self.process = Some(process);
         Ok(())
     }
+}
+
+/// Command that makes the load of a trial.
+#[derive(Clone, Debug)]
+pub(crate) struct Measuring {
+    /// Its words, with the marks of a trial.
+    pub(crate) words: Vec<String>,
+    /// Folder in which it runs.
+    pub(crate) folder: PathBuf,
 }
 
 /// System that runs. It ends when it is dropped; an external one runs on.
@@ -271,11 +288,21 @@ pub struct RunningSystem {
     servers: Vec<Server>,
     addresses: Vec<SocketAddr>,
     ready: Ready,
-    /// Sockets that nobody reads, on the UDP ports of killed servers.
+    /// Unread sockets on the UDP ports of killed servers.
     held: Vec<UdpSocket>,
+    measuring: Option<Measuring>,
 }
 
 impl RunningSystem {
+    const fn new(ready: Ready) -> Self {
+        Self { servers: Vec::new(), addresses: Vec::new(), ready, held: Vec::new(), measuring: None }
+    }
+
+    /// Command that makes the load of a trial. None where the laboratory makes calls.
+    pub(crate) const fn measuring(&self) -> Option<&Measuring> {
+        self.measuring.as_ref()
+    }
+
     /// Addresses of its servers: one, unless the system has several instances.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses

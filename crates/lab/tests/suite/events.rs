@@ -133,7 +133,7 @@ fn each_mistake_is_named_with_line_and_cure() {
     }
 }
 
-/// A killed server starts anew in each trial, with its users.
+/// A killed server starts again in each trial, with its users.
 #[test]
 fn the_plan_reckons_with_a_start_before_each_trial() {
     let planned = |text: &str| {

@@ -261,7 +261,8 @@ fn an_external_system_has_to_answer_and_is_left_running() {
     assert!(error.contains("no answer to OPTIONS"), "{error}");
 }
 
-/// Program that stands for OpenSIPS or pjsip-perf: it binds the port that its words or its configuration name.
+/// Program that stands for OpenSIPS or pjsip-perf: it binds the port that its words or its configuration name. As pjsip-perf it ends with its
+/// input, and calls where it has a URI.
 const OTHER: &str = "#!/usr/bin/env python3
 import re,socket,sys,signal
 words=sys.argv[1:]
@@ -275,10 +276,17 @@ else:
  port=words[0].removeprefix('--local-port=')
 if '-C' in words:
  sys.exit()
+if words[-1].startswith('sip:'):
+ print('jobs started\\r\\n'+' '.join(words))
+ print('Total 1000 stateful OPTIONS requests sent in 2000 ms at rate of 500/sec')
+ print(' TOTAL responses:     990 (rate=495/sec)')
+ sys.exit()
 s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)
 s.bind(('127.0.0.1',int(port)))
-print(' '.join(words),flush=True)
-signal.pause()
+print('started in server-mode',' '.join(words),flush=True)
+if '-f' in words:
+ signal.pause()
+sys.stdin.read()
 ";
 
 /// Folder with an executable `program`, which is this script.
@@ -326,4 +334,48 @@ fn opensips_and_pjsip_perf_are_started_by_their_paths() {
             assert!(workers.is_ok_and(|text| text.contains(wanted)), "{driver}");
         }
     }
+}
+
+/// Its rate and its requests, of the text that pjsip-perf prints.
+#[test]
+fn figures_of_pjsip_perf_are_read_from_its_text() {
+    let programs = folder(&[("program", OTHER)]);
+    let program = programs.path().join("program");
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("it is ours");
+    let system = SystemFolder::open("pjsip-perf", None).expect("it is shipped");
+    system.write(programs.path()).expect("it can be written");
+    let measured = |uri: &str| {
+        let mut command = std::process::Command::new("sh");
+        command.arg(programs.path().join("measure.sh")).arg(&program).args([
+            "128",
+            "0.6",
+            "2",
+            "--thread-count=1",
+            uri,
+        ]);
+        let output = command.output().expect("it runs");
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let (is_well, text) = measured("sip:1@127.0.0.1:5060");
+    assert!(is_well && text.contains("--window=128 --timeout=3 --thread-count=1 sip:1@127.0.0.1:5060"), "{text}");
+    assert_eq!(text.lines().last(), Some("{\"attempts\": 1000, \"rate.achieved\": 495}"), "{text}");
+    // It stops half-way: no figures, and a failure.
+    std::fs::write(&program, "#!/bin/sh\necho no\n").expect("it is ours");
+    assert_eq!(measured("sip:1@127.0.0.1:5060"), (false, "no\n".into()));
+}
+
+#[test]
+fn a_command_that_measures_needs_no_server() {
+    let driver = "title = \"Stub\"\nprogram = \"python3\"\nmeasure = [\"@PROGRAM@\", \"-c\", \"@WORDS@\", \"@LOAD@\"]\n\
+                  [[scenario]]\nname = \"call\"\nwords = [\"pass\"]\n";
+    let own = folder(&[("driver.toml", driver)]);
+    let files = tempfile::tempdir().expect("a temporary folder");
+    let running = start(&open(own.path()), &Setting::new(files.path(), "call")).expect("nothing is started");
+    assert!(running.ids().is_empty() && running.addresses().is_empty());
+    let wrong = folder(&[("driver.toml", &driver.replace("\"@WORDS@\", ", ""))]);
+    let error = SystemFolder::open("mine", wrong.path().to_str()).expect_err("there is no place for words").to_string();
+    assert!(error.contains("has no place for words"), "{error}");
+    let wrong = folder(&[("driver.toml", &driver.replace("@LOAD@", "@LAOD@"))]);
+    let error = SystemFolder::open("mine", wrong.path().to_str()).expect_err("there is no such mark").to_string();
+    assert!(error.contains("write @LOAD@"), "{error}");
 }

@@ -42,6 +42,7 @@ pub(super) fn run(arguments: &CheckArguments) -> Result<ExitCode, Refusal> {
         }
     };
     output::report(&warnings);
+    experiment.fit(super::cores());
     known(&experiment, &arguments.system)?;
     let only: Vec<&str> = arguments.system.iter().map(String::as_str).collect();
     let plan = arguments.plan.plan(&mut experiment, &only)?;

@@ -1,18 +1,17 @@
 //! `strowger lab`: experiments on SIP servers, their runs and reports.
 
-mod agent;
 mod capacity;
 mod check;
 mod compare;
 mod doctor;
 mod echo;
 mod floor;
-mod hosts;
 mod list;
 mod plan;
 mod report;
 mod run;
 mod show;
+mod stack;
 mod verify;
 
 use std::process::ExitCode;
@@ -60,13 +59,11 @@ pub(crate) enum LabCommand {
     Check(check::CheckArguments),
     Doctor(doctor::DoctorArguments),
     Run(run::RunArguments),
-    /// Start, sample and end programs on this machine for a laboratory on another one.
-    #[command(hide = true)]
-    Agent,
     #[command(hide = true)]
     Floor(floor::FloorArguments),
     #[command(hide = true)]
     Echo(echo::EchoArguments),
+    Stack(stack::StackArguments),
     /// End the programs of a laboratory that was killed.
     #[command(hide = true)]
     Guard,
@@ -83,9 +80,9 @@ pub(crate) fn run(arguments: LabArguments) -> ExitCode {
         LabCommand::Check(arguments) => check::run(&arguments),
         LabCommand::Doctor(arguments) => doctor::run(&arguments),
         LabCommand::Run(arguments) => run::run(&arguments),
-        LabCommand::Agent => agent::run(),
         LabCommand::Floor(arguments) => floor::run(&arguments),
         LabCommand::Echo(arguments) => echo::run(&arguments),
+        LabCommand::Stack(arguments) => stack::run(&arguments),
         LabCommand::Guard => {
             strowger_lab::guard::stand(std::io::stdin().lock());
             Ok(ExitCode::SUCCESS)
@@ -97,9 +94,18 @@ pub(crate) fn run(arguments: LabArguments) -> ExitCode {
     output::exit_code(result)
 }
 
-/// Finds a shipped experiment by its name.
+/// Cores of this machine, by which axes may be bounded.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// Finds a shipped experiment by its name, with the values of axes that fit this machine.
 fn shipped(name: &str) -> Result<(Experiment, &'static str), Refusal> {
-    Experiment::shipped(name).ok_or_else(|| {
+    let found = Experiment::shipped(name).map(|(mut experiment, text)| {
+        experiment.fit(cores());
+        (experiment, text)
+    });
+    found.ok_or_else(|| {
         let names: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
         let cure = match strowger_config::nearest(name, names.iter().copied()) {
             Some(near) => format!("write {near}"),

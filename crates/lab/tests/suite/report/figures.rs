@@ -193,6 +193,33 @@ fn values_over_time_are_medians_of_each_second() {
     assert_eq!(missing(&of(&rows), &wanted), ["figure registered: 10 of 30 points of TCP, reset"]);
 }
 
+#[test]
+fn the_stack_is_whole() {
+    let stack = shapes("stack", Profile::Standard, &[]);
+    // One thread a side: rates of three works and of their echo. By TCP the one thread calls itself.
+    let Content::Series { unit, points } = &stack["abstraction cost"] else {
+        panic!("{:?}", stack["abstraction cost"])
+    };
+    let counts: Vec<usize> = points.values().copied().collect();
+    assert_eq!((unit.as_str(), counts.iter().sum::<usize>()), ("1/s", 3 + 3 + 1), "{points:?}");
+    assert_series(&stack, "over the echo", "%", 1, 3);
+    assert_series(&stack, "parser", "1/s", 2, 1);
+    let Content::Series { unit, points } = &stack["scalability"] else { panic!("{:?}", stack["scalability"]) };
+    let counts: Vec<usize> = points.values().copied().collect();
+    assert_eq!((unit.as_str(), counts.as_slice()), ("1/s", &[1, 7][..]), "{points:?}");
+    assert_table(
+        &stack,
+        "cost",
+        5 + 7 + 1,
+        &["work", "threads", "system", "rate.achieved", "server.cpu.call", "echo.ratio"],
+    );
+    assert_table(&stack, "footprint", 1, &["program.size", "transaction.bytes", "dialog.bytes"]);
+    let (experiment, _) = Experiment::shipped("stack").expect("it is shipped");
+    let scalability = experiment.figures.iter().find(|figure| figure.name == "scalability").expect("it has one");
+    let published: Vec<_> = scalability.points.iter().map(|point| (point.x.as_deref(), point.y)).collect();
+    assert_eq!(published, [(Some("1"), 592.0), (Some("2"), 1_064.0), (Some("4"), 1_443.0)]);
+}
+
 /// What the plan promises is there, and is missed where it is not.
 #[test]
 fn each_profile_of_each_experiment_shows_what_its_plan_promises() {

@@ -1,0 +1,154 @@
+//! The stack as a library, measured without a server: messages parsed and printed, requests and calls between two programs, memory.
+//!
+//! `strowger lab stack` is the program of the system `strowger-stack`. A calling and an answering side have shards of their own and
+//! go as fast as they can: each completed exchange begins the next, and as many as [`Setting::outstanding`] are under way.
+//! An application is on one of these layers:
+//!
+//! | [`Work`] | request | work of both sides |
+//! |---|---|---|
+//! | `Stateless` | OPTIONS | parse, check what RFC 3261 makes mandatory, write |
+//! | `Transaction` | OPTIONS | the same with client and server transactions |
+//! | `Call` | INVITE, ACK, BYE | user agents with dialogs, offer and answer |
+//!
+//! Before and after them two threads exchange as many datagrams of the same lengths and read nothing of them: the unread echo.
+
+mod footprint;
+mod layer;
+mod messages;
+mod pair;
+mod party;
+mod processes;
+mod unread;
+
+pub use footprint::{dialog_bytes, transaction_bytes};
+pub use messages::{NORMAL, Parts, SAMPLES, check, read_all};
+pub use processes::together;
+
+use crate::Error;
+use crate::row::{Figures, UnknownFigure, words};
+use std::time::{Duration, Instant};
+use strowger_core::Transport;
+
+words! {
+    /// Work of the two sides for each exchange.
+    Work {
+        /// Requests and responses without transactions.
+        Stateless = "stateless",
+        /// Requests with transactions.
+        Transaction = "transaction",
+        /// Calls of user agents.
+        Call = "call",
+    }
+}
+
+/// Measurement of two sides.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// Work.
+    pub work: Work,
+    /// Transport: UDP or TCP.
+    pub transport: Transport,
+    /// Threads of each side.
+    pub threads: usize,
+    /// Whether the same threads call and answer, as in the published test of scalability.
+    pub is_itself: bool,
+    /// Exchanges that are under way at a time.
+    pub outstanding: u32,
+    /// Load before the window.
+    pub warm_up: Duration,
+    /// Window that is measured. Half of it is the unread echo's, where there is one.
+    pub window: Duration,
+}
+
+impl Setting {
+    /// Tells whether the unread echo is measured too: it has one thread a side, and datagrams.
+    const fn has_unread(&self) -> bool {
+        self.threads == 1 && !self.is_itself && matches!(self.transport, Transport::Udp)
+    }
+}
+
+/// Measures two sides.
+///
+/// Figures: `rate.achieved`, `attempts`, `failed`; CPU of an exchange `server.cpu.call` of the answering and `generator.cpu.call` of the
+/// calling side, of both where the same threads do both; with one thread a side by UDP `echo.rate` and `echo.ratio`.
+///
+/// # Errors
+/// No socket, no thread, or so many exchanges are lost that fewer are under way than were asked for.
+pub fn exchanges(setting: &Setting) -> Result<Figures, Error> {
+    let part = setting.window / if setting.has_unread() { 4 } else { 1 };
+    let mut unread = Vec::new();
+    let mut measure_unread = || -> Result<(), Error> {
+        if setting.has_unread() {
+            unread.push(unread::rate(setting.work, setting.outstanding, part)?);
+        }
+        Ok(())
+    };
+    measure_unread()?;
+    let window = if setting.has_unread() { part * 2 } else { part };
+    let pair = pair::Pair::start(setting)?;
+    let measured = pair.measure(setting, window);
+    drop(pair);
+    let measured = measured?;
+    measure_unread()?;
+    let mut figures = Figures::default();
+    let rate = measured.rate();
+    set(&mut figures, "rate.achieved", rate)?;
+    set(&mut figures, "attempts", measured.completed as f64)?;
+    set(&mut figures, "failed", measured.failed as f64)?;
+    for (name, cpu) in [("server.cpu.call", measured.answering), ("generator.cpu.call", measured.calling)] {
+        if let Some(cpu) = cpu {
+            set(&mut figures, name, cpu.as_secs_f64() * 1e6 / measured.completed as f64)?;
+        }
+    }
+    if !unread.is_empty() {
+        let echo = unread.iter().sum::<f64>() / unread.len() as f64;
+        set(&mut figures, "echo.rate", echo)?;
+        set(&mut figures, "echo.ratio", echo / rate * 100.0)?;
+    }
+    Ok(figures)
+}
+
+/// Measures messages parsed and printed a second on one core, in so much time.
+///
+/// # Errors
+/// A message is read wrongly.
+pub fn parse_and_print(time: Duration) -> Result<Figures, Error> {
+    let rates = messages::rates(time).map_err(|reason| Error::Unexpected { what: "the parser".into(), reason })?;
+    let mut figures = Figures::default();
+    for (name, rate) in ["parse.rate", "print.rate"].into_iter().zip(rates) {
+        set(&mut figures, name, rate)?;
+    }
+    Ok(figures)
+}
+
+/// Measures the size of this program, and the memory of a transaction and of a dialog.
+///
+/// # Errors
+/// The program cannot be read.
+pub fn footprint() -> Result<Figures, Error> {
+    let program = std::env::current_exe()
+        .map_err(|source| Error::NotStarted { name: "this program, which has no path".into(), source })?;
+    let size = std::fs::metadata(&program).map_err(Error::file(&program))?.len();
+    let mut figures = Figures::default();
+    set(&mut figures, "program.size", size as f64)?;
+    set(&mut figures, "transaction.bytes", transaction_bytes())?;
+    set(&mut figures, "dialog.bytes", dialog_bytes())?;
+    Ok(figures)
+}
+
+fn set(figures: &mut Figures, name: &str, value: f64) -> Result<(), Error> {
+    figures
+        .set(name, value)
+        .map_err(|error: UnknownFigure| Error::Unexpected { what: "the stack".into(), reason: error.to_string() })
+}
+
+/// Waits for a condition, until this moment at most. Returns whether it came true.
+fn wait_until(end: Instant, is_so: impl Fn() -> bool) -> bool {
+    while !is_so() {
+        if Instant::now() >= end {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    true
+}

@@ -1,0 +1,153 @@
+//! Two sides in this process, each on shards of its own.
+
+use super::layer::{Side, layer};
+use super::party::{Calling, Counts, Order, Party};
+use super::{Setting, wait_until};
+use crate::Error;
+use std::hash::BuildHasher;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use strowger_net::{Bounds, Listener, Net, NetSettings, Node, Shards};
+
+/// Time in which exchanges that are under way come to their end.
+const DRAIN: Duration = Duration::from_millis(300);
+
+/// Memory of connections, which all have one source here.
+const CONNECTION_MEMORY: usize = 1 << 30;
+
+/// Share of the exchanges under way that may be lost: with fewer than so many another test was made.
+const LOST: u64 = 10;
+
+/// Two sides that run. They end when this is dropped.
+pub(super) struct Pair {
+    // In this order: the calling side ends first.
+    calling: Node<Party>,
+    /// None where the calling side answers itself.
+    answering: Option<Node<Party>>,
+    counts: Arc<Counts>,
+}
+
+/// Measurement of a window.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Measured {
+    pub(super) completed: u64,
+    /// Exchanges that failed or got lost, from begin to end.
+    pub(super) failed: u64,
+    pub(super) time: Duration,
+    /// Processor time of the threads that answer.
+    pub(super) answering: Option<Duration>,
+    /// Processor time of the threads that call. None where they answer too.
+    pub(super) calling: Option<Duration>,
+}
+
+impl Measured {
+    /// Completed exchanges a second.
+    pub(super) fn rate(&self) -> f64 {
+        self.completed as f64 / self.time.as_secs_f64()
+    }
+}
+
+/// Counters and clocks at a moment.
+struct Moment {
+    at: Instant,
+    completed: u64,
+    answering: Option<Duration>,
+    calling: Duration,
+}
+
+impl Pair {
+    /// Starts both sides.
+    pub(super) fn start(setting: &Setting) -> Result<Self, Error> {
+        let counts = Arc::new(Counts::default());
+        if setting.is_itself {
+            let calling = side(setting, None, &counts)?;
+            return Ok(Self { calling, answering: None, counts });
+        }
+        let answering = side(setting, None, &counts)?;
+        let calling = side(setting, Some(answering.handle().addresses()[0]), &counts)?;
+        Ok(Self { calling, answering: Some(answering), counts })
+    }
+
+    /// Goes as fast as it can, and measures this window.
+    pub(super) fn measure(&self, setting: &Setting, window: Duration) -> Result<Measured, Error> {
+        let handle = self.calling.handle();
+        for shard in 0..setting.threads {
+            let share = setting.outstanding / setting.threads as u32;
+            let rest = u32::from((shard as u32) < setting.outstanding % setting.threads as u32);
+            handle.mailbox(shard).send(Order::Begin(share + rest));
+        }
+        std::thread::sleep(setting.warm_up);
+        let before = self.moment();
+        std::thread::sleep(window);
+        let after = self.moment();
+        (0..setting.threads).for_each(|shard| handle.mailbox(shard).send(Order::Stop));
+        let count = |of: &AtomicU64| of.load(Relaxed);
+        let ended = || count(&self.counts.completed) + count(&self.counts.failed);
+        wait_until(Instant::now() + DRAIN, || ended() == count(&self.counts.begun));
+        let lost = count(&self.counts.begun).saturating_sub(ended());
+        if after.completed == before.completed || lost > u64::from(setting.outstanding) / LOST {
+            let reason = format!(
+                "{lost} of {} exchanges under way were lost: raise net.core.rmem_max, or keep fewer under way",
+                setting.outstanding
+            );
+            return Err(Error::Unexpected { what: "the stack".into(), reason });
+        }
+        let spent = |after: Duration, before: Duration| after.saturating_sub(before);
+        let both = spent(after.calling, before.calling);
+        let answering = after.answering.zip(before.answering).map(|(after, before)| spent(after, before));
+        Ok(Measured {
+            completed: after.completed - before.completed,
+            failed: lost + count(&self.counts.failed),
+            time: after.at - before.at,
+            calling: answering.map(|_| both),
+            answering: answering.or(Some(both)),
+        })
+    }
+
+    fn moment(&self) -> Moment {
+        let busy = |node: &Node<Party>| {
+            let handle = node.handle();
+            (0..handle.shards()).filter_map(|shard| handle.busy(shard)).sum()
+        };
+        Moment {
+            at: Instant::now(),
+            completed: self.counts.completed.load(Relaxed),
+            answering: self.answering.as_ref().map(busy),
+            calling: busy(&self.calling),
+        }
+    }
+}
+
+/// Starts a side that calls this peer, or itself.
+fn side(setting: &Setting, peer: Option<SocketAddr>, counts: &Arc<Counts>) -> Result<Node<Party>, Error> {
+    let failed = |source| Error::NotStarted { name: "a side of the stack".into(), source };
+    let bounds = Bounds { connection_memory_per_source: CONNECTION_MEMORY, ..Bounds::default() };
+    let settings = NetSettings { shards: Shards::Fixed(setting.threads), bounds, ..NetSettings::default() };
+    let (secret, transport, work) = (settings.secret, setting.transport, setting.work);
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let net = Net::bind(settings, vec![Listener::new(transport, any)]).map_err(failed)?;
+    let own = net.addresses()[0];
+    let side = Side { transport, own, peer: peer.unwrap_or(own), secret, seed: seed() };
+    let counts = counts.clone();
+    net.spawn_with_sockets(move |shard, handle| Party {
+        layer: layer(work, &side, shard),
+        handle,
+        shard,
+        transport,
+        peer: side.peer,
+        counts: counts.clone(),
+        calling: Calling::default(),
+    })
+    .map_err(failed)
+}
+
+/// Draws from the entropy with which the standard library keys its tables.
+fn seed() -> [u8; 32] {
+    let mut seed = [0; 32];
+    for (n, part) in seed.chunks_exact_mut(8).enumerate() {
+        part.copy_from_slice(&std::hash::RandomState::new().hash_one(n).to_le_bytes());
+    }
+    seed
+}

@@ -1,0 +1,167 @@
+//! A side of the measurement on its shards.
+
+use super::layer::{Layer, Tally};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use strowger_core::user_agent::EndpointRecord;
+use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport};
+use strowger_net::dedicated::{DedicatedSockets, SocketRequest};
+use strowger_net::{Handle, Service, ServiceWithSockets};
+
+/// Connections of a shard that calls. The kernel gives their other ends to any shard, so that several share them evenly.
+const CONNECTIONS: usize = 16;
+
+/// Order to a shard.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Order {
+    /// Begin so many exchanges, and another one for each that ends.
+    Begin(u32),
+    /// Begin no more.
+    Stop,
+}
+
+/// Content of a bucket that moves to another shard.
+pub(super) struct Record {
+    bucket: u8,
+    endpoint: Option<EndpointRecord>,
+}
+
+/// Exchanges of the calling side.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) begun: AtomicU64,
+    pub(super) completed: AtomicU64,
+    pub(super) failed: AtomicU64,
+}
+
+/// Part of a side in one shard.
+pub(super) struct Party {
+    pub(super) layer: Box<dyn Layer>,
+    pub(super) handle: Handle<Self>,
+    pub(super) shard: usize,
+    pub(super) transport: Transport,
+    pub(super) peer: SocketAddr,
+    pub(super) counts: Arc<Counts>,
+    pub(super) calling: Calling,
+}
+
+/// State of a side that calls.
+#[derive(Default)]
+pub(super) struct Calling {
+    is_running: bool,
+    sockets: Option<DedicatedSockets>,
+    targets: Vec<Target>,
+    /// Target of the next exchange.
+    next: usize,
+    /// Exchanges of this round: begun, and ended.
+    begun: u64,
+    tally: Tally,
+}
+
+impl Party {
+    fn begin(&mut self, now: Now, count: u32, out: &mut Outbox) {
+        for _ in 0..count {
+            let Some(target) = self.calling.targets.get(self.calling.next) else { return };
+            self.layer.begin(now, target, out);
+            self.calling.begun += 1;
+            self.calling.next = (self.calling.next + 1) % self.calling.targets.len();
+        }
+    }
+
+    /// Counts exchanges that ended, and begins as many.
+    #[inline]
+    fn tally(&mut self, now: Now, ended: Tally, out: &mut Outbox) {
+        let count = ended.completed + ended.failed;
+        if count > 0 {
+            self.calling.tally.completed += ended.completed;
+            self.calling.tally.failed += ended.failed;
+            if self.calling.is_running {
+                self.begin(now, count, out);
+            }
+        }
+    }
+
+    /// Finds where exchanges go: the listener of the peer, or connections of this shard.
+    fn aim(&mut self) {
+        let target = Target::new(self.transport, ListenerId(0), self.peer);
+        if self.transport == Transport::Udp {
+            self.calling.targets = vec![target];
+            return;
+        }
+        let sockets = DedicatedSockets::new(&self.handle, self.shard, CONNECTIONS);
+        let sockets = self.calling.sockets.insert(sockets);
+        let request = SocketRequest {
+            transport: self.transport,
+            listener: ListenerId(0),
+            from: SocketAddr::new(self.peer.ip(), 0),
+            to: self.peer,
+            name: None,
+        };
+        let open = |_| sockets.open(request).ok().map(|opened| Target { flow: Some(opened.flow), ..target });
+        self.calling.targets = (0..CONNECTIONS).filter_map(open).collect();
+    }
+}
+
+impl Service for Party {
+    type Answer = Order;
+    type Record = Record;
+
+    #[inline]
+    fn end(&mut self, _: Now, _: &mut Outbox) {
+        let calling = &mut self.calling;
+        let ended = std::mem::take(&mut calling.tally);
+        let begun = std::mem::take(&mut calling.begun);
+        if begun > 0 || ended != Tally::default() {
+            self.counts.begun.fetch_add(begun, Relaxed);
+            self.counts.completed.fetch_add(ended.completed.into(), Relaxed);
+            self.counts.failed.fetch_add(ended.failed.into(), Relaxed);
+        }
+    }
+
+    fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
+        let ended = self.layer.receive(now, arrival, bytes, out);
+        self.tally(now, ended, out);
+    }
+
+    fn poll(&mut self, now: Now, out: &mut Outbox) {
+        let ended = self.layer.poll(now, out);
+        self.tally(now, ended, out);
+    }
+
+    fn deadline(&mut self) -> Option<u64> {
+        self.layer.deadline()
+    }
+
+    fn answered(&mut self, now: Now, order: Order, out: &mut Outbox) {
+        match order {
+            Order::Begin(count) => {
+                self.calling.is_running = true;
+                self.aim();
+                self.begin(now, count, out);
+            }
+            Order::Stop => self.calling.is_running = false,
+        }
+    }
+
+    fn failed(&mut self, now: Now, token: u64, out: &mut Outbox) {
+        let ended = self.layer.failed(now, token, out);
+        self.tally(now, ended, out);
+    }
+
+    fn closed(&mut self, _: Now, _: Flow, _: &mut Outbox) {}
+
+    fn export(&mut self, now: Now, bucket: u8) -> Vec<Record> {
+        vec![Record { bucket, endpoint: self.layer.export(now, bucket) }]
+    }
+
+    fn import(&mut self, now: Now, record: Record, _: &mut Outbox) {
+        self.layer.import(now, record.bucket, record.endpoint);
+    }
+}
+
+impl ServiceWithSockets for Party {
+    fn sockets(&mut self) -> Option<&mut DedicatedSockets> {
+        self.calling.sockets.as_mut()
+    }
+}
