@@ -523,6 +523,10 @@ fn a_hundred_thousand_calls_outlive_a_kill() {
     }
 }
 
+/// Bound of the memory of a call, in bytes of PSS. Pages that transactions of the same time have left half empty are a third of it on a
+/// slow machine; benches/src/bin/memory_calls.rs measures a call by itself.
+const MEMORY: f64 = 1_280.0;
+
 fn many_outlive_a_kill(kept: &str) {
     const PAIRS: usize = 4;
     let calls: usize =
@@ -570,5 +574,5 @@ fn many_outlive_a_kill(kept: &str) {
     are_written(&server, &times);
     is_empty(&server);
     assert!(took <= Duration::from_secs(2), "{took:?}");
-    assert!(memory <= 1_024.0, "{memory:.0} bytes");
+    assert!(memory <= MEMORY, "{memory:.0} bytes");
 }

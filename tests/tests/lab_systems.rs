@@ -1,7 +1,7 @@
 //! Systems of the laboratory as they are shipped: every configuration is right, and a call or a registration goes through each.
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -9,11 +9,13 @@ use std::time::Duration;
 use strowger_lab::backend::{Beside, BesideKind};
 use strowger_lab::document::{self, Parties};
 use strowger_lab::experiment::{Experiment, SHIPPED, SystemSpec, combinations, fill};
+use strowger_lab::generator::{self, Generator, Traffic};
 use strowger_lab::process::Process;
 use strowger_lab::system::{self, RunningSystem, Setting, SystemFolder};
 use strowger_tests::binary::strowger;
 use strowger_tests::port;
 use strowger_tests::program::{KAMAILIO, MARIADB, MARIADBD, MEMCACHED, REDIS, have};
+use strowger_tests::text::{field, respond};
 use tempfile::TempDir;
 
 /// Time in which a program of these tests ends.
@@ -200,4 +202,45 @@ fn the_doctor_examines_this_machine() {
     let output = Command::new(strowger()).args(["lab", "doctor", "--no-load"]).output().expect("the program runs");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.starts_with("programs\n") && !text.contains("\ngenerator\n"), "{text}");
+}
+
+/// A registrar that answers the first request of each user of `busy` with this code, and all others with 200.
+fn registrar(busy: &[u32], code: u16) -> SocketAddr {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let address = socket.local_addr().expect("it is bound");
+    let mut busy: BTreeSet<String> = busy.iter().map(|user| format!("sip:user{user}@")).collect();
+    std::thread::spawn(move || {
+        let mut bytes = [0; 4_096];
+        while let Ok((length, from)) = socket.recv_from(&mut bytes) {
+            let request = &bytes[..length];
+            let user = field(request, "To").and_then(|to| busy.iter().find(|user| to.contains(*user)).cloned());
+            let status = user.map_or(200, |user| if busy.remove(&user) { code } else { 200 });
+            let _lost = socket.send_to(&respond(request, status, "tag", &[]), from);
+        }
+    });
+    address
+}
+
+/// A system that is too slow for the rate of registrations is given a lower one; one that refuses users is not asked again.
+#[test]
+fn users_without_a_registration_are_registered_again() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let register = |busy: &[u32], code| {
+        let traffic = Traffic::Documents(vec![("call".into(), 1)]);
+        let setting = generator::Setting {
+            program: strowger().to_path_buf(),
+            users: 20,
+            sides: vec![port::free_address(), port::free_address()],
+            ..generator::Setting::new(registrar(busy, code).to_string(), traffic).expect("this program has a path")
+        };
+        let place = folder.path().join(code.to_string());
+        let generator = Generator::new(setting, &place).expect("its files are written");
+        (generator.register(100.0, &place), place.join("again-1").exists())
+    };
+    let (registered, is_again) = register(&[3, 8], 503);
+    assert!(registered.is_ok() && is_again, "{registered:?}");
+    let (registered, is_again) = register(&[3], 403);
+    assert!(!is_again);
+    let error = registered.expect_err("a user is missing").to_string();
+    assert!(error.contains("19 of 20 are registered: 1 were answered with 403"), "{error}");
 }

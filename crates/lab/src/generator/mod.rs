@@ -75,6 +75,9 @@ pub struct Made {
     pub end: SystemTime,
 }
 
+/// Repetitions of a registration that is not complete.
+const REGISTERED_AGAIN: u32 = 3;
+
 impl Generator {
     /// Writes the documents and data of the setting into this folder, which is made if it is missing.
     ///
@@ -100,15 +103,30 @@ impl Generator {
 
     /// Registers all users at the answering sides, in turn, at so many a second, and leaves its logs in this folder.
     ///
+    /// A system that is too slow for this rate leaves requests without an answer or answers 5xx. All users are then registered again at half the
+    /// rate, [`REGISTERED_AGAIN`] times at most.
+    ///
     /// # Errors
     /// A process does not start or end, or a user is not registered.
     pub fn register(&self, rate: f64, folder: &Path) -> Result<(), Error> {
-        let folder = &made(folder)?;
-        let mut logs = Vec::new();
-        for part in self.files.registering.iter().filter(|(.., users)| *users > 0) {
-            logs.push(trial::register(&self.setting, part, rate, folder)?);
+        if self.setting.users == 0 {
+            return Ok(());
         }
-        if logs.is_empty() { Ok(()) } else { reading::all_registered(&logs, self.setting.users) }
+        let mut rate = rate;
+        for attempt in 0.. {
+            let folder = match attempt {
+                0 => made(folder)?,
+                again => made(&folder.join(format!("again-{again}")))?,
+            };
+            let parts = self.files.registering.iter().filter(|(.., users)| *users > 0);
+            let logs = parts.map(|part| trial::register(&self.setting, part, rate, &folder));
+            let registered = reading::registered(&logs.collect::<Result<Vec<_>, _>>()?, self.setting.users)?;
+            if attempt == REGISTERED_AGAIN || !registered.is_worth_another() {
+                return registered.complete();
+            }
+            rate /= 2.0;
+        }
+        Ok(())
     }
 
     /// Makes a trial and waits until its calls have ended.

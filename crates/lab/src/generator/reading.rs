@@ -3,6 +3,7 @@
 use super::Setting;
 use crate::Error;
 use crate::row::{Check, Figures, Load, LoadUnit, Reason, UnknownFigure};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use strowger_core::Transport;
@@ -87,21 +88,47 @@ pub(super) fn read(
     Ok((figures, reasons))
 }
 
-/// Checks that so many users were registered.
-pub(super) fn all_registered(logs: &[PathBuf], users: u32) -> Result<(), Error> {
+/// Result of a registration of all users.
+pub(super) struct Registered {
+    users: u32,
+    registered: u64,
+    /// Codes of final responses that are no success and no challenge, each with its count.
+    codes: BTreeMap<u16, u64>,
+}
+
+/// Reads the result of a registration.
+pub(super) fn registered(logs: &[PathBuf], users: u32) -> Result<Registered, Error> {
     let run = Run::read(logs).map_err(unreadable)?;
-    let registered = run.totals.counter(Counter::RegistrationSuccessful);
-    if registered == u64::from(users) {
-        return Ok(());
+    let mut codes = BTreeMap::new();
+    for (_, code, count) in run.totals.responses_received().iter() {
+        if code >= 300 && code != 401 && code != 407 {
+            *codes.entry(code).or_default() += count;
+        }
     }
-    let codes =
-        run.totals.responses_received().iter().filter(|(_, code, _)| *code >= 300 && *code != 401 && *code != 407);
-    let codes: Vec<String> = codes.map(|(_, code, count)| format!("{count} were answered with {code}")).collect();
-    let why = if codes.is_empty() { "the others got no answer".into() } else { codes.join(", ") };
-    Err(Error::Unexpected {
-        what: "registrations".into(),
-        reason: format!("{registered} of {users} are registered: {why}"),
-    })
+    Ok(Registered { users, registered: run.totals.counter(Counter::RegistrationSuccessful), codes })
+}
+
+impl Registered {
+    /// Whether users are missing, and none of them was refused for good.
+    pub(super) fn is_worth_another(&self) -> bool {
+        self.registered != u64::from(self.users) && self.codes.keys().all(|code| (500..600).contains(code))
+    }
+
+    /// # Errors
+    /// A user is not registered.
+    pub(super) fn complete(&self) -> Result<(), Error> {
+        let Self { users, registered, codes } = self;
+        if *registered == u64::from(*users) {
+            return Ok(());
+        }
+        let codes: Vec<String> =
+            codes.iter().map(|(code, count)| format!("{count} were answered with {code}")).collect();
+        let why = if codes.is_empty() { "the others got no answer".into() } else { codes.join(", ") };
+        Err(Error::Unexpected {
+            what: "registrations".into(),
+            reason: format!("{registered} of {users} are registered: {why}"),
+        })
+    }
 }
 
 fn unreadable(error: LogError) -> Error {
