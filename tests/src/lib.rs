@@ -36,6 +36,7 @@ pub mod server;
 pub mod sipp;
 pub mod slow_relay;
 pub mod smuggling;
+pub mod stopwatch;
 pub mod strict;
 pub mod terminal;
 pub mod text;

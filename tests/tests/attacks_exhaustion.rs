@@ -5,6 +5,7 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
+use strowger_tests::stopwatch::Stopwatch;
 use strowger_tests::wait;
 
 use strowger_tests::account;
@@ -243,10 +244,10 @@ fn fragments_of_websocket_do_not_put_off_the_end_of_a_message() {
     // The first one full or empty, then one after the other, each with a byte or empty.
     for (first, further) in [(&b"x"[..], &b"x"[..]), (b"x", b""), (b"", b""), (b"", b"x")] {
         let mut stream = websocket(address);
-        let since = Instant::now();
+        let since = Stopwatch::start();
         stream.write_all(&frame(TEXT, first)).expect("the server reads");
         while is_closed(&mut stream).is_none() {
-            assert!(since.elapsed() < Duration::from_secs(5), "{first:?} {further:?}: it is still open");
+            assert!(since.took().is_below(Duration::from_secs(5)), "{first:?} {further:?}: it is still open");
             // Fragments that keep coming.
             std::thread::sleep(Duration::from_millis(50));
             let _ = stream.write_all(&frame(CONTINUATION, further));
@@ -259,10 +260,10 @@ fn fragments_of_websocket_do_not_put_off_the_end_of_a_message() {
 fn a_header_that_comes_byte_by_byte_ends_in_time() {
     let server = start(&[Udp, Tcp], "limits.partial_message_timeout = \"500ms\"");
     let mut stream = TcpStream::connect(server.address(Tcp)).expect("the server listens");
-    let since = Instant::now();
+    let since = Stopwatch::start();
     let mut text = half_message(1_000).into_iter();
     while is_closed(&mut stream).is_none() {
-        assert!(since.elapsed() < Duration::from_secs(5), "it is still open");
+        assert!(since.took().is_below(Duration::from_secs(5)), "it is still open");
         let _ = stream.write_all(&[text.next().expect("a thousand bytes take longer")]);
         // Bytes that keep coming.
         std::thread::sleep(Duration::from_millis(20));

@@ -11,6 +11,7 @@ use strowger_tests::call::exchange;
 use strowger_tests::frozen_database::FrozenDatabase;
 use strowger_tests::in_background;
 use strowger_tests::server::{Server, Setup};
+use strowger_tests::stopwatch::{Stopwatch, Took};
 use strowger_tests::text::{Request, method, respond, status, unique};
 use strowger_tests::wire::Transport::Tcp;
 use strowger_tests::wire::Wire;
@@ -22,14 +23,14 @@ const STALE_WAIT: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_millis(250);
 
 /// A call with credentials, answered by `callee`: what came of it, and how long that took.
-fn call(caller: &mut Wire, callee: &mut Wire, user: &str, to: &str) -> (Option<u16>, Duration) {
+fn call(caller: &mut Wire, callee: &mut Wire, user: &str, to: &str) -> (Option<u16>, Took) {
     let mut invite = Request::new("INVITE", &format!("sip:{to}@example.org"), "tcp", caller.local())
         .with(format!("Contact: <sip:{user}@{};transport=tcp>", caller.local()));
     invite.from = format!("<sip:{user}@example.org>;tag={}", unique("f"));
     let challenge = exchange(caller, &invite);
     caller.send(&invite.ack(&challenge).bytes()).expect("the server takes messages");
     let invite = authorized(&invite, &challenge, user, user);
-    let start = Instant::now();
+    let start = Stopwatch::start();
     caller.send(&invite.bytes()).expect("the server takes messages");
     loop {
         // Its ACKs come to it too.
@@ -40,11 +41,11 @@ fn call(caller: &mut Wire, callee: &mut Wire, user: &str, to: &str) -> (Option<u
             callee.send(&respond(&got, 486, "callee", &[contact])).expect("the server takes messages");
         }
         if let Some(answer) = caller.final_response(Duration::from_millis(2)) {
-            let took = start.elapsed();
+            let took = start.took();
             caller.send(&invite.ack(&answer).bytes()).expect("the server takes messages");
             return (status(&answer), took);
         }
-        assert!(start.elapsed() < STEP, "the call of {user} is not answered");
+        assert!(start.took().is_below(STEP), "the call of {user} is not answered");
     }
 }
 
@@ -65,7 +66,7 @@ fn a_frozen_database_is_no_outage_for_users_who_are_known() {
     // The first waits for the moment that the database has; from then on it is known to be silent.
     let (answer, took) = call(&mut caller, &mut phone, "bob", "alice");
     assert_eq!(answer, Some(486));
-    assert!(took < STALE_WAIT + PATIENCE, "the first call waited for {took:?}");
+    assert!(took.is_below(STALE_WAIT + PATIENCE), "the first call waited for {took:?}");
     let mut late = Vec::new();
     for n in 0..8 {
         let (answer, took) = call(&mut caller, &mut phone, "bob", "alice");
@@ -74,24 +75,24 @@ fn a_frozen_database_is_no_outage_for_users_who_are_known() {
         // Not asked before the outage.
         let (answer, took) = call(&mut caller, &mut phone, "carol", "alice");
         assert_eq!(answer, Some(500));
-        assert!(took < DEADLINE + PATIENCE, "an unknown user waited for {took:?}");
+        assert!(took.is_below(DEADLINE + PATIENCE), "an unknown user waited for {took:?}");
     }
     late.sort();
-    assert!(late[4] < Duration::from_millis(50), "known users' calls wait: {late:?}");
+    assert!(late[4].is_below(Duration::from_millis(50)), "known users' calls wait: {late:?}");
     server.process().wait_for("the database does not answer", 1, STEP);
     let (answer, took) = call(&mut caller, &mut phone, "dave", "alice");
     assert_eq!(answer, Some(500));
-    assert!(took < DEADLINE / 2, "it fails at once, not after {took:?}");
+    assert!(took.is_below(DEADLINE / 2), "it fails at once, not after {took:?}");
 
     drop(frozen);
-    let back = Instant::now();
+    let back = Stopwatch::start();
     while call(&mut caller, &mut phone, "dave", "alice").0 != Some(486) {
-        assert!(back.elapsed() < STEP, "it never recovers");
+        assert!(back.took().is_below(STEP), "it never recovers");
         // No busy loop beside other tests.
         std::thread::sleep(Duration::from_millis(20));
     }
     // SQLite looks again after up to a third of a second.
-    assert!(back.elapsed() < Duration::from_millis(1500), "back after {:?}", back.elapsed());
+    assert!(back.took().is_below(Duration::from_millis(1500)), "back after {:?}", back.took());
     server.process().wait_for("the database answers again", 1, STEP);
     assert_eq!(call(&mut caller, &mut phone, "carol", "alice").0, Some(486));
 }
@@ -106,7 +107,7 @@ const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Calls of one kind: what came of each, and how long that took.
-struct Calls(Vec<(Option<u16>, Duration)>);
+struct Calls(Vec<(Option<u16>, Took)>);
 
 impl Calls {
     /// Calls this phone by these users in turn, until it is over.
@@ -134,10 +135,10 @@ impl Calls {
     /// This share of the calls, in per cent, was answered in this time.
     #[track_caller]
     fn were_answered_in(&self, limit: Duration, share: usize) {
-        let mut took: Vec<Duration> = self.0.iter().map(|call| call.1).collect();
+        let mut took: Vec<Took> = self.0.iter().map(|call| call.1).collect();
         took.sort_unstable();
         let at = took[(took.len() - 1) * share / 100];
-        assert!(at < limit, "{share} %: {at:?} of {took:?}");
+        assert!(at.is_below(limit), "{share} %: {at:?} of {took:?}");
     }
 }
 
@@ -169,9 +170,9 @@ fn outage(disturb: impl FnOnce(&Server) + Send) -> (Calls, Calls) {
         (known.join().expect("each call is answered"), unknown.join().expect("each call is answered"))
     });
     let [caller, callee] = &mut carol;
-    let (back, mut users) = (Instant::now(), (700..800).map(|n| format!("u{n}")));
+    let (back, mut users) = (Stopwatch::start(), (700..800).map(|n| format!("u{n}")));
     while call(caller, callee, &users.next().expect("there are enough"), "carol").0 != Some(486) {
-        assert!(back.elapsed() < Duration::from_millis(1500), "it does not recover");
+        assert!(back.took().is_below(Duration::from_millis(1500)), "it does not recover");
         // No busy loop beside other tests.
         std::thread::sleep(Duration::from_millis(20));
     }

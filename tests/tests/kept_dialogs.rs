@@ -11,6 +11,7 @@ use strowger_tests::control::{done, metric};
 use strowger_tests::dialog::{End, invite, set_up};
 use strowger_tests::limits::{SmallDisk, limit_files};
 use strowger_tests::server::{Server, Setup};
+use strowger_tests::stopwatch::Stopwatch;
 use strowger_tests::text::{Request, field, method, respond, status};
 use strowger_tests::wait;
 use strowger_tests::wire::Transport::{Tcp, Udp};
@@ -181,9 +182,9 @@ fn outlive_a_kill(kept: &str) {
     pair.call(CALLS);
     keeps(&server, CALLS);
     server.kill();
-    let began = Instant::now();
+    let began = Stopwatch::start();
     server.start();
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(began.took().is_below(Duration::from_secs(5)), "{:?}", began.took());
     server.log_with(&format!("calls={CALLS}"));
     assert_eq!(metric(&server, "strowger_dialogs_confirmed"), CALLS as f64);
     // The limit counts them still.
@@ -564,15 +565,15 @@ fn many_outlive_a_kill(kept: &str) {
     println!("{calls} dialogs: {memory:.0} bytes each in memory, {disk:.0} on disk");
 
     server.kill();
-    let began = Instant::now();
+    let began = Stopwatch::start();
     server.start();
-    let took = began.elapsed();
-    println!("restart after a kill with them: {took:.2?}; memory then {} KiB", server.process().pss() >> 10);
+    let took = began.took();
+    println!("restart after a kill with them: {:.2?}; memory then {} KiB", took.elapsed, server.process().pss() >> 10);
     assert_eq!(metric(&server, "strowger_dialogs_confirmed"), calls as f64);
     times.extend(each(&mut pairs, &|pair| pair.end(calls / PAIRS)));
     assert!(wait::until(LIMIT, || rows(&server).len() == times.len()), "{} rows", rows(&server).len());
     are_written(&server, &times);
     is_empty(&server);
-    assert!(took <= Duration::from_secs(2), "{took:?}");
+    assert!(took.is_below(Duration::from_secs(2)), "{took:?}");
     assert!(memory <= MEMORY, "{memory:.0} bytes");
 }

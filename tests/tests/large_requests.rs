@@ -3,10 +3,11 @@
 use socket2::{Domain, Socket, Type};
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use strowger_tests::control::metric;
 use strowger_tests::server::{Server, Setup};
+use strowger_tests::stopwatch::{Stopwatch, Took};
 use strowger_tests::text::{Request, field, fields, respond, status};
 use strowger_tests::wait;
 use strowger_tests::wire::Transport::{Tcp, Udp};
@@ -93,14 +94,14 @@ fn server() -> Server {
 
 /// Sends a large request to this peer. Returns the delay and the request as received.
 #[track_caller]
-fn reaches(caller: &mut Wire, peer: &Peer) -> (Duration, Vec<u8>) {
+fn reaches(caller: &mut Wire, peer: &Peer) -> (Took, Vec<u8>) {
     let mut request = Request::new("MESSAGE", &format!("sip:x@{}", peer.address()), "tcp", caller.local());
     request.headers.push("Content-Type: text/plain".into());
     request.body = vec![b'x'; 1_400];
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     caller.send(&request.bytes()).expect("the server takes messages");
     let got = peer.answers();
-    let took = begun.elapsed();
+    let took = begun.took();
     assert_eq!(field(&got, "Call-ID"), Some(request.call_id));
     assert_eq!(caller.final_response(LIMIT).as_deref().and_then(status), Some(200));
     (took, got)
@@ -112,11 +113,11 @@ fn a_peer_that_drops_syns_costs_a_moment_once() {
     let (server, peer) = (server(), Peer::at(deaf.address()));
     let mut caller = server.connect(Tcp);
     let (took, got) = reaches(&mut caller, &peer);
-    assert!(took >= WAIT && took < WAIT * 4, "{took:?}");
+    assert!(took.is_at_least(WAIT) && took.is_below(WAIT * 4), "{took:?}");
     assert!(fields(&got, "Via")[0].starts_with("SIP/2.0/UDP "), "{}", String::from_utf8_lossy(&got));
     for _ in 0..5 {
         let (took, _) = reaches(&mut caller, &peer);
-        assert!(took < AT_ONCE, "{took:?}");
+        assert!(took.is_below(AT_ONCE), "{took:?}");
     }
     assert!(peer.takes(Duration::from_millis(600)).is_none(), "nothing came twice");
     assert_eq!([metric(&server, "strowger_udp_only_peers"), metric(&server, "strowger_targets_aside")], [1.0, 0.0]);
@@ -135,7 +136,7 @@ fn a_peer_that_refuses_tcp_costs_no_time() {
     let mut caller = server.connect(Tcp);
     for _ in 0..3 {
         let (took, _) = reaches(&mut caller, &peer);
-        assert!(took < AT_ONCE, "{took:?}");
+        assert!(took.is_below(AT_ONCE), "{took:?}");
     }
     assert!(wait::until(LIMIT, || metric(&server, "strowger_udp_only_peers") == 1.0));
     let log = server.log_with("no TCP: large requests go by UDP");

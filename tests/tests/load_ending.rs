@@ -5,12 +5,13 @@ use std::net::{SocketAddr, UdpSocket};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use strowger_tests::generator::{Ran, Running, answers, load, peer, reply};
 use strowger_tests::peer::{sends_back, until_read};
 use strowger_tests::server::Setup;
+use strowger_tests::stopwatch::Stopwatch;
 use strowger_tests::wire::Transport;
 use strowger_tests::{binary, together};
 
@@ -126,9 +127,9 @@ fn who_answers_lets_calls_end() {
     assert_eq!(phone.hear().0, "503");
     phone.say("BYE", "second", &tag);
     assert_eq!(phone.hear().0, "200");
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     let ran = uas.end();
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}: {}", begun.elapsed(), ran.said);
+    assert!(begun.took().is_below(Duration::from_secs(3)), "{:?}: {}", begun.took(), ran.said);
     ran.ended_with(0);
     assert_eq!(ran.json["run"]["ended"], "interrupted", "{}", ran.said);
     let count = |name: &str| ran.count("counters", name);
@@ -139,11 +140,15 @@ fn who_answers_lets_calls_end() {
 fn who_answers_waits_no_longer_than_it_may() {
     let uas = answers(&["--grace", "1s"]);
     Phone::of(uas.address).call("long");
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     uas.signal(libc::SIGTERM);
     let ran = uas.end();
-    let took = begun.elapsed();
-    assert!((Duration::from_secs(1)..Duration::from_secs(3)).contains(&took), "{took:?}: {}", ran.said);
+    let took = begun.took();
+    assert!(
+        took.is_at_least(Duration::from_secs(1)) && took.is_below(Duration::from_secs(3)),
+        "{took:?}: {}",
+        ran.said
+    );
     ran.ended_with(0);
     assert_eq!((ran.calls("incoming"), ran.calls("stopped")), (1, 1), "{}", ran.said);
 }
@@ -153,7 +158,7 @@ fn who_answers_ends_the_calls_that_are_left() {
     let uas = answers(&["--grace", "500ms"]);
     let phone = Phone::of(uas.address);
     let tag = phone.call("left");
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     uas.signal(libc::SIGTERM);
     let (bye, from) = phone.request();
     let own = phone.socket.local_addr().expect("it is bound");
@@ -168,7 +173,7 @@ fn who_answers_ends_the_calls_that_are_left() {
     assert_eq!(header("Route"), format!("<sip:{own};lr>"), "{bye}");
     phone.socket.send_to(reply("200 OK", &bye, own).replace(";tag=peer", "").as_bytes(), from).expect("it is sent");
     let ran = uas.end();
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}: {}", begun.elapsed(), ran.said);
+    assert!(begun.took().is_below(Duration::from_secs(3)), "{:?}: {}", begun.took(), ran.said);
     ran.ended_with(0);
     assert_eq!((ran.calls("incoming"), ran.calls("stopped"), ran.calls("failed")), (1, 1, 0), "{}", ran.said);
 }
@@ -205,14 +210,14 @@ fn who_answers_hears_a_cancel() {
 fn who_answers_ends_at_once_by_a_second_ctrl_c() {
     let mut uas = answers(&["--grace", "1h"]);
     Phone::of(uas.address).call("long");
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     uas.signal(libc::SIGINT);
     uas.wait_for("Interrupted: ");
     // Within the grace, in which it waits for calls that are open.
     std::thread::sleep(Duration::from_millis(300));
     uas.signal(libc::SIGINT);
     let ran = uas.end();
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}: {}", begun.elapsed(), ran.said);
+    assert!(begun.took().is_below(Duration::from_secs(3)), "{:?}: {}", begun.took(), ran.said);
     assert_eq!((ran.code, ran.calls("stopped")), (130, 1), "{}", ran.said);
 }
 
@@ -283,10 +288,10 @@ fn ctrl_c_before_the_first_call() {
         });
         let mut generator = Running::start(&[&[target.to_string().as_str()][..], words].concat());
         was_asked.recv_timeout(Duration::from_secs(20)).expect("something is sent");
-        let begun = Instant::now();
+        let begun = Stopwatch::start();
         generator.signal(libc::SIGINT);
         let ran = generator.end(Duration::from_secs(10));
-        assert!(begun.elapsed() < Duration::from_secs(1), "{words:?}: {:?}", begun.elapsed());
+        assert!(begun.took().is_below(Duration::from_secs(1)), "{words:?}: {:?}", begun.took());
         assert_eq!((ran.code, &ran.json), (130, &Value::Null), "{}", ran.said);
         assert!(ran.said.contains("interrupted before the first call"), "{}", ran.said);
         // The REGISTER may have come to something all the same.
@@ -302,14 +307,14 @@ fn ctrl_c_twice_ends_at_once() {
     let mut generator = Running::start(&words);
     // It comes with the end of a second of the clock, 0.4 s after the beginning at least.
     generator.reach(1);
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     generator.signal(libc::SIGINT);
     generator.wait_for("Interrupted: ");
     // Within the grace, in which it waits for calls that are open.
     std::thread::sleep(Duration::from_millis(300));
     generator.signal(libc::SIGINT);
     let ran = generator.end(Duration::from_secs(10));
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert!(begun.took().is_below(Duration::from_secs(3)), "{:?}", begun.took());
     assert_eq!(ran.code, 130, "{}", ran.said);
     let (begun, stopped) = (ran.calls("outgoing"), ran.calls("stopped"));
     assert!(begun >= 15 && stopped == begun, "{begun} begun, {stopped} stopped: {}", ran.said);
@@ -323,9 +328,9 @@ fn ctrl_c_ends_the_calls_and_the_reports_are_written() {
     let mut generator = Running::start(&[&words[..], &["--log", "run.log"]].concat());
     generator.reach(2);
     generator.signal(libc::SIGINT);
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     let ran = generator.end(Duration::from_secs(10));
-    assert!(begun.elapsed() < Duration::from_secs(5), "nobody waits for an hour");
+    assert!(begun.took().is_below(Duration::from_secs(5)), "nobody waits for an hour");
     ran.ended_with(130);
     assert_eq!(ran.json["run"]["ended"], "interrupted");
     let begun = ran.calls("outgoing");
@@ -420,12 +425,12 @@ fn ctrl_c_waits_until_every_end_is_answered() {
     let words = [&target.to_string(), "-r", "20", "-m", "4", "--hold", "1h", "--no-preflight", "--grace", "30s"];
     let mut generator = Running::start(&words);
     generator.reach(1);
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     goes.store(true, SeqCst);
     generator.signal(libc::SIGINT);
     let ran = generator.end(Duration::from_secs(20));
     // What was lost is sent again after T1 (500 ms); the INVITE that nobody heard at most 2 s after the one before it.
-    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}: {}", begun.elapsed(), ran.said);
+    assert!(begun.took().is_below(Duration::from_secs(8)), "{:?}: {}", begun.took(), ran.said);
     ran.ended_with(130);
     assert_eq!((ran.calls("outgoing"), ran.calls("stopped"), ran.calls("failed")), (4, 4, 0), "{}", ran.said);
     assert_eq!(ran.count("counters", "session.completed"), 2, "{}", ran.said);
@@ -476,11 +481,15 @@ fn ctrl_c_waits_no_longer_than_it_may() {
     let words = [&target.to_string(), "-r", "20", "-m", "1", "--hold", "1h", "--no-preflight", "--grace", "1s"];
     let mut generator = Running::start(&words);
     generator.reach(1);
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     generator.signal(libc::SIGTERM);
     let ran = generator.end(Duration::from_secs(10));
-    let took = begun.elapsed();
-    assert!((Duration::from_secs(1)..Duration::from_secs(3)).contains(&took), "{took:?}: {}", ran.said);
+    let took = begun.took();
+    assert!(
+        took.is_at_least(Duration::from_secs(1)) && took.is_below(Duration::from_secs(3)),
+        "{took:?}: {}",
+        ran.said
+    );
     ran.ended_with(130);
     assert_eq!((ran.calls("stopped"), ran.count("counters", "session.cut")), (1, 1), "{}", ran.said);
     // At once, and after T1.
@@ -501,10 +510,10 @@ fn ctrl_c_ends_calls_with_their_passwords() {
         [target.as_str(), "--domain", "example.org", "--auth", "anna:builder", "--pair", "--callee", "bob:builder"];
     let mut generator = Running::start(&[&words[..], &["-r", "50", "--duration", "1h", "--hold", "1h"]].concat());
     generator.reach(2);
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     generator.signal(libc::SIGINT);
     let ran = generator.end(Duration::from_secs(10));
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}: {}", begun.elapsed(), ran.said);
+    assert!(begun.took().is_below(Duration::from_secs(3)), "{:?}: {}", begun.took(), ran.said);
     let answered = ran.count("counters", "session.answered");
     assert!(answered >= 50, "{}", ran.said);
     assert_eq!(ran.count("counters", "session.completed"), answered, "{}", ran.said);
@@ -525,11 +534,11 @@ fn ctrl_c_ends_the_calls_of_documents() {
             [target.as_str(), "--scenario", &document, "--connections", connections, "-r", "50", "--hold", "1h"];
         let mut generator = Running::start(&[&words[..], &["--duration", "1h"]].concat());
         generator.reach(1);
-        let begun = Instant::now();
+        let begun = Stopwatch::start();
         generator.signal(libc::SIGINT);
         let ran = generator.end(Duration::from_secs(10));
         let what = format!("{transport} {connections}: {}", ran.said);
-        assert!(begun.elapsed() < Duration::from_secs(3), "{:?} {what}", begun.elapsed());
+        assert!(begun.took().is_below(Duration::from_secs(3)), "{:?} {what}", begun.took());
         let made = ran.calls("outgoing");
         assert!(made >= 15 && ran.calls("stopped") == made && ran.calls("failed") == 0, "{what}");
         assert_eq!(ran.count("counters", "session.completed"), made, "{what}");

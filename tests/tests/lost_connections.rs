@@ -3,12 +3,13 @@
 //! calls that stand. In the default configuration.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use strowger_tests::account::{challenged, register_at};
 use strowger_tests::call::exchange;
 use strowger_tests::dialog::{End, arrives, set_up_with};
 use strowger_tests::server::{Server, Setup};
+use strowger_tests::stopwatch::Stopwatch;
 use strowger_tests::text::{Request, address, field, request_uri, status};
 use strowger_tests::wire::{Transport, Wire};
 
@@ -54,10 +55,10 @@ fn talk(bob: &mut Wire, alice: &mut Wire, at: &str) -> (End, End) {
 }
 
 fn is_refused_at_once(bob: &mut Wire, request: &Request) {
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     let answer = exchange(bob, request);
     assert_eq!(status(&answer), Some(480), "{}", String::from_utf8_lossy(&answer));
-    assert!(begun.elapsed() < AT_ONCE, "{} is answered after {:?}", request.method, begun.elapsed());
+    assert!(begun.took().is_below(AT_ONCE), "{} is answered after {:?}", request.method, begun.took());
     if request.method == "INVITE" {
         bob.send(&request.ack(&answer).bytes()).expect("the server takes messages");
     }
@@ -96,9 +97,9 @@ fn is_reached_again(way: Transport, cause: Cause, contact: Contact) {
     }
     let lost = call(&mut bob);
     is_refused_at_once(&mut bob, &lost);
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     let answer = exchange(&mut bob, &end.request("INFO"));
-    assert!(status(&answer).is_some_and(|code| code >= 400) && begun.elapsed() < AT_ONCE, "{begun:?}");
+    assert!(status(&answer).is_some_and(|code| code >= 400) && begun.took().is_below(AT_ONCE), "{begun:?}");
 
     let from = if cause == Cause::NewAddress { [127, 0, 0, 2] } else { [127, 0, 0, 1] };
     let mut alice = connect(&server, way, from);

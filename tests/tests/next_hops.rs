@@ -10,6 +10,7 @@ use strowger_tests::control::{done, metric};
 use strowger_tests::name_server::{NameServer, Record};
 use strowger_tests::port::free_address;
 use strowger_tests::server::{Server, Setup};
+use strowger_tests::stopwatch::{Stopwatch, Took};
 use strowger_tests::text::{Request, field, respond, status};
 use strowger_tests::wait;
 use strowger_tests::wire::Transport::{Tcp, Udp};
@@ -101,11 +102,11 @@ fn send(caller: &mut Wire, uri: &str) -> String {
 
 /// Sends one that this host answers with 200; how long it took to get there.
 #[track_caller]
-fn reaches(caller: &mut Wire, uri: &str, host: &Host) -> Duration {
-    let begun = Instant::now();
+fn reaches(caller: &mut Wire, uri: &str, host: &Host) -> Took {
+    let begun = Stopwatch::start();
     let call_id = send(caller, uri);
     assert_eq!(host.answers(200, &[]), call_id);
-    let took = begun.elapsed();
+    let took = begun.took();
     assert_eq!(caller.final_response(LIMIT).as_deref().and_then(status), Some(200));
     took
 }
@@ -118,14 +119,14 @@ fn of_two_servers_the_dead_one_costs_one_call_and_is_tried_again() {
     let Some(names) = NameServer::start(&pool([&first, &second])) else { return };
     let server = relay(&names, "dns.set_aside = \"2s\"");
     let mut caller = server.connect(Tcp);
-    assert!(reaches(&mut caller, URI, &first) < AT_ONCE);
+    assert!(reaches(&mut caller, URI, &first).is_below(AT_ONCE));
     // It is silent now.
     let begun = Instant::now();
-    assert!(reaches(&mut caller, URI, &second) > SLOW);
+    assert!(reaches(&mut caller, URI, &second).is_at_least(SLOW));
     let aside = Instant::now();
     assert_eq!(first.seen().len(), 1);
     for _ in 0..10 {
-        assert!(reaches(&mut caller, URI, &second) < AT_ONCE);
+        assert!(reaches(&mut caller, URI, &second).is_below(AT_ONCE));
     }
     assert!(begun.elapsed() < Duration::from_secs(3), "the machine is too slow for this test");
     assert_eq!(first.seen(), Vec::<String>::new());
@@ -139,16 +140,16 @@ fn of_two_servers_the_dead_one_costs_one_call_and_is_tried_again() {
     let mut other = server.connect(Tcp);
     let tries = send(&mut other, URI);
     assert_eq!(field(&first.takes(LIMIT).expect("it is tried").0, "Call-ID"), Some(tries.clone()));
-    assert!(reaches(&mut caller, URI, &second) < AT_ONCE);
+    assert!(reaches(&mut caller, URI, &second).is_below(AT_ONCE));
     assert_eq!(second.answers(200, &[]), tries);
     first.seen();
-    assert!(reaches(&mut caller, URI, &second) < AT_ONCE, "it has failed again");
+    assert!(reaches(&mut caller, URI, &second).is_below(AT_ONCE), "it has failed again");
     // The next time it answers, and is the first again.
     let aside = Instant::now();
     let is_back = || aside.elapsed() > Duration::from_millis(2_100);
     wait::until(LIMIT, is_back);
     for _ in 0..3 {
-        assert!(reaches(&mut caller, URI, &first) < AT_ONCE);
+        assert!(reaches(&mut caller, URI, &first).is_below(AT_ONCE));
     }
     assert_eq!(
         [metric(&server, "strowger_targets_aside"), metric(&server, "strowger_target_failures_total")],
@@ -176,7 +177,7 @@ fn a_frozen_name_server_and_a_dead_host_slow_one_call() {
     let mut slow = Vec::new();
     while begun.elapsed() < Duration::from_secs(5) {
         let took = reaches(&mut caller, URI, &second);
-        if took > AT_ONCE {
+        if !took.is_below(AT_ONCE) {
             slow.push(took);
         }
         // Ten calls a second: the name is in use.
@@ -188,7 +189,7 @@ fn a_frozen_name_server_and_a_dead_host_slow_one_call() {
     // A name that it has never said anything about is not waited for by those who use another.
     let mut other = server.connect(Tcp);
     send(&mut other, "sip:x@host9.test:5060;transport=udp");
-    assert!(reaches(&mut caller, URI, &second) < AT_ONCE);
+    assert!(reaches(&mut caller, URI, &second).is_below(AT_ONCE));
     assert!(other.final_response(LIMIT).as_deref().and_then(status).is_some_and(|code| code >= 500));
 }
 
@@ -259,10 +260,10 @@ fn no_call_waits_for_a_name_server_that_fell_silent_where_an_answer_is_known() {
     std::thread::sleep(Duration::from_millis(1_200));
     let asked = names.askers().len();
     let took = reaches(&mut caller, &uri, &host);
-    assert!(took >= Duration::from_millis(290) && took < Duration::from_secs(1), "{took:?}");
+    assert!(took.is_at_least(Duration::from_millis(290)) && took.is_below(Duration::from_secs(1)), "{took:?}");
     for _ in 0..3 {
         let took = reaches(&mut caller, &uri, &host);
-        assert!(took < Duration::from_millis(250), "{took:?}");
+        assert!(took.is_below(Duration::from_millis(250)), "{took:?}");
     }
     assert!(names.askers().len() > asked, "the question goes on");
     assert_eq!(metric(&server, "strowger_names_stale_total"), 4.0);
@@ -322,10 +323,10 @@ fn a_place_of_a_rule_that_is_dead_comes_after_the_others() {
     let (closed, uri) = (free_address(), "sip:x@example.org");
     let server = places(&[closed, silent.address(), living.address()], "");
     let mut caller = server.connect(Tcp);
-    assert!(reaches(&mut caller, uri, &living) > SLOW);
+    assert!(reaches(&mut caller, uri, &living).is_at_least(SLOW));
     silent.seen();
     for _ in 0..5 {
-        assert!(reaches(&mut caller, uri, &living) < AT_ONCE);
+        assert!(reaches(&mut caller, uri, &living).is_below(AT_ONCE));
     }
     assert_eq!(silent.seen(), Vec::<String>::new());
     assert_eq!(metric(&server, "strowger_targets_aside"), 2.0);

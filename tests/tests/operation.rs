@@ -14,6 +14,7 @@ use strowger_tests::call::exchange;
 use strowger_tests::process::Process;
 use strowger_tests::program;
 use strowger_tests::server::Setup;
+use strowger_tests::stopwatch::Stopwatch;
 use strowger_tests::text::{Request, status};
 use strowger_tests::wire::Transport;
 use tempfile::TempDir;
@@ -255,9 +256,9 @@ fn a_json_log_is_json_and_nothing_else() {
         whole.lines().map(event).collect::<Vec<_>>()
     };
     let is = |event: &Value, name: &str, value: &str| event[name].as_str() == Some(value);
-    let begun = std::time::Instant::now();
+    let begun = Stopwatch::start();
     while !events().iter().any(|event| is(event, "message", "statistics") && is(event, "of", "server")) {
-        assert!(begun.elapsed() < SOON, "{:?}", events());
+        assert!(begun.took().is_below(SOON), "{:?}", events());
         let mut wire = server.connect(Transport::Udp);
         let request = Request::new("OPTIONS", "sip:nobody@example.org", "udp", wire.local());
         wire.send(&request.bytes()).expect("loopback takes it");
@@ -286,11 +287,11 @@ fn a_json_log_is_json_and_nothing_else() {
 #[test]
 fn the_demo_tells_before_it_runs_that_its_report_cannot_be_written() {
     let folder = folder();
-    let begun = std::time::Instant::now();
+    let begun = Stopwatch::start();
     let output = run(&["demo", "--html", "nowhere/report.html"], folder.path());
     assert_eq!(output.status.code(), Some(2), "{}", error_of(&output));
     assert!(error_of(&output).contains("nowhere/report.html cannot be written"), "{}", error_of(&output));
-    assert!(text_of(&output).is_empty() && begun.elapsed() < Duration::from_secs(5), "{}", text_of(&output));
+    assert!(text_of(&output).is_empty() && begun.took().is_below(Duration::from_secs(5)), "{}", text_of(&output));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use strowger_lab::backend::{self, Backend};
 use strowger_tests::account::challenged;
@@ -14,6 +14,7 @@ use strowger_tests::namespace::{self, Namespace};
 use strowger_tests::program::{MEMCACHED, REDIS, have};
 use strowger_tests::redis::say;
 use strowger_tests::server::{Server, Setup};
+use strowger_tests::stopwatch::Stopwatch;
 use strowger_tests::text::{Request, field, status};
 use strowger_tests::wait;
 use strowger_tests::wire::{Transport, Wire};
@@ -301,10 +302,10 @@ fn open_and_closed_ports_look_alike(peer: &mut Wire) {
     for host in ["127.0.0.1", "203.0.113.1", "10.9.8.2", "localhost", "own.example.net"] {
         for by in ["udp", "tcp", "tls"] {
             for (open, closed) in ways(host, TRAP, by).iter().zip(ways(host, CLOSED, by)) {
-                let start = Instant::now();
+                let start = Stopwatch::start();
                 let said = statuses(peer, &[message(open, peer), message(&closed, peer)]);
                 assert_eq!(said[0], said[1], "{open:?}");
-                assert!(start.elapsed() < Duration::from_secs(2), "{open:?}");
+                assert!(start.took().is_below(Duration::from_secs(2)), "{open:?}");
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use strowger_sql::ServerSettings;
 use strowger_sql::bindings::ServerBindings;
@@ -16,6 +16,7 @@ use strowger_tests::call::{exchange, register};
 use strowger_tests::control::metric;
 use strowger_tests::database::Database;
 use strowger_tests::server::{Server, Setup};
+use strowger_tests::stopwatch::{Stopwatch, Took};
 use strowger_tests::text::{Request, respond, status};
 use strowger_tests::wait;
 use strowger_tests::wire::Transport::Udp;
@@ -167,13 +168,13 @@ fn outlasts_its_connection(database: &Database) {
     database.end_connections();
     commit(&mut engine, &[put(2)]).expect("it is written");
     database.server().freeze();
-    let asked = Instant::now();
+    let asked = Stopwatch::start();
     assert_eq!(commit(&mut engine, &[put(3)]), Err(StoreError::TimedOut));
-    assert!(engine.is_in_doubt() && asked.elapsed() < 2 * PATIENCE, "{:?}", asked.elapsed());
+    assert!(engine.is_in_doubt() && asked.took().is_below(2 * PATIENCE), "{:?}", asked.took());
     // Not once more for each group.
-    let asked = Instant::now();
+    let asked = Stopwatch::start();
     assert_eq!(commit(&mut engine, &[put(4)]), Err(StoreError::Unavailable));
-    assert!(!engine.is_in_doubt() && asked.elapsed() < PATIENCE, "{:?}", asked.elapsed());
+    assert!(!engine.is_in_doubt() && asked.took().is_below(PATIENCE), "{:?}", asked.took());
     database.server().thaw();
     // As the journal writes it: as it was before the one in doubt.
     let is_written = wait::until(SOON, || commit(&mut engine, &[Write::Delete(BindingId(3)), put(5)]).is_ok());
@@ -190,11 +191,11 @@ fn server(database: &Database) -> Setup {
 }
 
 /// The status of a REGISTER, and how long it took.
-fn registers(wire: &mut Wire, user: &str) -> (Option<u16>, Duration) {
+fn registers(wire: &mut Wire, user: &str) -> (Option<u16>, Took) {
     let contact = format!("sip:{user}@{}", wire.local());
     let request = Request::register(user, "example.org", &contact, "udp", wire.local());
-    let asked = Instant::now();
-    (status(&exchange(wire, &request)), asked.elapsed())
+    let asked = Stopwatch::start();
+    (status(&exchange(wire, &request)), asked.took())
 }
 
 /// While the database is away who is known is called, and who registers gets a 500 in time; then all goes on by itself.
@@ -219,7 +220,7 @@ fn phones_outlast_it(database: &mut Database) {
     let (answer, took) = registers(&mut carol, "carol");
     assert_eq!(answer, Some(500));
     // The deadline, the moment that the answer takes, and what a busy machine adds.
-    assert!(took < Duration::from_millis(900), "{took:?}");
+    assert!(took.is_below(Duration::from_millis(900)), "{took:?}");
     known(&own, &mut caller, &mut bob);
     database.server().thaw();
     assert!(wait::until(SOON, || registers(&mut carol, "carol").0 == Some(200)), "{}", own.log());

@@ -24,6 +24,7 @@ use strowger_tests::database::Database;
 use strowger_tests::program::{MARIADB, MARIADBD, POSTGRESQL, REDIS, have, lacking};
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::slow_relay::SlowRelay;
+use strowger_tests::stopwatch::{Stopwatch, Took};
 use strowger_tests::text::{Request, fields, status};
 use strowger_tests::together;
 use strowger_tests::wire::Transport::Tcp;
@@ -306,9 +307,9 @@ fn changed_password(bed: &Bed) {
     change("third");
     let answer = register(&mut wire, "carol", "second");
     assert!(answer == Some(200) || asked.elapsed() > lifetime, "{answer:?}");
-    let changed = Instant::now();
+    let changed = Stopwatch::start();
     while register(&mut wire, "carol", "third") != Some(200) {
-        assert!(changed.elapsed() < lifetime + Duration::from_millis(500), "not seen after {:?}", changed.elapsed());
+        assert!(changed.took().is_below(lifetime + Duration::from_millis(500)), "not seen after {:?}", changed.took());
         // No busy loop beside other tests.
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -448,9 +449,9 @@ const PATIENCE: Duration = Duration::from_millis(250);
 const BACK: Duration = Duration::from_secs(5);
 
 /// A REGISTER, and how long its answer took.
-fn timed(wire: &mut Wire, user: &str) -> (Option<u16>, Duration) {
-    let begun = Instant::now();
-    (register(wire, user, "secret"), begun.elapsed())
+fn timed(wire: &mut Wire, user: &str) -> (Option<u16>, Took) {
+    let begun = Stopwatch::start();
+    (register(wire, user, "secret"), begun.took())
 }
 
 /// Alice is known, `others` are not; the database is silent or gone.
@@ -458,7 +459,7 @@ fn is_out(server: &mut Server, others: &[String]) {
     let mut wire = server.connect(Tcp);
     let (answer, took) = timed(&mut wire, "alice");
     assert_eq!(answer, Some(200));
-    assert!(took < STALE_WAIT + PATIENCE, "the first waited for {took:?}");
+    assert!(took.is_below(STALE_WAIT + PATIENCE), "the first waited for {took:?}");
     let mut late = Vec::new();
     for other in others {
         let (answer, took) = timed(&mut wire, "alice");
@@ -466,10 +467,10 @@ fn is_out(server: &mut Server, others: &[String]) {
         late.push(took);
         let (answer, took) = timed(&mut wire, other);
         assert_eq!(answer, Some(500), "{other}");
-        assert!(took < DEADLINE + Duration::from_millis(100) + PATIENCE, "{other} waited for {took:?}");
+        assert!(took.is_below(DEADLINE + Duration::from_millis(100) + PATIENCE), "{other} waited for {took:?}");
     }
     late.sort();
-    assert!(late[late.len() / 2] < Duration::from_millis(50), "who is known waits: {late:?}");
+    assert!(late[late.len() / 2].is_below(Duration::from_millis(50)), "who is known waits: {late:?}");
     // A database that is away costs nothing while no request comes.
     let (before, pause) = (server.process().cpu(), Duration::from_secs(1));
     std::thread::sleep(pause);
@@ -478,9 +479,9 @@ fn is_out(server: &mut Server, others: &[String]) {
 }
 
 fn is_back(server: &Server, user: &str) {
-    let (mut wire, begun) = (server.connect(Tcp), Instant::now());
+    let (mut wire, begun) = (server.connect(Tcp), Stopwatch::start());
     while register(&mut wire, user, "secret") != Some(200) {
-        assert!(begun.elapsed() < BACK, "not found again");
+        assert!(begun.took().is_below(BACK), "not found again");
         // No busy loop beside other tests.
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -513,7 +514,7 @@ fn outages(bed: &mut Bed) {
     bed.start_again();
     let (answer, took) = timed(&mut server.connect(Tcp), "user20");
     assert_eq!(answer, Some(200));
-    assert!(took < DEADLINE + PATIENCE, "{took:?}");
+    assert!(took.is_below(DEADLINE + PATIENCE), "{took:?}");
     // A statement that is refused: the others go on, and the table is found again.
     bed.execute("ALTER TABLE subscriber RENAME TO moved");
     is_out(&mut server, &others[20..22].iter().map(|name| name.replace("user20", "user22")).collect::<Vec<_>>());
@@ -539,7 +540,7 @@ fn slowness(bed: &Bed) {
             std::thread::spawn(move || timed(&mut wire, &format!("user{n}")))
         })
         .collect();
-    let mut late: Vec<Duration> = Vec::new();
+    let mut late: Vec<Took> = Vec::new();
     while !others.iter().all(std::thread::JoinHandle::is_finished) {
         let (answer, took) = timed(&mut wire, "alice");
         assert_eq!(answer, Some(200));
@@ -548,10 +549,10 @@ fn slowness(bed: &Bed) {
     for other in others.drain(..) {
         let (answer, took) = other.join().expect("it is answered");
         assert_eq!(answer, Some(200), "after {took:?}");
-        assert!(took < Duration::from_secs(2) + PATIENCE, "{took:?}");
+        assert!(took.is_below(Duration::from_secs(2) + PATIENCE), "{took:?}");
     }
     late.sort();
-    assert!(late[late.len() * 9 / 10] < Duration::from_millis(50), "who is known waits: {late:?}");
+    assert!(late[late.len() * 9 / 10].is_below(Duration::from_millis(50)), "who is known waits: {late:?}");
 }
 
 #[test]
