@@ -145,7 +145,7 @@ fn a_connection_for_each_call(transport: &str) {
             "--connections",
             "per-call",
             "--rate-profile",
-            "burst:1,0:300ms,50:1s",
+            "burst:1,0:300ms,50:60s",
             "-m",
             "40",
             "-l",

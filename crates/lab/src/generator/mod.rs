@@ -20,7 +20,7 @@ use crate::Error;
 use crate::row::{Figures, Load, Reason};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use strowger_core::Transport;
 use strowger_load::campaign::Connections;
 
@@ -103,8 +103,8 @@ impl Generator {
 
     /// Registers all users at the answering sides, in turn, at so many a second, and leaves its logs in this folder.
     ///
-    /// A system that is too slow for this rate leaves requests without an answer or answers 5xx. All users are then registered again at half the
-    /// rate, [`REGISTERED_AGAIN`] times at most.
+    /// A system that is too slow for this rate leaves requests without an answer or answers 5xx. All users are then registered again at the rate
+    /// that it reached, at most half of the rate before, [`REGISTERED_AGAIN`] times at most.
     ///
     /// # Errors
     /// A process does not start or end, or a user is not registered.
@@ -118,13 +118,14 @@ impl Generator {
                 0 => made(folder)?,
                 again => made(&folder.join(format!("again-{again}")))?,
             };
+            let begun = Instant::now();
             let parts = self.files.registering.iter().filter(|(.., users)| *users > 0);
             let logs = parts.map(|part| trial::register(&self.setting, part, rate, &folder));
             let registered = reading::registered(&logs.collect::<Result<Vec<_>, _>>()?, self.setting.users)?;
             if attempt == REGISTERED_AGAIN || !registered.is_worth_another() {
                 return registered.complete();
             }
-            rate /= 2.0;
+            rate = (rate / 2.0).min(registered.count() as f64 / begun.elapsed().as_secs_f64()).max(1.0);
         }
         Ok(())
     }

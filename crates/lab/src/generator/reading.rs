@@ -114,6 +114,11 @@ impl Registered {
         self.registered != u64::from(self.users) && self.codes.keys().all(|code| (500..600).contains(code))
     }
 
+    /// Users that are registered.
+    pub(super) const fn count(&self) -> u64 {
+        self.registered
+    }
+
     /// # Errors
     /// A user is not registered.
     pub(super) fn complete(&self) -> Result<(), Error> {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use strowger_net::{Bounds, Listener, Net, NetSettings, Node, Shards};
 
 /// Time in which exchanges that are under way come to their end.
-const DRAIN: Duration = Duration::from_millis(300);
+const DRAIN: Duration = Duration::from_secs(2);
 
 /// Memory of connections, which all have one source here.
 const CONNECTION_MEMORY: usize = 1 << 30;
