@@ -1,4 +1,4 @@
-//! What the scenario does not foresee: unexpected messages, and calls that are given up.
+//! Unexpected messages, and calls that are given up.
 
 use super::incoming::Heard;
 use super::render::OF_REFUSAL;
@@ -11,7 +11,7 @@ use strowger_message::index::Start;
 use strowger_message::{Index, Method};
 
 impl Stage<'_> {
-    /// A message that no step waits for.
+    /// Handles a message that no step waits for.
     pub(super) fn unexpected(&mut self, heard: &Heard<'_>) -> Go {
         let script = self.script;
         if self.absorb(heard) {
@@ -49,7 +49,7 @@ impl Stage<'_> {
         let automatic = heard.code == 0 && script.scenario.unexpected.is_none();
         self.count_received(heard);
         if heard.code == 0 && heard.method == Method::Ack && self.world.run.retransmission.rfc3261 {
-            // One that was overtaken, or of a 2xx that was acknowledged before: no answer belongs to it.
+            // A reordered ACK, or one for a 2xx acknowledged before: it has no answer.
             return Go::Waits;
         }
         match heard.method {
@@ -94,7 +94,7 @@ impl Stage<'_> {
         }
     }
 
-    /// Answers with 200 what the scenario does not ask for; what it refers to stays what it was.
+    /// Answers a request beside the scenario with 200; the last message of the scenario stays.
     pub(super) fn answer_beside(&mut self, heard: &Heard<'_>) {
         let mut before = self.world.desk.buffer();
         std::mem::swap(&mut before, &mut self.call.last);
@@ -165,7 +165,7 @@ impl Stage<'_> {
         }
     }
 
-    /// The call fails; the peer hears of it if that is wanted.
+    /// Fails the call; ends its dialog with the peer if the behaviour says so.
     pub(super) fn give_up(&mut self, failure: Failure) -> Whither {
         if self.world.run.behaviour.goodbye {
             self.goodbye();
@@ -174,10 +174,10 @@ impl Stage<'_> {
         Whither::Over
     }
 
-    /// Ends what is open with the peer: ACK, CANCEL or BYE, by how far the call had come.
+    /// Ends the dialog or transaction with the peer: ACK, CANCEL or BYE, by the progress of the call.
     pub(super) fn goodbye(&mut self) {
         let script = self.script;
-        // The scenario of the run decides, for calls outside of it too.
+        // The scenario of the run decides, also for calls outside of it.
         let main = &self.world.run.scenario;
         let calls = main.role == Role::Client || main.third_party == Some(ThirdPartyRole::B);
         if !calls || self.call.step == 0 {
@@ -189,13 +189,13 @@ impl Stage<'_> {
         }
         if self.call.established || !invite {
             if self.call.has_last {
-                // As SIPp 3.7: on the way of the dialog (RFC 3261 section 12.2.1.1).
+                // As SIPp 3.7: along the route set of the dialog (RFC 3261 section 12.2.1.1).
                 self.say(if self.is_routed() { &script.routed_bye } else { &script.bye }, -1);
             }
             return;
         }
         if !self.parse_last() {
-            // Nothing was ever heard: nothing can be ended.
+            // No message was received: there is nothing to end.
             return;
         }
         match self.world.index.start() {
@@ -208,8 +208,9 @@ impl Stage<'_> {
         }
     }
 
-    /// The same as RFC 3261 has it: a dialog ends with a BYE on its way (section 15.1.1), an INVITE that was answered
-    /// provisionally with a CANCEL (section 9.1), one that was refused has an ACK (section 17.1.1.3). Nothing else is open.
+    /// Ends the dialog as RFC 3261 demands: a dialog with a BYE along its route set (section 15.1.1), an INVITE with a
+    /// provisional response with a CANCEL (section 9.1), a refused one with an ACK (section 17.1.1.3). Nothing else is
+    /// open.
     fn leave(&mut self, invite: bool) {
         let script = self.script;
         let routed = self.is_routed();
@@ -223,7 +224,7 @@ impl Stage<'_> {
         if !invite || !self.parse_last() {
             return;
         }
-        // It must be an answer to the INVITE that was sent last.
+        // Only a response to the INVITE that was sent last.
         let index = &self.world.index;
         let (number, method) = super::incoming::cseq(&self.call.last, index);
         let Start::Status { code, .. } = index.start() else { return };
@@ -240,19 +241,19 @@ impl Stage<'_> {
         }
     }
 
-    /// Whether the dialog's target and routes are known.
+    /// True if the dialog's target and routes are known.
     pub(super) fn is_routed(&self) -> bool {
         self.call.extra.as_ref().is_some_and(|e| e.has_routes && !e.next_url.is_empty())
     }
 
-    /// Whether what was sent last has this number in its CSeq.
+    /// True if the message sent last has this CSeq number.
     pub(super) fn is_sent_last(&self, number: u32) -> bool {
         let mut index = Index::new();
         let read = index.parse(&self.call.sent, &self.world.limits);
         read.is_ok() && super::incoming::cseq(&self.call.sent, &index).0 == number
     }
 
-    /// A message beside the scenario.
+    /// Sends a message beside the scenario.
     pub(super) fn say(&mut self, line: &Line, step: i32) {
         let range = self.write(line, step);
         self.world.books.sent(range.len());

@@ -1,4 +1,4 @@
-//! What a step does beside its message.
+//! Actions of a step.
 
 use super::call::Value;
 use super::script::Script;
@@ -13,13 +13,13 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use strowger_measure::{Failure, Outcome};
 
-/// The expressions of a scenario, compiled, by their text.
+/// Compiled expressions of a scenario, by their text.
 pub(super) type Expressions = HashMap<Box<[u8]>, Expression>;
 
 /// Compiles every expression of a scenario.
 ///
 /// # Errors
-/// The first that cannot be compiled, and why.
+/// The first expression that cannot be compiled, and the reason.
 pub(super) fn expressions(scenario: &Scenario) -> Result<Expressions, String> {
     let mut all = Expressions::new();
     let mut add = |text: &[u8], step: &Step| {
@@ -47,28 +47,28 @@ pub(super) fn expressions(scenario: &Scenario) -> Result<Expressions, String> {
 }
 
 impl Script {
-    /// Whether an expression of the scenario matches.
+    /// True if an expression of the scenario matches.
     pub(super) fn is_match(&self, pattern: &[u8], text: &[u8], matcher: &mut Matcher) -> bool {
         self.expressions.get(pattern).is_some_and(|e| e.is_match(text, matcher))
     }
 }
 
-/// How an action ended.
+/// Result of an action.
 enum Done {
     Well,
-    /// The other actions of the step are left out, and the call counts as failed at its end.
+    /// The other actions of the step are skipped, and the call counts as failed at its end.
     Failed(Failure),
     /// The call ends here.
     Over,
 }
 
 impl Stage<'_> {
-    /// All actions of a step, on a message if it has one.
+    /// Runs all actions of a step, on a message if it has one.
     pub(super) fn act(&mut self, step: &Step, message: Option<&[u8]>) -> Whither {
         for action in &step.actions {
             match self.action(action, message) {
                 Done::Well => (),
-                // On a step without a message SIPp looks at no result.
+                // On a step without a message SIPp ignores results.
                 Done::Failed(_) if message.is_none() => break,
                 Done::Failed(failure) => {
                     self.call.failed = Some(failure);
@@ -76,7 +76,7 @@ impl Stage<'_> {
                 }
                 Done::Over => return Whither::Over,
             }
-            // The call stays as it is: it has ended neither well nor ill.
+            // The call stays open: it has neither succeeded nor failed.
             if matches!(self.world.halt, Some(Halt::Error | Halt::Now)) {
                 return Whither::Waits;
             }
@@ -95,14 +95,14 @@ impl Stage<'_> {
         *self.call.value_mut(slot, &mut self.world.shared) = value;
     }
 
-    /// The text of a variable, in a buffer that should be given back.
+    /// Returns the text of a variable, in a buffer that SHOULD be given back.
     fn value_text(&mut self, slot: Slot) -> Vec<u8> {
         let mut text = self.world.desk.buffer();
         text.extend_from_slice(self.call.value(slot, &self.world.shared).text());
         text
     }
 
-    /// Changes the text of a variable.
+    /// Replaces the text of a variable.
     fn change_text(&mut self, slot: Slot, change: impl FnOnce(&[u8], &mut Vec<u8>)) {
         let mut changed = self.world.desk.buffer();
         change(self.call.value(slot, &self.world.shared).text(), &mut changed);
@@ -110,7 +110,7 @@ impl Stage<'_> {
         self.world.desk.give(changed);
     }
 
-    /// Texts rendered for an action, which is done with them.
+    /// Renders the texts of an action for the time of `work`.
     fn with_texts<const N: usize>(&mut self, templates: [&Template; N], work: impl FnOnce(&mut Self, [&[u8]; N])) {
         let texts = templates.map(|template| self.text(template));
         work(self, std::array::from_fn(|i| &texts[i][..]));
@@ -134,7 +134,7 @@ impl Stage<'_> {
                     stage.world.warn(format_args!("{}", String::from_utf8_lossy(text)));
                 });
             }
-            // The runner of the actions sees that it is the end.
+            // The caller sees that the run ends.
             Action::Error(template) => {
                 self.with_texts([template], |stage, [text]| {
                     stage.halt(format_args!("{}", String::from_utf8_lossy(text)));
@@ -290,7 +290,7 @@ impl Stage<'_> {
             Action::UrlEncode(slot) => self.change_text(*slot, url_encode),
             Action::UrlDecode(slot) => self.change_text(*slot, url_decode),
             Action::Command(template) => self.with_texts([template], |stage, [text]| stage.command(text)),
-            // Only a message can reject a call: on a step without one the call goes on, as in SIPp.
+            // Only a message can reject a call: on a step without one the call continues, as with SIPp.
             Action::Stop(Stop::Call) if message.is_none() => (),
             Action::Stop(Stop::Call) => {
                 self.finish(Outcome::Failed(Failure::CallRejected));
@@ -315,7 +315,7 @@ impl Stage<'_> {
         Done::Well
     }
 
-    /// Media are played beside the scenario; what cannot be played does not end the call.
+    /// Runs a media action. Media that cannot be played do not end the call.
     fn media(&mut self, action: &Action) {
         let switch = match action {
             Action::EchoSwitch(number) => Some(self.number(*number) != 0.0),
@@ -351,7 +351,7 @@ impl Stage<'_> {
         done
     }
 
-    /// `value`: the text of the variable, where that is looked at.
+    /// Runs `ereg` on `message`, or on `value`, the text of a variable.
     fn match_in(&mut self, wanted: &Match, message: &[u8], value: &[u8]) -> Done {
         let script = self.script;
         let Some(expression) = script.expressions.get(&wanted.expression.text) else { return Done::Well };
@@ -379,7 +379,7 @@ impl Stage<'_> {
         let matched = expression.captures(text, &mut self.world.matcher, &mut spans);
         if matched {
             for (slot, span) in wanted.assign_to.iter().zip(spans) {
-                // What took no part stays what it was.
+                // A variable whose group did not match keeps its value.
                 let Some(span) = span else { continue };
                 self.call.value_mut(*slot, &mut self.world.shared).set_text(span.of(text));
             }
@@ -409,12 +409,13 @@ impl Stage<'_> {
         self.script.scenario.variables.name(slot).to_owned()
     }
 
-    /// The variables that a command finds in its environment: `$SIPP_name`. What a peer sent is text there, and no part of the command.
+    /// Returns the variables as a command's environment: `$SIPP_name`. The bytes that a peer sent are values there,
+    /// never part of the command.
     fn exported(&mut self) -> Vec<(String, OsString)> {
         let script = self.script;
         let variables = &script.scenario.variables;
         let mut all = Vec::new();
-        // The innermost scope last: it counts.
+        // The innermost scope comes last and wins.
         for scope in [Scope::Global, Scope::User, Scope::Call] {
             for (index, name) in variables.names(scope).iter().enumerate() {
                 let slot = Slot { scope, index: index as u16 };
@@ -423,7 +424,7 @@ impl Stage<'_> {
                     continue;
                 }
                 let value = self.value_text(slot);
-                // No environment can hold a NUL.
+                // An environment variable cannot hold a NUL.
                 let end = memchr::memchr(0, &value).unwrap_or(value.len());
                 all.push((format!("SIPP_{name}"), OsString::from_vec(value[..end].to_vec())));
                 self.world.desk.give(value);
@@ -432,7 +433,7 @@ impl Stage<'_> {
         all
     }
 
-    /// `exec command`: in a shell of its own, not waited for.
+    /// Runs `exec command` in a shell of its own and does not wait for it.
     fn command(&mut self, text: &[u8]) {
         let text = String::from_utf8_lossy(text).into_owned();
         if !self.world.run.behaviour.commands {
@@ -466,7 +467,7 @@ impl Stage<'_> {
         let literal = host.parse().ok().map(|ip: std::net::IpAddr| std::net::SocketAddr::new(ip, port));
         let address = literal.or_else(|| (host, port).to_socket_addrs().ok().and_then(|mut all| all.next()));
         match address {
-            // The failure to make another connection was said.
+            // A failed reconnection was reported.
             Some(address) if !self.redirect(address) => Done::Over,
             Some(_) => Done::Well,
             None => {
@@ -477,7 +478,7 @@ impl Stage<'_> {
     }
 }
 
-/// The text behind the place that is searched for, up to the end of its line; empty without.
+/// Returns the text after the searched position, up to the end of its line; empty without one.
 fn header<'a>(message: &'a [u8], search: &HeaderSearch) -> &'a [u8] {
     let wanted = &search.text[..];
     let mut left = search.occurrence.max(1);
@@ -516,14 +517,14 @@ const fn attribute(check: Check) -> &'static str {
     }
 }
 
-/// What C's strcmp gives: the difference of the first bytes that differ.
+/// Compares as C's strcmp: the difference of the first bytes that differ.
 fn difference(left: &[u8], right: &[u8]) -> i32 {
     let byte = |text: &[u8], i: usize| text.get(i).copied().unwrap_or(0);
     let most = left.len().max(right.len());
     (0..most).map(|i| i32::from(byte(left, i)) - i32::from(byte(right, i))).find(|&d| d != 0).unwrap_or(0)
 }
 
-/// The number that a whole text is, as C's `strtod` reads it: white space before it, hexadecimal with `0x`.
+/// Parses a whole text as a number as C's `strtod` does: leading white space, hexadecimal with `0x`.
 fn whole_number(text: &[u8]) -> Option<f64> {
     if text.is_empty() {
         return Some(0.0);

@@ -3,12 +3,12 @@
 use super::pace::Part;
 use super::run::Load;
 
-/// When the schedule of a shard ends, and how many of its calls may be begun.
+/// End of a shard's schedule, and the limit of its calls.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bound {
-    /// Microseconds; `u64::MAX`: never.
+    /// End, µs; `u64::MAX`: never.
     at: u64,
-    /// Calls begun in all; `u64::MAX` before the end.
+    /// Limit of calls begun in all; `u64::MAX` before the end.
     most: u64,
 }
 
@@ -36,12 +36,12 @@ impl Bound {
         begun < self.most
     }
 
-    /// When it wants to be looked at, µs.
+    /// Returns the time of the next check, µs.
     pub(super) const fn at(&self) -> u64 {
         self.at
     }
 
-    /// How many of `due` calls will be begun.
+    /// Returns how many of `due` calls will begin.
     pub(super) fn of_due(&self, due: u64) -> u64 {
         due.min(self.most)
     }

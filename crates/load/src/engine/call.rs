@@ -1,4 +1,4 @@
-//! One call: what is remembered of it while it runs.
+//! State of one call.
 
 use super::leaving::Leaving;
 use super::script::Script;
@@ -7,12 +7,12 @@ use strowger_core::{Flow, Target};
 use strowger_measure::CallBook;
 use strowger_message::Method;
 
-/// The value of a variable.
+/// Value of a variable.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) enum Value {
     #[default]
     Unset,
-    /// Unset, with the memory of a text that it had.
+    /// Unset; keeps the buffer of an earlier text.
     Spare(Vec<u8>),
     Text(Vec<u8>),
     Number(f64),
@@ -20,7 +20,7 @@ pub(super) enum Value {
 }
 
 impl Value {
-    /// Whether a jump or condition takes it for true: a number is set when it is not zero.
+    /// True if jumps and conditions take it for true: a number if it is not zero.
     pub(super) fn is_set(&self) -> bool {
         match self {
             Self::Unset | Self::Spare(_) => false,
@@ -30,7 +30,7 @@ impl Value {
         }
     }
 
-    /// As a number: texts and booleans are none.
+    /// Returns the number; 0 for texts and booleans.
     pub(super) const fn number(&self) -> f64 {
         match self {
             Self::Number(value) => *value,
@@ -38,7 +38,7 @@ impl Value {
         }
     }
 
-    /// As a text: numbers and booleans are none.
+    /// Returns the text; empty for numbers and booleans.
     pub(super) fn text(&self) -> &[u8] {
         match self {
             Self::Text(text) => text,
@@ -46,7 +46,7 @@ impl Value {
         }
     }
 
-    /// Is unset again; the memory of a text stays.
+    /// Unsets the value and keeps its buffer.
     pub(super) fn reset(&mut self) {
         *self = match std::mem::take(self) {
             Self::Text(text) | Self::Spare(text) => Self::Spare(text),
@@ -54,7 +54,7 @@ impl Value {
         }
     }
 
-    /// Becomes this text; its memory is used again.
+    /// Sets a text and reuses the buffer.
     pub(super) fn set_text(&mut self, text: &[u8]) {
         match self {
             Self::Text(old) => {
@@ -71,13 +71,13 @@ impl Value {
         }
     }
 
-    /// As it is written into a message.
+    /// Writes the value into a message.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         use std::io::Write;
         match self {
             Self::Unset | Self::Spare(_) => (),
             Self::Text(text) => out.extend_from_slice(text),
-            // As C's %lf. Zero stands for nothing, as in conditions.
+            // As C's %lf. Zero means unset, as in conditions.
             Self::Number(value) if value.is_nan() => out.extend_from_slice(b"nan"),
             Self::Number(value) => {
                 if *value != 0.0 {
@@ -89,21 +89,21 @@ impl Value {
     }
 }
 
-/// The variables that reach beyond one call.
+/// Variables shared by several calls.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     pub(super) global: Vec<Value>,
-    /// By user, from 0.
+    /// Variables of each user, from 0.
     pub(super) user: Vec<Vec<Value>>,
 }
 
-/// A message that was taken, and what answered it.
+/// Received message, and its answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Past {
-    /// 0: none.
+    /// Hash of the message; 0: none.
     pub(super) hash: u64,
     pub(super) request: bool,
-    /// The step that sent the last answer to it (to a response: the ACK); `u32::MAX`: none.
+    /// Step that sent the last answer (to a response: the ACK); `u32::MAX`: none.
     pub(super) answer: u32,
 }
 
@@ -113,62 +113,62 @@ impl Default for Past {
     }
 }
 
-/// What became of a transaction that the scenario names.
+/// State of a transaction that the scenario names.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Transaction {
-    /// The branch of its request.
+    /// Branch of its request.
     pub(super) branch: Vec<u8>,
-    /// Of the whole final answer.
+    /// Hash of its final response.
     pub(super) answer: u64,
-    /// The step that sent its ACK.
+    /// Step that sent its ACK.
     pub(super) ack: Option<u32>,
 }
 
-/// Which path a call takes.
+/// Path of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Through the scenario of the run.
+    /// The scenario of the run.
     Main,
-    /// Through that for messages of no known call.
+    /// The scenario for messages of no known call.
     OutOfCall,
-    /// No step: only for an automatic answer.
+    /// No step: only an automatic answer.
     Passing,
 }
 
-/// When a timer of the scenario was started, and when it should have been, µs; 0: with the call.
+/// Actual and intended start of a timer of the scenario, µs; 0: with the call.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Started {
     pub(super) at: u64,
     pub(super) intended: u64,
 }
 
-/// What only few scenarios need of a call.
+/// State of a call that few scenarios need.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Extra {
     pub(super) variables: Vec<Value>,
     pub(super) transactions: Vec<Transaction>,
-    /// When each timer was started last.
+    /// Last start of each timer.
     pub(super) timers: Vec<Started>,
-    /// `[routes]`, without its name; `[next_url]`.
+    /// `[routes]` without its header name; `[next_url]`.
     pub(super) routes: Vec<u8>,
     pub(super) next_url: Vec<u8>,
     pub(super) has_routes: bool,
-    /// The challenge and the code it came with.
+    /// Challenge, and the status code that it came with.
     pub(super) challenge: Vec<u8>,
     pub(super) challenge_code: u16,
     pub(super) nonce_count: u32,
-    /// The line of each injection file.
+    /// Line in each injection file.
     pub(super) lines: Vec<u32>,
 }
 
-/// Places for calls. It grows by segments, so that growing moves no call.
+/// Slots of calls. The table grows by segments, so that growth moves no call.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     segments: Vec<Vec<Call>>,
     len: usize,
 }
 
-/// Calls of a segment, a power of two.
+/// Calls in a segment, a power of two.
 const SEGMENT: usize = 256;
 
 impl Calls {
@@ -207,94 +207,95 @@ impl std::ops::IndexMut<usize> for Calls {
     }
 }
 
-/// A running call. Its buffers stay when it ends, for the next in its place.
+/// Running call. Its buffers stay for the next call in the slot.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) generation: u32,
     pub(super) live: bool,
     pub(super) kind: Kind,
-    /// Of its Call-ID.
+    /// Hash of the Call-ID.
     pub(super) hash: u64,
     pub(super) number: u64,
     pub(super) user: u32,
     pub(super) step: u32,
     pub(super) target: Target,
-    /// The dedicated socket that it uses, and the port of its own side.
+    /// Dedicated socket of the call, and its local port.
     pub(super) socket: Option<Flow>,
     pub(super) local_port: u16,
-    /// Its TDM circuit, where there are any.
+    /// TDM circuit, if there are any.
     pub(super) circuit: Option<u32>,
-    /// The scenario has closed it, and nothing was said since.
+    /// True if the scenario has closed the connection and nothing was sent since.
     pub(super) unplugged: bool,
     pub(super) book: CallBook,
-    /// The measures have been told that it ended; it only stays for repetitions.
+    /// True once the end of the call was recorded: it only waits for retransmissions.
     pub(super) counted: bool,
     pub(super) started: u64,
 
-    /// The alarm that is set, ms; `u64::MAX`: none.
+    /// Alarm set in the wheel, ms; `u64::MAX`: none.
     pub(super) alarm: u64,
-    /// When a pause ends, ms; 0: no pause.
+    /// End of the current pause, ms; 0: none.
     pub(super) paused_until: u64,
-    /// When the wait for a message ends, ms; 0: never.
+    /// End of the wait for a message, ms; 0: none.
     pub(super) receive_until: u64,
 
-    /// When `sent` goes out once more, ms; 0: never.
+    /// Next retransmission of `sent`, ms; 0: none.
     pub(super) retransmit_at: u64,
     pub(super) retransmit_delay: u32,
     pub(super) retransmissions: u32,
 
-    /// The step that sent last.
+    /// Step that sent last.
     pub(super) sent_step: u32,
     pub(super) has_sent: bool,
-    /// The step that received last, `u32::MAX` before the first.
+    /// Step that received last; `u32::MAX` before the first.
     pub(super) received_step: u32,
-    /// Of the message received last, until something is sent.
+    /// Hash of the message received last, until the call sends something.
     pub(super) received_hash: u64,
-    /// Of the message taken last, and the burst that it came in.
+    /// Hash of the message that a step took last, and its burst.
     pub(super) burst_hash: u64,
     pub(super) burst: u64,
-    /// The message whose repetition makes us repeat, and the steps that received and answered it.
+    /// Hash of the message whose retransmission makes the call repeat its answer; the steps that received and answered
+    /// it.
     pub(super) answered_hash: u64,
     pub(super) answered_step: u32,
     pub(super) answer_step: u32,
 
-    /// The messages taken last, the newest first (with [`Retransmission::rfc3261`](super::run::Retransmission)).
+    /// Messages that steps took last, the newest first (with [`Retransmission::rfc3261`](super::run::Retransmission)).
     pub(super) past: [Past; 4],
 
     pub(super) cseq: u32,
-    /// The method of the last request that came.
+    /// Method of the last received request.
     pub(super) asked: Method,
     pub(super) established: bool,
-    /// The CSeq of the INVITE of ours whose 2xx was taken, until our BYE; 0: there is none.
+    /// CSeq of our INVITE whose 2xx was taken, until our BYE; 0: none.
     pub(super) confirmed: u32,
-    /// The CSeq of the request of ours that had its final response last; 0: there is none.
+    /// CSeq of our request that had its final response last; 0: none.
     pub(super) concluded: u32,
-    /// That INVITE had a 2xx of another dialog too.
+    /// True if that INVITE had a 2xx of another dialog too.
     pub(super) forked: bool,
     pub(super) ack_pending: bool,
     pub(super) timewait: bool,
-    /// The run ends before it.
+    /// Progress of a call that the end of the run interrupts.
     pub(super) leaving: Leaving,
-    /// A message waits in `last` to be looked at again.
+    /// True if the message in `last` has yet to be matched.
     pub(super) queued: bool,
     pub(super) has_last: bool,
-    /// Timers that have been counted, the first 64.
+    /// Counted timers, a bit each for the first 64.
     pub(super) timers_done: u64,
-    /// Why the first action that failed did, for the books.
+    /// Cause of the first failed action.
     pub(super) failed: Option<strowger_measure::Failure>,
 
-    /// The Call-ID, and behind it the tag of the peer.
+    /// Call-ID, followed by the tag of the peer.
     pub(super) names: Vec<u8>,
     pub(super) id_length: u16,
     pub(super) has_tag: bool,
-    /// The message sent last, and the one received last.
+    /// Last sent and last received message.
     pub(super) sent: Vec<u8>,
     pub(super) last: Vec<u8>,
     pub(super) extra: Option<Box<Extra>>,
 }
 
 impl Call {
-    /// A place for calls.
+    /// Creates an empty slot.
     pub(super) fn new(target: Target, book: CallBook) -> Self {
         Self {
             generation: 1,
@@ -350,7 +351,7 @@ impl Call {
         }
     }
 
-    /// A call begins in this place; the buffers of the one before it stay.
+    /// Begins a call in this slot; the buffers of the call before stay.
     pub(super) fn begin(&mut self, hash: u64, kind: Kind, target: Target, book: CallBook, now: u64, cseq: u32) {
         let old = std::mem::replace(self, Self::new(target, book));
         self.generation = old.generation;
@@ -362,7 +363,7 @@ impl Call {
         self.last.clear();
     }
 
-    /// Its Call-ID, number and user.
+    /// Sets Call-ID, number and user.
     pub(super) fn name(&mut self, name: &[u8], number: u64, user: u32) {
         let name = &name[..name.len().min(usize::from(u16::MAX))];
         self.names.clear();
@@ -371,14 +372,14 @@ impl Call {
         (self.number, self.user) = (number, user);
     }
 
-    /// When it has to be woken, ms; `u64::MAX`: by a message only.
+    /// Returns the time of the next alarm, ms; `u64::MAX`: the call waits for messages only.
     pub(super) fn due(&self) -> u64 {
         let or = |at: u64| if at == 0 { u64::MAX } else { at };
         or(self.paused_until).min(or(self.receive_until)).min(or(self.retransmit_at))
     }
 
-    /// Whether `quoted` is the beginning of the request that was sent last, and nothing has come since (RFC 3261 section 18.4). An
-    /// ACK waits for no answer.
+    /// True if `quoted` is the beginning of the request sent last and nothing has been received since (RFC 3261 section
+    /// 18.4). An ACK has no response.
     pub(super) fn waits_for_answer_to(&self, quoted: &[u8]) -> bool {
         let request = !self.sent.starts_with(b"SIP/2.0 ") && !self.sent.starts_with(b"ACK ");
         let heard = self.received_hash != 0 && self.leaving == Leaving::No;
@@ -399,7 +400,7 @@ impl Call {
         self.has_tag = true;
     }
 
-    /// Makes room for what the scenario needs.
+    /// Allocates the variables and transactions of the scenario.
     pub(super) fn prepare(&mut self, script: &Script) {
         let scenario = &script.scenario;
         let variables = scenario.variables.call.len();
@@ -441,7 +442,7 @@ impl Call {
         .unwrap_or(UNSET)
     }
 
-    /// Where the value of a variable is; it is made if there is none.
+    /// Returns the value of a variable; creates it if absent.
     pub(super) fn value_mut<'a>(&'a mut self, slot: Slot, shared: &'a mut Shared) -> &'a mut Value {
         let index = usize::from(slot.index);
         let list = match slot.scope {
@@ -477,7 +478,7 @@ mod tests {
         assert!(!call.waits_for_answer_to(quoted), "nothing was sent");
         (call.sent, call.has_sent) = (invite.to_vec(), true);
         assert!(call.waits_for_answer_to(quoted) && call.waits_for_answer_to(invite));
-        // Another request of the call, made up or sent before; too little to tell.
+        // Another request of the call, invented or sent before; a quote that is too short.
         for other in [&b"INVITE sip:a SIP/2.0\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK0"[..], b"BYE sip:a SIP/2.0\r\n", b""]
         {
             assert!(!call.waits_for_answer_to(other));

@@ -1,9 +1,9 @@
-//! The numbers that SIPp draws for `chance`, for lines of RANDOM files and for nonces of its own: those of the C library's
-//! `rand` from its first seed, so that a run of ours can be laid beside one of SIPp's.
+//! Random numbers that SIPp draws for `chance`, for lines of RANDOM files and for its nonces: those of the C library's
+//! `rand` from its first seed, so that a run compares with one of SIPp's.
 //!
-//! The rule is that of glibc (additive feedback over 31 words: each is the sum of those 31 and 3 places before it).
+//! The rule is that of glibc: additive feedback over 31 words; each is the sum of the words 31 and 3 places before it.
 
-/// The state: a ring of 31 words.
+/// Generator state: a ring of 31 words.
 #[derive(Clone, Debug)]
 pub(super) struct Rand {
     words: [u32; WORDS],
@@ -12,17 +12,17 @@ pub(super) struct Rand {
 
 const WORDS: usize = 31;
 
-/// The largest number drawn (C's `RAND_MAX` there).
+/// Largest number drawn (`RAND_MAX` of glibc).
 pub(super) const MOST: u32 = i32::MAX as u32;
 
 impl Rand {
-    /// From a seed; 0 is 1. A C program that chooses none has 1.
+    /// Creates a generator; seed 0 is 1. A C program that sets no seed has 1.
     pub(super) fn new(seed: u32) -> Self {
         let mut words = [0; WORDS];
         let mut word = i64::from(seed.max(1) as i32);
         for place in &mut words {
             *place = word as u32;
-            // Park and Miller's generator, in the range of its modulus.
+            // Park and Miller's generator, modulo 2^31 - 1.
             word = (word * 16_807) % i64::from(i32::MAX);
             if word < 0 {
                 word += i64::from(i32::MAX);
@@ -36,7 +36,7 @@ impl Rand {
         rand
     }
 
-    /// From 0 to [`MOST`].
+    /// Draws a number from 0 to [`MOST`].
     pub(super) fn draw(&mut self) -> u32 {
         let word = self.words[self.at].wrapping_add(self.words[(self.at + WORDS - 3) % WORDS]);
         self.words[self.at] = word;
@@ -44,7 +44,7 @@ impl Rand {
         word >> 1
     }
 
-    /// Whether something happens with this chance, 0 to 1. What is sure is not drawn.
+    /// Draws whether an event of this probability (0 to 1) happens. A certain event draws no number.
     pub(super) fn happens(&mut self, chance: f64) -> bool {
         let bound = ((1.0 - chance) * f64::from(MOST)) as i32;
         bound <= 0 || self.draw() > bound as u32
@@ -55,7 +55,7 @@ impl Rand {
 mod tests {
     use super::*;
 
-    /// What a C program prints that calls `rand` without `srand`, and after `srand(42)`.
+    /// Expected: output of a C program that calls `rand` without `srand`, and after `srand(42)`.
     #[test]
     fn numbers_are_those_of_the_c_library() {
         let mut rand = Rand::new(1);

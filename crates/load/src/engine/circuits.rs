@@ -1,15 +1,15 @@
-//! The TDM circuits of a gateway (`-tdmmap`): each call has one as long as it is open.
+//! TDM circuits of a gateway (`-tdmmap`): each open call occupies one.
 
 use std::fmt::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Circuits in one form may be so many: a map is a byte for each.
+/// Limit of circuits in one map, which takes a byte for each.
 const MOST: u64 = 1 << 20;
 
-/// `{a-b}{h}{c-d}{e-f}`: every circuit from `a.h.c/e` to `b.h.d/f`.
+/// Circuits of `{a-b}{h}{c-d}{e-f}`: from `a.h.c/e` to `b.h.d/f`.
 #[derive(Debug)]
 pub struct Circuits {
-    /// The first number and how many there are.
+    /// First number, and their count.
     shelves: (u32, u32),
     shelf: u32,
     cards: (u32, u32),
@@ -18,10 +18,10 @@ pub struct Circuits {
 }
 
 impl Circuits {
-    /// Reads SIPp's form, `{0-3}{99}{5-8}{1-31}`.
+    /// Parses SIPp's form, `{0-3}{99}{5-8}{1-31}`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the text.
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = || format!("'{text}' is no map of TDM circuits; write {{FROM-TO}}{{N}}{{FROM-TO}}{{FROM-TO}}");
         let inside = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).ok_or_else(wrong)?;
@@ -46,7 +46,7 @@ impl Circuits {
         self.busy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A circuit that is free, the first from a random one on; it is busy from now on.
+    /// Occupies a free circuit, the first from a random one on.
     pub(super) fn take(&self, random: u64) -> Option<u32> {
         let mut busy = self.busy();
         let all = busy.len();
@@ -56,7 +56,7 @@ impl Circuits {
         Some(free as u32)
     }
 
-    /// A circuit is free again.
+    /// Frees a circuit.
     pub(super) fn give(&self, circuit: u32) {
         if let Some(busy) = self.busy().get_mut(circuit as usize) {
             *busy = false;
@@ -77,7 +77,7 @@ impl Circuits {
         );
     }
 
-    /// The map as a screen shows it: `*` is busy.
+    /// Returns the map as a screen shows it: `*` is busy.
     pub fn map(&self) -> String {
         let busy = self.busy();
         let used = busy.iter().filter(|busy| **busy).count();

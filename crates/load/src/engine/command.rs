@@ -1,4 +1,4 @@
-//! Words between the controllers of third party call control: `sendCmd` and `recvCmd`.
+//! Commands between the controllers of third party call control: `sendCmd` and `recvCmd`.
 
 use super::stage::{Go, Stage, Whither};
 use super::watch::Passage;
@@ -33,7 +33,7 @@ impl Stage<'_> {
         sent
     }
 
-    /// The other controller of the classic form learns that this call is given up.
+    /// Tells the other controller of the classic form that this call is given up.
     pub(super) fn abort_command(&mut self) {
         if self.call.step == 0 || !self.world.link.as_ref().is_some_and(command::Link::is_classic) {
             return;
@@ -44,7 +44,7 @@ impl Stage<'_> {
         self.say_word(None, &word);
     }
 
-    /// A word for this call.
+    /// Handles a command for this call.
     pub(super) fn hear_command(&mut self, word: &[u8]) -> Go {
         if let Some(watch) = &mut self.world.watch {
             watch.message(Passage::CommandReceived, self.call.target.transport, self.call.id(), word);
@@ -58,7 +58,7 @@ impl Stage<'_> {
         }
         let script = self.script;
         let from = self.call.step as usize;
-        // What may be left out is passed over.
+        // Optional steps are skipped.
         let found = script.scenario.steps.iter().enumerate().skip(from).find(|(_, step)| match &step.kind {
             Kind::Nop => false,
             Kind::Receive(receive) => receive.optional == Optional::No,
@@ -93,7 +93,7 @@ impl Stage<'_> {
         Go::Over
     }
 
-    /// Another controller has gone: a call that waits for its word waits in vain.
+    /// Handles the departure of another controller: a call that waits for its command waits in vain.
     pub(super) fn lose_controller(&mut self, gone: &str) -> Go {
         let script = self.script;
         let Some(Kind::ReceiveCommand { from }) = self.step().map(|step| &step.kind) else { return Go::Waits };

@@ -7,15 +7,15 @@ use crate::scenario::Template;
 use crate::scenario::template::Authentication;
 use std::io::Write;
 
-/// What a line of credentials is to be made of.
+/// Source of a credentials header.
 pub(super) enum Wanted<'a> {
-    /// What stands in the document.
+    /// `[authentication …]` of the document.
     Own(&'a Authentication),
-    /// `[authentication …]` as it stood in the field of an injection file.
+    /// `[authentication …]` in a field of an injection file.
     Injected(Vec<u8>),
 }
 
-/// A part of it.
+/// Parameter of the source.
 #[derive(Clone, Copy)]
 enum Word {
     Username,
@@ -61,8 +61,8 @@ impl Word {
 }
 
 impl Stage<'_> {
-    /// Writes the line for `[authentication]` at `at` of a message that starts at `start` and is else finished. A challenge
-    /// that cannot be answered ends the run, as with SIPp.
+    /// Writes the credentials header of `[authentication]` at `at` of a message that starts at `start` and is otherwise
+    /// finished. A challenge that cannot be answered ends the run, as with SIPp.
     pub(super) fn authenticate(&mut self, wanted: Wanted<'_>, start: usize, at: usize, out: &mut Vec<u8>) {
         let run = self.world.run.clone();
         let mut username = self.world.desk.buffer();
@@ -121,7 +121,7 @@ impl Stage<'_> {
         }
     }
 
-    /// Appends a part of what is wanted; false if nothing is said about it.
+    /// Appends a parameter; returns false if the source does not give it.
     fn word(&mut self, wanted: &Wanted<'_>, word: Word, out: &mut Vec<u8>) -> bool {
         match wanted {
             Wanted::Own(wanted) => {
@@ -133,7 +133,7 @@ impl Stage<'_> {
         }
     }
 
-    /// `verifyauth`.
+    /// Runs `verifyauth`.
     pub(super) fn verify_authentication(&mut self, message: &[u8], username: &[u8], password: &[u8]) -> bool {
         let header = authentication::authorization(message);
         if !authentication::is_digest(header) {
@@ -144,7 +144,7 @@ impl Stage<'_> {
     }
 }
 
-/// A secret of AKA: `0x` and hexadecimal digits, or the bytes themselves; what is missing is 0.
+/// Parses an AKA secret: `0x` and hexadecimal digits, or the bytes themselves, padded with 0.
 fn secret<const N: usize>(text: &[u8]) -> [u8; N] {
     let mut all = [0; N];
     let digits = text.strip_prefix(b"0x").or_else(|| text.strip_prefix(b"0X"));
@@ -159,7 +159,7 @@ fn secret<const N: usize>(text: &[u8]) -> [u8; N] {
     all
 }
 
-/// Where `[authentication …]` stands in the field of an injection file.
+/// Returns the position of `[authentication …]` in the field of an injection file.
 pub(super) fn injected(field: &[u8]) -> Option<std::ops::Range<usize>> {
     let start = memchr::memmem::find(field, b"[authentication")?;
     let end = start + memchr::memchr(b']', &field[start..])?;

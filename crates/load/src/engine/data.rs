@@ -1,21 +1,21 @@
-//! Injection files, as calls use them.
+//! Lines of injection files, as calls use them.
 
 use super::stage::Stage;
 use crate::injection::{Injection, InjectionError, Order};
 use crate::scenario::template::Field;
 use std::sync::Arc;
 
-/// A file that gives this call no line.
+/// Marks a file that gives this call no line.
 const NONE: u32 = u32::MAX;
 
 impl Stage<'_> {
-    /// A new call takes its line of each file.
+    /// Takes a line of each file for a new call.
     pub(super) fn take_lines(&mut self) {
         let files = self.world.run.injections.clone();
         let mut lines = std::mem::take(&mut self.call.extra().lines);
         lines.clear();
         for file in &*files {
-            // A number is drawn only where one is wanted: the others that are drawn stay what they are.
+            // A number is drawn only for a RANDOM file: the sequence of the other draws stays.
             let entropy = if file.order() == Order::Random { self.world.desk.rand.draw() } else { 0 };
             let line = file.pick(self.call.user, u64::from(entropy));
             lines.push(self.or_halt(line).flatten().unwrap_or(NONE));
@@ -23,12 +23,12 @@ impl Stage<'_> {
         self.call.extra().lines = lines;
     }
 
-    /// A file that does not have what a call wants of it ends the whole run, as with SIPp.
+    /// Ends the run, as SIPp does, if a file lacks the requested data.
     fn or_halt<T>(&mut self, result: Result<T, InjectionError>) -> Option<T> {
         result.map_err(|error| self.halt(format_args!("{error}"))).ok()
     }
 
-    /// `[fieldN]`.
+    /// Writes `[fieldN]`.
     pub(super) fn field(&mut self, field: &Field, out: &mut Vec<u8>) {
         let files = self.world.run.injections.clone();
         let place = usize::from(field.file);
@@ -38,7 +38,7 @@ impl Stage<'_> {
             Some(template) => {
                 let bytes = self.text(template);
                 let text = String::from_utf8_lossy(&bytes);
-                // A variable is written with digits behind the point; nothing at all is the first line.
+                // A variable is written with decimals; an empty one is the first line.
                 let digits = if text.trim().is_empty() { "0" } else { text.trim() };
                 let number = digits.parse::<f64>();
                 if number.is_err() {
@@ -69,14 +69,14 @@ impl Stage<'_> {
         place.map(|place| (files, place))
     }
 
-    /// `lookup`: the line of a key, -1 if there is none.
+    /// Runs `lookup`: returns the line of a key, -1 without one.
     pub(super) fn look_up(&mut self, file: &[u8], key: &[u8]) -> f64 {
         let Some((files, place)) = self.file(file) else { return -1.0 };
         let found = files[place].look_up(key);
         self.or_halt(found).flatten().map_or(-1.0, f64::from)
     }
 
-    /// `insert`: a line more.
+    /// Runs `insert`: adds a line.
     pub(super) fn insert(&mut self, file: &[u8], value: &[u8]) {
         if let Some((files, place)) = self.file(file) {
             let inserted = files[place].insert(value);
@@ -84,7 +84,7 @@ impl Stage<'_> {
         }
     }
 
-    /// `replace`.
+    /// Runs `replace`.
     pub(super) fn replace(&mut self, file: &[u8], line: &[u8], value: &[u8]) {
         let Some((files, place)) = self.file(file) else { return };
         let number = String::from_utf8_lossy(line).trim().parse::<f64>().map_or(-1, |n| n as i64);

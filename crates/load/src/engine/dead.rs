@@ -1,21 +1,21 @@
-//! Names of calls that have ended, known a while longer: what still comes for them is late, not unknown.
+//! Call-IDs of ended calls, remembered for a while: a message for one is late, not unknown.
 
 use hashbrown::HashTable;
 use std::collections::VecDeque;
 
 /// Hashes of Call-IDs.
 pub(super) struct DeadCalls {
-    /// Milliseconds; 0: nothing is kept.
+    /// Time to remember them, milliseconds; 0: none.
     wait: u64,
-    /// In parts, so that none takes long to grow.
+    /// Hashes, in several tables so that no single growth takes long.
     known: Box<[HashTable<u64>; PARTS]>,
-    /// In the order of their ends, with the moment at which each is forgotten.
+    /// Hashes in the order of their ends, with their expiry times.
     queue: VecDeque<(u64, u64)>,
 }
 
 const PARTS: usize = 256;
 
-/// The tables themselves look at the highest and the lowest bits.
+/// Selects a table. The tables themselves use the highest and the lowest bits.
 const fn part(hash: u64) -> usize {
     (hash >> 40) as usize % PARTS
 }
@@ -37,7 +37,7 @@ impl DeadCalls {
         !self.queue.is_empty() && self.known[part(hash)].find(hash, |&h| h == hash).is_some()
     }
 
-    /// Forgets what is old; a few at a time.
+    /// Removes expired entries, a few at a time.
     pub(super) fn tidy(&mut self, now: u64) {
         for _ in 0..256 {
             match self.queue.front() {

@@ -1,17 +1,17 @@
-//! What calls have at hand while they work: buffers that are used again, and the numbers that are drawn as SIPp draws them.
+//! Reusable buffers of the calls of one shard, and the numbers drawn as SIPp draws them.
 
 use super::chance::Rand;
 use super::run::Run;
 
-/// Of one shard.
+/// Buffers and random numbers of one shard.
 pub(super) struct Desk {
     pub(super) rand: Rand,
     buffers: Vec<Vec<u8>>,
-    /// Places in a message: where an element starts and ends.
+    /// Start and end of elements in a message.
     pub(super) places: Vec<(usize, usize)>,
 }
 
-/// Buffers kept, and the bytes of the largest that is.
+/// Limits: number of kept buffers, and capacity of each.
 const KEPT: usize = 16;
 const LARGEST: usize = 1 << 16;
 
@@ -20,7 +20,7 @@ impl Desk {
         Self { rand: Rand::new(run.rand), buffers: Vec::with_capacity(KEPT), places: Vec::new() }
     }
 
-    /// An empty buffer, which should come back.
+    /// Takes an empty buffer, which SHOULD be given back.
     pub(super) fn buffer(&mut self) -> Vec<u8> {
         self.buffers.pop().unwrap_or_default()
     }

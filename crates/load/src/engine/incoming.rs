@@ -1,4 +1,4 @@
-//! A message of a call has come: is it one that was expected, one that came before, or neither?
+//! Matches a received message of a call: expected, received before, or neither.
 
 use super::call::{Kind as CallKind, Past};
 use super::leaving::Leaving;
@@ -9,18 +9,18 @@ use strowger_measure::Counter;
 use strowger_message::index::Start as First;
 use strowger_message::{Index, Method, Name};
 
-/// What a message is, as far as matching asks.
+/// Fields of a received message that matching needs.
 #[derive(Clone, Copy)]
 pub(super) struct Heard<'a> {
-    /// 0 for requests.
+    /// Status code; 0 for requests.
     pub(super) code: u16,
-    /// Of a request: from its start line; of a response: from its CSeq.
+    /// Method of the start line (requests) or of the CSeq (responses).
     pub(super) method: Method,
     pub(super) method_text: &'a [u8],
     pub(super) bytes: &'a [u8],
 }
 
-/// Number and method of a CSeq; 0 and nothing without.
+/// Returns number and method of the CSeq; 0 and nothing without one.
 pub(super) fn cseq<'a>(bytes: &'a [u8], index: &Index) -> (u32, &'a [u8]) {
     let Some(line) = index.first(Name::CSeq) else { return (0, b"") };
     let value = &bytes[line.value as usize..line.value_end as usize];
@@ -31,7 +31,7 @@ pub(super) fn cseq<'a>(bytes: &'a [u8], index: &Index) -> (u32, &'a [u8]) {
     (number, &method[..end])
 }
 
-/// The branch of the topmost Via.
+/// Returns the branch of the topmost Via.
 pub(super) fn branch(bytes: &[u8]) -> &[u8] {
     let Some(at) = memchr::memmem::find(bytes, b"branch=") else { return b"" };
     let rest = &bytes[at + 7..];
@@ -39,11 +39,11 @@ pub(super) fn branch(bytes: &[u8]) -> &[u8] {
     &rest[..end]
 }
 
-/// The Call-ID in the beginning of a message of ours, as far as an ICMP error quotes it.
+/// Returns the Call-ID of our message as far as an ICMP error quotes it.
 pub(super) fn quoted_call_id(quoted: &[u8]) -> Option<&[u8]> {
     let mut lines = quoted.split_inclusive(|&b| b == b'\n').skip(1);
     lines.find_map(|line| {
-        // The last line may be cut.
+        // The last line may be truncated.
         let line = line.strip_suffix(b"\n")?;
         let colon = memchr::memchr(b':', line)?;
         let name = line[..colon].trim_ascii();
@@ -52,9 +52,9 @@ pub(super) fn quoted_call_id(quoted: &[u8]) -> Option<&[u8]> {
     })
 }
 
-/// The tag of a To header value.
+/// Returns the tag of a To header value.
 pub(super) fn tag(value: &[u8]) -> Option<&[u8]> {
-    // Behind the address: a parameter of that name inside angle brackets is the URI's.
+    // Search starts after the address: a `tag` inside angle brackets is a URI parameter.
     let from = memchr::memchr(b'>', value).unwrap_or(0);
     let value = &value[from..];
     let at = memchr::memchr_iter(b';', value).find(|&i| {
@@ -66,7 +66,7 @@ pub(super) fn tag(value: &[u8]) -> Option<&[u8]> {
     Some(&rest[..end])
 }
 
-/// Whether the To of a message of ours has a tag.
+/// True if the To of our message has a tag.
 pub(super) fn has_tag(bytes: &[u8], world: &mut super::world::World) -> bool {
     world.parsed = None;
     let read = world.index.parse(bytes, &world.limits);
@@ -74,15 +74,15 @@ pub(super) fn has_tag(bytes: &[u8], world: &mut super::world::World) -> bool {
     read.is_err() || to.is_some_and(|to| tag(to).is_some())
 }
 
-/// Of a whole message, to tell repetitions.
+/// Hashes a whole message, to recognise retransmissions.
 pub(super) fn hash(bytes: &[u8]) -> u64 {
     use std::hash::BuildHasher;
-    // Never 0, which stands for none.
+    // Never 0, which means none.
     foldhash::fast::FixedState::with_seed(0x5350).hash_one(bytes) | 1
 }
 
 impl Stage<'_> {
-    /// A message whose offsets are in the world's index.
+    /// Handles a message whose offsets are in the index.
     pub(super) fn receive(&mut self, bytes: &[u8]) -> Go {
         let run = &*self.world.run;
         let (ignore, repeats, whole) =
@@ -91,7 +91,7 @@ impl Stage<'_> {
         if ignore && matches!(self.step().map(|s| &s.kind), Some(Kind::Pause(_) | Kind::TimeWait(_))) {
             return Go::Waits;
         }
-        // A scenario that is entered by a message may have work to do before it looks at it.
+        // A scenario that a message begins may have actions before its first receive step.
         if self.call.step == 0
             && self.call.kind != CallKind::Passing
             && matches!(self.step().map(|s| &s.kind), Some(Kind::Nop))
@@ -107,7 +107,7 @@ impl Stage<'_> {
             if known && self.is_past(own, bytes.len()) {
                 return Go::Waits;
             }
-            // What lies twice before a side that was kept from reading: SIPp reads all of it before it answers the first.
+            // Two copies in one burst, read late: SIPp reads all of it before it answers the first.
             let twice = self.call.burst == self.world.burst && self.call.burst_hash == own;
             if self.call.answered_hash == own && own != 0 && !twice {
                 return self.answer_again(bytes);
@@ -153,7 +153,7 @@ impl Stage<'_> {
         if self.call.leaving != Leaving::No {
             return self.hear_leaving(&heard);
         }
-        // An answer without To belongs to nothing that was asked.
+        // A response without To matches no request.
         if heard.code != 0 && self.world.index.first(Name::To).is_none() {
             return self.unexpected(&heard);
         }
@@ -170,7 +170,7 @@ impl Stage<'_> {
         }
     }
 
-    /// Whether this message was taken before; then its answer goes out again, if it has one.
+    /// True if this message was taken before; sends its answer again, if it has one.
     fn is_past(&mut self, own: u64, bytes: usize) -> bool {
         let Some(place) = self.call.past.iter().position(|p| p.hash == own) else { return false };
         let past = self.call.past[place];
@@ -194,14 +194,14 @@ impl Stage<'_> {
         true
     }
 
-    /// The books learn of a message that comes for the first time.
+    /// Records a message received for the first time.
     pub(super) fn count_received(&mut self, heard: &Heard<'_>) {
         if self.call.kind == CallKind::Passing {
             return;
         }
         let world = &mut *self.world;
         let bytes = heard.bytes.len();
-        // What the scenario says to it should be said at once.
+        // The answer of the scenario is due from now on.
         self.call.book.due(world.came);
         if heard.code == 0 {
             self.call.asked = heard.method;
@@ -221,13 +221,13 @@ impl Stage<'_> {
         if !bytes.starts_with(b"SIP/2.0") {
             return transaction | 1;
         }
-        // All answers to a request have that in common: they are told apart by their first line and their body.
+        // All responses to a request share the transaction: the first line and the body tell them apart.
         let line = &bytes[..memchr::memchr(b'\r', bytes).unwrap_or(bytes.len())];
         let body = memchr::memmem::find(bytes, b"\r\n\r\n").map_or(&b""[..], |at| &bytes[at..]);
         transaction ^ hash(line).rotate_left(31) ^ hash(body).rotate_left(7) | 1
     }
 
-    /// The peer repeats what we have answered: the answer once more.
+    /// Repeats the answer to a retransmitted message.
     fn answer_again(&mut self, bytes: &[u8]) -> Go {
         self.world.books.received_again(bytes.len());
         self.world.ledger.retransmissions += 1;
@@ -246,7 +246,7 @@ impl Stage<'_> {
         Go::Waits
     }
 
-    /// What this step sends, written again.
+    /// Renders the message of this step again and sends it.
     fn send_step_again(&mut self, step: u32) {
         let script = self.script;
         let Some(line) = script.texts.get(step as usize) else { return };
@@ -285,12 +285,12 @@ impl Stage<'_> {
                 let known = self.call.extra.as_ref().and_then(|e| e.transactions.get(usize::from(transaction)));
                 known.is_some_and(|t| !t.branch.is_empty() && t.branch == branch(heard.bytes))
             }
-            // The first step takes any answer.
+            // The first step takes any response.
             None => index == 0 || receive.answers(heard.method_text),
         }
     }
 
-    /// Forward to the first mandatory step, then back over what was passed.
+    /// Searches forward to the first mandatory step, then backward.
     fn find(&mut self, heard: &Heard<'_>, own: u64) -> Found {
         if self.call.kind == CallKind::Passing {
             return Found::Nowhere;
@@ -326,7 +326,7 @@ impl Stage<'_> {
                 && let Some(Kind::Send(send)) = steps.get(place).map(|s| &s.kind)
                 && matches!(&send.start, Start::Request(m) if m.known == Method::Ack)
             {
-                // The ACK was lost: once more, else the peer repeats its answer.
+                // The ACK was lost: sent again, or the peer repeats its response.
                 self.world.books.received_again(heard.bytes.len());
                 self.send_step_again(place as u32);
                 return Found::Done;
@@ -335,7 +335,7 @@ impl Stage<'_> {
         Found::Nowhere
     }
 
-    /// An answer to a named transaction that the scenario has left behind; whether that is all about it.
+    /// Takes a response to a named transaction that the scenario has passed. True if it needs no other step.
     #[cold]
     fn late_answer(&mut self, transaction: usize, heard: &Heard<'_>, own: u64) -> bool {
         let Some(known) = self.call.extra.as_ref().and_then(|e| e.transactions.get(transaction)) else { return false };
@@ -356,7 +356,7 @@ impl Stage<'_> {
         false
     }
 
-    /// The message is the one that step `index` waits for.
+    /// Takes the message for which step `index` waits.
     fn take(&mut self, index: usize, heard: &Heard<'_>, own: u64) -> Go {
         let script = self.script;
         let step = &script.scenario.steps[index];
@@ -397,7 +397,8 @@ impl Stage<'_> {
             heard.code != 0 || matches!(heard.method, Method::Ack | Method::Cancel | Method::Bye | Method::Prack);
         if stops && (index as u32) > self.call.sent_step {
             let provisional = (100..200).contains(&heard.code) && heard.method != Method::Invite;
-            // RFC 3261 section 17.1.2.2: a provisional answer to anything but an INVITE slows its repetition down.
+            // RFC 3261 section 17.1.2.2: a provisional response to a request other than INVITE slows its
+            // retransmission.
             self.call.retransmit_at = if provisional && self.call.retransmit_at != 0 {
                 self.world.ms + u64::from(self.world.run.retransmission.t2)
             } else {
@@ -420,7 +421,7 @@ impl Stage<'_> {
             }
             self.keep_routes(heard);
         }
-        // As SIPp: on any other message `auth` has no effect.
+        // As SIPp: `auth` has no effect on other messages.
         if receive.authenticate && matches!(heard.code, 401 | 407) && !self.keep_challenge(heard) {
             return Go::Waits;
         }
@@ -435,7 +436,8 @@ impl Stage<'_> {
             self.call.past.rotate_right(1);
             self.call.past[0] = Past { hash: own, request: heard.code == 0, answer: u32::MAX };
         }
-        // SIPp 3.6.1 goes on behind an optional message too, unless a `test` keeps it: also back, behind one passed before.
+        // SIPp 3.6.1 also proceeds from an optional message, unless a `test` prevents it: even back to one passed
+        // before.
         let jumps = step
             .next
             .as_ref()
@@ -448,7 +450,7 @@ impl Stage<'_> {
             self.next(step);
             return self.drive();
         }
-        // An optional message: the patience of what is still waited for restarts, as far as it has limits.
+        // An optional message restarts the time limits of the steps still waited for.
         let default = self.world.run.behaviour.receive_timeout;
         for later in script.scenario.steps.iter().skip(index + 1) {
             let Kind::Receive(later) = &later.kind else { break };
@@ -461,7 +463,7 @@ impl Stage<'_> {
         Go::Waits
     }
 
-    /// A message that waited while the call had other work.
+    /// Matches a message that waited while the call had other work.
     pub(super) fn receive_queued(&mut self) -> Go {
         let last = std::mem::take(&mut self.call.last);
         let _ = self.world.index.parse(&last, &self.world.limits);
@@ -473,14 +475,15 @@ impl Stage<'_> {
         go
     }
 
-    /// The message that `[last_…]` means from now on.
+    /// Sets the message of `[last_…]`.
     pub(super) fn keep_last(&mut self, bytes: &[u8]) {
         self.world.shelf.keep(&mut self.call.last, bytes);
         self.call.has_last = true;
         self.world.parsed = Some((self.slot, self.call.generation));
     }
 
-    /// An answer with another tag than that of the dialog: to the INVITE that made it, or to the BYE that ended another.
+    /// True for a response with a tag of another dialog: to the INVITE that made the dialog, or to the BYE that ended
+    /// another.
     fn is_of_another_dialog(&self, heard: &Heard<'_>, number: u32) -> bool {
         match heard.method {
             Method::Invite => self.call.confirmed != 0 && number == self.call.confirmed && heard.code < 300,
@@ -489,8 +492,8 @@ impl Stage<'_> {
         }
     }
 
-    /// An INVITE that forked has a dialog with each who answers: all but the first are acknowledged and ended (RFC 3261
-    /// section 13.2.2.4), as often as their 2xx comes.
+    /// Ends another dialog of a forked INVITE. All but the first are acknowledged and ended (RFC 3261 section
+    /// 13.2.2.4), each time their 2xx comes.
     #[cold]
     fn leave_dialog(&mut self, heard: &Heard<'_>, tag: &[u8]) {
         self.count_received(heard);
@@ -527,7 +530,7 @@ impl Stage<'_> {
         }
     }
 
-    /// Keeps the challenge of a 401 or 407. False: it has none, which ends the run, as with SIPp.
+    /// Keeps the challenge of a 401 or 407. Returns false without one, which ends the run, as with SIPp.
     pub(super) fn keep_challenge(&mut self, heard: &Heard<'_>) -> bool {
         let extra = self.call.extra.get_or_insert_default();
         extra.challenge.clear();
@@ -542,7 +545,7 @@ impl Stage<'_> {
         }
     }
 
-    /// Counts a message that the scenario does not foresee, and shows it.
+    /// Counts and reports a message that the scenario does not expect.
     pub(super) fn note_unexpected(&mut self, heard: &Heard<'_>) {
         if let Some(counts) = self.world.ledger.steps.get_mut(self.call.step as usize) {
             counts.unexpected += 1;
@@ -557,18 +560,18 @@ impl Stage<'_> {
     }
 }
 
-/// The places of messages for other dialogs of an INVITE, in no scenario: downwards from here.
+/// Step numbers, downwards from here, of messages for other dialogs of an INVITE.
 const FORKED: i32 = -10;
 
-/// Where a message belongs.
+/// Match of a message.
 enum Found {
     At(usize),
-    /// It was dealt with.
+    /// The message was handled.
     Done,
     Nowhere,
 }
 
-/// Index of the step that follows one.
+/// Returns the index of the next step.
 fn successor(step: &Step, place: usize) -> usize {
     step.next.as_ref().map_or(place + 1, |jump| jump.to as usize)
 }
@@ -577,7 +580,7 @@ fn is_optional(step: &Step) -> bool {
     matches!(&step.kind, Kind::Receive(receive) if receive.optional != Optional::No)
 }
 
-/// The three digits of a code.
+/// Returns the three digits of a status code.
 fn digits(code: u16) -> [u8; 3] {
     [code / 100 % 10, code / 10 % 10, code % 10].map(|digit| b'0' + digit as u8)
 }

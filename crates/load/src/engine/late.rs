@@ -1,13 +1,14 @@
-//! Reordered messages in calls of the ready workloads. UDP keeps no order, and a server of several processes none on loopback: a
-//! message that is right and late fails no call. Documents of the user behave as in SIPp.
+//! Reordered messages in calls of the ready workloads. UDP keeps no order, and a server of several processes none on
+//! loopback: a correct message that comes late fails no call. Documents of the user behave as in SIPp.
 
 use super::incoming::{Heard, cseq};
 use super::stage::Stage;
 use strowger_message::Method;
 
 impl Stage<'_> {
-    /// Takes a provisional response that no step waits for: a 1xx of no listed code, or one behind the final response of its
-    /// request. It changes nothing but the repetition of its request (RFC 3261 sections 17.1.1.2 and 17.1.2.2).
+    /// Takes a provisional response that no step waits for: a 1xx of no listed code, or one that follows the final
+    /// response to its request. It only affects the retransmission of its request (RFC 3261 sections 17.1.1.2 and
+    /// 17.1.2.2).
     pub(super) fn absorb(&mut self, heard: &Heard<'_>) -> bool {
         if !self.script.scenario.ready || !(100..200).contains(&heard.code) {
             return false;
@@ -31,8 +32,8 @@ impl Stage<'_> {
         true
     }
 
-    /// Takes a final response to a request that had one: a server without state answers each repetition with other bytes. Of
-    /// an INVITE it is looked at by its step, which acknowledges it.
+    /// Takes a second final response to a request: a stateless server may answer each retransmission with different
+    /// bytes. That of an INVITE goes to its step, which acknowledges it.
     pub(super) fn comes_again(&mut self, heard: &Heard<'_>) -> bool {
         let call = &*self.call;
         if !self.script.scenario.ready || heard.code < 200 || heard.method == Method::Invite || call.concluded == 0 {
@@ -45,8 +46,8 @@ impl Stage<'_> {
         late
     }
 
-    /// Tells whether the To tag of a response may name the dialog. In the ready workloads only an INVITE makes a dialog: a late
-    /// response to a REGISTER does not replace its tag.
+    /// True if the To tag of a response may name the dialog. In the ready workloads only an INVITE makes a dialog: a
+    /// late response to a REGISTER does not replace its tag.
     pub(super) fn names_dialog(&self, heard: &Heard<'_>) -> bool {
         heard.method == Method::Invite || heard.method == Method::Bye || !self.script.scenario.ready
     }

@@ -1,4 +1,4 @@
-//! Calls that are open when the run ends before them: what is open with the peer is ended, and the call stays until that is
+//! Calls that are open when the run ends. Each ends its dialog or transaction with the peer and stays until that is
 //! answered.
 
 use super::incoming::{Heard, cseq, tag};
@@ -12,33 +12,33 @@ use strowger_measure::Outcome;
 use strowger_message::index::Start;
 use strowger_message::{Index, Message, Method, Name, respond};
 
-/// How far a call is in its end.
+/// Progress of the end of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Leaving {
     #[default]
     No,
-    /// Its INVITE has had no answer: until one comes nothing may be taken back (RFC 3261 section 9.1).
+    /// The INVITE has had no response: until one comes, no CANCEL may be sent (RFC 3261 section 9.1).
     Asked,
-    /// A CANCEL was sent; the INVITE has its final answer still to come.
+    /// A CANCEL was sent; the final response to the INVITE has yet to come.
     Cancelled,
-    /// So many times a BYE was sent: again after a challenge.
+    /// This many BYEs were sent; a challenge asks for another.
     Ended(u8),
-    /// The 2xx of an INVITE of the peer was sent; before its ACK there is no BYE (RFC 3261 section 15).
+    /// A 2xx to the peer's INVITE was sent; no BYE before its ACK (RFC 3261 section 15).
     Answered,
-    /// An INVITE of the peer was refused, its ACK is to come.
+    /// The peer's INVITE was refused; its ACK has yet to come.
     Refused,
 }
 
 /// T1 (RFC 3261 section 17.1.1.1), milliseconds.
 const T1: u32 = 500;
 
-/// Challenges to a BYE that are answered: of a proxy, of the peer, and one for a nonce that has grown old.
+/// Limit of challenges to a BYE that are answered: one of a proxy, one of the peer, one for a stale nonce.
 const CHALLENGES: u8 = 3;
 
 impl Stage<'_> {
-    /// The run ends, which was asked for at `since`, µs: the peer gets a message, and its answer is waited for.
+    /// Begins to end the call, by a command of time `since`, µs: sends the peer a message and waits for its answer.
     pub(super) fn take_leave(&mut self, since: u64) -> Go {
-        // What is said now was not due before.
+        // The message sent now was not due before.
         self.call.book.due(since);
         let sent = |method: &[u8]| self.call.has_sent && self.call.sent.starts_with(method);
         let (invite, bye) = (sent(b"INVITE "), sent(b"BYE "));
@@ -50,7 +50,7 @@ impl Stage<'_> {
         }
         let dialog = self.call.confirmed != 0;
         if bye && !dialog && matches!(self.step().map(|step| &step.kind), Some(Kind::Receive(_))) {
-            // It has said so itself, and has but to hear the answer.
+            // The call has sent its own BYE and only waits for the answer.
             return Go::Waits;
         }
         if !dialog && !invite {
@@ -83,12 +83,12 @@ impl Stage<'_> {
         Go::Waits
     }
 
-    /// It is a call of the ready answering side.
+    /// True for a call of the ready answering side.
     pub(super) fn is_answerer(&self) -> bool {
         self.script.scenario.ready && self.script.scenario.role == Role::Server
     }
 
-    /// The side that was called ends a call that its caller did not: one that rings is refused.
+    /// Ends a call as the called side, if the caller has not: refuses one that rings.
     fn hang_up(&mut self) -> Go {
         self.call.receive_until = 0;
         match self.final_answer() {
@@ -102,13 +102,13 @@ impl Stage<'_> {
         }
     }
 
-    /// Whether the INVITE of the peer has its final answer; `None`: what was asked was something else.
+    /// True if the peer's INVITE has its final response; `None`: the request was no INVITE.
     fn final_answer(&self) -> Option<bool> {
         (self.call.has_sent && self.call.last.starts_with(b"INVITE "))
             .then(|| !self.call.sent.starts_with(b"SIP/2.0 1"))
     }
 
-    /// The INVITE of the peer, which rings, has this for an answer.
+    /// Refuses the peer's INVITE with this code.
     fn refuse(&mut self, code: u16) -> Go {
         let mut index = Index::new();
         let to = index.parse(&self.call.sent, &self.world.limits).ok().and_then(|()| index.first(Name::To));
@@ -132,7 +132,7 @@ impl Stage<'_> {
         Go::Waits
     }
 
-    /// The peer takes its INVITE back (RFC 3261 section 9.2): that has an effect only while it rings.
+    /// Handles the peer's CANCEL (RFC 3261 section 9.2), which only has an effect on a call that rings.
     pub(super) fn hear_cancel(&mut self, heard: &Heard<'_>) -> Go {
         self.answer_beside(heard);
         match self.final_answer() {
@@ -141,9 +141,9 @@ impl Stage<'_> {
         }
     }
 
-    /// The end of the run for this call.
+    /// Ends the call at the end of the run.
     pub(super) fn cut_off(&mut self) -> Go {
-        // Who only stays for repetitions has come to the end of the scenario.
+        // A call that only waits for retransmissions has finished the scenario.
         self.finish(match self.call.failed {
             _ if !self.call.timewait => Outcome::Stopped,
             Some(failure) => Outcome::Failed(failure),
@@ -152,7 +152,7 @@ impl Stage<'_> {
         Go::Over
     }
 
-    /// The code of the last answer to the INVITE that was sent last.
+    /// Returns the code of the last response to the last INVITE.
     fn answer_to_invite(&mut self) -> Option<u16> {
         if !self.parse_last() {
             return None;
@@ -176,7 +176,7 @@ impl Stage<'_> {
     fn end_dialog(&mut self, times: u8) -> Go {
         let script = self.script;
         self.ask(if self.is_routed() { &script.routed_bye } else { &script.bye }, Method::Bye);
-        // One that is asked again has a number of its own.
+        // A repeated BYE has a CSeq of its own.
         self.call.cseq = self.call.cseq.wrapping_add(1);
         self.call.leaving = Leaving::Ended(times);
         Go::Waits
@@ -190,12 +190,12 @@ impl Stage<'_> {
         self.keep_asking(range);
     }
 
-    /// Sends what is sent again until it is answered.
+    /// Sends a message that is repeated until it is answered.
     fn keep_asking(&mut self, range: Range<usize>) {
         let world = &mut *self.world;
         world.shelf.keep(&mut self.call.sent, &self.out.bytes[range.clone()]);
         self.call.has_sent = true;
-        // Of no step.
+        // The message belongs to no step.
         self.call.sent_step = u32::MAX;
         self.call.retransmit_at = 0;
         if world.run.retransmission.enabled && !self.call.target.transport.is_reliable() {
@@ -205,7 +205,7 @@ impl Stage<'_> {
         self.post(range);
     }
 
-    /// A message for a call that is leaving.
+    /// Handles a message for a call that is ending.
     pub(super) fn hear_leaving(&mut self, heard: &Heard<'_>) -> Go {
         let script = self.script;
         let ended = matches!(self.call.leaving, Leaving::Ended(_));
@@ -253,7 +253,8 @@ impl Stage<'_> {
             },
             (Method::Bye, _) => self.cut_off(),
             (Method::Cancel, 200..) => {
-                // The INVITE is still to be answered (RFC 3261 section 9.1). If it was, what is repeated is a BYE.
+                // The INVITE has yet to be answered (RFC 3261 section 9.1). After its response the repeated message is
+                // a BYE.
                 if self.call.leaving == Leaving::Cancelled {
                     self.call.retransmit_at = 0;
                 }
@@ -265,7 +266,7 @@ impl Stage<'_> {
                 Go::Waits
             }
             (Method::Invite, 200..=299) => {
-                // It crossed the CANCEL.
+                // The 2xx crossed the CANCEL.
                 self.call.confirmed = cseq(heard.bytes, &self.world.index).0;
                 self.keep_routes(heard);
                 self.keep_last(heard.bytes);
@@ -285,8 +286,7 @@ impl Stage<'_> {
         if self.is_routed() { self.script.routed_bye.has_authentication } else { self.script.bye.has_authentication }
     }
 
-    /// An alarm of a call that is leaving: what it sent last goes out again, until the one who ended the run has waited long
-    /// enough.
+    /// Handles an alarm of a call that is ending: repeats its last message, until the end of the run cuts it off.
     pub(super) fn wake_leaving(&mut self) -> Go {
         let ms = self.world.ms;
         if self.call.receive_until != 0 && self.call.receive_until <= ms {

@@ -1,4 +1,4 @@
-//! What each step of a scenario saw: the counts of SIPp's first screen and of `-trace_counts`.
+//! Counts of each scenario step, for SIPp's first screen and `-trace_counts`.
 
 use crate::scenario::Scenario;
 use strowger_measure::Failure;
@@ -13,20 +13,20 @@ pub struct StepCounts {
     pub timeouts: u64,
     pub unexpected: u64,
     pub lost: u64,
-    /// Calls that pause here now.
+    /// Calls that pause at this step now.
     pub pausing: u64,
-    /// Times that a step without message was run: a pause begun, a command sent.
+    /// Executions of a step without message: pauses begun, commands sent.
     pub passed: u64,
 }
 
-/// Durations, counted by their length.
+/// Histogram of durations.
 #[derive(Clone, Debug, Default)]
 pub struct Lengths {
-    /// Upper bounds in milliseconds; what is longer is counted in a last place of its own.
+    /// Upper bounds in milliseconds; a last place counts longer durations.
     pub bounds: Vec<u32>,
     pub counts: Vec<u64>,
     pub number: u64,
-    /// Milliseconds, and their squares.
+    /// Sum of milliseconds, and of their squares.
     pub sum: f64,
     pub squares: f64,
 }
@@ -36,7 +36,7 @@ impl Lengths {
         Self { bounds: bounds.to_vec(), counts: vec![0; bounds.len() + 1], ..Self::default() }
     }
 
-    /// One more, in microseconds; whole milliseconds are counted.
+    /// Adds a duration in microseconds; whole milliseconds are counted.
     pub fn add(&mut self, micros: u64) {
         let ms = micros / 1_000;
         let place = self.bounds.iter().position(|&b| ms < u64::from(b)).unwrap_or(self.bounds.len());
@@ -75,12 +75,12 @@ impl Lengths {
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     pub steps: Vec<StepCounts>,
-    /// The same of the out-of-call scenario.
+    /// Counts of the steps of the out-of-call scenario.
     pub aside: Vec<StepCounts>,
-    /// By timer of the scenario.
+    /// Histograms, by timer of the scenario.
     pub timers: Vec<Lengths>,
     pub call_length: Lengths,
-    /// By [`Failure`].
+    /// Failed calls, by [`Failure`].
     pub failures: Vec<u64>,
     pub out_of_call: u64,
     pub dead_call: u64,
@@ -100,7 +100,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// For a scenario.
+    /// Creates empty counts for a scenario.
     pub fn new(scenario: &Scenario) -> Self {
         Self {
             steps: vec![StepCounts::default(); scenario.steps.len()],
@@ -112,19 +112,19 @@ impl Ledger {
         }
     }
 
-    /// Counts the steps of this scenario, too.
+    /// Adds the steps of a second scenario.
     #[must_use]
     pub(super) fn beside(mut self, aside: Option<&Scenario>) -> Self {
         self.aside = aside.map_or_else(Vec::new, |scenario| vec![StepCounts::default(); scenario.steps.len()]);
         self
     }
 
-    /// What is counted next is of the other scenario.
+    /// Swaps the steps of both scenarios: later counts go to the other one.
     pub(super) fn turn(&mut self) {
         std::mem::swap(&mut self.steps, &mut self.aside);
     }
 
-    /// What was counted since `earlier`. What is open stays.
+    /// Subtracts the counts of `earlier`. Gauges stay.
     pub fn subtract(&mut self, earlier: &Self) {
         let (steps, aside) = (self.steps.iter_mut().zip(&earlier.steps), self.aside.iter_mut().zip(&earlier.aside));
         for (a, b) in steps.chain(aside) {
@@ -165,7 +165,7 @@ impl Ledger {
         pairs.into_iter().for_each(|(new, old)| *new = new.saturating_sub(old));
     }
 
-    /// The sum of both.
+    /// Adds the counts of `other`.
     pub fn add(&mut self, other: &Self) {
         if self.steps.len() < other.steps.len() {
             self.steps.resize(other.steps.len(), StepCounts::default());

@@ -1,7 +1,7 @@
 //! Running calls: a [`strowger_net::Service`] for each shard.
 //!
-//! [`Run`](run::Run) says what is to be done; [`Script`](script::Script) is a scenario with its texts made ready for that
-//! run, shared by the shards; [`Traffic`](traffic::Traffic) is the service of one shard.
+//! [`Run`](run::Run) holds the settings of a run. [`Script`](script::Script) is a scenario whose texts are prepared for
+//! that run; the shards share it. [`Traffic`](traffic::Traffic) is the service of one shard.
 
 mod circuits;
 pub mod ledger;

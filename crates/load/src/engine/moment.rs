@@ -1,9 +1,9 @@
-//! Moments as text.
+//! Times as text.
 
 use std::fmt;
 use strowger_net::clock;
 
-/// Year, month 1-12, day 1-31 of a day counted from 1970-01-01 (the civil calendar of the proleptic Gregorian rule).
+/// Returns year, month 1-12 and day 1-31 of a day counted from 1970-01-01 (proleptic Gregorian calendar).
 fn civil(day: i64) -> (i64, u32, u32) {
     let z = day + 719_468;
     let era = z.div_euclid(146_097);
@@ -16,7 +16,7 @@ fn civil(day: i64) -> (i64, u32, u32) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// `Sat, 13 Nov 2010 23:29:00 GMT` (RFC 3261 section 20.17), of seconds since 1970.
+/// Seconds since 1970, written as `Sat, 13 Nov 2010 23:29:00 GMT` (RFC 3261 section 20.17).
 pub(crate) struct Rfc1123(pub u64);
 
 impl fmt::Display for Rfc1123 {
@@ -31,7 +31,7 @@ impl fmt::Display for Rfc1123 {
     }
 }
 
-/// `2010-11-13<TAB>23:29:00.000000` of microseconds since 1970, in the local time of the machine (`TZ`).
+/// Microseconds since 1970, written as `2010-11-13<TAB>23:29:00.000000` in the machine's local time (`TZ`).
 pub(crate) struct Local(pub u64);
 
 impl fmt::Display for Local {
@@ -41,7 +41,7 @@ impl fmt::Display for Local {
     }
 }
 
-/// The same in UTC.
+/// Microseconds since 1970, written as [`Local`] in UTC.
 pub(crate) struct Utc(pub u64);
 
 impl fmt::Display for Utc {

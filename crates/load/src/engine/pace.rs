@@ -1,73 +1,74 @@
-//! When calls begin: an open-loop schedule whose intended moments do not depend on how the calls before them fare.
+//! Call schedule: an open loop whose intended start times do not depend on earlier calls.
 //!
-//! The rate is a function of time; the n-th call is due when its integral reaches n (or, for Poisson arrivals, the sum
-//! of n exponential variates of mean 1). So a rate that changes on the way loses and doubles nothing, and what could
-//! not be opened in time stays due: it is opened late, with its intended moment, never dropped.
+//! The rate is a function of time. The n-th call is due when its integral reaches n (for Poisson arrivals: the sum of n
+//! exponential variates of mean 1). So a change of rate loses and doubles no call. A call that cannot begin in time
+//! stays due: it begins late, with its intended time, and is never dropped.
 
-/// How arrivals are spread.
+/// Distribution of arrivals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Arrivals {
-    /// At even distances.
+    /// At equal intervals.
     #[default]
     Fixed,
-    /// With exponentially distributed distances: a Poisson process.
+    /// At exponentially distributed intervals: a Poisson process.
     Poisson,
 }
 
-/// Calls of a burst are due so many microseconds apart, for no wire carries them at once: 10,000 a second, which a machine of half the
-/// usual speed keeps with a server beside it. What a slower generator adds to that is its lag.
+/// Interval between the calls of a burst, µs; no link carries them all at once. 10,000 a second is a rate that a
+/// machine of half the usual speed keeps with a server beside it. The delay that a slower generator adds is its lag.
 pub const BURST_GAP: u64 = 100;
 
-/// A part of a rate profile.
+/// Part of a rate profile.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Part {
-    /// From one rate to another, straight, in so many microseconds; equal rates make a step.
+    /// Linear change from one rate to another within this many microseconds; equal rates make a step.
     Ramp { from: f64, to: f64, micros: u64 },
-    /// So many calls at one moment: one behind the other, [`BURST_GAP`] apart.
+    /// Burst: this many calls, [`BURST_GAP`] apart.
     Burst { calls: u64 },
-    /// This rate from now on.
+    /// Constant rate without end.
     Hold { rate: f64 },
 }
 
-/// The schedule of one run. Rates are calls a second, times microseconds.
+/// Schedule of one run. Rates are calls per second, times microseconds.
 #[derive(Clone, Debug)]
 pub struct Pace {
     parts: Vec<Part>,
-    /// Where the last arrival was, or the start.
+    /// Position of the last arrival, or the start.
     base: Position,
-    /// How much of the integral lies between it and the next.
+    /// Integral between the last arrival and the next.
     left: f64,
-    /// The next one is of a burst: how much of the integral lies between that and the one after the burst.
+    /// Set if the next arrival is of a burst: integral between the last arrival before the burst and the first after
+    /// it.
     behind: Option<f64>,
-    /// Where the next one is.
+    /// Position of the next arrival.
     at: Position,
     next: Option<u64>,
-    /// No call is due before this: a burst has the way to itself.
+    /// Earliest time of the next arrival; other calls wait until a burst is over.
     earliest: u64,
     arrivals: Arrivals,
     random: u64,
 }
 
-/// A point of the profile.
+/// Point of the profile.
 #[derive(Clone, Copy, Debug, Default)]
 struct Position {
     part: usize,
-    /// When the part began.
+    /// Start of the part.
     since: u64,
-    /// Seconds since then.
+    /// Seconds since the start of the part.
     into: f64,
-    /// Of a burst: how many have gone.
+    /// Calls of a burst that have begun.
     gone: u64,
 }
 
 impl Pace {
-    /// A constant rate from `start` on; the first call is due at `start` (Poisson: after the first distance). Rate 0:
-    /// none until it changes.
+    /// Creates a schedule of constant rate from `start` on. The first call is due at `start` (Poisson: after the first
+    /// interval). Rate 0: none until the rate changes.
     pub fn constant(rate: f64, start: u64, arrivals: Arrivals, seed: u64) -> Self {
         Self::profile(vec![Part::Hold { rate }], start, arrivals, seed)
     }
 
-    /// A profile from `start` on; after its last part no call is due.
+    /// Creates a schedule from a profile that begins at `start`. No call is due after its last part.
     pub fn profile(parts: Vec<Part>, start: u64, arrivals: Arrivals, seed: u64) -> Self {
         let base = Position { since: start, ..Position::default() };
         let mut pace =
@@ -79,27 +80,27 @@ impl Pace {
         pace
     }
 
-    /// When the next call is due.
+    /// Returns the time of the next call.
     pub const fn next(&self) -> Option<u64> {
         self.next
     }
 
-    /// No call will ever be due.
+    /// True if no call will ever be due.
     pub fn is_over(&self) -> bool {
         self.next.is_none() && self.at.part >= self.parts.len()
     }
 
-    /// The next call if it is due: its intended moment.
+    /// Takes the next call if it is due. Returns its intended time.
     pub fn due(&mut self, now: u64) -> Option<u64> {
         let at = self.next.filter(|&at| at <= now)?;
         self.base = self.at;
-        // A burst comes on top: what the rate had begun before it goes on behind it.
+        // A burst is additional: the interval that it interrupted continues after it.
         self.left = self.behind.take().unwrap_or_else(|| self.distance());
         self.advance();
         Some(at)
     }
 
-    /// The rate at `now`, calls a second.
+    /// Returns the rate at `now`, calls per second.
     pub fn rate(&self, now: u64) -> f64 {
         let mut since = self.base.since;
         for part in &self.parts[self.base.part.min(self.parts.len())..] {
@@ -115,8 +116,8 @@ impl Pace {
         0.0
     }
 
-    /// Another rate from `now` on, in place of what was left of the profile. What was due before stays due, and what
-    /// the old rate had begun counts.
+    /// Replaces the rest of the profile by a constant rate from `now` on. Due calls stay due, and the interval in
+    /// progress keeps its finished share.
     pub fn set_rate(&mut self, rate: f64, now: u64) {
         self.set_profile(&[Part::Hold { rate }], now);
     }
@@ -155,7 +156,7 @@ impl Pace {
     fn distance(&mut self) -> f64 {
         match self.arrivals {
             Arrivals::Fixed => 1.0,
-            // Inversion; the variate is above 0, so the logarithm is finite.
+            // Inversion method; the variate is above 0, so the logarithm is finite.
             Arrivals::Poisson => -(((self.word() >> 11) as f64 + 0.5) / (1u64 << 53) as f64).ln(),
         }
     }
@@ -169,7 +170,7 @@ impl Pace {
         z ^ (z >> 31)
     }
 
-    /// Finds the moment at which the integral has grown by `left` since the last arrival.
+    /// Finds the time at which the integral has grown by `left` since the last arrival.
     fn advance(&mut self) {
         let mut left = self.left;
         let mut at = self.base;
@@ -207,7 +208,7 @@ impl Pace {
                         at = Position { part: at.part + 1, since: at.since + micros, into: 0.0, gone: 0 };
                         continue;
                     }
-                    // here * t + slope / 2 * t^2 = left, in the form that bears a slope of 0.
+                    // Solves here * t + slope / 2 * t^2 = left in the form that allows a slope of 0.
                     let root = (here * here + 2.0 * slope * left).max(0.0).sqrt();
                     at.into += if here + root > 0.0 { 2.0 * left / (here + root) } else { 0.0 };
                     break Some(at.since + (at.into * 1e6).round() as u64);
@@ -232,7 +233,7 @@ mod tests {
         let mut pace = Pace::constant(1_000.0, 5_000, Arrivals::Fixed, 1);
         assert_eq!(pace.next(), Some(5_000));
         assert_eq!(all(&mut pace, 8_999), [5_000, 6_000, 7_000, 8_000]);
-        // A stall of two seconds: every call is still there, each with its own moment.
+        // A stall of two seconds: every call is still due at its own time.
         let late = all(&mut pace, 2_008_000);
         assert_eq!((late.len(), late[0], late[1_999]), (2_000, 9_000, 2_008_000));
         let odd: Vec<u64> = all(&mut Pace::constant(3.0, 0, Arrivals::Fixed, 1), 1_000_000);
@@ -255,7 +256,7 @@ mod tests {
         assert!((99..=101).contains(&between(0, 2_000_000)), "{}", between(0, 2_000_000));
         assert!((24..=26).contains(&between(0, 1_000_000)));
         assert!((99..=101).contains(&between(2_000_000, 3_000_000)));
-        // The calls of the burst follow each other, and what falls due meanwhile follows them.
+        // The calls of the burst follow each other; calls that fall due meanwhile follow the burst.
         let burst: Vec<u64> = (0..50).map(|call| 3_000_000 + call * BURST_GAP).collect();
         let begun = calls.partition_point(|&at| at < 3_000_000);
         assert!(calls[begun..begun + 51].windows(50).any(|window| window == burst), "{:?}", &calls[begun..begun + 51]);
@@ -269,7 +270,7 @@ mod tests {
         let ramp = Part::Ramp { from: 50.0, to: 150.0, micros: 1_000_000 };
         let parts = vec![hold(50.0, 1), ramp, Part::Burst { calls: 40 }, hold(0.0, 1), hold(20.0, 1)];
         assert_eq!(all(&mut Pace::profile(parts, 0, Arrivals::Fixed, 1), u64::MAX).len(), 50 + 100 + 40 + 20);
-        // Of a call that the burst finds half begun, half is left.
+        // The burst interrupts a half-finished interval; half is left.
         let parts = vec![Part::Ramp { from: 1.0, to: 1.0, micros: 1_500_000 }, Part::Burst { calls: 2 }, hold(1.0, 2)];
         let calls = all(&mut Pace::profile(parts, 0, Arrivals::Fixed, 1), u64::MAX);
         assert_eq!(calls, [0, 1_000_000, 1_500_000, 1_500_000 + BURST_GAP, 2_000_000, 3_000_000]);
@@ -300,7 +301,7 @@ mod tests {
         let mut pace = Pace::constant(1.0, 0, Arrivals::Fixed, 1);
         assert_eq!(pace.due(0), Some(0));
         pace.set_rate(10.0, 500_000);
-        // Half of the way was gone at the old rate; the other half takes 50 ms at the new one.
+        // Half of the interval passed at the old rate; the other half takes 50 ms at the new one.
         assert_eq!(all(&mut pace, 700_000), [550_000, 650_000]);
         pace.set_rate(0.0, 700_000);
         assert_eq!((pace.next(), pace.rate(700_000)), (None, 0.0));

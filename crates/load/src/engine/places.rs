@@ -1,33 +1,34 @@
-//! Since when there has been room for the call that begins next, where so many calls may be open at once: the places of calls
-//! that have ended are taken by those that wait in the order in which they fell due. So of each wait it is known how much of it the
-//! limit asked for, and how much the generator took.
+//! Free places below the limit of concurrent calls, with the time since which each is free. Waiting calls take the
+//! places of ended calls in the order in which they fell due. So each wait is split into the share of the limit and the
+//! share of the generator.
 
 use std::collections::VecDeque;
 
-/// The places that have become free while calls waited. Never more than the limit.
+/// Places freed while calls waited; never more than the limit.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    /// The earliest first: the moment (µs), and how many became free then.
+    /// Times (µs) and numbers of freed places, the earliest first.
     freed: VecDeque<(u64, u64)>,
     count: u64,
 }
 
 impl Places {
-    /// So many more have become free at this moment.
+    /// Adds places that became free at `at`.
     #[inline]
     pub(super) fn free(&mut self, at: u64, places: u64) {
         self.count += places;
         match self.freed.back_mut() {
-            // Stamps of one round may be out of order by what a batch is.
+            // Timestamps within one batch may be out of order.
             Some((last, count)) if *last >= at => *count += places,
             _ => self.freed.push_back((at, places)),
         }
     }
 
-    /// The next call takes one of `free` places: since when that is free. 0: before any call waited.
+    /// Takes one of `free` places for the next call. Returns the time since which it is free; 0: before any call
+    /// waited.
     #[inline]
     pub(super) fn take(&mut self, free: u64) -> u64 {
-        // Fewer than became free: the limit was lowered.
+        // The limit was lowered: fewer places are free than were freed.
         while self.count > free.max(1) {
             self.pop();
         }
@@ -45,7 +46,7 @@ impl Places {
         at
     }
 
-    /// No call waits: who falls due from now on finds all that is free.
+    /// Clears the record; no call waits, so all free places are old.
     #[inline]
     pub(super) fn forget(&mut self) {
         self.freed.clear();
@@ -65,10 +66,10 @@ mod tests {
         places.free(50, 1);
         places.free(70, 1);
         assert_eq!([places.take(3), places.take(2), places.take(1)], [50, 50, 70]);
-        // Three are free for long, one ends: it is the last to be taken.
+        // Three have been free before; one more is freed and is the last to be taken.
         places.free(90, 1);
         assert_eq!([places.take(4), places.take(3), places.take(2), places.take(1)], [0, 0, 0, 90]);
-        // Where no call waits nothing is remembered.
+        // Nothing is recorded while no call waits.
         places.free(95, 1);
         places.forget();
         assert_eq!(places.take(1), 0);

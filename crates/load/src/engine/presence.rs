@@ -1,34 +1,35 @@
-//! Whether a shard has the processor when it wants it. Time in which it has work and is not given the processor is a stall (stopped,
-//! suspended, swapped out, behind others in the run queue); work that takes long is none.
+//! Detects stalls: time in which a shard has work but not the processor (stopped, suspended, swapped out, waiting in
+//! the run queue). Work that takes long is no stall.
 
-/// Shorter absences are no stalls but the lag of whatever waited meanwhile, µs.
+/// Limit of absences that count as lag of the waiting work and not as stalls, µs.
 const SHORT: u64 = 10_000;
-/// Processor time is read so often, µs: what was used before an absence within that time is not told from work in it.
+/// Interval of readings of the processor time, µs. Time used before an absence within the same interval is not told
+/// from work in it.
 const LOOK: u64 = 5_000;
 
-/// One shard's. Times are microseconds.
+/// Stall detector of one shard. Times are microseconds.
 #[derive(Debug, Default)]
 pub(super) struct Presence {
-    /// When the round began, and when the one before was done.
+    /// Start of the round, and end of the one before.
     began: u64,
     done: u64,
-    /// Since when, or from when on, the shard wants the processor again.
+    /// Time since which, or from which on, the shard wants the processor again.
     wanted: u64,
-    /// The last look: the time, and the processor time used by then.
+    /// Last reading: the time, and the processor time used by then.
     looked: (u64, u64),
-    /// A stall before this round, as far as it is known.
+    /// Stall before this round, as far as it is known.
     stall: Option<u64>,
 }
 
 impl Presence {
-    /// A round begins. `used`: processor time of this thread.
+    /// Begins a round. `used`: processor time of this thread.
     #[inline]
     pub(super) fn begin(&mut self, now: u64, used: impl FnOnce() -> u64) {
         self.began = now;
         self.stall = self.absence(self.wanted, now, used);
     }
 
-    /// Something is read `now` that came at `came`, while the shard slept: it would have been woken.
+    /// Reads at `now` a message that came at `came`. If the shard slept then, it should have been woken.
     #[inline]
     pub(super) fn read(&mut self, came: u64, now: u64, used: impl FnOnce() -> u64) {
         let slept = self.done <= came && came < self.began.min(self.wanted);
@@ -36,14 +37,14 @@ impl Presence {
             return;
         }
         self.stall = match self.stall {
-            // It began before the shard was to wake.
+            // The stall began before the shard was to wake.
             Some(stall) => Some(stall + self.wanted - came),
             None => self.absence(came, self.began, used),
         };
         self.wanted = came;
     }
 
-    /// The round's work is done. The length of a stall before it, and of one within it.
+    /// Ends the work of the round. Returns the length of a stall before it, and of one within it.
     #[inline]
     pub(super) fn end(&mut self, now: u64, used: impl Fn() -> u64) -> [Option<u64>; 2] {
         let stalls = [self.stall.take(), self.absence(self.began, now, &used)];
@@ -54,13 +55,13 @@ impl Presence {
         stalls
     }
 
-    /// The shard goes to sleep, unless that has passed.
+    /// Sets the next wake-up, unless it has passed.
     #[inline]
     pub(super) fn sleep_until(&mut self, at: u64) {
         self.wanted = self.wanted.max(at);
     }
 
-    /// From `since` to `now` the shard wanted the processor: for how long it had none.
+    /// Returns how long the shard had no processor from `since` to `now`, while it wanted one.
     #[inline]
     fn absence(&mut self, since: u64, now: u64, used: impl FnOnce() -> u64) -> Option<u64> {
         let gap = now.saturating_sub(since);
@@ -80,7 +81,7 @@ mod tests {
     const MS: u64 = 1_000;
     const NONE: [u64; 0] = [];
 
-    /// A round from `began` on, in which something is read that came then; the stalls, ms.
+    /// Runs a round from `began` on, in which messages are read that came at `came`. Returns the stalls, ms.
     fn round(presence: &mut Presence, began: u64, came: &[u64], done: u64, used: u64) -> Vec<u64> {
         presence.begin(began * MS, || used * MS);
         came.iter().for_each(|came| presence.read(came * MS, began * MS, || used * MS));
@@ -102,10 +103,10 @@ mod tests {
     #[test]
     fn work_is_no_stall_whenever_it_is_done() {
         let mut presence = Presence::default();
-        // A round of 300 ms in which the thread worked, one of 300 ms in which it did not.
+        // A round of 300 ms in which the thread worked, and one of 300 ms in which it did not.
         assert_eq!(round(&mut presence, 100, &[], 400, 299), NONE);
         assert_eq!(round(&mut presence, 400, &[], 700, 300), [299]);
-        // Nothing to wait for: between two rounds connections are read for 50 ms.
+        // The shard waits for nothing: connections are read for 50 ms between two rounds.
         presence.sleep_until(650 * MS);
         assert_eq!(round(&mut presence, 750, &[], 751, 350), NONE);
         assert_eq!(round(&mut presence, 900, &[], 900, 351), [148]);
@@ -120,11 +121,11 @@ mod tests {
             presence
         };
         assert_eq!(round(&mut asleep(1_100), 900, &[200, 201, 890], 901, 0), [700], "one stall is counted once");
-        // That it was to wake meanwhile, or just when it is let on, hides nothing.
+        // A wake-up due meanwhile, or at the end of the stall, hides nothing.
         assert_eq!(round(&mut asleep(800), 900, &[200, 201, 850], 901, 0), [700]);
         assert_eq!(round(&mut asleep(895), 900, &[200, 300], 901, 0), [700]);
         assert_eq!(round(&mut asleep(800), 900, &[810], 901, 0), [100]);
-        // What came during the round before waited for no wake.
+        // A message that came during the round before waited for no wake-up.
         assert_eq!(round(&mut asleep(1_100), 150, &[100], 151, 0), NONE);
     }
 }

@@ -1,4 +1,4 @@
-//! A template becomes the bytes of a message, straight in the outbox.
+//! Renders a template directly into the outbox.
 
 use super::credentials::Wanted;
 use super::moment::{Local, Rfc1123};
@@ -9,20 +9,20 @@ use crate::scenario::{Piece, Template};
 use std::io::{Read, Write};
 use strowger_message::{Line, Name};
 
-/// What is written later, when the rest is known.
+/// Parts that are written once the rest is known.
 #[derive(Default)]
 struct Marks<'a> {
     length: Option<(usize, i32)>,
-    /// Where it goes, and what is wanted.
+    /// Position and source of the credentials.
     authentication: Option<(usize, Wanted<'a>)>,
 }
 
 impl Stage<'_> {
-    /// Appends the text to `out`. `step`: the place in the scenario, -1 for messages that stand in none.
+    /// Appends the text to `out`. `step`: its index in the scenario, negative for messages outside of it.
     pub(super) fn render(&mut self, line: &Text, step: i32, out: &mut Vec<u8>) {
         let start = out.len();
         let mut marks = Marks::default();
-        // A keyword that may vanish wrote nothing at the start of a line.
+        // True while a vanishing keyword has written nothing at the start of a line.
         let mut vanished = false;
         for part in &line.parts {
             match part {
@@ -39,7 +39,7 @@ impl Stage<'_> {
         self.finish_text(marks, step, start, out);
     }
 
-    /// Appends a text that is not made ready for the run.
+    /// Appends a text that was not prepared for the run.
     pub(super) fn render_template(&mut self, template: &Template, out: &mut Vec<u8>) {
         if let Some(constant) = template.constant() {
             return out.extend_from_slice(constant);
@@ -63,14 +63,14 @@ impl Stage<'_> {
         self.finish_text(marks, step, start, out);
     }
 
-    /// Any text, in a buffer that should be given back to the desk.
+    /// Renders a text into a buffer that SHOULD be given back.
     pub(super) fn text(&mut self, template: &Template) -> Vec<u8> {
         let mut text = self.world.desk.buffer();
         self.render_template(template, &mut text);
         text
     }
 
-    /// Writes a piece; whether it takes the white space behind it along.
+    /// Writes a piece. True if the white space after it vanishes too.
     fn piece_vanishes<'a>(
         &mut self,
         piece: &'a Piece,
@@ -84,10 +84,10 @@ impl Stage<'_> {
         vanishes(piece) && !comes && (out.len() == start || out.last() == Some(&b'\n'))
     }
 
-    /// Puts in what could only be known at the end.
+    /// Inserts the length and the credentials.
     fn finish_text(&mut self, marks: Marks<'_>, step: i32, start: usize, out: &mut Vec<u8>) {
         if let Some((at, n)) = marks.length {
-            // The line of credentials is still empty, which is no end of the header.
+            // The credentials header is still empty, which does not end the headers.
             let from = marks.authentication.as_ref().map_or(start, |(at, _)| *at);
             let body = memchr::memmem::find(&out[from..], b"\r\n\r\n").map_or(out.len(), |i| from + i + 4);
             let mut room = [0; 20];
@@ -98,7 +98,7 @@ impl Stage<'_> {
         }
         if let Some((at, wanted)) = marks.authentication {
             if step == BESIDE && self.call.extra.as_ref().is_none_or(|extra| extra.challenge_code == 0) {
-                // No server has asked: its line goes.
+                // No server has sent a challenge: the line goes.
                 out.drain(at..(at + 2).min(out.len()));
                 return;
             }
@@ -106,7 +106,7 @@ impl Stage<'_> {
         }
     }
 
-    /// The run cannot go on: see [`World::fatal`](super::world::World::fatal).
+    /// Ends the run: see [`World::fatal`](super::world::World::fatal).
     pub(super) fn halt(&mut self, why: std::fmt::Arguments<'_>) {
         self.world.fatal(why);
     }
@@ -140,7 +140,7 @@ impl Stage<'_> {
             }
             Piece::Branch(n) => {
                 let number = self.call.number;
-                // The ACK of a refusal is of the transaction that was refused (RFC 3261 section 17.1.1.3).
+                // The ACK to a refusal belongs to the refused transaction (RFC 3261 section 17.1.1.3).
                 let before = matches!(step, IN_ACTION | OF_REFUSAL);
                 let step = if before { i64::from(self.call.step) - 1 } else { i64::from(step) };
                 let _ = write!(out, "z9hG4bK-{}-{}-{}", self.world.run.pid, number, step + i64::from(*n));
@@ -226,7 +226,7 @@ impl Stage<'_> {
             },
             Piece::CallId => out.extend_from_slice(self.call.id()),
             Piece::CallNumber(n) => number(out, self.call.number as i64 + i64::from(*n)),
-            // Made constant when the run began.
+            // Constant since the start of the run.
             Piece::Text(text) => out.extend_from_slice(&text.bytes),
             Piece::RemoteIp
             | Piece::RemoteHost
@@ -244,7 +244,7 @@ impl Stage<'_> {
         }
     }
 
-    /// Only one line of credentials can stand in a message.
+    /// Marks the position of the credentials; a message may have only one.
     fn mark_authentication<'a>(&mut self, at: usize, wanted: Wanted<'a>, marks: &mut Marks<'a>) {
         if marks.authentication.is_some() {
             return self.halt(format_args!("Only one [authentication] keyword is currently supported!"));
@@ -252,7 +252,7 @@ impl Stage<'_> {
         marks.authentication = Some((at, wanted));
     }
 
-    /// SIPp takes a port of media only on a line that says what it is for, and not on the first.
+    /// Checks that a media port is on a line that names its media, and not on the first; SIPp allows no other.
     fn check_media_line(&mut self, start: usize, out: &[u8]) {
         let line = super::script::line_of(&out[start..]);
         if !super::script::names_media(line) {
@@ -261,8 +261,8 @@ impl Stage<'_> {
         }
     }
 
-    /// `[last_Name]`, with a colon or without: all lines of that name as one, joined by commas, with the name before
-    /// the first unless only the value is wanted; the short form only if there is no long one.
+    /// Writes `[last_Name]`, with a colon or without: all lines of that name as one, joined by commas, preceded by the
+    /// name unless only the value is wanted; the short form only if there is no long one.
     fn last_header(&mut self, header: &LastHeader, out: &mut Vec<u8>) {
         if !self.parse_last() {
             return;
@@ -272,7 +272,7 @@ impl Stage<'_> {
         let part = |from: usize, line: &Line, out: &mut Vec<u8>| {
             unfolded(&bytes[from..(line.value_end as usize).max(from)], line.folded, out);
         };
-        // Nothing may stand between name and colon.
+        // Nothing may come between name and colon.
         let colon = |line: &Line| bytes.get(line.start as usize + usize::from(line.name_len)) == Some(&b':');
         if header.known != Name::Other && !index.repeated(header.known) {
             if let Some(line) = index.first(header.known).filter(|line| colon(line)) {
@@ -282,7 +282,7 @@ impl Stage<'_> {
         }
         let of = |line: &&Line| {
             let name = &bytes[line.start as usize..line.start as usize + usize::from(line.name_len)];
-            // One letter is looked for as it is, and may be the short form of a name that is known.
+            // A single letter is searched for literally, and may be the short form of a known name.
             let same = match header.known {
                 Name::Other => name.eq_ignore_ascii_case(&header.name),
                 known => line.name == known,
@@ -304,8 +304,8 @@ impl Stage<'_> {
         }
     }
 
-    /// The URI of the To header: what stands between its angle brackets. `bare`: or up to the parameters, where there are
-    /// none, so that a message beside the scenario has a target in any case.
+    /// Writes the URI of the To header: the text between its angle brackets. `bare`: without brackets, the text up to
+    /// the parameters, so that a message beside the scenario always has a target.
     fn last_request_uri(&mut self, bare: bool, out: &mut Vec<u8>) {
         if !self.parse_last() {
             return;
@@ -320,7 +320,7 @@ impl Stage<'_> {
         }
     }
 
-    /// The number in the CSeq of the last message; 0 without.
+    /// Returns the CSeq number of the last message; 0 without one.
     pub(super) fn last_cseq(&mut self) -> u32 {
         if !self.parse_last() {
             return 0;
@@ -328,7 +328,7 @@ impl Stage<'_> {
         super::incoming::cseq(&self.call.last, &self.world.index).0
     }
 
-    /// Sees to it that the index describes the last message of this call; whether there is one.
+    /// Parses the last message of this call into the index, unless it is there; returns false without one.
     pub(super) fn parse_last(&mut self) -> bool {
         if !self.call.has_last {
             return false;
@@ -342,30 +342,30 @@ impl Stage<'_> {
     }
 }
 
-/// The place of what stands in no scenario.
+/// Step index of messages beside the scenario.
 const BESIDE: i32 = -1;
 
-/// The place of texts of actions, as SIPp writes it; their branches are those of the step before.
+/// Step index of texts of actions, as SIPp writes it; their branch is that of the step before.
 const IN_ACTION: i32 = -2;
 
-/// The place of the ACK to a refusal that the scenario does not foresee: in none, but of the transaction before.
+/// Step index of the ACK to an unexpected refusal: in no step, but of the transaction before.
 pub(super) const OF_REFUSAL: i32 = -3;
 
-/// Places kept for a length.
+/// Characters reserved for a length.
 const LENGTH: usize = 5;
 
-/// Whether a line goes when this keyword, at its start, has nothing to say.
+/// True if a line vanishes when this keyword at its start is empty.
 const fn vanishes(piece: &Piece) -> bool {
     matches!(piece, Piece::Routes | Piece::LastHeader(_) | Piece::Field(_) | Piece::Variable(_))
 }
 
-/// Puts bytes between others.
+/// Inserts bytes.
 pub(super) fn insert(out: &mut Vec<u8>, at: usize, bytes: &[u8]) {
     out.extend_from_slice(bytes);
     out[at..].rotate_right(bytes.len());
 }
 
-/// Line ends inside a folded value become spaces.
+/// Appends a header value; line ends of a folded one become spaces.
 fn unfolded(value: &[u8], folded: bool, out: &mut Vec<u8>) {
     if !folded {
         return out.extend_from_slice(value);
@@ -379,7 +379,7 @@ fn unfolded(value: &[u8], folded: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(rest);
 }
 
-/// A number in decimal.
+/// Appends a decimal number.
 #[inline]
 pub(super) fn number(out: &mut Vec<u8>, value: i64) {
     let mut buffer = [0u8; 20];

@@ -1,4 +1,4 @@
-//! The route set and the remote target of a dialog (RFC 3261 section 12.1).
+//! Route set and remote target of a dialog (RFC 3261 section 12.1).
 
 use super::incoming::Heard;
 use super::stage::Stage;
@@ -11,13 +11,13 @@ impl Stage<'_> {
         let index = &self.world.index;
         let value = |line: &strowger_message::Line| &heard.bytes[line.value as usize..line.value_end as usize];
         let contact = index.first(Name::Contact).map_or(&b""[..], value);
-        // The elements of all lines, by where they stand in the message.
+        // Elements of all lines, in the order of the message.
         let places = &mut self.world.desk.places;
         places.clear();
         for line in index.lines_of(Name::RecordRoute) {
             split(value(line), |from, to| places.push((line.value as usize + from, line.value as usize + to)));
         }
-        // The caller has it the other way round.
+        // The caller's route set is reversed.
         if heard.code != 0 {
             places.reverse();
         }
@@ -31,7 +31,7 @@ impl Stage<'_> {
         extra.next_url.clear();
         let element = |&(from, to): &(usize, usize)| &heard.bytes[from..to];
         let mut rest = &places[..];
-        // A strict router stands in the Request-URI, and the target last in the routes (section 12.2.1.1).
+        // A strict router becomes the Request-URI, and the target the last route (section 12.2.1.1).
         let strict = rest.first().map(element).filter(|first| memchr::memmem::find(first, b";lr").is_none());
         match strict {
             Some(first) => {
@@ -58,15 +58,15 @@ impl Stage<'_> {
     }
 }
 
-/// What stands between the angle brackets of an address; all of it without.
+/// Returns the text between the angle brackets of an address; all of it without brackets.
 fn address(value: &[u8]) -> &[u8] {
     memchr::memchr(b'<', value)
         .and_then(|a| memchr::memchr(b'>', &value[a..]).map(|b| &value[a + 1..a + b]))
         .unwrap_or(value)
 }
 
-/// The elements of a list of addresses: split at commas outside of angle brackets and quotes. Each comes with its
-/// place, without white space around it.
+/// Splits a list of addresses at commas outside of angle brackets and quotes. Reports each element's start and end,
+/// without white space around it.
 fn split(value: &[u8], mut tell: impl FnMut(usize, usize)) {
     let (mut start, mut quoted, mut inside) = (0, false, false);
     let mut close = |start: usize, end: usize| {

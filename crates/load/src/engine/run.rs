@@ -1,4 +1,4 @@
-//! What a run knows beforehand: who calls whom, how often, and what is done when the scenario does not say.
+//! Settings of a run: caller and target, schedule, and the behaviour where the scenario is silent.
 
 use super::pace::{Arrivals, Part};
 use crate::injection::Injection;
@@ -11,21 +11,21 @@ use strowger_core::{ListenerId, PeerName, Target, Transport};
 #[derive(Clone, Debug)]
 pub struct Run {
     pub scenario: Arc<Scenario>,
-    /// For calls that a message of no known call begins, while `scenario` makes calls (`-oocsf`, `-oocsn`).
+    /// Scenario for calls that a message of no known call begins, while `scenario` makes calls (`-oocsf`, `-oocsn`).
     pub out_of_call: Option<Arc<Scenario>>,
-    /// Whom calls are made to; for answers, the caller.
+    /// Destination of calls. An answering side answers the caller instead.
     pub target: Option<SocketAddr>,
-    /// The target as it was written.
+    /// Target as the user wrote it.
     pub target_host: String,
-    /// Where messages are sent instead of the target (`-rsa`): the target stays in the texts.
+    /// Destination of messages in place of the target (`-rsa`); texts still name the target.
     pub sending_address: Option<SocketAddr>,
-    /// The name that the target must prove, by TLS; it is asked for by WebSocket too.
+    /// Name that the target must prove by TLS; also the host name of a WebSocket request.
     pub peer: Option<PeerName>,
     pub transport: Transport,
     pub sockets: super::sockets::Sockets,
-    /// The listener from which calls are made.
+    /// Listener from which calls are made.
     pub listener: ListenerId,
-    /// What stands in Via and Contact, without brackets.
+    /// Address in Via and Contact, without brackets.
     pub local_ip: String,
     pub local_port: u16,
     pub media_ip: String,
@@ -34,52 +34,52 @@ pub struct Run {
     pub username: Option<String>,
     pub password: String,
     pub auth_uri: Option<String>,
-    /// Credentials name the Request-URI (RFC 3261 section 22.4), not SIPp's `sip:` and the target.
+    /// True if credentials name the Request-URI (RFC 3261 section 22.4) and not, as SIPp's, `sip:` and the target.
     pub auth_request_uri: bool,
-    /// `-key`, in the order of [`crate::scenario::Environment::keys`].
+    /// Keys of `-key`, in the order of [`crate::scenario::Environment::keys`].
     pub keys: Vec<(String, Vec<u8>)>,
-    /// `-inf`, in the order of [`crate::scenario::Environment::injections`].
+    /// Files of `-inf`, in the order of [`crate::scenario::Environment::injections`].
     pub injections: Arc<[Injection]>,
-    /// `-set`: global variables and their values.
+    /// Global variables of `-set`, with their values.
     pub globals: Vec<(String, String)>,
-    /// The form of Call-IDs: `%u` the call's number, `%p` the process, `%s` the local address, `%%` a percent sign.
+    /// Format of Call-IDs: `%u` the call's number, `%p` the process, `%s` the local address, `%%` a percent sign.
     pub call_id: String,
     pub pid: u32,
-    /// `[dynamic_id]`.
+    /// Range of `[dynamic_id]`.
     pub dynamic_id: DynamicId,
-    /// `-base_cseq`.
+    /// First CSeq (`-base_cseq`).
     pub base_cseq: u32,
-    /// `-tdmmap`: calls have a circuit each.
+    /// TDM circuits, one a call (`-tdmmap`).
     pub circuits: Option<Arc<super::Circuits>>,
     pub load: Load,
     pub behaviour: Behaviour,
     pub retransmission: Retransmission,
     pub seed: u64,
-    /// Where the numbers begin that SIPp draws with the C library's `rand`: `chance`, lines of RANDOM files, the client's
+    /// Seed of the numbers that SIPp draws with the C library's `rand`: `chance`, lines of RANDOM files, the client's
     /// nonces. SIPp's own is 1.
     pub rand: u32,
 }
 
-/// How many calls, and when.
+/// Number of calls and their schedule.
 #[derive(Clone, Debug)]
 pub struct Load {
     pub profile: Vec<Part>,
-    /// The first µs of it, which are in no figure of the run.
+    /// Warm-up, µs from the start; no figure of the run includes it.
     pub warm_up: u64,
     pub arrivals: Arrivals,
-    /// Calls begun in all; none: no end.
+    /// Total of calls to begin; `None`: no end.
     pub calls: Option<u64>,
-    /// Calls open at once.
+    /// Limit of concurrent calls.
     pub limit: u64,
-    /// What falls due while the limit is reached: waits (true), or is never begun (false, as SIPp has it).
+    /// True if calls that fall due at the limit wait; false if they are never begun, as with SIPp.
     pub keep_limited: bool,
-    /// A closed loop instead of the profile: so many users, each of whom calls again when the call before has ended.
+    /// Closed loop instead of the profile: this many users, each of whom calls again when the call before has ended.
     pub users: Option<u32>,
-    /// Calls are begun at multiples of so many milliseconds, several at once if several are due. 1 to 1,000; 1: to the
-    /// microsecond, as far as `gather` lets them.
+    /// Calls begin at multiples of this many milliseconds, several at once if several are due. 1 to 1,000; at 1 calls
+    /// begin to the microsecond, as far as `gather` allows.
     pub step: u64,
-    /// A shard that sleeps is woken for calls so many microseconds apart in the mean: where more are due, several begin together,
-    /// late by as much at most.
+    /// Mean interval between the wake-ups of a sleeping shard for calls, µs. At higher rates several calls begin
+    /// together, late by at most this much.
     pub gather: u64,
 }
 
@@ -99,8 +99,8 @@ impl Default for Load {
     }
 }
 
-/// The numbers of `[dynamic_id]`: from `first` (`-dynamicStart`) by `step` (`-dynamicStep`), and again from `first` once
-/// `last` (`-dynamicMax`) is passed.
+/// Numbers of `[dynamic_id]`: from `first` (`-dynamicStart`) in steps of `step` (`-dynamicStep`), again from `first`
+/// beyond `last` (`-dynamicMax`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DynamicId {
     pub first: u64,
@@ -109,16 +109,16 @@ pub struct DynamicId {
 }
 
 impl Default for DynamicId {
-    /// SIPp's.
+    /// SIPp's defaults.
     fn default() -> Self {
         Self { first: 10_000, last: 12_000, step: 4 }
     }
 }
 
-/// What is done where the scenario does not say.
+/// Behaviour where the scenario is silent.
 #[derive(Clone, Debug)]
 pub struct Behaviour {
-    /// A call that is given up says so to the peer: CANCEL, BYE (`bye`).
+    /// A call that is given up ends with a CANCEL or a BYE (`bye`).
     pub goodbye: bool,
     /// An unexpected message ends its call (`abortunexp`).
     pub abort_unexpected: bool,
@@ -126,19 +126,19 @@ pub struct Behaviour {
     pub answer_ping: bool,
     /// INFO, NOTIFY, OPTIONS and UPDATE are answered with 200 (`-aa`).
     pub auto_answer: bool,
-    /// A message that comes during a pause is ignored (`-pause_msg_ign`).
+    /// A message received during a pause is ignored (`-pause_msg_ign`).
     pub ignore_in_pause: bool,
-    /// Call-IDs are compared as they are, `///` or not (`-callid_slash_ign`).
+    /// Call-IDs are compared literally, with any `///` (`-callid_slash_ign`).
     pub keep_slashes: bool,
-    /// `<pause/>` without a length.
+    /// Length of a `<pause/>` that gives none.
     pub pause: Distribution,
-    /// Milliseconds; none: for ever.
+    /// Time limit of a receive step, milliseconds; `None`: no limit.
     pub receive_timeout: Option<u32>,
-    /// How long the name of an ended call is known, milliseconds; 0: not at all.
+    /// Time for which an ended call's Call-ID stays known, milliseconds; 0: none.
     pub dead_call_wait: u32,
-    /// `exec command` runs a program.
+    /// `exec command` may run programs.
     pub commands: bool,
-    /// Percent of messages lost where the step does not say.
+    /// Percent of messages lost on purpose where the step gives none.
     pub lost: f64,
 }
 
@@ -160,22 +160,22 @@ impl Default for Behaviour {
     }
 }
 
-/// When and how often what is not answered is sent again over UDP.
+/// Retransmission of unanswered messages over UDP.
 #[derive(Clone, Debug)]
 pub struct Retransmission {
-    /// False: never (`-nr`).
+    /// False: no retransmissions (`-nr`).
     pub enabled: bool,
-    /// Milliseconds (T2, RFC 3261 section 17.1.2.1).
+    /// T2, milliseconds (RFC 3261 section 17.1.2.1).
     pub t2: u32,
-    /// Most retransmissions of any message, of an INVITE, of others.
+    /// Limits of retransmissions: of any message, of an INVITE, of other requests.
     pub most: u32,
     pub most_invite: u32,
     pub most_non_invite: u32,
-    /// Whatever was taken before and comes again is answered as it was, or ignored (RFC 3261 section 17), however long
-    /// ago; else only what came last is known, as SIPp has it, and an INVITE that comes again behind two answers is
+    /// True: a repeated message is answered as before or ignored, however long ago the first came (RFC 3261 section
+    /// 17). False, as SIPp: only the message received last is remembered, and an INVITE repeated after two answers is
     /// unexpected.
     pub rfc3261: bool,
-    /// Compare repeated messages whole, or (false) only what names their transaction (`-rtcheck loose`).
+    /// Repeated messages are compared whole; false: only by the fields that name their transaction (`-rtcheck loose`).
     pub whole: bool,
 }
 
@@ -194,12 +194,12 @@ impl Default for Retransmission {
 }
 
 impl Run {
-    /// Where what is sent to this address goes.
+    /// Returns the target for messages to `address`.
     pub fn to(&self, address: SocketAddr) -> Target {
         Target { name: self.peer, ..Target::new(self.transport, self.listener, address) }
     }
 
-    /// A run of `scenario` by UDP with nothing else said.
+    /// Creates a run of `scenario` over UDP with default settings.
     pub fn new(scenario: Arc<Scenario>) -> Self {
         Self {
             scenario,

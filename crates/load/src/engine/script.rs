@@ -1,4 +1,4 @@
-//! Templates made ready for one run: what the run makes constant becomes text, so that a message is a few copies.
+//! Templates prepared for one run: keywords that the run makes constant become text, so that a message is a few copies.
 
 use super::run::Run;
 use super::sockets::Each;
@@ -10,15 +10,15 @@ use std::io::Write;
 use std::sync::Arc;
 use strowger_core::Transport;
 
-/// A scenario with its texts for this run.
+/// Scenario with its texts for this run.
 #[derive(Debug)]
 pub struct Script {
     pub scenario: Arc<Scenario>,
-    /// By step; empty where a step has none.
+    /// Texts by step; empty where a step has none.
     pub texts: Box<[Line]>,
-    /// Timers that some step restarts: the others run since the start of the call.
+    /// True if a step starts timers; otherwise they run from the start of the call.
     pub starts_timers: bool,
-    /// Some step plays or echoes media.
+    /// True if a step plays or echoes media.
     pub plays: bool,
     pub ack: Line,
     pub ack2: Line,
@@ -28,35 +28,37 @@ pub struct Script {
     pub cancel: Line,
     pub ok: Line,
     pub three_party_abort: Line,
-    /// Every expression of the scenario.
+    /// Compiled expressions of the scenario.
     pub(super) expressions: super::action::Expressions,
 }
 
-/// A template for this run.
+/// Template prepared for this run.
 #[derive(Clone, Debug, Default)]
 pub struct Line {
     pub parts: Box<[Part]>,
     pub has_length: bool,
     pub has_authentication: bool,
-    /// How the message starts.
+    /// Start line of the message.
     pub start: Option<Start>,
 }
 
-/// A part of it.
+/// Part of a template.
 #[derive(Clone, Debug)]
 pub enum Part {
-    /// Bytes; from `solid` on after a keyword that vanished.
+    /// Bytes; those from this offset on follow a keyword that vanished.
     Bytes(Box<[u8]>, u32),
-    /// The call's number plus this.
+    /// Number of the call plus this offset.
     Number(i32),
     CallId,
-    /// Anything else.
+    /// Other keyword.
     Piece(Piece),
 }
 
 impl Script {
+    /// Prepares a scenario.
+    ///
     /// # Errors
-    /// An expression of the scenario that cannot be compiled.
+    /// An expression of the scenario cannot be compiled.
     pub fn new(scenario: Arc<Scenario>, run: &Run) -> Result<Self, String> {
         let expressions = super::action::expressions(&scenario)?;
         let texts: Box<[Line]> = scenario
@@ -92,7 +94,7 @@ impl Script {
             expressions,
             starts_timers,
             plays,
-            // The place of the step is known only when it is sent.
+            // The step's index is known only when the message is sent.
             ack: Line { parts: parts(&defaults.ack, run, None), ..default(&defaults.ack) },
             ack2: default(&defaults.ack2),
             bye: default(&defaults.bye),
@@ -107,7 +109,7 @@ impl Script {
     }
 }
 
-/// `index`: of the step whose text it is.
+/// Prepares a template; `index` is that of its step.
 pub fn line(template: &Template, run: &Run, index: i32) -> Line {
     let parts = parts(template, run, Some(index));
     Line {
@@ -118,7 +120,7 @@ pub fn line(template: &Template, run: &Run, index: i32) -> Line {
     }
 }
 
-/// Collects parts, texts that follow each other as one.
+/// Collector of parts; joins adjacent texts.
 #[derive(Default)]
 struct Parts {
     parts: Vec<Part>,
@@ -152,12 +154,13 @@ fn parts(template: &Template, run: &Run, index: Option<i32>) -> Box<[Part]> {
         if let Piece::MediaPort(n) = piece
             && names_media(line_of(&to.text))
         {
-            // Elsewhere it is looked at when it is written.
+            // A port outside of a media line is checked when it is written.
             to.text((i64::from(run.media_port) + i64::from(*n)).to_string().as_bytes(), 0);
             continue;
         }
         if let Some(value) = constant(piece, run, index) {
-            // A value is never shortened: what vanishes takes white space of the document along, not of a value.
+            // Values are never shortened: a vanished keyword takes white space of the document with it, none of a
+            // value.
             if to.text.is_empty() && matches!(to.parts.last(), Some(Part::Piece(_))) {
                 if value.is_empty() {
                     continue;
@@ -186,19 +189,19 @@ fn parts(template: &Template, run: &Run, index: Option<i32>) -> Box<[Part]> {
     to.parts.into()
 }
 
-/// What the run alone says about a keyword.
+/// Returns the value of a keyword that the run makes constant.
 fn constant(piece: &Piece, run: &Run, index: Option<i32>) -> Option<Vec<u8>> {
     let mut value = Vec::new();
     write_constant(piece, run, index, &mut value).then_some(value)
 }
 
-/// Appends what the run alone says about a keyword; false if that is not enough.
+/// Appends the value of a keyword that the run makes constant; returns false for others.
 pub(super) fn write_constant(piece: &Piece, run: &Run, index: Option<i32>, out: &mut Vec<u8>) -> bool {
     let family = |ip: &str| if ip.contains(':') { b'6' } else { b'4' };
     let mut number = |base: i64, n: i32| super::render::number(out, base + i64::from(n));
     match piece {
         Piece::RemotePort(n) => number(run.target.map_or(5060, |t| i64::from(t.port())), *n),
-        // Else each call knows its own.
+        // Otherwise each call has its own.
         Piece::LocalPort(n) if run.sockets.each == Each::Run => number(i64::from(run.local_port), *n),
         Piece::Pid(n) => number(i64::from(run.pid), *n),
         Piece::MessageIndex(n) => match index {
@@ -234,7 +237,7 @@ pub(super) fn write_constant(piece: &Piece, run: &Run, index: Option<i32>, out: 
     true
 }
 
-/// As it stands in a message: IPv6 addresses in brackets.
+/// Writes an address as in a message: IPv6 in brackets.
 fn write_bracketed(ip: &str, out: &mut Vec<u8>) {
     if ip.contains(':') && !ip.starts_with('[') {
         drop(write!(out, "[{ip}]"));
@@ -243,21 +246,21 @@ fn write_bracketed(ip: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// What stands on the last line of a text so far; nothing on its first line.
+/// Returns the last line of a text; empty on its first line.
 pub(super) fn line_of(text: &[u8]) -> &[u8] {
     memchr::memrchr(b'\n', text).map_or(b"", |at| &text[at..])
 }
 
-/// Whether a line says what its port is for.
+/// True if a line names the media of its port.
 pub(super) fn names_media(line: &[u8]) -> bool {
     [&b"audio"[..], b"image", b"video"].iter().any(|word| memchr::memmem::find(line, word).is_some())
 }
 
-/// A length whose body is constant is constant.
+/// Replaces a length by text if the body is constant.
 fn fold_length(parts: &mut Vec<Part>) {
     let Some(at) = parts.iter().position(|p| matches!(p, Part::Piece(Piece::Length(_)))) else { return };
     let [Part::Piece(Piece::Length(n)), Part::Bytes(rest, _)] = &parts[at..] else { return };
-    // The end of the headers must stand in what is constant, and no other before it.
+    // The end of the headers must be in the constant part, and no other before it.
     let before = parts[..at].iter().any(|p| match p {
         Part::Bytes(bytes, _) => memchr::memmem::find(bytes, b"\r\n\r\n").is_some(),
         _ => false,
@@ -279,7 +282,7 @@ fn fold_length(parts: &mut Vec<Part>) {
     }
 }
 
-/// A length as SIPp writes it, at least five places, in a buffer; which of it is used.
+/// Writes a length as SIPp does, at least five characters, into a buffer. Returns the used part.
 pub(super) fn length(bytes: i64, room: &mut [u8; 20]) -> &[u8] {
     let mut left = &mut room[..];
     let _ = write!(left, "{bytes:5}");

@@ -1,15 +1,15 @@
-//! The buffers of kept messages. Each call keeps the message that it sent last and the one that it received last, and tens
-//! of thousands of calls rest at once: a short message does not stay in the buffer of the long one before it. The shelf has
-//! buffers by size and exchanges them, so that nothing is allocated once warm.
+//! Buffers of kept messages. Each call keeps the last message that it sent and the last that it received, and tens of
+//! thousands of calls are idle at once, so a short message must not occupy the buffer of a long one. The pool exchanges
+//! buffers by size, so that a warm shard allocates nothing.
 
-/// Buffers whose sizes differ by less are taken for equal.
+/// Difference in size below which buffers count as equal.
 const STEP: usize = 64;
-/// Sizes that are kept; a longer message has a buffer of its own.
+/// Number of pooled sizes; a longer message has a buffer of its own.
 const SIZES: usize = 64;
-/// Buffers kept of each size.
+/// Limit of buffers of each size.
 const KEPT: usize = 4_096;
 
-/// Of one shard: empty buffers, the first of up to `STEP` bytes, the next of twice as many, and so on.
+/// Empty buffers of one shard: the first list up to `STEP` bytes, the next up to twice as many, and so on.
 #[derive(Debug)]
 pub(super) struct Shelf {
     sizes: Box<[Vec<Vec<u8>>]>,
@@ -22,7 +22,7 @@ impl Default for Shelf {
 }
 
 impl Shelf {
-    /// Puts a message in the place of the one before it.
+    /// Replaces the message in `place`.
     pub(super) fn keep(&mut self, place: &mut Vec<u8>, bytes: &[u8]) {
         place.clear();
         let steps = bytes.len().div_ceil(STEP);

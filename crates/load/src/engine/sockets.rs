@@ -1,7 +1,7 @@
-//! The sockets and connections of calls: one for all, or one for each call, user or address.
+//! Sockets and connections of calls: one for all, or one for each call, user or address.
 //!
-//! Those that belong to calls are [dedicated] sockets of the shard: opened when the call begins, so that its
-//! messages name the right port, and closed when it has ended. At the bound calls share what is open.
+//! Those of calls are [dedicated] sockets of the shard. They are opened when the call begins, so that its messages name
+//! the right port, and closed when it has ended. At the limit calls share the open ones.
 
 use super::call::Call;
 use super::stage::{Go, Stage};
@@ -13,44 +13,44 @@ use strowger_measure::{Failure, Outcome};
 use strowger_net::dedicated::{self, DedicatedSocket, DedicatedSockets, SocketRequest};
 use strowger_net::{Ending, clock};
 
-/// Who has a socket or connection of its own.
+/// Owner of a dedicated socket or connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Each {
-    /// None: all calls of a shard share one.
+    /// All calls of a shard share one.
     #[default]
     Run,
     Call,
     /// Each line of the first injection file; it stays open between the calls of its user.
     User,
-    /// Each address that this field of the first injection file names, with the port of the run.
+    /// Each address in this field of the first injection file, with the port of the run.
     Address {
         field: u32,
     },
 }
 
-/// Which sockets calls have.
+/// Socket settings of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sockets {
     pub each: Each,
-    /// Our address; unspecified: as the way to the target demands.
+    /// Local address; unspecified: chosen by the route to the target.
     pub from: IpAddr,
-    /// Open at once, at most, in each shard: then calls share those that are open.
+    /// Limit of open sockets in each shard; beyond it calls share them.
     pub most: usize,
-    /// How long the connection of a call stays when the call has ended, milliseconds: the peer may not be done with what was
-    /// said last, and would take the end for a failure. Sockets for datagrams are closed at once.
+    /// Time for which the connection of an ended call stays open, milliseconds. The peer may still use it and would
+    /// take its end for a failure. Datagram sockets are closed at once.
     pub linger: u32,
-    /// What is done when the peer ends the connection that all calls share. `None`: what is said next goes over a new one.
+    /// Rules for the loss of the shared connection; `None`: the next message makes a new one.
     pub reconnect: Option<Reconnect>,
 }
 
-/// How SIPp goes on when its only connection is lost.
+/// SIPp's behaviour after the loss of its only connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reconnect {
-    /// So often, then the run ends (`-max_reconnect`). `None`: without end.
+    /// Limit of reconnections, after which the run ends (`-max_reconnect`); `None`: no limit.
     pub most: Option<u32>,
-    /// The calls end with the connection (`-reconnect_close`).
+    /// True if the calls end with the connection (`-reconnect_close`).
     pub close: bool,
-    /// Nothing is done for so many milliseconds before (`-reconnect_sleep`).
+    /// Pause before a reconnection, milliseconds (`-reconnect_sleep`).
     pub sleep: u32,
 }
 
@@ -66,23 +66,23 @@ impl Default for Sockets {
     }
 }
 
-/// The dedicated sockets of a shard and who uses them.
+/// Dedicated sockets of a shard and their users.
 pub(super) struct Ways {
     plan: Sockets,
     pub(super) sockets: DedicatedSockets,
-    /// By the place of the dedicated socket.
+    /// Uses, by the place of the dedicated socket.
     uses: Vec<Use>,
     kept: HashMap<Key, DedicatedSocket>,
-    /// Connections whose calls have ended, and when they end too, ms.
+    /// Connections of ended calls, with their closing times, ms.
     lingering: VecDeque<(u64, Flow)>,
     linger: u64,
-    /// Who is shared next.
+    /// Place of the socket shared next.
     turn: usize,
-    /// That calls share, and why, was said.
+    /// True once the sharing and its cause were reported.
     told: bool,
 }
 
-/// What a dedicated socket that stays open is for.
+/// Owner of a dedicated socket that stays open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Key {
     User(u32),
@@ -94,23 +94,23 @@ struct Use {
     socket: Option<DedicatedSocket>,
     key: Option<Key>,
     calls: u32,
-    /// The place of the call that came last.
+    /// Slot of the last call that used it.
     last: u32,
-    /// When its connection was asked for, then when it was accepted, µs.
+    /// Time when its connection was requested, later when it was accepted, µs.
     since: u64,
 }
 
-/// Who used a dedicated socket that is lost.
+/// Users of a lost dedicated socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Users {
     Nobody,
-    /// At most the call in this place.
+    /// At most the call in this slot.
     One(u32),
     Several,
 }
 
 impl Ways {
-    /// Nothing where calls share what the run has.
+    /// Returns `None` if calls share the socket of the run.
     pub(super) fn new(plan: Sockets, transport: Transport, sockets: DedicatedSockets) -> Option<Box<Self>> {
         (plan.each != Each::Run).then(|| {
             Box::new(Self {
@@ -149,7 +149,7 @@ impl Ways {
         }
     }
 
-    /// Those that are open, in turn.
+    /// Returns the open sockets in turn.
     fn next(&mut self) -> Option<DedicatedSocket> {
         let count = self.uses.len();
         let found = (0..count).map(|i| (self.turn + i) % count).find(|&i| self.uses[i].socket.is_some())?;
@@ -166,12 +166,12 @@ impl Ways {
         call.local_port = socket.address.port();
     }
 
-    /// The dedicated socket of this flow, if it is one of ours.
+    /// Returns the use of this flow, if it is a dedicated one.
     fn known(&mut self, flow: Flow) -> Option<&mut Use> {
         self.uses.get_mut(dedicated::index(flow)).filter(|u| u.socket.is_some_and(|socket| socket.flow == flow))
     }
 
-    /// A call is done with its dedicated socket. `now`: ms; none: it ends at once.
+    /// Ends a call's use of its dedicated socket. `now`, ms: the connection lingers; `None`: it ends at once.
     pub(super) fn give_back(&mut self, flow: Flow, now: Option<u64>) {
         let Some(used) = self.known(flow) else { return };
         used.calls = used.calls.saturating_sub(1);
@@ -184,7 +184,7 @@ impl Ways {
         }
     }
 
-    /// The connection of this flow has come a step further at `at`: how long that took, and whose it is, µs.
+    /// Records the next step of connecting at `at`. Returns its duration, µs, and the users.
     pub(super) fn advance(&mut self, flow: Flow, at: u64) -> Option<(u64, Users)> {
         let used = self.known(flow)?;
         let took = at.saturating_sub(std::mem::replace(&mut used.since, at));
@@ -196,19 +196,19 @@ impl Ways {
         Some((took, users))
     }
 
-    /// When [`Ways::close_due`] has work, ms.
+    /// Returns the next time of [`Ways::close_due`], ms.
     pub(super) fn deadline(&self) -> Option<u64> {
         self.lingering.front().map(|(at, _)| *at)
     }
 
-    /// Ends the connections whose time has come.
+    /// Closes the connections whose time has come.
     pub(super) fn close_due(&mut self, now: u64) {
         while let Some((_, flow)) = self.lingering.pop_front_if(|(at, _)| *at <= now) {
             self.sockets.close(flow);
         }
     }
 
-    /// A dedicated socket is no more.
+    /// Removes a lost dedicated socket.
     pub(super) fn lose(&mut self, flow: Flow) -> Users {
         let used = self.known(flow).map(std::mem::take).unwrap_or_default();
         if let Some(key) = used.key {
@@ -222,8 +222,8 @@ impl Ways {
         }
     }
 
-    /// No call will come any more: what was kept for one ends too. True when all have ended, the other sides too as far as they
-    /// go along: who went before would cut them off.
+    /// Closes the kept sockets, since no call will use them. True once all are closed, also by the peers as far as they
+    /// close theirs: an earlier exit would cut them off.
     pub(super) fn end(&mut self) -> bool {
         self.kept.clear();
         for used in &mut self.uses {
@@ -235,10 +235,10 @@ impl Ways {
     }
 }
 
-/// Which calls came over connections that others made, so that the end of one is no search through all calls.
+/// Calls of each accepted connection, so that the end of one needs no search through all calls.
 #[derive(Debug, Default)]
 pub(super) struct Riders {
-    /// By the slot of the connection.
+    /// Entries, by the slot of the connection.
     all: Vec<Rider>,
 }
 
@@ -249,7 +249,7 @@ struct Rider {
     last: u32,
 }
 
-/// Two connections of different shards met in one slot: it is unknown how many calls each has.
+/// Two connections of different shards met in one slot: the number of calls of each is unknown.
 const UNKNOWN: u32 = u32::MAX / 2;
 
 impl Riders {
@@ -273,7 +273,7 @@ impl Riders {
         }
     }
 
-    /// A connection has ended: whose it was.
+    /// Removes an ended connection and returns its users.
     pub(super) fn end(&mut self, flow: Flow) -> Users {
         match self.all.get_mut(flow.slot as usize) {
             Some(rider) if rider.flow == Some(flow) => {
@@ -291,13 +291,13 @@ impl Riders {
 }
 
 impl Stage<'_> {
-    /// Sees to it that the call has the socket that it is to have; false: there is none, and the call has failed.
+    /// Gives the call its socket; returns false if none is to be had and the call has failed.
     #[inline]
     pub(super) fn take_socket(&mut self) -> bool {
         self.world.ways.is_none() || self.open_socket()
     }
 
-    /// Sees to it that the call has a TDM circuit, where there are any; false: all are busy, and the call has failed.
+    /// Gives the call a TDM circuit, if there are any; returns false if all are busy and the call has failed.
     #[inline]
     pub(super) fn take_circuit(&mut self) -> bool {
         let Some(circuits) = &self.world.run.circuits else { return true };
@@ -309,7 +309,7 @@ impl Stage<'_> {
         self.call.circuit.is_some()
     }
 
-    /// The same before each message: the scenario may have closed it.
+    /// Gives the call a socket again before a message, if the scenario has closed its own.
     #[inline]
     pub(super) fn retake_socket(&mut self) -> bool {
         !self.call.unplugged || self.open_socket()
@@ -340,7 +340,8 @@ impl Stage<'_> {
         false
     }
 
-    /// A dedicated socket, and whether it is shared for want of another; none where the call has the socket of the run.
+    /// Returns a dedicated socket, and whether it is shared for lack of another; `None`: the call uses the socket of
+    /// the run.
     fn find_socket(&self, ways: &mut Ways) -> io::Result<Option<(DedicatedSocket, bool)>> {
         let target = self.call.target;
         let line = self.call.extra.as_ref().and_then(|e| e.lines.first()).copied().unwrap_or(0);
@@ -373,7 +374,7 @@ impl Stage<'_> {
         ways.open(key, request).map(Some)
     }
 
-    /// A message began this call over a dedicated socket.
+    /// Assigns the dedicated socket on which a message began this call.
     pub(super) fn keep_socket(&mut self, flow: Flow) {
         if let Some(ways) = &mut self.world.ways
             && let Some(socket) = ways.known(flow).and_then(|used| used.socket)
@@ -382,8 +383,8 @@ impl Stage<'_> {
         }
     }
 
-    /// The messages of this call go elsewhere from now on. A connection of its own is made again; SIPp does not lead the one of
-    /// all calls elsewhere, and ends there.
+    /// Redirects the messages of this call. A dedicated connection is made again; SIPp cannot redirect its shared one
+    /// and ends there.
     pub(super) fn redirect(&mut self, address: SocketAddr) -> bool {
         let sockets = &self.world.run.sockets;
         if sockets.each == Each::Run && sockets.reconnect.is_some() {
@@ -393,7 +394,7 @@ impl Stage<'_> {
         let moves = self.call.target.address != address;
         self.call.target.address = address;
         if moves {
-            // It was the name of the one before.
+            // The name belonged to the old target.
             self.call.target.name = None;
         }
         if self.call.socket.is_none() {
@@ -407,7 +408,7 @@ impl Stage<'_> {
         self.open_socket()
     }
 
-    /// `closecon`: the connection of this call ends, and what is said next goes over a new one.
+    /// Runs `closecon`: closes the connection of this call; its next message goes over a new one.
     pub(super) fn close_connection(&mut self) {
         if self.call.target.transport.is_reliable()
             && let (Some(flow), Some(ways)) = (self.call.socket.take(), &mut self.world.ways)
@@ -418,13 +419,13 @@ impl Stage<'_> {
         }
     }
 
-    /// The connection of this call is no more, or never was.
+    /// Handles the end of this call's connection, or its failure to open.
     pub(super) fn lose_connection(&mut self, ending: Ending) -> Go {
         self.finish(match self.call.failed {
             // The first cause counts.
             Some(failure) => Outcome::Failed(failure),
             None if ending == Ending::Unmade => Outcome::Failed(Failure::TcpConnect),
-            // Nothing more is expected in the last wait.
+            // The last wait expects no message.
             None if self.call.timewait => Outcome::Successful,
             None => Outcome::Failed(Failure::TcpClosed),
         });
@@ -432,7 +433,7 @@ impl Stage<'_> {
     }
 }
 
-/// What stands in the way of a socket, and what would help.
+/// Cause of a socket error, with its cure.
 struct Sentence<'a>(&'a io::Error);
 
 impl std::fmt::Display for Sentence<'_> {
@@ -469,7 +470,7 @@ mod tests {
         riders.board(flow(0, 3, 3), 5);
         riders.alight(flow(0, 3, 3));
         assert_eq!(riders.end(flow(0, 3, 3)), Users::Nobody);
-        // One of another shard in the same slot.
+        // A connection of another shard in the same slot.
         riders.board(flow(0, 3, 4), 5);
         riders.board(flow(1, 3, 9), 6);
         assert_eq!([riders.end(flow(0, 3, 4)), riders.end(flow(1, 3, 9))], [Users::Several; 2]);

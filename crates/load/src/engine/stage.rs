@@ -1,4 +1,4 @@
-//! A call moves through its scenario, step by step, until it has to wait.
+//! Runs a call through its scenario, step by step, until it has to wait.
 
 use super::call::{Call, Kind as CallKind, Started};
 use super::leaving::Leaving;
@@ -10,7 +10,7 @@ use strowger_core::Outbox;
 use strowger_measure::{Attempt, Failure, Outcome};
 use strowger_message::Method;
 
-/// One call at work, with all that it reaches.
+/// Running call with all that it reaches.
 pub(super) struct Stage<'a> {
     pub(super) world: &'a mut World,
     pub(super) call: &'a mut Call,
@@ -19,28 +19,28 @@ pub(super) struct Stage<'a> {
     pub(super) out: &'a mut Outbox,
 }
 
-/// Whether the call lives on.
+/// State of a call after it has run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Go {
     /// It waits for a message or an alarm.
     Waits,
-    /// Its place is free.
+    /// The call has ended; its slot is free.
     Over,
 }
 
-/// How much of what is to be done when a call is given up is done.
+/// Result of actions and of giving up a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whither {
-    /// On to the next step.
+    /// The call proceeds to the next step.
     On,
     Waits,
     Over,
 }
 
-/// Steps that a call may take at once; more is a scenario that turns in a circle, and others get their turn.
+/// Limit of steps that a call runs at once. A scenario with more runs in a circle, and other calls get their turn.
 const STEPS: usize = 1_000;
 
-/// The last wait of calls ends at multiples of so many milliseconds.
+/// The last wait of calls ends at multiples of this many milliseconds.
 const TOGETHER: u64 = 50;
 
 impl Stage<'_> {
@@ -48,14 +48,14 @@ impl Stage<'_> {
         self.script.scenario.steps.get(self.call.step as usize)
     }
 
-    /// What a call takes along when it begins.
+    /// Takes the data of a new call.
     pub(super) fn prepare(&mut self) {
         if !self.world.run.injections.is_empty() {
             self.take_lines();
         }
     }
 
-    /// Passes through `<init>`.
+    /// Runs `<init>`.
     pub(super) fn initialise(&mut self) -> Go {
         let script = self.script;
         for _ in 0..STEPS {
@@ -68,7 +68,7 @@ impl Stage<'_> {
         Go::Over
     }
 
-    /// Goes on from the current step.
+    /// Runs the call from its current step.
     pub(super) fn drive(&mut self) -> Go {
         let script = self.script;
         for _ in 0..STEPS {
@@ -77,7 +77,7 @@ impl Stage<'_> {
             if let Some(condition) = step.condition
                 && self.call.value(condition.variable, &self.world.shared).is_set() == condition.inverse
             {
-                // Left out, but its `next` is not.
+                // The step is left out, but its `next` is not.
                 self.next(step);
                 continue;
             }
@@ -102,7 +102,7 @@ impl Stage<'_> {
                     self.keep_books(step);
                     let actions = self.act(step, None);
                     self.call.timewait = true;
-                    // Many end together, so that no thread is woken for each.
+                    // Many waits end together, so that no thread is woken for each.
                     let step = if length >= 1_000 { TOGETHER } else { 1 };
                     self.call.paused_until = (self.world.ms + length).next_multiple_of(step);
                     if actions == Whither::Over { Whither::Over } else { Whither::Waits }
@@ -121,13 +121,13 @@ impl Stage<'_> {
                 Whither::Over => return Go::Over,
             }
         }
-        // Again in the next round.
+        // Continues in the next round.
         self.call.paused_until = self.world.ms.max(1);
         self.call.step = self.call.step.wrapping_sub(1);
         Go::Waits
     }
 
-    /// To the step behind this one, or where `next` leads.
+    /// Moves to the following step, or to that of `next`.
     pub(super) fn next(&mut self, step: &Step) {
         self.call.step = self.follow(step);
         self.call.receive_until = 0;
@@ -143,9 +143,10 @@ impl Stage<'_> {
         self.call.step.wrapping_add(1)
     }
 
-    /// Timers and counters of a step.
+    /// Records timers and counters of a step.
     pub(super) fn keep_books(&mut self, step: &Step) {
-        // What was received ends a timer when it came; what follows from it begins now, and should have begun when it came.
+        // A received message ends a timer at its arrival. A timer that it starts begins now, and should have begun at
+        // the arrival.
         let received = matches!(step.kind, Kind::Receive(_));
         let at = if received { self.world.came } else { self.world.now };
         if let Some(timer) = step.start_timer {
@@ -184,7 +185,7 @@ impl Stage<'_> {
         }
     }
 
-    /// Milliseconds.
+    /// Returns the length of a pause, milliseconds.
     fn length(&mut self, pause: &Pause) -> u64 {
         let length = match pause {
             Pause::Default => {
@@ -211,12 +212,12 @@ impl Stage<'_> {
         if let Some(counts) = self.world.ledger.steps.get_mut(self.call.step as usize) {
             counts.pausing += 1;
         }
-        // Alarms have milliseconds: rounded up, or the pause would be shorter than asked for.
+        // Alarms have milliseconds: rounded up, or the pause would be too short.
         self.call.paused_until = self.world.now.div_ceil(1_000) + length;
         Whither::Waits
     }
 
-    /// An alarm of the call has gone off.
+    /// Handles a due alarm of the call.
     pub(super) fn wake(&mut self) -> Go {
         if self.call.leaving != Leaving::No {
             return self.wake_leaving();
@@ -240,7 +241,7 @@ impl Stage<'_> {
             }
             self.call.book.due(ended * 1_000);
             let script = self.script;
-            // A circle of steps that was broken off has no step to leave.
+            // A circle of steps that was interrupted has no step to leave.
             if let Some(step) = script.scenario.steps.get(self.call.step as usize)
                 && matches!(step.kind, Kind::Pause(_))
             {
@@ -299,7 +300,7 @@ impl Stage<'_> {
         self.world.warn(format_args!("Call-Id: {id}, {text}"));
     }
 
-    /// The last message once more, or the end of patience. `Waits`: the call jumped and has to be driven on.
+    /// Retransmits the last message, or gives up. `Waits`: the call jumped and has to be run.
     fn retransmit(&mut self) -> Whither {
         let run = self.world.run.clone();
         let settings = &run.retransmission;
@@ -346,11 +347,11 @@ impl Stage<'_> {
         Method::of(&self.call.sent[..space])
     }
 
-    /// The bytes sent last, once more.
+    /// Sends the last message again.
     pub(super) fn send_again(&mut self) {
         let index = self.call.sent_step;
         let script = self.script;
-        // What is lost on purpose is so each time.
+        // A message lost on purpose is lost each time.
         if let Some(step) = script.scenario.steps.get(index as usize)
             && self.is_lost(step)
         {
@@ -373,7 +374,7 @@ impl Stage<'_> {
         self.post(range);
     }
 
-    /// Hands bytes of the outbox over.
+    /// Passes bytes of the outbox to the socket.
     pub(super) fn post(&mut self, range: std::ops::Range<usize>) {
         if let Some(watch) = &mut self.world.watch {
             let bytes = &self.out.bytes[range.clone()];
@@ -398,7 +399,7 @@ impl Stage<'_> {
     }
 
     fn send(&mut self, step: &Step, send: &Send) -> Whither {
-        // Nothing new before what was sent last is answered.
+        // No new message before the last one is answered.
         if self.call.retransmit_at != 0 {
             return Whither::Waits;
         }
@@ -445,7 +446,7 @@ impl Stage<'_> {
         match &send.start {
             Start::Request(method) if method.known == Method::Invite => {
                 let mut attempt = book.attempt(Method::Invite);
-                // Outside of every dialog there is no tag yet (RFC 3261 section 8.1.1.2): a session beside the first.
+                // Outside of a dialog there is no tag yet (RFC 3261 section 8.1.1.2): a second session.
                 if attempt == Attempt::InDialog && !super::incoming::has_tag(&self.call.sent, world) {
                     attempt = Attempt::Initial;
                 }
@@ -468,7 +469,7 @@ impl Stage<'_> {
             self.remember_transaction(send, index);
         }
         if self.call.received_step != u32::MAX {
-            // A repetition of what came last asks for this answer.
+            // A retransmission of the last received message gets this answer.
             self.call.answered_hash = self.call.received_hash;
             self.call.answered_step = self.call.received_step;
             self.call.answer_step = index;
@@ -489,7 +490,7 @@ impl Stage<'_> {
             whither = self.act(step, Some(&sent));
             self.call.sent = sent;
         }
-        // Not if an action has ended the run, as in SIPp.
+        // Not if an action has ended the run, as with SIPp.
         if whither != Whither::Waits {
             self.world.ledger.steps[index as usize].sent += 1;
         }
@@ -521,7 +522,7 @@ impl Stage<'_> {
         share > 0.0 && self.world.random.unit() * 100.0 < share
     }
 
-    /// The end of the scenario.
+    /// Ends a call at the end of the scenario.
     fn succeed(&mut self) -> Go {
         match self.call.failed {
             Some(failure) => self.finish(Outcome::Failed(failure)),
@@ -530,15 +531,15 @@ impl Stage<'_> {
         Go::Over
     }
 
-    /// Tells the books how the call ended, once.
+    /// Records how the call ended, once.
     pub(super) fn finish(&mut self, outcome: Outcome) {
         if std::mem::replace(&mut self.call.counted, true) {
             return;
         }
-        // How the end of the run finds a call says nothing of the call.
+        // A call that the end of the run interrupts counts as stopped, whatever its state.
         let outcome = if self.call.leaving == Leaving::No { outcome } else { Outcome::Stopped };
         self.world.leave_place();
-        // Who ends in a pause leaves it.
+        // A call that ends in a pause leaves it.
         if std::mem::take(&mut self.call.paused_until) != 0
             && let Some(Kind::Pause(_) | Kind::TimeWait(_)) = self.step().map(|step| &step.kind)
         {

@@ -1,4 +1,4 @@
-//! The calls of one shard: begun by the schedule or by what comes, found by Call-ID, woken by alarms.
+//! Calls of one shard: the schedule or a message begins them, Call-IDs find them, alarms wake them.
 
 mod beginning;
 mod ending;
@@ -30,63 +30,63 @@ use strowger_message::{Index, Limits, Method};
 use strowger_net::clock;
 use strowger_net::dedicated::DedicatedSockets;
 
-/// What the traffic of a shard tells the thread that started it.
+/// Events that a shard sends to the thread that started it.
 #[derive(Debug)]
 pub enum Event {
-    /// No call is open and none will be begun. The counts of this shard.
+    /// No call is open and none will begin. Carries the counts of this shard.
     Finished(Box<Ledger>),
     /// An action asked for the end of the run.
     Halt(Halt),
 }
 
-/// What it can be asked for while it runs.
+/// Commands to a running shard.
 #[derive(Debug)]
 pub enum Order {
-    /// Calls a second from now on.
+    /// Sets the rate, calls per second.
     Rate(f64),
     /// Replaces the rest of the profile.
     Profile(Vec<super::pace::Part>),
-    /// Calls open at once, at most.
+    /// Sets the limit of concurrent calls.
     Limit(u64),
-    /// So many users from now on, where calls come by users.
+    /// Sets the number of users, where calls come by users.
     Users(u32),
-    /// The connection that calls will use is made, so that none of them waits for it.
+    /// Makes the connection that calls will use, so that none of them waits for it.
     Connect,
-    /// The schedule begins at this moment of the engine's clock (µs), or now; see [`Traffic::waiting`].
+    /// Begins the schedule at this time of the engine's clock (µs), or now; see [`Traffic::waiting`].
     Begin(Option<u64>),
-    /// No calls are begun until this is taken back.
+    /// Stops new calls (true) or resumes them (false).
     Pause(bool),
-    /// No calls are begun any more.
+    /// Stops new calls for good.
     Quit,
-    /// Nor is one taken: a caller that comes is refused. Calls that are open go on, but for those that only stay for repetitions. Calls
-    /// beside the scenario are waited for.
+    /// Stops new calls, and refuses those of peers. Open calls continue, except those that only wait for
+    /// retransmissions. Calls beside the scenario are waited for.
     Close,
-    /// No calls are begun any more, and those that are open end: with a CANCEL or a BYE, which is repeated until it is
-    /// answered. How long that may take is for the asker to say, by [`Order::End`].
+    /// Stops new calls and ends open ones with a CANCEL or a BYE, which is repeated until it is answered. The sender of
+    /// the command bounds that time with [`Order::End`].
     Leave,
-    /// Every open call ends now, with a word to the peer or without.
+    /// Ends every open call now, with or without a message to the peer.
     End { goodbye: bool },
-    /// Another controller says something, or has gone (third party call control).
+    /// Delivers a command from another controller, or its departure (third party call control).
     Heard(Heard),
-    /// Open calls end without a word, and these follow on the same sockets.
+    /// Ends open calls without a message and begins other calls on the same sockets.
     Follow(Box<Following>),
-    /// Where the counts are to go.
+    /// Sends the counts to this channel.
     Report(SyncSender<Ledger>),
 }
 
-/// Calls that follow those of the run on the same sockets. No call of a peer is taken meanwhile. The scenario beside the main one
-/// stays what it is.
+/// Calls that follow those of the run on the same sockets. No call of a peer is accepted meanwhile. The scenario beside
+/// the main one stays.
 #[derive(Debug)]
 pub struct Following {
     pub run: Arc<Run>,
     pub script: Arc<Script>,
-    /// Nothing of them is counted in the books of the run.
+    /// Recorder of these calls; the run counts none of them.
     pub books: Books,
-    /// What is reported from now on goes here.
+    /// Receiver of later events.
     pub events: Sender<Event>,
 }
 
-/// The calls of one shard.
+/// Calls of one shard.
 pub struct Traffic {
     world: World,
     main: Arc<Script>,
@@ -95,80 +95,81 @@ pub struct Traffic {
     free: Vec<u32>,
     table: HashTable<u32>,
     dead: DeadCalls,
-    /// Calls of a ready answering side whose BYE may come again.
+    /// Calls of a ready answering side whose BYE may be retransmitted.
     ended: DeadCalls,
-    /// Calls over connections that others made.
+    /// Calls over accepted connections.
     riders: Riders,
-    /// Connections made again so far, and when the next is to be made, ms; 0: none is.
+    /// Reconnections so far, and the time of the next, ms; 0: none.
     reconnected: u32,
     reconnect_at: u64,
     wheel: Wheel,
     pace: Pace,
-    /// The same schedule as far as it has come by the clock: what was wanted, begun or not; how many, and how many of them begun.
+    /// Copy of the schedule advanced by the clock alone; its calls so far, begun or not; and the scheduled calls that
+    /// have begun.
     wanted: Pace,
     intended: u64,
     scheduled: u64,
     /// End of the schedule.
     bound: Bound,
-    /// When the next timer for a call may go off at the earliest, by the mean of those before, µs.
+    /// Earliest next wake-up for a call, by the mean of earlier ones, µs.
     next_wake: u64,
     id: Box<[beginning::IdPart]>,
-    /// Whether calls of this name belong to this shard.
+    /// Decides which Call-IDs belong to this shard.
     owns: Option<Owns>,
     number: u64,
-    /// Begun so far, by the schedule or from outside.
+    /// Calls begun so far, by the schedule or by a peer.
     begun: u64,
     limit: u64,
     /// Users without a call, and since when, µs.
     idle_users: VecDeque<(u32, u64)>,
-    /// Who has a higher number makes no calls any more.
+    /// Number of users; one with a higher number makes no more calls.
     users: u32,
     paused: bool,
-    /// The schedule has not begun, and when it is to begin, µs; `u64::MAX`: that has not been said.
+    /// True before the schedule has begun; and its start, µs; `u64::MAX`: unknown.
     waiting: bool,
     opens_at: u64,
     quitting: bool,
-    /// A caller that comes hears that the run ends.
+    /// True if new callers are refused because the run ends.
     refusing: bool,
-    /// Open calls from this place on are still to take their leave, which was asked for at this time, µs.
+    /// Slot from which open calls have yet to leave, and the time of the command, µs.
     leave_from: Option<u32>,
     leave_since: u64,
     finished: bool,
-    /// And only the connections of calls are still to end.
+    /// True if only the connections of ended calls are still open.
     parting: bool,
-    /// `<init>` is still to be passed through.
+    /// True until `<init>` has run.
     uninitialised: bool,
-    /// Open calls that are not of the main scenario.
+    /// Open calls outside the main scenario.
     strangers: usize,
     events: Sender<Event>,
-    /// Messages that came in this round.
+    /// Messages received in this round.
     heard: usize,
-    /// When the message came that is received next, if the kernel said so; else 0.
+    /// Kernel timestamp of the message received next; 0: none.
     stamped: u64,
-    /// When the books want to be opened next, ms.
+    /// Next time to open the recorder, ms.
     tick: u64,
     presence: Presence,
 }
 
-/// Tells by its Call-ID whether a call belongs to a shard.
+/// Decides by Call-ID whether a call belongs to a shard.
 pub type Owns = Box<dyn Fn(&[u8]) -> bool + Send>;
 
-/// So many messages in one round, and more are waiting: what they answer must not be sent again meanwhile. But no alarm
-/// waits longer than so many milliseconds for that.
+/// Messages received in one round from which on more are assumed to wait: their requests must not be retransmitted
+/// meanwhile. No alarm waits longer than `PATIENCE`, milliseconds, for that.
 const FLOOD: usize = 128;
 const PATIENCE: u64 = 500;
 
-/// Milliseconds between two looks whether the connections of calls have ended.
+/// Interval of checks whether the connections of calls have ended, milliseconds.
 const PARTING: u64 = 5;
 
-/// So many wakes for calls may come faster than the mean of them may be.
+/// Wake-ups for calls that may come ahead of the mean rate.
 const WAKES: u64 = 8;
 
-/// Calls begun in one round at most: what has come in gets its turn between them.
+/// Limit of calls begun in one round: received messages get their turn between them.
 const BEGUN: usize = 64;
 
 impl Traffic {
-    /// On the thread of its shard. `books` are open from now on.
+    /// Creates the traffic, on the thread of its shard. Opens `books`.
     pub fn new(
         run: Arc<Run>,
         main: Arc<Script>,
@@ -180,7 +181,7 @@ impl Traffic {
         let ms = now / 1_000;
         let scenario = &main.scenario;
         let mut shared = Shared::default();
-        // A scenario beside the main one has the main one's globals first, then its own.
+        // The globals of a scenario beside the main one begin with those of the main one.
         let globals = match &out_of_call {
             Some(aside) if aside.scenario.variables.global.starts_with(&scenario.variables.global) => &aside.scenario,
             _ => scenario,
@@ -270,57 +271,58 @@ impl Traffic {
         }
     }
 
-    /// Who looks on.
+    /// Sets the observer.
     #[must_use]
     pub fn watched(mut self, watch: Option<Box<dyn Watch>>) -> Self {
         self.world.watch = watch;
         self
     }
 
-    /// Through what the calls send their media.
+    /// Sets the media plane of the calls.
     #[must_use]
     pub fn with_media(mut self, media: Option<crate::media::Legs>) -> Self {
         self.world.media = media;
         self
     }
 
-    /// Where calls have sockets or connections of their own, this is what the shard opens them with.
+    /// Sets the source of sockets and connections of the calls' own.
     #[must_use]
     pub fn with_sockets(mut self, sockets: DedicatedSockets) -> Self {
         self.world.ways = Ways::new(self.world.run.sockets, self.world.run.transport, sockets);
         self
     }
 
-    /// The way to the other controllers of third party call control; what they say comes as [`Order::Heard`].
+    /// Sets the connection to the other controllers of third party call control; their commands come as
+    /// [`Order::Heard`].
     #[must_use]
     pub fn with_link(mut self, link: Option<command::Link>) -> Self {
         self.world.link = link;
         self
     }
 
-    /// Begins nothing, and takes nothing, until [`Order::Pause`] is taken back.
+    /// Stops all calls until [`Order::Pause`] is taken back.
     #[must_use]
     pub fn paused(mut self) -> Self {
         self.paused = true;
         self
     }
 
-    /// The schedule begins with [`Order::Begin`], not with the thread: what starting costs (threads, connections, handshakes) is
-    /// no lag of it.
+    /// Waits for [`Order::Begin`] to begin the schedule: the cost of starting (threads, connections, handshakes) is no
+    /// lag.
     #[must_use]
     pub fn waiting(mut self) -> Self {
         self.waiting = true;
         self
     }
 
-    /// One of several shards: only calls whose Call-ID it owns are begun here; each walks the whole schedule.
+    /// Limits the shard to calls whose Call-ID it owns; each of several shards walks the whole schedule.
     #[must_use]
     pub fn owning(mut self, owns: Owns) -> Self {
         self.owns = Some(owns);
         self
     }
 
-    /// A place for a call of this name.
+    /// Returns a slot for a call with this Call-ID.
     fn place(&mut self, hash: u64, kind: Kind, target: Target, book: CallBook) -> u32 {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.calls.push(Call::new(target, book));
@@ -336,12 +338,12 @@ impl Traffic {
         slot
     }
 
-    /// Its calls are begun by the words of another controller.
+    /// True if the commands of another controller begin calls.
     fn begins_by_word(&self) -> bool {
         self.main.scenario.third_party == Some(ThirdPartyRole::B)
     }
 
-    /// Another controller has gone.
+    /// Handles the departure of another controller.
     #[cold]
     fn lose(&mut self, name: &str, out: &mut Outbox) {
         self.quitting = true;
@@ -359,7 +361,7 @@ impl Traffic {
         }
     }
 
-    /// What another controller says is for the call of that name, or begins one.
+    /// Delivers a command of another controller to its call, or begins a call with it.
     #[cold]
     fn hear(&mut self, heard: Heard, out: &mut Outbox) {
         let word = match heard {
@@ -405,14 +407,14 @@ impl Traffic {
         }
     }
 
-    /// Lets a call work, and sees to what becomes of it.
+    /// Runs `work` on a call and handles the result.
     fn drive(&mut self, slot: u32, out: &mut Outbox, work: impl FnOnce(&mut Stage<'_>) -> Go) {
         let call = &mut self.calls[slot as usize];
         let script = match (call.kind, &self.out_of_call) {
             (Kind::OutOfCall, Some(script)) => script,
             _ => &self.main,
         };
-        // What the calls beside the scenario see is counted by their own steps.
+        // Calls beside the scenario count in the steps of their own.
         let (aside, warm_up) = (call.kind == Kind::OutOfCall, call.book.warm_up);
         if aside {
             self.world.ledger.turn();
@@ -430,7 +432,7 @@ impl Traffic {
         }
         match went {
             Go::Over => self.end_call(slot),
-            // It was there for one answer.
+            // It existed for one answer.
             Go::Waits if self.calls[slot as usize].kind == Kind::Passing => self.end_call(slot),
             Go::Waits => {
                 let call = &mut self.calls[slot as usize];
@@ -445,7 +447,7 @@ impl Traffic {
         self.tell_halt();
     }
 
-    /// Passes on what was asked of the whole run.
+    /// Reports a requested end of the run.
     fn tell_halt(&mut self) {
         if let Some(halt) = self.world.halt.take() {
             self.quitting = true;
@@ -490,7 +492,7 @@ impl Traffic {
         self.free.push(slot);
     }
 
-    /// Wakes the calls whose alarms have gone off.
+    /// Wakes the calls whose alarms are due.
     fn alarms(&mut self, out: &mut Outbox) {
         if self.world.frozen {
             return;
@@ -516,7 +518,7 @@ impl Traffic {
         }
     }
 
-    /// A message of no call that is open.
+    /// Handles a message that belongs to no open call.
     #[cold]
     fn stray(&mut self, hash: u64, name: &[u8], arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         if self.dead.knows(hash) {
@@ -560,7 +562,7 @@ impl Traffic {
     }
 }
 
-/// The part of a Call-ID by which a call is known: what stands behind `///`, if that is in it.
+/// Returns the part of a Call-ID that identifies the call: the part after `///`, if present.
 fn known(name: &[u8], keep_slashes: bool) -> &[u8] {
     if keep_slashes {
         return name;

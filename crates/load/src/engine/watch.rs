@@ -1,52 +1,52 @@
-//! What looks on while calls run: traces, logs, screens. Not asked on the way of a message unless one does.
+//! Observers of running calls: traces, logs, screens. A message passes none unless one is set.
 
 use std::fmt::Arguments;
 use std::net::SocketAddr;
 use strowger_core::Transport;
 use strowger_measure::Failure;
 
-/// What happened to a message.
+/// Events of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passage {
     Sent,
     Received,
-    /// Received, and not what the scenario expects.
+    /// Received, but not expected by the scenario.
     Unexpected,
-    /// Rendered or received, then lost on purpose: at this step.
+    /// Rendered or received, then lost on purpose at this step.
     LostSending(u32),
     LostReceiving(u32),
-    /// Received while no call is begun any more.
+    /// Received while no calls begin any more.
     Discarded,
-    /// A word to another controller, and one from it (third party call control), without the byte that ends it.
+    /// Command to or from another controller (third party call control), without its final byte.
     CommandSent,
     CommandReceived,
 }
 
-/// Hears of everything; every method does nothing unless it is written.
+/// Observer of all events; every method does nothing by default.
 pub trait Watch: Send {
-    /// A message. `wall`: ms since 1970.
+    /// Observes a message.
     fn message(&mut self, _passage: Passage, _transport: Transport, _call_id: &[u8], _bytes: &[u8]) {}
 
-    /// A message that was sent to this address or received from it.
+    /// Observes a message and the address it was sent to or received from.
     fn exchange(&mut self, passage: Passage, transport: Transport, _peer: SocketAddr, call_id: &[u8], bytes: &[u8]) {
         self.message(passage, transport, call_id, bytes);
     }
 
-    /// Something for `-trace_err`.
+    /// Receives a line for `-trace_err`.
     fn warning(&mut self, _text: Arguments<'_>) {}
 
-    /// The action `log`.
+    /// Receives the text of a `log` action.
     fn log(&mut self, _text: &[u8]) {}
 
-    /// A timer of the scenario was read: its number and microseconds.
+    /// Observes a timer of the scenario: its number and microseconds.
     fn timer(&mut self, _timer: usize, _micros: u64) {}
 
-    /// A response that no step expects (`-trace_error_codes`).
+    /// Observes a response that no step expects (`-trace_error_codes`).
     fn error_code(&mut self, _code: u16) {}
 
-    /// A call is over, and counted: as failed, or not. One of the warm-up counts as no failure.
+    /// Observes the end of a counted call. A call of the warm-up counts as no failure.
     fn call_ended(&mut self, _call_id: &[u8], _failure: Option<Failure>) {}
 
-    /// The round ends: what was written may go out.
+    /// Flushes output at the end of a round.
     fn flush(&mut self) {}
 }

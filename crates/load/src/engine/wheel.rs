@@ -1,7 +1,7 @@
 //! Alarms of calls, to the millisecond: a wheel of 1,024 milliseconds, one of 1,024 such turns, and a heap for later.
 //!
-//! An entry costs 24 bytes and is never taken out: its owner keeps in mind what it waits for, and passes over an alarm
-//! that it does not expect any more.
+//! An entry costs 24 bytes and is never removed early: its owner records its deadline and ignores an alarm that it no
+//! longer expects.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,7 +10,7 @@ const PLACES: usize = 1_024;
 const TURN: u64 = PLACES as u64;
 const WORDS: usize = PLACES / 64;
 
-/// When whom an alarm wakes: a slot of the table of calls, and how often that slot has been used.
+/// Alarm time, with the slot of the call and the slot's generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Alarm {
     /// Milliseconds of the wheel's clock.
@@ -19,7 +19,7 @@ pub struct Alarm {
     pub generation: u32,
 }
 
-/// Entries of both rings, chained; those that are free too. So nothing is allocated for a place of its own.
+/// Chained entries of both rings, free ones included, so that no place allocates.
 struct Pool {
     nodes: Vec<Node>,
     free: u32,
@@ -50,9 +50,9 @@ impl Pool {
     }
 }
 
-/// One ring of places, and which of them hold something.
+/// Ring of places, with a bit for each filled one.
 struct Ring {
-    /// The first entry of each place.
+    /// First entry of each place.
     places: Box<[u32; PLACES]>,
     filled: [u64; WORDS],
 }
@@ -84,7 +84,7 @@ impl Ring {
         Some(alarm)
     }
 
-    /// The next filled place at or behind `from`, without turning around.
+    /// Returns the next filled place at or after `from`, without wrapping.
     fn next(&self, from: usize) -> Option<usize> {
         let mut word = from / 64;
         let mut bits = self.filled.get(word)? & (!0 << (from % 64));
@@ -96,9 +96,9 @@ impl Ring {
     }
 }
 
-/// All alarms of one shard. Time is in milliseconds.
+/// Alarms of one shard. Time is in milliseconds.
 pub struct Wheel {
-    /// Nothing before this waits.
+    /// No alarm waits before this time.
     at: u64,
     pool: Pool,
     near: Ring,
@@ -108,18 +108,18 @@ pub struct Wheel {
 }
 
 impl Wheel {
-    /// `now`: no alarm will be set for before it.
+    /// Creates a wheel. No alarm may be set for before `now`.
     pub fn new(now: u64) -> Self {
         let pool = Pool { nodes: Vec::new(), free: NONE };
         Self { at: now, pool, near: Ring::new(), far: Ring::new(), later: BinaryHeap::new(), waiting: 0 }
     }
 
-    /// Alarms that wait, those that no call expects any more included.
+    /// Returns the number of waiting alarms, including those that no call expects any more.
     pub const fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// Sets an alarm; one whose time has passed goes off in the next round.
+    /// Sets an alarm; one in the past is due in the next round.
     pub fn set(&mut self, alarm: Alarm) {
         self.waiting += 1;
         self.place(Alarm { due: alarm.due.max(self.at), ..alarm });
@@ -136,11 +136,11 @@ impl Wheel {
         }
     }
 
-    /// An alarm whose time has come; of one millisecond in no order.
+    /// Takes a due alarm; those of one millisecond come in no order.
     pub fn ring(&mut self, now: u64) -> Option<Alarm> {
         if self.waiting == 0 {
             self.at = self.at.max(now);
-            // What a flood needed is given back.
+            // Memory that a flood needed is released.
             if self.pool.nodes.capacity() > 1 << 16 {
                 self.pool = Pool { nodes: Vec::new(), free: NONE };
             }
@@ -170,7 +170,7 @@ impl Wheel {
         }
     }
 
-    /// The next turn of the near wheel begins.
+    /// Begins the next turn of the near wheel.
     fn turn(&mut self, turn: u64) {
         self.at = turn * TURN;
         let place = (turn % TURN) as usize;
@@ -186,13 +186,12 @@ impl Wheel {
         }
     }
 
-    /// When to ask next at the latest: the next alarm, or the start of the turn in which it lies.
+    /// Returns the latest time to ask again: the next alarm, or the start of its turn.
     pub fn deadline(&mut self) -> Option<u64> {
         self.expected(|_| Fate::Expected)
     }
 
-    /// As [`Wheel::deadline`]; `fate` says of an
-    /// alarm whether a call still expects it: no call is woken for one that has been forgotten.
+    /// As [`Wheel::deadline`], but skips alarms that no call expects, by `fate`: no call is woken for those.
     pub fn expected(&mut self, mut fate: impl FnMut(Alarm) -> Fate) -> Option<u64> {
         loop {
             if self.waiting == 0 {
@@ -228,13 +227,13 @@ impl Wheel {
     }
 }
 
-/// What is known of an alarm that waits.
+/// State of a waiting alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Expected,
     /// No call waits for it any more.
     Forgotten,
-    /// It is to go off at this later time.
+    /// It was moved to this later time.
     Later(u64),
 }
 
@@ -258,7 +257,7 @@ mod tests {
         want.sort_unstable();
         let mut rung = Vec::new();
         let mut now = start;
-        // As a shard does: sleeps until the deadline, and now and then is woken before.
+        // As a shard does: sleeps until the deadline, and is sometimes woken before.
         while let Some(deadline) = wheel.deadline() {
             assert!(deadline >= now, "{deadline} is before {now}");
             now = if rung.len() % 3 == 0 { now + (deadline - now).div_ceil(2) } else { deadline };

@@ -1,4 +1,4 @@
-//! What the calls of one shard share.
+//! State shared by the calls of one shard.
 
 use super::call::Shared;
 use super::desk::Desk;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use strowger_measure::{Books, Counter};
 use strowger_message::{Index, Limits};
 
-/// What the calls of one shard share.
+/// State shared by the calls of one shard.
 pub(super) struct World {
     pub(super) run: Arc<Run>,
     pub(super) books: Books,
@@ -19,62 +19,62 @@ pub(super) struct World {
     pub(super) shared: Shared,
     pub(super) random: Random,
     pub(super) watch: Option<Box<dyn Watch>>,
-    /// Microseconds and milliseconds of the engine's clock.
+    /// Engine clock, in microseconds and in milliseconds.
     pub(super) now: u64,
     pub(super) ms: u64,
-    /// When that came which the call at work has received; else `now`.
+    /// Arrival time of the message that the current call has received; else `now`.
     pub(super) came: u64,
-    /// When the first message counts as sent that is in the outbox, and of those that the round hands to the kernel; 0: there is
-    /// none.
+    /// Send times of the oldest message in the outbox, and of the oldest message that the last round handed to the
+    /// kernel; 0: none.
     pub(super) posted: u64,
     pub(super) departing: u64,
-    /// Counts what was read without a pause: all that lay there when the shard came to read it.
+    /// Counts bursts: messages read without a pause, which all lay in the queue when the shard began to read.
     pub(super) burst: u64,
-    /// The wall clock, ms since 1970.
+    /// Wall clock, ms since 1970.
     pub(super) wall: u64,
-    /// Offsets in the message that `parsed` names.
+    /// Header offsets of the message that `parsed` names.
     pub(super) index: Index,
-    /// The call whose last message `index` describes, and the use of its place.
+    /// Call whose last message `index` describes, and the generation of its slot.
     pub(super) parsed: Option<(u32, u32)>,
     pub(super) limits: Limits,
     pub(super) scratch: Vec<u8>,
     pub(super) desk: Desk,
     pub(super) shelf: Shelf,
     pub(super) dynamic_id: u64,
-    /// Calls that are open and not yet concluded, and what has become free of those that were while others waited.
+    /// Open calls not yet concluded, and the places freed while others waited.
     pub(super) open: u64,
     pub(super) places: super::places::Places,
-    /// What an action asked of the whole run.
+    /// End of the run that an action asked for.
     pub(super) halt: Option<Halt>,
-    /// The only connection has ended, and none is made again.
+    /// True if the shared connection has ended and is not made again.
     pub(super) broken: bool,
-    /// The run has ended at once: nothing more is done.
+    /// True if the run has ended at once: no call works any more.
     pub(super) frozen: bool,
-    /// The way to the other controllers of third party call control.
+    /// Connection to the other controllers of third party call control.
     pub(super) link: Option<crate::command::Link>,
-    /// The sockets of calls, where calls have their own.
+    /// Dedicated sockets, if calls have their own.
     pub(super) ways: Option<Box<super::sockets::Ways>>,
-    /// The media of the calls, where there are any.
+    /// Media of the calls, if any.
     pub(super) media: Option<crate::media::Legs>,
-    /// The warning that no media is sent was given.
+    /// True once the warning that no media is sent was logged.
     pub(super) told_of_media: bool,
-    /// The states of expressions met so far.
+    /// States of the expressions matched so far.
     pub(super) matcher: crate::expression::Matcher,
 }
 
-/// What an action asks of the whole run.
+/// Ends of the run that an action may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Halt {
-    /// No new calls.
+    /// No calls begin any more.
     Gracefully,
-    /// The end, now.
+    /// The run ends at once.
     Now,
-    /// The end, with an error that was said.
+    /// The run ends with an error, which was reported.
     Error,
 }
 
 impl World {
-    /// It is this time by now.
+    /// Sets the clock, µs; it never goes back.
     #[inline]
     pub(super) fn at(&mut self, now: u64) {
         self.now = now.max(self.now);
@@ -82,7 +82,7 @@ impl World {
         self.came = self.now;
     }
 
-    /// What the last round left in the outbox is sent by now.
+    /// Records that the outbox of the last round was sent by `now`.
     #[inline]
     pub(super) fn sent_by(&mut self, now: u64) {
         if let departed @ 1.. = std::mem::take(&mut self.departing) {
@@ -90,14 +90,14 @@ impl World {
         }
     }
 
-    /// A call is not open any more.
+    /// Frees the place of a call below the limit.
     #[inline]
     pub(super) fn leave_place(&mut self) {
         self.open = self.open.saturating_sub(1);
         self.places.free(self.came, 1);
     }
 
-    /// The books learn what was sent and received as media.
+    /// Adds the media sent and received to the recorder.
     pub(super) fn count_media(&mut self) {
         if let Some(media) = &mut self.media {
             let books = &mut self.books;
@@ -105,10 +105,10 @@ impl World {
         }
     }
 
-    /// The run cannot go on. SIPp ends here: nothing more is sent.
+    /// Ends the run with an error. As SIPp, sends nothing more.
     #[cold]
     pub(super) fn fatal(&mut self, why: Arguments<'_>) {
-        // The first is the last.
+        // Only the first error is reported.
         if self.halt == Some(Halt::Error) {
             return;
         }
@@ -120,7 +120,7 @@ impl World {
         self.halt = Some(Halt::Error);
     }
 
-    /// Says something to the reader of the errors.
+    /// Counts and reports a warning.
     pub(super) fn warn(&mut self, text: Arguments<'_>) {
         self.books.count(Counter::Warnings, 1);
         self.ledger.warnings += 1;
@@ -143,7 +143,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// From [0, 1).
+    /// Draws from [0, 1).
     pub(super) fn unit(&mut self) -> f64 {
         (self.word() >> 11) as f64 / (1u64 << 53) as f64
     }

@@ -1,4 +1,4 @@
-//! How calls begin: by the schedule, by users who are idle, or by a message.
+//! Beginning of calls: by the schedule, by idle users, or by a message.
 
 use super::{BEGUN, Traffic, WAKES, known};
 use crate::engine::bound::Bound;
@@ -12,7 +12,7 @@ use strowger_core::{Arrival, Outbox};
 use strowger_measure::CallBook;
 use strowger_net::dedicated;
 
-/// A part of the form of Call-IDs.
+/// Part of the Call-ID format.
 pub(super) enum IdPart {
     Bytes(Box<[u8]>),
     Number,
@@ -31,7 +31,7 @@ impl Traffic {
             && self.world.run.load.calls.is_none_or(|most| self.begun < most)
     }
 
-    /// The schedule begins at `at`, µs: now, or just before.
+    /// Begins the schedule at `at`, µs: now, or just before.
     #[cold]
     pub(super) fn begin_schedule(&mut self, at: u64) {
         let run = &self.world.run;
@@ -43,7 +43,7 @@ impl Traffic {
         (self.waiting, self.opens_at) = (false, u64::MAX);
     }
 
-    /// Those who come are idle, those who go end their calls first.
+    /// Sets the number of users. New ones are idle; others finish their calls first.
     pub(super) fn set_users(&mut self, users: u32) {
         self.idle_users.retain(|&(user, _)| user <= users);
         for user in self.users + 1..=users {
@@ -55,7 +55,7 @@ impl Traffic {
         self.users = users;
     }
 
-    /// `<init>`: a call of its own, which has a number and is in no book.
+    /// Runs `<init>` as a call of its own, which has a number and is not recorded.
     #[cold]
     pub(super) fn initialise(&mut self, out: &mut Outbox) {
         self.uninitialised = false;
@@ -73,7 +73,7 @@ impl Traffic {
         self.drive(slot, out, |stage| stage.initialise());
     }
 
-    /// A call of the schedule; there is a place for it.
+    /// Begins a call of the schedule; a place for it is free.
     pub(super) fn begin(&mut self, intended: u64, user: u32, out: &mut Outbox) {
         let run = &*self.world.run;
         let Some(address) = run.sending_address.or(run.target) else { return };
@@ -112,7 +112,7 @@ impl Traffic {
         });
     }
 
-    /// A call that a message begins.
+    /// Begins a call by a message.
     pub(super) fn accept(
         &mut self,
         hash: u64,
@@ -123,7 +123,8 @@ impl Traffic {
         out: &mut Outbox,
     ) {
         let mut target = arrival.reply();
-        // Answers go back to where a request came from (RFC 3261 section 18.2.2); SIPp's go where all messages go.
+        // Responses go back to the source of the request (RFC 3261 section 18.2.2); SIPp's go to the destination of all
+        // messages.
         let run = &self.world.run;
         if let Some(address) = run.sending_address.filter(|_| !run.retransmission.rfc3261) {
             target.address = address;
@@ -153,7 +154,7 @@ impl Traffic {
         });
     }
 
-    /// Begins what is due.
+    /// Begins the calls that are due.
     pub(super) fn begin_due(&mut self, out: &mut Outbox) {
         if !self.makes_calls() {
             return;
@@ -170,7 +171,7 @@ impl Traffic {
             }
             return;
         }
-        // At multiples of the step only: what wakes us in between finds nothing new to do.
+        // Calls begin at multiples of the step only; wake-ups in between begin none.
         let until = match self.world.run.load.step.clamp(1, 1_000) {
             1 => now,
             step => (self.world.ms - self.world.ms % step) * 1_000,
@@ -179,7 +180,7 @@ impl Traffic {
             return;
         }
         if self.paused {
-            // What falls due meanwhile is not wanted.
+            // Calls that fall due during a pause are dropped.
             while self.pace.due(now).is_some() {}
             return;
         }
@@ -200,8 +201,8 @@ impl Traffic {
         }
     }
 
-    /// When to wake for the next call. Each call has a wake of its own as long as these are [`Load::gather`](crate::engine::run::Load) apart in
-    /// the mean; where more are due, several begin together.
+    /// Returns the time of the next wake-up for a call. Each call has its own wake-up as long as these are
+    /// [`Load::gather`](crate::engine::run::Load) apart in the mean; at higher rates several calls begin together.
     pub(super) fn next_begin(&self) -> Option<u64> {
         let next = self.pace.next()?;
         match self.world.run.load.step.clamp(1, 1_000) {
@@ -210,14 +211,14 @@ impl Traffic {
         }
     }
 
-    /// Calls were begun because it was time: the next wake may be that much later.
+    /// Moves the next wake-up after calls have begun.
     fn count_wake(&mut self) {
         let (now, gather) = (self.world.now, self.world.run.load.gather);
         let earliest = now.saturating_sub(gather * WAKES);
         self.next_wake = (self.next_wake.max(earliest) + gather).min(now + gather);
     }
 
-    /// Counts what has fallen due and been begun or not, once a round.
+    /// Counts calls that have fallen due, begun or not, once a round.
     pub(super) fn count_due(&mut self) {
         let load = &self.world.run.load;
         if !self.makes_calls() || self.waiting || load.users.is_some() || self.owns.is_some() {
@@ -229,7 +230,7 @@ impl Traffic {
             due += 1;
             warm += u64::from(self.world.books.in_warm_up(at));
         }
-        // What falls due while no calls are to begin is not wanted.
+        // Calls that fall due while none may begin are not intended.
         if !self.paused && !self.quitting && due > 0 {
             let due = due.min(most);
             self.intended += due;
@@ -239,7 +240,7 @@ impl Traffic {
             self.world.books.calls_intended(due.saturating_sub(warm));
         }
         let room = self.limit.saturating_sub(self.world.open);
-        // Those that will never be begun wait to the end of the run.
+        // Calls that will never begin count as waiting to the end of the run.
         let wanted = self.bound.of_due(self.intended);
         let waiting = wanted.saturating_sub(self.scheduled).saturating_sub(room);
         self.world.books.calls_waiting(waiting + (self.intended - wanted));
@@ -265,7 +266,7 @@ pub(super) fn id_parts(run: &Run) -> Box<[IdPart]> {
             }
             b'p' => text.extend_from_slice(run.pid.to_string().as_bytes()),
             b's' => text.extend_from_slice(run.local_ip.as_bytes()),
-            // An unknown letter goes, the percent sign stays.
+            // An unknown letter is dropped; the percent sign stays.
             _ => text.push(b'%'),
         }
     }

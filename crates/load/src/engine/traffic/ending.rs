@@ -1,4 +1,4 @@
-//! How the traffic of a shard comes to its end, and what follows when its only connection does.
+//! End of a shard's traffic, and loss of its only connection.
 
 use super::{BEGUN, Event, Following, Traffic, beginning};
 use crate::engine::bound::Bound;
@@ -19,16 +19,16 @@ use strowger_message::index::Start;
 use strowger_message::{Message, Method, Name, respond};
 use strowger_net::{Ending, clock};
 
-/// Milliseconds for which an ended call is known: a BYE is repeated 0.5, 1.5, 3.5, 7.5 and 11.5 s after the first (RFC 3261
-/// section 17.1.2.2), and calls that stay in their place hold more memory.
+/// Time for which an ended call is known, milliseconds. A BYE is repeated 0.5, 1.5, 3.5, 7.5 and 11.5 s after the first
+/// (RFC 3261 section 17.1.2.2); to keep the calls themselves would take more memory.
 const REPETITIONS: u64 = 16_000;
 
-/// How long a shard keeps the calls that ended for repetitions of their BYE, milliseconds.
+/// Returns how long a shard remembers ended calls for retransmissions of their BYE, milliseconds.
 pub(super) fn repetitions(run: &Run, main: &Script, aside: Option<&Arc<Script>>) -> u64 {
     if is_ready_answerer(main, aside) && !run.transport.is_reliable() { REPETITIONS } else { 0 }
 }
 
-/// Whether calls of peers are answered by a document of this program.
+/// True if a document of this program answers the calls of peers.
 fn is_ready_answerer(main: &Script, aside: Option<&Arc<Script>>) -> bool {
     let answering = &aside.map_or(main, |script| script).scenario;
     answering.ready && answering.role == Role::Server
@@ -53,7 +53,7 @@ impl Traffic {
             for slot in 0..self.calls.len() as u32 {
                 if self.calls[slot as usize].live {
                     self.drive(slot, out, |stage| {
-                        // Even with -nd.
+                        // Sent even with -nd.
                         stage.goodbye();
                         let id = String::from_utf8_lossy(stage.call.id()).into_owned();
                         stage.world.warn(format_args!("Aborted call with Call-ID '{id}'"));
@@ -68,7 +68,7 @@ impl Traffic {
         }
     }
 
-    /// No call is begun or taken any more, and those that only stay for repetitions end.
+    /// Stops new calls, and ends those that only wait for retransmissions.
     pub(super) fn close(&mut self, out: &mut Outbox) {
         (self.quitting, self.refusing) = (true, true);
         for slot in 0..self.calls.len() as u32 {
@@ -79,8 +79,8 @@ impl Traffic {
         }
     }
 
-    /// A request that would begin something is answered without a call, and a repetition of it again (RFC 3261 sections 8.2.7 and
-    /// 21.5.4). False: it begins nothing.
+    /// Answers a request that would begin a call without one, and retransmissions of it (RFC 3261 sections 8.2.7 and
+    /// 21.5.4). Returns false if it begins nothing.
     #[cold]
     pub(super) fn refuse(&mut self, hash: u64, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) -> bool {
         let Start::Request { method, .. } = self.world.index.start() else { return false };
@@ -99,9 +99,9 @@ impl Traffic {
         true
     }
 
-    /// Takes a message that begins no call of a ready answering side: a response, an ACK, or a request within a dialog or
-    /// transaction that this side does not have. Requests but ACK are answered with 481 (RFC 3261 sections 9.2, 12.2.2 and
-    /// 15.1.2), but the BYE of a call that ended with 200. False: it may begin a call.
+    /// Takes a message that begins no call of a ready answering side: a response, an ACK, or a request within a dialog
+    /// or transaction that this side does not have. Requests other than ACK are answered with 481 (RFC 3261 sections
+    /// 9.2, 12.2.2 and 15.1.2); the BYE of an ended call with 200. Returns false if the message may begin a call.
     #[cold]
     pub(super) fn disown(&mut self, hash: u64, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) -> bool {
         if !is_ready_answerer(&self.main, self.out_of_call.as_ref()) {
@@ -138,7 +138,7 @@ impl Traffic {
         true
     }
 
-    /// Every open call ends now.
+    /// Ends every open call now.
     pub(super) fn end_calls(&mut self, goodbye: bool, out: &mut Outbox) {
         self.quitting = true;
         self.leave_from = None;
@@ -154,7 +154,7 @@ impl Traffic {
         }
     }
 
-    /// The run is over, and other calls follow on its sockets.
+    /// Ends the run and begins other calls on its sockets.
     #[cold]
     pub(super) fn follow(&mut self, following: Following, out: &mut Outbox) {
         self.end_calls(false, out);
@@ -176,7 +176,7 @@ impl Traffic {
         (self.main, self.events) = (script, events);
     }
 
-    /// A few calls at a time, so that fifty thousand do not say it at once.
+    /// Ends a few open calls at a time, to spread the messages of fifty thousand.
     pub(super) fn take_leave(&mut self, out: &mut Outbox) {
         let Some(mut slot) = self.leave_from else { return };
         let mut left = BEGUN;
@@ -193,9 +193,9 @@ impl Traffic {
         self.leave_from = Some(slot).filter(|&slot| (slot as usize) < self.calls.len());
     }
 
-    /// Tells that it is over, once the connections of calls are.
+    /// Reports the end once the connections of calls have ended.
     fn part(&mut self) {
-        // Who registered is still to be reached.
+        // Registered users must stay reachable.
         let over = match &mut self.world.ways {
             Some(ways) if self.out_of_call.is_none() => ways.end(),
             _ => true,
@@ -206,18 +206,19 @@ impl Traffic {
         }
     }
 
-    /// SIPp has one connection for all calls, and rules for its end.
+    /// True if all calls share one connection under SIPp's rules for its end.
     pub(super) fn reconnects(&self) -> bool {
         let sockets = &self.world.run.sockets;
         self.makes_calls() && sockets.each == Each::Run && sockets.reconnect.is_some()
     }
 
-    /// The connection that all calls share has ended.
+    /// Handles the end of the shared connection.
     #[cold]
     pub(super) fn lose_connection(&mut self, ending: Ending, out: &mut Outbox) {
         let Some(reconnect) = self.world.run.sockets.reconnect else { return };
         let last = reconnect.most.is_some_and(|most| self.reconnected >= most);
-        // What the peer finished has ended; what broke is an error, and one too many ends the run, as SIPp's.
+        // A connection that the peer finished has ended. A broken one is an error, and one too many ends the run, as
+        // SIPp's.
         let broke = ending == Ending::Broken && !self.finished;
         if broke {
             let via = self.world.run.transport.via();
@@ -229,13 +230,13 @@ impl Traffic {
             self.world.warn(format_args!("{text}"));
         }
         if last {
-            // What is said next ends the run.
+            // The next message ends the run.
             self.world.broken = true;
             return self.lose_calls(ending, out);
         }
         let works = |call: &Call| call.live && !call.counted;
         if self.finished || !(0..self.calls.len()).any(|slot| works(&self.calls[slot])) {
-            // No one misses it.
+            // No call uses it.
             return;
         }
         self.reconnected += 1;
@@ -255,11 +256,11 @@ impl Traffic {
                 self.drive(slot, out, |stage| stage.lose_connection(ending));
             }
         }
-        // A round follows at once: that may have been the end.
+        // A round follows at once and may find the run finished.
         self.tick = self.world.ms;
     }
 
-    /// The time to make another has come.
+    /// Makes the shared connection again.
     #[cold]
     pub(super) fn reconnect(&mut self, out: &mut Outbox) {
         self.reconnect_at = 0;
@@ -267,7 +268,7 @@ impl Traffic {
         self.connect(out);
     }
 
-    /// Makes the connection that all calls share.
+    /// Makes the shared connection.
     pub(super) fn connect(&self, out: &mut Outbox) {
         let run = &*self.world.run;
         if let Some(address) = run.sending_address.or(run.target) {

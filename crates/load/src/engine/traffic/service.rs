@@ -1,4 +1,4 @@
-//! What the shard asks of the calls that it has.
+//! The shard's service interface of the calls.
 
 use super::{FLOOD, Order, PARTING, Traffic, known};
 use crate::engine::bound::Bound;
@@ -17,7 +17,7 @@ use strowger_net::dedicated::{self, DedicatedSockets};
 use strowger_net::{Ending, Service, ServiceWithSockets, Unsent, clock};
 
 impl Drop for Traffic {
-    /// The last page says how long it covers.
+    /// Closes the last interval at its actual end.
     fn drop(&mut self) {
         self.world.count_media();
         self.world.books.last(clock::micros());
@@ -25,7 +25,7 @@ impl Drop for Traffic {
 }
 
 impl Traffic {
-    /// Slots of calls that may use a connection.
+    /// Returns the slots of calls that may use a connection.
     fn slots(&self, users: &Users) -> std::ops::Range<usize> {
         match *users {
             Users::Nobody => 0..0,
@@ -34,11 +34,11 @@ impl Traffic {
         }
     }
 
-    /// When there is something to do though nothing comes, µs.
+    /// Returns the time of the next work without a message, µs.
     fn wanted(&mut self) -> u64 {
         let mut ms = self.tick;
         if self.reconnect_at != 0 {
-            // Everything waits for that.
+            // All other work waits for the reconnection.
             return ms.min(self.reconnect_at) * 1_000;
         }
         if let Some(linger) = self.world.ways.as_ref().and_then(|ways| ways.deadline()) {
@@ -50,7 +50,7 @@ impl Traffic {
         if self.leave_from.is_some() {
             ms = ms.min(self.world.ms + 1);
         }
-        // Before the schedule begins it has no end.
+        // A schedule that has not begun has no end.
         let mut at = (ms * 1_000).min(if self.waiting { self.opens_at } else { self.bound.at() });
         let calls = &mut self.calls;
         let fate = |alarm: Alarm| {
@@ -80,7 +80,7 @@ impl Traffic {
         at
     }
 
-    /// A message.
+    /// Handles a message.
     fn take(&mut self, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         if self.uninitialised {
             self.initialise(out);
@@ -185,7 +185,7 @@ impl Service for Traffic {
         }
     }
 
-    /// Everything is done in [`Service::end`].
+    /// None: all work is done in [`Service::end`].
     fn deadline(&mut self) -> Option<u64> {
         None
     }
@@ -209,11 +209,11 @@ impl Service for Traffic {
                 self.limit = limit;
             }
             Order::Users(users) => self.set_users(users),
-            // Where calls connect for themselves, none is made for all.
+            // Calls with connections of their own need no shared one.
             Order::Connect if self.world.ways.is_some() => (),
             Order::Connect => self.connect(out),
             Order::Begin(None) => self.begin_schedule(clock::micros()),
-            // The round of that moment begins it.
+            // The round at that time begins it.
             Order::Begin(Some(at)) => self.opens_at = at,
             Order::Pause(paused) => {
                 self.paused = paused;
@@ -222,7 +222,7 @@ impl Service for Traffic {
             Order::Heard(heard) => self.hear(heard, out),
             Order::Quit => self.quitting = true,
             Order::Close => self.close(out),
-            // Who was stopped hears no answers.
+            // A frozen run receives no answers.
             Order::Leave if self.world.frozen => self.end_calls(true, out),
             Order::Leave => {
                 self.quitting = true;
@@ -245,8 +245,8 @@ impl Service for Traffic {
     fn unsent(&mut self, _: Now, token: u64, cause: Unsent, out: &mut Outbox) {
         let (slot, generation) = (token as u32, (token >> 32) as u32);
         let Some(call) = self.calls.get(slot as usize) else { return };
-        // A connection that is not made is the other side's doing; that a handshake failed may be ours. What this machine did not
-        // send is counted beside the shards, by the counters of all sockets.
+        // A refused connection is the other side's doing; a failed handshake may be ours. The counters of all sockets,
+        // not the shards, count messages that this machine did not send.
         let shook = matches!(cause, Unsent::TlsHandshake | Unsent::WebSocketHandshake);
         if call.target.transport.is_reliable() && !shook {
             self.world.books.send_failed(SendFailure::Remote);
@@ -266,7 +266,7 @@ impl Service for Traffic {
         });
     }
 
-    /// What RFC 3261 section 18.4 has a client transaction do: it ends as if a 503 had come.
+    /// Ends a client transaction as if a 503 had come (RFC 3261 section 18.4).
     fn unreachable(&mut self, _: Now, to: SocketAddr, quoted: &[u8], out: &mut Outbox) {
         let Some(name) = incoming::quoted_call_id(quoted) else { return };
         let keep = self.world.run.behaviour.keep_slashes;
@@ -312,7 +312,7 @@ impl ServiceWithSockets for Traffic {
 
     #[inline]
     fn arrived(&mut self, came: u64, now: u64) {
-        // Streams are read between two rounds.
+        // Connections are read between two rounds.
         if now > self.world.now {
             self.world.at(now);
             if !self.waiting {
