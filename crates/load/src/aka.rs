@@ -1,20 +1,20 @@
-//! AKA for SIP clients: RFC 3310 with Milenage (3GPP TS 35.206), the algorithm behind `AKAv1-MD5`.
+//! AKA for SIP clients: RFC 3310 with Milenage (3GPP TS 35.206), for `AKAv1-MD5`.
 //!
-//! A challenge's nonce is the base64 of RAND and AUTN. The client proves with its key that the server knows it too, and
+//! A challenge's nonce is the base64 of RAND and AUTN. The client checks by its key that the server knows the key too;
 //! its password for the digest is RES.
 
 use aes::Aes128;
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
 use subtle::ConstantTimeEq;
 
-/// A subscriber's secrets.
+/// Secrets of a subscriber.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct AkaSecret {
     /// K, the subscriber's key.
     pub key: [u8; 16],
     /// OP, the operator's variant of the algorithm.
     pub operator: [u8; 16],
-    /// AMF, the authentication management field that the server is expected to have used.
+    /// AMF, the authentication management field that the server is expected to use.
     pub management: [u8; 2],
 }
 
@@ -24,7 +24,7 @@ impl std::fmt::Debug for AkaSecret {
     }
 }
 
-/// Why a challenge of AKA is not answered.
+/// Reason why an AKA challenge is not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AkaError {
@@ -34,12 +34,12 @@ pub enum AkaError {
     Mac,
 }
 
-/// What Milenage makes of a key and a RAND.
+/// Milenage functions of a key and a RAND.
 pub struct Milenage {
     cipher: Aes128,
-    /// OPc.
+    /// Operator's constant OPc.
     operator: [u8; 16],
-    /// `E(RAND xor OPc)`.
+    /// TEMP, `E(RAND xor OPc)`.
     temp: [u8; 16],
 }
 
@@ -51,7 +51,7 @@ impl Milenage {
         Self { cipher, operator, temp }
     }
 
-    /// f1 and f1*: MAC-A and MAC-S (section 4.1).
+    /// Computes f1 and f1*: MAC-A and MAC-S (section 4.1).
     pub fn f1(&self, sequence: &[u8; 6], management: &[u8; 2]) -> ([u8; 8], [u8; 8]) {
         let mut input = [0; 16];
         for half in input.chunks_exact_mut(8) {
@@ -65,29 +65,29 @@ impl Milenage {
         (first(&out, 0), first(&out, 8))
     }
 
-    /// f2 and f5: RES and AK.
+    /// Computes f2 and f5: RES and AK.
     pub fn f2_f5(&self) -> ([u8; 8], [u8; 6]) {
         // r2 = 0, c2 = 1.
         let out = self.out(0, 1);
         (first(&out, 8), first(&out, 0))
     }
 
-    /// f3: CK.
+    /// Computes f3: CK.
     pub fn f3(&self) -> [u8; 16] {
         self.out(4, 2)
     }
 
-    /// f4: IK.
+    /// Computes f4: IK.
     pub fn f4(&self) -> [u8; 16] {
         self.out(8, 4)
     }
 
-    /// f5*: AK for a resynchronisation.
+    /// Computes f5*: AK for a resynchronisation.
     pub fn f5_star(&self) -> [u8; 6] {
         first(&self.out(12, 8), 0)
     }
 
-    /// `E(rot(TEMP xor OPc, r) xor c) xor OPc`, r in bytes.
+    /// Computes `E(rot(TEMP xor OPc, r) xor c) xor OPc`, r in bytes.
     fn out(&self, rotation: usize, constant: u8) -> [u8; 16] {
         let mut block = xor(self.temp, self.operator);
         block.rotate_left(rotation);
@@ -96,10 +96,11 @@ impl Milenage {
     }
 }
 
-/// RES for the nonce of a challenge (RFC 3310 section 3.2), once its MAC has shown that the server knows the key.
+/// Computes RES for the nonce of a challenge (RFC 3310 section 3.2), once its MAC has shown that the server knows the
+/// key.
 ///
 /// # Errors
-/// A nonce that is none of AKA, or a MAC of other secrets.
+/// A nonce that is not of AKA, or a MAC made with other secrets.
 pub fn response(secret: &AkaSecret, nonce: &[u8]) -> Result<[u8; 8], AkaError> {
     let mut bytes = [0; 32];
     decode_base64(nonce, &mut bytes).ok_or(AkaError::Nonce)?;
@@ -107,7 +108,7 @@ pub fn response(secret: &AkaSecret, nonce: &[u8]) -> Result<[u8; 8], AkaError> {
     let (res, anonymity) = milenage.f2_f5();
     let mut sequence: [u8; 6] = first(&bytes, 16);
     sequence.iter_mut().zip(anonymity).for_each(|(byte, mask)| *byte ^= mask);
-    // AUTN = SQN xor AK, AMF, MAC; the AMF is ours, as in SIPp, so that a server with another is refused.
+    // AUTN = SQN xor AK, AMF, MAC. The AMF is ours, as in SIPp, so that a server with another is refused.
     let (mac, _) = milenage.f1(&sequence, &secret.management);
     if bool::from(mac.ct_eq(&bytes[24..])) { Ok(res) } else { Err(AkaError::Mac) }
 }
@@ -123,14 +124,14 @@ fn xor(mut one: [u8; 16], other: [u8; 16]) -> [u8; 16] {
     one
 }
 
-/// `N` bytes from `at` on; the callers' places are constants within the array.
+/// Returns `N` bytes from `at` on; the callers' offsets are constants within the array.
 fn first<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut out = [0; N];
     out.copy_from_slice(&bytes[at..at + N]);
     out
 }
 
-/// Fills `out` from base64; what the text has beyond is left. `None` if it is shorter or no base64.
+/// Decodes base64 into `out` and ignores further text. `None`: the text is too short or no base64.
 fn decode_base64(text: &[u8], out: &mut [u8]) -> Option<()> {
     let (mut bits, mut count, mut filled) = (0u32, 0, 0);
     for &character in text {
@@ -183,7 +184,7 @@ mod tests {
         f5_star: &'static str,
     }
 
-    /// 3GPP TS 35.208 section 4, test sets 1 and 2.
+    /// Test sets 1 and 2 of 3GPP TS 35.208 section 4.
     const SETS: [Set; 2] = [
         Set {
             key: "465b5ce8b199b49faa5f0a2ee238a6bc",
@@ -235,7 +236,7 @@ mod tests {
         let set = &SETS[1];
         let nonce = b"n3yNAhrM9NshPM/wx/caaq5KOptMl3JcnKvD6ZuvcoE=";
         assert_eq!(response(&secret(set), nonce), Ok(hex(set.f2)));
-        // Data of the server behind RAND and AUTN is allowed (RFC 3310 section 3.2).
+        // RFC 3310 section 3.2 allows server data after RAND and AUTN.
         assert_eq!(response(&secret(set), b"n3yNAhrM9NshPM/wx/caaq5KOptMl3JcnKvD6ZuvcoFzZXJ2ZXI="), Ok(hex(set.f2)));
         let wrong = AkaSecret { management: [0, 0], ..secret(set) };
         assert_eq!(response(&wrong, nonce), Err(AkaError::Mac));

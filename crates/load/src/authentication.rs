@@ -1,8 +1,8 @@
-//! What `[authentication]` writes and what `verifyauth` checks: digest access authentication as scenarios have it.
+//! Digest access authentication of scenarios: writes `[authentication]` and checks `verifyauth`.
 //!
-//! The line is SIPp's byte for byte: the order `username, realm, cnonce, nc, qop, uri, nonce, response, algorithm, opaque`,
-//! commas without spaces, the algorithm as the server spelled it. Beyond SIPp 3.6.1 the hashes of RFC 8760 are answered,
-//! and a `-sess` algorithm by its own rule (RFC 7616 section 3.4.2), where SIPp computes plain MD5.
+//! The header is SIPp's byte for byte: the order `username, realm, cnonce, nc, qop, uri, nonce, response, algorithm,
+//! opaque`, commas without spaces, the algorithm as the server spelled it. Beyond SIPp 3.6.1 it answers the hashes of
+//! RFC 8760, and a `-sess` algorithm by its own rule (RFC 7616 section 3.4.2), where SIPp computes plain MD5.
 
 use std::io::Write;
 
@@ -11,32 +11,31 @@ use subtle::ConstantTimeEq;
 
 use crate::aka::{self, AkaError, AkaSecret};
 
-/// Who answers, with what.
+/// Credentials of a client.
 #[derive(Clone, Copy)]
 pub struct Credentials<'a> {
     pub username: &'a [u8],
-    /// Of no use to AKA, which has K.
+    /// Password; AKA uses K instead.
     pub password: &'a [u8],
-    /// For `AKAv1-MD5`: `aka_K`, `aka_OP` and `aka_AMF`.
+    /// Secrets of `AKAv1-MD5`: `aka_K`, `aka_OP` and `aka_AMF`.
     pub aka: Option<&'a AkaSecret>,
 }
 
-/// The request that carries the answer.
+/// Request that carries the credentials.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     pub method: &'a [u8],
-    /// The digest's URI. SIPp's is `sip:` with the remote address and port, or with what `-auth_uri` says, and not the
-    /// Request-URI.
+    /// Digest URI. SIPp's is `sip:` with the remote address and port, or the value of `-auth_uri`, not the Request-URI.
     pub uri: &'a [u8],
-    /// For auth-int.
+    /// Body, for auth-int.
     pub body: &'a [u8],
-    /// 1 for the first answer to a challenge, then one more each.
+    /// Nonce count: 1 for the first answer to a challenge, then one more each.
     pub count: u32,
-    /// Random; written as hexadecimal.
+    /// Random number, written as hexadecimal.
     pub cnonce: u32,
 }
 
-/// Why a challenge cannot be answered. SIPp ends the run with such a sentence.
+/// Reason why a challenge cannot be answered. SIPp ends the run with such a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthenticationError {
@@ -56,14 +55,14 @@ pub enum AuthenticationError {
     Aka(#[from] AkaError),
 }
 
-/// Whether a challenge with this status is answered in `Proxy-Authorization`. The status decides, not the header in which
-/// the challenge came.
+/// True if a challenge with this status is answered in `Proxy-Authorization`. The status decides, not the header of the
+/// challenge.
 pub fn is_proxy(status: u16) -> bool {
     status == 407
 }
 
 /// Appends the challenges of a 401 or 407 to `out`: the values of all its `Proxy-Authenticate` lines, or else of its
-/// `WWW-Authenticate` lines, with `, ` between. This is what a call keeps until it answers.
+/// `WWW-Authenticate` lines, separated by `, `. A call keeps them until it answers.
 ///
 /// # Errors
 /// [`AuthenticationError::NoChallenge`] if the response has neither.
@@ -83,11 +82,11 @@ pub fn write_challenges(message: &[u8], out: &mut Vec<u8>) -> Result<(), Authent
     Err(AuthenticationError::NoChallenge)
 }
 
-/// Appends the whole header, `Authorization: Digest …` or with `proxy` `Proxy-Authorization: Digest …`, without line end.
-/// `challenges` is what [`write_challenges`] gave; its first values count.
+/// Appends the whole header, `Authorization: Digest …` or with `proxy` `Proxy-Authorization: Digest …`, without line
+/// end. `challenges` comes from [`write_challenges`]; its first values count.
 ///
 /// # Errors
-/// If the challenge cannot be answered; `out` is then as it was.
+/// The challenge cannot be answered; `out` is then unchanged.
 pub fn write_answer(
     challenges: &[u8],
     proxy: bool,
@@ -120,7 +119,7 @@ fn write_value(
     let algorithm = if aka { Algorithm::MD5 } else { algorithm(name).ok_or(Error::Algorithm)? };
     let realm = parameter(challenges, b"realm").ok_or(Error::Realm)?;
     let nonce = parameter(challenges, b"nonce").ok_or(Error::Nonce)?;
-    // auth-int is preferred if it is offered.
+    // auth-int is preferred if offered.
     let qop = parameter(challenges, b"qop").and_then(|offered| {
         if contains(offered, b"auth-int") {
             Some(Qop::AuthInt)
@@ -158,8 +157,8 @@ fn write_value(
     Ok(())
 }
 
-/// `verifyauth`: whether the request's first `Authorization` proves the password. The user's name is the one given here,
-/// whatever the header says, and no nonce is refused. The method and the body are the request's.
+/// Checks for `verifyauth` that the request's first `Authorization` proves the password. The username is the given one,
+/// whatever the header contains, and any nonce is accepted. The method and the body are the request's.
 pub fn verify(message: &[u8], username: &[u8], password: &[u8]) -> bool {
     let method = message.split(|&byte| byte == b' ').next().unwrap_or_default();
     let body = memchr::memmem::find(message, b"\r\n\r\n").map_or(&b""[..], |end| &message[end + 4..]);
@@ -173,16 +172,16 @@ pub fn verify(message: &[u8], username: &[u8], password: &[u8]) -> bool {
     let qop = parameter(header, b"qop").and_then(Qop::parse);
     let (nonce, nc, cnonce, uri) = (wanted(b"nonce"), wanted(b"nc"), wanted(b"cnonce"), wanted(b"uri"));
     let answer = response(&ha1, &ResponseInput { algorithm, qop, nonce, nc, cnonce, method, uri, body });
-    // Lower case, as the RFC writes it; upper case is refused by SIPp too.
+    // Lower case, as in the RFC; SIPp too refuses upper case.
     bool::from(answer.hex().as_bytes().ct_eq(wanted(b"response")))
 }
 
-/// The value of a request's first `Authorization`; nothing without.
+/// Returns the value of a request's first `Authorization`; empty without one.
 pub(crate) fn authorization(message: &[u8]) -> &[u8] {
     header_values(message, b"Authorization").next().unwrap_or_default()
 }
 
-/// SIPp takes every name that begins with MD5 for MD5; the session variant is known here.
+/// Parses an algorithm. SIPp takes every name that begins with MD5 for MD5; here the session variant is told apart.
 fn algorithm(name: &[u8]) -> Option<Algorithm> {
     Algorithm::parse(name).or_else(|| {
         let md5 = name.get(..3).is_some_and(|start| start.eq_ignore_ascii_case(b"MD5"));
@@ -190,7 +189,7 @@ fn algorithm(name: &[u8]) -> Option<Algorithm> {
     })
 }
 
-/// Whether credentials or a challenge are of this scheme.
+/// True if credentials or a challenge use the Digest scheme.
 pub(crate) fn is_digest(value: &[u8]) -> bool {
     value.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"Digest"))
 }
@@ -199,7 +198,8 @@ fn contains(text: &[u8], wanted: &[u8]) -> bool {
     text.windows(wanted.len()).any(|window| window.eq_ignore_ascii_case(wanted))
 }
 
-/// The first `name=value` or `name="value"`; without escapes, and with no space around the equals sign, as SIPp reads it.
+/// Returns the value of the first `name=value` or `name="value"`; as in SIPp without escapes, and with no space around
+/// the equals sign.
 fn parameter<'a>(header: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let mut from = 0;
     loop {
@@ -222,12 +222,12 @@ fn parameter<'a>(header: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
         if is_it && stands_alone {
             return Some(value);
         }
-        // Behind the value, so that text in quotes is not taken for a parameter.
+        // Continues after the value, so that quoted text is not taken for a parameter.
         from = from.max(end.min(header.len()));
     }
 }
 
-/// The values of all lines of a header, name without regard to case, folded lines as they stand.
+/// Returns the values of all lines of a header; the name ignores case, folded lines stay folded.
 fn header_values<'a>(message: &'a [u8], name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
     let head = &message[..memchr::memmem::find(message, b"\r\n\r\n").unwrap_or(message.len())];
     let mut rest = head;
@@ -278,7 +278,7 @@ mod tests {
         answer(challenge, false, &JOE, &Request { uri: uri.as_bytes(), ..REQUEST })
     }
 
-    /// Each line was written by SIPp 3.6.1 for this challenge.
+    /// Expected lines: written by SIPp 3.6.1 for the same challenge.
     #[test]
     fn lines_are_sipp_s() {
         assert_eq!(
@@ -306,7 +306,7 @@ mod tests {
              uri=\"sip:127.0.0.1:38176\",nonce=\"abc123\",response=\"ac1b2ff6f94d04001914f61095fc8dd1\",algorithm=md5,\
              opaque=\"zz\""
         );
-        // An empty opaque is left out; a quote in a value ends it.
+        // An empty opaque is omitted; a quote in a value ends it.
         assert_eq!(
             joe(
                 "Digest realm=\"r.test\", nonce=\"abc123\", opaque=\"\", algorithm=MD5, qop=\"auth-int\"",

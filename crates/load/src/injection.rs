@@ -1,12 +1,12 @@
 //! Injection files (`-inf`): a line of values for each call, read by `[fieldN]`.
 //!
-//! The first line says how lines are given out, `SEQUENTIAL`, `RANDOM` or `USER`, and may add `PRINTF=n`,
-//! `PRINTFOFFSET=n` and `PRINTFMULTIPLE=n`: then there are n lines, made from the lines of the file in turn with the
-//! number `offset + multiple * line` put in for `%d`, `%03d` and the like. Fields are separated by `;`, a line that begins
-//! with `#` is a comment, the first empty line ends the file. Judged as SIPp 3.6.1 judges them, by trying it.
+//! The first line gives the order of lines, `SEQUENTIAL`, `RANDOM` or `USER`, and may add `PRINTF=n`, `PRINTFOFFSET=n`
+//! and `PRINTFMULTIPLE=n`. The file then has n lines, made from its lines in turn; the number `offset + multiple *
+//! line` replaces `%d`, `%03d` and so on. `;` separates fields, a line that begins with `#` is a comment, the first
+//! empty line ends the file. The behaviour is that of SIPp 3.6.1, found by trying it.
 //!
-//! A file is shared by all shards. It is read without a lock until `insert` or `replace` first changes it, and under a
-//! read lock from then on. Memory: the bytes of the file and four a line, with an index some seven a line more.
+//! All shards share a file. They read it without a lock until `insert` or `replace` first changes it, and under a read
+//! lock from then on. Memory: the bytes of the file and four a line, with an index some seven a line more.
 
 use std::hash::BuildHasher;
 use std::io::Write as _;
@@ -17,7 +17,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
 
-/// Why an injection file is refused, or a use of it.
+/// Error of an injection file or of its use.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InjectionError {
@@ -47,17 +47,17 @@ pub enum InjectionError {
     NoIndex { file: String },
 }
 
-/// How lines are given out.
+/// Order in which calls get lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// One after the other, and again from the first.
+    /// One after the other, then again from the first.
     Sequential,
     Random,
     /// Each user has a line of its own.
     User,
 }
 
-/// The numbers of a PRINTF file.
+/// Settings of a PRINTF file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Printf {
     lines: u32,
@@ -65,29 +65,29 @@ struct Printf {
     multiple: i64,
 }
 
-/// How a file is read.
+/// Options of reading a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InjectionOptions {
-    /// A carriage return before the line end is taken off. SIPp 3.6.1 leaves it in the last field.
+    /// Removes a carriage return before the line end. SIPp 3.6.1 leaves it in the last field.
     pub strip_carriage_return: bool,
-    /// Build the index for `lookup` over this field, from 0 (`-infindex`).
+    /// Field of the index for `lookup`, from 0 (`-infindex`).
     pub index: Option<u32>,
 }
 
-/// An injection file.
+/// Injection file.
 #[derive(Debug)]
 pub struct Injection {
     name: String,
     order: Order,
     printf: Option<Printf>,
     bytes: Box<[u8]>,
-    /// Where each line starts.
+    /// Start of each line.
     starts: Box<[u32]>,
     strip: bool,
-    /// Lines as calls count them.
+    /// Number of lines that calls see.
     count: AtomicU32,
     next: AtomicU32,
-    /// Whether `changes` holds a line.
+    /// True once `changes` holds a line.
     changed: AtomicBool,
     changes: RwLock<Changes>,
 }
@@ -95,12 +95,12 @@ pub struct Injection {
 #[derive(Debug, Default)]
 struct Changes {
     replaced: HashMap<u32, Box<[u8]>, FixedState>,
-    /// Behind the lines of the file.
+    /// Lines after those of the file.
     inserted: Vec<Box<[u8]>>,
     index: Option<Index>,
 }
 
-/// Values of a field -> the last line that has it.
+/// Values of a field, each with the last line that has it.
 #[derive(Debug)]
 struct Index {
     column: u32,
@@ -113,7 +113,7 @@ impl Injection {
     /// Reads a file.
     ///
     /// # Errors
-    /// A file that cannot be read or has no lines to give, with file and line.
+    /// The file cannot be read or has no lines, with file and line.
     pub fn load(path: &Path, options: InjectionOptions) -> Result<Self, InjectionError> {
         let name = path.display().to_string();
         match std::fs::read(path) {
@@ -122,7 +122,7 @@ impl Injection {
         }
     }
 
-    /// Takes the bytes of a file. `name` is for messages and [`Self::answers_to`].
+    /// Parses the bytes of a file. `name` is for messages and [`Self::answers_to`].
     ///
     /// # Errors
     /// As [`Self::load`].
@@ -172,12 +172,12 @@ impl Injection {
         Ok(injection)
     }
 
-    /// The name as it was given.
+    /// Returns the name as given.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether `file="name"` means this file: its name without folders.
+    /// True if `file="name"` means this file: its name without folders.
     pub fn answers_to(&self, name: &[u8]) -> bool {
         self.name.rsplit('/').next().is_some_and(|base| base.as_bytes() == name)
     }
@@ -186,13 +186,13 @@ impl Injection {
         self.order
     }
 
-    /// Lines that calls can have.
+    /// Returns the number of lines that calls see.
     pub fn lines(&self) -> u32 {
         self.count.load(Ordering::Acquire)
     }
 
-    /// The line for a new call. `user` counts from 1, 0 without users: then a USER file gives no line and its fields are
-    /// empty. `entropy` is random; only a RANDOM file uses it.
+    /// Returns the line for a new call. `user` counts from 1; 0, without users: a USER file gives no line and its
+    /// fields are empty. `entropy` is random; only a RANDOM file uses it.
     ///
     /// # Errors
     /// A user beyond the lines of a USER file.
@@ -209,7 +209,7 @@ impl Injection {
                     }
                 }
             }
-            // As SIPp does it.
+            // As SIPp.
             Order::Random => Some((entropy % u64::from(lines)) as u32),
             Order::User if user > lines => {
                 return Err(InjectionError::User { file: self.name.clone(), lines, user });
@@ -218,10 +218,10 @@ impl Injection {
         })
     }
 
-    /// Appends a field of a line, both from 0. A line or a field that is not there appends nothing.
+    /// Appends a field of a line, both from 0; nothing if the line or the field is missing.
     ///
     /// # Errors
-    /// A field of a PRINTF file that is no such format; `out` is then as it was.
+    /// A field of a PRINTF file with a wrong format; `out` is then unchanged.
     pub fn write_field(&self, line: u32, column: u32, out: &mut Vec<u8>) -> Result<(), InjectionError> {
         if let Some(printf) = self.printf {
             if line >= printf.lines {
@@ -245,7 +245,7 @@ impl Injection {
         Ok(())
     }
 
-    /// Whether a line has so many fields, from 0; a line that is not there lacks none.
+    /// True if a line has this field, from 0, or if there is no such line.
     pub fn has_field(&self, line: u32, column: u32) -> bool {
         let separators = |text: &[u8]| memchr::memchr_iter(b';', text).take(column as usize).count() == column as usize;
         if let Some(printf) = self.printf {
@@ -262,7 +262,7 @@ impl Injection {
         }
     }
 
-    /// Builds the index for [`Self::look_up`] over a field, from 0. A later index takes the place of an earlier.
+    /// Builds the index for [`Self::look_up`] over a field, from 0, in place of an earlier one.
     ///
     /// # Errors
     /// A PRINTF file.
@@ -277,7 +277,7 @@ impl Injection {
         Ok(())
     }
 
-    /// `lookup`: the last line whose indexed field is `key`.
+    /// Runs `lookup`: returns the last line whose indexed field is `key`.
     ///
     /// # Errors
     /// A file without index.
@@ -288,7 +288,7 @@ impl Injection {
         Ok(found.copied())
     }
 
-    /// `insert`: a line behind the last.
+    /// Runs `insert`: appends a line.
     ///
     /// # Errors
     /// A PRINTF file.
@@ -306,10 +306,10 @@ impl Injection {
         Ok(())
     }
 
-    /// `replace`: another text for a line. The old key is no longer found, even if another line has it too.
+    /// Runs `replace`: sets the text of a line. The old key is no longer found, even if another line has it too.
     ///
     /// # Errors
-    /// A PRINTF file, or a line that is not there.
+    /// A PRINTF file, or a line that does not exist.
     pub fn replace(&self, line: i64, value: &[u8]) -> Result<(), InjectionError> {
         self.is_real()?;
         let mut changes = self.write();
@@ -338,7 +338,7 @@ impl Injection {
         Ok(())
     }
 
-    /// Lines of the file, without what was inserted.
+    /// Returns the number of lines of the file, without inserted ones.
     fn originals(&self) -> u32 {
         self.starts.len() as u32
     }
@@ -347,7 +347,7 @@ impl Injection {
         if self.printf.is_some() { Err(InjectionError::Virtual { file: self.name.clone() }) } else { Ok(()) }
     }
 
-    // A thread that panicked left the tables whole: no lock is held across a call that can.
+    // No lock is held across a call that can panic, so the tables are whole after a panic.
     fn read(&self) -> RwLockReadGuard<'_, Changes> {
         self.changes.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -356,7 +356,7 @@ impl Injection {
         self.changes.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the index find this line by its key.
+    /// Adds a line to the index by its key.
     fn enter(&self, changes: &Changes, index: &mut Index, line: u32) {
         let column = index.column;
         let key = field(self.line(changes, line), column);
@@ -387,7 +387,8 @@ impl Injection {
     }
 }
 
-/// A setting of the first line. SIPp looks for the first place of the word, so `PRINTF` must stand before `PRINTFOFFSET`.
+/// Returns a setting of the first line. SIPp searches for the first occurrence of the word, so `PRINTF` must precede
+/// `PRINTFOFFSET`.
 fn setting(file: &str, head: &[u8], word: &'static str) -> Result<Option<i64>, InjectionError> {
     let Some(at) = memchr::memmem::find(head, word.as_bytes()) else { return Ok(None) };
     let wrong = || InjectionError::Printf { file: file.to_owned(), what: word };
@@ -401,7 +402,7 @@ fn setting(file: &str, head: &[u8], word: &'static str) -> Result<Option<i64>, I
     i64::from_str_radix(digits, radix).map(Some).map_err(|_| wrong())
 }
 
-/// Where the lines of values start, from `at` to the first empty line.
+/// Returns the starts of the lines of values, from `at` to the first empty line.
 fn starts(bytes: &[u8], mut at: usize, strip: bool) -> Box<[u32]> {
     let mut starts = Vec::new();
     while at < bytes.len() {
@@ -410,7 +411,7 @@ fn starts(bytes: &[u8], mut at: usize, strip: bool) -> Box<[u32]> {
             [] => break,
             b"\r" if strip => break,
             [b'#', ..] => {}
-            // The caller saw that the file is below 4 GiB.
+            // The caller has checked that the file is below 4 GiB.
             _ => starts.push(at as u32),
         }
         at = end + 1;
@@ -418,7 +419,7 @@ fn starts(bytes: &[u8], mut at: usize, strip: bool) -> Box<[u32]> {
     starts.into_boxed_slice()
 }
 
-/// A field of a line, empty if there is none.
+/// Returns a field of a line; empty if missing.
 fn field(line: &[u8], column: u32) -> &[u8] {
     let mut rest = line;
     for _ in 0..column {
@@ -430,7 +431,8 @@ fn field(line: &[u8], column: u32) -> &[u8] {
     &rest[..memchr::memchr(b';', rest).unwrap_or(rest.len())]
 }
 
-/// Appends a field with the number put in for each format of `printf`: `%d` with flags `-` and `0`, width and precision.
+/// Appends a field with the number in place of each format of `printf`: `%d` with flags `-` and `0`, width and
+/// precision.
 fn write_format(template: &[u8], number: i64, out: &mut Vec<u8>) -> Result<(), ()> {
     let mut rest = template;
     while let Some(at) = memchr::memchr(b'%', rest) {
@@ -447,7 +449,7 @@ fn write_format(template: &[u8], number: i64, out: &mut Vec<u8>) -> Result<(), (
     Ok(())
 }
 
-/// `format` is what stands between `%` and `d`. Widths end at 1,000.
+/// Writes the number; `format` is the text between `%` and `d`. Widths are at most 1,000.
 fn write_number(format: &[u8], number: i64, out: &mut Vec<u8>) -> Result<(), ()> {
     let flags = format.iter().take_while(|byte| matches!(byte, b'-' | b'0')).count();
     let (flags, sizes) = format.split_at(flags);
@@ -513,7 +515,7 @@ mod tests {
             (read(&file, 0, 0), read(&file, 0, 2), read(&file, 1, 1), read(&file, 1, 2)),
             ("a".into(), "c".into(), "".into(), "f".into())
         );
-        // What is not there is empty.
+        // Missing fields are empty.
         assert_eq!((read(&file, 0, 3), read(&file, 7, 0)), (String::new(), String::new()));
         let twelve = injection("SEQUENTIAL\n0;1;2;3;4;5;6;7;8;9;10;11");
         assert_eq!((read(&twelve, 0, 10), read(&twelve, 0, 11)), ("10".into(), "11".into()));

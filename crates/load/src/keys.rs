@@ -1,5 +1,5 @@
-//! Keys of the terminal during a run, without Enter and without echo. The end of the run restores the terminal, and so does Ctrl-Z. In the
-//! background of a shell the run goes on without keys.
+//! Keys of the terminal during a run, without Enter and without echo. The end of the run restores the terminal, and so
+//! does Ctrl-Z. A run in the background of a shell has no keys.
 
 use crate::sipp::keys;
 use crate::sipp::terminal::Terminal;
@@ -14,7 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Terminal for [`restore`].
 static TAKEN: OnceLock<Arc<Line>> = OnceLock::new();
 
-/// Pause of the reader where it may not read.
+/// Pause of the reader while it may not read.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Terminal with its reader.
@@ -50,7 +50,7 @@ impl Line {
             if bytes[..read].iter().any(|&byte| to.send(byte).is_err()) {
                 return;
             }
-            // A terminal that was closed is read at once. Others get the lock meanwhile.
+            // A read from a closed terminal returns at once. Others get the lock meanwhile.
             let closed = read == 0 && begun.elapsed() < PAUSE / 2;
             std::thread::sleep(if closed { PAUSE } else { Duration::from_millis(1) });
         }
@@ -60,7 +60,7 @@ impl Line {
         let _lock = self.lock();
         self.terminal.give_back();
         let _ = kill_process(getpid(), Signal::STOP);
-        // The stop comes while this sleeps.
+        // The stop comes during this sleep.
         std::thread::sleep(Duration::from_millis(20));
     }
 
@@ -78,7 +78,8 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Reads the terminal of the process from now on. `None`: standard input is none, or the process is in its background.
+    /// Reads the terminal of the process from now on. `None`: standard input is no terminal, or the process runs in its
+    /// background.
     pub fn read() -> Option<Self> {
         let terminal = Terminal::of_keys()?;
         let line = Arc::new(Line { terminal, reading: Mutex::new(()), over: AtomicBool::new(false) });
@@ -96,7 +97,7 @@ impl Keys {
         let end = async move {
             quit.recv().await;
             restore();
-            // As a shell tells it: 128 and the number of the signal.
+            // Exit code as a shell reports it: 128 and the number of the signal.
             std::process::exit(131);
         };
         thread.spawn(move || runtime.block_on(end)).ok()?;
@@ -107,7 +108,7 @@ impl Keys {
         Some(Self { typed, line })
     }
 
-    /// Next key, if one was pressed.
+    /// Returns the next pressed key.
     pub fn next(&self) -> Option<u8> {
         self.typed.try_recv().ok()
     }

@@ -1,17 +1,18 @@
-//! SIP traffic: a scenario is read, compiled to a program, and run as calls; what happens is measured.
+//! SIP load generator: reads a scenario, compiles it, runs it as calls and measures them.
 //!
-//! The one rule of use: calls begin when the schedule says, not when the peer is ready. So a campaign owns its threads, and its
-//! caller polls it for what to show ([`campaign::Campaign::poll`]); a figure is believed only if the run says that the generator kept its schedule.
+//! The one rule of use: calls begin by the schedule, not when the peer is ready. So a campaign owns its threads, and
+//! its caller polls it ([`campaign::Campaign::poll`]). A figure is valid only if the run shows that the generator kept
+//! its schedule.
 //!
-//! | module | what it is for |
+//! | module | content |
 //! |---|---|
-//! | [`campaign`] | load for a target by a plan, down to the finished run |
-//! | [`sipp`] | the same by SIPp's command line |
+//! | [`campaign`] | load for a target by a plan, up to the finished run |
+//! | [`sipp`] | load by SIPp's command line |
 //! | [`workload`] | ready scenarios |
-//! | [`scenario`] | a document, read and compiled |
+//! | [`scenario`] | scenario documents, parsed and compiled |
 //! | [`engine`] | the calls of one shard |
-//! | [`report`] | reports from the figures and raw logs of [`strowger_measure`] |
-//! | [`media`], [`expression`], [`injection`], [`command`] | what scenarios use: RTP, regular expressions, data files, controllers |
+//! | [`report`] | reports of the figures and raw logs of [`strowger_measure`] |
+//! | [`media`], [`expression`], [`injection`], [`command`] | tools of scenarios: RTP, regular expressions, data files, controllers |
 //!
 //! Twenty calls to an answering side in this process:
 //!

@@ -1,4 +1,4 @@
-//! WAV files (RIFF) of telephone sound, from which RTP streams take their samples.
+//! WAV files (RIFF) of telephone sound: samples for RTP streams.
 
 use std::ops::Range;
 
@@ -6,10 +6,10 @@ use std::ops::Range;
 const MU_LAW: u8 = 0;
 const A_LAW: u8 = 8;
 
-/// Where the samples of a file stand that is to be sent with this payload type: all of it, unless it is a WAV file.
+/// Returns the samples of a file for this payload type: the whole file, unless it is a WAV file.
 ///
 /// # Errors
-/// It is a WAV file whose sound is not that of the payload type.
+/// A WAV file whose sound has another coding than the payload type.
 pub(crate) fn samples(file: &[u8], payload_type: u8) -> Result<Range<usize>, String> {
     if !file.starts_with(b"RIFF") || file.get(8..12) != Some(b"WAVE") {
         return Ok(0..file.len());
@@ -19,7 +19,7 @@ pub(crate) fn samples(file: &[u8], payload_type: u8) -> Result<Range<usize>, Str
     while let Some(head) = file.get(at..at + 8) {
         let length = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
         let start = at + 8;
-        // A file that is written while it is recorded has no length there, or a wrong one.
+        // A file still being recorded has no length there, or a wrong one.
         let end = start.saturating_add(length).min(file.len());
         match &head[..4] {
             b"fmt " => format = Some(Format::read(&file[start..end])?),
@@ -29,13 +29,13 @@ pub(crate) fn samples(file: &[u8], payload_type: u8) -> Result<Range<usize>, Str
             }
             _ => (),
         }
-        // Chunks begin at even places.
+        // Chunks begin at even offsets.
         at = end.saturating_add(length % 2);
     }
     Err("it is a WAV file without sound".into())
 }
 
-/// The `fmt ` chunk.
+/// `fmt ` chunk.
 struct Format {
     coding: u16,
     channels: u16,
@@ -49,7 +49,7 @@ impl Format {
         let (Some(mut coding), Some(channels), Some(low), Some(high)) = all else {
             return Err("it is a WAV file without a format".into());
         };
-        // WAVE_FORMAT_EXTENSIBLE: the coding stands at the begin of the sub-format.
+        // WAVE_FORMAT_EXTENSIBLE: the sub-format begins with the coding.
         if let (0xfffe, Some(sub)) = (coding, two(24)) {
             coding = sub;
         }
@@ -90,7 +90,7 @@ mod tests {
         file.extend(channels.to_le_bytes());
         file.extend(rate.to_le_bytes());
         file.extend([0; 8]);
-        // An odd chunk has a byte behind it that is not of its length.
+        // A byte that the length does not include follows an odd chunk.
         file.extend(b"LIST\x03\0\0\0abc\0data");
         file.extend((sound.len() as u32).to_le_bytes());
         file.extend(sound);
@@ -106,7 +106,7 @@ mod tests {
             assert_eq!(samples(&file, payload_type), Ok(end - 5..end));
         }
         assert_eq!(samples(b"RIFFRAFF is raw", 8), Ok(0..15));
-        // The length of a file that was never closed.
+        // Length of a file that was never closed.
         let mut open = wave(6, 1, 8_000, b"");
         let end = open.len();
         open[end - 4..].fill(0xff);

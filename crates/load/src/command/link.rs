@@ -1,4 +1,4 @@
-//! The connections between controllers. Threads of their own read and write: a shard never waits for a connection.
+//! Connections between controllers. Their own threads read and write: a shard never waits for a connection.
 
 use super::plan::Plan;
 use super::word::{Heard, Waiting};
@@ -11,21 +11,21 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Ends a word.
+/// Last byte of a command.
 const END: u8 = 0x1b;
-/// Words that wait for a connection at most; with one more it is not sent.
+/// Limit of commands that wait for a connection; one more is not sent.
 const WAITING: usize = 65_536;
-/// Words that were read and not yet heard at most, unless set otherwise.
+/// Default limit of commands read but not yet handled.
 const UNHEARD: usize = 4_096;
-/// Bytes of a word at most; who sends more is hung up on.
+/// Limit of a command's bytes; a sender of more is disconnected.
 const LONGEST: usize = 1 << 20;
-/// How long a connection is tried, and how long one may refuse what is written.
+/// Time limits of connecting, and of a write.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How far apart the connections of one controller end.
+/// Interval between the ends of one controller's connections.
 const APART: Duration = Duration::from_millis(20);
 
-/// Why there is no link.
+/// Error of opening a link.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     #[error("the other controller cannot be reached at {0}: {1}; it has to be started first")]
@@ -34,10 +34,10 @@ pub enum LinkError {
     Listen(SocketAddr, std::io::Error),
 }
 
-/// Takes what comes, on a thread of the link.
+/// Receiver of events, called on a thread of the link.
 pub type Deliver = Arc<dyn Fn(Heard) + Send + Sync>;
 
-/// Sends words. Cheap to clone.
+/// Sender of commands. Cheap to clone.
 #[derive(Clone)]
 pub struct Link {
     inner: Arc<Inner>,
@@ -45,7 +45,7 @@ pub struct Link {
 
 struct Inner {
     peers: Vec<Peer>,
-    /// Only one other controller, both ways by one connection.
+    /// True for a single other controller with one connection for both directions.
     classic: bool,
     streams: Mutex<Vec<TcpStream>>,
     writers: Mutex<Vec<JoinHandle<()>>>,
@@ -54,29 +54,29 @@ struct Inner {
 
 /// Another controller.
 struct Peer {
-    /// Empty in the classic form.
+    /// Name; empty in the classic form.
     name: String,
     address: Option<SocketAddr>,
     out: Mutex<Option<SyncSender<Box<[u8]>>>>,
 }
 
-/// What is still to be started once what comes can be taken.
+/// Receiving half of a link, which starts once events can be handled.
 pub struct Ear {
     link: Link,
     listener: Option<TcpListener>,
     /// Connections that were made already.
     made: Vec<(usize, TcpStream)>,
-    /// Connects to the others as soon as a peer has connected.
+    /// True if it connects to the others as soon as a peer has connected.
     follows: bool,
-    /// Words that were read and not yet heard, at most.
+    /// Limit of commands read but not yet handled.
     unheard: usize,
 }
 
 impl Link {
-    /// Makes the connections that have to be there from the start, and listens.
+    /// Makes the connections that must exist from the start, and listens.
     ///
     /// # Errors
-    /// Another controller that has to be there is not; the own address cannot be had.
+    /// A required controller cannot be reached; the own address cannot be bound.
     pub fn open(plan: &Plan) -> Result<(Self, Ear), LinkError> {
         let peer = |name: &str, address| Peer { name: name.to_owned(), address, out: Mutex::default() };
         let (peers, own, calls) = match plan {
@@ -99,7 +99,7 @@ impl Link {
         let mut made = Vec::new();
         for (index, peer) in link.inner.peers.iter().enumerate() {
             if let Some(address) = peer.address.filter(|_| calls) {
-                // Words may be sent before a peer hears: the calls begin while the ears are opened.
+                // A command may be sent before the peer handles any: the calls begin while the receivers start.
                 let stream = connect(address)
                     .and_then(|stream| link.inner.write_to(index, &stream).map(|()| stream))
                     .map_err(|error| LinkError::Connect(address, error))?;
@@ -111,7 +111,8 @@ impl Link {
         Ok((link, ear))
     }
 
-    /// Hands a word over, to the controller of this name (extended) or to the only one; false if it cannot be sent.
+    /// Queues a command for the controller of this name (extended) or for the only one. Returns false if it cannot be
+    /// sent.
     pub fn send(&self, to: Option<&str>, word: &[u8]) -> bool {
         let peers = &self.inner.peers;
         let peer = match to {
@@ -123,12 +124,12 @@ impl Link {
         out.as_ref().is_some_and(|out| out.try_send([word, &[END]].concat().into()).is_ok())
     }
 
-    /// Only one other controller.
+    /// True for a single other controller.
     pub fn is_classic(&self) -> bool {
         self.inner.classic
     }
 
-    /// Ends the connections once all that was handed over is sent.
+    /// Closes the connections once all queued commands are sent.
     pub fn close(&self) {
         self.inner.closing.store(true, Relaxed);
         for peer in &self.inner.peers {
@@ -139,7 +140,7 @@ impl Link {
             let _ = writer.join();
         }
         for (index, stream) in self.inner.streams.lock().unwrap_or_else(|e| e.into_inner()).drain(..).enumerate() {
-            // SIPp 3.6.1 fails over two connections of one controller that end at once.
+            // SIPp 3.6.1 fails if two connections of one controller end at once.
             if index > 0 && !self.inner.classic {
                 std::thread::sleep(APART);
             }
@@ -149,20 +150,20 @@ impl Link {
 }
 
 impl Ear {
-    /// Where it listens, if it does.
+    /// Returns the address on which it listens.
     pub fn address(&self) -> Option<SocketAddr> {
         self.listener.as_ref().and_then(|l| l.local_addr().ok())
     }
 
-    /// So many words may be read and not yet heard, 4,096 unless set: with more, nothing is read, and who speaks must wait. A
-    /// word counts as heard when it is dropped.
+    /// Sets the limit of commands read but not yet handled, 4,096 by default. At the limit nothing is read, and the
+    /// sender must wait. A command counts as handled when it is dropped.
     #[must_use]
     pub fn unheard(mut self, most: usize) -> Self {
         self.unheard = most;
         self
     }
 
-    /// Starts the threads: what comes goes to `deliver` from now on.
+    /// Starts the threads: events go to `deliver` from now on.
     ///
     /// # Errors
     /// A thread cannot be started.
@@ -180,11 +181,11 @@ impl Ear {
                 if inner.closing.load(Relaxed) {
                     return;
                 }
-                // Before the first word is heard: what it begins may answer at once.
+                // Before the first command is delivered: a call that it begins may answer at once.
                 if std::mem::take(&mut follows) {
                     inner.connect(&deliver, &waiting);
                 }
-                // By name it is known only when it speaks; it is answered by another connection then.
+                // Its commands tell its name; answers to it go over another connection.
                 let index = inner.classic.then_some(0);
                 let written = index.map_or(Ok(()), |index| inner.write_to(index, &stream));
                 if let Err(error) = written.and_then(|()| inner.clone().read_from(index, stream, &deliver, &waiting)) {
@@ -211,7 +212,7 @@ impl Inner {
         }
     }
 
-    /// What is said to this peer goes by this connection.
+    /// Sends the commands for this peer over this connection.
     fn write_to(&self, peer: usize, stream: &TcpStream) -> std::io::Result<()> {
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(PATIENCE))?;
@@ -223,7 +224,7 @@ impl Inner {
         Ok(())
     }
 
-    /// What comes by this connection is delivered; with it ends the way to the peer whose it is.
+    /// Delivers the commands of this connection. When it ends, the connection to its peer is closed.
     fn read_from(
         self: Arc<Self>,
         peer: Option<usize>,
@@ -235,7 +236,7 @@ impl Inner {
         let (deliver, waiting) = (deliver.clone(), waiting.clone());
         std::thread::Builder::new().name("3pcc-read".into()).spawn(move || {
             read(stream, |word| deliver(Heard::Word(waiting.word(word, &self.closing))));
-            // Who has gone is known of the connection by which it was spoken to.
+            // The departure of a peer is known from the connection that commands to it use.
             let Some(peer) = peer.map(|peer| &self.peers[peer]) else { return };
             peer.out.lock().unwrap_or_else(|e| e.into_inner()).take();
             if !self.closing.load(Relaxed) {
@@ -250,7 +251,7 @@ fn connect(address: SocketAddr) -> std::io::Result<TcpStream> {
     TcpStream::connect_timeout(&address, PATIENCE)
 }
 
-/// Until no sender hands words over any more, or the connection takes none.
+/// Writes until all senders are gone or the connection fails.
 fn write(mut stream: TcpStream, words: &Receiver<Box<[u8]>>) {
     while let Ok(word) = words.recv() {
         if stream.write_all(&word).is_err() {
@@ -260,7 +261,7 @@ fn write(mut stream: TcpStream, words: &Receiver<Box<[u8]>>) {
     }
 }
 
-/// Until the connection ends.
+/// Reads until the connection ends.
 fn read(mut stream: TcpStream, mut heard: impl FnMut(Box<[u8]>)) {
     let mut bytes: Vec<u8> = Vec::new();
     let mut part = [0; 16_384];

@@ -1,26 +1,27 @@
-//! Who the controllers are, and where.
+//! Addresses and roles of the controllers.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
-/// Which connections are made, and which are waited for.
+/// Connections to make and to wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// `-3pcc`, by the controller that has the first word: the other listens there already.
+    /// `-3pcc` of the controller that sends the first command: the other listens at this address already.
     Call(SocketAddr),
-    /// `-3pcc`, by the other one: it listens there.
+    /// `-3pcc` of the other one: it listens at this address.
     Listen(SocketAddr),
     /// `-master` or `-slave` with `-slave_cfg`.
     Extended {
-        /// Where this controller listens.
+        /// Address on which this controller listens.
         own: SocketAddr,
-        /// The others, by name.
+        /// Other controllers, by name.
         peers: Vec<(String, SocketAddr)>,
-        /// The master: connects to the others when it starts; they connect once a peer has connected to them.
+        /// True for the master, which connects to the others when it starts; they connect once a peer has connected to
+        /// them.
         leads: bool,
     },
 }
 
-/// What is wrong with the file of controllers.
+/// Error of the file of controllers.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum PlanError {
     #[error("line {0} of the file of controllers is not `name;address:port`: '{1}'")]
@@ -32,10 +33,10 @@ pub enum PlanError {
 }
 
 impl Plan {
-    /// For the controller `name`, from the file of `-slave_cfg`: a line `name;address:port` for each.
+    /// Creates the plan of the controller `name` from the file of `-slave_cfg`: a line `name;address:port` for each.
     ///
     /// # Errors
-    /// A line that cannot be read; the name is in none.
+    /// A line cannot be parsed; no line has the name.
     pub fn extended(file: &str, name: &str, leads: bool) -> Result<Self, PlanError> {
         let mut peers = peers(file)?;
         let own = peers.iter().position(|(known, _)| known == name);
@@ -45,10 +46,10 @@ impl Plan {
     }
 }
 
-/// The controllers of a file of `-slave_cfg`.
+/// Parses the controllers of a file of `-slave_cfg`.
 ///
 /// # Errors
-/// A line that cannot be read.
+/// A line cannot be parsed.
 pub fn peers(file: &str) -> Result<Vec<(String, SocketAddr)>, PlanError> {
     let mut all = Vec::new();
     for (index, line) in file.lines().enumerate() {

@@ -1,4 +1,4 @@
-//! What controllers tell each other.
+//! Commands of other controllers.
 
 use std::ops::Deref;
 use std::sync::atomic::AtomicBool;
@@ -6,15 +6,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What comes over a link.
+/// Event of a link.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Heard {
     Word(Word),
-    /// The connection to another controller has ended: it has gone. Its name, empty in the classic form.
+    /// The connection to another controller has ended. Carries its name, empty in the classic form.
     Ended(Box<str>),
 }
 
-/// A word, without the byte that ends it. As long as it is kept, it has a place among those that wait to be heard.
+/// Command without its last byte. It occupies a place in the receive queue until it is dropped.
 #[derive(Debug)]
 pub struct Word {
     bytes: Box<[u8]>,
@@ -43,8 +43,8 @@ impl PartialEq for Word {
 
 impl Eq for Word {}
 
-/// The words of a link that were read and not yet heard: so many at most. The reader waits for a place, so the connection
-/// fills, and with it the queue of the one who speaks: nothing is lost, and memory is bounded at both ends.
+/// Limit of commands read from a link but not yet handled. The reader waits for a place, so the connection fills, and
+/// then the sender's queue: no command is lost, and memory is bounded at both ends.
 #[derive(Debug)]
 pub(super) struct Waiting {
     most: usize,
@@ -57,11 +57,11 @@ impl Waiting {
         Arc::new(Self { most: most.max(1), count: Mutex::new(0), freed: Condvar::new() })
     }
 
-    /// A word with a place, which is waited for unless the link ends.
+    /// Waits for a place and returns the command with it; stops waiting when the link closes.
     pub(super) fn word(self: &Arc<Self>, bytes: Box<[u8]>, closing: &AtomicBool) -> Word {
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         while *count >= self.most && !closing.load(Relaxed) {
-            // Closing the link does not ring.
+            // Closing the link wakes no waiter.
             let patience = Duration::from_millis(50);
             count = self.freed.wait_timeout(count, patience).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -80,7 +80,7 @@ impl Drop for Place {
     }
 }
 
-/// The value of a line, by its long and its short name in small letters.
+/// Returns the value of a line, by its long or short name in lower case.
 fn value<'a>(word: &'a [u8], long: &[u8], short: &[u8]) -> Option<&'a [u8]> {
     for line in word.split(|b| *b == b'\n') {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -94,22 +94,22 @@ fn value<'a>(word: &'a [u8], long: &[u8], short: &[u8]) -> Option<&'a [u8]> {
     None
 }
 
-/// Of which call it is.
+/// Returns the Call-ID.
 pub fn call_id(word: &[u8]) -> Option<&[u8]> {
     value(word, b"call-id", b"i").filter(|id| !id.is_empty())
 }
 
-/// Who says it, in the extended form.
+/// Returns the sender's name, in the extended form.
 pub fn sender(word: &[u8]) -> Option<&[u8]> {
     value(word, b"from", b"f")
 }
 
-/// The other controller has given the call up.
+/// True if the other controller has given up the call.
 pub fn is_abort(word: &[u8]) -> bool {
     value(word, b"internal-cmd", b"internal-cmd") == Some(b"abort_call")
 }
 
-/// Without the empty lines at its end: they belong to the way, not to the word.
+/// Removes the empty lines at the end: they belong to the transport, not to the command.
 pub fn trimmed(mut word: &[u8]) -> &[u8] {
     while let Some(rest) = word.strip_suffix(b"\r\n") {
         word = rest;

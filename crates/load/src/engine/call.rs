@@ -400,7 +400,7 @@ impl Call {
         self.has_tag = true;
     }
 
-    /// Allocates the variables and transactions of the scenario.
+    /// Resets the state that the scenario needs: variables, transactions, timers.
     pub(super) fn prepare(&mut self, script: &Script) {
         let scenario = &script.scenario;
         let variables = scenario.variables.call.len();

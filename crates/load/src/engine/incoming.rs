@@ -335,7 +335,7 @@ impl Stage<'_> {
         Found::Nowhere
     }
 
-    /// Takes a response to a named transaction that the scenario has passed. True if it needs no other step.
+    /// Takes a response to a named transaction that the scenario has passed. True if no step has to take it.
     #[cold]
     fn late_answer(&mut self, transaction: usize, heard: &Heard<'_>, own: u64) -> bool {
         let Some(known) = self.call.extra.as_ref().and_then(|e| e.transactions.get(transaction)) else { return false };

@@ -37,8 +37,7 @@ pub struct Pace {
     base: Position,
     /// Integral between the last arrival and the next.
     left: f64,
-    /// Set if the next arrival is of a burst: integral between the last arrival before the burst and the first after
-    /// it.
+    /// Set if the next arrival is of a burst: integral between it and the first arrival after the burst.
     behind: Option<f64>,
     /// Position of the next arrival.
     at: Position,

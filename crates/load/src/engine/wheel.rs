@@ -233,7 +233,7 @@ pub enum Fate {
     Expected,
     /// No call waits for it any more.
     Forgotten,
-    /// It was moved to this later time.
+    /// Its call expects it at this later time.
     Later(u64),
 }
 

@@ -1,58 +1,58 @@
-//! States made when first met: a set of nodes of the [`Program`] each, with its table of steps.
+//! Automaton states, made when first reached: each is a set of nodes of the [`Program`] with its table of steps.
 //!
-//! *Forward* states hold the consuming nodes and ends that stand at a position, counted from a start, and tell where the
-//! longest match ends. *Backward* states hold the consuming nodes that take the next byte and lead on to an end; behind
-//! them lie all nodes that reach the end from a position, which tells where a match may start ([`Mode::AnyEnd`]) and which
-//! ways lead to the end that was found ([`Mode::OneEnd`]). So a search is linear in the text.
+//! *Forward* states hold the consuming nodes and the ends at a position, counted from a start, and tell where the
+//! longest match ends. *Backward* states hold the consuming nodes that take the next byte and lead to an end. Before
+//! them are all nodes that reach the end from a position; these tell where a match may start ([`Mode::AnyEnd`]) and
+//! which paths lead to the end that was found ([`Mode::OneEnd`]). So a search is linear in the text.
 
 use std::collections::HashMap;
 
 use super::program::{Kind, NONE, Program, Side, allows_before, allows_behind};
 
-/// A step that is not known yet.
+/// Step that is not known yet.
 const UNKNOWN: u32 = u32::MAX;
-/// Set in a step to a state that needs a look: it ends a match, is dead, or stays as it is whatever comes.
+/// Flag of a step to a state that needs a check: it ends a match, is dead, or stays as it is on every byte.
 pub(super) const SPECIAL: u32 = 1 << 31;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     Forward,
-    /// From an end found by the forward states.
+    /// Back from an end that the forward states found.
     OneEnd,
-    /// Every position may be an end.
+    /// Back from every position as a possible end.
     AnyEnd,
 }
 
-/// What a state is beside its table.
+/// State without its table.
 #[derive(Clone, Debug)]
 pub(super) struct State {
     nodes: Box<[u32]>,
-    /// Forward: the end that stands here, by what stands behind the position; [`NONE`] without.
+    /// Forward: the end at this position, by the side that follows; [`NONE`] without.
     pub(super) halts: [u32; 3],
-    /// Backward, any end: whether a match may start here, by what stands before the position.
+    /// Backward, any end: true if a match may start here, by the side that precedes.
     pub(super) starts: [bool; 3],
-    /// Leads nowhere.
+    /// True if no match is reachable.
     pub(super) dead: bool,
-    /// Every step leads back here.
+    /// True if every step leads back here.
     pub(super) stays: bool,
 }
 
-/// The states of one mode.
+/// States of one mode.
 #[derive(Debug)]
 pub(super) struct Automaton {
     mode: Mode,
-    /// Each state has 2 to the power of this steps, one for each class of bytes.
+    /// Binary logarithm of the number of steps of a state, one for each class of bytes.
     shift: u32,
     steps: Vec<u32>,
     pub(super) states: Vec<State>,
-    /// Backward: the nodes that reach the end, as bits, for each state and each side before the position.
+    /// Backward: bit sets of the nodes that reach the end, for each state and each preceding side.
     reach: Vec<u64>,
     /// Words of one such set.
     words: usize,
-    /// Such sets a state has: three if something looks before the position, else one.
+    /// Sets of a state: three if a condition on the preceding side exists, else one.
     reaches: usize,
     known: HashMap<Box<[u32]>, u32>,
-    /// Forward: by the side before the position. Backward: by the end's index, or the first for any end.
+    /// First states. Forward: by the preceding side. Backward: by the end's index, or the first for any end.
     first: Vec<u32>,
     bytes: usize,
     stack: Vec<u32>,
@@ -83,12 +83,12 @@ impl Automaton {
         }
     }
 
-    /// Memory in bytes, roughly.
+    /// Returns the memory in bytes, approximately.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Forgets all states. States held by the caller are void.
+    /// Removes all states. States held by the caller are void.
     pub(super) fn clear(&mut self) {
         self.steps.clear();
         self.states.clear();
@@ -108,14 +108,14 @@ impl Automaton {
         &self.states[self.number(id)]
     }
 
-    /// The next state; `None` if it must be made with [`Self::step`].
+    /// Returns the next state; `None` if [`Self::step`] must make it.
     #[inline]
     pub(super) fn known_step(&self, id: u32, class: u8) -> Option<u32> {
         let next = self.steps[(id & !SPECIAL) as usize + usize::from(class)];
         (next != UNKNOWN).then_some(next)
     }
 
-    /// Whether `node` reaches the end from a position in this state, with `before` before the position.
+    /// True if `node` reaches the end from a position in this state, preceded by `before`.
     #[inline]
     pub(super) fn reaches(&self, id: u32, before: Side, node: u32) -> bool {
         let state = self.number(id);
@@ -124,7 +124,7 @@ impl Automaton {
         self.reach[word] & (1 << (node % 64)) != 0
     }
 
-    /// The forward state at a start.
+    /// Returns the forward state at a start.
     pub(super) fn at_start(&mut self, program: &Program, before: Side) -> u32 {
         let before = if program.looks_before { before } else { Side::Edge };
         if self.first[before as usize] == UNKNOWN {
@@ -135,7 +135,7 @@ impl Automaton {
         self.first[before as usize]
     }
 
-    /// The backward state at an end: of the match that stopped at this end, or of the text for any end.
+    /// Returns the backward state at an end: of the match that stopped at this end, or of the text for any end.
     pub(super) fn at_end(&mut self, program: &Program, end: u32) -> u32 {
         let slot = program.ends.iter().position(|&known| known == end).unwrap_or(0);
         if self.first[slot] == UNKNOWN {
@@ -197,7 +197,8 @@ impl Automaton {
         next
     }
 
-    /// A state with a step back to itself often has no other; the rest of its steps is made to find out.
+    /// Marks a state whose steps all lead back to it. A state with one such step often has no other, so its remaining
+    /// steps are made.
     fn note_if_it_stays(&mut self, program: &Program, id: u32) {
         let from = id as usize;
         for class in 0..program.class_bytes.len() {
@@ -211,14 +212,14 @@ impl Automaton {
         }
         let steps = &mut self.steps[from..from + program.class_bytes.len()];
         if steps.iter().all(|&step| step & !SPECIAL == id) {
-            // Other states know it by the name without the mark, which costs them one step over a byte.
+            // Other states refer to it without the mark, which costs them one step over a byte.
             steps.fill(id | SPECIAL);
             let number = self.number(id);
             self.states[number].stays = true;
         }
     }
 
-    /// Adds the consuming nodes and ends that empty moves reach from `node`, with `before` before the position.
+    /// Adds the consuming nodes and ends that empty moves reach from `node`, preceded by `before`.
     fn follow(&mut self, program: &Program, node: u32, before: Side, nodes: &mut Vec<u32>) {
         self.stack.push(node);
         while let Some(node) = self.stack.pop() {
@@ -239,7 +240,7 @@ impl Automaton {
         }
     }
 
-    /// The state of these nodes, made if it is new.
+    /// Returns the state of these nodes, made if it is new.
     fn intern(&mut self, program: &Program, mut nodes: Vec<u32>) -> u32 {
         self.seen.fill(0);
         nodes.sort_unstable();

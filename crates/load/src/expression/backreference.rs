@@ -1,12 +1,12 @@
-//! Expressions with back-references: tried way by way, since no finite set of states knows what a group matched.
+//! Expressions with back-references: a backtracking search, since no finite set of states knows the text of a group.
 //!
-//! All ways from a start are tried in order of preference, and the first that ends last wins. That can take
-//! exponential time, as in every implementation; a bound on the moves ends it.
+//! It tries all paths from a start in order of preference; the longest match wins, and of several the first. That can
+//! take exponential time, as in every implementation; a bound on the moves ends it.
 
 use super::program::{Kind, NONE, Program, Side, allows_before, allows_behind};
 use super::submatch::{Register, UNSET, record};
 
-/// Room for the ways still to be tried.
+/// Stack of the paths still to be tried.
 #[derive(Debug, Default)]
 pub(super) struct Ways {
     /// Frames of equal size: node, position, registers, registers before, nodes passed at the position.
@@ -18,7 +18,7 @@ pub(super) struct Ways {
 }
 
 impl Ways {
-    /// The leftmost match and of those the longest, at most `moves_max` moves tried; the groups are in `best`.
+    /// Returns the leftmost match, and of those the longest, within `moves_max` moves; its groups are in `best`.
     pub(super) fn search(&mut self, program: &Program, text: &[u8], mut moves_max: usize) -> Option<(usize, usize)> {
         for start in 0..=text.len() {
             if let Some(end) = self.longest(program, text, start, &mut moves_max) {
@@ -73,7 +73,7 @@ impl Ways {
         }
     }
 
-    /// The nodes to go on with, none if the way ends here.
+    /// Returns the next nodes, none if the path ends here.
     fn move_on(
         &mut self,
         program: &Program,

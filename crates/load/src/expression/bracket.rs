@@ -3,7 +3,7 @@
 use super::bytes::ByteSet;
 use super::error::{ErrorKind, ExpressionError};
 
-/// The longest name in `[: :]`, `[. .]` and `[= =]`, in bytes.
+/// Limit of a name in `[: :]`, `[. .]` and `[= =]`, in bytes.
 const NAME_MAX: usize = 32;
 
 enum Element {
@@ -19,7 +19,7 @@ struct Reader<'a> {
     ignore_case: bool,
 }
 
-/// Reads from behind `[`; the set and the place behind `]`.
+/// Parses from after `[`. Returns the set and the position after `]`.
 pub(super) fn parse(pattern: &[u8], start: usize, ignore_case: bool) -> Result<(ByteSet, usize), ExpressionError> {
     let mut reader = Reader { pattern, at: start, ignore_case };
     let mut set = ByteSet::default();
@@ -73,7 +73,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// One element; the caller has seen that there is a byte.
+    /// Parses one element; the caller has checked that there is a byte.
     fn element(&mut self, hyphen_may_stand: bool) -> Result<Element, ExpressionError> {
         let at = self.at;
         let Some(byte) = self.peek() else {

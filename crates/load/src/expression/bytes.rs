@@ -1,6 +1,6 @@
 //! Sets of bytes, and the character classes of the C locale.
 
-/// A set of bytes.
+/// Set of bytes.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) struct ByteSet([u64; 4]);
 
@@ -28,7 +28,7 @@ impl ByteSet {
         Self(self.0.map(|word| !word))
     }
 
-    /// `.`, which matches a line end too; not NUL, but a text has none.
+    /// Returns the set of `.`, which includes line ends; also NUL, but a text has none.
     pub(super) fn all() -> Self {
         Self([u64::MAX; 4])
     }
@@ -41,7 +41,7 @@ impl ByteSet {
         Self::where_(is_space)
     }
 
-    /// The class of `[[:name:]]`, `None` if there is no such class.
+    /// Returns the class of `[[:name:]]`; `None` if there is no such class.
     pub(super) fn class(name: &[u8], ignore_case: bool) -> Option<Self> {
         let name = match name {
             b"upper" | b"lower" if ignore_case => b"alpha",
@@ -71,12 +71,12 @@ impl std::fmt::Debug for ByteSet {
     }
 }
 
-/// A byte that `\w` matches.
+/// True if `\w` matches the byte.
 pub(super) fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// `isspace` of the C locale: the vertical tab is one, unlike in `u8::is_ascii_whitespace`.
+/// `isspace` of the C locale; unlike `u8::is_ascii_whitespace` it includes the vertical tab.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }

@@ -1,8 +1,8 @@
-//! Why an expression is refused.
+//! Errors of expressions.
 
 use std::fmt;
 
-/// The reason, one for each code of `regcomp` that an extended expression can cause.
+/// Kind of error, one for each code of `regcomp` that an extended expression can cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -12,7 +12,7 @@ pub enum ErrorKind {
     Class,
     /// `REG_EESCAPE`: a backslash at the end.
     LoneBackslash,
-    /// `REG_ESUBREG`: `\n` with no such group completed before it.
+    /// `REG_ESUBREG`: `\n` before its group is complete.
     BackReference,
     /// `REG_EBRACK`: `[` that is never closed.
     OpenBracket,
@@ -20,7 +20,7 @@ pub enum ErrorKind {
     OpenGroup,
     /// `REG_EBRACE`: `{` that is never closed.
     OpenInterval,
-    /// `REG_BADBR`: what stands between `{` and `}` is no interval.
+    /// `REG_BADBR`: the text between `{` and `}` is no interval.
     Interval,
     /// `REG_ERANGE`: a range in brackets that ends before it begins, or whose end is no character.
     Range,
@@ -30,11 +30,11 @@ pub enum ErrorKind {
     TooLarge,
 }
 
-/// An expression that cannot be compiled.
+/// Expression that cannot be compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpressionError {
     pub kind: ErrorKind,
-    /// Byte of the expression at which the trouble begins, from 0.
+    /// Offset of the error in the expression, bytes from 0.
     pub at: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What must stand in a text so that an expression can match at all: looked for first, because it is found much faster.
+//! Bytes that every match contains. They are searched for first, which is much faster.
 
 use memchr::memmem::Finder;
 
@@ -9,19 +9,19 @@ use super::syntax::{Tree, condition};
 /// Bytes that a match needs.
 #[derive(Debug, Default)]
 pub(super) struct Literals {
-    /// The expression is these bytes and nothing else.
+    /// Set if the expression is only these bytes.
     pub(super) whole: Option<Finder<'static>>,
-    /// Each match begins with these bytes.
+    /// Bytes at the start of every match.
     pub(super) prefix: Option<Finder<'static>>,
-    /// Each match has these bytes somewhere.
+    /// Bytes somewhere in every match.
     pub(super) inside: Option<Finder<'static>>,
-    /// A match begins at the start of the text.
+    /// True if a match begins at the start of the text.
     pub(super) anchored: bool,
-    /// The bytes, as they stand in the text, with which a match can begin; `None` if it can be empty.
+    /// First bytes that a match can have, as in the text; `None` if it can be empty.
     pub(super) first: Option<FirstByte>,
 }
 
-/// Where a match can begin.
+/// Possible first bytes of a match.
 #[derive(Debug)]
 pub(super) enum FirstByte {
     One(u8),
@@ -30,7 +30,7 @@ pub(super) enum FirstByte {
 }
 
 impl FirstByte {
-    /// The first place from `from` on.
+    /// Returns the first position from `from` on.
     pub(super) fn find(&self, text: &[u8], from: usize) -> Option<usize> {
         let rest = text.get(from..)?;
         let offset = match self {
@@ -45,7 +45,7 @@ impl FirstByte {
 #[derive(Default)]
 struct Runs {
     run: Vec<u8>,
-    /// Nothing but the run was met so far.
+    /// True while the first run is not over.
     leading: bool,
     prefix: Vec<u8>,
     longest: Vec<u8>,

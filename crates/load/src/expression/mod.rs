@@ -1,13 +1,12 @@
-//! Expressions of scenarios: the extended regular expressions of POSIX (IEEE 1003.1 XBD chapter 9.4) as `regcomp` with
-//! `REG_EXTENDED` and `regexec` of the GNU C library have them, on bytes, in the C locale.
+//! Regular expressions of scenarios: the extended ones of POSIX (IEEE 1003.1 XBD chapter 9.4) as `regcomp` with
+//! `REG_EXTENDED` and `regexec` of the GNU C library implement them, on bytes, in the C locale.
 //!
-//! A match begins as far left as can be and is then as long as can be. Scenarios rely on the library's escapes (`\s \S \w
-//! \W \b \B \< \>`), its sub-matches and its judgement of odd syntax, so all three are the same here; the C library is the
-//! oracle in the tests. SIPp with its screen on takes the locale of the terminal, where `.` can be several bytes; that is
-//! not followed.
+//! A match is the leftmost, and of those the longest. Scenarios rely on the library's escapes (`\s \S \w \W \b \B \<
+//! \>`), its sub-matches and its reading of odd syntax, so all three are the same here; the C library is the oracle of
+//! the tests. One difference: SIPp with its screen on uses the locale of the terminal, where `.` can be several bytes.
 //!
-//! An [`Expression`] is immutable and shared; a [`Matcher`] holds the states met so far and belongs to one thread. A search
-//! is linear in the text and allocates nothing once its states are known. Only back-references can take longer.
+//! An [`Expression`] is immutable and shared; a [`Matcher`] holds the states made so far and belongs to one thread. A
+//! search is linear in the text and allocates nothing once its states are known. Only back-references can take longer.
 //!
 //! ```
 //! use strowger_load::expression::{Expression, Matcher, Options};
@@ -39,18 +38,19 @@ use submatch::{Found, Registers};
 
 pub use error::{ErrorKind, ExpressionError};
 
-/// How an expression is read, and its bounds.
+/// Syntax options and bounds of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// ASCII letters match in either case (`REG_ICASE`).
     pub ignore_case: bool,
-    /// Nodes of a compiled expression, about one a character and more for each copy that an interval asks for. 10,000.
+    /// Limit of the nodes of a compiled expression: about one a character, and more for each copy that an interval
+    /// needs. Default 10,000.
     pub nodes_max: usize,
-    /// How deep groups may nest, and how many operators may stand behind another (`a+*`). 250.
+    /// Limit of the nesting of groups, and of operators after an operator (`a+*`). Default 250.
     pub depth_max: usize,
-    /// Bytes that a [`Matcher`] keeps of one expression's states. 1 MiB.
+    /// Limit of the states of one expression in a [`Matcher`], bytes. Default 1 MiB.
     pub states_bytes_max: usize,
-    /// Moves that one search with back-references may try before it gives up without a match. 10,000,000.
+    /// Limit of moves of one search with back-references, after which it returns no match. Default 10,000,000.
     pub moves_max: usize,
 }
 
@@ -60,25 +60,25 @@ impl Default for Options {
     }
 }
 
-/// A place in a text, in bytes.
+/// Range of a text, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     pub start: usize,
-    /// Behind the last byte.
+    /// Offset after the last byte.
     pub end: usize,
 }
 
 impl Span {
-    /// The bytes of the text that was searched.
+    /// Returns the bytes of this range; `text` MUST be the searched text.
     pub fn of(self, text: &[u8]) -> &[u8] {
         &text[self.start..self.end]
     }
 }
 
-/// A compiled expression.
+/// Compiled expression.
 #[derive(Debug)]
 pub struct Expression {
-    /// Names its states in every [`Matcher`].
+    /// Key of its states in every [`Matcher`].
     number: usize,
     program: Program,
     literals: Literals,
@@ -86,10 +86,10 @@ pub struct Expression {
 }
 
 impl Expression {
-    /// Compiles; a NUL ends the expression, as in C.
+    /// Compiles an expression; a NUL ends it, as in C.
     ///
     /// # Errors
-    /// Where `regcomp` has one, with the byte where it lies; and beyond the bounds of `options`.
+    /// An error of `regcomp`, with its offset; an expression beyond the bounds of `options`.
     pub fn new(pattern: &[u8], options: Options) -> Result<Self, ExpressionError> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let syntax = syntax::parse(until_nul(pattern), options.ignore_case, options.depth_max)?;
@@ -98,25 +98,25 @@ impl Expression {
         Ok(Self { number: NEXT.fetch_add(1, Ordering::Relaxed), program, literals, options })
     }
 
-    /// Groups in the expression, without the whole match.
+    /// Returns the number of groups, without the whole match.
     pub fn groups(&self) -> usize {
         self.program.groups
     }
 
-    /// Whether the expression matches somewhere in the text. A NUL ends the text, as in C.
+    /// True if the expression matches somewhere in the text. A NUL ends the text, as in C.
     pub fn is_match(&self, text: &[u8], matcher: &mut Matcher) -> bool {
         self.find(text, matcher).is_some()
     }
 
-    /// The leftmost longest match.
+    /// Returns the leftmost longest match.
     pub fn find(&self, text: &[u8], matcher: &mut Matcher) -> Option<Span> {
         let mut spans = [None];
         self.captures(text, matcher, &mut spans);
         spans[0]
     }
 
-    /// The leftmost longest match in `spans[0]` and what its groups matched behind it; groups beyond the length of `spans`
-    /// are left out, places beyond the number of groups are `None`. Without a match all are `None`.
+    /// Writes the leftmost longest match to `spans[0]` and its groups after it. Groups beyond the length of `spans` are
+    /// omitted; spans beyond the number of groups are `None`. Without a match all are `None`.
     pub fn captures(&self, text: &[u8], matcher: &mut Matcher, spans: &mut [Option<Span>]) -> bool {
         spans.fill(None);
         let text = until_nul(text);
@@ -159,7 +159,7 @@ impl Expression {
                 let class = program.classes[usize::from(text[at])];
                 state = match cache.one_end.known_step(state, class) {
                     Some(next) => next,
-                    // The states behind must stay, so the memory is bounded at the next search only.
+                    // The later states must stay, so the memory is bounded at the next search only.
                     None => cache.one_end.step(program, state, class, None),
                 };
                 matcher.path[at - start] = state;
@@ -184,9 +184,9 @@ impl Expression {
         }
     }
 
-    /// Start, end, and the end node of the longest match.
+    /// Returns start, end, and the end node of the longest match.
     fn leftmost_longest(&self, text: &[u8], cache: &mut Cache) -> Option<(usize, usize, u32)> {
-        // Starts are tried one by one while that is cheap, then the leftmost is found from behind.
+        // Starts are tried one by one while that is cheap; then a backward search finds the leftmost.
         let mut budget = 4 * text.len() + 256;
         let mut from = 0;
         loop {
@@ -211,7 +211,7 @@ impl Expression {
         }
     }
 
-    /// The first place from `from` on where a match could begin.
+    /// Returns the first position from `from` on where a match could begin.
     fn next_start(&self, text: &[u8], from: usize) -> Option<usize> {
         if self.literals.anchored {
             return (from == 0).then_some(0);
@@ -225,7 +225,7 @@ impl Expression {
         }
     }
 
-    /// The end of the longest match from `start` with its end node, and how many bytes were looked at.
+    /// Returns the end of the longest match from `start` with its end node, and the number of bytes read.
     fn longest(&self, text: &[u8], start: usize, states: &mut Automaton) -> (Option<(usize, u32)>, usize) {
         let program = &self.program;
         let limit = Some(self.options.states_bytes_max);
@@ -261,7 +261,7 @@ impl Expression {
         (found, at - start)
     }
 
-    /// The leftmost place from `from` on where a match begins.
+    /// Returns the leftmost position from `from` on where a match begins.
     fn leftmost(&self, text: &[u8], from: usize, states: &mut Automaton) -> Option<usize> {
         let program = &self.program;
         let limit = Some(self.options.states_bytes_max);
@@ -286,7 +286,7 @@ impl Expression {
     }
 }
 
-/// The states of one expression.
+/// States of one expression.
 #[derive(Debug)]
 struct Cache {
     forward: Automaton,
@@ -304,12 +304,12 @@ impl Cache {
     }
 }
 
-/// A thread's states of all expressions that it searched with, and room for a search.
+/// Search memory of one thread: states of all expressions that it used, and scratch space.
 #[derive(Debug, Default)]
 pub struct Matcher {
     caches: Vec<Option<Box<Cache>>>,
     registers: Registers,
-    /// The backward states of the positions of a match.
+    /// Backward states of the positions of a match.
     path: Vec<u32>,
     ways: Ways,
 }
@@ -320,7 +320,7 @@ impl Matcher {
     }
 }
 
-/// A string as C sees it.
+/// Returns the text up to the first NUL, as C reads it.
 fn until_nul(text: &[u8]) -> &[u8] {
     memchr::memchr(0, text).map_or(text, |end| &text[..end])
 }

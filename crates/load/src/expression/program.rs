@@ -1,13 +1,13 @@
-//! The tree of an expression -> an automaton of nodes with empty moves.
+//! Translates the tree of an expression to an automaton of nodes with empty moves.
 //!
-//! The order of nodes is part of the answer: where several ways through the expression give the same longest match, the
-//! sub-matches are those of the way that takes the lower-numbered node at each fork. Nodes are numbered in the order in
-//! which their part of the expression ends, so a fork comes after its branches, and a way that enters a part comes before
-//! the one that passes it by. That is the rule by which the GNU C library fills sub-matches, not POSIX's rule of longest
-//! sub-expressions first (they differ: `(a|ab)(c|bcd)` on `abcd`), and scenarios were written against the library.
+//! The order of nodes is part of the answer. If several paths through the expression give the same longest match, the
+//! sub-matches are those of the path that takes the lower-numbered node at each fork. Nodes are numbered in the order
+//! in which their part of the expression ends, so a fork comes after its branches, and a path that enters a part comes
+//! before one that skips it. That is the rule by which the GNU C library fills sub-matches, not POSIX's rule of longest
+//! sub-expressions first (they differ: `(a|ab)(c|bcd)` on `abcd`), and scenarios were written for the library.
 //!
-//! Conditions on positions (`^`, `\b`) are moved onto the nodes behind them: what an empty way reaches after a condition
-//! is a copy of that node with the condition added. So each node alone says where it may stand.
+//! Conditions on positions (`^`, `\b`) move to the nodes that follow: each node that an empty path reaches after a
+//! condition is copied with the condition added. So each node alone knows where it may match.
 
 use super::bytes::{ByteSet, is_word};
 use super::error::{ErrorKind, ExpressionError};
@@ -15,11 +15,11 @@ use super::syntax::{Syntax, Tree, condition};
 
 pub(super) const NONE: u32 = u32::MAX;
 
-/// What stands before or behind a position.
+/// Class of the text next to a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Side {
-    /// Nothing: start or end of the text.
+    /// Start or end of the text.
     Edge = 0,
     Word = 1,
     Other = 2,
@@ -41,14 +41,14 @@ impl Side {
     }
 }
 
-/// Whether what stands before a position meets the conditions.
+/// True if the preceding side meets the conditions.
 pub(super) fn allows_before(conditions: u8, before: Side) -> bool {
     !(conditions & condition::AFTER_WORD != 0 && before != Side::Word
         || conditions & condition::AFTER_NO_WORD != 0 && before == Side::Word
         || conditions & condition::AT_START != 0 && before != Side::Edge)
 }
 
-/// Whether what stands behind a position meets the conditions.
+/// True if the following side meets the conditions.
 pub(super) fn allows_behind(conditions: u8, behind: Side) -> bool {
     !(conditions & condition::BEFORE_WORD != 0 && behind != Side::Word
         || conditions & condition::BEFORE_NO_WORD != 0 && behind == Side::Word
@@ -61,9 +61,9 @@ pub(super) enum Kind {
     /// Index of a set.
     Set(u32),
     BackReference(u32),
-    /// Index of a group from 0.
+    /// Index of a group, from 0.
     Open(u32),
-    /// Whether the group stands directly under an operator that allows none of it.
+    /// End of a group; `optional`: directly under an operator that allows none of it.
     Close {
         group: u32,
         optional: bool,
@@ -76,18 +76,18 @@ pub(super) enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
     pub(super) kind: Kind,
-    /// All must hold where the node stands, see [`condition`].
+    /// Conditions that must all hold at the node's position, see [`condition`].
     pub(super) conditions: u8,
-    /// A copy made for a condition, of this node.
+    /// Original of this node, if it is a copy made for a condition.
     copy_of: u32,
-    /// Not the first of the copies that an interval or `+` asks for.
+    /// True for all but the first of the copies that an interval or `+` needs.
     later: bool,
-    /// Empty moves, the preferred first; for a byte, a set and a back-reference the first is the node behind.
+    /// Empty moves, the preferred first; of a byte, a set and a back-reference the first is the next node.
     pub(super) moves: [u32; 2],
 }
 
 impl Node {
-    /// Whether the node consumes text (a back-reference may consume none).
+    /// True if the node consumes text (a back-reference may consume none).
     pub(super) fn consumes(&self) -> bool {
         matches!(self.kind, Kind::Byte(_) | Kind::Set(_) | Kind::BackReference(_))
     }
@@ -129,29 +129,29 @@ impl Lists {
     }
 }
 
-/// An expression ready to run.
+/// Executable form of an expression.
 #[derive(Debug)]
 pub(super) struct Program {
     pub(super) nodes: Vec<Node>,
     pub(super) sets: Vec<ByteSet>,
     pub(super) start: u32,
-    /// The ends: the first is the plain one, its copies with conditions follow.
+    /// Ends: first the plain one, then its copies with conditions.
     pub(super) ends: Vec<u32>,
-    /// Groups in the text of the expression.
+    /// Number of groups in the expression.
     pub(super) groups: usize,
-    /// A group written directly around another has one pair of nodes for both: which group has the nodes.
+    /// Group that has the nodes, for each group: one directly around another shares its pair.
     pub(super) same_as: Vec<u32>,
     pub(super) back_references: bool,
-    /// Some node has a condition on what stands before it.
+    /// True if a node has a condition on the preceding side.
     pub(super) looks_before: bool,
-    /// Each byte's class; bytes of one class are alike to every node.
+    /// Class of each byte; no node tells bytes of one class apart.
     pub(super) classes: Box<[u8; 256]>,
-    /// A byte of each class.
+    /// One byte of each class.
     pub(super) class_bytes: Vec<u8>,
     pub(super) ignore_case: bool,
-    /// The nodes with an empty move to a node.
+    /// Nodes with an empty move to each node.
     pub(super) empty_before: Lists,
-    /// The consuming nodes behind which a node stands.
+    /// Consuming nodes that precede each node.
     pub(super) consuming_before: Lists,
 }
 
@@ -181,7 +181,7 @@ impl Program {
         Ok(builder.finish(start, end, syntax.groups, ignore_case))
     }
 
-    /// Whether the node takes this byte, folded if case is ignored; a back-reference never does.
+    /// True if the node takes this byte, folded if case is ignored; false for a back-reference.
     pub(super) fn takes(&self, node: u32, folded: u8) -> bool {
         match self.nodes[node as usize].kind {
             Kind::Byte(wanted) => wanted == folded,
@@ -195,20 +195,20 @@ impl Program {
     }
 }
 
-/// A part of the automaton whose ends still lead nowhere.
+/// Part of the automaton whose ends are not connected yet.
 struct Part {
     first: u32,
-    /// Node and which of its moves.
+    /// Node and index of its open move.
     holes: Vec<(u32, usize)>,
 }
 
-/// Which copy of its part of the expression a tree becomes.
+/// Role of the copy that a tree becomes.
 #[derive(Clone, Copy)]
 struct Round {
-    /// Not the first: of this tree or of one around it.
+    /// True for all but the first copy of this tree or of one around it.
     later: bool,
-    /// Of a group: directly under an operator that allows none of it, and the first copy that may be left out. The copies
-    /// behind it do not count as optional, which is so in the GNU C library and seen in the sub-matches of empty rounds.
+    /// True for a group directly under an operator that allows none of it, in the first copy that may be omitted. The
+    /// copies after it do not count as optional: so in the GNU C library, as the sub-matches of empty rounds show.
     optional: bool,
 }
 
@@ -258,7 +258,7 @@ impl Builder {
         }
     }
 
-    /// A fork between two parts; a part that is not there is a way past the fork.
+    /// Adds a fork between two parts; a missing part is a path past the fork.
     fn fork(&mut self, one: Option<Part>, other: Option<Part>, round: Round) -> Result<Part, ExpressionError> {
         let fork = self.node(Kind::Fork, 0, round)?;
         let mut holes = Vec::new();
@@ -358,7 +358,7 @@ impl Builder {
                 self.nodes[fork as usize].moves[0] = part.first;
                 Some(Part { first: fork, holes: vec![(fork, 1)] })
             }
-            // ((x?x)?x)?: the later copies stand behind the earlier.
+            // ((x?x)?x)?: the later copies follow the earlier.
             Some(most) => {
                 let mut tail = Some(self.fork(first, None, round)?);
                 for _ in least + 1..most {
@@ -372,7 +372,7 @@ impl Builder {
         Ok(self.chain(whole, tail))
     }
 
-    /// The lower-numbered move of a fork is preferred; two alike are one.
+    /// Orders the moves of forks: the lower-numbered is preferred; two equal ones become one.
     fn order_forks(&mut self) {
         for node in &mut self.nodes {
             if node.kind == Kind::Fork {
@@ -392,9 +392,9 @@ impl Builder {
         Ok(copy)
     }
 
-    /// Gives the conditions of a position to copies of all that empty moves reach behind it.
+    /// Copies the nodes that empty moves reach after a condition, with the condition added.
     fn spread_conditions(&mut self) -> Result<(), ExpressionError> {
-        // In the order of a walk along empty moves from each node in turn, because the copies are numbered in it.
+        // In the order of a walk along empty moves from each node in turn: the copies are numbered in it.
         let mut seen = vec![false; self.nodes.len()];
         let mut todo = Vec::new();
         for root in 0..self.nodes.len() as u32 {
@@ -421,7 +421,8 @@ impl Builder {
         Ok(())
     }
 
-    /// Copies what empty moves reach from `original`, hanging the copies behind `copy`. `root` is where the walk began.
+    /// Copies the nodes that empty moves reach from `original` and appends the copies to `copy`. `root` is the start of
+    /// the walk.
     fn copy_behind(&mut self, original: u32, copy: u32, root: u32, conditions: u8) -> Result<(), ExpressionError> {
         let (mut original, mut copy, mut conditions) = (original, copy, conditions);
         loop {
@@ -433,7 +434,7 @@ impl Builder {
                     return Ok(());
                 }
                 (_, [to, NONE]) => {
-                    // Back at the root by a loop: join what was begun there.
+                    // A loop led back to the root: join the copy begun there.
                     if original == root && copy != original {
                         self.nodes[copy as usize].moves = [to, NONE];
                         return Ok(());

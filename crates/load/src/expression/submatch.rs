@@ -1,25 +1,25 @@
-//! Which way through the expression gave the match, and so what each group matched.
+//! Finds the path through the expression that gave the match, and so the match of each group.
 
 use super::automaton::Automaton;
 use super::program::{Kind, NONE, Node, Program, Side};
 
-/// Start and end of what each group matched, [`NONE`] where it matched nothing.
+/// Start and end of a group's match, [`NONE`] without one.
 pub(super) type Register = [u32; 2];
 
 pub(super) const UNSET: Register = [NONE; 2];
 
-/// The groups' registers along one way.
+/// Registers of the groups along one path.
 #[derive(Debug, Default)]
 pub(super) struct Registers {
     pub(super) now: Vec<Register>,
-    /// As they were when a group last closed on something.
+    /// Registers when a group last closed on a non-empty match.
     before: Vec<Register>,
-    /// Nodes passed by empty moves at the position, by the number of the position's visit.
+    /// Visit of the position in which each node was last passed by empty moves.
     passed: Vec<u32>,
     visit: u32,
 }
 
-/// What passing a node does to the registers.
+/// Updates the registers for a passed node.
 pub(super) fn record(node: &Node, at: u32, now: &mut [Register], before: &mut [Register]) {
     match node.kind {
         Kind::Open(group) => {
@@ -36,8 +36,8 @@ pub(super) fn record(node: &Node, at: u32, now: &mut [Register], before: &mut [R
                 now[group][1] = at;
                 before.copy_from_slice(now);
             } else if optional && before[group][0] != NONE {
-                // An empty round of a loop leaves the registers as the last round that matched something left them,
-                // those of groups within included.
+                // An empty round of a loop restores the registers of the last round that matched something, including
+                // those of inner groups.
                 now.copy_from_slice(before);
             } else {
                 now[group][1] = at;
@@ -47,22 +47,22 @@ pub(super) fn record(node: &Node, at: u32, now: &mut [Register], before: &mut [R
     }
 }
 
-/// A match whose groups are wanted.
+/// Match whose groups are wanted.
 #[derive(Clone, Copy)]
 pub(super) struct Found<'a> {
     pub(super) text: &'a [u8],
     pub(super) start: usize,
-    /// The backward states from start to end, one a position.
+    /// Backward states from start to end, one a position.
     pub(super) path: &'a [u32],
-    /// Whose they are.
+    /// Automaton of the states.
     pub(super) states: &'a Automaton,
-    /// The end that was reached.
+    /// End that was reached.
     pub(super) end_node: u32,
 }
 
 impl Registers {
-    /// Walks from the start of the match to its end, at each fork by the preferred move from which the end is reached, and
-    /// fills `groups` registers.
+    /// Walks from the start of the match to its end, at each fork by the preferred move from which the end is
+    /// reachable, and fills `groups` registers.
     pub(super) fn walk(&mut self, program: &Program, found: Found<'_>, groups: usize) {
         let Found { text, start, path, states, end_node } = found;
         self.reset(program, groups);
@@ -86,7 +86,7 @@ impl Registers {
                 continue;
             }
             if what.kind == Kind::Fork && program.nodes[what.moves[0] as usize].moves[0] == node {
-                // A loop over one byte, by far the most frequent: taken at one go.
+                // A loop over one byte, by far the most frequent: taken in one step.
                 let body = what.moves[0];
                 if program.nodes[body as usize].consumes() {
                     let from = offset;
@@ -114,9 +114,9 @@ impl Registers {
             empty_moves += 1;
             let mut leads = what.moves.into_iter().filter(|&to| to != NONE && states.reaches(path[offset], before, to));
             let Some(first) = leads.next() else { return };
-            // Round a loop that matched nothing the other move is taken, so that the walk ends.
+            // After a round of a loop that matched nothing the other move is taken, so that the walk ends.
             node = if self.passed[first as usize] == self.visit { leads.next().unwrap_or(first) } else { first };
-            // Some loops within loops over nothing would go on for ever (and do in the C library).
+            // Some nested loops over nothing would never end (and do not in the C library).
             if empty_moves > 4 * program.nodes.len() {
                 return;
             }

@@ -1,18 +1,18 @@
-//! The text of an expression -> its tree: the extended regular expressions of POSIX (XBD 9.4) as the GNU C library
-//! reads them, with its escapes and its answers to what POSIX leaves undefined.
+//! Parses an expression into a tree: the extended regular expressions of POSIX (XBD 9.4) as the GNU C library reads
+//! them, with its escapes and its choices where POSIX leaves the meaning undefined.
 //!
-//! What is undefined in POSIX and decided here, each checked against `regcomp` in the tests:
-//! an operator with nothing to repeat (`*a`, `a|*`, `^*`, `{1}`) is an error; an empty branch (`a|`, `()`, `a||b`) matches
-//! the empty string; a `)` that closes nothing is a character; `{,3}` is `{0,3}`; `a{0}` vanishes; `\1` to `\9` refer back.
+//! Undefined in POSIX and decided here, each checked against `regcomp` in the tests: an operator with nothing to repeat
+//! (`*a`, `a|*`, `^*`, `{1}`) is an error; an empty branch (`a|`, `()`, `a||b`) matches the empty string; a `)` that
+//! closes nothing is a character; `{,3}` is `{0,3}`; `a{0}` vanishes; `\1` to `\9` are back-references.
 
 use super::bracket;
 use super::bytes::ByteSet;
 use super::error::{ErrorKind, ExpressionError};
 
-/// The greatest count in an interval (`RE_DUP_MAX`).
+/// Limit of a count in an interval (`RE_DUP_MAX`).
 const REPEAT_MAX: u32 = 0x7fff;
 
-/// What a position must look like. Bits, so that conditions met on the way add up.
+/// Conditions on a position, as bits that can be combined.
 pub(super) mod condition {
     pub(crate) const AFTER_WORD: u8 = 1;
     pub(crate) const AFTER_NO_WORD: u8 = 2;
@@ -23,22 +23,22 @@ pub(super) mod condition {
     pub(crate) const AFTER: u8 = AFTER_WORD | AFTER_NO_WORD | AT_START;
 }
 
-/// A part of an expression. What matches only the empty string without a trace is `None` one level up.
+/// Part of an expression. A part that matches only the empty string and leaves no trace is `None` one level up.
 #[derive(Clone, Debug)]
 pub(super) enum Tree {
     Byte(u8),
     Set(Box<ByteSet>),
-    /// A position, see [`condition`].
+    /// Condition on a position, see [`condition`].
     Position(u8),
     BackReference(usize),
     Concatenation(Vec<Self>),
-    /// Two branches at least; an empty one is `None`.
+    /// Two or more branches; an empty one is `None`.
     Alternation(Vec<Option<Self>>),
     Group {
         index: usize,
         body: Option<Box<Self>>,
     },
-    /// `most` is `None` without a bound; never {0,0} and never {1,1}.
+    /// Repetition; `most` is `None` without a bound; never {0,0} and never {1,1}.
     Repeat {
         body: Box<Self>,
         least: u32,
@@ -46,7 +46,7 @@ pub(super) enum Tree {
     },
 }
 
-/// The whole of it.
+/// Parsed expression.
 #[derive(Debug)]
 pub(super) struct Syntax {
     pub(super) tree: Option<Tree>,
@@ -70,30 +70,30 @@ enum Token {
     WordEdge,
     WordInside,
     BackReference(usize),
-    /// `\w`, `\s` and their opposites: the letter.
+    /// Letter of `\w`, `\s` or their opposites.
     Class(u8),
-    /// A backslash that is the last byte.
+    /// Backslash as the last byte.
     LoneBackslash,
     End,
 }
 
 pub(super) struct Parser<'a> {
     pattern: &'a [u8],
-    /// Behind the token.
+    /// Position after the token.
     at: usize,
-    /// Where the token begins.
+    /// Start of the token.
     token_at: usize,
     token: Token,
     ignore_case: bool,
     depth_max: usize,
     groups: usize,
-    /// Operators that repeat what another repeats already (`a+*`), in all: each makes the tree higher.
+    /// Operators on parts that another operator repeats already (`a+*`), in all: each makes the tree higher.
     stacked: usize,
-    /// Bit n: group n + 1 is complete on this way through the alternatives, `\n+1` may stand.
+    /// Bit n: group n + 1 is complete on this path through the alternatives, so `\n+1` is allowed.
     complete: u16,
 }
 
-/// Reads `pattern`; groups may nest `depth_max` deep.
+/// Parses `pattern`; groups may nest `depth_max` deep.
 pub(super) fn parse(pattern: &[u8], ignore_case: bool, depth_max: usize) -> Result<Syntax, ExpressionError> {
     let mut parser = Parser {
         pattern,
@@ -116,7 +116,7 @@ impl Parser<'_> {
         Err(ExpressionError { kind, at })
     }
 
-    /// With case ignored an expression is read in upper case, and so is the text.
+    /// Folds a byte: without regard to case, expression and text are read in upper case.
     fn fold(&self, byte: u8) -> u8 {
         if self.ignore_case { byte.to_ascii_uppercase() } else { byte }
     }
@@ -142,7 +142,7 @@ impl Parser<'_> {
                         b'`' => Token::Position(condition::AT_START),
                         b'\'' => Token::Position(condition::AT_END),
                         b'w' | b'W' | b's' | b'S' => Token::Class(escaped),
-                        // An escaped letter is not folded: with case ignored `\a` meets no letter at all.
+                        // An escaped letter is not folded: without regard to case `\a` matches no letter at all.
                         other => Token::Byte(other),
                     }
                 }
@@ -196,12 +196,12 @@ impl Parser<'_> {
         Ok(if parts.len() > 1 { Some(Tree::Concatenation(parts)) } else { parts.pop() })
     }
 
-    /// One atom and the operators behind it.
+    /// Parses one atom and the operators after it.
     fn repeated(&mut self, depth: usize) -> Result<Option<Tree>, ExpressionError> {
         let at = self.token_at;
         let mut tree = match self.token {
             Token::Byte(byte) => Some(Tree::Byte(byte)),
-            // What closes nothing is a character.
+            // A ) without group is a character.
             Token::Close => Some(Tree::Byte(b')')),
             Token::CloseInterval => Some(Tree::Byte(b'}')),
             Token::Any => Some(Tree::Set(Box::new(ByteSet::all()))),
@@ -221,7 +221,7 @@ impl Parser<'_> {
                 Some(Tree::Set(Box::new(set)))
             }
             Token::Open => self.group(depth + 1)?,
-            // A position cannot be repeated, so an operator behind it has nothing to repeat.
+            // A position cannot be repeated, so an operator after it has nothing to repeat.
             Token::Position(condition) => {
                 self.advance();
                 return Ok(Some(Tree::Position(condition)));
@@ -271,7 +271,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Behind `(`, up to and without taking `)`.
+    /// Parses a group from after `(` up to `)`, which it does not take.
     fn group(&mut self, depth: usize) -> Result<Option<Tree>, ExpressionError> {
         let at = self.token_at;
         if depth > self.depth_max {
@@ -290,7 +290,7 @@ impl Parser<'_> {
         Ok(Some(Tree::Group { index, body: body.map(Box::new) }))
     }
 
-    /// Behind `{`; the token is `}` afterwards.
+    /// Parses an interval from after `{`; the token is `}` afterwards.
     fn interval(&mut self) -> Result<(u32, Option<u32>), ExpressionError> {
         let at = self.token_at;
         let broken = |parser: &Self| {
@@ -323,7 +323,7 @@ impl Parser<'_> {
         Ok((least, most))
     }
 
-    /// Digits up to `,` or `}`: `None` if something else stands there, `Some(None)` if nothing does.
+    /// Parses digits up to `,` or `}`: `None` if other text follows, `Some(None)` without digits.
     #[expect(clippy::option_option, reason = "absent and wrong are different answers")]
     fn number(&mut self) -> Option<Option<u32>> {
         let mut number = Some(None);

@@ -1,27 +1,27 @@
-//! Captured packets: files of libpcap (draft-ietf-opsawg-pcap) and pcapng (draft-ietf-opsawg-pcapng), of which the
-//! payloads of UDP datagrams are kept.
+//! Captured packets: the UDP payloads of libpcap files (draft-ietf-opsawg-pcap) and pcapng files
+//! (draft-ietf-opsawg-pcapng).
 
 use std::path::Path;
 
-/// What a file of packets has to be played.
+/// Capture to be played.
 #[derive(Debug)]
 pub struct Capture {
     bytes: Vec<u8>,
     packets: Vec<Packet>,
 }
 
-/// One datagram of a capture.
+/// Datagram of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
     /// Microseconds after the first.
     pub at: u64,
-    /// How far its destination port lies above the lowest of the file: media and its control stay apart.
+    /// Distance of its destination port from the lowest one of the file: keeps media and their control apart.
     pub above: u16,
     start: u32,
     end: u32,
 }
 
-/// Why a capture cannot be played.
+/// Error of a capture.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     #[error("{0}")]
@@ -35,13 +35,15 @@ pub enum CaptureError {
 }
 
 impl Capture {
+    /// Reads a capture.
+    ///
     /// # Errors
     /// The file cannot be read, is no capture, or has no UDP datagram.
     pub fn load(path: &Path) -> Result<Self, CaptureError> {
         Self::parse(&std::fs::read(path)?)
     }
 
-    /// Of the bytes of a file. A capture that was cut off in a packet ends before it.
+    /// Parses the bytes of a capture. One that was truncated within a packet ends before it.
     ///
     /// # Errors
     /// As [`Capture::load`].
@@ -55,7 +57,8 @@ impl Capture {
         found.capture()
     }
 
-    /// Of datagrams that are made here: microseconds after the first, in order, and their bytes. All have the same port.
+    /// Creates a capture of generated datagrams: microseconds after the first, in order, and their bytes. All have the
+    /// same port.
     pub(super) fn of(datagrams: Vec<(u64, Vec<u8>)>) -> Self {
         let (mut bytes, mut packets) = (Vec::new(), Vec::with_capacity(datagrams.len()));
         for (at, payload) in datagrams {
@@ -70,13 +73,13 @@ impl Capture {
         &self.packets
     }
 
-    /// The payload of a datagram.
+    /// Returns the payload of a datagram.
     pub fn payload(&self, packet: &Packet) -> &[u8] {
         &self.bytes[packet.start as usize..packet.end as usize]
     }
 }
 
-/// Datagrams as they are found.
+/// Datagrams found so far.
 #[derive(Default)]
 struct Found {
     bytes: Vec<u8>,
@@ -114,7 +117,7 @@ impl Found {
             .iter()
             .zip(ends)
             .map(|(&(time, port, start), end)| {
-                // A clock that was set back while the capture ran does not hold the rest up.
+                // A clock set back during the capture does not delay the rest.
                 last = (time.saturating_sub(first) / 1_000).max(last);
                 Packet { at: last, above: port - lowest, start, end }
             })
@@ -123,7 +126,7 @@ impl Found {
     }
 }
 
-/// Numbers of a file in its byte order.
+/// Byte order of a file.
 #[derive(Clone, Copy)]
 struct Order {
     big: bool,
@@ -141,7 +144,8 @@ impl Order {
     }
 }
 
-/// A file header of 24 bytes, then records of 16 and the packet; Kuznetzov's have eight more.
+/// Parses a classic file: a header of 24 bytes, then for each packet a record of 16 bytes (Kuznetzov's format: 24) and
+/// its bytes.
 fn classic(file: &[u8], found: &mut Found) -> Result<(), CaptureError> {
     let magic = u32::from_le_bytes(file[..4].try_into().map_err(|_| CaptureError::NoCapture)?);
     let (big, unit, record) = match magic {
@@ -154,7 +158,7 @@ fn classic(file: &[u8], found: &mut Found) -> Result<(), CaptureError> {
         _ => return Err(CaptureError::NoCapture),
     };
     let order = Order { big };
-    // The upper bits tell of a check sum behind each frame.
+    // The upper bits announce a checksum after each frame.
     let link = order.word(file, 20).ok_or(CaptureError::NoCapture)? & 0x0fff_ffff;
     let mut at = 24;
     while let (Some(seconds), Some(fraction), Some(length)) =
@@ -168,10 +172,10 @@ fn classic(file: &[u8], found: &mut Found) -> Result<(), CaptureError> {
     Ok(())
 }
 
-/// Blocks: sections, which say the byte order; interfaces, which say link type and clock; packets.
+/// Parses pcapng blocks: sections with the byte order, interfaces with link type and clock, packets.
 fn next_generation(file: &[u8], found: &mut Found) -> Result<(), CaptureError> {
     let mut order = Order { big: false };
-    // Link type and ticks a second of each interface.
+    // Link type and ticks per second of each interface.
     let mut interfaces: Vec<(u32, u64)> = Vec::new();
     let mut at = 0;
     while let Some(kind) = order.word(file, at) {
@@ -206,7 +210,7 @@ fn next_generation(file: &[u8], found: &mut Found) -> Result<(), CaptureError> {
     Ok(())
 }
 
-/// Ticks a second: option 9 of an interface, a power of ten or (highest bit) of two; else microseconds.
+/// Returns the ticks per second: option 9 of an interface, a power of ten or (highest bit) of two; default a million.
 fn ticks(order: Order, block: &[u8]) -> u64 {
     let mut at = 16;
     while let (Some(code), Some(length)) = (order.half(block, at), order.half(block, at + 2)) {
@@ -228,10 +232,10 @@ fn is_known(link: u32) -> bool {
     matches!(link, 0 | 1 | 12 | 14 | 101 | 108 | 113 | 228 | 229 | 276)
 }
 
-/// The IP packet in a frame.
+/// Returns the IP packet of a frame.
 fn network(link: u32, frame: &[u8]) -> Option<&[u8]> {
     match link {
-        // BSD loopback: four bytes of family.
+        // BSD loopback: four bytes of address family.
         0 | 108 => frame.get(4..),
         1 => tagged(frame.get(12..)?),
         // Raw IP.
@@ -246,7 +250,7 @@ fn network(link: u32, frame: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Behind the type of an Ethernet frame, tags of virtual networks (IEEE 802.1Q) passed over.
+/// Returns the packet after the type of an Ethernet frame; skips VLAN tags (IEEE 802.1Q).
 fn tagged(mut rest: &[u8]) -> Option<&[u8]> {
     loop {
         match rest.get(..2)? {
@@ -257,7 +261,7 @@ fn tagged(mut rest: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Destination port and payload of a UDP datagram (RFC 768) in an IP packet; a fragment is none.
+/// Returns destination port and payload of the UDP datagram (RFC 768) in an IP packet; `None` for a fragment.
 fn datagram(packet: &[u8]) -> Option<(u16, &[u8])> {
     let udp = match packet.first()? >> 4 {
         4 => {
@@ -284,7 +288,7 @@ fn datagram(packet: &[u8]) -> Option<(u16, &[u8])> {
     };
     let port = u16::from_be_bytes([*udp.get(2)?, *udp.get(3)?]);
     let length = usize::from(u16::from_be_bytes([*udp.get(4)?, *udp.get(5)?]));
-    // Cut short by the capture: as much as there is.
+    // Truncated by the capture: the captured part.
     udp.get(8..length.min(udp.len()).max(8)).map(|payload| (port, payload))
 }
 
@@ -294,7 +298,7 @@ const UDP: u8 = 17;
 mod tests {
     use super::*;
 
-    /// An Ethernet frame with a datagram to `port`.
+    /// Builds an Ethernet frame with a datagram to `port`.
     fn frame(port: u16, payload: &[u8]) -> Vec<u8> {
         let mut udp = vec![0x10, 0, (port >> 8) as u8, port as u8, 0, 8 + payload.len() as u8, 0, 0];
         udp.extend_from_slice(payload);

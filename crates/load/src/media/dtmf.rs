@@ -3,26 +3,26 @@
 use super::capture::Capture;
 use super::track::Header;
 
-/// The payload type of the events. SIPp has it fixed; a scenario has to offer it.
+/// Payload type of the events. Fixed in SIPp; a scenario has to offer it.
 const EVENTS: u8 = 96;
 
-/// Before the first digit SIPp keeps the way open for a while, with packets that say nothing (of an RTP payload format for no-op,
-/// a draft that never became an RFC).
+/// Payload type of the packets without content that SIPp sends before the first digit to keep the path open (RTP
+/// payload format for no-op, a draft that never became an RFC).
 const NOTHING: u8 = 97;
 
-/// Milliseconds between two packets; of a digit; from one digit to the next; ticks of the clock in each.
+/// Milliseconds between two packets; of a digit; from one digit to the next. Then: clock ticks in each.
 const PACKET: u32 = 20;
 const TONE: u32 = 200;
 const DIGIT: u32 = 400;
 const TICKS: u32 = 8;
 
-/// -10 dBm0.
+/// Volume: -10 dBm0.
 const VOLUME: u8 = 10;
 
-/// How often the end of a digit is said (RFC 4733 section 2.5.1.4).
+/// Repetitions of the end of a digit (RFC 4733 section 2.5.1.4).
 const ENDS: u32 = 3;
 
-/// The event of a digit (RFC 4733 section 3.2).
+/// Returns the event of a digit (RFC 4733 section 3.2).
 fn event(digit: u8) -> Option<u8> {
     Some(match digit.to_ascii_uppercase() {
         digit @ b'0'..=b'9' => digit - b'0',
@@ -33,7 +33,8 @@ fn event(digit: u8) -> Option<u8> {
     })
 }
 
-/// What is sent for these digits, and how many packets that is; what is no digit is passed over. None: there is none at all.
+/// Builds the packets of these digits, and returns their number too; other characters are skipped. `None`: no digit at
+/// all.
 pub(super) fn capture(digits: &[u8], sequence: u16, source: u32) -> Option<(Capture, u16)> {
     let mut packets: Vec<(u64, Vec<u8>)> = Vec::new();
     let mut push = |milliseconds: u32, payload_type: u8, marker: bool, since: u32, body: [u8; 4]| {

@@ -1,4 +1,4 @@
-//! The thread of a media socket that takes what comes, and sends back what is to be echoed.
+//! Thread of a media socket: receives datagrams and sends back those to be echoed.
 
 use super::settings::Settings;
 use super::tally::Tally;
@@ -10,11 +10,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use strowger_net::datagrams::{Incoming, Outgoing};
 
-/// What goes back to its sender.
+/// Selection of datagrams to echo.
 pub(super) struct Mirror {
-    /// Everything.
+    /// True if all are echoed.
     pub(super) all: AtomicBool,
-    /// There are peers to whom everything goes back; asked before the lock is taken.
+    /// True if there are peers whose datagrams are echoed; read before the lock is taken.
     some: AtomicBool,
     peers: Mutex<HashSet<SocketAddr, foldhash::fast::RandomState>>,
 }
@@ -24,7 +24,7 @@ impl Mirror {
         Self { all: AtomicBool::new(all), some: AtomicBool::new(false), peers: Mutex::default() }
     }
 
-    /// Whether what this peer sends goes back to it from now on.
+    /// Switches the echo for this peer.
     pub(super) fn set(&self, peer: SocketAddr, on: bool) {
         let mut peers = self.peers.lock().unwrap_or_else(|e| e.into_inner());
         if on {
@@ -41,10 +41,10 @@ impl Mirror {
     }
 }
 
-/// How soon the thread sees that it shall end.
+/// Longest time until the thread notices `stopping`.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// On its thread, until `stopping`. `place`: 0 is the socket of audio, 1 that of video.
+/// Runs on its own thread until `stopping`. `place`: 0 is the audio socket, 1 the video socket.
 pub(super) fn run(
     socket: &UdpSocket,
     place: usize,
@@ -61,7 +61,7 @@ pub(super) fn run(
     }
     while !stopping() {
         let Ok(n) = incoming.receive(socket) else {
-            // Waits for something to come, and leaves it where it is. An error of an earlier send ends with it.
+            // Waits for a datagram without taking it. This also clears an error of an earlier send.
             let _ = socket.peek(&mut [0]);
             continue;
         };

@@ -1,4 +1,4 @@
-//! The media of the calls of one shard: where each call's peer wants them, and from which port they come.
+//! Media of the calls of one shard: where each peer wants them, and from which port they are sent.
 
 use super::dtmf;
 use super::plane::Shared;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use strowger_measure::Counter;
 
-/// Why an action did nothing, in a sentence.
+/// Reason why an action did nothing, as a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("{0} cannot be sent: no session description with its address has come")]
@@ -29,37 +29,37 @@ pub enum Refusal {
     NoFile,
 }
 
-/// The media of the calls of one shard, by their slots.
+/// Media of the calls of one shard, by their slots.
 pub struct Legs {
     shared: Arc<Shared>,
     legs: Vec<Leg>,
-    /// What the books know; only the first of the plane's legs tells them, so that nothing is counted twice.
+    /// Counts already reported; only the first of the plane's legs reports, so that nothing is counted twice.
     told: Option<[u64; COUNTS]>,
 }
 
-/// The media of one call.
+/// Media of one call.
 #[derive(Default)]
 struct Leg {
-    /// Its number at the thread that sends; 0 before it plays.
+    /// Number of the leg at the sending thread; 0 before it plays.
     number: u64,
     remote: Remote,
-    /// The port that it told the peer for its audio; 0: the common one.
+    /// Audio port announced to the peer; 0: the common one.
     port: u16,
     own: Option<Arc<UdpSocket>>,
-    /// The stream of its digits, once there was one.
+    /// Stream of its digits, once there was one.
     events: Option<Events>,
-    /// To whom goes back what they send, audio and video.
+    /// Peers whose audio and video are echoed.
     mirrored: [Option<SocketAddr>; 2],
 }
 
-/// A stream of telephone events: its source (SSRC) and the sequence number of its next packet.
+/// Stream of telephone events: its source (SSRC) and the sequence number of its next packet.
 #[derive(Clone, Copy)]
 struct Events {
     source: u32,
     next: u16,
 }
 
-/// The sources of telephone events count from here, as SIPp's.
+/// First SSRC of telephone events, as SIPp's.
 const FIRST_SOURCE: u32 = 0x0102_0304;
 
 impl Legs {
@@ -68,7 +68,7 @@ impl Legs {
         Self { shared, legs: Vec::new(), told }
     }
 
-    /// Tells what has been counted since the last time.
+    /// Reports the counts since the last call.
     pub fn count(&mut self, mut to: impl FnMut(Counter, u64)) {
         let Some(told) = &mut self.told else { return };
         for ((counter, now), before) in self.shared.tally.counts().into_iter().zip(told) {
@@ -86,25 +86,25 @@ impl Legs {
         &mut self.legs[index]
     }
 
-    /// A message of the peer of this call: where it wants its media, if it says so.
+    /// Reads a message of the call's peer: the addresses of its media, if it gives them.
     pub fn learn(&mut self, slot: u32, message: &[u8]) {
         if let Some(remote) = Remote::of(message) {
             let leg = self.leg(slot);
             let before = leg.remote;
-            // What the new description does not name stays: it may be about one medium only.
+            // An address that the new description omits stays: it may be about one medium only.
             leg.remote.audio = remote.audio.or(leg.remote.audio);
             leg.remote.video = remote.video.or(leg.remote.video);
             leg.remote.image = remote.image.or(leg.remote.image);
             let (number, remote) = (leg.number, leg.remote);
-            // What plays goes on to the new place; a full queue is counted there.
+            // Playing streams move to the new address; a full queue is counted there.
             if number != 0 && remote != before {
                 let _ = self.hand(Wish::Aim(number, remote));
             }
         }
     }
 
-    /// The call of this number tells its peer a port of its own for audio (`[auto_media_port]`): four apart, in a
-    /// range of 10,000 from the common one on.
+    /// Returns the audio port of this call (`[auto_media_port]`): four apart, in a range of 10,000 from the common one
+    /// on. `number` is that of the call.
     pub fn own_port(&mut self, slot: u32, number: u64) -> u16 {
         let port = automatic(self.shared.port, number);
         let leg = self.leg(slot);
@@ -114,13 +114,13 @@ impl Legs {
         port
     }
 
-    /// The common port for audio.
+    /// Returns the common audio port.
     pub fn port(&self) -> u16 {
         self.shared.port
     }
 
-    /// The element `rtp_echo`: whether what comes goes back, for the whole process. Without an echo asked for at the
-    /// start it changes nothing.
+    /// Runs the element `rtp_echo`: switches the echo of the whole process. Has no effect without an echo requested at
+    /// the start.
     pub fn echo(&self, on: bool) {
         if self.shared.settings.echo == super::settings::Echo::Always {
             self.shared.mirror.all.store(on, Relaxed);
@@ -130,7 +130,7 @@ impl Legs {
     /// Runs a media action for the call in this slot.
     ///
     /// # Errors
-    /// Why nothing is played.
+    /// The reason why nothing is played.
     pub fn act(&mut self, slot: u32, action: &Action) -> Result<(), Refusal> {
         match action {
             Action::PlayPcap { media, file } => {
@@ -152,10 +152,10 @@ impl Legs {
         }
     }
 
-    /// `play_dtmf`: digits as telephone events, from the port of audio. What a call played before from a capture ends.
+    /// Runs `play_dtmf`: sends digits as telephone events from the audio port. A capture that the call plays ends.
     ///
     /// # Errors
-    /// Why nothing is played.
+    /// The reason why nothing is played.
     pub fn digits(&mut self, slot: u32, digits: &[u8]) -> Result<(), Refusal> {
         let source = self.shared.desk.legs.load(Relaxed) as u32;
         let leg = self.leg(slot);
@@ -200,7 +200,7 @@ impl Legs {
         self.hand(Wish::Play(Box::new(play)))
     }
 
-    /// Of a leg that plays.
+    /// Sends a command for a leg that plays.
     fn ask(&mut self, slot: u32, wish: impl FnOnce(u64) -> Wish) -> Result<(), Refusal> {
         match self.leg(slot).number {
             0 => Ok(()),
@@ -216,7 +216,8 @@ impl Legs {
         Err(Refusal::Busy)
     }
 
-    /// `rtp_echo="startaudio,…"` and its kin: what the peer sends from the address of its description goes back.
+    /// Runs `rtp_echo="startaudio,…"` and its variants: echoes the datagrams from the address in the peer's
+    /// description.
     fn mirror(&mut self, slot: u32, command: EchoCommand, video: bool) -> Result<(), Refusal> {
         let shared = self.shared.clone();
         let leg = self.leg(slot);
@@ -234,7 +235,7 @@ impl Legs {
         Ok(())
     }
 
-    /// The call in this slot is over.
+    /// Ends the media of the call in this slot.
     pub fn end(&mut self, slot: u32) {
         let Some(leg) = self.legs.get_mut(slot as usize) else { return };
         let leg = std::mem::take(leg);
@@ -247,7 +248,7 @@ impl Legs {
     }
 }
 
-/// `[auto_media_port]`.
+/// Computes `[auto_media_port]`.
 pub(crate) const fn automatic(port: u16, number: u64) -> u16 {
     port.wrapping_add((4 * (number.saturating_sub(1)) % 10_000) as u16)
 }

@@ -1,8 +1,8 @@
-//! Media of calls: captures played again, RTP streamed from files of samples, what comes echoed.
+//! Media of calls: plays captures, streams RTP from sample files, echoes received datagrams.
 //!
-//! A [`Plane`] holds the sockets and the threads of one process: one that sends what is due, each millisecond in batches,
-//! and one for each socket that takes what comes. Each shard has a [`Legs`], which knows where the media of its calls
-//! go, and asks the plane to play, pause and end. Nothing here ever waits on a shard's thread.
+//! A [`Plane`] holds the sockets and the threads of one process. One thread sends due packets, each millisecond in
+//! batches; one for each socket receives. Each shard has a [`Legs`], which knows the media addresses of its calls and
+//! commands the plane to play, pause and end. Nothing here ever waits on a shard's thread.
 
 mod capture;
 mod dtmf;
@@ -28,7 +28,7 @@ use crate::scenario::action::Action;
 use crate::scenario::step::Kind;
 use crate::scenario::{Piece, Scenario};
 
-/// Whether a scenario names a media port or does something with media: then the sockets have to be there.
+/// True if a scenario names a media port or has a media action: then it needs the sockets.
 pub fn concerns(scenario: &Scenario) -> bool {
     let names = |piece: &Piece| {
         matches!(
@@ -46,12 +46,12 @@ pub fn concerns(scenario: &Scenario) -> bool {
     })
 }
 
-/// Whether a scenario plays or echoes something.
+/// True if a scenario plays or echoes media.
 pub fn plays(scenario: &Scenario) -> bool {
     scenario.steps.iter().chain(&scenario.init).any(|step| step.actions.iter().any(acts))
 }
 
-/// Whether an action is one of [`Legs::act`].
+/// True if an action is one of [`Legs::act`].
 pub const fn acts(action: &Action) -> bool {
     matches!(
         action,

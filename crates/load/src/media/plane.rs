@@ -1,4 +1,4 @@
-//! The media of one process: sockets, files, threads.
+//! Media of one process: sockets, files, threads.
 
 use super::capture::{Capture, CaptureError};
 use super::echo::{self, Mirror};
@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use strowger_net::datagrams;
 
-/// Why there can be no media.
+/// Error of starting the media.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaneError {
     #[error("no media port could be bound on {address}, from {port} on in {tries} tries: {error}")]
@@ -33,13 +33,13 @@ pub enum PlaneError {
     Thread(std::io::Error),
 }
 
-/// The media of one process. Its threads end when it is dropped.
+/// Media of one process. Its threads end when it is dropped.
 pub struct Plane {
     shared: Arc<Shared>,
     player: Option<JoinHandle<()>>,
 }
 
-/// What the legs of all shards share.
+/// State shared by the legs of all shards.
 pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) tally: Arc<Tally>,
@@ -48,14 +48,14 @@ pub(super) struct Shared {
     pub(super) audio: Arc<UdpSocket>,
     pub(super) video: Arc<UdpSocket>,
     pub(super) port: u16,
-    /// The books of a shard are told of the counters.
+    /// True once a shard reports the counters.
     pub(super) told: AtomicBool,
     files: Files,
-    /// Further sockets, as long as a leg has them.
+    /// Further sockets, alive while a leg uses them.
     others: Mutex<HashMap<u16, Weak<UdpSocket>, foldhash::fast::RandomState>>,
 }
 
-/// What the scenarios name, read before the first call.
+/// Files that the scenarios name, read before the first call.
 #[derive(Default)]
 struct Files {
     captures: std::collections::HashMap<PathBuf, Arc<Capture>>,
@@ -102,8 +102,8 @@ impl Plane {
         Ok(plane)
     }
 
-    /// What the scenarios of a run need, from its media port on; the run learns which port that became. None if
-    /// nothing is played.
+    /// Starts the media that the scenarios of a run need, from its media port on, and writes the bound port to the run.
+    /// `None` if nothing is played.
     ///
     /// # Errors
     /// As [`Plane::start`].
@@ -120,12 +120,12 @@ impl Plane {
         Ok(Some(plane))
     }
 
-    /// The port of the audio socket; video has the one two above.
+    /// Returns the port of the audio socket; the video port is two above.
     pub fn port(&self) -> u16 {
         self.shared.port
     }
 
-    /// The media of the calls of one shard.
+    /// Creates the media of the calls of one shard.
     pub fn legs(&self) -> Legs {
         Legs::new(self.shared.clone())
     }
@@ -154,7 +154,7 @@ impl Shared {
         self.files.samples.get(file).cloned()
     }
 
-    /// A socket on this port: one of the two, one that a leg has, or a new one.
+    /// Returns a socket on this port: one of the two, one that a leg has, or a new one.
     ///
     /// # Errors
     /// The port cannot be bound.
@@ -169,7 +169,7 @@ impl Shared {
         if let Some(socket) = others.get(&port).and_then(Weak::upgrade) {
             return Ok(socket);
         }
-        // No thread reads from it: what comes is dropped by the kernel.
+        // No thread reads from it: its socket buffer fills and the kernel drops the rest.
         let address = SocketAddr::new(self.settings.address, port);
         let socket = Arc::new(datagrams::bind(address, 0, self.settings.send_buffer)?);
         others.insert(port, Arc::downgrade(&socket));
@@ -209,7 +209,7 @@ impl Files {
     }
 }
 
-/// The port and the two sockets: the first pair that is free.
+/// Binds the first free pair of ports. Returns the audio port and both sockets.
 fn bind(settings: &Settings) -> Result<(u16, UdpSocket, UdpSocket), PlaneError> {
     let pair = |port: u16| {
         let one = |port| {
@@ -224,7 +224,7 @@ fn bind(settings: &Settings) -> Result<(u16, UdpSocket, UdpSocket), PlaneError> 
         Ok((audio, video))
     };
     let tries = if settings.exact { 1 } else { settings.tries.max(1) };
-    // That of video, two above, is among them.
+    // The video port, two above, must be in range too.
     let highest = if settings.exact { u16::MAX } else { settings.highest }.saturating_sub(2);
     let mut port = settings.port;
     let mut error = std::io::Error::from(ErrorKind::AddrInUse);
@@ -238,7 +238,7 @@ fn bind(settings: &Settings) -> Result<(u16, UdpSocket, UdpSocket), PlaneError> 
             }
             Err(refused) => error = refused,
         }
-        // Port 0 asks for any.
+        // Port 0 means any port.
         let next = if port == 0 { Some(0) } else { port.checked_add(2) };
         match next {
             Some(next) if matches!(error.kind(), ErrorKind::AddrInUse | ErrorKind::PermissionDenied) => port = next,

@@ -1,4 +1,4 @@
-//! The thread that sends: every stream of the process, each packet when it is due, those of one socket in batches.
+//! Sending thread: plays every stream of the process, each packet when it is due, in batches for each socket.
 
 use super::remote::Remote;
 use super::settings::Settings;
@@ -16,30 +16,31 @@ use std::time::Duration;
 use strowger_net::clock;
 use strowger_net::datagrams::Outgoing;
 
-/// What a leg wishes of the thread.
+/// Command of a leg to the thread.
 pub(super) enum Wish {
     Play(Box<Play>),
-    /// The streams of samples of this leg.
+    /// Pauses the sample streams of this leg.
     Pause(u64),
     Resume(u64),
-    /// Where the streams of samples of this leg go from now on.
+    /// Redirects the sample streams of this leg.
     Aim(u64, Remote),
-    /// The leg and all its streams are over.
+    /// Ends the leg and all its streams.
     End(u64),
 }
 
-/// A stream that begins.
+/// Stream to begin.
 pub(super) struct Play {
     pub(super) leg: u64,
     pub(super) lane: Lane,
     pub(super) target: SocketAddr,
     pub(super) socket: Arc<UdpSocket>,
-    /// For the datagrams of a capture that went to higher ports: how much higher, and the socket that is as much higher.
+    /// Sockets for a capture's datagrams to higher ports: the distance of the port, and the socket that is as much
+    /// higher.
     pub(super) above: Vec<(u16, Arc<UdpSocket>)>,
     pub(super) track: Track,
 }
 
-/// A leg plays one thing at a time on each; a new one takes the place of what played before.
+/// Kind of stream. A leg plays one at a time of each; a new one replaces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lane {
     Audio,
@@ -49,10 +50,10 @@ pub(super) enum Lane {
 
 const LANES: usize = 3;
 
-/// What lies between the shards and the thread.
+/// Command queue between the shards and the thread.
 pub(super) struct Desk {
     wishes: Mutex<Vec<Wish>>,
-    /// The thread sleeps for long and wants to be woken.
+    /// True if the thread is in a long sleep and must be woken.
     asleep: AtomicBool,
     thread: OnceLock<Thread>,
     pub(super) stopping: AtomicBool,
@@ -72,7 +73,7 @@ impl Desk {
         }
     }
 
-    /// Hands a wish over; false if there are too many already. An end is always taken.
+    /// Queues a command; returns false if the queue is full. An end is always accepted.
     pub(super) fn ask(&self, wish: Wish) -> bool {
         {
             let mut wishes = self.wishes.lock().unwrap_or_else(|e| e.into_inner());
@@ -94,7 +95,7 @@ impl Desk {
     }
 }
 
-/// One stream.
+/// Playing stream.
 struct Stream {
     generation: u32,
     leg: u64,
@@ -102,14 +103,14 @@ struct Stream {
     above: Vec<(u16, Arc<UdpSocket>)>,
     target: SocketAddr,
     track: Option<Track>,
-    /// Microseconds and clock ticks of a packet of samples; what played last counts.
+    /// Microseconds and clock ticks of a sample packet; the last one played counts.
     cadence: Option<(u64, u32)>,
-    /// When the next packet leaves, microseconds.
+    /// Send time of the next packet, microseconds.
     due: u64,
     paused: bool,
-    /// The place in the samples, or the next datagram of the capture.
+    /// Offset in the samples, or the next datagram of the capture.
     at: usize,
-    /// When the capture began.
+    /// Start of the capture.
     began: u64,
     left: Option<u64>,
     marker: bool,
@@ -118,7 +119,7 @@ struct Stream {
     source: u32,
 }
 
-/// The thread's own world.
+/// State of the sending thread.
 pub(super) struct Player {
     desk: Arc<Desk>,
     tally: Arc<Tally>,
@@ -126,19 +127,19 @@ pub(super) struct Player {
     wheel: Wheel,
     streams: Vec<Stream>,
     free: Vec<u32>,
-    /// The streams of each leg.
+    /// Streams of each leg.
     legs: HashMap<u64, [Option<u32>; LANES], foldhash::fast::RandomState>,
     out: Outgoing,
-    /// When what is in `out` was due.
+    /// Due times of the packets in `out`.
     dues: Vec<u64>,
     random: Random,
 }
 
-/// Sleeps longer than this are broken by a wish.
+/// Longest sleep, in milliseconds, that a command does not interrupt.
 const NAP: u64 = 1;
 
 impl Player {
-    /// On its thread.
+    /// Runs on its own thread.
     pub(super) fn run(desk: Arc<Desk>, tally: Arc<Tally>, settings: Settings) {
         let _ = desk.thread.set(std::thread::current());
         let mut player = Self {
@@ -174,7 +175,7 @@ impl Player {
             return std::thread::park_timeout(wait);
         }
         self.desk.asleep.store(true, Release);
-        // A wish that came before the flag was seen has woken no thread.
+        // A command queued before the flag was visible has woken no thread.
         let nothing = self.desk.wishes.lock().unwrap_or_else(|e| e.into_inner()).is_empty();
         if nothing && !self.desk.stopping.load(Relaxed) {
             std::thread::park_timeout(wait);
@@ -202,7 +203,7 @@ impl Player {
         }
     }
 
-    /// The peer has moved.
+    /// Redirects the streams of a peer that has moved.
     fn aim(&mut self, leg: u64, remote: &Remote) {
         let Some(lanes) = self.legs.get(&leg) else { return };
         for (lane, target) in [(Lane::Audio, remote.audio), (Lane::Video, remote.video)] {
@@ -212,7 +213,7 @@ impl Player {
         }
     }
 
-    /// The streams of samples of a leg.
+    /// Runs `work` on the sample streams of a leg.
     fn each(&mut self, leg: u64, mut work: impl FnMut(&mut Self, u32)) {
         let Some(lanes) = self.legs.get(&leg).copied() else { return };
         for slot in [lanes[Lane::Audio as usize], lanes[Lane::Video as usize]].into_iter().flatten() {
@@ -226,7 +227,7 @@ impl Player {
 
     fn play(&mut self, play: Play, now: u64) {
         let lanes = self.legs.get(&play.leg).copied().unwrap_or_default();
-        // From the next whole millisecond on: the wheel turns by those.
+        // Starts at the next whole millisecond: the wheel has that resolution.
         let due = now.next_multiple_of(1_000);
         let slot = match lanes[play.lane as usize] {
             Some(slot) => slot,
@@ -239,7 +240,7 @@ impl Player {
         };
         let stream = &mut self.streams[slot as usize];
         stream.generation = stream.generation.wrapping_add(1);
-        // The clock of the stream went on since its last packet.
+        // The stream's clock continued after its last packet.
         stream.skip(due);
         (stream.left, stream.cadence) = match &play.track {
             Track::Samples { packets, format, .. } => {
@@ -259,7 +260,7 @@ impl Player {
     }
 
     fn place(&mut self, leg: u64, play: &Play) -> u32 {
-        // Unpredictable to others, all three (RFC 3550 section 5.1).
+        // All three unpredictable to others (RFC 3550 section 5.1).
         let (a, b) = (self.word(), self.word());
         let stream = Stream {
             generation: 0,
@@ -323,7 +324,7 @@ impl Player {
         }
     }
 
-    /// All that is due.
+    /// Sends all due packets.
     fn turn(&mut self, due: &mut Vec<(usize, u32)>) {
         let now = clock::micros();
         due.clear();
@@ -333,7 +334,7 @@ impl Player {
                 due.push((Arc::as_ptr(&stream.socket) as usize, alarm.slot));
             }
         }
-        // Those of one socket behind each other.
+        // Groups the packets of one socket.
         due.sort_unstable();
         let mut socket: Option<Arc<UdpSocket>> = None;
         for &(_, slot) in due.iter() {
@@ -349,7 +350,7 @@ impl Player {
         }
     }
 
-    /// Sees to it that what is added next leaves by this socket.
+    /// Makes `socket` the one by which later packets leave.
     fn by(&mut self, socket: &Arc<UdpSocket>, current: &mut Option<Arc<UdpSocket>>) {
         let same = current.as_ref().is_some_and(|c| Arc::ptr_eq(c, socket));
         if same && !self.out.is_full() {
@@ -383,7 +384,7 @@ impl Player {
         self.tally.late.fetch_add(late, Relaxed);
     }
 
-    /// What a stream has to send by now.
+    /// Adds the due packets of a stream.
     fn emit(&mut self, slot: u32, now: u64, current: &mut Option<Arc<UdpSocket>>) {
         let index = slot as usize;
         if now.saturating_sub(self.streams[index].due) > self.settings.missed {
@@ -452,7 +453,7 @@ impl Player {
 }
 
 impl Stream {
-    /// The time until `due` passes without packets: the clock of the stream goes on by whole packets; how many.
+    /// Advances the stream's clock to `due` by whole packets without sending them. Returns their number.
     fn skip(&mut self, due: u64) -> u64 {
         let Some((each, ticks)) = self.cadence else { return 0 };
         let packets = due.saturating_sub(self.due) / each;
@@ -460,12 +461,12 @@ impl Stream {
         packets
     }
 
-    /// Leaves out what should have been sent before `now`; how many packets that was.
+    /// Skips the packets due before `now`. Returns their number.
     fn miss(&mut self, now: u64) -> u64 {
         match &self.track {
             None => 0,
             Some(Track::Capture(_)) => {
-                // The rest of it is played later.
+                // A capture is delayed instead.
                 let behind = now - self.due;
                 self.began += behind;
                 self.due += behind;

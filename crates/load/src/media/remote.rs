@@ -1,11 +1,11 @@
-//! Where the peer of a call wants its media: the session description (RFC 8866) in a message, also as a part of
-//! `multipart` (RFC 5621).
+//! Media addresses of a call's peer: the session description (RFC 8866) in a message, also as a part of `multipart`
+//! (RFC 5621).
 //!
-//! Read as loosely as scenarios are written: any line end, any order, unknown lines passed over.
+//! Parsed as loosely as scenarios are written: any line end, any order, unknown lines skipped.
 
 use std::net::{IpAddr, SocketAddr};
 
-/// Where the peer wants its media, as far as it said so.
+/// Media addresses of the peer, as far as it gave them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Remote {
     pub audio: Option<SocketAddr>,
@@ -14,18 +14,18 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Of a whole SIP message; none if it has no session description.
+    /// Parses a whole SIP message; `None` if it has no session description.
     pub fn of(message: &[u8]) -> Option<Self> {
         let (headers, body) = split(message)?;
         Self::of_entity(headers, body, 0)
     }
 
-    /// `depth`: how many `multipart` stand around this.
+    /// Parses an entity nested in `depth` `multipart` bodies.
     fn of_entity(headers: &[u8], body: &[u8], depth: usize) -> Option<Self> {
         let kind = header(headers, b"content-type").or_else(|| header(headers, b"c"));
         let Some(kind) = kind else {
-            // The type of a part that has none is text/plain (RFC 2046 section 5.1); a message without one that
-            // begins as a description is one.
+            // A part without type is text/plain (RFC 2046 section 5.1). A message without type may be a description if
+            // it begins as one.
             return if depth == 0 && body.starts_with(b"v=") { Self::of_description(body) } else { None };
         };
         if begins(kind, b"application/sdp") {
@@ -45,11 +45,11 @@ impl Remote {
         })
     }
 
-    /// Of a session description.
+    /// Parses a session description.
     pub fn of_description(body: &[u8]) -> Option<Self> {
         let mut remote = Self::default();
         let mut session = None;
-        // The medium whose lines follow, its port, and its own address.
+        // Current medium, its port, and its own address.
         let mut medium: Option<(&[u8], u16)> = None;
         let mut own = None;
         let mut found = false;
@@ -63,7 +63,7 @@ impl Remote {
                 b"image" => &mut remote.image,
                 _ => return,
             };
-            // The first of a kind.
+            // The first of a kind counts.
             if place.is_none() {
                 *place = address;
             }
@@ -90,10 +90,10 @@ impl Remote {
     }
 }
 
-/// `multipart` in `multipart` is looked into so deep.
+/// Limit of nested `multipart` bodies.
 const DEEPEST: usize = 4;
 
-/// What stands before the first empty line, and behind it.
+/// Splits a text at the first empty line.
 fn split(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let crlf = memchr::memmem::find(text, b"\r\n\r\n").map(|at| (at, 4));
     let lf = memchr::memmem::find(text, b"\n\n").map(|at| (at, 2));
@@ -108,7 +108,7 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|b| *b == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line))
 }
 
-/// The value of a header by its name in small letters.
+/// Returns the value of a header by its name in lower case.
 fn header<'a>(headers: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     lines(headers).find_map(|line| {
         let colon = memchr::memchr(b':', line)?;
@@ -120,7 +120,7 @@ fn begins(text: &[u8], start: &[u8]) -> bool {
     text.len() >= start.len() && text[..start.len()].eq_ignore_ascii_case(start)
 }
 
-/// The delimiter of the parts: two hyphens and the parameter `boundary` (RFC 2046 section 5.1.1).
+/// Returns the delimiter of the parts: two hyphens and the parameter `boundary` (RFC 2046 section 5.1.1).
 fn boundary(kind: &[u8]) -> Option<Vec<u8>> {
     let value = kind.split(|b| *b == b';').find_map(|parameter| {
         let parameter = parameter.trim_ascii();
@@ -131,7 +131,7 @@ fn boundary(kind: &[u8]) -> Option<Vec<u8>> {
     (!value.is_empty()).then(|| [b"--", value].concat())
 }
 
-/// What stands between delimiters.
+/// Returns the parts between delimiters.
 fn parts<'a>(body: &'a [u8], delimiter: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
     let mut at = find_line(body, delimiter, 0);
     std::iter::from_fn(move || {
@@ -146,19 +146,19 @@ fn parts<'a>(body: &'a [u8], delimiter: &'a [u8]) -> impl Iterator<Item = &'a [u
     })
 }
 
-/// Where `wanted` stands at the start of a line.
+/// Returns the position of `wanted` at the start of a line.
 fn find_line(body: &[u8], wanted: &[u8], from: usize) -> Option<usize> {
     memchr::memmem::find_iter(&body[from..], wanted).map(|at| from + at).find(|&at| at == 0 || body[at - 1] == b'\n')
 }
 
-/// `IN IP4 192.0.2.1/127` (RFC 8866 section 5.7); names are not looked up.
+/// Parses `IN IP4 192.0.2.1/127` (RFC 8866 section 5.7); names are not resolved.
 fn connection(value: &[u8]) -> Option<IpAddr> {
     let address = value.split(|b| *b == b' ').filter(|w| !w.is_empty()).nth(2)?;
     let address = address.split(|b| *b == b'/').next()?;
     std::str::from_utf8(address).ok()?.trim_matches(['[', ']']).parse().ok()
 }
 
-/// `5072` or `5072/2`.
+/// Parses `5072` or `5072/2`.
 fn number(word: &[u8]) -> Option<u16> {
     let digits = word.split(|b| *b == b'/').next()?;
     std::str::from_utf8(digits).ok()?.parse().ok()

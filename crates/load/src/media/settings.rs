@@ -1,33 +1,33 @@
-//! What the media of a process are told beforehand.
+//! Media settings of a process.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Sockets, threads and bounds.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where the media sockets are (`-mi`).
+    /// Address of the media sockets (`-mi`).
     pub address: IpAddr,
-    /// The port for audio; video has the one two above.
+    /// Audio port; the video port is two above.
     pub port: u16,
-    /// Whether the port is wanted and no other (`-mp`). Else, where it is in use, two above is tried, and so on.
+    /// True if only this port will do (`-mp`). Otherwise, if it is in use, the port two above is tried, and so on.
     pub exact: bool,
-    /// The highest port that is tried (`-max_rtp_port`).
+    /// Highest port to try (`-max_rtp_port`).
     pub highest: u16,
-    /// How many ports are tried at most.
+    /// Limit of ports to try.
     pub tries: u16,
     pub echo: Echo,
-    /// Bytes of the buffers of a socket, as far as the kernel allows.
+    /// Socket buffers in bytes, as far as the kernel allows.
     pub receive_buffer: usize,
     pub send_buffer: usize,
     /// Datagrams in one system call, 1 to 1,024.
     pub batch: usize,
-    /// Wishes of shards that wait for the sending thread; one more is refused and counted.
+    /// Limit of commands that wait for the sending thread; one more is refused and counted.
     pub wishes: usize,
-    /// A packet that leaves so many microseconds after its time is counted as late.
+    /// Delay from which a packet counts as late, microseconds.
     pub late: u64,
-    /// A stream that is so many microseconds behind leaves out what it has missed.
+    /// Delay from which a stream skips missed packets, microseconds.
     pub missed: u64,
-    /// Of SSRCs, first sequence numbers and timestamps.
+    /// Seed of SSRCs, first sequence numbers and timestamps.
     pub seed: u64,
 }
 
@@ -51,11 +51,11 @@ impl Default for Settings {
     }
 }
 
-/// Whether what comes to the media sockets goes back.
+/// Echo of datagrams that the media sockets receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Echo {
-    /// Only for calls that ask for it (`rtp_echo="startaudio,…"`).
+    /// Only for calls that request it (`rtp_echo="startaudio,…"`).
     Never,
-    /// All of it (`-rtp_echo`), until an action `rtp_echo` switches it off.
+    /// All of them (`-rtp_echo`), until an action `rtp_echo` switches it off.
     Always,
 }

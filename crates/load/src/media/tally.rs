@@ -1,14 +1,14 @@
-//! What was sent and received as media, and how well it kept its time.
+//! Counters of sent and received media, and of their delays.
 
 use hdrhistogram::Histogram;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use strowger_measure::Counter;
 
-/// Counters that stand in books.
+/// Number of counters in the recorder.
 pub(super) const COUNTS: usize = 8;
 
-/// The counters of a [`super::Plane`]; any thread may read them.
+/// Counters of a [`super::Plane`]; any thread may read them.
 #[derive(Debug)]
 pub struct Tally {
     pub(super) packets: AtomicU64,
@@ -25,29 +25,29 @@ pub struct Tally {
     pub(super) delays: Mutex<Histogram<u64>>,
 }
 
-/// The counters at one moment.
+/// Counters at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// Packets that the kernel took, echoes apart, and the bytes of their payloads (RTP header included).
+    /// Packets that the kernel accepted, without echoes, and the bytes of their payloads (RTP header included).
     pub packets: u64,
     pub bytes: u64,
-    /// Packets that it did not take.
+    /// Packets that the kernel refused.
     pub failures: u64,
     /// Packets that left more than [`super::Settings::late`] after their time.
     pub late: u64,
-    /// Packets left out because their stream was too far behind.
+    /// Packets skipped because their stream was too far behind.
     pub missed: u64,
-    /// Wishes that found the queue full.
+    /// Commands that found the queue full.
     pub refused: u64,
-    /// Streams of open calls, those that have come to their end included.
+    /// Streams of open calls, including finished ones.
     pub streams: u64,
-    /// Datagrams that came to the media sockets.
+    /// Datagrams that the media sockets received.
     pub received: u64,
     pub received_bytes: u64,
-    /// What went back to its sender, by the socket of audio and that of video.
+    /// Echoes, by the audio and the video socket.
     pub echoed: [u64; 2],
     pub echoed_bytes: [u64; 2],
-    /// Microseconds between the time at which a packet was due and that at which it left.
+    /// Microseconds between the due time of a packet and its sending.
     pub delays: Histogram<u64>,
 }
 
@@ -70,7 +70,7 @@ impl Tally {
         }
     }
 
-    /// What has been counted, for books.
+    /// Returns the counts for the recorder.
     pub(super) fn counts(&self) -> [(Counter, u64); COUNTS] {
         let sum = |two: &[AtomicU64; 2]| two[0].load(Relaxed) + two[1].load(Relaxed);
         [
@@ -103,7 +103,7 @@ impl Tally {
     }
 }
 
-/// Up to a minute, to three digits.
+/// Creates a histogram of up to a minute, to three digits.
 fn delays() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000, 3).expect("the bounds are in order")
 }

@@ -1,27 +1,27 @@
-//! What a stream plays.
+//! Content of a stream.
 
 use super::capture::Capture;
 use crate::scenario::action::StreamFormat;
 use std::sync::Arc;
 
-/// What a stream plays; the files are shared by all streams.
+/// Content of a stream; all streams share the files.
 #[derive(Clone, Debug)]
 pub enum Track {
-    /// Coded sound or pictures, cut into packets. The last packet of a turn goes on at the start of the file, so that
+    /// Coded sound or pictures, cut into packets. The last packet of a turn continues at the start of the file, so that
     /// every packet is full.
     Samples {
         /// Not empty.
         bytes: Arc<[u8]>,
         format: StreamFormat,
-        /// Packets to be sent; none: without end.
+        /// Number of packets to send; `None`: without end.
         packets: Option<u64>,
     },
-    /// Datagrams as they were captured, at their times.
+    /// Captured datagrams, at their times.
     Capture(Arc<Capture>),
 }
 
 impl Track {
-    /// `turns` times a file (negative: without end); as many packets as it takes to get once through, for each turn.
+    /// Plays a file `turns` times (negative: without end). Each turn has as many packets as one pass needs.
     pub fn samples(bytes: Arc<[u8]>, turns: i32, format: StreamFormat) -> Self {
         let each = bytes.len().div_ceil(usize::from(format.bytes_per_packet).max(1)) as u64;
         let packets = u64::try_from(turns).ok().map(|turns| turns * each);
@@ -29,7 +29,7 @@ impl Track {
     }
 }
 
-/// The header of an RTP packet (RFC 3550 section 5.1) without contributing sources.
+/// Header of an RTP packet (RFC 3550 section 5.1) without contributing sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) payload_type: u8,
@@ -50,7 +50,7 @@ impl Header {
     }
 }
 
-/// Appends `length` bytes from `at` on, around the end; where the next begin.
+/// Appends `length` bytes from `at` on, wrapping at the end. Returns the next offset.
 pub(super) fn around(bytes: &[u8], at: usize, length: usize, out: &mut Vec<u8>) -> usize {
     let mut at = at % bytes.len().max(1);
     let mut left = length;

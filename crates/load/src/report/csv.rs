@@ -1,4 +1,4 @@
-//! The series as CSV (RFC 4180).
+//! Series as CSV (RFC 4180).
 
 use super::responses::Responses;
 use super::rfc3339;
@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use strowger_measure::{Run, columns};
 
-/// A header line, then a line for each row; of a run with a warm-up its last column says whether the row is of that. Where callers and answerers were put together, a line has the figures of the one, then
-/// those of the other, whose columns are named `answering.`: a requirement can be about them by the same name.
+/// Writes a header line, then a line for each row; in a run with a warm-up the last column marks its rows. With callers
+/// and answerers together, a line has the figures of the callers, then those of the answerers in columns named
+/// `answering.`: a requirement names them in the same way.
 pub(super) fn csv(run: &Run) -> String {
     let sides: Vec<Side<'_>> = std::iter::once(Side::of(run, ""))
         .chain(run.answering.as_deref().map(|run| Side::of(run, "answering.")))
@@ -34,7 +35,7 @@ pub(super) fn csv(run: &Run) -> String {
             for value in row.values.iter().copied().chain(side.responses.values(row)) {
                 out.push(',');
                 if value.is_finite() {
-                    // Six places are microseconds of a second, and more than a ratio means.
+                    // Six decimals are microseconds of a second, more than a ratio needs.
                     let text = format!("{value:.6}");
                     out.push_str(text.trim_end_matches('0').trim_end_matches('.'));
                 }

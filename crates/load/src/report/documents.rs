@@ -1,14 +1,14 @@
-//! The documents of a run, each by itself.
+//! Figures of each document of a run.
 
 use std::fmt::Write;
 use strowger_measure::{Counter, Delay, DocumentTotals, Run, Unit, grouped};
 use strowger_report::escape;
 
-/// The heads of the columns.
+/// Column heads.
 pub(super) const HEADS: [&str; 9] =
     ["document", "share", "started", "successful", "failed", "delay", "p50", "p95", "p99"];
 
-/// The row of each document: its delay is the first that it has of these.
+/// Returns the row of each document, with the first of these delays that it has.
 pub(super) fn rows(run: &Run) -> Vec<[String; 9]> {
     let documents = run.documents();
     let all: u32 = documents.iter().map(|one| one.document.share).sum();
@@ -35,7 +35,7 @@ pub(super) fn rows(run: &Run) -> Vec<[String; 9]> {
     documents.iter().map(row).collect()
 }
 
-/// Lines for a terminal, heads first.
+/// Returns lines for a terminal, heads first.
 pub(super) fn lines(run: &Run) -> Vec<String> {
     let rows = rows(run);
     if rows.is_empty() {
@@ -54,7 +54,7 @@ pub(super) fn lines(run: &Run) -> Vec<String> {
     std::iter::once(heads).chain(rows).collect()
 }
 
-/// Table of the page.
+/// Returns the table of the page.
 pub(super) fn html(run: &Run) -> String {
     let rows = rows(run);
     if rows.is_empty() {

@@ -1,5 +1,5 @@
-//! The report as one page of HTML that needs nothing but itself: styles, script and data are within, and its
-//! Content-Security-Policy forbids every request.
+//! Report as one self-contained page of HTML: it includes styles, script and data, and its Content-Security-Policy
+//! forbids every request.
 
 use super::json::{json_without_series, method_name};
 use super::verdict::INVALID;
@@ -15,26 +15,26 @@ use strowger_report::{Item, Page as Html, Tile, Tone};
 /// Part of the page's script that draws the charts and tables of a run.
 const SCRIPT: &str = include_str!("page/page.js");
 
-/// A chart has no more points than this; longer runs are drawn in steps of several seconds.
+/// Limit of the points of a chart; longer runs are drawn in steps of several seconds.
 const POINTS: usize = 1_200;
-/// So many codes have a colour of their own; the rest are one.
+/// Number of codes with a colour of their own; the rest share one.
 const CODES: usize = 7;
 
-/// What says how the generator fared has a chart of its own.
+/// Delays of the generator itself, which have a chart of their own.
 const HEALTH: [Delay; 5] = [Delay::Lag, Delay::ReceiveLag, Delay::SendLag, Delay::TimerLag, Delay::Stall];
 
-/// The percentiles of the chart of distributions.
+/// Percentiles of the chart of distributions.
 const PERCENTS: &[f64] = &[
     0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 75.0, 80.0, 85.0, 90.0, 92.5, 95.0, 97.0, 98.0, 99.0, 99.3, 99.5,
     99.7, 99.8, 99.9, 99.93, 99.95, 99.97, 99.98, 99.99,
 ];
 
-/// The charts' data.
+/// Data of the charts.
 #[derive(Serialize)]
 struct Charts {
-    /// Seconds that a point stands for.
+    /// Seconds of a point.
     step: usize,
-    /// Where each point begins, seconds since 1970-01-01 UTC.
+    /// Start of each point, seconds since 1970-01-01 UTC.
     time: Vec<u64>,
     /// End of the warm-up, on the same scale.
     warm_until: Option<f64>,
@@ -84,7 +84,7 @@ pub(super) fn html(report: &Report<'_>) -> String {
     page.html(&format!("{} · times are UTC", heading.program))
 }
 
-/// The command line of a run, as far as its settings tell; secrets are not among them.
+/// Returns the command line of a run, as far as its settings tell, without secrets.
 fn command(heading: &Heading) -> String {
     let mut line = "strowger load".to_owned();
     let uas = heading.role == GeneratorRole::Answerer;
@@ -103,7 +103,7 @@ fn command(heading: &Heading) -> String {
     line
 }
 
-/// Start of the page, readable without the script: verdict, requirements, the great figures.
+/// Writes the start of the page, readable without the script: verdict, requirements, main figures.
 fn top(page: &mut Html, report: &Report<'_>) {
     let run = report.run;
     let (heading, totals) = (run.heading(), &run.totals);
@@ -191,14 +191,14 @@ fn tiles(totals: &Page) -> Vec<Tile> {
     tiles.into_iter().map(|(name, value, more)| Tile { name, value, more }).collect()
 }
 
-/// How the seconds of one point become one value.
+/// Reduction of a point's seconds to one value.
 #[derive(Clone, Copy)]
 enum Fold {
-    /// The mean, weighted with how long each second was covered: rates.
+    /// Mean, weighted by the covered time of each second: rates.
     Mean,
-    /// The worst: percentiles, concurrency.
+    /// Maximum: percentiles, concurrency.
     Most,
-    /// The sum a second: counters.
+    /// Sum per second: counters.
     PerSecond,
 }
 
@@ -298,19 +298,20 @@ fn charts(run: &Run) -> Charts {
     }
 }
 
-/// Values of a second from which on a percentile differs from their maximum: 100 for `srd.p99`, 1,000 for `srd.p99.9`; 0 for other figures.
+/// Returns the number of values in a second from which on a percentile differs from their maximum: 100 for `srd.p99`,
+/// 1,000 for `srd.p99.9`; 0 for other figures.
 fn least_count(name: &str) -> f64 {
     let percent = name.rsplit_once(".p").and_then(|(_, percent)| percent.parse::<f64>().ok());
     percent.map_or(0.0, |percent| (100.0 / (100.0 - percent)).round())
 }
 
-/// Four digits are more than a chart shows.
+/// Rounds to four digits; a chart shows no more.
 fn rounded(value: f64) -> f64 {
     if value.abs() >= 1_000.0 { value.round() } else { (value * 1_000.0).round() / 1_000.0 }
 }
 
-/// Which rows each point stands for. The first and the last second of a run may be slivers, whose rates mean nothing: they join
-/// their neighbour.
+/// Returns the rows of each point. The first and the last second of a run may be fractions, whose rates mean nothing:
+/// they join their neighbour.
 fn points(run: &Run, step: usize) -> Vec<Vec<usize>> {
     let mut points: Vec<Vec<usize>> = Vec::new();
     let mut current = Vec::new();
@@ -331,7 +332,7 @@ fn points(run: &Run, step: usize) -> Vec<Vec<usize>> {
     points
 }
 
-/// The commonest codes, a second, and all others as one.
+/// Returns the most frequent codes per second, and all others as one.
 fn codes(run: &Run, points: &[Vec<usize>], covered: impl Fn(&[usize]) -> f64) -> Vec<Named> {
     let all = run.responses_received();
     let mut common: Vec<_> = all.iter().collect();
@@ -364,7 +365,7 @@ mod tests {
     use super::*;
     use strowger_measure::{Heading, Row};
 
-    /// A run with `seconds` of 10 calls each and a sliver at its end.
+    /// Creates a run with `seconds` of 10 calls each and a fraction of a second at its end.
     fn run(seconds: u64, rows: usize) -> Run {
         let mut run = Run::new(Heading::default()).bounded(rows);
         for second in 0..=seconds {
@@ -406,7 +407,7 @@ mod tests {
             assert_eq!(charts.step, step);
             assert!(charts.time.len() <= POINTS && charts.time.len() as u64 >= seconds / step as u64);
             assert!(charts.columns["rate.achieved"].iter().all(|value| *value == Some(10.0)));
-            // The worst of each step is kept, the sliver's too.
+            // The maximum of each step is kept, also of the last fraction.
             assert_eq!(charts.columns["concurrency.max"].last(), Some(&Some(seconds as f64)));
         }
     }

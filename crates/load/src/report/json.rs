@@ -1,4 +1,4 @@
-//! The whole report as JSON; `docs/load-report.schema.json` describes it.
+//! Report as JSON; `docs/load-report.schema.json` describes it.
 
 use super::responses::Responses;
 use super::verdict::{Line as Said, Outcome};
@@ -12,7 +12,7 @@ use strowger_measure::{
 };
 use strowger_message::{Method, status};
 
-/// The version of the format; grows when something is renamed or removed, not when something is added.
+/// Version of the format. It grows when a field is renamed or removed, not when one is added.
 const VERSION: u32 = 2;
 
 pub(super) fn json(report: &Report<'_>) -> String {
@@ -21,12 +21,12 @@ pub(super) fn json(report: &Report<'_>) -> String {
     text
 }
 
-/// What HTML embeds: the report without its series, which it has in its own form.
+/// Returns the report for HTML, without its series, which the page has in its own form.
 pub(super) fn json_without_series(report: &Report<'_>) -> String {
     serde_json::to_string(&document(report, false)).expect("names are strings and numbers are plain")
 }
 
-/// A map that keeps its order.
+/// Map in insertion order.
 struct Map<T>(Vec<(String, T)>);
 
 impl<T: Serialize> Serialize for Map<T> {
@@ -47,13 +47,13 @@ struct Document<'a> {
     warm_up: Option<WarmUpPart>,
     #[serde(flatten)]
     figures: Figures<'a>,
-    /// The other ends of the calls, where logs of callers and answerers were put together.
+    /// Other ends of the calls, if logs of callers and answerers were merged.
     #[serde(skip_serializing_if = "Option::is_none")]
     answering: Option<Figures<'a>>,
     /// Documents of a run with several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     documents: Vec<DocumentPart>,
-    /// Where not all windows are good.
+    /// Figures of the good windows, if not all are good.
     good: Option<GoodPart>,
     /// Failed calls with their messages (`--keep-failed`).
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -61,7 +61,7 @@ struct Document<'a> {
     generators: Vec<GeneratorPart<'a>>,
 }
 
-/// One of several documents.
+/// Figures of one of several documents.
 #[derive(Serialize)]
 struct DocumentPart {
     name: String,
@@ -73,16 +73,16 @@ struct DocumentPart {
     timers: Map<DelayPart>,
 }
 
-/// The warm-up: calls that fell due in it, to their ends.
+/// Warm-up: calls that fell due in it, to their ends.
 #[derive(Serialize)]
 struct WarmUpPart {
     duration_s: f64,
-    /// The second in which it ended; rows of the series before it are its own.
+    /// Second of its end; earlier rows of the series belong to it.
     until: Option<u64>,
     calls: Map<u64>,
 }
 
-/// What was counted and timed in the good windows.
+/// Figures of the good windows.
 #[derive(Serialize)]
 struct GoodPart {
     windows: usize,
@@ -94,7 +94,7 @@ struct GoodPart {
     timers: Map<DelayPart>,
 }
 
-/// Everything that was counted on one side of the calls.
+/// Figures of one side of the calls.
 #[derive(Serialize)]
 struct Figures<'a> {
     calls: Map<u64>,
@@ -117,7 +117,7 @@ struct About<'a> {
     title: &'a str,
     target: &'a str,
     transport: &'a str,
-    /// RFC 3339, UTC.
+    /// Start, RFC 3339 in UTC.
     started: String,
     started_us: u64,
     duration_s: f64,
@@ -128,13 +128,13 @@ struct About<'a> {
 struct Judged<'a> {
     valid: bool,
     requirements_met: bool,
-    /// What came of the calls.
+    /// Outcome of the calls.
     outcome: Outcome,
-    /// The same for people, a line each: the generator, then the calls.
+    /// Verdict as text, a line each: the generator, then the calls.
     sentences: Vec<String>,
     reasons: Vec<String>,
     warnings: Vec<String>,
-    /// By what it was judged.
+    /// Thresholds of the verdict.
     thresholds: &'a Thresholds,
 }
 
@@ -210,14 +210,14 @@ struct GeneratorPart<'a> {
 
 #[derive(Serialize)]
 struct Series<'a> {
-    /// Seconds that a row stands for.
+    /// Seconds of a row.
     step: u64,
     columns: Vec<String>,
     units: Vec<&'static str>,
     rows: Lines<'a>,
 }
 
-/// `[second, value, ...]`, as the columns say; a value is null where nothing was measured.
+/// Rows `[second, value, ...]` in the order of the columns; null without a measurement.
 struct Lines<'a> {
     rows: &'a [Row],
     responses: Responses,
@@ -279,7 +279,7 @@ fn document<'a>(report: &'a Report<'_>, series: bool) -> Document<'a> {
         answering: run.answering.as_deref().map(|run| figures(run, series)),
         documents: run.documents().into_iter().map(|one| document_part(one, &run.timers)).collect(),
         good: good(report),
-        // The page has them readable without its script.
+        // The page shows them without its script.
         failed_calls: if series { ladder::failed_calls(run) } else { Vec::new() },
         generators: run.everyone().zip(&report.health).map(|(generator, health)| part(generator, health)).collect(),
     }

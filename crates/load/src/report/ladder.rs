@@ -1,18 +1,19 @@
-//! Ladders of failed calls: an arrow with time, address and start line for each message. The page has the whole messages, too.
+//! Ladders of failed calls: an arrow with time, address and start line for each message. The page also has the whole
+//! messages.
 
 use super::rfc3339;
 use std::fmt::Write;
 use strowger_measure::{FailedCall, KeptMessage, Run, Unit};
 use strowger_report::escape;
 
-/// Failed calls of a run in the order of their ends.
+/// Returns the failed calls of a run in the order of their ends.
 pub(super) fn failed_calls(run: &Run) -> Vec<&FailedCall> {
     let mut calls: Vec<&FailedCall> = run.everyone().flat_map(|generator| &generator.failed_calls).collect();
     calls.sort_by_key(|call| call.ended);
     calls
 }
 
-/// Summary of a call in a line.
+/// Returns a one-line summary of a call.
 fn summary(call: &FailedCall) -> String {
     let length = Unit::Microseconds.show(call.ended.saturating_sub(call.began) as f64);
     format!("{} after {length}, {} by {}, from {}", call.cause, call.own, call.transport, rfc3339(call.began))
@@ -22,17 +23,17 @@ fn arrow(message: &KeptMessage) -> &'static str {
     if message.sent { "──▶" } else { "◀──" }
 }
 
-/// Time since the begin of the call.
+/// Returns the time of a message since the start of the call.
 fn time(call: &FailedCall, message: &KeptMessage) -> String {
     Unit::Microseconds.show(message.at.saturating_sub(call.began) as f64)
 }
 
-/// Remark on messages of a long call that were not kept.
+/// Returns a remark on omitted messages of a long call.
 fn gap(call: &FailedCall, place: usize) -> Option<String> {
     (call.omitted > 0 && place == call.omitted_after).then(|| format!("{} messages were not kept", call.omitted))
 }
 
-/// Summary and ladder of each call for a terminal of `width` columns.
+/// Returns summary and ladder of each call for a terminal of `width` columns.
 pub(super) fn lines(run: &Run, width: usize) -> Vec<(String, Vec<String>)> {
     let ladder = |call: &FailedCall| {
         let peers = call.messages.iter().map(|message| message.peer.chars().count()).max().unwrap_or(0);
@@ -54,7 +55,7 @@ pub(super) fn lines(run: &Run, width: usize) -> Vec<(String, Vec<String>)> {
     failed_calls(run).into_iter().map(ladder).collect()
 }
 
-/// Ladders of the page, whose arrows open to the whole messages.
+/// Returns the ladders of the page, whose arrows open to the whole messages.
 pub(super) fn html(run: &Run) -> String {
     let calls = failed_calls(run);
     let mut out = String::new();

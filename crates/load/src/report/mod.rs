@@ -1,5 +1,5 @@
-//! Reports of a run: for terminals, as JSON, CSV and HTML, and as text for Prometheus. All are made from a
-//! [`Run`], so from a raw log as well as at the end of the run itself.
+//! Reports of a run: for terminals, as JSON, CSV and HTML, and as text for Prometheus. Each needs only a [`Run`], at
+//! its end or from a raw log.
 //!
 //! ```no_run
 //! use strowger_measure::{Run, Thresholds};
@@ -31,14 +31,14 @@ use strowger_measure::{
 };
 use strowger_report::{Mark, WIDTH};
 
-/// A run with what is made of it: whether the generators were healthy, and whether it shows what was required.
+/// Run with its evaluation: health of the generators, and judgements of the requirements.
 #[derive(Clone, Debug)]
 pub struct Report<'a> {
     run: &'a Run,
-    /// Of each generator, in the order of [`Run::everyone`].
+    /// Health of each generator, in the order of [`Run::everyone`].
     health: Vec<Health>,
     judgements: Vec<Judgement>,
-    /// A requirement says how many calls may fail, of the callers and of the answerers beside them.
+    /// True if a requirement bounds the failed calls, of the callers and of the answerers.
     allowed: [bool; 2],
     thresholds: Thresholds,
 }
@@ -58,7 +58,7 @@ impl<'a> Report<'a> {
         }
         report.allowed = [false, true].map(|answerers| {
             let mut of_side = requirements.iter().filter(|requirement| requirement.is_of_answerers() == answerers);
-            // Failed calls of bad windows are failed calls.
+            // Failed calls of bad windows count too.
             of_side.any(|requirement| requirement.bounds_all_failures(run) && requirement.judge(run, [None; 2]).met)
         });
         report
@@ -68,7 +68,7 @@ impl<'a> Report<'a> {
         self.run
     }
 
-    /// The health of each generator, in the order of [`Run::everyone`].
+    /// Returns the health of each generator, in the order of [`Run::everyone`].
     pub fn health(&self) -> &[Health] {
         &self.health
     }
@@ -77,33 +77,32 @@ impl<'a> Report<'a> {
         &self.judgements
     }
 
-    /// No generator was the limit.
+    /// True if no generator was the limit.
     pub fn valid(&self) -> bool {
         self.health.iter().all(|health| health.verdict.is_valid())
     }
 
-    /// How many windows are good and how many there are, over all generators; none where all are good.
+    /// Returns the numbers of good windows and of all windows, over all generators; `None` if all are good.
     fn good_windows(&self) -> Option<(usize, usize)> {
         let windows = || self.health.iter().flat_map(|health| &health.windows);
         let good = windows().filter(|window| window.is_good()).count();
         Some((good, windows().count())).filter(|(good, all)| good < all)
     }
 
-    /// What was counted and timed in the good windows of all callers (or answerers, where there are no callers); none where all
-    /// are good.
+    /// Returns the figures of the good windows of all callers (or answerers, without callers); `None` if all are good.
     pub fn good(&self) -> Option<Page> {
         self.good_windows()?;
         Some(good_of(self.run, &self.health))
     }
 
-    /// Sum of the good windows of the answerers in a run that has callers too.
+    /// Returns the figures of the good windows of the answerers in a run that has callers too.
     fn good_of_answerers(&self) -> Option<Page> {
         self.good_windows()?;
         let run = self.run.answering.as_deref()?;
         Some(good_of(run, &self.health[self.run.generators.len()..]))
     }
 
-    /// Length and calls of the warm-up, in words.
+    /// Returns length and calls of the warm-up as text.
     fn warm_up(&self) -> Option<String> {
         let page = self.run.warm_up.as_deref()?;
         let length = Unit::Seconds.show(page.covered as f64 / 1e6);
@@ -112,17 +111,17 @@ impl<'a> Report<'a> {
         Some(format!("the first {length} with {} ({failed} failed), in no figure below", several(calls, "call")))
     }
 
-    /// Whether each log that was read is whole.
+    /// True if each log that was read is complete.
     fn has_whole_logs(&self) -> bool {
         self.run.everyone().all(|generator| generator.missing.is_none())
     }
 
-    /// Every requirement is met; true where none was given.
+    /// True if every requirement is met, or there is none.
     pub fn met(&self) -> bool {
         self.judgements.iter().all(|judgement| judgement.met)
     }
 
-    /// Sign of a judgement. Below a generator that was the limit nothing was judged: it was not the server that was measured.
+    /// Returns the sign of a judgement. If a generator was the limit, nothing is judged: the server was not measured.
     fn mark(&self, judgement: &Judgement) -> Mark {
         match (self.valid(), judgement.met) {
             (false, _) => Mark::Unjudged,
@@ -131,32 +130,32 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// The final table for a terminal; `colour`: with ANSI colours.
+    /// Returns the final table for a terminal; `colour`: with ANSI colours.
     pub fn table(&self, colour: bool) -> String {
         self.table_within(colour, WIDTH)
     }
 
-    /// The same for a terminal of so many columns.
+    /// Returns the table for a terminal of this many columns.
     pub fn table_within(&self, colour: bool, columns: usize) -> String {
         table::table(self, colour, columns)
     }
 
-    /// The whole report, as `docs/load-report.schema.json` describes it.
+    /// Returns the whole report, as `docs/load-report.schema.json` describes it.
     pub fn json(&self) -> String {
         json::json(self)
     }
 
-    /// The series (RFC 4180): a header line, then a line for each row. Missing values are empty.
+    /// Returns the series (RFC 4180): a header line, then a line for each row. Missing values are empty.
     pub fn csv(&self) -> String {
         csv::csv(self.run)
     }
 
-    /// One self-contained page.
+    /// Returns a self-contained page.
     pub fn html(&self) -> String {
         html::html(self)
     }
 
-    /// Calls failed, and no requirement says that so many may. Where none succeeded, none says so.
+    /// True if calls failed and no requirement allows that many. If none succeeded, no requirement allows it.
     pub fn failed(&self) -> bool {
         let failed = |page: &Page| page.counter(Counter::CallsFailed) > 0;
         let none_succeeded = matches!(Outcome::of(&self.run.totals), Outcome::Silent | Outcome::AllFailed);
@@ -164,7 +163,7 @@ impl<'a> Report<'a> {
         none_succeeded || (failed(&self.run.totals) && !self.allowed[0]) || (beside && !self.allowed[1])
     }
 
-    /// The sentences of every generator's verdict; with its name where there are several.
+    /// Returns sentences of every generator's verdict, with its name if there are several.
     fn sentences<'b>(&'b self, of: impl Fn(&'b Health) -> Vec<Cow<'b, str>>) -> Vec<String> {
         let several = self.run.everyone().count() > 1;
         let each = self.run.everyone().zip(&self.health);
@@ -175,7 +174,7 @@ impl<'a> Report<'a> {
         .collect()
     }
 
-    /// Why the run is INVALID: each sentence names the option that says what is still allowed.
+    /// Returns the reasons why the run is INVALID; each names the option of its threshold.
     pub fn reasons(&self) -> Vec<String> {
         self.sentences(|health| {
             let reasons = health.verdict.reasons().iter();
@@ -192,7 +191,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// The sum of the good windows of the generators of one side. `health`: theirs.
+/// Sums the good windows of the generators of one side. `health`: theirs.
 fn good_of(run: &Run, health: &[Health]) -> Page {
     let mut sum = Page::new(run.totals.timers().len());
     for (generator, health) in run.generators.iter().zip(health) {

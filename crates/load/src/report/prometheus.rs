@@ -1,4 +1,4 @@
-//! The running totals as text for Prometheus (its text format 0.0.4).
+//! Running totals as text for Prometheus (text format 0.0.4).
 
 pub use strowger_metrics::CONTENT_TYPE;
 
@@ -7,7 +7,7 @@ use strowger_measure::{Counter, Delay, Delays, Failure, Page, Rate, Run, Share};
 use strowger_message::Method;
 use strowger_metrics::Exposition;
 
-/// The sum of all complete seconds of a run, and the rates and concurrency of the last.
+/// Writes the sum of all complete seconds of a run, and the rates and concurrency of the last.
 pub fn exposition(run: &Run) -> String {
     let totals = &run.totals;
     let mut text = Exposition::default();

@@ -1,10 +1,10 @@
-//! Columns of the series for the responses of a run: one for each method and code that came at all.
+//! Series columns for the responses of a run: one for each method and code received.
 
 use super::json::method_name;
 use strowger_measure::{Row, Run};
 use strowger_message::Method;
 
-/// The columns behind those that every series has, each a measure that `--require` knows: `responses.invite.486`.
+/// Columns after the common ones, each a measure that `--require` knows: `responses.invite.486`.
 pub(super) struct Responses {
     pub(super) names: Vec<String>,
     kinds: Vec<(Method, u16)>,
@@ -12,7 +12,7 @@ pub(super) struct Responses {
 
 impl Responses {
     pub(super) fn of(run: &Run) -> Self {
-        // What is no code of SIP has no name either.
+        // An invalid code has no name either.
         let all = run.responses_received();
         let all = all.iter().filter(|(_, code, _)| *code != 0);
         let kinds: Vec<(Method, u16)> = all.map(|(method, code, _)| (method, code)).collect();

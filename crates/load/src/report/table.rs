@@ -1,4 +1,4 @@
-//! The final table for a terminal: first whether the figures may be believed and what came of the calls, then what was required,
+//! Final table for a terminal: first the validity of the figures and the outcome of the calls, then the requirements,
 //! then the figures.
 
 use super::json::method_name;
@@ -11,10 +11,10 @@ use strowger_measure::{
 };
 use strowger_report::{Ink, Table, Terminal};
 
-/// The source of measures that say how the generator fared, see [`Delay::source`].
+/// Source of the measures of the generator itself, see [`Delay::source`].
 const GENERATOR: &str = "generator health";
 
-/// `width`: columns of the terminal; more than [`strowger_report::WIDTH`] are not used.
+/// Writes the table. `width`: columns of the terminal, at most [`strowger_report::WIDTH`] are used.
 pub(super) fn table(report: &Report<'_>, colour: bool, width: usize) -> String {
     let mut out = Out(Terminal::new(colour, width));
     let run = report.run;
@@ -42,11 +42,11 @@ pub(super) fn table(report: &Report<'_>, colour: bool, width: usize) -> String {
     out.0.text()
 }
 
-/// The parts of the table, each below those before it.
+/// Parts of the table, in the order of output.
 struct Out(Terminal);
 
 impl Out {
-    /// Below a generator that was the limit a requirement has no mark: it was not the server that was measured.
+    /// Writes the requirements, without marks if a generator was the limit: the server was not measured.
     fn requirements(&mut self, report: &Report<'_>) {
         if report.judgements.is_empty() {
             return;
@@ -182,7 +182,7 @@ impl Out {
         }
     }
 
-    /// Whether there are any.
+    /// Writes the delays; returns false if there are none.
     fn delays_of(&mut self, totals: &Page, timers: &[String], title: &str) -> bool {
         let shown = Delay::ALL.iter().filter(|delay| delay.source() != GENERATOR);
         let mut rows: Vec<(String, &Delays)> =
@@ -299,10 +299,10 @@ impl Out {
     }
 }
 
-/// So many are named.
+/// Limit of listed windows.
 const WINDOWS: usize = 12;
 
-/// `70 s to 80 s: stall`, one entry for each window that is bad, seen from the start of the run.
+/// Returns `70 s to 80 s: stall`, one entry for each bad window, from the start of the run.
 fn bad_windows(windows: &[Judged], started: u64) -> Vec<String> {
     let bad: Vec<&Judged> = windows.iter().filter(|window| !window.is_good()).collect();
     if windows.len() == 1 {
@@ -320,7 +320,7 @@ fn bad_windows(windows: &[Judged], started: u64) -> Vec<String> {
     entries
 }
 
-/// How busy the cores of the machine were, by all programs.
+/// Returns the load of the machine's cores by all programs.
 fn cores(shares: &[f64]) -> Option<String> {
     let all = shares.len() as f64;
     match shares {
@@ -340,7 +340,7 @@ fn count(count: u64) -> String {
     grouped(count as f64)
 }
 
-/// `INVITE 100 × 60,000`, one entry for each method and code.
+/// Returns `INVITE 100 × 60,000`, one entry for each method and code.
 fn codes(codes: &Codes) -> Vec<String> {
     codes.iter().map(|(method, code, times)| format!("{} {code} × {}", method_name(method), count(times))).collect()
 }

@@ -1,5 +1,5 @@
-//! The verdict in words: what the generator did, and what came of the calls. Two lines, for a generator that kept up says nothing good
-//! of a server that answered nothing.
+//! Verdict in words: the generator, and the outcome of the calls. Two lines, because a generator that kept up says
+//! nothing of a server that answered nothing.
 
 use super::Report;
 use super::json::method_name;
@@ -9,7 +9,7 @@ use strowger_measure::{Counter, Delay, Failure, LOG, Page, Run, Unit, grouped, s
 use strowger_message::status;
 use strowger_report::Tone;
 
-/// A line of the verdict.
+/// Line of the verdict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     pub tone: Tone,
@@ -18,21 +18,21 @@ pub struct Line {
     pub text: String,
 }
 
-/// The title of the line of a generator that was the limit.
+/// Title of the line of a generator that was the limit.
 pub(super) const INVALID: &str = "INVALID";
 
-/// What came of the calls of a run.
+/// Outcome of the calls of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// No call was begun.
+    /// No call began.
     Nothing,
-    /// Not one message came back.
+    /// No message came back.
     Silent,
     /// No call succeeded, and at least one failed.
     AllFailed,
     SomeFailed,
-    /// No call failed, but none came to its end either: the run ended before.
+    /// No call failed, but none finished before the end of the run.
     Unfinished,
     Succeeded,
 }
@@ -53,7 +53,7 @@ impl Outcome {
 }
 
 impl Report<'_> {
-    /// The verdict: of the generator, then of the calls on each side.
+    /// Returns the verdict: of the generator, then of the calls on each side.
     pub fn verdict(&self) -> Vec<Line> {
         let mut lines = vec![self.of_generator()];
         lines.push(of_calls(self.run, if answers(self.run) { "Calls" } else { "Server" }));
@@ -80,7 +80,7 @@ impl Report<'_> {
 }
 
 impl Report<'_> {
-    /// The first sentence of an INVALID, for a reader who knows none of the bounds.
+    /// Returns the first sentence of an INVALID, for a reader who does not know the thresholds.
     fn why_invalid(&self) -> String {
         let thresholds: Vec<&str> =
             self.health.iter().flat_map(|h| h.verdict.reasons()).map(|reason| reason.threshold.as_str()).collect();
@@ -102,7 +102,7 @@ impl Report<'_> {
     }
 }
 
-/// It makes no calls.
+/// True if it makes no calls.
 fn answers(run: &Run) -> bool {
     run.totals.counter(Counter::CallsOutgoing) == 0 && run.totals.counter(Counter::CallsIncoming) > 0
 }
@@ -143,7 +143,8 @@ fn of_calls(run: &Run, title: &'static str) -> Line {
     Line { tone, title, text }
 }
 
-/// Why calls failed, with how many did, the most frequent first: by the response that ended them, where one did.
+/// Returns the causes of failed calls with their numbers, the most frequent first: by the response that ended them, if
+/// one did.
 pub fn failures(page: &Page) -> Vec<String> {
     let mut refused: BTreeMap<(u16, String), u64> = BTreeMap::new();
     for (method, code, count) in page.refusals().iter() {
@@ -154,7 +155,7 @@ pub fn failures(page: &Page) -> Vec<String> {
         let reason = status::reason(code);
         (count, format!("{code} {reason} ({method})"))
     });
-    // Those are of these two causes; what is left of them no response explains.
+    // These have one of two causes; no response explains the rest.
     let mut explained = answered;
     let others = [Failure::Authentication, Failure::UnexpectedMessage].into_iter().map(|failure| {
         let count = page.failures(failure);
@@ -171,7 +172,7 @@ pub fn failures(page: &Page) -> Vec<String> {
     all.into_iter().map(|(count, text)| format!("{} × {text}", grouped(count as f64))).collect()
 }
 
-/// The option of the command line that says from where on a generator counts as the limit, by the name of the threshold.
+/// Returns the command-line option of a threshold for the generator, by the threshold's name.
 pub fn option(threshold: &str) -> Option<&'static str> {
     Some(match threshold {
         "rate_error" => "--max-rate-error",

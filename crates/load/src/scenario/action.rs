@@ -1,4 +1,4 @@
-//! What a step does beside its message: the elements in `<action>`.
+//! Actions of a step: the elements in `<action>`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::variable::Slot;
 use crate::expression::{Expression, ExpressionError, Options};
 use strowger_message::Name;
 
-/// One action. Texts are templates, rendered when the action runs.
+/// Action. Texts are templates, rendered when it runs.
 #[derive(Clone, Debug)]
 pub enum Action {
     Expression(Box<Match>),
@@ -17,7 +17,7 @@ pub enum Action {
     Warning(Template),
     /// Ends the program with this message.
     Error(Template),
-    /// `assign`: a number.
+    /// `assign` of a number.
     Assign {
         to: Slot,
         value: Number,
@@ -43,7 +43,7 @@ pub enum Action {
         operator: Operator,
         value: Number,
     },
-    /// `test`: `to = left ∘ right`; a call fails as `check` says.
+    /// `test`: `to = left ∘ right`; `check` decides whether the call fails.
     Test {
         to: Option<Slot>,
         left: Slot,
@@ -63,15 +63,15 @@ pub enum Action {
         seconds: Slot,
         microseconds: Slot,
     },
-    /// `index`: the index of the step.
+    /// `index`: assigns the index of the step.
     Index {
         to: Slot,
     },
-    /// `jump`: goes to the step with that number.
+    /// `jump` to the step with this number.
     Jump(Number),
-    /// `pauserestore`: goes on with a pause that `_unexp.main` broke: until this many milliseconds of SIPp's clock.
+    /// `pauserestore`: resumes a pause that `_unexp.main` interrupted, until this many milliseconds of SIPp's clock.
     PauseRestore(Number),
-    /// `lookup`: the line of `key` in the index of a file, -1 if there is none.
+    /// `lookup`: assigns the line of `key` in the index of a file, -1 without one.
     Lookup {
         to: Slot,
         file: Template,
@@ -88,7 +88,7 @@ pub enum Action {
         line: Template,
         value: Template,
     },
-    /// `verifyauth`: a boolean.
+    /// `verifyauth`: assigns a boolean.
     VerifyAuthentication {
         to: Slot,
         username: Template,
@@ -103,51 +103,53 @@ pub enum Action {
     Trim(Slot),
     UrlEncode(Slot),
     UrlDecode(Slot),
-    /// `exec command`: run by the shell, not waited for.
+    /// `exec command`: runs in the shell; the call does not wait.
     Command(Template),
     /// `exec int_cmd`.
     Stop(Stop),
-    /// `play_pcap_audio`, `play_pcap_image`, `play_pcap_video`: the file is there (checked when the document is read).
+    /// `play_pcap_audio`, `play_pcap_image`, `play_pcap_video`. The file exists (checked when the document is read).
     PlayPcap {
         media: Media,
         file: PathBuf,
     },
-    /// `play_dtmf`: digits, by default 1 to 9 milliseconds … `digits[,ms]`.
+    /// `play_dtmf`: `digits[,ms]`.
     PlayDtmf(Template),
     RtpStream(RtpStream),
     /// `exec rtp_echo` of SIPp 3.7: `startaudio,pt,codec` …
     RtpEcho(RtpEcho),
-    /// The element `rtp_echo`: on if not 0.
+    /// Element `rtp_echo`: on if not 0.
     EchoSwitch(Number),
 }
 
-/// `ereg`.
+/// `ereg`: a match of an expression.
 #[derive(Clone, Debug)]
 pub struct Match {
     pub expression: Pattern,
     pub source: Source,
     pub check: Check,
-    /// The whole match, then the groups. More variables than groups: the last stay unset.
+    /// Variables for the whole match, then the groups. Those beyond the number of groups stay unset.
     pub assign_to: Box<[Slot]>,
 }
 
-/// An extended regular expression of POSIX. Letter case always counts.
+/// Extended regular expression of POSIX. Letter case always counts.
 #[derive(Clone)]
 pub struct Pattern {
-    /// As it stands in the document, escapes and entities resolved.
+    /// Text with the document's escapes and entities resolved.
     pub text: Box<[u8]>,
-    /// Compiled, shared by all shards.
+    /// Compiled form, shared by all shards.
     pub expression: Arc<Expression>,
 }
 
 impl Pattern {
+    /// Compiles an expression.
+    ///
     /// # Errors
-    /// Where `regcomp` of the C library has one.
+    /// An error of the C library's `regcomp`.
     pub fn new(text: &[u8]) -> Result<Self, ExpressionError> {
         Ok(Self { text: text.into(), expression: Arc::new(Expression::new(text, Options::default())?) })
     }
 
-    /// Groups, without the whole match.
+    /// Returns the number of groups, without the whole match.
     pub fn groups(&self) -> usize {
         self.expression.groups()
     }
@@ -159,53 +161,53 @@ impl std::fmt::Debug for Pattern {
     }
 }
 
-/// What an expression is matched against.
+/// Text that an expression is matched against.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// `msg`: the whole last message.
     Message,
     /// `hdr`.
     Header(Box<HeaderSearch>),
-    /// `body`: what stands behind the first empty line.
+    /// `body`: the text after the first empty line.
     Body,
     /// `var`.
     Variable(Slot),
 }
 
-/// `search_in="hdr"`: the text behind the `occurrence`-th place where `text` is found, up to the end of its line.
-/// Without `start_line` the place may be anywhere in the message, also inside another header.
+/// `search_in="hdr"`: the text after the `occurrence`-th occurrence of `text`, up to the end of its line. Without
+/// `start_line` it may be anywhere in the message, also inside another header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderSearch {
-    /// As written: with colon, without, or `": "`.
+    /// Searched text as written: with colon, without, or `": "`.
     pub text: Box<[u8]>,
-    /// The name in it, if it is one of the table's.
+    /// Name in the text, if it is a known header.
     pub known: Name,
     /// `case_indep`
     pub ignore_case: bool,
     /// `start_line`: only at the start of a line.
     pub start_line: bool,
-    /// 1 is the first.
+    /// Number of the occurrence; 1 is the first.
     pub occurrence: u32,
 }
 
-/// `check_it` and `check_it_inverse`.
+/// `check_it` and `check_it_inverse`: condition for a call to go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
     No,
-    /// The call fails unless it matches.
+    /// The call fails without a match.
     Must,
-    /// The call fails if it matches.
+    /// The call fails on a match.
     MustNot,
 }
 
-/// A number, or the variable that has it.
+/// Number, or the variable that holds it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
     Value(f64),
     Variable(Slot),
 }
 
-/// A text, or the variable that has it.
+/// Text, or the variable that holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Text {
     Value(Box<[u8]>),
@@ -220,7 +222,7 @@ pub enum Operator {
     Divide,
 }
 
-/// `compare`.
+/// Operator of `compare`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     Equal,
@@ -232,7 +234,7 @@ pub enum Comparison {
 }
 
 impl Comparison {
-    /// As it is written between two values.
+    /// Returns the operator's sign.
     pub const fn sign(self) -> &'static str {
         match self {
             Self::Equal => "==",
@@ -245,14 +247,14 @@ impl Comparison {
     }
 }
 
-/// `int_cmd`.
+/// Scope of an `int_cmd`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// `stop_call`: this call, as failed.
+    /// `stop_call`: ends this call, as failed.
     Call,
-    /// `stop_gracefully`: no new calls (key `q`).
+    /// `stop_gracefully`: stops new calls (key `q`).
     Gracefully,
-    /// `stop_now`: the program (key `Q`).
+    /// `stop_now`: ends the program (key `Q`).
     Now,
 }
 
@@ -263,10 +265,10 @@ pub enum Media {
     Video,
 }
 
-/// `exec rtp_stream`.
+/// Command of `exec rtp_stream`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RtpStream {
-    /// `file[,loops[,payload type[,codec/clock]]]`: the file is there (checked when the document is read).
+    /// `file[,loops[,payload type[,codec/clock]]]`. The file exists (checked when the document is read).
     Play {
         file: PathBuf,
         video: bool,
@@ -290,7 +292,7 @@ pub enum RtpStream {
     },
 }
 
-/// How a stream is cut into packets.
+/// Packet format of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamFormat {
     /// RTP payload type, 0 to 127.
@@ -300,7 +302,7 @@ pub struct StreamFormat {
     pub ticks_per_packet: u16,
 }
 
-/// `exec rtp_echo`.
+/// Argument of `exec rtp_echo`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RtpEcho {
     pub command: EchoCommand,

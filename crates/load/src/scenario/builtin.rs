@@ -1,4 +1,4 @@
-//! The scenarios that come with the program: the same flows and messages as SIPp's, of our own writing.
+//! Built-in scenarios: the same flows and messages as SIPp's, written for this program.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::keyword::Keywords;
 use super::names::Names;
 use super::{Cause, DefaultMessages, Environment, Refusal, Scenario, Template};
 
-/// Names that `-sn` and `-sd` take.
+/// Names for `-sn` and `-sd`.
 pub const NAMES: &[&str] = &[
     "uac",
     "uas",
@@ -22,9 +22,10 @@ pub const NAMES: &[&str] = &[
     "ooc_dummy",
 ];
 
-/// The document of a built-in scenario, put together from the parts below.
+/// Returns the document of a built-in scenario, assembled from the parts below.
 ///
-/// The messages are those that SIPp's own sends, byte for byte: who tests against its `uac` gets the same from this.
+/// It sends the messages of SIPp's own scenario byte for byte: a test against SIPp's `uac` gives the same result with
+/// this one.
 pub fn document(name: &str) -> Option<String> {
     let mut out = Document::default();
     match name {
@@ -50,10 +51,10 @@ pub fn document(name: &str) -> Option<String> {
 }
 
 impl Scenario {
-    /// A built-in scenario.
+    /// Compiles a built-in scenario.
     ///
     /// # Errors
-    /// A name that is none of [`NAMES`]; for `uac_pcap` its captures, which must stand in the working folder.
+    /// A name that is not in [`NAMES`]; for `uac_pcap` missing captures, which must be in the working folder.
     pub fn builtin(name: &str, environment: &Environment) -> Result<Self, Refusal> {
         match document(name) {
             Some(text) => Self::parse(text.as_bytes(), Path::new(name), environment),
@@ -74,7 +75,7 @@ const CALL_LENGTHS: &str = "10, 50, 100, 500, 1000, 5000, 10000";
 const RETRANS: &str = " retrans=\"500\"";
 const CRLF: &str = " crlf=\"true\"";
 
-/// Elements, indented.
+/// Indented elements.
 #[derive(Default)]
 struct Document(String);
 
@@ -85,7 +86,7 @@ impl Document {
         self.0.push('\n');
     }
 
-    /// An element with a message.
+    /// Adds an element with a message.
     fn message(&mut self, element: &str, attributes: &str, text: &str) {
         self.line(&format!("<{element}{attributes}>"));
         self.line("  <![CDATA[\n");
@@ -104,14 +105,14 @@ impl Document {
         self.message("send", attributes, text);
     }
 
-    /// Provisional answers that may come.
+    /// Adds optional provisional responses.
     fn provisional(&mut self, codes: &[u16]) {
         for code in codes {
             self.line(&format!("<recv response=\"{code}\" optional=\"true\"/>"));
         }
     }
 
-    /// A receive, or `recvCmd`, with actions.
+    /// Adds a `recv` or `recvCmd` with actions.
     fn with_actions(&mut self, start: &str, actions: &[&str]) {
         self.line(&format!("<{start}>"));
         self.line("  <action>");
@@ -126,7 +127,7 @@ impl Document {
     }
 }
 
-/// What an offer or answer of these scenarios has in its body.
+/// Returns the session description of an offer or answer.
 fn sdp(address: &str, media: &str) -> String {
     format!(
         "v=0\no=user1 53655765 2353687637 IN IP[local_ip_type] [local_ip]\ns=-\nc=IN IP{address}\nt=0 0\nm=audio {media}\n"
@@ -137,7 +138,7 @@ fn plain_sdp() -> String {
     sdp("[media_ip_type] [media_ip]", "[media_port] RTP/AVP 0\na=rtpmap:0 PCMU/8000")
 }
 
-/// A request of a caller. `call` sets the scenarios apart in their tags; `rest` is what follows `Subject`.
+/// Returns a request of a caller. `call` tells the scenarios apart in their tags; `rest` follows `Subject`.
 fn call_request(method: &str, call: &str, cseq: u32, inside: bool, extra: &str, rest: &str) -> String {
     let peer = if inside { "[peer_tag_param]" } else { "" };
     format!(
@@ -156,7 +157,7 @@ fn with_sdp(body: &str) -> String {
 
 const EMPTY: &str = "Content-Length: 0\n";
 
-/// An answer. `tag` is written behind To.
+/// Returns a response. `tag` follows To.
 fn answer(status: &str, tag: &str, rest: &str) -> String {
     format!(
         "SIP/2.0 {status}\n[last_Via:]\n[last_From:]\n[last_To:]{tag}\n[last_Call-ID:]\n[last_CSeq:]\n\
@@ -168,7 +169,7 @@ fn tag(call: &str) -> String {
     format!(";tag=[pid]SIPpTag{call}[call_number]")
 }
 
-/// One call of a client; the server answers 180 and 200.
+/// Writes `uac`: one call of a client; the server answers 180 and 200.
 fn uac(out: &mut Document) {
     out.send(RETRANS, &call_request("INVITE", "00", 1, false, "", &with_sdp(&plain_sdp())));
     out.provisional(&[100, 180, 183]);
@@ -193,7 +194,7 @@ fn uas(out: &mut Document) {
     out.repartitions(RESPONSE_TIMES, CALL_LENGTHS);
 }
 
-/// As `uac`; parts of the answer are found by expressions and shown in the ACK.
+/// Writes `regexp`: as `uac`; expressions extract parts of the answer, and the ACK shows them.
 fn regexp(out: &mut Document) {
     out.send(RETRANS, &call_request("INVITE", "02", 1, false, "", &with_sdp(&plain_sdp())));
     out.provisional(&[100, 180, 183]);
@@ -214,7 +215,7 @@ fn regexp(out: &mut Document) {
     out.repartitions("1000, 1040, 1080, 1120, 1160, 1200", "1000, 1100, 1200, 1300, 1400");
 }
 
-/// A registration, then a call; where it goes on depends on what is answered.
+/// Writes `branchc`: a registration, then a call; its steps depend on the responses.
 fn branch_client(out: &mut Document) {
     let request = |method: &str, from: &str, cseq: u32, peer: &str, rest: &str| {
         format!(
@@ -253,7 +254,7 @@ fn branch_client(out: &mut Document) {
     out.repartitions(RESPONSE_TIMES, CALL_LENGTHS);
 }
 
-/// The other end of `branchc`: callers named ua2… are served, others get 403.
+/// Writes `branchs`, the other end of `branchc`: serves callers named ua2…, answers others with 403.
 fn branch_server(out: &mut Document) {
     out.line("<recv request=\"REGISTER\"/>\n");
     out.send("", &answer("200 OK", &tag("08"), "Content-Length: 0\nExpires: 300\n"));
@@ -274,7 +275,7 @@ fn branch_server(out: &mut Document) {
     out.repartitions(RESPONSE_TIMES, CALL_LENGTHS);
 }
 
-/// As `uac`, with a voice and a DTMF digit from captures.
+/// Writes `uac_pcap`: as `uac`, with a voice and a DTMF digit from captures.
 fn uac_pcap(out: &mut Document) {
     let body = sdp(
         "[local_ip_type] [local_ip]",
@@ -293,12 +294,13 @@ fn uac_pcap(out: &mut Document) {
     out.repartitions(RESPONSE_TIMES, CALL_LENGTHS);
 }
 
-/// The headers of the body and the body itself, kept in a variable.
+/// Returns the action that keeps the headers of the body and the body itself in a variable.
 fn body_into(variable: u8) -> String {
     format!("<ereg regexp=\"Content-Type:.*\" search_in=\"msg\" assign_to=\"{variable}\"/>")
 }
 
-/// Calls the first end without an offer and takes the offer to the other controller (RFC 3725 flow I).
+/// Writes controller A: calls the first end without an offer and passes its offer to the other controller (RFC 3725
+/// flow I).
 fn controller_a(out: &mut Document) {
     out.send(RETRANS, &call_request("INVITE", "03", 1, false, "", EMPTY));
     out.provisional(&[100, 180, 183]);
@@ -311,7 +313,7 @@ fn controller_a(out: &mut Document) {
     out.line("<recv response=\"200\" crlf=\"true\"/>");
 }
 
-/// Calls the second end with the offer that the first controller sent, and sends the answer back.
+/// Writes controller B: calls the second end with the offer of the first controller, and sends the answer back.
 fn controller_b(out: &mut Document) {
     out.with_actions("recvCmd", &[&body_into(1)]);
     out.send(RETRANS, &call_request("INVITE", "04", 1, false, "", "[$1]\n"));
@@ -324,7 +326,7 @@ fn controller_b(out: &mut Document) {
     out.line("<recv response=\"200\" crlf=\"true\"/>");
 }
 
-/// What the controllers call.
+/// Writes an end that the controllers call.
 fn third_party_end(out: &mut Document, call: &str, bye: &str) {
     out.line("<recv request=\"INVITE\" crlf=\"true\"/>\n");
     out.send("", &answer("200 OK", &tag(call), &with_sdp(&plain_sdp())));
@@ -334,7 +336,7 @@ fn third_party_end(out: &mut Document, call: &str, bye: &str) {
     out.line("<timewait milliseconds=\"2000\"/>");
 }
 
-/// Answers any request outside a call.
+/// Writes the answer to any request outside a call.
 fn out_of_call(out: &mut Document) {
     out.line("<recv request=\".*\" regexp_match=\"true\"/>\n");
     out.send("", &answer("200 OK", "", EMPTY));
@@ -342,7 +344,7 @@ fn out_of_call(out: &mut Document) {
     out.repartitions(RESPONSE_TIMES, CALL_LENGTHS);
 }
 
-/// What is sent when the scenario has nothing to say: SIPp's texts, because they are seen on the wire.
+/// Returns the messages sent where the scenario has none: SIPp's texts, because they are visible on the wire.
 pub(super) fn default_messages() -> DefaultMessages {
     DefaultMessages {
         three_party_abort: constant("call-id: [call_id]\ninternal-cmd: abort_call\n\n"),
@@ -371,12 +373,12 @@ fn request(method: &str, via: &str, cseq: &str, tail: &str) -> String {
     )
 }
 
-/// A request on the way of a dialog.
+/// Returns a request along the route set of a dialog.
 fn routed(method: &str, cseq: &str) -> String {
     request(method, &format!("{OWN_VIA}\n[routes]"), cseq, TAIL).replace("[last_Request_URI]", "[next_url]")
 }
 
-/// A text that is known to be right.
+/// Parses a text known to be valid.
 fn constant(text: &str) -> Template {
     let environment = Environment::default();
     let mut names = Names::default();
@@ -395,7 +397,7 @@ mod tests {
         Environment { third_party, ..Environment::default() }
     }
 
-    /// The captures need not be here: what plays them is taken out.
+    /// Reads a document without its `play_pcap` elements, whose captures are not here.
     fn read(document: &str, name: &str) -> Scenario {
         let mut text = String::new();
         document.lines().filter(|line| !line.contains("play_pcap")).for_each(|line| text.extend([line, "\n"]));
@@ -424,7 +426,7 @@ mod tests {
         assert!(invite.template.pieces.contains(&Piece::Length(0)) && invite.template.has_length);
     }
 
-    /// SIPp's own documents, read by the same reader, are the same steps with the same texts.
+    /// SIPp's own documents, parsed by the same reader, give the same steps and texts.
     #[test]
     fn flows_and_messages_are_those_of_sipp() {
         let plain = |steps: &[Step]| -> Vec<String> {

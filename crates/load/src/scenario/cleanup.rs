@@ -1,8 +1,8 @@
-//! The text of a message as a document has it, indented between other lines, made into what is sent.
+//! Turns the indented text of a document into a message.
 
-/// SIPp's cleanup of a CDATA section: white space at both ends goes, and so do the spaces, then the tabs behind each
-/// line's start and before each line's end. Line ends stay LF here. A message without body gets the empty line back
-/// that was cut from its end; a body keeps one line end if it had any.
+/// Cleans a CDATA section as SIPp does: removes white space at both ends, and spaces, then tabs after each line's start
+/// and before each line's end. Line ends stay LF here. A message without body gets back the empty line cut from its
+/// end; a body keeps one line end if it had any.
 pub(super) fn cleanup(text: &[u8]) -> Vec<u8> {
     let text = text.trim_ascii_start();
     let solid = text.trim_ascii_end();
@@ -51,7 +51,7 @@ mod tests {
         assert_eq!(String::from_utf8_lossy(&cleanup(text.as_bytes())), wanted, "{text:?}");
     }
 
-    /// Each seen on the wire of SIPp 3.6.1.
+    /// Each result was seen on the wire of SIPp 3.6.1.
     #[test]
     fn indentation_and_edges_go() {
         is("\n   A b\n   C: d\n\n   ", "A b\nC: d\n\n");

@@ -1,11 +1,11 @@
 //! Random durations and numbers: pauses and `sample`.
 //!
-//! Drawn from numbers in [0, 1) that the caller has, so that a run can be replayed. Parameters are those of SIPp, which
-//! takes them from the GNU Scientific Library (its reference manual, chapter "Random Number Distributions").
+//! The caller supplies numbers in [0, 1), so that a run can be replayed. Parameters are SIPp's, from the GNU Scientific
+//! Library (its reference manual, chapter "Random Number Distributions").
 
 use std::f64::consts::TAU;
 
-/// A distribution, its parameters there. What makes no sense (a negative mean) draws what the formula gives.
+/// Distribution with its parameters. Parameters without meaning (a negative mean) draw the result of the formula.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Distribution {
     Fixed(f64),
@@ -17,7 +17,7 @@ pub enum Distribution {
         mean: f64,
         deviation: f64,
     },
-    /// The logarithm has `mean` and `deviation`.
+    /// Distribution whose logarithm has `mean` and `deviation`.
     LogNormal {
         mean: f64,
         deviation: f64,
@@ -45,7 +45,7 @@ pub enum Distribution {
         k: f64,
         theta: f64,
     },
-    /// Failures before the `n`-th success, each with chance `p`.
+    /// Number of failures before the `n`-th success, each of probability `p`.
     NegativeBinomial {
         p: f64,
         n: f64,
@@ -53,7 +53,7 @@ pub enum Distribution {
 }
 
 impl Distribution {
-    /// One number. `unit` gives numbers in [0, 1).
+    /// Draws a number. `unit` gives numbers in [0, 1).
     pub fn draw(&self, unit: &mut impl FnMut() -> f64) -> f64 {
         match *self {
             Self::Fixed(value) => value,
@@ -61,7 +61,7 @@ impl Distribution {
             Self::Normal { mean, deviation } => mean + deviation * normal(unit),
             Self::LogNormal { mean, deviation } => (mean + deviation * normal(unit)).exp(),
             Self::Gamma { k, theta } => theta * gamma(k, unit),
-            // A Poisson number whose mean is gamma distributed.
+            // A Poisson number with a gamma-distributed mean.
             Self::NegativeBinomial { p, n } => poisson(gamma(n, unit) * (1.0 - p) / p, unit),
             Self::Exponential { .. } | Self::Weibull { .. } | Self::Pareto { .. } | Self::GeneralizedPareto { .. } => {
                 self.quantile(unit())
@@ -69,13 +69,13 @@ impl Distribution {
         }
     }
 
-    /// A pause in microseconds: what is drawn are milliseconds, less than one is none.
+    /// Draws a pause in microseconds: a number of whole milliseconds, 0 if less than one.
     pub fn draw_pause(&self, unit: &mut impl FnMut() -> f64) -> u64 {
         let milliseconds = self.draw(unit);
         if milliseconds >= 1.0 { (milliseconds.trunc() * 1000.0) as u64 } else { 0 }
     }
 
-    /// The value that a share `p` of what is drawn does not exceed; near enough for the two that have no closed form.
+    /// Returns the `p`-quantile; approximate for the two distributions without closed form.
     pub fn quantile(&self, p: f64) -> f64 {
         let left = 1.0 - p;
         match *self {
@@ -94,13 +94,13 @@ impl Distribution {
     }
 }
 
-/// Mean 0, deviation 1 (Box and Muller, 1958).
+/// Draws a normal variate of mean 0, deviation 1 (Box and Muller, 1958).
 fn normal(unit: &mut impl FnMut() -> f64) -> f64 {
     let radius = (-2.0 * (1.0 - unit()).ln()).sqrt();
     radius * (TAU * unit()).cos()
 }
 
-/// Scale 1 (Marsaglia and Tsang, "A simple method for generating gamma variables", 2000).
+/// Draws a gamma variate of scale 1 (Marsaglia and Tsang, "A simple method for generating gamma variables", 2000).
 fn gamma(k: f64, unit: &mut impl FnMut() -> f64) -> f64 {
     if k.is_nan() || k <= 0.0 {
         return 0.0;
@@ -120,7 +120,8 @@ fn gamma(k: f64, unit: &mut impl FnMut() -> f64) -> f64 {
     }
 }
 
-/// By exponential gaps (Knuth, The Art of Computer Programming, volume 2, 3.4.1); for large means its normal limit.
+/// Draws a Poisson variate by exponential gaps (Knuth, The Art of Computer Programming, volume 2, 3.4.1); for large
+/// means by its normal limit.
 fn poisson(mean: f64, unit: &mut impl FnMut() -> f64) -> f64 {
     if !mean.is_finite() || mean <= 0.0 {
         return 0.0;
@@ -139,7 +140,7 @@ fn poisson(mean: f64, unit: &mut impl FnMut() -> f64) -> f64 {
     }
 }
 
-/// Abramowitz and Stegun, 26.2.23; off by less than 0.00045.
+/// Returns a normal quantile (Abramowitz and Stegun, 26.2.23); the error is below 0.00045.
 fn normal_quantile(p: f64) -> f64 {
     let tail = p.min(1.0 - p).max(f64::MIN_POSITIVE);
     let t = (-2.0 * tail.ln()).sqrt();
@@ -149,7 +150,7 @@ fn normal_quantile(p: f64) -> f64 {
     if p < 0.5 { -x } else { x }
 }
 
-/// Wilson and Hilferty, 1931.
+/// Returns a gamma quantile (Wilson and Hilferty, 1931).
 fn gamma_quantile(k: f64, p: f64) -> f64 {
     let ninth = 1.0 / (9.0 * k);
     k * (1.0 - ninth + normal_quantile(p) * ninth.sqrt()).max(0.0).powi(3)
@@ -160,7 +161,7 @@ mod tests {
     use super::*;
     use strowger_core::entropy::Entropy;
 
-    /// Means and 99th percentiles of 40,000 numbers against what the formulas say.
+    /// Compares means and 99th percentiles of 40,000 numbers with the formulas.
     #[test]
     fn what_is_drawn_has_the_right_mean_and_tail() {
         let mut entropy = Entropy::new([7; 32]);

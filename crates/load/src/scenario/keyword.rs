@@ -1,8 +1,8 @@
-//! `[keywords]`: a text is cut into pieces.
+//! Splits a text into literals and `[keywords]`.
 //!
-//! What stands between brackets is cut at a `+` or, if there is none, a `-` that a digit follows (`[branch-2]`), before
-//! anything else is looked at. Then it is a plain keyword, or starts with `$`, `field`, `file`, `fill`, `last_` or
-//! `authentication`, or is a name of `-key`. Brackets and quotes inside quotes belong to a parameter's own text.
+//! The text between brackets is first split at a `+` or, without one, at a `-` that a digit follows (`[branch-2]`). The
+//! word is then a plain keyword, or starts with `$`, `field`, `file`, `fill`, `last_` or `authentication`, or is a name
+//! of `-key`. Brackets and quotes inside quotes belong to a parameter's own text.
 
 use strowger_message::Name;
 
@@ -12,10 +12,10 @@ use super::refusal::{Cause, Fault};
 use super::template::{Authentication, Field, Fill, LastHeader, Piece, Template, Text};
 use super::variable::Slot;
 
-/// The longest text between brackets, in bytes, as in SIPp.
+/// Limit of the text between brackets, in bytes, as in SIPp.
 const LONGEST: usize = 256;
 
-/// What a text may name, and what was noticed in it.
+/// Names that a text may use, and warnings about it.
 pub(super) struct Keywords<'a> {
     pub names: &'a mut Names,
     pub environment: &'a Environment,
@@ -23,14 +23,14 @@ pub(super) struct Keywords<'a> {
     pub notes: Vec<String>,
 }
 
-/// Why a text cannot be cut, and the part of it that is to blame.
+/// Reason why a text cannot be split, and the part at fault.
 pub(super) struct Wrong {
     pub fault: Fault,
     pub part: Vec<u8>,
 }
 
 impl Keywords<'_> {
-    /// Cuts a text. Line ends become CRLF, `\xHH` a byte.
+    /// Splits a text. Line ends become CRLF, `\xHH` a byte.
     pub(super) fn template(&mut self, text: &[u8]) -> Result<Template, Wrong> {
         let mut cut = Cut::default();
         let mut at = 0;
@@ -51,7 +51,7 @@ impl Keywords<'_> {
         Ok(cut.finish())
     }
 
-    /// A keyword whose `[` stands at `at`; the offset behind it. `nested`: another `[` stands open before it.
+    /// Parses a keyword whose `[` is at `at`. Returns the offset after it. `nested`: another `[` is open before it.
     fn bracket(&mut self, text: &[u8], at: usize, cut: &mut Cut, nested: bool) -> Result<usize, Wrong> {
         let wrong = |what: &str, end: usize| Wrong {
             fault: Fault::new(0, what).hint("a literal bracket is written \\x5b").cause(Cause::Keyword),
@@ -65,7 +65,7 @@ impl Keywords<'_> {
                 Some(b'"') => quoted = !quoted,
                 Some(b']') if !quoted => break,
                 Some(b'[') if !quoted && !nested => {
-                    // A bracket in a bracket: SIPp writes the inner value, then the text between the two.
+                    // For a bracket in a bracket SIPp writes the inner value, then the text between the two.
                     self.notes.push(format!(
                         "`{}` stands before another `[`: it is taken as text",
                         String::from_utf8_lossy(&text[at..end])
@@ -114,7 +114,7 @@ impl Keywords<'_> {
             let name = name.strip_suffix(b":").unwrap_or(name);
             return Ok(Piece::LastHeader(Box::new(LastHeader {
                 name: name.into(),
-                // One letter is looked for as it is, not as the compact form of a longer name.
+                // A single letter is searched for literally, not as the compact form of a longer name.
                 known: if name.len() == 1 { Name::Other } else { Name::of(name) },
                 whole_line: value.is_none(),
             })));
@@ -144,7 +144,7 @@ impl Keywords<'_> {
         }))
     }
 
-    /// `rest` is what stands behind `field`.
+    /// Parses a field; `rest` follows the word `field`.
     fn field(&mut self, rest: &[u8]) -> Result<Piece, Fault> {
         let command = self.environment.command;
         let file = match parameter(rest, b"file=") {
@@ -183,7 +183,7 @@ impl Keywords<'_> {
     }
 }
 
-/// A variable's name, if it can be one.
+/// Returns a variable's name, if it is valid.
 pub(super) fn variable_name(name: &[u8]) -> Result<String, Fault> {
     let shown = String::from_utf8_lossy(name).into_owned();
     if shown.is_empty() {
@@ -200,7 +200,7 @@ fn keyword(what: impl Into<String>) -> Fault {
     Fault::new(0, what).cause(Cause::Keyword)
 }
 
-/// Text and pieces that are being put together.
+/// Template under construction.
 #[derive(Default)]
 struct Cut {
     literal: Vec<u8>,
@@ -235,7 +235,7 @@ impl Cut {
     }
 }
 
-/// `\x` and two digits. SIPp takes what is there: a first character that is no digit vanishes, a second one too.
+/// Appends the byte of `\x` and two digits. As SIPp: a first character that is no digit vanishes, a second one too.
 fn hexadecimal(text: &[u8], at: usize, out: &mut Vec<u8>) -> usize {
     let digit = |at: usize| text.get(at).and_then(|b| char::from(*b).to_digit(16)).and_then(|d| u8::try_from(d).ok());
     match (digit(at), digit(at + 1)) {
@@ -246,7 +246,7 @@ fn hexadecimal(text: &[u8], at: usize, out: &mut Vec<u8>) -> usize {
     (at + 2).min(text.len())
 }
 
-/// The word before `+n` or `-n`, and n.
+/// Splits a word from its `+n` or `-n`, and returns n.
 fn offset(inside: &[u8]) -> (&[u8], i32) {
     let sign = memchr::memchr(b'+', inside).or_else(|| memchr::memchr(b'-', inside));
     match sign {
@@ -259,14 +259,14 @@ fn offset(inside: &[u8]) -> (&[u8], i32) {
     }
 }
 
-/// The digits at the start of a text, white space before them allowed; 0 if there are none.
+/// Returns the number at the start of a text, after white space; 0 without digits.
 fn number(text: &[u8]) -> i64 {
     let digits = text.trim_ascii_start();
     let length = digits.iter().position(|b| !b.is_ascii_digit()).unwrap_or(digits.len()).min(18);
     std::str::from_utf8(&digits[..length]).ok().and_then(|d| d.parse().ok()).unwrap_or(0)
 }
 
-/// The value of `name=`, in quotes or up to white space.
+/// Returns the value of `name=`, in quotes or up to white space.
 fn parameter<'a>(word: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let value = &word[memchr::memmem::find(word, name)? + name.len()..];
     Some(match value.strip_prefix(b"\"") {
@@ -275,8 +275,8 @@ fn parameter<'a>(word: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     })
 }
 
-/// Keywords that stand for themselves. Only ports, `[cseq]`, `[branch]`, `[len]` and `[last_cseq_number]` take `n`; the
-/// others ignore it.
+/// Parses a plain keyword. Only ports, `[cseq]`, `[branch]`, `[len]` and `[last_cseq_number]` use `n`; the others
+/// ignore it.
 fn plain(word: &[u8], n: i32) -> Option<Piece> {
     Some(match word {
         b"remote_ip" => Piece::RemoteIp,
@@ -319,7 +319,7 @@ fn plain(word: &[u8], n: i32) -> Option<Piece> {
     })
 }
 
-/// The plain keywords, for hints.
+/// Plain keywords, for hints.
 const PLAIN: &[&str] = &[
     "remote_ip",
     "remote_host",
@@ -359,7 +359,7 @@ const PLAIN: &[&str] = &[
     "authentication",
 ];
 
-/// The keyword that differs from `word` only in case, edges, or `-` for `_`.
+/// Returns the keyword that differs from `word` only in case, edges, or `-` for `_`.
 fn nearest(word: &[u8]) -> Option<&'static str> {
     let plain = |text: &[u8]| -> Vec<u8> {
         text.iter().filter(|b| b.is_ascii_alphanumeric()).map(u8::to_ascii_lowercase).collect()
@@ -368,7 +368,7 @@ fn nearest(word: &[u8]) -> Option<&'static str> {
     PLAIN.iter().copied().find(|name| plain(name.as_bytes()) == wanted)
 }
 
-/// `crypto…` and `ue…` of SIPp 3.7.
+/// True for `crypto…` and `ue…` of SIPp 3.7.
 fn is_crypto(word: &[u8]) -> bool {
     const ITEMS: [&[u8]; 4] = [b"cryptotag", b"cryptokeyparams", b"cryptosuite", b"ueaescm"];
     (word.ends_with(b"audio") || word.ends_with(b"video")) && ITEMS.iter().any(|item| word.starts_with(item))
@@ -447,7 +447,7 @@ mod tests {
         assert!(
             matches!(field("[field0 line=\"[$v]\"]").line, Some(line) if matches!(line.pieces[..], [Piece::Variable(_)]))
         );
-        // SIPp cuts at `-1` first: such a name cannot be used.
+        // SIPp splits at `-1` first: such a name cannot be used.
         for wrong in ["[field0 file=\"z.csv\"]", "[field0 file=\"./x.csv\"]", "[field0 file=\"x-1.csv\"]"] {
             assert_eq!(cut(wrong, &environment).err().map(|f| f.cause), Some(Cause::InjectionFile), "{wrong}");
         }

@@ -1,7 +1,7 @@
-//! A SIPp document as a program: read once, checked, then shared unchanged by all shards.
+//! SIPp document as a program: read once, checked, then shared unchanged by all shards.
 //!
-//! Nothing is looked up by name while calls run: labels are indices of steps, variables are slots, header names are
-//! split, texts are pieces.
+//! Running calls look up nothing by name: labels are indices of steps, variables are slots, header names are split,
+//! texts are pieces.
 
 pub mod action;
 pub mod builtin;
@@ -26,16 +26,16 @@ pub use step::{Kind, Step, StepIndex};
 pub use template::{Piece, Template};
 pub use variable::{Scope, Slot, Variables};
 
-/// A scenario, ready to run.
+/// Compiled scenario.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// `<scenario name="…">`, empty if it has none.
+    /// `<scenario name="…">`, empty without one.
     pub name: String,
-    /// What a call passes through.
+    /// Steps of a call.
     pub steps: Vec<Step>,
-    /// `<init>`: passed through once, before the first call. Only [`Kind::Nop`].
+    /// Steps of `<init>`, run once before the first call. Only [`Kind::Nop`].
     pub init: Vec<Step>,
-    /// Which end of a call this is.
+    /// End of a call that the scenario plays.
     pub role: Role,
     pub variables: Variables,
     /// Labels of `steps`, for displays.
@@ -48,27 +48,27 @@ pub struct Scenario {
     pub transactions: Vec<String>,
     /// Names of peers in extended 3PCC (`dest`, `src`).
     pub peers: Vec<String>,
-    /// Upper bounds in milliseconds, ascending as written; empty if the document has none.
+    /// Upper bounds in milliseconds, in the order of the document; empty if it has none.
     pub call_length_repartition: Vec<u32>,
     pub response_time_repartition: Vec<u32>,
-    /// `DefaultMessage` elements: what is sent instead of the built-in ones.
+    /// `DefaultMessage` elements, in place of the built-in ones.
     pub default_messages: DefaultMessages,
-    /// What happens to an unexpected message, if the document says so itself.
+    /// Treatment of an unexpected message, if the document has its own.
     pub unexpected: Option<Unexpected>,
-    /// What is sloppy in the document, in its order.
+    /// Warnings about sloppy parts of the document, in its order.
     pub warnings: Vec<Warning>,
-    /// What SIPp 3.6 does not know and SIPp 3.7 does. SIPp 3.6.1 refuses such a document.
+    /// Parts that SIPp 3.7 knows and SIPp 3.6.1 refuses.
     pub newer: Vec<Warning>,
-    /// Why SIPp 3.6 refuses the document although it is clear what is meant: a raw `<` in an attribute.
+    /// Reason why SIPp 3.6 refuses the document although its meaning is clear: a raw `<` in an attribute.
     pub tolerated: Option<Warning>,
-    /// It is a document of this program, [`Environment::ready`].
+    /// True for a document of this program, [`Environment::ready`].
     pub ready: bool,
-    /// Which controller of 3PCC this is, if it is one.
+    /// Controller of 3PCC that this is, if any.
     pub third_party: Option<ThirdPartyRole>,
 }
 
 impl Scenario {
-    /// What a user should know of the document before it runs, in its order: what is sloppy, and what SIPp 3.6 refuses.
+    /// Returns all remarks on the document before it runs, in its order: sloppy parts, and parts that SIPp 3.6 refuses.
     pub fn remarks(&self) -> Vec<Warning> {
         let newer = self
             .newer
@@ -79,17 +79,17 @@ impl Scenario {
         all
     }
 
-    /// The names of the delays that its timers give: each as it was started, then each from when it should have been started.
+    /// Returns the names of the delays of its timers: each from its start, then each from its intended start.
     pub fn timed(&self) -> Vec<String> {
         let intended = self.timers.iter().map(|name| format!("{name}.intended"));
         self.timers.iter().cloned().chain(intended).collect()
     }
 
-    /// Reads a document and checks everything that SIPp checks before its first message, the media files that the
-    /// document names included.
+    /// Reads a document and checks everything that SIPp checks before its first message, including the media files that
+    /// it names.
     ///
     /// # Errors
-    /// The first thing that keeps the document from running, with its place and what would be right.
+    /// The first fault that keeps the document from running, with its place and its cure.
     pub fn load(path: &Path, environment: &Environment) -> Result<Self, Refusal> {
         let bytes = std::fs::read(path).map_err(|error| Refusal {
             file: path.display().to_string(),
@@ -102,7 +102,7 @@ impl Scenario {
         Self::parse(&bytes, path, environment)
     }
 
-    /// As [`Scenario::load`], of a document in memory. `name` stands in messages; media are looked for in its folder.
+    /// Parses a document in memory. `name` is for messages; its folder holds the media.
     ///
     /// # Errors
     /// As [`Scenario::load`].
@@ -114,7 +114,7 @@ impl Scenario {
 /// Bounds of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a document. 16 MiB. (SIPp's own bound is 65,535; more is accepted with a warning.)
+    /// Limit of a document's bytes: 16 MiB by default. (SIPp's own is 65,535; more is accepted with a warning.)
     pub document: usize,
 }
 
@@ -135,34 +135,34 @@ pub enum ThirdPartyRole {
     B,
 }
 
-/// Which end of a call a scenario is: by its first step that talks.
+/// End of a call that a scenario plays, by its first step with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Starts with a send: calls are made.
+    /// Starts with a send: makes calls.
     Client,
-    /// Starts with a receive: calls are awaited.
+    /// Starts with a receive: awaits calls.
     Server,
 }
 
-/// Messages for what the scenario does not foresee: those of the document, else the built-in ones.
+/// Messages for events that the scenario does not expect: those of the document, else the built-in ones.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DefaultMessages {
     pub three_party_abort: Template,
-    /// The ACK to a final answer that is no 2xx.
+    /// ACK to a final response other than 2xx.
     pub ack: Template,
-    /// The ACK that goes before a BYE.
+    /// ACK that precedes a BYE.
     pub ack2: Template,
     pub bye: Template,
-    /// The ACK to a 2xx in a dialog whose target and routes are known.
+    /// ACK to a 2xx in a dialog whose target and routes are known.
     pub routed_ack: Template,
-    /// The BYE of a dialog whose target and routes a step kept (`rrs`); that of the document where it has one.
+    /// BYE of a dialog whose target and routes a step kept (`rrs`); the document's own if it has one.
     pub routed_bye: Template,
     pub cancel: Template,
     pub ok: Template,
 }
 
 impl DefaultMessages {
-    /// What `DefaultMessage id` can be.
+    /// Values of `DefaultMessage id`.
     pub const IDS: &'static [&'static str] = &["3pcc_abort", "ack", "ack2", "bye", "cancel", "200"];
 
     fn place(&mut self, id: &str) -> Option<&mut Template> {
@@ -178,45 +178,45 @@ impl DefaultMessages {
     }
 }
 
-/// The label `_unexp.main` and its variables.
+/// Label `_unexp.main` and its variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unexpected {
-    /// Where an unexpected message leads.
+    /// Step to which an unexpected message leads.
     pub main: StepIndex,
-    /// `_unexp.retaddr`: set to the index of the step that was left.
+    /// `_unexp.retaddr`: set to the index of the interrupted step.
     pub return_address: Option<Slot>,
-    /// `_unexp.pausedaddr`: set to the end of the pause that was broken, 0 if none.
+    /// `_unexp.pausedaddr`: set to the end of the interrupted pause, 0 without one.
     pub paused: Option<Slot>,
 }
 
-/// What a document needs that does not stand in it.
+/// Settings outside of a document that it depends on.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
-    /// Where the files are looked for that a document names (media): the folder of the document if `None`, then
-    /// the working folder.
+    /// Folder of the media files that a document names; `None`: its own folder. The working folder comes second.
     pub folder: Option<PathBuf>,
-    /// `-key`: names and values, in the order of the command line.
+    /// Names and values of `-key`, in the order of the command line.
     pub keys: Vec<(String, Vec<u8>)>,
-    /// `-inf`: base names, in the order of the command line. The first is the default of `[fieldN]`.
+    /// Base names of `-inf`, in the order of the command line. The first is the default of `[fieldN]`.
     pub injections: Vec<String>,
-    /// Global variables known beforehand (`-set`, scenarios read before), in the order of their slots.
+    /// Global variables defined before (`-set`, scenarios read before), in the order of their slots.
     pub globals: Vec<String>,
-    /// 3PCC: `-3pcc`, `-master` or `-slave` is given.
+    /// Kind of 3PCC: `-3pcc`, `-master` or `-slave`.
     pub third_party: ThirdParty,
     /// Names of the other controllers in the file of `-slave_cfg`.
     pub peers: Vec<String>,
-    /// `-rtp_payload`: the payload type of streams that name none; 8 (G.711 A-law) if not given.
+    /// `-rtp_payload`: payload type of streams that give none; `None`: 8 (G.711 A-law).
     pub payload_type: Option<u8>,
-    /// `-no_exec`: a document that runs a command in a shell is refused.
+    /// `-no_exec`: refuses a document that runs a command in a shell.
     pub no_exec: bool,
-    /// A ready document of this program: `[value_NAME]` is known, what stands behind the colon of `[last_NAME]`.
+    /// True for a ready document of this program, which may use `[value_NAME]`: the value of `[last_NAME]` without its
+    /// header name.
     pub ready: bool,
-    /// Whose options errors name.
+    /// Command whose options errors name.
     pub command: Command,
     pub limits: Limits,
 }
 
-/// The command line that runs a document.
+/// Command line that runs a document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Command {
     /// `strowger sipp`, which has SIPp's options.
@@ -227,7 +227,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// The option that names an injection file.
+    /// Returns the option that names an injection file.
     pub(crate) fn injection(self, file: &str) -> String {
         match self {
             Self::Sipp => format!("-inf {file}"),
@@ -235,7 +235,7 @@ impl Command {
         }
     }
 
-    /// The option that gives a keyword its value.
+    /// Returns the option that gives a keyword its value.
     pub(crate) fn key(self, name: &str) -> String {
         match self {
             Self::Sipp => format!("-key {name} VALUE"),
@@ -244,7 +244,7 @@ impl Command {
     }
 }
 
-/// Which kind of third party call control the run has.
+/// Third party call control of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ThirdParty {
     #[default]
@@ -255,10 +255,10 @@ pub enum ThirdParty {
     Extended,
 }
 
-/// Something sloppy that is accepted as SIPp accepts it.
+/// Sloppy part of a document, accepted as SIPp accepts it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    /// 1 is the first line and the first byte of a line.
+    /// Line, and byte of the line, both from 1.
     pub line: u32,
     pub column: u32,
     pub text: String,

@@ -1,8 +1,8 @@
-//! Names while a document is read: variables become slots, and how often each is named is counted.
+//! Names of a document during parsing: assigns slots to variables and counts their uses.
 
 use super::variable::{Scope, Slot, Variables};
 
-/// One scope: names with the number of places that name them.
+/// Names of one scope, with their numbers of uses.
 #[derive(Clone, Default)]
 struct Table(Vec<(String, u32)>);
 
@@ -20,7 +20,7 @@ impl Table {
     }
 }
 
-/// The variables named so far. Each call of [`Names::slot`] counts as one more place.
+/// Variables named so far. Each call of [`Names::slot`] counts as a use.
 #[derive(Clone, Default)]
 pub(super) struct Names {
     call: Table,
@@ -29,12 +29,12 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// With the global variables of scenarios read before, which need not be named again.
+    /// Starts with the global variables of scenarios read before, which need no further use.
     pub(super) fn new(globals: &[String]) -> Self {
         Self { global: Table(globals.iter().map(|name| (name.clone(), 2)).collect()), ..Self::default() }
     }
 
-    /// The slot of a variable that is known, counted.
+    /// Returns the slot of a known variable and counts a use.
     pub(super) fn known(&mut self, name: &str) -> Option<Slot> {
         if let Some(index) = self.call.find(name) {
             return Some(Slot { scope: Scope::Call, index });
@@ -49,23 +49,23 @@ impl Names {
         self.global.find(name).map(|index| Slot { scope: Scope::Global, index })
     }
 
-    /// The slot of a variable, one of the call if it is new. `None` if there are too many.
+    /// Returns the slot of a variable, one of the call if it is new. `None`: too many variables.
     pub(super) fn slot(&mut self, name: &str) -> Option<Slot> {
         self.known(name).or_else(|| Some(Slot { scope: Scope::Call, index: self.call.add(name)? }))
     }
 
-    /// `<User variables>`. A global variable of that name stays global.
+    /// Declares `<User variables>`. A global variable of that name stays global.
     pub(super) fn declare_user(&mut self, name: &str) -> Option<Slot> {
         self.shared(name).or_else(|| Some(Slot { scope: Scope::User, index: self.user.add(name)? }))
     }
 
-    /// `<Global variables>`. What was used before under this name stays a variable of the call.
+    /// Declares `<Global variables>`. Earlier uses of the name stay a variable of the call.
     pub(super) fn declare_global(&mut self, name: &str) -> Option<Slot> {
         let index = self.global.find(name).or_else(|| self.global.add(name))?;
         Some(Slot { scope: Scope::Global, index })
     }
 
-    /// The first variable that is named only once.
+    /// Returns the first variable that is used only once.
     pub(super) fn lonely(&self) -> Option<&str> {
         [&self.call, &self.user, &self.global]
             .into_iter()

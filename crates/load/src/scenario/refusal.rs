@@ -1,8 +1,8 @@
-//! Why a document cannot be run: where, what, and what would be right.
+//! Refusal of a document: place, cause, and cure.
 
 use std::fmt;
 
-/// Something wrong at an offset of the document.
+/// Fault at an offset of the document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     pub offset: usize,
@@ -27,34 +27,34 @@ impl Fault {
     }
 }
 
-/// Which side has to change.
+/// Origin of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
     /// The document itself.
     Document,
-    /// `-key` is missing, or a keyword is misspelt.
+    /// A missing `-key`, or a misspelt keyword.
     Keyword,
-    /// `-inf` is missing.
+    /// A missing `-inf`.
     InjectionFile,
-    /// A media file that the document names is missing or unreadable.
+    /// A media file that is missing or unreadable.
     MediaFile,
     /// `-3pcc`, `-master` or `-slave` is missing or does not fit.
     ThirdParty,
-    /// The file of the document cannot be read.
+    /// The document cannot be read.
     Unreadable,
 }
 
-/// A document that cannot be run.
+/// Error of a document that cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The document, as the caller named it.
+    /// Document, as the caller named it.
     pub file: String,
-    /// 1 is the first line; 0 if no place in the document can be named.
+    /// Line from 1; 0 without a place in the document.
     pub line: u32,
-    /// In bytes, 1 is the first of a line.
+    /// Byte of the line, from 1.
     pub column: u32,
     pub what: String,
-    /// What would be right.
+    /// Cure.
     pub hint: Option<String>,
     pub cause: Cause,
 }

@@ -1,30 +1,30 @@
-//! One step of a scenario: what is sent, expected or waited for, and what follows.
+//! Step of a scenario: message or wait, and the next step.
 
 use super::action::{Action, Pattern};
 use super::distribution::Distribution;
 use super::template::Template;
 use super::variable::Slot;
 
-/// A place in [`super::Scenario::steps`] (or `init`). It may equal the number of steps: a label at the end of the
+/// Index in [`super::Scenario::steps`] (or `init`). It may equal the number of steps: a label at the end of the
 /// document, and a jump there ends the call.
 pub type StepIndex = u32;
-/// A response time duration, a place in [`super::Scenario::timers`].
+/// Response time duration, an index in [`super::Scenario::timers`].
 pub type TimerIndex = u16;
-/// A generic counter, a place in [`super::Scenario::counters`].
+/// Generic counter, an index in [`super::Scenario::counters`].
 pub type CounterIndex = u16;
-/// A named transaction, a place in [`super::Scenario::transactions`].
+/// Named transaction, an index in [`super::Scenario::transactions`].
 pub type TransactionIndex = u16;
-/// A peer of extended 3PCC, a place in [`super::Scenario::peers`].
+/// Peer of extended 3PCC, an index in [`super::Scenario::peers`].
 pub type PeerIndex = u16;
 
-/// One element of the document. The order in which a step is run:
+/// Element of the document. It runs in this order:
 ///
-/// 1. `condition` false: the step is not done, but `next` is looked at as if it were.
+/// 1. `condition` false: the step is skipped, but its `next` applies.
 /// 2. The step itself: send, match, wait.
-/// 3. `start_timer` starts, `stop_timer` is read and counted (unless `repeat_timer`, only once a call), `counter` is
-///    counted.
+/// 3. `start_timer` starts, `stop_timer` is read and counted (only once a call, unless `repeat_timer`), `counter` is
+/// counted.
 /// 4. `actions`, in their order. After a send they run once the message is sent.
-/// 5. `next`, if it applies, else the step behind this one.
+/// 5. `next`, if it applies, else the following step.
 #[derive(Clone, Debug)]
 pub struct Step {
     pub kind: Kind,
@@ -33,45 +33,45 @@ pub struct Step {
     pub next: Option<Jump>,
     /// `condexec` and `condexec_inverse`.
     pub condition: Option<Condition>,
-    /// `start_rtd`: the clock of this timer is set to now.
+    /// `start_rtd`: restarts this timer.
     pub start_timer: Option<TimerIndex>,
-    /// `rtd`: the time since its start (or since the call's, if never started) is counted. Every timer starts with
-    /// the call.
+    /// `rtd`: counts the time since its start (or since the call's, if never started). Every timer starts with the
+    /// call.
     pub stop_timer: Option<TimerIndex>,
-    /// `repeat_rtd`: `stop_timer` is counted each time this step is passed, not only the first.
+    /// `repeat_rtd`: counts `stop_timer` on every pass of this step, not only the first.
     pub repeat_timer: bool,
-    /// `counter`: counted each time the step is passed.
+    /// `counter`: counted on each pass of the step.
     pub counter: Option<CounterIndex>,
-    /// `ontimeout`: where to go when the time of a receive ends, or the retransmissions of a send are used up.
+    /// `ontimeout`: step to take when a receive times out or the retransmissions of a send are used up.
     pub on_timeout: Option<StepIndex>,
-    /// `lost`, in percent, 0 to 100: this share of what is sent is not, of what is received is not seen.
-    /// `None`: the run's own share.
+    /// `lost`, in percent, 0 to 100: share of messages that are not sent, or not seen when received. `None`: the run's
+    /// own share.
     pub lost: Option<f64>,
-    /// `ignoresdp`: media addresses in the body of this message are not learnt.
+    /// `ignoresdp`: ignores media addresses in the body of this message.
     pub ignore_sdp: bool,
-    /// `crlf`: an empty line follows in the screen of the scenario.
+    /// `crlf`: an empty line follows on the scenario screen.
     pub blank_line: bool,
-    /// `hide`: not in the screen of the scenario.
+    /// `hide`: omitted from the scenario screen.
     pub hidden: bool,
-    /// `display`: the text in the screen of the scenario.
+    /// `display`: text on the scenario screen.
     pub display: Option<Box<str>>,
-    /// Where the element stands in the document; 1 is the first line.
+    /// Line of the element, from 1.
     pub line: u32,
 }
 
-/// What a step does.
+/// Kind of a step.
 #[derive(Clone, Debug)]
 pub enum Kind {
     Send(Box<Send>),
     Receive(Box<Receive>),
-    /// Waits; a message of the call that comes meanwhile is unexpected unless it is a retransmission or matches an
-    /// optional receive before.
+    /// Wait. A message of the call received meanwhile is unexpected unless it is a retransmission or matches an earlier
+    /// optional receive.
     Pause(Pause),
-    /// The final quarantine: the call is counted as ended, repetitions of the peer are still answered for so long.
+    /// Final wait: the call counts as ended, but retransmissions of the peer are still answered.
     TimeWait(Pause),
     /// Actions only.
     Nop,
-    /// `sendCmd`: a message to the other controller of 3PCC.
+    /// `sendCmd`: a command to the other controller of 3PCC.
     SendCommand {
         template: Template,
         to: Option<PeerIndex>,
@@ -87,26 +87,26 @@ pub enum Kind {
 pub struct Send {
     pub template: Template,
     pub start: Start,
-    /// `retrans` in milliseconds (T1 of this message over UDP). `None` or 0: never sent again.
+    /// `retrans` in milliseconds (T1 of this message over UDP). `None` or 0: no retransmissions.
     pub retransmit: Option<u32>,
-    /// `start_txn`: the branch of what is sent is kept under this name, receives with `response_txn` compare with it.
+    /// `start_txn`: keeps the branch of the message under this name; receives with `response_txn` compare with it.
     pub start_transaction: Option<TransactionIndex>,
-    /// `ack_txn`: `[branch]` of an ACK to a non-2xx answer is taken from this transaction.
+    /// `ack_txn`: takes `[branch]` of an ACK to a non-2xx response from this transaction.
     pub ack_transaction: Option<TransactionIndex>,
-    /// `timeout` in milliseconds: how long SIPp tries again where the way out is full. Here the message waits in a queue.
+    /// `timeout` in milliseconds: how long SIPp retries on a full socket. Here the message waits in a queue.
     pub timeout: Option<u32>,
 }
 
-/// How a message that is sent starts; the first word of a template is never a keyword, so it is known beforehand.
+/// Start line of a sent message; the first word of a template is never a keyword, so it is known beforehand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// The method as it is written.
+    /// Request with this method.
     Request(Method),
-    /// The code.
+    /// Response with this code.
     Response(u16),
 }
 
-/// A method; the ones that have rules of their own are told apart beforehand.
+/// Method; those with rules of their own are recognised beforehand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Method {
     pub text: Box<[u8]>,
@@ -118,74 +118,73 @@ pub struct Method {
 pub struct Receive {
     pub expected: Expected,
     pub optional: Optional,
-    /// `rrs`: Record-Route and Contact are kept for `[routes]` and `[next_url]`.
+    /// `rrs`: keeps Record-Route and Contact for `[routes]` and `[next_url]`.
     pub record_routes: bool,
-    /// `auth`: the challenge is kept for `[authentication]`.
+    /// `auth`: keeps the challenge for `[authentication]`.
     pub authenticate: bool,
-    /// `response_txn`: only an answer with the branch of that transaction matches.
+    /// `response_txn`: only a response with the branch of that transaction matches.
     pub transaction: Option<TransactionIndex>,
-    /// The methods that the document sent before this step, written one behind the other with nothing between. An
-    /// answer matches if the method of its CSeq is found *in* this text. Not looked at when `transaction` is set or
-    /// this is the first step. See [`Receive::answers`].
+    /// Methods that the document sent before this step, concatenated. A response matches if the method of its CSeq is
+    /// found *in* this text. Not used if `transaction` is set or this is the first step. See [`Receive::answers`].
     pub methods: Box<[u8]>,
     /// `timeout` in milliseconds; `None`: the run's `-recv_timeout`.
     pub timeout: Option<u32>,
-    /// `advance_state` (true unless written): whether an optional message that matched moves the call on.
+    /// `advance_state` (default true): a matching optional message advances the call.
     pub advance: bool,
 }
 
 impl Receive {
-    /// Whether an answer to `method` can belong here.
+    /// True if this step may take a response to `method`.
     pub fn answers(&self, method: &[u8]) -> bool {
         memchr::memmem::find(&self.methods, method).is_some()
     }
 }
 
-/// What a receive waits for.
+/// Message that a receive waits for.
 #[derive(Clone, Debug)]
 pub enum Expected {
     Request(Method),
     /// `request` with `regexp_match`: an expression on the method of the request.
     RequestMatching(Box<Pattern>),
-    /// 0 matches nothing: a `recv` without `request` and `response`.
+    /// Response with this code; 0 matches nothing: a `recv` without `request` and `response`.
     Response(u16),
     /// `response` with `regexp_match` (SIPp 3.7): an expression on the three digits.
     ResponseMatching(Box<Pattern>),
 }
 
-/// `optional`.
+/// Value of `optional`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Optional {
     /// Must come.
     No,
-    /// May come while the call stands at it or at the mandatory receive behind it.
+    /// May come while the call is at it or at the next mandatory receive.
     Yes,
-    /// May come at any time after it was passed.
+    /// May come at any time after the call passed it.
     Global,
 }
 
-/// `<pause>`.
+/// Length of a `<pause>`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pause {
-    /// As long as the run says (`-d`).
+    /// Default of the run (`-d`).
     Default,
-    /// A number of milliseconds by a distribution, drawn for each call.
+    /// Milliseconds of a distribution, drawn for each call.
     Drawn(Distribution),
-    /// The value of a variable, milliseconds.
+    /// Value of a variable, milliseconds.
     Variable(Slot),
 }
 
-/// `next`: taken if `test` is unset or its variable is set, and `chance` says so. A number is set if it is not 0, a
-/// boolean if it is true, a string as soon as something was assigned, were it empty.
+/// `next`: taken if `test` is unset or its variable is set, and `chance` allows it. A number is set if it is not 0, a
+/// boolean if it is true, a string once it was assigned, even if empty.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Jump {
     pub to: StepIndex,
     pub test: Option<Slot>,
-    /// 0 to 1; `None` is always. Taken if a number drawn from [0, 1) is not above it.
+    /// Probability, 0 to 1; `None`: always. Taken if a number drawn from [0, 1) is not above it.
     pub chance: Option<f64>,
 }
 
-/// `condexec`: the step is run if the variable is set (see [`Jump`]); with `inverse` if it is not.
+/// `condexec`: runs the step if the variable is set (see [`Jump`]); with `inverse` if it is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Condition {
     pub variable: Slot,

@@ -1,33 +1,33 @@
-//! The text of a message, cut once into pieces that are written one behind the other.
+//! Text of a message, split once into pieces that are written in sequence.
 
 use super::variable::Slot;
 use strowger_message::Name;
 
-/// A text with keywords. Rendering walks over the pieces and appends to the output.
+/// Text with keywords. Rendering writes the pieces in sequence.
 ///
-/// Rules that the pieces do not say themselves:
+/// Rules beyond the pieces:
 ///
-/// - A keyword marked "may vanish" that has nothing to write at the start of a line (the byte before it is LF) takes
-///   the white space that follows with it: the next [`Piece::Text`], were it behind other keywords, is written from
-///   [`Text::solid`] on. So the line disappears if nothing but its end stood there, and an empty line that follows too.
-/// - Line ends are CRLF, indentation and blank edges are gone, and the empty line behind the headers is there: all
-///   that is done when the document is read.
+/// - A keyword marked "may vanish" that writes nothing at the start of a line (after LF) removes the following white
+///   space too: the next [`Piece::Text`], even after other keywords, is written from [`Text::solid`] on. So a line with
+///   nothing else disappears, with an empty line that follows.
+/// - Line ends are CRLF, indentation and blank edges are gone, and the empty line after the headers is present: reading
+///   the document does all that.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Template {
     pub pieces: Vec<Piece>,
-    /// Bytes of the text pieces, to reserve beforehand.
+    /// Bytes of the text pieces, to reserve.
     pub literal_length: usize,
-    /// Whether [`Piece::Length`] is among them: the length of the body has to be patched in afterwards.
+    /// True if there is a [`Piece::Length`]: the length of the body is patched in afterwards.
     pub has_length: bool,
-    /// Whether [`Piece::Authentication`] is among them: it is computed over the finished message.
+    /// True if there is a [`Piece::Authentication`]: it is computed over the finished message.
     pub has_authentication: bool,
-    /// Whether [`Piece::CSeq`] is among them: the counter of the call goes up when this is sent as a request other
-    /// than ACK and CANCEL.
+    /// True if there is a [`Piece::CSeq`]: the call's counter increments when this is sent as a request other than ACK
+    /// and CANCEL.
     pub uses_cseq: bool,
 }
 
 impl Template {
-    /// The whole text, if no keyword is in it.
+    /// Returns the whole text if it has no keyword.
     pub fn constant(&self) -> Option<&[u8]> {
         match self.pieces.as_slice() {
             [] => Some(b""),
@@ -37,21 +37,21 @@ impl Template {
     }
 }
 
-/// Bytes written as they are.
+/// Literal bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text {
     pub bytes: Box<[u8]>,
-    /// How many bytes of white space it starts with; written from here on after a keyword that vanished.
+    /// Length of the leading white space; after a keyword that vanished the text is written from here on.
     pub solid: u32,
 }
 
-/// A part of a template. `i32` is the `+n` or `-n` behind the keyword, 0 if there is none.
+/// Piece of a template. `i32` is the keyword's `+n` or `-n`, 0 without one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Piece {
     Text(Text),
     /// `[remote_ip]`: address of the target, brackets around IPv6.
     RemoteIp,
-    /// `[remote_host]`: the target as the command line writes it.
+    /// `[remote_host]`: the target as on the command line.
     RemoteHost,
     RemotePort(i32),
     /// `[transport]`: UDP, TCP, TLS, SCTP.
@@ -60,7 +60,7 @@ pub enum Piece {
     /// `[local_ip_type]`: 4 or 6.
     LocalIpType,
     LocalPort(i32),
-    /// `[server_ip]`: the local address on which the call's last message came.
+    /// `[server_ip]`: the local address at which the call's last message arrived.
     ServerIp,
     MediaIp,
     MediaIpType,
@@ -84,7 +84,7 @@ pub enum Piece {
     MessageIndex(i32),
     /// `[clock_tick]`: milliseconds since the start.
     ClockTick(i32),
-    /// `[users]`: how many there are, -1 without `-users`.
+    /// `[users]`: their number, -1 without `-users`.
     Users(i32),
     /// `[userid]`: from 1, 0 without `-users`.
     UserId(i32),
@@ -98,8 +98,8 @@ pub enum Piece {
     TdmMap,
     /// `[next_url]`: the Contact kept by `rrs`.
     NextUrl,
-    /// `[len]`: the length of the body plus `n`, right in five places. Of several the last one counts, the others stay
-    /// five spaces. Without a body SIPp writes `    0`, CRLF, CRLF and a NUL over what stands there, whatever that is:
+    /// `[len]`: the length of the body plus `n`, right-aligned to five characters. Of several the last one counts; the
+    /// others stay five spaces. Without a body SIPp overwrites the following bytes with `    0`, CRLF, CRLF and a NUL:
     /// nothing changes only if `[len]` ends the last header line.
     Length(i32),
     /// `[peer_tag_param]`: `;tag=…` of the peer once known.
@@ -118,22 +118,22 @@ pub enum Piece {
     Field(Box<Field>),
     /// `[$name]`. May vanish.
     Variable(Slot),
-    /// `[fill variable=… text=…]`: the text repeated up to as many bytes as the variable's number says.
+    /// `[fill variable=… text=…]`: the text repeated to the number of bytes in the variable.
     Fill(Box<Fill>),
     /// `[file name=…]`: the content of a file, read when written.
     File(Box<Template>),
-    /// A value of `-key`, known when the document is read: where it stands in [`super::Environment::keys`].
+    /// Value of `-key`, known when the document is read: index in [`super::Environment::keys`].
     Generic(u16),
 }
 
 /// `[last_X]` and `[last_X:]`, which write the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastHeader {
-    /// Without colon.
+    /// Name without colon.
     pub name: Box<[u8]>,
     pub known: Name,
-    /// Always true: with or without a colon in the keyword, SIPp writes the line with its name as it stands in the
-    /// message (a compact form too), then `, ` and the values of further lines of that name.
+    /// Always true: with or without a colon in the keyword, SIPp writes the line with its name as in the message (a
+    /// compact form too), then `, ` and the values of further lines of that name.
     pub whole_line: bool,
 }
 
@@ -142,24 +142,24 @@ pub struct LastHeader {
 pub struct Field {
     /// Column, from 0.
     pub column: u32,
-    /// Which file, a place in [`super::Environment::injections`]. The first is the default.
+    /// File, an index in [`super::Environment::injections`]. The first is the default.
     pub file: FileIndex,
-    /// `line`: renders to the number of the line, from 0. `None`: the line of the call.
+    /// `line`: renders to the line number, from 0. `None`: the line of the call.
     pub line: Option<Template>,
 }
 
-/// An injection file, a place in [`super::Environment::injections`].
+/// Injection file, an index in [`super::Environment::injections`].
 pub type FileIndex = u16;
 
 /// `[fill …]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fill {
     pub length: Slot,
-    /// `X` unless written.
+    /// `X` by default.
     pub text: Box<[u8]>,
 }
 
-/// `[authentication …]`. What is `None` comes from the command line (`-au`, `-ap`).
+/// `[authentication …]`. The command line (`-au`, `-ap`) supplies missing parts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Authentication {
     pub username: Option<Template>,

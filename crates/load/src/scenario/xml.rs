@@ -1,46 +1,46 @@
-//! The markup of a document, read as SIPp 3.6 reads it: with tolerance in some places and none in others.
+//! Markup of a document, parsed as SIPp 3.6 does: tolerant in some places, strict in others.
 //!
-//! What counts is where elements start and end: at `<name`, `</name` and `/>`, wherever these stand, also between quotes
-//! (but see [`Markup::AsMeant`]). Comments, CDATA sections and `<!DOCTYPE …>` are passed over; text between elements means
-//! nothing. An attribute is found by its name behind white space anywhere in the start tag, which ends at the first `>`
-//! outside quotes; the first place wins, and the value ends at the next quote that no backslash stands before. So a raw
-//! `&`, a raw `>` and doubled attributes do no harm.
+//! Elements start and end at `<name`, `</name` and `/>`, even between quotes (but see [`Markup::AsMeant`]). Comments,
+//! CDATA sections and `<!DOCTYPE …>` are skipped; text between elements means nothing. An attribute is found by its
+//! name after white space anywhere in the start tag, which ends at the first `>` outside quotes; the first occurrence
+//! wins, and the value ends at the next quote without a backslash before it. So a raw `&`, a raw `>` and doubled
+//! attributes are harmless.
 
 use std::ops::Range;
 
 use super::Warning;
 use super::refusal::Fault;
 
-/// The bytes of a document, without carriage returns.
+/// Bytes of a document, without carriage returns.
 pub(super) struct Document {
     text: Vec<u8>,
-    /// Where lines start.
+    /// Starts of lines.
     lines: Vec<usize>,
 }
 
-/// One element with what is in it.
+/// Element with its content.
 #[derive(Debug)]
 pub(super) struct Element {
     pub name: String,
-    /// Of its `<`.
+    /// Offset of its `<`.
     pub start: usize,
-    /// Of the `>` or `/>` that ends its start tag.
+    /// Offset of the `>` or `/>` that ends its start tag.
     tag_end: usize,
     pub children: Vec<Self>,
 }
 
-/// How start tags are read when the elements are found.
+/// Reading of start tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Markup {
-    /// As SIPp 3.6: `<` and `/>` in an attribute count as those outside do.
+    /// As SIPp 3.6: `<` and `/>` in an attribute count like those outside.
     AsSipp,
-    /// What stands in quotes belongs to the attribute, as SIPp took it before 3.6.
+    /// Quoted text belongs to the attribute, as in SIPp before 3.6.
     AsMeant,
 }
 
-/// What was found in a whole document.
+/// Elements of a whole document.
 pub(super) struct Tree {
-    /// The elements beside each other; the first is the scenario.
+    /// Elements at the top level; the first is the scenario.
     pub roots: Vec<Element>,
     pub warnings: Vec<Warning>,
 }
@@ -49,7 +49,7 @@ const COMMENT: &[u8] = b"<!--";
 const CDATA: &[u8] = b"<![CDATA[";
 
 impl Document {
-    /// `bytes` as they are in the file.
+    /// Takes the bytes of a file.
     pub(super) fn new(bytes: &[u8]) -> Result<Self, Fault> {
         let mut text: Vec<u8> = bytes.iter().copied().filter(|b| *b != b'\r').collect();
         if let Some(nul) = memchr::memchr(0, &text) {
@@ -73,7 +73,7 @@ impl Document {
         Ok(document)
     }
 
-    /// Line and column of an offset, both from 1; columns are bytes.
+    /// Returns line and column of an offset, both from 1; columns are bytes.
     pub(super) fn place(&self, offset: usize) -> (u32, u32) {
         let line = self.lines.partition_point(|start| *start <= offset).max(1);
         let column = offset - self.lines[line - 1] + 1;
@@ -85,7 +85,7 @@ impl Document {
         Warning { line, column, text: text.into() }
     }
 
-    /// All elements. What breaks the markup for SIPp is a fault.
+    /// Parses all elements. Markup that SIPp cannot read is a fault.
     pub(super) fn tree(&self, markup: Markup) -> Result<Tree, Fault> {
         let begin = memchr::memmem::find(&self.text, b"?>").map_or(0, |i| i + 2);
         let mut walk = Walk { document: self, markup, at: begin, over: false, warnings: Vec::new() };
@@ -112,8 +112,8 @@ impl Document {
         self.text.get(at..).is_some_and(|rest| rest.starts_with(with))
     }
 
-    /// The end of a start tag whose name starts at `at`: the offset of `>` or `/>`, or of the document's end. `None` if a
-    /// `<` stands in it.
+    /// Returns the end of a start tag whose name starts at `at`: the offset of `>` or `/>`, or the document's end.
+    /// `None` if it contains a `<`.
     fn tag_end(&self, mut at: usize) -> Option<usize> {
         while let Some(&byte) = self.text.get(at) {
             match byte {
@@ -128,7 +128,7 @@ impl Document {
         Some(self.text.len())
     }
 
-    /// The next quote that no backslash stands before.
+    /// Returns the next quote without a backslash before it.
     fn quote_end(&self, mut at: usize) -> Option<usize> {
         loop {
             match *self.text.get(at)? {
@@ -139,7 +139,8 @@ impl Document {
         }
     }
 
-    /// The value of an attribute, with `\\`, `\"`, `\n`, `\t` and `\r` resolved; entities are not (see [`entities`]).
+    /// Returns the value of an attribute, with `\\`, `\"`, `\n`, `\t` and `\r` resolved; entities are not (see
+    /// [`entities`]).
     pub(super) fn attribute(&self, element: &Element, name: &str) -> Option<Attribute> {
         let at = self.attribute_at(element, name).filter(|at| *at < self.text.len())?;
         let mut value = Vec::new();
@@ -166,7 +167,7 @@ impl Document {
         Some(Attribute { value, at })
     }
 
-    /// Where the value of an attribute starts, behind its quote.
+    /// Returns the start of an attribute's value, after its quote.
     fn attribute_at(&self, element: &Element, name: &str) -> Option<usize> {
         let mut from = element.start;
         loop {
@@ -186,13 +187,13 @@ impl Document {
         }
     }
 
-    /// The first offset from `at` on that is no white space.
+    /// Returns the first offset from `at` on that is no white space.
     fn solid(&self, at: usize) -> usize {
         let rest = self.text.get(at..).unwrap_or_default();
         at + rest.iter().position(|b| !b.is_ascii_whitespace()).unwrap_or(rest.len())
     }
 
-    /// The text of the first CDATA section between the start and the end of an element, and where it starts.
+    /// Returns the text of the first CDATA section between the start and the end of an element, and its offset.
     pub(super) fn cdata(&self, element: &Element) -> Result<(usize, &[u8]), Fault> {
         let end = self.text_end(element)?;
         let begin = self.find(element.start, CDATA).filter(|at| *at < end).map(|at| at + CDATA.len());
@@ -203,8 +204,8 @@ impl Document {
         }
     }
 
-    /// Where SIPp takes an element to end when it looks for its text. An end tag that follows a comment or a CDATA
-    /// section without anything between is overlooked; then the next one counts.
+    /// Returns the end of an element as SIPp finds it when it looks for its text. It overlooks an end tag directly
+    /// after a comment or a CDATA section and takes the next one.
     fn text_end(&self, element: &Element) -> Result<usize, Fault> {
         let mut at = element.start + 1;
         let mut depth = 0u32;
@@ -230,7 +231,7 @@ impl Document {
                     at = found + end.len();
                 }
             } else if byte == b'"' {
-                // Quotes count here, also those in the text between elements.
+                // Quotes count here, also in the text between elements.
                 at = self.quote_end(at + 1).unwrap_or(self.text.len());
             }
             at += 1;
@@ -238,7 +239,7 @@ impl Document {
         Ok(at)
     }
 
-    /// The attributes of a start tag as an XML reader sees them: names, offsets of the names, raw values.
+    /// Returns the attributes of a start tag as an XML reader sees them: names, offsets of the names, raw values.
     pub(super) fn attributes(&self, element: &Element) -> Vec<(String, usize, Range<usize>)> {
         let mut list = Vec::new();
         let mut at = element.start + 1 + element.name.len();
@@ -262,14 +263,14 @@ impl Document {
         list
     }
 
-    /// Where a text is found first from `at` on.
+    /// Returns the first occurrence of a text from `at` on.
     pub(super) fn after(&self, at: usize, text: &[u8]) -> Option<usize> {
         // The text may be cleaned up or have entities resolved: its first line is enough.
         let line = text.split(|b| *b == b'\n').next().unwrap_or_default();
         self.find(at, line)
     }
 
-    /// Where a line starts; 1 is the first.
+    /// Returns the start of a line; 1 is the first.
     pub(super) fn line(&self, line: u32) -> usize {
         self.lines.get((line as usize).saturating_sub(1)).copied().unwrap_or(0)
     }
@@ -278,13 +279,13 @@ impl Document {
         self.text.get(range).unwrap_or_default()
     }
 
-    /// Length in bytes, carriage returns not counted.
+    /// Returns the length in bytes, without carriage returns.
     pub(super) fn len(&self) -> usize {
         self.text.len()
     }
 }
 
-/// A value and where it starts.
+/// Value of an attribute, and its offset.
 #[derive(Clone, Debug)]
 pub(super) struct Attribute {
     pub value: Vec<u8>,
@@ -297,7 +298,7 @@ impl Attribute {
     }
 }
 
-/// `&amp;`, `&lt;`, `&gt;` and `&quot;` resolved; SIPp knows no others and does it for some attributes only.
+/// Resolves `&amp;`, `&lt;`, `&gt;` and `&quot;`; SIPp knows no others and resolves them in some attributes only.
 pub(super) fn entities(value: &[u8]) -> Vec<u8> {
     const KNOWN: [(&[u8], u8); 4] = [(b"&amp;", b'&'), (b"&lt;", b'<'), (b"&gt;", b'>'), (b"&quot;", b'"')];
     let mut out = Vec::with_capacity(value.len());
@@ -311,21 +312,21 @@ pub(super) fn entities(value: &[u8]) -> Vec<u8> {
     out
 }
 
-/// How deep elements may stand in each other; a scenario needs four.
+/// Limit of the nesting of elements; a scenario needs four.
 const DEEPEST: usize = 200;
 
 struct Walk<'a> {
     document: &'a Document,
     markup: Markup,
     at: usize,
-    /// Nothing more can be read.
+    /// True if no more can be parsed.
     over: bool,
     warnings: Vec<Warning>,
 }
 
 impl Walk<'_> {
-    /// The elements up to the end of the one that is open. `open` is its name and the end of its start tag, `depth` how
-    /// many are open.
+    /// Parses the elements up to the end of the open one. `open` is its name and the end of its start tag, `depth` the
+    /// number of open elements.
     fn children(&mut self, into: &mut Vec<Element>, open: Option<(&str, usize)>, depth: usize) -> Result<(), Fault> {
         let document = self.document;
         while let Some(&byte) = document.text.get(self.at) {
@@ -378,7 +379,7 @@ impl Walk<'_> {
         let name = String::from_utf8_lossy(&tag[..length]).into_owned();
         let mut children = Vec::new();
         self.at = match self.markup {
-            // Its start tag is looked through as its content is.
+            // Its start tag is searched for elements like its content.
             Markup::AsSipp => start + 1,
             Markup::AsMeant => tag_end,
         };
@@ -387,7 +388,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// A tag without end: SIPp stops here and is content.
+    /// Handles a tag without end: as SIPp, stops without an error.
     fn broken(&mut self) {
         self.warnings.push(
             self.document
@@ -396,11 +397,11 @@ impl Walk<'_> {
         self.over = true;
     }
 
-    /// An end tag: `self.at` is at its `<`.
+    /// Parses an end tag; `self.at` is at its `<`.
     fn close(&mut self, open: Option<&str>, depth: usize) -> Result<(), Fault> {
         let document = self.document;
         let Some(open) = open else {
-            // An end tag behind the scenario: SIPp stops here and is content.
+            // An end tag after the scenario: as SIPp, stops without an error.
             self.over = true;
             return Ok(());
         };
@@ -454,7 +455,7 @@ mod tests {
         elements.iter().map(|element| element.name.as_str()).collect()
     }
 
-    /// The value of `a` in the first element of the scenario.
+    /// Returns the value of `a` in the first element of the scenario.
     fn value(tag: &str) -> Option<String> {
         let (document, tree) = tree(&format!("<s>{tag}</s>"));
         document.attribute(tree.roots[0].children.first()?, "a").map(|value| value.text())
@@ -478,7 +479,7 @@ mod tests {
         assert_eq!(value("<e b=\"<x> /> >\" a=\"x\"/>").as_deref(), Some("x"));
         assert_eq!(value("<e a=\"1\" a=\"2\"/>").as_deref(), Some("1"));
         assert_eq!(value("<e a a=\"2\"/>").as_deref(), Some("2"));
-        // A name counts wherever white space stands before it.
+        // A name counts anywhere after white space.
         assert_eq!(value("<e b=\"x a='y\" a=\"2\"/>").as_deref(), Some("y"));
         assert_eq!(value("<e b=\"1\"a=\"2\"/>"), None);
         assert_eq!(value("<e ba=\"1\" ab=\"2\"/>"), None);
@@ -502,7 +503,7 @@ mod tests {
     fn wrong_end_tags() {
         let wrong = fault("<s><a></b></s>");
         assert!(wrong.what.contains("`</b>` where `</a>`"), "{wrong:?}");
-        // At the scenario's own level a wrong one ends it; only what follows makes that a fault.
+        // At the scenario's own level a wrong end tag ends it; only later elements make that a fault.
         assert_eq!(names(&tree("<s><a/></b>").1.roots[0].children), ["a"]);
         assert_eq!(names(&tree("<s><a/></b></s></s>").1.roots[0].children), ["a"]);
         fault("<scenario><a/></b><a/></scenario>");
@@ -514,7 +515,7 @@ mod tests {
 
     #[test]
     fn tags_without_end() {
-        // The rest is not read.
+        // The rest is not parsed.
         assert_eq!(names(&tree("<s><a/><b < /><c/></s>").1.roots[0].children), ["a"]);
         assert_eq!(names(&tree("<s><a/><b x=\"/><c/></s>").1.roots[0].children), ["a", "b", "c"]);
         assert_eq!(names(&tree("<s x=\"y><a/></s>").1.roots[0].children), ["a"]);
@@ -537,17 +538,17 @@ mod tests {
         assert_eq!(text("<a/><a><![CDATA[1]]></a>"), None);
         assert_eq!(text("<a></a><a><![CDATA[1]]></a>"), None);
         assert_eq!(text("<a>x/><![CDATA[1]]></a>"), None);
-        // An end tag right behind a comment is overlooked.
+        // An end tag directly after a comment is overlooked.
         assert_eq!(text("<a><!-- --></a><a> <![CDATA[1]]> </a>").as_deref(), Some("1"));
         assert_eq!(text("<a><!-- --> </a><a> <![CDATA[1]]> </a>"), None);
-        // A quote in the text between hides what stands up to the next one.
+        // A quote in the text between hides the text up to the next one.
         assert_eq!(text("<a> \" </a> \" <![CDATA[1]]> </a>").as_deref(), Some("1"));
-        // So an endless comment behind it hides the text, and one behind white space does not.
+        // So an endless comment directly after it hides the text, and one after white space does not.
         assert_eq!(text("<a><![CDATA[1]]></a><!-- "), None);
         assert_eq!(text("<a><![CDATA[1]]> </a><!-- ").as_deref(), Some("1"));
     }
 
-    /// `<` and `/>` count in attributes too, for SIPp 3.6; what was meant is read on request.
+    /// SIPp 3.6 reads `<` and `/>` in attributes as markup; [`Markup::AsMeant`] does not.
     #[test]
     fn markup_in_attributes() {
         let children = |text: &str, markup| {

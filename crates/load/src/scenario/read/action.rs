@@ -1,4 +1,4 @@
-//! The elements in `<action>`. Only the first child of a step can be `<action>`; SIPp does not look at others.
+//! Parses the elements in `<action>`. Only the first child of a step can be `<action>`; SIPp ignores others.
 
 use super::{Counting, Reader};
 use crate::scenario::action::{
@@ -28,7 +28,7 @@ impl Reader<'_> {
         Ok(actions)
     }
 
-    /// `None` for what SIPp accepts and does not do.
+    /// Parses an action; `None` for those that SIPp accepts and ignores.
     fn action(&mut self, element: &Element) -> Result<Option<Action>, Fault> {
         Ok(Some(match element.name.as_str() {
             "ereg" => Action::Expression(Box::new(self.ereg(element)?)),
@@ -105,7 +105,7 @@ impl Reader<'_> {
         self.required_variable(element, "assign_to")
     }
 
-    /// A text with keywords.
+    /// Parses a text with keywords.
     fn text(&mut self, element: &Element, name: &str) -> Result<Template, Fault> {
         let value = self.required(element, name)?;
         self.template(&value.value, value.at, Counting::Counted)
@@ -115,7 +115,7 @@ impl Reader<'_> {
         self.template(&value.value, value.at, Counting::Counted)
     }
 
-    /// `value` or `variable`.
+    /// Parses `value` or `variable`.
     fn value(&mut self, element: &Element) -> Result<Number, Fault> {
         let value = self.number(element, "value")?;
         let variable = self.optional_variable(element, "variable")?;
@@ -150,7 +150,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `assign_to`, which a step that checks need not have.
+    /// Parses `assign_to`, which is optional in a step that checks.
     fn assigned_unless_checked(&mut self, element: &Element) -> Result<Option<crate::scenario::Slot>, Fault> {
         let checked = self.attribute(element, "check_it").or_else(|| self.attribute(element, "check_it_inverse"));
         if checked.is_some() { self.optional_variable(element, "assign_to") } else { self.to(element).map(Some) }
@@ -257,7 +257,7 @@ impl Reader<'_> {
         Ok(Match { expression, source, check, assign_to: assign_to.into_boxed_slice() })
     }
 
-    /// The first of these attributes counts, as in SIPp.
+    /// Parses `exec`; as in SIPp, the first of these attributes counts.
     fn exec(&mut self, element: &Element) -> Result<Option<Action>, Fault> {
         if let Some(command) = self.attribute(element, "command") {
             if self.environment.no_exec {
@@ -302,7 +302,7 @@ impl Reader<'_> {
     }
 }
 
-/// `startaudio,payload type,codec/clock` …
+/// Parses `startaudio,payload type,codec/clock` …
 fn echo_command(value: &Attribute) -> Result<RtpEcho, Fault> {
     let text = value.text();
     let mut parts = text.split(',');

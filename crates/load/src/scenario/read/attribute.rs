@@ -1,4 +1,4 @@
-//! Values of attributes, as strict as SIPp is with each kind, and remarks about what is sloppy.
+//! Values of attributes, as strict as SIPp is with each kind, and warnings about sloppy ones.
 
 use super::Reader;
 use crate::scenario::refusal::Fault;
@@ -10,7 +10,7 @@ impl Reader<'_> {
         self.document.attribute(element, name)
     }
 
-    /// An attribute that must be there; entities in it are resolved.
+    /// Returns a required attribute with its entities resolved.
     pub(super) fn required(&self, element: &Element, name: &str) -> Result<Attribute, Fault> {
         match self.attribute(element, name) {
             Some(value) => Ok(Attribute { value: entities(&value.value), at: value.at }),
@@ -18,7 +18,7 @@ impl Reader<'_> {
         }
     }
 
-    /// An integer as C's `strtol` reads it with any base; nothing is 0.
+    /// Returns an integer as C's `strtol` parses it with any base; an empty one is 0.
     pub(super) fn integer(&self, element: &Element, name: &str) -> Result<Option<i64>, Fault> {
         let Some(value) = self.attribute(element, name) else { return Ok(None) };
         match integer(&value.text()) {
@@ -27,7 +27,7 @@ impl Reader<'_> {
         }
     }
 
-    /// As [`Reader::integer`], negative ones are 0.
+    /// Returns an integer as [`Reader::integer`]; negative ones are 0.
     pub(super) fn milliseconds(&self, element: &Element, name: &str) -> Result<Option<u32>, Fault> {
         let value = self.integer(element, name)?;
         Ok(value.map(|n| u32::try_from(n.max(0)).unwrap_or(u32::MAX)))
@@ -45,7 +45,7 @@ impl Reader<'_> {
         self.number(element, name)?.ok_or_else(|| missing(element, name))
     }
 
-    /// `true`, `false` in any case, or an integer; nothing is false.
+    /// Returns a boolean: `true` or `false` in any case, or an integer; an empty one is false.
     pub(super) fn boolean(&self, element: &Element, name: &str) -> Result<Option<bool>, Fault> {
         let Some(value) = self.attribute(element, name) else { return Ok(None) };
         let text = value.text();
@@ -61,7 +61,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The variable that an attribute names.
+    /// Returns the variable that an attribute names.
     pub(super) fn required_variable(&mut self, element: &Element, name: &str) -> Result<Slot, Fault> {
         let Some(value) = self.attribute(element, name) else { return Err(missing(element, name)) };
         self.variable(&value.value, value.at)
@@ -74,7 +74,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The variables of a list divided by commas.
+    /// Returns the variables of a comma-separated list.
     pub(super) fn variable_list(&mut self, element: &Element, name: &str) -> Result<Vec<Slot>, Fault> {
         let Some(value) = self.attribute(element, name) else { return Err(missing(element, name)) };
         let mut list = Vec::new();
@@ -87,7 +87,7 @@ impl Reader<'_> {
         Ok(list)
     }
 
-    /// Warnings about a start tag: what is not known and thus ignored, what stands twice, what XML would not allow.
+    /// Warns about a start tag: unknown attributes, which are ignored, repeated ones, and invalid XML.
     pub(super) fn lint(&mut self, element: &Element) {
         let known = known(&element.name);
         let mut seen: Vec<String> = Vec::new();
@@ -171,7 +171,7 @@ const DISTRIBUTION: &[&str] = &[
     "assign_to",
 ];
 
-/// What an element knows beside [`COMMON`]; `None` for those that are not read.
+/// Returns an element's attributes other than [`COMMON`]; `None` for elements that are not parsed.
 fn known(element: &str) -> Option<&'static [&'static str]> {
     Some(match element {
         "scenario" => &["name"],
@@ -227,7 +227,7 @@ fn known(element: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// Equal but for case, dashes, and one letter that is doubled.
+/// True if two names are equal except for case, dashes, and one doubled letter.
 fn near(known: &str, written: &str) -> bool {
     let plain = |text: &str| -> String {
         let mut out = String::new();
@@ -261,7 +261,7 @@ fn wrong(value: &Attribute, name: &str, wanted: &str) -> Fault {
     Fault::new(value.at, format!("`{name}` is `{shown}`")).hint(format!("{wanted} is wanted, in double quotes"))
 }
 
-/// C's `strtol` with base 0 over the whole text: decimal, `0x` hexadecimal, `0` octal; white space before it.
+/// Parses a whole text as C's `strtol` does with base 0: decimal, `0x` hexadecimal, `0` octal; leading white space.
 pub(super) fn integer(text: &str) -> Option<i64> {
     let text = text.trim_start();
     let (negative, digits) = match text.strip_prefix(['-', '+']) {
@@ -283,7 +283,7 @@ pub(super) fn integer(text: &str) -> Option<i64> {
     Some(if negative { -n } else { n })
 }
 
-/// C's `strtod` over the whole text; hexadecimal integers included.
+/// Parses a whole text as C's `strtod` does, including hexadecimal integers.
 pub(super) fn number(text: &str) -> Option<f64> {
     let text = text.trim_start();
     if text.is_empty() {

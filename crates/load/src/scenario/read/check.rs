@@ -1,4 +1,4 @@
-//! What can be said of a document only once all of it is read.
+//! Checks that need the whole document.
 
 use super::{Counting, Program, Reader, Table, classic_without_commands, commands, third_party_fault};
 use crate::scenario::ThirdParty;
@@ -13,7 +13,7 @@ impl Reader<'_> {
         resolve(&mut self.main)?;
         resolve(&mut self.init)?;
         self.check_transactions()?;
-        // SIPp looks for these two itself, with or without the label that uses them.
+        // SIPp itself uses these two, with or without the label.
         for name in ["_unexp.retaddr", "_unexp.pausedaddr"] {
             self.names.known(name);
         }
@@ -31,7 +31,7 @@ impl Reader<'_> {
         self.tables.1 = match (&self.response_time, self.timers.is_empty()) {
             (None, _) => Vec::new(),
             (Some(table), false) => bounds(table)?,
-            // Without timers SIPp does not look at it.
+            // Without timers SIPp ignores it.
             (Some(table), true) => bounds(table).unwrap_or_default(),
         };
         self.default_texts()?;
@@ -95,7 +95,7 @@ impl Reader<'_> {
     }
 }
 
-/// Labels become indices.
+/// Turns labels into indices.
 fn resolve(program: &mut Program) -> Result<(), Fault> {
     let find = |labels: &[(String, StepIndex)], name: &str, at: usize| {
         let found = labels.iter().find(|(label, _)| label == name).map(|(_, index)| *index);
@@ -122,7 +122,7 @@ fn resolve(program: &mut Program) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The upper bounds of a repartition: integers with commas or spaces between them, or nothing at all.
+/// Parses the upper bounds of a repartition: integers separated by commas or spaces, or nothing at all.
 pub(super) fn bounds(table: &Table) -> Result<Vec<u32>, Fault> {
     if table.text.is_empty() {
         return Ok(Vec::new());

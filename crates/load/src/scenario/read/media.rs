@@ -1,4 +1,4 @@
-//! Files that a document names to be played: they must be there before the first call.
+//! Media files that a document names: they must exist before the first call.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,7 +11,7 @@ use crate::scenario::xml::Attribute;
 use crate::wave;
 
 impl Reader<'_> {
-    /// Beside the document if it is there, else as it is named, seen from the working folder.
+    /// Returns the path of a file: beside the document if it exists there, else relative to the working folder.
     fn find(&self, name: &str) -> PathBuf {
         let plain = PathBuf::from(name);
         let folder = self.environment.folder.as_deref().or_else(|| self.file.parent());
@@ -40,12 +40,12 @@ impl Reader<'_> {
         }
     }
 
-    /// Of a stream that names none.
+    /// Returns the payload type of a stream that gives none.
     fn payload_type(&self) -> i32 {
         self.environment.payload_type.map_or(DEFAULT_PAYLOAD_TYPE, i32::from)
     }
 
-    /// `file[,loops[,payload type[,codec/clock]]]`, `pause`, `resume`, and the patterns of SIPp 3.7.
+    /// Parses `file[,loops[,payload type[,codec/clock]]]`, `pause`, `resume`, and the patterns of SIPp 3.7.
     pub(super) fn stream(&mut self, value: &Attribute) -> Result<RtpStream, Fault> {
         let text = value.text();
         match text.as_str() {
@@ -115,13 +115,13 @@ impl Reader<'_> {
     }
 }
 
-/// RFC 3551 section 6: PCMA.
+/// Payload type of PCMA (RFC 3551 section 6).
 const DEFAULT_PAYLOAD_TYPE: i32 = 8;
 
-/// First words of capture files: microseconds, nanoseconds, Kuznetzov's, next generation.
+/// First words of capture files: microseconds, nanoseconds, Kuznetzov's, pcapng.
 const CAPTURE: [u32; 4] = [0xa1b2_c3d4, 0xa1b2_3c4d, 0xa1b2_cd34, 0x0a0d_0d0a];
 
-/// `apattern`, `pauseapattern`, `resumevpattern` …: whether video, and what is done.
+/// Parses `apattern`, `pauseapattern`, `resumevpattern` …: returns whether it is video, and the command.
 fn pattern(name: &str) -> Option<(bool, &str)> {
     let (word, video) = match name.strip_suffix("apattern") {
         Some(word) => (word, false),
@@ -130,7 +130,7 @@ fn pattern(name: &str) -> Option<(bool, &str)> {
     matches!(word, "" | "pause" | "resume").then_some((video, word))
 }
 
-/// C's `atoi`.
+/// Parses as C's `atoi`.
 fn leading(text: &str) -> i32 {
     let text = text.trim_start();
     let digits = text.trim_start_matches(['-', '+']);
@@ -150,7 +150,7 @@ fn by_number(payload_type: u8) -> Option<StreamFormat> {
     Some(StreamFormat { payload_type, bytes_per_packet, milliseconds_per_packet, ticks_per_packet })
 }
 
-/// How packets of a payload type are cut; one that is not fixed goes by the codec's name (`PCMU/8000`).
+/// Returns the packet format of a payload type; a dynamic one is known by the codec's name (`PCMU/8000`).
 pub(super) fn format(payload_type: u8, codec: &str) -> Option<StreamFormat> {
     by_number(payload_type).or_else(|| {
         let known = match codec.split('/').next().unwrap_or_default().to_ascii_uppercase().as_str() {
@@ -159,7 +159,7 @@ pub(super) fn format(payload_type: u8, codec: &str) -> Option<StreamFormat> {
             "G722" => by_number(9),
             "G729" => by_number(18),
             "ILBC" => by_number(98),
-            // RFC 6184: 90 kHz; a packet each 160 ms is what SIPp sends.
+            // RFC 6184: 90 kHz; SIPp sends a packet each 160 ms.
             "H264" => Some(StreamFormat {
                 payload_type,
                 bytes_per_packet: 1280,

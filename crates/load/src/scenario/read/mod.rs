@@ -1,4 +1,4 @@
-//! From the elements of a document to a [`Scenario`]. The rules are those of SIPp 3.6; what only SIPp 3.7 knows is
+//! Compiles the elements of a document to a [`Scenario`]. The rules are those of SIPp 3.6; elements of SIPp 3.7 are
 //! accepted and noted in [`Scenario::newer`].
 
 mod action;
@@ -20,7 +20,7 @@ use super::template::{Piece, Template};
 use super::xml::{Document, Element, Markup, Tree};
 use super::{DefaultMessages, Environment, Limits, Role, Scenario, ThirdParty, ThirdPartyRole, Unexpected, Warning};
 
-/// Reads a document that is in memory. `file` is its name, for messages and to find the media beside it.
+/// Reads a document in memory. `file` is its name, for messages and to find the media beside it.
 pub(super) fn read(bytes: &[u8], file: &Path, environment: &Environment, limits: Limits) -> Result<Scenario, Refusal> {
     let refuse = |place: (u32, u32), fault: Fault| Refusal {
         file: file.display().to_string(),
@@ -56,21 +56,21 @@ pub(super) fn read(bytes: &[u8], file: &Path, environment: &Environment, limits:
     Err(refuse(document.place(fault.offset), fault))
 }
 
-/// A list of steps that is being filled.
+/// Steps under construction.
 #[derive(Default)]
 struct Program {
     steps: Vec<Step>,
     labels: Vec<(String, StepIndex)>,
-    /// Labels that steps name, to be found once all are known: step, offset, name.
+    /// Labels that steps name, resolved once all are known: step, offset, name.
     next: Vec<(usize, usize, String)>,
     on_timeout: Vec<(usize, usize, String)>,
 }
 
-/// What became of a named transaction.
+/// Uses of a named transaction.
 #[derive(Default)]
 struct Transaction {
     name: String,
-    /// Where it is named first.
+    /// Offset of its first use.
     at: usize,
     started: bool,
     invite: bool,
@@ -80,23 +80,23 @@ struct Transaction {
 
 struct Timer {
     name: String,
-    /// Where it is started, if it is.
+    /// Offset of its start, if any.
     started: Option<usize>,
     stopped: bool,
 }
 
-/// A text with integers that may be a repartition table.
+/// Integers of a possible repartition table.
 struct Table {
     at: usize,
     text: String,
 }
 
-/// How much a text needs of what stands around it.
+/// Effect of a text on the use counts of variables.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Counting {
-    /// Variables in it count as named.
+    /// Its variables count as used.
     Counted,
-    /// They do not: the texts of `DefaultMessage`.
+    /// Its variables do not count: the texts of `DefaultMessage`.
     Uncounted,
 }
 
@@ -111,13 +111,13 @@ struct Reader<'a> {
     counters: Vec<String>,
     transactions: Vec<Transaction>,
     peers: Vec<String>,
-    /// Methods sent so far, one behind the other.
+    /// Methods sent so far, concatenated.
     methods: Vec<u8>,
-    /// What `hiderest` said last.
+    /// Last value of `hiderest`.
     hide: bool,
-    /// The last step was a receive that may be left out.
+    /// Set if the last step was an optional receive.
     optional_before: Option<usize>,
-    /// `timewait` was seen: nothing may follow it.
+    /// True after a `timewait`: no step may follow it.
     closed: bool,
     response_time: Option<Table>,
     default_messages: Vec<(String, usize, Vec<u8>)>,
@@ -179,7 +179,7 @@ impl<'a> Reader<'a> {
         self.check()
     }
 
-    /// An element of the scenario.
+    /// Compiles an element of the scenario.
     fn element(&mut self, element: &Element) -> Result<(), Fault> {
         self.lint(element);
         match element.name.as_str() {
@@ -271,13 +271,13 @@ impl<'a> Reader<'a> {
         Ok(Table { at: value.at, text: value.text() })
     }
 
-    /// The cleaned text of a message and where it starts.
+    /// Returns the cleaned text of a message and its offset.
     fn cdata(&self, element: &Element) -> Result<(usize, Vec<u8>), Fault> {
         let (at, text) = self.document.cdata(element)?;
         Ok((at, cleanup(text)))
     }
 
-    /// A text cut into pieces. `at` is where it starts in the document.
+    /// Splits a text into pieces. `at` is its offset in the document.
     fn template(&mut self, text: &[u8], at: usize, counting: Counting) -> Result<Template, Fault> {
         let mut own = Names::default();
         if counting == Counting::Uncounted {
@@ -338,7 +338,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What SIPp reads at most, in bytes.
+/// SIPp's limit of a document, in bytes.
 const SIPP_LONGEST: usize = 65_535;
 
 const ELEMENTS: &[&str] = &[
@@ -359,7 +359,7 @@ const ELEMENTS: &[&str] = &[
     "CallLengthRepartition",
 ];
 
-/// The element that differs only in case.
+/// Returns the element that differs only in case.
 fn nearest(name: &str) -> Option<&'static str> {
     let wanted = match name.to_ascii_lowercase().as_str() {
         "receive" => "recv".to_owned(),
@@ -369,7 +369,7 @@ fn nearest(name: &str) -> Option<&'static str> {
     ELEMENTS.iter().copied().find(|element| element.eq_ignore_ascii_case(&wanted))
 }
 
-/// By the first step that talks.
+/// Determines the role by the first step with a message.
 fn role(steps: &[Step]) -> Role {
     let first = steps.iter().find_map(|step| match step.kind {
         Kind::Send(_) | Kind::SendCommand { .. } => Some(Role::Client),
@@ -379,7 +379,7 @@ fn role(steps: &[Step]) -> Role {
     first.unwrap_or(Role::Client)
 }
 
-/// By the first command.
+/// Determines the controller by the first command.
 fn third_party(steps: &[Step]) -> Option<ThirdPartyRole> {
     let passive = steps.iter().find_map(|step| match step.kind {
         Kind::Send(_) | Kind::SendCommand { .. } => Some(false),
@@ -394,12 +394,12 @@ fn third_party(steps: &[Step]) -> Option<ThirdPartyRole> {
     })
 }
 
-/// Whether commands of 3PCC are among the steps, and where the first one stands.
+/// Returns the first step with a command of 3PCC.
 fn commands(program: &Program) -> Option<&Step> {
     program.steps.iter().find(|step| matches!(step.kind, Kind::SendCommand { .. } | Kind::ReceiveCommand { .. }))
 }
 
-/// What the first piece of a message must be.
+/// Returns the literal at the start of a message.
 fn literal_start(template: &Template) -> &[u8] {
     match template.pieces.first() {
         Some(Piece::Text(text)) => &text.bytes,

@@ -6,7 +6,7 @@ use crate::scenario::refusal::Fault;
 use crate::scenario::xml::Element;
 
 impl Reader<'_> {
-    /// For `sample`: `distribution` must be there.
+    /// Returns the distribution of a `sample`, which requires `distribution`.
     pub(super) fn sample_distribution(&self, element: &Element) -> Result<Distribution, Fault> {
         match self.named(element)? {
             Some(distribution) => Ok(distribution),
@@ -16,7 +16,8 @@ impl Reader<'_> {
         }
     }
 
-    /// For `pause`: by name, or in the old way, or `milliseconds`; none is the pause of the run.
+    /// Returns the distribution of a `pause`: by name, by an old attribute, or `milliseconds`; `None`: the default
+    /// pause of the run.
     pub(super) fn pause_distribution(&self, element: &Element, check: bool) -> Result<Option<Distribution>, Fault> {
         let has = |name: &str| self.attribute(element, name).is_some();
         let distribution = if let Some(named) = self.named(element)? {
@@ -73,5 +74,5 @@ impl Reader<'_> {
 const NAMES: &[&str] =
     &["fixed", "uniform", "normal", "lognormal", "exponential", "weibull", "pareto", "gpareto", "gamma", "negbin"];
 
-/// Attributes that once named the distribution of a pause, in the order in which they count.
+/// Old attributes that name the distribution of a pause, by precedence.
 const OLD: &[&str] = &["normal", "exponential", "lognormal", "weibull", "pareto", "gamma"];

@@ -1,4 +1,4 @@
-//! Elements that are steps.
+//! Compiles elements that are steps.
 
 use super::{Counting, Program, Reader, Timer, Transaction, literal_start};
 use crate::scenario::ThirdParty;
@@ -54,10 +54,10 @@ impl Reader<'_> {
         if init { &mut self.init } else { &mut self.main }
     }
 
-    /// What every step can have.
+    /// Compiles the attributes of every step.
     fn common(&mut self, element: &Element, kind: Kind, init: bool) -> Result<Step, Fault> {
         let index = self.program(init).steps.len();
-        // In this order they get their numbers, which are those of SIPp.
+        // This order gives them SIPp's numbers.
         let stop_timer = self.timer(element, "rtd")?;
         let start_timer = self.timer(element, "start_rtd")?;
         let repeat_timer = self.boolean(element, "repeat_rtd")?;
@@ -109,7 +109,7 @@ impl Reader<'_> {
             on_timeout,
             lost,
             ignore_sdp,
-            // Whatever its value is: SIPp asks only whether it is there.
+            // SIPp checks only for its presence, whatever the value.
             blank_line: self.attribute(element, "crlf").is_some(),
             hidden,
             display: self.attribute(element, "display").map(|text| text.text().into_boxed_str()),
@@ -117,7 +117,7 @@ impl Reader<'_> {
         })
     }
 
-    /// `true` is the timer `1`, `false` none, anything else a name.
+    /// Returns a timer: `true` is the timer `1`, `false` none, any other value a name.
     fn timer(&mut self, element: &Element, attribute: &str) -> Result<Option<TimerIndex>, Fault> {
         let Some(value) = self.attribute(element, attribute) else { return Ok(None) };
         let name = match value.text().as_str() {
@@ -158,7 +158,7 @@ impl Reader<'_> {
         Ok((number, &mut self.transactions[index]))
     }
 
-    /// A message that is sent: its text and how it starts.
+    /// Compiles a message to send: its text and its start line.
     pub(super) fn message(&mut self, text: &[u8], at: usize, counting: Counting) -> Result<(Template, Start), Fault> {
         let template = self.template(text, at, counting)?;
         let start = start(&template).map_err(|fault| Fault { offset: at, ..fault })?;
@@ -280,7 +280,7 @@ impl Reader<'_> {
         })))
     }
 
-    /// An expression, compiled.
+    /// Compiles an expression.
     pub(super) fn pattern(&self, text: &[u8], at: usize) -> Result<Pattern, Fault> {
         Pattern::new(text).map_err(|error| {
             Fault::new(at, format!("the expression `{}`: {error}", String::from_utf8_lossy(text)))
@@ -306,7 +306,7 @@ impl Reader<'_> {
         Ok(Kind::SendCommand { template, to })
     }
 
-    /// The other controller of extended 3PCC.
+    /// Returns the other controller of extended 3PCC.
     fn peer(&mut self, element: &Element, attribute: &str) -> Result<Option<PeerIndex>, Fault> {
         let Some(value) = self.attribute(element, attribute) else {
             if self.environment.third_party == ThirdParty::Extended {
@@ -327,7 +327,7 @@ impl Reader<'_> {
     }
 }
 
-/// A name without `$` and `,`, and not empty.
+/// Returns a non-empty name without `$` and `,`.
 fn plain_name(value: &Attribute) -> Result<String, Fault> {
     let name = value.text();
     if name.is_empty() || name.contains(['$', ',']) {
@@ -340,7 +340,7 @@ fn method(text: &[u8]) -> Method {
     Method { text: text.into(), known: strowger_message::Method::of(text) }
 }
 
-/// The start of a message that is sent: its first word must be plain text, and a space must follow.
+/// Returns the start line of a message to send: its first word must be literal, and a space must follow.
 fn start(template: &Template) -> Result<Start, Fault> {
     let literal = literal_start(template);
     let Some(space) = memchr::memchr(b' ', literal) else {

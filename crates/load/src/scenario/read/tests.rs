@@ -1,4 +1,4 @@
-//! Whole small documents.
+//! Tests with whole small documents.
 
 use super::*;
 use crate::scenario::action::{Action, Check, Media, RtpStream, Source};
@@ -23,7 +23,7 @@ fn bad(body: &str) -> Refusal {
     }
 }
 
-/// One action behind a send.
+/// Parses one action after a send.
 fn action(text: &str) -> Action {
     let body = format!("{SEND}<recv response=\"200\"><action>{text}</action></recv>");
     let names: Vec<&str> = ["var1", "var2"].into_iter().filter(|name| text.contains(name)).collect();
@@ -101,7 +101,7 @@ fn scopes_of_variables() {
     let scenario = good(&format!("<Global variables=\"g\"/><User variables=\"u\"/>{log}{SEND}"));
     assert_eq!(scenario.variables.global, ["g"]);
     assert_eq!((scenario.variables.user, scenario.variables.call), (vec!["u".to_owned()], vec!["c".to_owned()]));
-    // Declared too late: it is a variable of the call that has the name.
+    // Declared too late: the name belongs to a variable of the call.
     assert!(bad(&format!("{log}{SEND}<Global variables=\"g\"/>")).what.contains("only once"));
     // Scenarios of one run agree on global variables.
     let environment = Environment { globals: vec!["x".into(), "g".into()], ..Environment::default() };
