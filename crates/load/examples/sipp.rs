@@ -1,4 +1,4 @@
-//! SIPp's command line over this engine, without the rest of Strowger.
+//! SIPp's command line on this engine, without the rest of Strowger.
 //!
 //! ```sh
 //! cargo run --release -p strowger-load --example sipp -- -sn uas

@@ -1,4 +1,4 @@
-//! What went wrong in a run, in sentences that say what would help.
+//! Troubles of a run, as sentences with a cure.
 
 use super::plan::{Plan, Work};
 use super::silence::Change;
@@ -10,23 +10,23 @@ use strowger_measure::{Counter, Failure, Run, Unit, grouped, several};
 use strowger_message::Method;
 use strowger_net::Snapshot;
 
-/// What a run is judged by, beside its books.
+/// Facts about a run beyond its figures.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
     pub plan: &'a Plan,
     pub destination: Option<SocketAddr>,
-    /// Of the sides that make calls.
+    /// Socket counters of the calling sides.
     pub network: Snapshot,
-    /// With both ends here: calls that reached the answering side.
+    /// Calls that reached the answering side, if both ends are here.
     pub answered: Option<u64>,
-    /// Answers came, and stopped: that is said already.
+    /// True if answers came and stopped, which was reported already.
     pub stopped: bool,
-    /// Why the last handshake of TLS or WebSocket failed, of those that did.
+    /// Reason of the last failed handshake of TLS or WebSocket.
     pub handshake: Option<&'a str>,
 }
 
 impl Facts<'_> {
-    /// The gravest first; none for a run without failures.
+    /// Returns the troubles, the gravest first; none for a run without failures.
     pub fn sentences(&self, run: &Run) -> Vec<String> {
         let totals = &run.totals;
         let failed = totals.counter(Counter::CallsFailed);
@@ -158,10 +158,10 @@ impl Facts<'_> {
         out
     }
 
-    /// Nothing came back at all.
+    /// Describes a run without any answer.
     fn silence(&self, place: &str, transport: &str) -> String {
         let network = &self.network;
-        // No connection came as far as messages.
+        // No connection was complete.
         let unmade = network.handshakes_failed > 0 || (network.connected == 0 && network.connects_failed == 0);
         if unmade && self.plan.transport.is_secure() {
             let trust = match &self.plan.trust.authorities {
@@ -201,7 +201,7 @@ impl Facts<'_> {
     }
 }
 
-/// Seconds of success, then seconds in which every answer is a refusal: a limiter or a ban that the calls met on their way.
+/// Detects seconds of success followed by seconds of refusals alone: a limiter or a ban that the calls ran into.
 fn turned(run: &Run) -> Option<String> {
     let names = strowger_measure::columns(&run.timers);
     let place = |name: &str| names.iter().position(|n| n == name);
@@ -218,7 +218,7 @@ fn turned(run: &Run) -> Option<String> {
     })
 }
 
-/// What a target did while calls were made.
+/// Describes a change of a target's state during the run.
 pub(super) fn news(change: Change, place: &str, transport: Transport) -> String {
     let seconds = |time: Duration| Unit::Microseconds.show(time.as_micros() as f64);
     let number = |count: u64| grouped(count as f64);
@@ -248,7 +248,7 @@ mod tests {
     use strowger_measure::{Books, CallBook, Clock, Collector, Ending, Heading, Outcome};
     use strowger_message::Method;
 
-    /// Ten calls that fail by this, each after what it does with its books.
+    /// Creates a run of ten calls that fail with `failure`, each after `call` has recorded its events.
     fn run_of(failure: Failure, call: impl Fn(&mut Books, &mut CallBook, u64)) -> Run {
         let clock = Clock::new(0, UNIX_EPOCH + Duration::from_secs(1_000));
         let mut collector = Collector::new(clock, vec![], 1);
@@ -266,7 +266,7 @@ mod tests {
         run
     }
 
-    /// Calls that are answered with this code; 0: not at all.
+    /// Creates a run of calls that are answered with this code; 0: not at all.
     fn run(code: u16) -> Run {
         let failure = if code == 0 { Failure::TimeoutOnReceive } else { Failure::UnexpectedMessage };
         run_of(failure, |books, book, now| {
@@ -277,7 +277,7 @@ mod tests {
         })
     }
 
-    /// Calls that register first, both requests challenged so often, and fail by this.
+    /// Creates a run of calls that register first, are challenged this often in both requests, and fail with `failure`.
     fn challenged(times: u64, failure: Failure) -> Run {
         run_of(failure, |books, book, now| {
             for (method, code) in [(Method::Register, 200), (Method::Invite, 404)] {

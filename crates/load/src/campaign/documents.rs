@@ -14,7 +14,8 @@ pub struct Document {
     pub share: u32,
 }
 
-/// Reads `FILE` or `FILE:SHARE`, for each document. A file may have a colon in its name: if there is one of the whole name, that is meant.
+/// Parses `FILE` or `FILE:SHARE`, for each document. A file name may contain a colon: if the whole text names a file,
+/// it is that file.
 ///
 /// # Errors
 /// A share is 0, missing or given twice.
@@ -40,7 +41,7 @@ pub fn parse(texts: &[impl AsRef<str>]) -> Result<Vec<Document>, String> {
     Ok(documents.into_iter().map(|(document, _)| document).collect())
 }
 
-/// Names of documents in reports: file names, or whole paths where file names are equal.
+/// Returns the names of documents in reports: file names, or whole paths where file names are equal.
 pub(super) fn names(documents: &[Document]) -> Vec<String> {
     let base = |path: &Path| path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let name = |document: &Document| {
@@ -51,21 +52,21 @@ pub(super) fn names(documents: &[Document]) -> Vec<String> {
     documents.iter().map(name).collect()
 }
 
-/// The same with their shares.
+/// Returns the names with their shares.
 pub(super) fn titles(documents: &[Document]) -> Vec<DocumentName> {
     let title = |(name, document): (String, &Document)| DocumentName { name, share: document.share };
     names(documents).into_iter().zip(documents).map(title).collect()
 }
 
 impl Plan {
-    /// Fraction of all calls for each document; 1 for work that is not several documents.
+    /// Returns each document's fraction of all calls; 1 for work that is not several documents.
     pub(super) fn fractions(&self) -> Vec<f64> {
         let documents = self.documents();
         let all: f64 = documents.iter().map(|document| f64::from(document.share)).sum();
         if documents.is_empty() { vec![1.0] } else { documents.iter().map(|one| f64::from(one.share) / all).collect() }
     }
 
-    /// The documents of the plan, if there are several.
+    /// Returns the documents of the plan, if there are several.
     pub(super) fn documents(&self) -> &[Document] {
         match &self.work {
             Work::Documents(documents) => documents,
@@ -73,7 +74,8 @@ impl Plan {
         }
     }
 
-    /// One plan for each document, with its share of calls, rate and concurrent calls. Other work has one plan.
+    /// Splits the plan: one for each document, with its share of calls, rate and concurrent calls. Other work has one
+    /// plan.
     pub(super) fn parted(&self) -> Vec<Self> {
         let documents = self.documents();
         if documents.is_empty() {
@@ -96,7 +98,7 @@ impl Plan {
     }
 }
 
-/// A part of a whole.
+/// Share of a whole.
 #[derive(Clone, Copy)]
 struct Share {
     before: u64,
@@ -105,14 +107,15 @@ struct Share {
 }
 
 impl Share {
-    /// Part of a number. The parts of all shares add up to the number.
+    /// Returns the part of a number. The parts of all shares add up to the number.
     fn of(self, number: u64) -> u64 {
         let up_to =
             |weight: u64| (u128::from(number) * u128::from(weight) + u128::from(self.all) / 2) / u128::from(self.all);
         (up_to(self.before + self.own) - up_to(self.before)) as u64
     }
 
-    /// Part of a profile. Each document starts a little later than the one before, so that their calls do not coincide.
+    /// Returns the part of a profile. Each document starts a little later than the one before, so that their calls do
+    /// not coincide.
     fn profile(self, parts: &[Part], place: usize) -> Vec<Part> {
         let part = self.own as f64 / self.all as f64;
         let rate = profile::rate(parts, 0);

@@ -1,4 +1,4 @@
-//! How a campaign comes to its end: no call is taken or begun, those that are open end, and the books are put together.
+//! End of a campaign: stops new calls, ends open ones, and sums the figures.
 
 use super::registration::{HASTE, Registration};
 use super::{Campaign, Ended, HALTED, INTERRUPTED, LOST, Stage, advice, unsent};
@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use strowger_measure::{Counter, Level, grouped};
 use strowger_net::{Snapshot, clock};
 
-/// Who was called waits for the answers to its BYEs for so long, but no longer than for calls to end by themselves.
+/// Time limit for the answers to the answering side's BYEs, but no longer than calls may take to end by themselves.
 const GOODBYE: Duration = Duration::from_secs(2);
 
 impl Campaign {
-    /// No call is begun any more, and those that are open are ended with CANCEL or BYE. What is not answered is repeated, and
-    /// waited for as long as [`grace`](super::Plan::grace) says. Who only answers takes no call any more, those that are open may end by
-    /// themselves for as long, and then are ended with a BYE.
+    /// Stops new calls and ends open ones with CANCEL or BYE. Unanswered messages are repeated as long as
+    /// [`grace`](super::Plan::grace) allows. A side that only answers accepts no more calls; open ones may end by
+    /// themselves for that long, and then are ended with a BYE.
     pub fn interrupt(&mut self) {
         self.reason = INTERRUPTED;
         self.ending.get_or_insert_with(Instant::now);
@@ -35,12 +35,12 @@ impl Campaign {
         self.reason = LOST;
     }
 
-    /// The run is over, and its registrations are being removed.
+    /// True if the run is over and its registrations are being removed.
     pub(super) fn removes(&self) -> bool {
         self.registration.as_ref().is_some_and(Registration::has_begun_to_remove)
     }
 
-    /// Who only answers takes no call any more, from when this returns.
+    /// Stops the answering side from accepting calls, from the return of this function on.
     pub(super) fn close(&mut self) {
         self.closed = Some(Instant::now());
         if let Some(side) = &self.answerer {
@@ -49,7 +49,7 @@ impl Campaign {
         }
     }
 
-    /// Calls that are open are ended with CANCEL or BYE, and their answers waited for.
+    /// Ends open calls with CANCEL or BYE and waits for the answers.
     pub(super) fn leave(&mut self) {
         if self.leaving.is_some() {
             return;
@@ -57,12 +57,12 @@ impl Campaign {
         self.leaving = Some(Instant::now());
         match self.only_answers() {
             true => self.hang_up(),
-            // The side that answers here is to hear the BYE, too.
+            // The answering side here must hear the BYE too.
             false => self.callers.iter().for_each(|side| side.order(Order::Leave)),
         }
     }
 
-    /// A side that only answers ends the calls that its peers did not.
+    /// Ends the calls of an answering side that its peers did not end.
     pub(super) fn hang_up(&mut self) {
         match self.hung_up {
             None => {
@@ -74,14 +74,14 @@ impl Campaign {
         }
     }
 
-    /// Calls that are open end at once.
+    /// Ends open calls at once.
     pub(super) fn cut(&self) {
         for side in self.callers.iter().chain(&self.answerer) {
             side.order(Order::End { goodbye: false });
         }
     }
 
-    /// Ends what still runs, at once, and puts the books together.
+    /// Ends everything that still runs, at once, and sums the figures.
     pub fn finish(mut self) -> Ended {
         if self.stage != Stage::Over {
             if !self.removes() {
@@ -107,7 +107,7 @@ impl Campaign {
         if let Some(side) = self.answerer.as_ref().filter(|_| self.callers.is_empty()) {
             ledger.add(&side.report());
         }
-        // What the kernel dropped before the sockets of calls and users is known when they are closed.
+        // The drops of closed sockets of calls and users are known only now.
         let (mut network, mut drops, mut lost) = (Snapshot::default(), 0, 0);
         let receives = self.callers.is_empty() && self.plan.target.is_some();
         let calling = if receives { 1 } else { self.callers.len() };
@@ -141,7 +141,7 @@ impl Campaign {
         }
         let own = &mut self.own;
         let answering = self.aside.take().map(|aside| aside.finish(|page| own.beside(page)));
-        // Both ends are ours here: an end that only one of them knows is said.
+        // Both ends are ours here: an end that only one of them saw is reported.
         let calls = matches!(self.plan.workload(), Some(Workload::Call | Workload::RegisterThenCall));
         let there = answering.as_ref().map(|page| page.counter(Counter::IncomingCompleted)).filter(|_| calls);
         if let Some(there) = there.filter(|there| *there < ledger.successful) {
@@ -167,7 +167,7 @@ impl Campaign {
     }
 }
 
-/// What should be known of sockets and connections.
+/// Returns remarks on sockets and connections.
 fn notes(network: &Snapshot, reliable: bool) -> Vec<(Level, String)> {
     let mut notes = Vec::new();
     let number = |n: u64| grouped(n as f64);

@@ -1,5 +1,5 @@
-//! Messages of the first failed calls. A recorder keeps the messages of each open call and drops them when the call succeeds. It stops once
-//! enough calls have failed.
+//! Messages of the first failed calls. A recorder keeps the messages of each open call and drops them when the call
+//! succeeds. It stops once it has enough failed calls.
 
 use super::remarks::Remarks;
 use crate::engine::watch::{Passage, Watch};
@@ -14,9 +14,9 @@ use strowger_net::clock;
 
 /// Bytes recorded by each generator. Calls that begin beyond this limit are not recorded.
 const MEMORY: usize = 32 << 20;
-/// Messages of a call: the first and the last half of them.
+/// Limit of a call's messages: the first and the last half are kept.
 const MESSAGES: usize = 64;
-/// Bytes of a message.
+/// Limit of a message's bytes.
 const LONGEST: usize = 16 << 10;
 /// Overhead of a recorded message, bytes.
 const BESIDE: usize = 96;
@@ -41,7 +41,7 @@ impl FailedCalls {
         Self(Arc::new(Mutex::new(Found { wanted, ..Found::default() })))
     }
 
-    /// Watch of one more generator, which also collects remarks.
+    /// Creates the watch of one more generator, which also collects remarks.
     pub(super) fn ear(&self, remarks: Remarks, own: SocketAddr, clock: Clock) -> Box<dyn Watch> {
         if self.are_enough() {
             return remarks.ear();
@@ -63,13 +63,13 @@ impl FailedCalls {
         }
     }
 
-    /// Failed calls since the last call of this function.
+    /// Takes the failed calls since the last take.
     pub(super) fn take(&self) -> Vec<FailedCall> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(|e| e.into_inner()).fresh)
     }
 }
 
-/// The messages of an open call.
+/// Messages of an open call.
 #[derive(Default)]
 struct Record {
     messages: Vec<Message>,
@@ -94,9 +94,9 @@ struct Recorder {
     calls: HashMap<Box<[u8]>, Record, foldhash::fast::RandomState>,
     /// Bytes in `calls`.
     memory: usize,
-    /// There are enough failed calls.
+    /// True once there are enough failed calls.
     over: bool,
-    /// When stale records were last looked for, µs.
+    /// Last sweep of stale records, µs.
     swept: u64,
 }
 
@@ -120,7 +120,7 @@ impl Recorder {
         self.memory += size;
     }
 
-    /// Makes room, once a minute at most.
+    /// Drops stale records, once a minute at most.
     #[cold]
     fn sweep(&mut self, now: u64) {
         if now < self.swept + 60_000_000 {
@@ -224,7 +224,7 @@ impl Watch for Recorder {
 }
 
 impl Recorder {
-    /// Notes this of the message that came last.
+    /// Adds a note to the last message.
     fn note(&mut self, call_id: &[u8], note: &'static str) {
         if let Some(message) = self.calls.get_mut(call_id).and_then(|record| record.messages.last_mut()) {
             message.note = Some(note);
@@ -299,7 +299,7 @@ mod tests {
         assert_eq!(&*record.messages[31].text, b"BYE 30");
         (0..4_000).for_each(|call| recorder.call_ended(call.to_string().as_bytes(), None));
         assert_eq!((recorder.memory, recorder.calls.len()), (0, 0));
-        // A response that belongs to nothing begins no record.
+        // A response that belongs to no call begins no record.
         say(&mut recorder, Passage::Received, "stray", "SIP/2.0 200 OK");
         assert!(recorder.calls.is_empty());
     }

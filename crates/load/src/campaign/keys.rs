@@ -6,7 +6,7 @@ use crate::engine::traffic::Order;
 use std::time::{Duration, Instant};
 use strowger_measure::Level;
 
-/// Reason of the ending after `q` or `Q`.
+/// Reason of an end by `q` or `Q`.
 pub const QUIT: &str = "ended by a key";
 
 /// Longest pause between keys of one change.
@@ -15,10 +15,10 @@ const TOGETHER: Duration = Duration::from_secs(1);
 /// Changes made by keys.
 #[derive(Debug, Default)]
 pub(super) struct Pressed {
-    /// The rate, calls a second.
+    /// Rate, calls per second.
     rate: Option<f64>,
     pub(super) paused: bool,
-    /// Change that is not yet reported: its begin, the rate before it, the last key.
+    /// Change that is not yet reported: its start, the rate before it, the last key.
     change: Option<(Duration, f64, Instant)>,
 }
 
@@ -51,7 +51,7 @@ impl Campaign {
         }
     }
 
-    /// Current intended rate.
+    /// Returns the current intended rate.
     fn rate(&self) -> f64 {
         self.pressed.rate.unwrap_or_else(|| profile::rate(&self.plan.profile, self.elapsed().as_micros() as u64))
     }
@@ -67,7 +67,7 @@ impl Campaign {
         for (place, side) in self.callers.iter().enumerate() {
             let rate = rate * fractions[place / of_each] / of_each as f64;
             let part = match left {
-                // A part without calls would be over at once.
+                // A part without calls would end at once.
                 Some(micros) if rate > 0.0 => Part::Ramp { from: rate, to: rate, micros },
                 _ => Part::Hold { rate },
             };

@@ -1,43 +1,44 @@
-//! How a campaign goes, for a screen.
+//! Progress of a campaign, for a screen.
 
 use super::{Campaign, Stage};
 use std::time::Duration;
 use strowger_measure::{Counter, Delay, Run, columns};
 
-/// The figures of a moment: of the whole run so far, and of the last complete second.
+/// Current figures: of the whole run so far, and of the last complete second.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Live {
     pub stage: Stage,
     pub elapsed: Duration,
-    /// How long it is until calls begin.
+    /// Time until calls begin.
     pub begins_in: Duration,
-    /// How much of the warm-up is left. Until it is over, the figures are its own.
+    /// Rest of the warm-up. Until it is over, the figures are its own.
     pub warm_up: Option<Duration>,
-    /// Paused by a key.
+    /// True if paused by a key.
     pub paused: bool,
-    /// How long calls are begun; `None`: until something else ends it.
+    /// Length of the schedule; `None`: without end.
     pub planned: Option<Duration>,
-    /// Calls to be begun in all, if that is said.
+    /// Total of calls to begin, if given.
     pub calls: Option<u64>,
     pub started: u64,
     pub successful: u64,
     pub failed: u64,
     pub open: u64,
-    /// Of the last complete second, calls a second; none before there is one.
+    /// Rates of the last complete second, calls per second; `None` before there is one.
     pub intended_rate: Option<f64>,
     pub rate: Option<f64>,
-    /// The last seconds' rates, the newest last.
+    /// Rates of the last seconds, the newest last.
     pub rates: Vec<f64>,
-    /// From the request to the first sign of an answer: SRD where there are sessions, RRD, or the delay of other requests.
+    /// Name of the delay from the request to the first sign of an answer: SRD if there are sessions, RRD, or the delay
+    /// of other requests.
     pub delay_name: &'static str,
-    /// Microseconds, of the last second in which there was one: median, 95th and 99th percentile.
+    /// Median, 95th and 99th percentile, µs, of the last second with a value.
     pub delay: Option<(f64, f64, f64)>,
     /// Scheduling lag of the last second, 99th percentile, µs.
     pub lag: Option<f64>,
     pub retransmissions: u64,
     pub messages_sent: u64,
     pub messages_received: u64,
-    /// Final responses received, by code, with how many there were.
+    /// Final responses received, by code, with their counts.
     pub codes: Vec<(u16, u64)>,
 }
 

@@ -1,48 +1,48 @@
-//! The first answers of a target, and what they say about it: a rate limiter or a ban falsifies a run before it has begun.
+//! First answers of a target, classified: a rate limiter or a ban falsifies a run before it has begun.
 
 use std::collections::BTreeMap;
 
-/// One request of the pre-flight and what came of it.
+/// Request of the pre-flight, and its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Probe {
-    /// The source address it was sent from.
+    /// Source address.
     pub(super) source: String,
-    /// When, µs.
+    /// Send time, µs.
     pub(super) sent: u64,
     pub(super) answer: Option<Answer>,
 }
 
-/// The final answer to a probe.
+/// Final response to a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) code: u16,
-    /// Seconds of its Retry-After header field, if it has one.
+    /// Seconds of its Retry-After header field, if present.
     pub(super) retry_after: Option<u32>,
-    /// When it came, µs.
+    /// Arrival, µs.
     pub(super) at: u64,
 }
 
-/// What stands between the generator and the server.
+/// Obstacle between the generator and the server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Obstacle {
-    /// Nothing was ever answered.
+    /// No request was answered.
     Silent { probes: u64 },
-    /// Answers came, then requests were refused with this code, some or all, while others went through at a lower rate.
+    /// Answers came, then some or all requests were refused with this code, while others succeeded at a lower rate.
     RateLimit { code: u16, after: u64, rate: f64, retry_after: Option<u32> },
-    /// Answers came, then none any more, from this source: a ban, or a limiter that drops.
+    /// Answers came, then none any more for this source: a ban, or a limiter that drops.
     Ban { source: String, after: u64, rate: f64, others_answered: bool },
-    /// Every request of this source was refused with 403 from the first on: not allowed, or banned before.
+    /// Every request of this source was refused with 403 from the start: not allowed, or banned before.
     Forbidden { source: String, code: u16 },
-    /// Every request was refused with 503 (or 429, 480) and a time to come back.
+    /// Every request was refused with 503 (or 429, 480) and a Retry-After.
     Overloaded { code: u16, retry_after: u32 },
 }
 
-/// How the pre-flight is judged.
+/// Limits of the pre-flight.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Preflight {
-    /// How long a probe may be without an answer before it counts as unanswered, milliseconds. Default 500.
+    /// Time after which a probe counts as unanswered, milliseconds. Default 500.
     pub(super) patience: u64,
-    /// How many unanswered probes in a row, to the last one sent, make silence. Default 3.
+    /// Number of unanswered probes in a row, up to the last one, that make silence. Default 3.
     pub(super) silence: u64,
 }
 
@@ -53,11 +53,11 @@ impl Default for Preflight {
 }
 
 impl Preflight {
-    /// What the probes met by `now` (µs), the gravest first; empty: nothing stands in the way.
+    /// Returns the obstacles that the probes met by `now` (µs), the gravest first; empty: none.
     pub(super) fn classify(&self, probes: &[Probe], now: u64) -> Vec<Obstacle> {
         let patience = self.patience * 1_000;
         let mut sources: BTreeMap<&str, Vec<&Probe>> = BTreeMap::new();
-        // A probe still on its way says nothing yet.
+        // A recent probe without answer decides nothing.
         for probe in probes.iter().filter(|probe| probe.answer.is_some() || probe.sent + patience <= now) {
             sources.entry(&probe.source).or_default().push(probe);
         }
@@ -92,7 +92,7 @@ fn probes_answered_since(sources: &BTreeMap<&str, Vec<&Probe>>, except: &str, si
     others.flat_map(|(_, probes)| probes).any(|probe| probe.sent >= since && probe.answer.is_some())
 }
 
-/// Requests a second over these probes.
+/// Returns the requests per second over these probes.
 fn rate(probes: &[&Probe]) -> f64 {
     match (probes.first(), probes.last()) {
         (Some(first), Some(last)) if last.sent > first.sent => {
@@ -105,7 +105,7 @@ fn rate(probes: &[&Probe]) -> f64 {
 fn refused(source: &str, probes: &[&Probe]) -> Option<Obstacle> {
     let limiting = |answer: &Answer| match answer.code {
         403 | 429 => true,
-        // 503 and 480 are a limiter's only with a time to come back; without it the server may mean what it says.
+        // 503 and 480 are a limiter's only with a Retry-After; without it the server may mean them literally.
         480 | 503 => answer.retry_after.is_some(),
         _ => false,
     };
@@ -176,7 +176,7 @@ mod tests {
 
     const MS: u64 = 1_000;
 
-    /// Probes 10 ms apart from one source; 0: no answer.
+    /// Returns probes 10 ms apart from one source; 0: no answer.
     fn probes(source: &str, codes: &[u16]) -> Vec<Probe> {
         let answer = |sent: u64, code: u16| Answer { code, retry_after: None, at: sent + MS };
         codes
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(classify(&probes("a", &[200; 20])), []);
         assert_eq!(classify(&probes("a", &[401, 407, 486, 404, 503])), []);
         assert_eq!(classify(&[]), []);
-        // One lost datagram is none.
+        // One lost datagram is no obstacle.
         assert_eq!(classify(&probes("a", &[200, 200, 0, 200, 200])), []);
     }
 

@@ -1,12 +1,12 @@
-//! Lengths of time and rates as people write them.
+//! Durations and rates as people write them.
 
 use std::time::Duration;
 use strowger_measure::ungrouped;
 
-/// `10` (seconds), `10s`, `500ms`, `2m`, `1h`, `1.5s`, `1:30` (minutes and seconds), `1h30m`.
+/// Parses `10` (seconds), `10s`, `500ms`, `2m`, `1h`, `1.5s`, `1:30` (minutes and seconds), `1h30m`.
 ///
 /// # Errors
-/// What would be right, in a sentence.
+/// The cure, as a sentence.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("'{text}' is no length of time; write 10s, 500ms, 2m, 1h30m or 1:30");
     let text = text.trim();
@@ -44,10 +44,10 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
-/// Calls a second: `100`, `100/s`, `1k`, `6000/m`, `3600/h`, `0.5`.
+/// Parses calls per second: `100`, `100/s`, `1k`, `6000/m`, `3600/h`, `0.5`.
 ///
 /// # Errors
-/// What would be right, in a sentence.
+/// The cure, as a sentence.
 pub fn rate(text: &str) -> Result<f64, String> {
     let wrong = || format!("'{text}' is no rate; write calls a second such as 100, 2.5, 1k, or 6000/m");
     let (value, unit) = text.trim().split_once('/').unwrap_or_else(|| (text.trim(), "s"));
@@ -65,10 +65,10 @@ pub fn rate(text: &str) -> Result<f64, String> {
     if (0.0..=1e7).contains(&rate) { Ok(rate) } else { Err(wrong()) }
 }
 
-/// A count: `1000`, `10k`, `1M`, `1,000`.
+/// Parses a count: `1000`, `10k`, `1M`, `1,000`.
 ///
 /// # Errors
-/// What would be right, in a sentence.
+/// The cure, as a sentence.
 pub fn count(text: &str) -> Result<u64, String> {
     let wrong = || format!("'{text}' is no count; write a whole number such as 1000 or 10k");
     let text = text.trim();
@@ -89,7 +89,7 @@ fn number(text: &str) -> Option<f64> {
     (!text.is_empty() && text.chars().all(digits)).then(|| text.parse().ok()).flatten()
 }
 
-/// A length of time for people: `10 s`, `1 min 30 s`, `500 ms`.
+/// Formats a duration for people: `10 s`, `1 min 30 s`, `500 ms`.
 pub fn show(length: Duration) -> String {
     let ms = length.as_millis();
     let seconds = ms / 1_000;

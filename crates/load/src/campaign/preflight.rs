@@ -1,4 +1,4 @@
-//! A few OPTIONS before the calls: does a server answer, and does something between us and the server limit the rate?
+//! Pre-flight: a few OPTIONS before the calls check that a server answers and that nothing on the path limits the rate.
 
 use super::obstacle::{Answer, Obstacle, Preflight, Probe};
 use super::target::Target;
@@ -8,26 +8,26 @@ use std::time::{Duration, Instant};
 use strowger_core::Transport;
 use tokio::net::TcpSocket;
 
-/// How long a connection is tried.
+/// Time limit of connecting.
 const CONNECTING: Duration = Duration::from_secs(5);
 
-/// What the pre-flight found.
+/// Finding of the pre-flight.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Finding {
-    /// Nothing listens there: the whole sentence.
+    /// Nothing listens at the target. Carries the whole sentence.
     Closed(String),
     Obstacle(Obstacle),
-    /// Our own side cannot send: the whole sentence.
+    /// Our own side cannot send. Carries the whole sentence.
     Local(String),
 }
 
-/// The requests of one pre-flight.
+/// Requests of one pre-flight.
 #[derive(Clone, Debug)]
 pub struct Probing<'a> {
     pub target: &'a Target,
     pub address: SocketAddr,
     pub transport: Transport,
-    /// Ours; none: any.
+    /// Our addresses; empty: any.
     pub sources: &'a [IpAddr],
     /// Requests for each source.
     pub probes: usize,
@@ -37,8 +37,9 @@ pub struct Probing<'a> {
 }
 
 impl Probing<'_> {
-    /// Sends the requests and waits for their answers; silence is no finding, for not every server answers OPTIONS. Behind TLS and
-    /// WebSocket it only looks whether a server takes connections; [`probe`](super::probe) sends requests there.
+    /// Sends the requests and waits for their answers. Silence is no finding, because not every server answers OPTIONS.
+    /// Over TLS and WebSocket it only checks that a server takes connections; [`probe`](super::probe) sends requests
+    /// there.
     pub fn run(&self) -> Vec<Finding> {
         let start = Instant::now();
         let probes = match self.send(start) {
@@ -51,10 +52,11 @@ impl Probing<'_> {
         obstacles.filter(|o| !matches!(o, Obstacle::Silent { .. })).map(Finding::Obstacle).collect()
     }
 
-    /// Sends the requests, and tells whether each of them was answered in time. Behind TLS and WebSocket, where it sends none: false.
+    /// Sends the requests. True if each of them was answered in time; false over TLS and WebSocket, where it sends
+    /// none.
     ///
     /// # Errors
-    /// Nothing listens there, or our own side cannot send.
+    /// Nothing listens at the target, or our own side cannot send.
     pub fn is_answered(&self) -> Result<bool, Finding> {
         let probes = self.send(Instant::now())?;
         Ok(!probes.is_empty() && probes.iter().all(|probe| probe.answer.is_some()))
@@ -64,7 +66,7 @@ impl Probing<'_> {
         let mut probes = Vec::new();
         let any = [if self.address.is_ipv6() { IpAddr::from([0u16; 8]) } else { IpAddr::from([0u8; 4]) }];
         let sources = if self.sources.is_empty() { &any[..] } else { self.sources };
-        // A source after the other: several at once would be one source's rate to a limiter that counts all.
+        // One source after the other: several at once would be one source's rate to a limiter that counts all.
         for source in sources.iter().take(8) {
             self.source(*source, start, &mut probes)?;
         }
@@ -75,7 +77,7 @@ impl Probing<'_> {
         match self.transport {
             Transport::Udp => {
                 let opened = UdpSocket::bind((source, 0)).and_then(|socket| {
-                    // A connected socket hears of a closed port.
+                    // A connected socket reports a closed port.
                     socket.connect(self.address).map(|()| socket)
                 });
                 let socket = opened.map_err(|error| self.local(source, &error))?;
@@ -108,7 +110,7 @@ impl Probing<'_> {
                 Err(error) => return Err(self.local(source, &error)),
             }
             probes.push(Probe { source: own.ip().to_string(), sent: start.elapsed().as_micros() as u64, answer: None });
-            // The first answer tells whether OPTIONS is answered at all; if not, there is no use in more.
+            // The first answer shows whether the server answers OPTIONS at all; if not, more requests are useless.
             let patience = if number == 0 { self.patience } else { gap };
             self.listen(road, start, &mut probes[from..], patience, number == 0)?;
             if number == 0 && probes[from].answer.is_none() {
@@ -118,7 +120,7 @@ impl Probing<'_> {
         self.listen(road, start, &mut probes[from..], self.patience, true)
     }
 
-    /// Takes answers for so long, or (`early`) until none is missing.
+    /// Receives answers for this long, or (`early`) until all have come.
     fn listen(
         &self,
         road: &mut impl Road,
@@ -146,7 +148,7 @@ impl Probing<'_> {
                 }
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => return Err(self.closed()),
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return Ok(()),
-                // Nothing more will come; the time passes all the same, so that silence differs from haste.
+                // No more will come. The time passes all the same, so that silence takes as long as elsewhere.
                 Err(_) => {
                     std::thread::sleep(left);
                     return Ok(());
@@ -155,7 +157,7 @@ impl Probing<'_> {
         }
     }
 
-    /// A connection from this address.
+    /// Connects from this address.
     fn connect(&self, source: IpAddr) -> Result<TcpStream, Finding> {
         let connecting = async {
             let socket = if source.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
@@ -210,11 +212,11 @@ impl Probing<'_> {
     }
 }
 
-/// How probes go out and answers come in.
+/// Transport of probes and answers.
 trait Road {
     fn own(&self) -> IoResult<SocketAddr>;
     fn send(&mut self, text: &str) -> IoResult<()>;
-    /// The next message.
+    /// Receives the next message.
     fn receive(&mut self, patience: Duration) -> IoResult<String>;
 }
 
@@ -237,7 +239,7 @@ impl Road for Datagrams {
     }
 }
 
-/// Answers to OPTIONS one behind the other: what of one is body is skipped, for the next begins with `SIP/2.0`.
+/// Stream of answers to OPTIONS. Bodies are skipped: the next answer begins with `SIP/2.0`.
 struct Stream {
     stream: TcpStream,
     bytes: Vec<u8>,
@@ -272,13 +274,13 @@ impl Road for Stream {
     }
 }
 
-/// The number of the probe that a final response answers, and the answer.
+/// Returns the number of the probe that a final response answers, and the answer.
 fn answer(text: &str, at: u64) -> Option<(usize, Answer)> {
     let number = value(text, "Call-ID").or_else(|| value(text, "i"))?.rsplit('-').next()?.parse().ok()?;
     Some((number, final_answer(text, at)?))
 }
 
-/// What a final response says.
+/// Parses a final response.
 pub(super) fn final_answer(text: &str, at: u64) -> Option<Answer> {
     let code: u16 = text.strip_prefix("SIP/2.0 ")?.get(..3)?.parse().ok()?;
     let retry_after = value(text, "Retry-After");
@@ -286,7 +288,7 @@ pub(super) fn final_answer(text: &str, at: u64) -> Option<Answer> {
     (code >= 200).then_some(Answer { code, retry_after, at })
 }
 
-/// The value of a header field.
+/// Returns the value of a header field.
 fn value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let (found, value) = line.split_once(':')?;
@@ -303,7 +305,7 @@ mod tests {
         Probing { target, address, transport: Transport::Udp, sources: &[], probes: 10, rate: 500.0, patience }
     }
 
-    /// A server that answers the first `good` requests with 200 and the others with this.
+    /// Starts a server that answers the first `good` requests with 200 and the others with `bad`.
     fn server(good: usize, bad: Option<&'static str>) -> SocketAddr {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
@@ -339,7 +341,7 @@ mod tests {
         );
         let found = probing(&target, server(3, None)).run();
         assert!(matches!(&found[..], [Finding::Obstacle(Obstacle::Ban { after: 3, .. })]), "{found:?}");
-        // No server has to answer OPTIONS.
+        // A server need not answer OPTIONS.
         assert_eq!(probing(&target, server(0, None)).run(), []);
         let is_answered = |address| probing(&target, address).is_answered();
         assert_eq!(
@@ -348,7 +350,7 @@ mod tests {
         );
     }
 
-    /// The same by TCP; `bad` none: the connection ends.
+    /// Starts the same server over TCP; without `bad` the connection ends.
     fn tcp_server(good: usize, bad: Option<&'static str>) -> SocketAddr {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! What a campaign has before it begins.
+//! Sockets and addresses of a campaign, opened before it begins.
 
 use super::moment;
 use super::plan::{Connections, Plan};
@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 use strowger_measure::{Clock, GeneratorRole, Heading};
 
-/// Many generators are many threads.
+/// Limit of generators; each is a thread.
 const MOST: usize = 256;
 
 /// Sockets and addresses.
@@ -18,17 +18,17 @@ pub(super) struct Prepared {
     pub(super) facts: Facts,
     pub(super) callers: Vec<Bound>,
     pub(super) answerer: Option<Bound>,
-    /// The answering side registers first.
+    /// True if the answering side registers first.
     pub(super) registers: bool,
 }
 
 impl Prepared {
-    /// Opens them.
+    /// Opens sockets and resolves addresses.
     ///
     /// # Errors
-    /// Why it cannot begin, and what would help.
+    /// The reason why the campaign cannot begin, with a cure.
     pub(super) fn new(plan: &Plan) -> Result<Self, String> {
-        // Where a proxy is named, the target need not be known here.
+        // With a proxy the target's name need not resolve here.
         let resolved = match (&plan.target, plan.proxy) {
             (Some(target), None) => Some(target.resolve(plan.transport)?),
             (Some(target), Some(proxy)) => target.resolve(plan.transport).ok().or(Some(proxy)),
@@ -38,7 +38,7 @@ impl Prepared {
         let receives = plan.workload() == Some(Workload::RegisterThenReceive);
         let own = |ip: IpAddr| if ip.is_unspecified() && destination.is_some() { side::local(destination) } else { ip };
         let sources = match (&plan.sources[..], destination) {
-            // A side that only answers is reached by every address of this machine.
+            // A side that only answers is reachable at every address of this machine.
             ([], None) => vec![Ipv4Addr::UNSPECIFIED.into()],
             ([], _) => vec![side::local(destination)],
             (named, _) => named.iter().copied().map(own).collect(),
@@ -107,7 +107,7 @@ impl Prepared {
     }
 }
 
-/// Documents that make calls need a target, those that answer have none.
+/// Checks the side: documents that make calls need a target, those that answer have none.
 pub(super) fn right_side(plan: &Plan, role: Role) -> Result<(), String> {
     match role {
         Role::Server if plan.target.is_some() => Err(format!(
@@ -142,8 +142,9 @@ pub(super) fn heading(plan: &Plan, answers: bool, clock: Clock, now: u64, timers
     }
 }
 
-/// The connections are made before the first call is due: a handshake costs a shard milliseconds, and is neither a lag of its
-/// schedule nor a delay of its first calls. Who cannot connect begins all the same; its calls find out.
+/// Makes the connections before the first call is due: a handshake costs a shard milliseconds, and must be neither a
+/// lag of its schedule nor a delay of its first calls. A generator that cannot connect begins all the same; its calls
+/// fail.
 pub(super) fn connect(callers: &[Side], plan: &Plan, stopped: &dyn Fn() -> bool) {
     if !plan.transport.is_reliable() || plan.connections != Connections::One {
         return;

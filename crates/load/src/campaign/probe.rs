@@ -1,4 +1,4 @@
-//! The pre-flight over TLS and WebSocket: its requests go the way that the calls will go, through the engine.
+//! Pre-flight over TLS and WebSocket: its requests take the path of the calls, through the engine.
 
 use super::Prepared;
 use super::obstacle::{Obstacle, Preflight, Probe};
@@ -16,11 +16,11 @@ use strowger_core::Transport;
 use strowger_measure::{Clock, Collector};
 use strowger_net::clock;
 
-/// Sources that are probed at most.
+/// Limit of probed sources.
 const SOURCES: usize = 8;
 
-/// `probes` OPTIONS from each source, `rate` a second, each given up after `patience`. A connection that cannot be made is no
-/// finding: that is the calls' business.
+/// Sends `probes` OPTIONS from each source, `rate` per second, each given up after `patience`. A failed connection is
+/// no finding: the calls report it.
 ///
 /// # Errors
 /// Our own side cannot be opened: the whole sentence.
@@ -71,7 +71,7 @@ pub fn probe(plan: &Plan, probes: usize, rate: f64, patience: Duration) -> Resul
     drop(sides);
     let probes: Vec<Probe> = seen.lock().unwrap_or_else(|e| e.into_inner()).drain(..).map(|(_, probe)| probe).collect();
     let settings = Preflight { patience: patience.as_millis() as u64, ..Preflight::default() };
-    // All of them are over: what was not answered will not be.
+    // All probes are over: no further answer will come.
     let met = settings.classify(&probes, u64::MAX / 2).into_iter();
     Ok(met.filter(|met| !matches!(met, Obstacle::Silent { .. })).map(Finding::Obstacle).collect())
 }
@@ -111,7 +111,8 @@ mod tests {
     use std::io::{BufRead, BufReader, Write};
     use std::net::{SocketAddr, TcpListener};
 
-    /// Answers the first `good` requests with 200 and the others with `bad`, or ends the connection.
+    /// Starts a server that answers the first `good` requests with 200 and the others with `bad`, or ends the
+    /// connection.
     fn server(good: usize, bad: Option<&'static str>) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

@@ -1,17 +1,17 @@
-//! A rate that changes: steps, ramps and bursts, on the command line or in a file.
+//! Rate profiles: steps, ramps and bursts, on the command line or in a file.
 
 use super::period;
 use crate::engine::pace::Part;
 use std::path::Path;
 
-/// How profiles are written, for errors and help.
+/// Syntax of profiles, for errors and help.
 pub const SYNTAX: &str = "100:30s (a step), 100-500:1m (a ramp), burst:1000, one after the other with commas, or a CSV file with \
                           lines of seconds,rate";
 
-/// Reads a profile: parts behind each other with commas, or the name of a CSV file.
+/// Parses a profile: comma-separated parts, or the name of a CSV file.
 ///
 /// # Errors
-/// What is wrong and what would be right, with the line for a file.
+/// Fault and cure, with the line of a file.
 pub fn parse(text: &str) -> Result<Vec<Part>, String> {
     let text = text.trim();
     let path = Path::new(text);
@@ -34,8 +34,8 @@ fn one(text: &str) -> Result<Part, String> {
     Ok(Part::Ramp { from: period::rate(from)?, to: period::rate(to)?, micros })
 }
 
-/// `seconds,rate[,ramp]`: each rate holds from its time to that of the next line; with `ramp` it goes straight to the next
-/// rate. The last line is the end. Empty lines, `#` comments and a heading are passed over.
+/// Parses lines `seconds,rate[,ramp]`: each rate holds from its time to that of the next line; with `ramp` it changes
+/// linearly to the next rate. The last line is the end. Empty lines, `#` comments and a heading are skipped.
 fn table(content: &str, name: &str) -> Result<Vec<Part>, String> {
     let mut rows: Vec<(f64, f64, bool)> = Vec::new();
     for (number, line) in content.trim_start_matches('\u{feff}').lines().enumerate() {
@@ -43,7 +43,7 @@ fn table(content: &str, name: &str) -> Result<Vec<Part>, String> {
         if line.is_empty() {
             continue;
         }
-        // Where a semicolon or a tab parts them, a comma would be one of a number.
+        // If a semicolon or a tab separates the fields, a comma belongs to a number.
         let sign = [';', '\t'].into_iter().find(|sign| line.contains(*sign)).unwrap_or(',');
         let mut fields = line.split(sign).map(str::trim);
         let mut field = || fields.next().unwrap_or_default();
@@ -88,8 +88,8 @@ fn begins_as_number(field: &str) -> bool {
     field.trim_start_matches(['"', '-', '+', '.']).starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// The profile of one of `count` generators that share it, from place `index` on. Even arrivals of all together stay even:
-/// each begins a little later than the one before.
+/// Returns the profile of generator `index` of `count` that share it. Each begins a little later than the one before,
+/// so that even arrivals of all together stay even.
 pub fn share(parts: &[Part], index: usize, count: usize) -> Vec<Part> {
     let n = count.max(1) as f64;
     let mut shared = Vec::with_capacity(parts.len() + 1);
@@ -109,13 +109,13 @@ pub fn share(parts: &[Part], index: usize, count: usize) -> Vec<Part> {
     shared
 }
 
-/// The part of `all` that falls to place `index` of `count`; the first ones take what does not divide.
+/// Returns the share of `all` for place `index` of `count`; the first places take the remainder.
 pub const fn portion(all: u64, index: usize, count: usize) -> u64 {
     let count = if count == 0 { 1 } else { count as u64 };
     all / count + ((index as u64) < all % count) as u64
 }
 
-/// How long a profile lasts, µs; `None`: for ever.
+/// Returns the length of a profile, µs; `None`: without end.
 pub fn length(parts: &[Part]) -> Option<u64> {
     parts.iter().try_fold(0u64, |sum, part| match part {
         Part::Hold { .. } => None,
@@ -124,7 +124,7 @@ pub fn length(parts: &[Part]) -> Option<u64> {
     })
 }
 
-/// The rate of a profile so many µs behind its beginning, calls a second.
+/// Returns the rate of a profile `at` µs after its start, calls per second.
 pub fn rate(parts: &[Part], at: u64) -> f64 {
     let mut since = 0;
     for part in parts {
@@ -140,7 +140,8 @@ pub fn rate(parts: &[Part], at: u64) -> f64 {
     0.0
 }
 
-/// How many calls a profile that ends begins, about: the first is due at its beginning, where the rate is above 0 there.
+/// Returns about how many calls a profile with an end begins: the first is due at its start, if the rate is above 0
+/// there.
 pub fn calls(parts: &[Part]) -> f64 {
     let calls = parts.iter().map(|part| match *part {
         Part::Hold { rate } if rate > 0.0 => f64::INFINITY,
@@ -154,7 +155,7 @@ pub fn calls(parts: &[Part]) -> f64 {
     calls.sum()
 }
 
-/// The highest rate of a profile, calls a second.
+/// Returns the highest rate of a profile, calls per second.
 pub fn peak(parts: &[Part]) -> f64 {
     let rates = parts.iter().map(|part| match *part {
         Part::Hold { rate } => rate,

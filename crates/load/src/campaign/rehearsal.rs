@@ -1,4 +1,5 @@
-//! A dry run: the first call of a plan against an answering side in this process, on loopback. The target gets nothing.
+//! Dry run: the first call of a plan against an answering side in this process, on loopback. The target receives
+//! nothing.
 
 use super::plan::{Connections, Plan, Work};
 use super::side::{self, Facts, Part, Side};
@@ -15,15 +16,15 @@ use strowger_core::Transport;
 use strowger_measure::{Clock, Collector};
 use strowger_net::clock;
 
-/// A message of the first call.
+/// Message of the first call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// To the target; else from it.
+    /// True if it goes to the target; false if it comes from it.
     pub sent: bool,
     pub bytes: Vec<u8>,
 }
 
-/// No one wants to wait longer to see messages.
+/// Time limit of a dry run.
 const LONGEST: Duration = Duration::from_secs(10);
 
 struct Ear {
@@ -44,11 +45,11 @@ impl Watch for Ear {
     }
 }
 
-/// Returns the messages of the first call of each document, and warnings. Our own answering side answers, without challenges. A
-/// document that expects another answer ends there.
+/// Returns the messages of the first call of each document, and warnings. Our own answering side answers, without
+/// challenges; a document that expects another answer ends there.
 ///
 /// # Errors
-/// Why there can be no call.
+/// The reason why there can be no call.
 pub fn rehearse(plan: &Plan) -> Result<(Vec<Line>, Vec<String>), String> {
     let (mut lines, mut warnings) = (Vec::new(), Vec::new());
     for plan in plan.parted() {
@@ -67,7 +68,7 @@ fn rehearse_one(plan: &Plan) -> Result<(Vec<Line>, Vec<String>), String> {
     let resolved = target.resolve(plan.transport)?;
     let own = plan.sources.first().copied().unwrap_or_else(|| side::local(plan.proxy.or(Some(resolved))));
     let loopback: IpAddr = if resolved.is_ipv6() { Ipv6Addr::LOCALHOST.into() } else { Ipv4Addr::LOCALHOST.into() };
-    // Over plain TCP what would be encrypted: the texts say what the plan says.
+    // Encrypted transports run over plain TCP here; the texts name the plan's transport.
     let wire = if plan.transport == Transport::Udp { Transport::Udp } else { Transport::Tcp };
     let local = Plan {
         transport: wire,

@@ -1,41 +1,41 @@
-//! What the engine says of the calls while they run: what of a document it does not do, what calls ran into, why it stopped.
+//! Remarks of the engine during a run: unsupported parts of a document, troubles of calls, the reason for a stop.
 
 use crate::engine::watch::Watch;
 use std::fmt::{Arguments, Write};
 use std::sync::{Arc, Mutex};
 
-/// Different remarks that are kept; of more only the number is known.
+/// Limit of different remarks; further ones are counted.
 const KEPT: usize = 64;
-/// Different remarks that are told.
+/// Limit of reported remarks.
 const TOLD: usize = 5;
-/// Letters of a remark; most of a message is not needed to know what happened.
+/// Limit of a remark's characters; the rest of a message is not needed.
 const LONGEST: usize = 200;
 
 #[derive(Debug, Default)]
 struct Heard {
-    /// Each with how often it was made, in the order in which they were first made.
+    /// Remarks with their counts, in the order in which they first came.
     remarks: Vec<(String, u64)>,
     others: u64,
     last: String,
     scratch: String,
 }
 
-/// The remarks of all sides of a campaign.
+/// Remarks of all sides of a campaign.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Remarks(Arc<Mutex<Heard>>);
 
 impl Remarks {
-    /// For one more side.
+    /// Creates the watch of one more side.
     pub(super) fn ear(&self) -> Box<dyn Watch> {
         Box::new(self.clone())
     }
 
-    /// The newest.
+    /// Returns the newest remark.
     pub(super) fn last(&self) -> String {
         self.0.lock().unwrap_or_else(|e| e.into_inner()).last.clone()
     }
 
-    /// The most frequent ones, each a sentence with its number.
+    /// Returns the most frequent remarks, each a sentence with its count.
     pub(super) fn sentences(&self) -> Vec<String> {
         let heard = self.0.lock().unwrap_or_else(|e| e.into_inner());
         let mut remarks: Vec<&(String, u64)> = heard.remarks.iter().collect();
@@ -66,7 +66,7 @@ impl Watch for Remarks {
     }
 }
 
-/// What is the same for every call: the first line, without the name of the call.
+/// Returns the part that is the same for every call: the first line, without the Call-ID.
 fn essence(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default().trim_end();
     let line = match line.strip_prefix("Call-Id: ").and_then(|rest| rest.split_once(", ")) {

@@ -1,58 +1,58 @@
-//! Whether the target still answers, watched from beside the calls while they run: a limiter that drops, a ban or a server that
-//! stands still shows long before the first call is given up.
+//! Detects a silent target by the counters of the callers during a run: a limiter that drops, a ban or a hung server
+//! shows long before the first call is given up.
 
 use std::time::Duration;
 use strowger_net::Snapshot;
 
-/// A silence is one after so long. A server that works sends a provisional response, at the least, in a tenth of it.
+/// Shortest silence. A working server sends at least a provisional response in a tenth of it.
 const LONG: Duration = Duration::from_secs(1);
 
-/// And after so many messages without one in return: an ACK and a request may be lost.
+/// Messages without an answer that make a silence: an ACK needs none, and a request may be lost.
 const MESSAGES: u64 = 3;
 
-/// Silences that are said one by one; of more only the number.
+/// Limit of silences that are reported one by one; the others are counted.
 const SAID: u64 = 4;
 
-/// What a target did.
+/// Change of a target's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Nothing has come back yet, of so many messages.
+    /// No answer yet to this many messages.
     Silent { sent: u64 },
-    /// Nothing comes back any more since so many messages were sent, at this time of the run.
+    /// No answers since this many messages were sent, at this time of the run.
     Stopped { after: u64, at: Duration },
-    /// Something comes back again, after so long.
+    /// Answers again, after this long.
     Again { silent: Duration },
 }
 
-/// What went to the target and came back from it.
+/// Messages sent to the target and received from it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Silence {
     received: u64,
-    /// As of when the last message came back.
+    /// Messages sent when the last answer came.
     sent: u64,
-    /// When the first message was sent of those that nothing has followed.
+    /// Time of the first message since then.
     since: Option<Duration>,
-    /// It was noticed.
+    /// True once the silence was noticed.
     noticed: bool,
-    /// Silences so far, behind an answer.
+    /// Silences so far that followed an answer.
     times: u64,
 }
 
 impl Silence {
-    /// How often answers stopped.
+    /// Returns how often answers stopped.
     pub(super) const fn times(&self) -> u64 {
         self.times
     }
 
-    /// How often it was not said.
+    /// Returns how many silences were not reported.
     pub(super) const fn unsaid(&self) -> u64 {
         self.times.saturating_sub(SAID)
     }
 
-    /// Looks at the counters of the callers, `elapsed` after the start, and says what has changed.
+    /// Checks the counters of the callers, `elapsed` after the start. Returns a change.
     pub(super) fn look(&mut self, elapsed: Duration, counters: &Snapshot) -> Option<Change> {
         let sent = counters.datagrams_out + counters.stream_messages_out;
-        // An ICMP error is an answer, if not of the target: calls end by it.
+        // An ICMP error is an answer, if not of the target: it ends calls.
         let received = counters.datagrams_in + counters.stream_messages_in + counters.unreachable;
         if received > self.received {
             let silent = self.since.filter(|_| self.noticed).map(|since| elapsed.saturating_sub(since));
@@ -79,7 +79,7 @@ impl Silence {
 mod tests {
     use super::*;
 
-    /// What is said of these counts, each 100 ms after the one before: messages sent and received so far.
+    /// Returns the changes for these counts of messages sent and received, 100 ms apart.
     fn said(counts: &[(u64, u64)]) -> Vec<(u64, Change)> {
         let mut silence = Silence::default();
         let mut said = Vec::new();
@@ -94,7 +94,7 @@ mod tests {
     fn a_target_that_answers_is_not_silent() {
         let counts: Vec<(u64, u64)> = (1..100).map(|n| (n * 10, n * 10 - 5)).collect();
         assert_eq!(said(&counts), []);
-        // The call is held: nothing is sent, nothing is awaited.
+        // The call is held: no message is sent or awaited.
         let held: Vec<(u64, u64)> = [(1, 0), (1, 2), (2, 2)].into_iter().chain([(2, 2); 50]).collect();
         assert_eq!(said(&held), []);
     }

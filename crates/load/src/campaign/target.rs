@@ -1,23 +1,23 @@
-//! Whom the load is for, in any spelling that a person would try.
+//! Target of the load, in any spelling that a person would try.
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 use strowger_core::Transport;
 
-/// A target as it was written: `192.0.2.1`, `pbx:5070`, `[2001:db8::1]:5060`, `sip:bob@example.org;transport=tcp`,
+/// Parsed target: `192.0.2.1`, `pbx:5070`, `[2001:db8::1]:5060`, `sip:bob@example.org;transport=tcp`,
 /// `sips:example.org`, `tls://example.org`, `tcp:192.0.2.1:5060`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// What stood before the `@`.
+    /// Text before the `@`.
     pub user: Option<String>,
-    /// A name or an address, IPv6 without brackets.
+    /// Name or address, IPv6 without brackets.
     pub host: String,
     pub port: Option<u16>,
     pub transport: Option<Transport>,
 }
 
-/// Why a target cannot be understood; says what would be right.
+/// Error of a target, with its cure.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}; write a host, host:port, [IPv6]:port or a SIP URI such as sip:bob@192.0.2.1:5060;transport=tcp")]
 pub struct TargetError {
@@ -33,7 +33,7 @@ impl FromStr for Target {
 
     fn from_str(text: &str) -> Result<Self, TargetError> {
         let mut rest = text.trim();
-        // As in a To header field, with or without a name for show.
+        // As in a To header field, with or without a display name.
         if let Some((_, inner)) = rest.strip_suffix('>').and_then(|r| r.rsplit_once('<')) {
             rest = inner;
         }
@@ -52,7 +52,7 @@ impl FromStr for Target {
             };
             rest = after;
         }
-        // Header fields of a URI say nothing about where it leads.
+        // Header fields of a URI do not affect its destination.
         rest = rest.split_once('?').map_or(rest, |(before, _)| before);
         let (user, rest) = match rest.rsplit_once('@') {
             Some((user, rest)) => (Some(user.split([':', ';']).next().unwrap_or_default()), rest),
@@ -92,7 +92,7 @@ impl FromStr for Target {
     }
 }
 
-/// `name:` or `name://` at the start, and what follows. A host with a port is none: a port is digits.
+/// Splits `name:` or `name://` from its rest. `host:port` has no scheme: a port is digits.
 fn scheme(text: &str) -> Option<(String, &str)> {
     let (name, rest) = text.split_once(':')?;
     let lower = name.to_ascii_lowercase();
@@ -105,7 +105,7 @@ fn scheme(text: &str) -> Option<(String, &str)> {
         .filter(|(_, rest)| rest.is_empty() || !rest.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// `host`, `host:port`, `v6`, `[v6]`, `[v6]:port`.
+/// Parses `host`, `host:port`, `v6`, `[v6]`, `[v6]:port`.
 fn host_and_port(text: &str) -> Result<(&str, Option<u16>), String> {
     let number = |port: &str| match port.parse() {
         Ok(0) | Err(_) => Err(format!("'{port}' is no port, 1 to 65535,")),
@@ -121,7 +121,7 @@ fn host_and_port(text: &str) -> Result<(&str, Option<u16>), String> {
     }
     match text.split_once(':') {
         Some((host, port)) if !port.contains(':') => Ok((host, number(port)?)),
-        // An address as well, but of no host.
+        // Also an address, but not that of a host.
         _ if [":5060", ":5061"].iter().any(|port| text.ends_with(port)) => {
             Err("an address of IPv6 stands in brackets before its port, [::1]:5060,".into())
         }
@@ -130,12 +130,12 @@ fn host_and_port(text: &str) -> Result<(&str, Option<u16>), String> {
 }
 
 impl Target {
-    /// The host as it stands in a URI: IPv6 in brackets.
+    /// Returns the host as in a URI: IPv6 in brackets.
     pub fn uri_host(&self) -> String {
         if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() }
     }
 
-    /// Host and port as they were written.
+    /// Returns host and port as written.
     pub fn place(&self) -> String {
         match self.port {
             Some(port) => format!("{}:{port}", self.uri_host()),
@@ -143,10 +143,10 @@ impl Target {
         }
     }
 
-    /// The first address of the host, the old family first; the port of `transport` where none is written.
+    /// Returns the first address of the host, IPv4 first, with the default port of `transport` if none is given.
     ///
     /// # Errors
-    /// The name is unknown here: a sentence.
+    /// The name does not resolve here: a sentence.
     pub fn resolve(&self, transport: Transport) -> Result<SocketAddr, String> {
         let port = self.port.unwrap_or_else(|| transport.default_port());
         let all = (self.host.as_str(), port).to_socket_addrs().map_err(|error| {
@@ -155,7 +155,7 @@ impl Target {
                 self.host
             )
         })?;
-        // An address of IPv4 within one of IPv6 is sent to as what it is.
+        // An IPv4-mapped IPv6 address is used as IPv4.
         let plain = |mut address: SocketAddr| {
             if address.ip().to_canonical().is_ipv4() {
                 address.set_ip(address.ip().to_canonical());

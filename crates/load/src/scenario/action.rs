@@ -112,7 +112,7 @@ pub enum Action {
         media: Media,
         file: PathBuf,
     },
-    /// `play_dtmf`: `digits[,ms]`.
+    /// `play_dtmf` of these digits.
     PlayDtmf(Template),
     RtpStream(RtpStream),
     /// `exec rtp_echo` of SIPp 3.7: `startaudio,pt,codec` …

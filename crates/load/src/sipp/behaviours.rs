@@ -1,6 +1,6 @@
-//! `-default_behaviors`: what is done where the scenario says nothing.
+//! `-default_behaviors`: behaviour where the scenario is silent.
 
-/// Which of them are on.
+/// Default behaviours, each on or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Behaviours {
     pub goodbye: bool,
@@ -13,7 +13,7 @@ impl Behaviours {
     pub(super) const ALL: Self = Self { goodbye: true, abort_unexpected: true, answer_ping: true, cseq: true };
     pub(super) const NONE: Self = Self { goodbye: false, abort_unexpected: false, answer_ping: false, cseq: false };
 
-    /// Of the list behind `-default_behaviors`.
+    /// Parses the list of `-default_behaviors`.
     ///
     /// # Errors
     /// An unknown name.
@@ -24,7 +24,7 @@ impl Behaviours {
                 Some(name) => (name, false),
                 None => (word.strip_prefix('+').unwrap_or(word), true),
             };
-            // A list that begins with a name has only what it names.
+            // A list that begins with a name has only the named ones.
             if i == 0 && on && !matches!(name, "all" | "none") && !word.starts_with('+') {
                 all = Self::NONE;
             }

@@ -1,4 +1,4 @@
-//! The main socket: on which port it is opened.
+//! Binding of the main socket.
 
 use super::face::{Failure, code};
 use super::options::{Options, Sockets};
@@ -8,8 +8,8 @@ use strowger_core::Transport;
 use strowger_net::tls::OnFailure;
 use strowger_net::{Bounds, Listener, Net, NetSettings, Scheduling, Shards, UdpSettings};
 
-/// The sockets: on the port that is asked for, else the first free from 5060 on. Who calls over streams listens
-/// nowhere that matters: the port is that from which it connects, that of `-p` or any free one.
+/// Binds the sockets: on the requested port, else on the first free one from 5060 on. A caller over streams listens on
+/// no port that matters: its port is the one from which it connects, that of `-p` or any free one.
 pub(super) fn bind(
     options: &Options,
     addresses: &[IpAddr],
@@ -19,7 +19,7 @@ pub(super) fn bind(
     let ip = addresses.first().copied().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     let dials = calls && options.transport.is_reliable();
     if options.transport.is_secure() {
-        // Before any port is tried: the files are as good or bad on each.
+        // Checked before any port is tried: the files are as good or bad on each.
         tls::check(options, dials).map_err(|error| Failure(code::FATAL, format!("TLS cannot be used: {error}")))?;
     }
     let settings = |port: u16| NetSettings {
@@ -51,14 +51,14 @@ pub(super) fn bind(
         if !dials {
             let mut listener = Listener::new(options.transport, SocketAddr::new(ip, port));
             listener.tls = tls::server(options);
-            // Who answers listens on each of several addresses (-t ui).
+            // An answerer listens on each of several addresses (-t ui).
             let others = if calls { &[] } else { addresses.get(1..).unwrap_or_default() };
             let others = others.iter().map(|ip| Listener::new(options.transport, SocketAddr::new(*ip, port)));
             let net = Net::bind(settings(port), std::iter::once(listener).chain(others).collect())?;
             let port = net.addresses().first().map_or(port, SocketAddr::port);
             return Ok((net, port));
         }
-        // Whether it is free.
+        // Checks that the port is free.
         let port = TcpListener::bind(SocketAddr::new(ip, port))?.local_addr()?.port();
         let listener = Listener::new(Transport::Tcp, SocketAddr::new(ip, 0));
         Ok((Net::bind(settings(port), vec![listener])?, port))
@@ -70,7 +70,7 @@ pub(super) fn bind(
         return try_port(port).map_err(|e| refused(e, port));
     }
     if dials {
-        // None was asked for: any free port, and messages name it.
+        // No port was requested: any free one, which messages name.
         return try_port(0).map_err(|e| refused(e, 0));
     }
     for port in 5060..5060 + 60 {

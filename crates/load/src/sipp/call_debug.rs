@@ -1,4 +1,4 @@
-//! `-trace_calldebug`: all that was said in a call that failed.
+//! `-trace_calldebug`: all messages of a failed call.
 
 use super::log_file::LogFile;
 use super::trace::Stamp;
@@ -7,13 +7,13 @@ use std::collections::HashMap;
 use std::io::Write;
 use strowger_core::Transport;
 
-/// The file, and what open calls have said so far.
+/// File, and the messages of open calls so far.
 pub(super) struct CallDebug {
     file: LogFile,
     calls: HashMap<Box<[u8]>, Vec<u8>>,
 }
 
-/// Calls of which something is kept; what belongs to no call is among them.
+/// Limit of recorded Call-IDs, including those of no call.
 const MOST: usize = 1 << 18;
 
 impl CallDebug {
@@ -21,7 +21,7 @@ impl CallDebug {
         Self { file, calls: HashMap::new() }
     }
 
-    /// A message of a call.
+    /// Records a message of a call.
     pub(super) fn message(&mut self, passage: Passage, transport: Transport, call_id: &[u8], bytes: &[u8]) {
         if self.calls.len() >= MOST && !self.calls.contains_key(call_id) {
             return;
@@ -44,7 +44,7 @@ impl CallDebug {
         call.extend_from_slice(b"\n\n");
     }
 
-    /// A call has ended: it is written if it has failed, and forgotten.
+    /// Writes an ended call if it has failed, and drops its record.
     pub(super) fn ended(&mut self, call_id: &[u8], failed: bool) {
         let Some(call) = self.calls.remove(call_id).filter(|_| failed) else { return };
         let id = String::from_utf8_lossy(call_id);

@@ -1,4 +1,4 @@
-//! What is asked for while calls run: keys and commands, by whichever way they come.
+//! Keys and commands during a run, from any source.
 
 use super::keys::Key;
 use super::session::Session;
@@ -6,7 +6,7 @@ use crate::engine::traffic::Order;
 use crate::scenario::Scope;
 use std::sync::atomic::Ordering;
 
-/// What can be said in the command mode.
+/// Commands of the command mode.
 const COMMANDS: &str = "set rate|rate-scale|users|limit N, set display main|ooc, set hide true|false, trace \
                         error|logs|messages|shortmessages on|off, dump tasks|variables, reset stats";
 
@@ -24,7 +24,7 @@ impl Session {
         self.order(|| Order::Limit(limit.div_ceil(self.options.threads as u64)));
     }
 
-    /// Who runs by users has so many more of them, else so many more calls a period.
+    /// Adds users in a run by users, else calls per period.
     fn faster(&mut self, steps: f64) {
         let by = steps * self.options.rate_scale;
         match self.options.users {
@@ -41,7 +41,7 @@ impl Session {
         self.order(|| Order::Users(users));
     }
 
-    /// `-rate_increase`, up to `-rate_max`.
+    /// Applies `-rate_increase`, up to `-rate_max`.
     pub(super) fn increase(&mut self) {
         let mut rate = self.rate + self.options.rate_increase;
         if let Some(most) = self.options.rate_max.filter(|&most| rate > most) {
@@ -54,7 +54,7 @@ impl Session {
         self.set_rate(rate);
     }
 
-    /// No calls are begun any more; asked for again, those that are open end.
+    /// Stops new calls; the second time, ends open ones.
     fn quit(&mut self, at_once: bool) {
         let goodbye = self.options.behaviours.goodbye;
         if at_once || self.quitting {
@@ -65,7 +65,7 @@ impl Session {
         self.quitting = true;
     }
 
-    /// Does what was asked for since the last time.
+    /// Handles the keys and commands received since the last call.
     pub(super) fn read_keys(&mut self) {
         let mut any = false;
         while let Ok(key) = self.keys.try_recv() {
@@ -104,7 +104,7 @@ impl Session {
         }
     }
 
-    /// A line of the command mode.
+    /// Handles a line of the command mode.
     fn command(&mut self, line: &str) {
         let words: Vec<&str> = line.split_whitespace().collect();
         let done = match words[..] {
@@ -174,7 +174,7 @@ impl Session {
         Ok(())
     }
 
-    /// `dump`: into the errors, as SIPp does.
+    /// Runs `dump`: writes to the errors, as SIPp does.
     fn list(&mut self, what: &str) -> Result<(), String> {
         match what {
             "tasks" => {

@@ -1,4 +1,4 @@
-//! `-trace_counts`: what each step saw, a line for each period.
+//! `-trace_counts`: the counts of each step, a line for each period.
 
 use super::statistics::length;
 use super::trace::Stamp;
@@ -8,16 +8,16 @@ use crate::scenario::step::{Expected, Kind, Start, Step};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 
-/// The file.
+/// Writer of the file.
 pub(super) struct Counts {
     file: BufWriter<File>,
     delimiter: String,
     start: Stamp,
-    /// Messages are lost on purpose somewhere: then all have a column for it.
+    /// True if messages are lost on purpose anywhere: then all have a column for it.
     loses: bool,
 }
 
-/// The columns of a step: their tails, and what stands in them.
+/// Columns of a step: name suffixes and counts.
 type Columns = &'static [(&'static str, fn(&StepCounts) -> u64)];
 
 const SEND: Columns = &[("Sent", |c| c.sent), ("Retrans", |c| c.sent_again)];
@@ -29,11 +29,11 @@ const RECEIVE: Columns = &[
     ("Unexp", |c| c.unexpected),
 ];
 const PAUSE: Columns = &[("Sessions", |c| c.passed), ("Unexp", |c| c.unexpected)];
-/// Whatever has no message has the columns of a pause, and no sessions that pause.
+/// A step without message has the columns of a pause, with no pausing sessions.
 const OTHER: Columns = &[("Sessions", |_| 0), ("Unexp", |c| c.unexpected)];
 const LOST: Columns = &[("Lost", |c| c.lost)];
 
-/// Name and columns of a step.
+/// Returns name and columns of a step.
 fn columns(step: &Step) -> (String, Columns) {
     match &step.kind {
         Kind::Send(send) => {
@@ -79,7 +79,7 @@ impl Counts {
         Ok(counts)
     }
 
-    /// A line of what is known now.
+    /// Writes a line of the current counts.
     pub(super) fn write(&mut self, scenario: &Scenario, ledger: &Ledger) -> std::io::Result<()> {
         let now = Stamp::now();
         let elapsed = now.micros().saturating_sub(self.start.micros()) as f64 / 1_000.0;

@@ -6,10 +6,10 @@ use std::fs::File;
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Codes that came in this period.
+/// Codes received in this period.
 pub(super) type Codes = Arc<Mutex<Vec<u16>>>;
 
-/// The file.
+/// Writer of the file.
 pub(super) struct ErrorCodes {
     file: File,
     delimiter: String,
@@ -18,10 +18,10 @@ pub(super) struct ErrorCodes {
 }
 
 impl ErrorCodes {
-    /// Opens it; its first line says that nothing has come yet.
+    /// Creates the file; its first line, without codes, is written at once.
     ///
     /// # Errors
-    /// It cannot be made, in a sentence.
+    /// The file cannot be created, as a sentence.
     pub(super) fn new(base: &str, delimiter: &str, codes: Codes) -> Result<Self, String> {
         let file = trace::create(None, base, "error_codes.csv")?;
         let mut codes = Self { file, delimiter: delimiter.to_owned(), start: Stamp::now(), codes };
@@ -29,7 +29,7 @@ impl ErrorCodes {
         Ok(codes)
     }
 
-    /// A line of what has come since the last.
+    /// Writes a line of the codes since the last one.
     pub(super) fn write(&mut self) -> std::io::Result<()> {
         let codes = std::mem::take(&mut *self.codes.lock().unwrap_or_else(PoisonError::into_inner));
         let now = Stamp::now();

@@ -1,20 +1,20 @@
-//! What goes wrong while calls run: in the file of `-trace_err`, the last of it on the screen and at the end.
+//! Errors during a run: written to the file of `-trace_err`; the last one is shown on the screen and at the end.
 
 use super::log_file::LogFile;
 use super::trace::Stamp;
 use std::fmt::{Arguments, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Shared by all that write to it.
+/// Error log, shared by all that write to it.
 pub(super) struct Errors(Mutex<Book>);
 
 struct Book {
     file: LogFile,
-    /// They are written into the file.
+    /// True if errors are written to the file.
     kept: bool,
-    /// With the moment at which it was said.
+    /// Last error, with its timestamp.
     last: String,
-    /// Bytes of the moment.
+    /// Length of the timestamp in `last`.
     moment: usize,
     number: u64,
 }
@@ -28,7 +28,7 @@ impl Errors {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more.
+    /// Adds an error.
     pub(super) fn say(&self, text: Arguments<'_>) {
         let mut book = self.book();
         let book = &mut *book;
@@ -46,13 +46,13 @@ impl Errors {
         }
     }
 
-    /// The text of the last, without its moment.
+    /// Returns the text of the last error, without its timestamp.
     pub(super) fn last(&self) -> Option<String> {
         let book = self.book();
         (book.number > 0).then(|| book.last[book.moment..].trim_end().to_owned())
     }
 
-    /// Whether they are written into the file from now on.
+    /// Switches writing to the file on or off.
     pub(super) fn keep(&self, kept: bool) {
         self.book().kept = kept;
     }
@@ -61,7 +61,7 @@ impl Errors {
         self.book().file.flush();
     }
 
-    /// What is said at the end of a run: the last of them, and where the others are.
+    /// Returns the text for the end of a run: the last error, and where the others are.
     pub(super) fn farewell(&self) -> Option<String> {
         let mut book = self.book();
         book.file.flush();

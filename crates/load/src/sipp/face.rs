@@ -1,4 +1,4 @@
-//! From the command line to the exit code.
+//! Run of SIPp's command line up to the exit code.
 
 use super::help::HELP;
 use super::options::{Options, Source};
@@ -11,33 +11,33 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Exit codes, as SIPp has them.
+/// Exit codes of SIPp.
 pub mod code {
     /// All calls were successful.
     pub const SUCCESS: u8 = 0;
-    /// A call failed; the command line cannot be used.
+    /// A call failed, or the command line is wrong.
     pub const FAILED: u8 = 1;
-    /// The end came by a command or a timeout, and no call has succeeded or failed.
+    /// A command or a timeout ended the run, and no call has succeeded or failed.
     pub const INTERNAL: u8 = 97;
-    /// The work goes on in the background.
+    /// The run continues in the background.
     pub const BACKGROUND: u8 = 99;
-    /// What was asked for is said, and no call was made.
+    /// The requested text was printed; no call was made.
     pub const NO_CALLS: u8 = 99;
-    /// Something made the run impossible.
+    /// A fatal error made the run impossible.
     pub const FATAL: u8 = 255;
     /// A port is not free.
     pub const BIND: u8 = 254;
 
-    /// That of a socket that cannot be bound.
+    /// Returns the exit code of a bind error.
     pub(in crate::sipp) fn bind(error: &std::io::Error) -> u8 {
         if error.kind() == std::io::ErrorKind::AddrInUse { BIND } else { FATAL }
     }
 }
 
-/// Why there is no run: the exit code and a sentence.
+/// Reason why there is no run: exit code and sentence.
 pub(super) struct Failure(pub(super) u8, pub(super) String);
 
-/// Runs SIPp's command line (the words behind the program's name) and gives the exit code.
+/// Runs SIPp's command line (the words after the program's name). Returns the exit code.
 pub fn run(words: &[String]) -> u8 {
     match try_run(words) {
         Ok(code) => code,
@@ -63,7 +63,7 @@ fn try_run(words: &[String]) -> Result<u8, Failure> {
         print!("{text}");
         return Ok(code::NO_CALLS);
     }
-    // The process that goes on in the background reads all of it once more, and says it there.
+    // The background process reads the same options and reports them.
     if !options.ignored.is_empty() && !options.background {
         eprintln!("Warning: accepted, and without effect here: -{}", options.ignored.join(", -"));
     }
@@ -99,10 +99,10 @@ fn unknown(name: &str) -> String {
     format!("Unknown built-in scenario '{name}'; there are {}", builtin::NAMES.join(", "))
 }
 
-/// Warnings about a document that are written out; of more the number.
+/// Limit of printed warnings about a document; the others are counted.
 const WARNINGS: usize = 5;
 
-/// Reads a scenario, and says what is wrong with it.
+/// Reads a scenario and prints its faults.
 fn load(options: &Options, source: &Source, globals: &[String]) -> Result<Scenario, Failure> {
     let base = |path: &Path| path.file_name().map_or(String::new(), |n| n.to_string_lossy().into_owned());
     let (third_party, peers) = third_party::form(options).map_err(|text| Failure(code::FAILED, text))?;
@@ -141,7 +141,7 @@ fn load(options: &Options, source: &Source, globals: &[String]) -> Result<Scenar
     Ok(scenario)
 }
 
-/// Reads the injection files, with the indices that are asked for.
+/// Reads the injection files and builds the requested indices.
 pub(super) fn injections(options: &Options) -> Result<Arc<[Injection]>, Failure> {
     let given = |of: &PathBuf| options.injections.iter().any(|path| path.file_name() == of.file_name());
     if let Some((of, _)) = options.indices.iter().find(|(of, _)| !given(of)) {
@@ -156,7 +156,7 @@ pub(super) fn injections(options: &Options) -> Result<Arc<[Injection]>, Failure>
     options.injections.iter().map(file).collect()
 }
 
-/// The name by which SIPp calls the files of a run; they are made in the working folder.
+/// Returns SIPp's base name for the files of a run, which are created in the working folder.
 pub(super) fn name_of(source: &Source) -> String {
     match source {
         Source::BuiltIn(name) => name.clone(),

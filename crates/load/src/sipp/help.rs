@@ -1,4 +1,4 @@
-//! What `-h` says.
+//! Text of `-h`.
 
 pub(super) const HELP: &str = "
 Usage: sipp remote_host[:remote_port] [options]

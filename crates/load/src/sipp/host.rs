@@ -2,24 +2,24 @@
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 
-/// The first address of a host.
+/// Returns the first address of a host.
 ///
 /// # Errors
-/// It has none.
+/// The host has none.
 pub(super) fn resolve(host: &str, port: u16) -> Result<SocketAddr, String> {
     let all = (host, port).to_socket_addrs().map_err(|e| format!("Unknown remote host '{host}' ({e})"))?;
     let mut all: Vec<SocketAddr> = all.collect();
-    // The old family first, as where both are offered.
+    // IPv4 comes first if both are offered.
     all.sort_by_key(SocketAddr::is_ipv6);
     all.into_iter().next().ok_or_else(|| format!("Unknown remote host '{host}'"))
 }
 
-/// The address from which this machine would reach `remote`, or by its own name without one.
+/// Returns the local address of the route to `remote`; without a remote, that of this machine's name.
 pub(super) fn local(remote: Option<SocketAddr>) -> IpAddr {
     let towards = |remote: SocketAddr| {
         let any: SocketAddr = if remote.is_ipv6() { ([0u16; 8], 0).into() } else { ([0u8; 4], 0).into() };
         let socket = UdpSocket::bind(any).ok()?;
-        // Connecting sends nothing: it only looks the way up.
+        // Connecting a UDP socket sends nothing: it only looks up the route.
         socket.connect(remote).ok()?;
         socket.local_addr().ok().map(|a| a.ip())
     };

@@ -1,4 +1,4 @@
-//! Keys: from the terminal, by UDP, by signals. All mean the same.
+//! Keys from the terminal, from UDP, and from signals. All mean the same.
 
 use super::terminal::Terminal;
 use std::io::Read;
@@ -7,27 +7,27 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Something that was asked for.
+/// Key or command of the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     /// One of `+ - * / p s q Q 1…9`.
     Letter(u8),
-    /// A line behind `c`: `set rate 10`.
+    /// Line after `c`: `set rate 10`.
     Command(String),
-    /// Such a line, as far as it has been typed; none: it was taken back.
+    /// Unfinished line; `None`: it was cancelled.
     Typing(Option<String>),
     /// Write the screens now (SIGUSR2).
     Dump,
-    /// The end, with this exit code (SIGHUP, SIGQUIT).
+    /// End the run with this exit code (SIGHUP, SIGQUIT).
     End(u8),
-    /// The screen has to be redrawn.
+    /// Redraw the screen.
     Draw,
 }
 
-/// What was typed, as keys.
+/// Parser of typed bytes.
 #[derive(Default)]
 struct Typist {
-    /// The command that is being typed.
+    /// Command being typed.
     line: Option<Vec<u8>>,
 }
 
@@ -36,7 +36,7 @@ impl Typist {
         const ERASE: [u8; 2] = [8, 127];
         const ESCAPE: u8 = 27;
         let Some(line) = &mut self.line else {
-            // SIPp has the letter; a colon is what editors have.
+            // SIPp uses the letter; editors use a colon.
             if matches!(byte, b'c' | b':') {
                 self.line = Some(Vec::new());
                 return Key::Typing(Some(String::new()));
@@ -63,7 +63,7 @@ impl Typist {
 pub(super) fn terminal(to: Sender<Key>) {
     std::thread::spawn(move || {
         let mut typist = Typist::default();
-        // Not buffered: a key is known when it is pressed.
+        // Unbuffered: a key is read when it is pressed.
         let mut input = std::io::stdin().lock();
         let mut bytes = [0; 256];
         while let Ok(n @ 1..) = input.read(&mut bytes) {
@@ -74,10 +74,10 @@ pub(super) fn terminal(to: Sender<Key>) {
     });
 }
 
-/// Listens on the control port: on `port` if given, else on the first free one from 8888 on, silently on none.
+/// Listens on the control port: on `port` if given, else on the first free one from 8888 on, or silently on none.
 ///
 /// # Errors
-/// The port that was asked for is not free.
+/// The requested port is not free.
 pub(super) fn control(ip: IpAddr, port: Option<u16>, to: Sender<Key>) -> std::io::Result<()> {
     let socket = match port {
         Some(port) => Some(UdpSocket::bind(SocketAddr::new(ip, port))?),
@@ -100,8 +100,8 @@ pub(super) fn control(ip: IpAddr, port: Option<u16>, to: Sender<Key>) -> std::io
     Ok(())
 }
 
-/// SIGUSR1 is `q`, SIGUSR2 writes the screens, SIGINT and SIGTERM are `Q`; by SIGHUP and SIGQUIT the run ends as if by
-/// them, its files written. Ctrl-Z gives the terminal back meanwhile.
+/// Handles signals. SIGUSR1 is `q`, SIGUSR2 writes the screens, SIGINT and SIGTERM are `Q`. SIGHUP and SIGQUIT end the
+/// run with their exit codes, its files written. Ctrl-Z restores the terminal meanwhile.
 pub(super) fn signals(runtime: &tokio::runtime::Handle, to: &Sender<Key>, terminal: &Arc<Terminal>) {
     let mut meanings = vec![
         (SignalKind::user_defined1(), Key::Letter(b'q')),
@@ -109,10 +109,10 @@ pub(super) fn signals(runtime: &tokio::runtime::Handle, to: &Sender<Key>, termin
         (SignalKind::interrupt(), Key::Letter(b'Q')),
         (SignalKind::terminate(), Key::Letter(b'Q')),
     ];
-    // 128 and the number is what a shell makes of a process that a signal has ended. `nohup` has it ignored.
+    // A shell reports 128 and the number for a process that a signal has ended. `nohup` ignores SIGHUP.
     let others = [(SignalKind::hangup(), 1), (SignalKind::quit(), 3)];
     meanings.extend(others.iter().filter(|(_, n)| !ignored(*n)).map(|(kind, n)| (*kind, Key::End(128 + n))));
-    // They are heard from here on, not when a task has its first turn.
+    // Signals are caught from here on, not from the first turn of a task.
     let _context = runtime.enter();
     for (kind, key) in meanings {
         let Ok(mut stream) = signal(kind) else { continue };
@@ -145,14 +145,15 @@ pub(crate) fn stops(runtime: &tokio::runtime::Handle, mut stop: impl FnMut() -> 
     runtime.spawn(async move { while stream.recv().await.is_some() && stop() {} });
 }
 
-/// The session of a process (proc(5), stat, field 6); none of one that is not seen from here, as from within a container.
+/// Returns the session of a process (proc(5), stat, field 6); `None` for one that is not visible from here, as from
+/// within a container.
 fn session(process: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name of the program, in brackets, may hold anything.
+    // The name of the program, in brackets, may contain anything.
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(3)?.parse().ok().filter(|session| *session > 0)
 }
 
-/// Whether who started us wants this signal ignored (proc(5), SigIgn).
+/// True if the parent process ignores this signal (proc(5), SigIgn).
 fn ignored(signal: u8) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,4 @@
-//! A file of records: begun again when it has grown too far, or ended there.
+//! Log file with a size limit: it is rotated or ends there.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -6,21 +6,21 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How far files of records may grow.
+/// Size limits of log files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Growth {
-    /// `-ringbuffer_size`: bytes after which a new file is begun; 0: never.
+    /// `-ringbuffer_size`: bytes after which a new file begins; 0: never.
     pub turn: u64,
-    /// `-ringbuffer_files`: how many full files stay.
+    /// `-ringbuffer_files`: number of full files to keep.
     pub kept: usize,
-    /// `-max_log_size`: bytes after which nothing is written any more; 0: no end.
+    /// `-max_log_size`: bytes after which nothing more is written; 0: no limit.
     pub most: u64,
 }
 
-/// The file. It is made with the first record unless it is opened before.
+/// Log file. The first record creates it unless it was opened before.
 pub(super) struct LogFile {
     path: PathBuf,
-    /// Full files are called `{stem}_{seconds since 1970 when they were begun}.log`.
+    /// Name of full files without `_{seconds since 1970 at their start}.log`.
     stem: String,
     growth: Growth,
     append: bool,
@@ -28,12 +28,12 @@ pub(super) struct LogFile {
     written: u64,
     began: u64,
     full: VecDeque<PathBuf>,
-    /// It failed, or has its full size.
+    /// True if it failed or has reached its limit.
     over: bool,
 }
 
 impl LogFile {
-    /// `given`: its name, else it is `{base}_{name}.log`. `append`: what is there stays.
+    /// Creates a log file named `given`, else `{base}_{name}.log`. `append` keeps its content.
     pub(super) fn new(given: Option<&Path>, base: &str, name: &str, append: bool, growth: Growth) -> Self {
         let stem = format!("{base}_{name}");
         Self {
@@ -53,22 +53,22 @@ impl LogFile {
         &self.path
     }
 
-    /// Nothing was written yet.
+    /// True if nothing was written yet.
     pub(super) const fn is_new(&self) -> bool {
         self.out.is_none() && !self.over
     }
 
-    /// Opens it, unless it is open.
+    /// Opens the file, unless it is open.
     ///
     /// # Errors
-    /// It cannot be, in a sentence.
+    /// It cannot be opened, as a sentence.
     pub(super) fn open(&mut self) -> Result<(), String> {
         if self.out.is_some() || self.over {
             return Ok(());
         }
         let mut how = OpenOptions::new();
         how.create(true).write(true);
-        // One that was full before it was turned has nothing that could stay.
+        // A file that was rotated before has no content to keep.
         if self.append && self.began == 0 {
             how.append(true)
         } else {
@@ -104,7 +104,7 @@ impl LogFile {
         }
     }
 
-    /// The full file gets a name of its own, and the oldest goes.
+    /// Renames the full file, and removes the oldest.
     fn turn(&mut self) {
         self.flush();
         self.out = None;
@@ -134,13 +134,13 @@ impl LogFile {
         }
     }
 
-    /// Said once.
+    /// Reports an error once.
     fn fail(&mut self, error: &std::io::Error) {
         if !std::mem::replace(&mut self.over, true) {
             eprintln!("'{}' cannot be written: {error}", self.path.display());
         }
         if let Some(out) = self.out.take() {
-            // What it could not write it would try again.
+            // A dropped writer would try to write the rest again.
             drop(out.into_parts());
         }
     }
@@ -171,7 +171,7 @@ mod tests {
         }
         log.flush();
         assert_eq!(sizes(folder.path()), [20, 30, 30]);
-        // Without a number of files none stays.
+        // Without a number of files none is kept.
         let folder = tempfile::tempdir().unwrap();
         let mut log = file(folder.path(), false, Growth { turn: 25, kept: 0, most: 0 });
         (0..4).for_each(|_| log.write(b"0123456789"));

@@ -1,4 +1,4 @@
-//! The media of a run, as SIPp's options ask for them.
+//! Media of a run, by SIPp's options.
 
 use super::options::Options;
 use crate::media::{self, Echo, Plane, Settings};
@@ -8,10 +8,10 @@ use std::fmt::Write;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// The sockets and threads, if a scenario names a media port, plays something, or an echo is asked for.
+/// Starts sockets and threads if a scenario names a media port, plays media, or an echo is requested.
 ///
 /// # Errors
-/// Why the media cannot be had, in a sentence.
+/// The reason why media cannot start, as a sentence.
 pub(super) fn plane(options: &Options, scenarios: &[&Scenario], local: IpAddr) -> Result<Option<Plane>, String> {
     if !options.echo && !scenarios.iter().any(|scenario| media::concerns(scenario)) {
         return Ok(None);
@@ -40,7 +40,7 @@ pub(super) fn plane(options: &Options, scenarios: &[&Scenario], local: IpAddr) -
     Plane::start(settings, scenarios.iter().copied()).map(Some).map_err(|error| error.to_string())
 }
 
-/// The media of a run, as the screen shows them.
+/// Media of a run, as the screen shows them.
 pub(super) struct Shown {
     plane: Plane,
     echo: bool,
@@ -50,7 +50,7 @@ pub(super) struct Shown {
 /// Bytes sent, echoed as audio, echoed as video.
 type Bytes = [u64; 3];
 
-/// The period of the rates that are shown.
+/// Period of the displayed rates.
 #[derive(Clone, Copy)]
 struct Period {
     began: Instant,
@@ -59,7 +59,7 @@ struct Period {
     rates: [f64; 3],
 }
 
-/// Screens drawn closer together show the same rates.
+/// Shortest period; more frequent screens show the same rates.
 const SHORTEST: Duration = Duration::from_millis(100);
 
 impl Shown {
@@ -68,7 +68,7 @@ impl Shown {
         Self { plane, echo: options.echo, before }
     }
 
-    /// What went wrong with the media, in a sentence.
+    /// Returns the media errors as a sentence.
     pub(super) fn trouble(&self) -> Option<String> {
         let now = self.plane.snapshot();
         if now.failures + now.missed + now.refused == 0 {
@@ -81,13 +81,13 @@ impl Shown {
         ))
     }
 
-    /// The line of a run without media.
+    /// Returns the line of a run without media.
     pub(super) fn nothing() -> String {
         let what = "0 Total RTP pckts sent";
         format!("  {what:<40}0.000 last period RTP rate (kB/s)\n")
     }
 
-    /// The lines about media: what was sent, and what went back.
+    /// Returns the lines about sent and echoed media.
     pub(super) fn lines(&self) -> String {
         let now = self.plane.snapshot();
         let bytes: Bytes = [now.bytes, now.echoed_bytes[0], now.echoed_bytes[1]];

@@ -1,4 +1,4 @@
-//! SIPp's face: its command line, files, screens and exit codes over this engine.
+//! SIPp's interface: its command line, files, screens and exit codes over this engine.
 
 pub mod options;
 pub mod time;

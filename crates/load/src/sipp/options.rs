@@ -11,25 +11,25 @@ use std::sync::Arc;
 use strowger_core::Transport;
 use strowger_net::tls::Versions;
 
-/// What stands on the command line, read.
+/// Parsed command line.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Host of the target, and its port; none for servers.
+    /// Host of the target, and its port; `None` for servers.
     pub remote: Option<(String, u16)>,
     pub sending_address: Option<(String, u16)>,
     pub scenario: Source,
-    /// `-sd`: this built-in scenario is printed, and nothing else is done.
+    /// `-sd`: prints this built-in scenario and ends.
     pub dump: Option<String>,
     pub out_of_call: Option<Source>,
     pub transport: Transport,
     pub sockets: Sockets,
-    /// `-max_socket`: the main socket and that of remote control are counted.
+    /// `-max_socket`: includes the main socket and that of remote control.
     pub max_sockets: usize,
     /// `-ip_field`, for [`Sockets::PerAddress`].
     pub ip_field: Option<u32>,
-    /// `-max_reconnect`; -1: without end.
+    /// `-max_reconnect`; -1: no limit.
     pub max_reconnect: i64,
-    /// `-reconnect_close`: calls of a connection that is lost end.
+    /// `-reconnect_close`: calls of a lost connection end.
     pub reconnect_close: bool,
     /// `-reconnect_sleep`, milliseconds.
     pub reconnect_sleep: u64,
@@ -38,7 +38,7 @@ pub struct Options {
     pub local_port: Option<u16>,
     pub media_ip: Option<String>,
     pub media_port: Option<u16>,
-    /// The first port that is tried for media where `media_port` is not given, and the last.
+    /// First and last port to try for media if `media_port` is not given.
     pub min_rtp_port: Option<u16>,
     pub max_rtp_port: Option<u16>,
     /// `-rtp_payload`.
@@ -57,7 +57,7 @@ pub struct Options {
     /// Milliseconds.
     pub rate_period: u64,
     pub rate_increase: f64,
-    /// Milliseconds; none: that of the statistics.
+    /// Milliseconds; `None`: the period of the statistics.
     pub rate_interval: Option<u64>,
     pub rate_max: Option<f64>,
     pub rate_quit: bool,
@@ -93,17 +93,17 @@ pub struct Options {
     pub control_port: Option<u16>,
     pub control_ip: Option<String>,
     pub traces: Traces,
-    /// Milliseconds between two screens, two lines of statistics.
+    /// Milliseconds between two screens, and between two lines of statistics.
     pub screen_period: u64,
     pub statistics_period: u64,
     pub delimiter: String,
     pub periodic_rtd: bool,
-    /// `-rfc3339`: moments in files are written as RFC 3339 has them.
+    /// `-rfc3339`: files have RFC 3339 timestamps.
     pub rfc3339: bool,
     /// Milliseconds.
     pub timer_resolution: Option<u64>,
     pub seed: Option<u64>,
-    /// `-threads`, which SIPp does not have: shards that share the calls.
+    /// `-threads`, which SIPp does not have: number of shards that share the calls.
     pub threads: usize,
     pub third_party: Option<(String, u16)>,
     pub master: Option<String>,
@@ -123,18 +123,18 @@ pub struct Options {
     /// `-h`, `-v`.
     pub help: bool,
     pub version: bool,
-    /// Options that are taken and do nothing.
+    /// Options that are accepted and ignored.
     pub ignored: Vec<String>,
 }
 
-/// Where a scenario comes from.
+/// Source of a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     File(PathBuf),
     BuiltIn(String),
 }
 
-/// How many sockets calls have.
+/// Number of sockets of the calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sockets {
     One,
@@ -235,7 +235,7 @@ impl Default for Options {
     }
 }
 
-/// Options that are taken and do nothing here, and how many values each has.
+/// Options that are accepted and ignored, with their numbers of values.
 const IGNORED: &[(&str, usize)] = &[
     ("bind_to_device", 1),
     ("plugin", 1),
@@ -271,10 +271,10 @@ const IGNORED: &[(&str, usize)] = &[
 ];
 
 impl Options {
-    /// Reads the words behind the program's name.
+    /// Parses the words after the program's name.
     ///
     /// # Errors
-    /// What is wrong, in a sentence.
+    /// The fault as a sentence.
     pub fn parse(words: &[String]) -> Result<Self, String> {
         let mut options = Self::default();
         let mut words = words.iter();
@@ -410,7 +410,7 @@ impl Options {
             "timeout" => self.timeout = Some(time(value()?, 1_000.0)?),
             "timeout_error" => self.timeout_error = true,
             "recv_timeout" => self.receive_timeout = Some(time(value()?, 1.0)?),
-            // How long SIPp tries again where the way out is full: a message of ours waits in a queue.
+            // Here a message waits in a queue where SIPp would try again.
             "send_timeout" => {
                 time(value()?, 1.0)?;
                 self.ignored.push(name.to_owned());
@@ -506,7 +506,7 @@ impl Options {
     }
 }
 
-/// A word that says yes or no.
+/// Parses a boolean word.
 fn truth(name: &str, text: &str) -> Result<bool, String> {
     match text.trim().to_ascii_lowercase().as_str() {
         "true" | "on" | "yes" | "1" => Ok(true),
@@ -515,7 +515,7 @@ fn truth(name: &str, text: &str) -> Result<bool, String> {
     }
 }
 
-/// `host`, `host:port`, `[v6]:port`.
+/// Parses `host`, `host:port`, `[v6]:port`.
 fn address(text: &str, default: u16) -> Result<(String, u16), String> {
     let wrong = |port: &str| format!("'{port}' is no port in '{text}'");
     let text = text.strip_prefix("sip:").unwrap_or(text);

@@ -1,4 +1,4 @@
-//! What the engine has to know, of SIPp's options.
+//! Engine settings from SIPp's options.
 
 use super::options::Options;
 use crate::engine::pace::{Arrivals, Part};
@@ -10,16 +10,16 @@ use std::sync::Arc;
 use strowger_core::{ListenerId, Transport};
 use strowger_net::clock;
 
-/// Milliseconds between two moments at which calls are begun: about six calls each, which is finer than SIPp's own
-/// bunches, and at most 3 ms.
+/// Returns the milliseconds between two start times of calls: about six calls each, finer than SIPp's own bunches, at
+/// most 3 ms.
 fn bunch(rate: f64) -> u64 {
     if rate > 0.0 { (6_000.0 / rate).clamp(1.0, 3.0) as u64 } else { 1 }
 }
 
-/// Calls open at once, at most, where `-l` does not say it: three times as many as the rate has in the time of a call.
+/// Returns the limit of concurrent calls without `-l`: three times the calls that begin during the length of one.
 pub(super) fn limit(options: &Options, scenario: &Scenario, rate: f64) -> u64 {
     let duration = options.duration.unwrap_or(0) as f64;
-    // Pauses of the scenario, as far as they are known beforehand.
+    // Pauses of the scenario, as far as their length is known beforehand.
     let pause = |step: &Step| match &step.kind {
         Kind::Pause(Pause::Drawn(Distribution::Fixed(ms))) => *ms,
         Kind::Pause(Pause::Default) => duration,
@@ -29,7 +29,7 @@ pub(super) fn limit(options: &Options, scenario: &Scenario, rate: f64) -> u64 {
     ((3.0 * rate * length / options.rate_period as f64) as u64).max(1)
 }
 
-/// What the engine has to know.
+/// Converts the options to the settings of a run.
 pub(super) fn plan(
     options: &Options,
     scenario: &Arc<Scenario>,
@@ -65,7 +65,7 @@ pub(super) fn plan(
         call_id: options.call_id.clone().unwrap_or_else(|| "%u-%p@%s".into()),
         dynamic_id: options.dynamic_id,
         circuits: options.circuits.clone(),
-        // The first request has it.
+        // The first request has this number.
         base_cseq: options.base_cseq.saturating_sub(1),
         load: Load {
             profile: vec![Part::Hold { rate }],

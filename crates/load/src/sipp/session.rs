@@ -1,4 +1,4 @@
-//! A run under way: what happens each period, and how it ends.
+//! Run in progress: its periodic work, and its end.
 
 use super::counts::Counts;
 use super::error_codes::ErrorCodes;
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use strowger_measure::Collector;
 use strowger_net::{Node, clock};
 
-/// A run under way.
+/// Run in progress.
 pub(super) struct Session {
     pub(super) options: Options,
     pub(super) scenario: Arc<Scenario>,
@@ -37,14 +37,14 @@ pub(super) struct Session {
     pub(super) started: Instant,
     pub(super) stamp: Stamp,
     pub(super) rate: f64,
-    /// Calls open at once, at most.
+    /// Limit of concurrent calls.
     pub(super) limit: u64,
     pub(super) ledger: Ledger,
-    /// `reset stats`: what is no longer counted.
+    /// Counts at the last `reset stats`, which are subtracted.
     pub(super) forgotten: Option<Ledger>,
-    /// Media are sent as long as it is there.
+    /// Media, which are sent until this is dropped.
     pub(super) media: Option<media::Shown>,
-    /// To the other controllers of third party call control.
+    /// Connection to the other controllers of third party call control.
     pub(super) link: Option<Link>,
     pub(super) timed_out: bool,
     pub(super) quitting: bool,
@@ -53,41 +53,41 @@ pub(super) struct Session {
     pub(super) error_codes: Option<ErrorCodes>,
     pub(super) errors: Arc<Errors>,
     pub(super) switches: Arc<Switches>,
-    /// `-trace_screen`.
+    /// File of `-trace_screen`.
     pub(super) screens: LogFile,
     pub(super) screen: u8,
-    /// Nothing is shown.
+    /// True if nothing is shown.
     pub(super) hide: bool,
-    /// The out-of-call scenario, and whether its steps are shown instead of those of the run's.
+    /// Out-of-call scenario, and whether its steps are shown instead of the main ones.
     pub(super) aside: Option<Arc<Scenario>>,
     pub(super) shows_aside: bool,
-    /// A command, as far as it has been typed.
+    /// Command being typed.
     pub(super) typed: Option<String>,
     pub(super) paused: bool,
-    /// The target, for the screen.
+    /// Target, for the screen.
     pub(super) remote: String,
-    /// The exit code, if a signal gives it.
+    /// Exit code given by a signal.
     pub(super) exit: Option<u8>,
-    /// The period of the screens: the counts, rounds and moments at its begin.
+    /// Period of the screens: counts, rounds and time at its start.
     pub(super) before: Ledger,
     pub(super) rounds: u64,
     pub(super) period: Instant,
     pub(super) reset: Stamp,
-    /// When most calls were open, and how many they were.
+    /// Highest number of open calls, and its time.
     pub(super) peak: (u64, Duration),
-    /// When the counts were taken last, since the start.
+    /// Time of the last counts, since the start.
     pub(super) looked: Duration,
-    /// Given back last.
+    /// Terminal; restored last.
     pub(super) terminal: Taken,
 }
 
 impl Session {
-    /// Tells all shards.
+    /// Sends a command to all shards.
     pub(super) fn order(&self, order: impl Fn() -> Order) {
         (0..self.options.threads).for_each(|shard| self.node.handle().mailbox(shard).send(order()));
     }
 
-    /// The counts as they are now.
+    /// Fetches the current counts.
     pub(super) fn report(&mut self) {
         let (to, from) = sync_channel(self.options.threads);
         self.order(|| Order::Report(to.clone()));
@@ -104,12 +104,12 @@ impl Session {
         }
     }
 
-    /// These are the counts.
+    /// Takes new counts.
     fn take(&mut self, mut ledger: Ledger) {
         if let Some(forgotten) = &self.forgotten {
             ledger.subtract(forgotten);
         }
-        // Since the last look.
+        // Since the last update.
         let looked = std::mem::replace(&mut self.looked, self.started.elapsed());
         if ledger.peak > self.peak.0 {
             self.peak = (ledger.peak, looked);
@@ -117,7 +117,7 @@ impl Session {
         self.ledger = ledger;
     }
 
-    /// `reset stats`: counts begin at 0.
+    /// Runs `reset stats`: counts begin at 0.
     pub(super) fn forget(&mut self) {
         self.forgotten = None;
         self.report();
@@ -133,7 +133,7 @@ impl Session {
         let rate_interval = Duration::from_millis(self.options.rate_interval.unwrap_or(self.options.statistics_period));
         let (mut screens, mut files, mut rates) = (1u32, 1u32, 1u32);
         let (mut finished, mut sum): (usize, Option<Ledger>) = (0, None);
-        // Who sits at the terminal is answered at once.
+        // A user at the terminal gets quick answers.
         let patience = Duration::from_millis(if self.terminal.0.shows() { 20 } else { 200 });
         self.draw();
         let ledger = loop {
@@ -217,7 +217,7 @@ impl Session {
         }
         let counts = self.ledger.clone();
         self.close();
-        // What the shards said last has nothing of the end.
+        // The last report of the shards came before the end.
         self.ledger = counts;
         self.say_goodbye();
         Ok(match (self.ledger.failed, self.ledger.successful) {
@@ -229,7 +229,7 @@ impl Session {
         })
     }
 
-    /// The one connection of the run could never be made.
+    /// True if the run's only connection could never be made.
     fn is_unreachable(&self) -> bool {
         let one = self.options.transport.is_reliable() && self.options.sockets == Sockets::One;
         if !one || self.scenario.role == Role::Server || self.options.max_reconnect != 0 {
@@ -245,7 +245,7 @@ impl Session {
         self.errors.say(format_args!("{remote} cannot be reached: nothing takes the {transport} connection"));
     }
 
-    /// The last lines of all files.
+    /// Writes the last lines of all files.
     fn close(&mut self) {
         let ledger = self.ledger.clone();
         self.say_out();
@@ -261,7 +261,7 @@ impl Session {
         }
     }
 
-    /// The terminal has its own screen again, and on it stands how the run ended.
+    /// Restores the terminal, and prints on it how the run ended.
     fn say_goodbye(&self) {
         self.terminal.0.give_back();
         if !self.options.background {
@@ -276,9 +276,9 @@ impl Session {
         }
     }
 
-    /// What was said last still goes out: a connection may just be under way. A second at most.
+    /// Waits until the last messages are sent, a second at most: a connection may still be under way.
     fn say_out(&mut self) {
-        // An answer means that the round of the last words is over.
+        // A report means that the round of the last messages is over.
         self.report();
         let end = Instant::now() + Duration::from_secs(1);
         let waiting = |this: &Self| {
@@ -289,25 +289,24 @@ impl Session {
             std::thread::sleep(Duration::from_millis(1));
         }
         if self.options.transport.is_reliable() {
-            // The peer may still be busy with what we said; a call of SIPp's that is not at its end fails with its
-            // connection.
+            // The peer may still handle our messages; a call of SIPp that is not at its end fails with its connection.
             std::thread::sleep(Duration::from_millis(50));
         }
     }
 
-    /// Writes the screens into their file, behind what is there.
+    /// Appends the screens to their file.
     pub(super) fn dump(&mut self) {
         let text = self.view(self.state()).all();
         self.screens.write(text.as_bytes());
         self.screens.flush();
     }
 
-    /// Calls a second that are wanted; with users, how many they are, as SIPp shows it.
+    /// Returns the target rate, calls per second; with users their number, as SIPp shows it.
     fn target_rate(&self) -> f64 {
         self.options.users.map_or(self.rate, f64::from)
     }
 
-    /// The lines of a period.
+    /// Writes the lines of a period.
     fn write_files(&mut self) {
         let trouble = |what: &str, error: std::io::Error| eprintln!("The {what} cannot be written: {error}");
         let rate = self.target_rate();
@@ -367,7 +366,7 @@ impl Session {
             limit: self.limit,
             peak_after: self.peak.1.as_secs(),
             resolution: self.run.load.step,
-            // That of the run, and that of the control.
+            // Plus the sockets of the run and of remote control.
             sockets: 2 + connections + total.dedicated,
             errors: [total.datagrams_refused, total.receive_errors, total.datagrams_dropped],
             woken: total.rounds.saturating_sub(self.rounds),

@@ -1,4 +1,4 @@
-//! The second letter of `-t`, `-max_socket`, `-ip_field`, `-max_reconnect` and its like: which sockets calls have.
+//! Sockets of calls by the second letter of `-t`, `-max_socket`, `-ip_field`, `-max_reconnect` and so on.
 
 use super::options::{Options, Sockets as Wanted};
 use crate::engine::sockets::{Each, Reconnect, Sockets};
@@ -8,16 +8,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use strowger_core::Transport;
 use strowger_net::descriptors;
 
-/// Descriptors left for what is no socket of a call.
+/// Descriptors reserved for other uses than sockets of calls.
 const SPARE: usize = 64;
 
-/// `-max_socket` counts the main socket and that of remote control.
+/// Further sockets in `-max_socket`: the main socket and that of remote control.
 const OTHERS: usize = 2;
 
-/// What the shards are told. `main`: the address of the main socket.
+/// Returns the socket settings of the shards. `main`: the address of the main socket.
 pub(super) fn plan(options: &Options, role: Role, main: IpAddr) -> Sockets {
     let each = match (role, options.sockets) {
-        // Who answers does so by the socket that was asked.
+        // An answerer answers from the socket that received the request.
         (Role::Server, _) | (_, Wanted::One) => Each::Run,
         (_, Wanted::PerCall) => Each::Call,
         (_, Wanted::PerAddress) => Each::Address { field: options.ip_field.unwrap_or(0) },
@@ -38,11 +38,11 @@ pub(super) fn plan(options: &Options, role: Role, main: IpAddr) -> Sockets {
     }
 }
 
-/// The address of the main socket: that of `-i`, else any. With `-t ui` the addresses of the injection file, the first of
-/// which is the main socket's.
+/// Returns the address of the main socket: that of `-i`, else any. With `-t ui` the addresses of the injection file,
+/// the first of which is the main socket's.
 ///
 /// # Errors
-/// There is no file, or a line of it names no address.
+/// There is no file, or a line of it has no address.
 pub(super) fn addresses(options: &Options, injections: &[Injection], local: IpAddr) -> Result<Vec<IpAddr>, String> {
     if options.sockets != Wanted::PerAddress {
         let any: IpAddr = if local.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };

@@ -1,4 +1,4 @@
-//! How a run begins: everything is opened before the first call.
+//! Start of a run: opens everything before the first call.
 
 use super::counts::Counts;
 use super::error_codes::{Codes, ErrorCodes};
@@ -86,7 +86,7 @@ impl Session {
         // No peer connects before the shards run.
         let _ = spoken.set(errors.clone());
         let (events_out, events) = channel();
-        // Made here, one for each shard.
+        // Parts of each shard, made on this thread.
         type Parts = (Books, std::sync::mpsc::Sender<Event>, Option<Box<dyn Watch>>, Option<Legs>);
         let mut watch = Some(tracer as Box<dyn Watch>);
         let mut part = || -> Parts {
@@ -116,7 +116,7 @@ impl Session {
                 if !several {
                     return traffic;
                 }
-                // Nothing begins before each shard has its calls.
+                // No call begins before each shard has its traffic.
                 traffic.paused().owning(Box::new(move |name| handle.owner(handle.bucket(name)) == index))
             })
             .map_err(|e| fatal(format!("the engine could not be started: {e}")))?;
@@ -193,7 +193,7 @@ impl Session {
     }
 }
 
-/// What is written while calls run.
+/// Files written during a run.
 struct Files {
     statistics: Option<Statistics>,
     counts: Option<Counts>,
@@ -205,7 +205,7 @@ struct Files {
 }
 
 impl Files {
-    /// Opens what SIPp opens at once: only the files of errors, logs and response times wait for something to write.
+    /// Opens the files that SIPp opens at once; those of errors, logs and response times wait for their first record.
     fn open(options: &Options, scenario: &Scenario, base: &str) -> Result<Self, Failure> {
         let failed = |text| Failure(code::FAILED, text);
         let fatal = |text| Failure(code::FATAL, text);
@@ -249,7 +249,7 @@ impl Files {
     }
 }
 
-/// How many shards share the calls: one where they need to know of each other.
+/// Returns the number of shards that share the calls: one if calls depend on each other.
 fn threads(options: &Options, scenario: &Scenario) -> usize {
     let traces = &options.traces;
     let traced = traces.messages || traces.short_messages || traces.errors || traces.logs || traces.error_codes;

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use strowger_measure::Failure;
 
-/// The columns of causes of failures, in SIPp's order. Some count what SIPp alone knows, and are always 0 here.
+/// Columns of failure causes, in SIPp's order. Some count causes of SIPp alone, and are always 0 here.
 const CAUSES: &[&str] = &[
     "FailedCannotSendMessage",
     "FailedMaxUDPRetrans",
@@ -28,13 +28,13 @@ const CAUSES: &[&str] = &[
     "FailedStrcmpShouldntMatch",
 ];
 
-/// Failed calls of this column.
+/// Returns the failed calls of a column.
 fn failures(ledger: &Ledger, column: &str) -> u64 {
     let all = Failure::ALL.iter().zip(&ledger.failures);
     all.filter(|(failure, _)| failure.column() == column).map(|(_, count)| count).sum()
 }
 
-/// The statistics file.
+/// Writer of the statistics file.
 pub(super) struct Statistics {
     file: BufWriter<File>,
     delimiter: String,
@@ -43,7 +43,7 @@ pub(super) struct Statistics {
     start: Stamp,
     reset: Stamp,
     before: Ledger,
-    /// `-periodic_rtd`: the tables are those of the period.
+    /// `-periodic_rtd`: the tables cover the period only.
     periodic: bool,
 }
 
@@ -93,7 +93,7 @@ impl Statistics {
         columns.extend(both("CallLength"));
         columns.extend(both("CallLengthStDev"));
         for counter in &statistics.counters {
-            // One that is only a number has a name of its own.
+            // A counter named by a number has a column name of its own.
             let plain = counter.bytes().all(|b| b.is_ascii_digit());
             columns.extend(both(&if plain { format!("GenericCounter{counter}") } else { counter.clone() }));
         }
@@ -113,7 +113,7 @@ impl Statistics {
         self.file.flush()
     }
 
-    /// A line of what is known now; a period begins.
+    /// Writes a line of the current counts and begins a period.
     pub(super) fn write(&mut self, ledger: &Ledger, rate: f64) -> std::io::Result<()> {
         let now = Stamp::now();
         let period = now.micros().saturating_sub(self.reset.micros()) as f64 / 1e6;
@@ -179,14 +179,14 @@ fn repartition(name: &str, bounds: &[u32], columns: &mut Vec<String>) {
     columns.extend(bounds.last().map(|b| format!("{name}_>={b}")));
 }
 
-/// Mean and deviation, of the period and of the whole.
+/// Adds mean and deviation, of the period and of the whole run.
 fn means(new: &Lengths, old: &Lengths, columns: &mut Vec<String>) {
     let mean = |n: u64, sum: f64| if n > 0 { sum / n as f64 } else { 0.0 };
     let deviation = |n: u64, sum: f64, squares: f64| {
         let mean = mean(n, sum);
         if n > 0 { (squares / n as f64 - mean * mean).max(0.0).sqrt() } else { 0.0 }
     };
-    // Counts that were reset have all of theirs in this period.
+    // After a reset all counts belong to this period.
     let (n, sum, squares) = match new.number.checked_sub(old.number) {
         Some(n) => (n, new.sum - old.sum, new.squares - old.squares),
         None => (new.number, new.sum, new.squares),
@@ -197,20 +197,20 @@ fn means(new: &Lengths, old: &Lengths, columns: &mut Vec<String>) {
     columns.push(length(deviation(new.number, new.sum, new.squares)));
 }
 
-/// `HH:MM:SS:µs` of milliseconds.
+/// Formats milliseconds as `HH:MM:SS:µs`.
 pub(super) fn length(ms: f64) -> String {
     let micros = (ms * 1_000.0).round() as u64;
     let seconds = micros / 1_000_000;
     format!("{:02}:{:02}:{:02}:{:06}", seconds / 3_600, seconds / 60 % 60, seconds % 60, micros % 1_000_000)
 }
 
-/// `HH:MM:SS`.
+/// Formats seconds as `HH:MM:SS`.
 fn clock(seconds: f64) -> String {
     let seconds = seconds as u64;
     format!("{:02}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60)
 }
 
-/// As C++ prints a number: six digits that count, no zeros behind.
+/// Formats a number as C++ does: six significant digits, no trailing zeros.
 pub(super) fn number(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return "0".into();

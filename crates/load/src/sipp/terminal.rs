@@ -1,5 +1,5 @@
-//! The terminal: keys without Enter, and a screen of its own for the run. What was there before comes back at every end -
-//! of the run, by a panic, by a signal - and while the process is stopped.
+//! Terminal: keys without Enter, and a screen of its own for the run. Its earlier content and settings come back at
+//! every end - of the run, by a panic, by a signal - and while the process is stopped.
 
 use rustix::process::{Signal, getpgrp, getpid, kill_process};
 use rustix::termios::{self, LocalModes, OptionalActions, SpecialCodeIndex, Termios};
@@ -8,18 +8,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The terminal of the process.
+/// Terminal of the process.
 pub(crate) struct Terminal {
-    /// How it was set, if keys are read from it.
+    /// Earlier settings, if keys are read from it.
     before: Option<Termios>,
-    /// The screens are shown on it.
+    /// True if it shows the screens.
     shows: bool,
-    /// A read without keys ends after a tenth of a second.
+    /// True if a read without keys ends after a tenth of a second.
     polled: bool,
     taken: AtomicBool,
 }
 
-/// Has the terminal until it is dropped.
+/// Guard that restores the terminal when dropped.
 pub(crate) struct Taken(pub(crate) Arc<Terminal>);
 
 impl Drop for Taken {
@@ -29,7 +29,7 @@ impl Drop for Taken {
 }
 
 impl Terminal {
-    /// That of the process, as far as standard input and output are one. `keys`: they are asked for.
+    /// Returns the terminal of the process, as far as standard input and output are one. `keys`: reads keys.
     pub(crate) fn new(keys: bool) -> Arc<Self> {
         let before =
             if keys && stdin().is_terminal() && Self::is_ours() { termios::tcgetattr(stdin()).ok() } else { None };
@@ -37,25 +37,26 @@ impl Terminal {
         Arc::new(Self { before, shows, polled: false, taken: AtomicBool::new(false) })
     }
 
-    /// Terminal of the process for keys alone; it never draws. None if standard input is no terminal or the process is in the background.
+    /// Returns the terminal of the process for keys alone; it never draws. `None`: standard input is no terminal or the
+    /// process is in the background.
     pub(crate) fn of_keys() -> Option<Arc<Self>> {
         let before = stdin().is_terminal().then(|| termios::tcgetattr(stdin()).ok()).flatten();
         let before = Some(before.filter(|_| Self::is_ours())?);
         Some(Arc::new(Self { before, shows: false, polled: true, taken: AtomicBool::new(false) }))
     }
 
-    /// Whether the process is in the foreground of the terminal. Others may not touch it, and would be stopped.
+    /// True if the process is in the foreground of the terminal. Others may not use it, and would be stopped.
     pub(crate) fn is_ours() -> bool {
         termios::tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp())
     }
 
-    /// Has it from now on. Whatever may end the process has to be heard before.
+    /// Takes the terminal. Signals that may end the process MUST be caught before.
     pub(crate) fn take(self: Arc<Self>) -> Taken {
         self.set();
         Taken(self)
     }
 
-    /// Whether screens are shown on it.
+    /// True if it shows the screens.
     pub(crate) const fn shows(&self) -> bool {
         self.shows
     }
@@ -78,7 +79,7 @@ impl Terminal {
         }
     }
 
-    /// Leaves it as it was.
+    /// Restores the earlier settings.
     pub(crate) fn give_back(&self) {
         if !self.taken.swap(false, Ordering::SeqCst) {
             return;
@@ -91,16 +92,16 @@ impl Terminal {
         }
     }
 
-    /// Ctrl-Z: the shell that has it meanwhile finds it as it was.
+    /// Stops the process at Ctrl-Z; the shell gets the terminal in its earlier state.
     pub(crate) fn stop(&self) {
         self.give_back();
         let _ = kill_process(getpid(), Signal::STOP);
-        // The stop comes while this sleeps, and so does what follows.
+        // The stop comes during this sleep.
         std::thread::sleep(Duration::from_millis(20));
         self.set();
     }
 
-    /// Shows a screen; if it is higher than the terminal, its last line all the same.
+    /// Draws a screen; of one higher than the terminal always the last line too.
     pub(crate) fn draw(&self, text: &str) {
         if !self.shows || !self.taken.load(Ordering::SeqCst) {
             return;
@@ -116,7 +117,7 @@ impl Terminal {
     }
 }
 
-/// The lines from the upper left corner on, each cut to the width, the rest of the screen empty.
+/// Returns the lines from the upper left corner on, each cut to the width, with the rest of the screen empty.
 fn picture(text: &str, rows: usize, columns: usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let shown = lines.len().min(rows);
@@ -126,7 +127,7 @@ fn picture(text: &str, rows: usize, columns: usize) -> String {
         let line = if last { lines.last().unwrap_or(line) } else { line };
         let mut column = 0;
         for c in line.trim_end().chars() {
-            // A tabulator leads to the next multiple of eight.
+            // A tab leads to the next multiple of eight.
             let (c, width) = match c {
                 '\t' => (' ', 8 - column % 8),
                 c if c.is_control() => ('?', 1),

@@ -1,13 +1,13 @@
-//! Third party call control, as SIPp's options ask for it.
+//! Third party call control, by SIPp's options.
 
 use super::options::Options;
 use crate::command::{self, Plan};
 use crate::scenario::{Scenario, ThirdParty, ThirdPartyRole};
 
-/// What contradicts itself.
+/// Checks for contradictions.
 ///
 /// # Errors
-/// In a sentence.
+/// The contradiction as a sentence.
 pub(super) fn check(options: &Options) -> Result<(), String> {
     let named = options.master.is_some() || options.slave.is_some();
     if options.master.is_some() && options.slave.is_some() {
@@ -22,10 +22,10 @@ pub(super) fn check(options: &Options) -> Result<(), String> {
     Ok(())
 }
 
-/// Which form the run has, and the names of all controllers.
+/// Returns the kind of the run, and the names of all controllers.
 ///
 /// # Errors
-/// What is wrong with the options or the file of controllers, in a sentence.
+/// A fault of the options or of the file of controllers, as a sentence.
 pub(super) fn form(options: &Options) -> Result<(ThirdParty, Vec<String>), String> {
     if options.third_party.is_some() {
         return Ok((ThirdParty::Classic, Vec::new()));
@@ -37,7 +37,7 @@ pub(super) fn form(options: &Options) -> Result<(ThirdParty, Vec<String>), Strin
     Ok((ThirdParty::Extended, peers.into_iter().map(|(name, _)| name).collect()))
 }
 
-/// Which connections the run has to make, or wait for.
+/// Returns the connections that the run has to make or to wait for.
 ///
 /// # Errors
 /// As [`form`]; a host that cannot be resolved.
@@ -73,7 +73,7 @@ pub(super) fn plan(options: &Options, scenario: &Scenario) -> Result<Option<Plan
     }
     let mut plan = Plan::extended(&file(options)?, name, leads).map_err(|error| error.to_string())?;
     if let Plan::Extended { peers, .. } = &mut plan {
-        // Only those with whom the scenario talks.
+        // Only the peers of the scenario.
         peers.retain(|(name, _)| scenario.peers.contains(name));
     }
     Ok(Some(plan))

@@ -1,9 +1,10 @@
-//! Durations of the command line, as SIPp reads them.
+//! Durations of the command line, as SIPp parses them.
 
-/// Milliseconds of `10`, `1.5`, `20s`, `100ms`, `2m`, `1h`, `01:30` or `1:00:00`; `unit`: milliseconds of a bare number.
+/// Parses `10`, `1.5`, `20s`, `100ms`, `2m`, `1h`, `01:30` or `1:00:00` to milliseconds; `unit`: milliseconds of a bare
+/// number.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// The fault of the text.
 pub fn milliseconds(text: &str, unit: f64) -> Result<u64, String> {
     let wrong = || format!("'{text}' is no time; write a number, alone or with ms, s, m or h, or HH:MM:SS");
     let text = text.trim();

@@ -1,11 +1,12 @@
-//! `-tls_cert`, `-tls_key`, `-tls_ca`, `-tls_crl`, `-tls_version`: who we are over TLS, and whom we trust.
+//! `-tls_cert`, `-tls_key`, `-tls_ca`, `-tls_crl`, `-tls_version`: certificate and trust over TLS.
 
 use super::options::Options;
 use std::io;
 use std::path::PathBuf;
 use strowger_net::tls::{Certificate, Client, Server, Versions};
 
-/// Our certificate, for those who connect to us. With `-tls_crl` they have to show one of `-tls_ca` that is not revoked.
+/// Returns the certificate for peers that connect. With `-tls_crl` they MUST present one of `-tls_ca` that is not
+/// revoked.
 pub(super) fn server(options: &Options) -> Option<Server> {
     if !options.transport.is_secure() {
         return None;
@@ -20,7 +21,8 @@ pub(super) fn server(options: &Options) -> Option<Server> {
     })
 }
 
-/// Whom we trust: with `-tls_ca` those whom it vouches for, else any peer, as SIPp does. Who asks us is shown `-tls_cert`.
+/// Returns the client settings: with `-tls_ca` only peers that it certifies are trusted, else any, as with SIPp. A
+/// server that asks gets `-tls_cert`.
 pub(super) fn client(options: &Options) -> Client {
     let secure = options.transport.is_secure();
     let own = options.tls_certificate.clone().zip(options.tls_key.clone()).filter(|_| secure);
@@ -34,7 +36,7 @@ pub(super) fn client(options: &Options) -> Client {
     }
 }
 
-/// Reads the files, to see whether they can be used.
+/// Checks that the files can be used.
 pub(super) fn check(options: &Options, dials: bool) -> io::Result<()> {
     if let Some(own) = server(options).filter(|_| !dials) {
         own.load()?;
@@ -42,7 +44,7 @@ pub(super) fn check(options: &Options, dials: bool) -> io::Result<()> {
     client(options).load().map(|_| ())
 }
 
-/// A version of TLS; 0 is SIPp's word for all.
+/// Parses a TLS version; SIPp's 0 means all.
 pub(super) fn versions(text: &str) -> Result<Versions, String> {
     match text.trim() {
         "1.2" => Ok(Versions::Only12),
@@ -55,7 +57,7 @@ pub(super) fn versions(text: &str) -> Result<Versions, String> {
     }
 }
 
-/// Whether the options go together.
+/// Checks that the options fit together.
 pub(super) fn settle(options: &Options) -> Result<(), String> {
     match (options.transport.is_secure(), &options.tls_revoked, &options.tls_ca) {
         (true, Some(list), None) => Err(format!(
@@ -88,7 +90,7 @@ mod tests {
         let o = parse("-t ln -tls_crl lists.pem -tls_ca ca.pem").unwrap();
         assert!(o.tls_revoked.is_some_and(|file| file.ends_with("lists.pem")) && o.ignored.is_empty());
         assert!(parse("-tls_crl lists.pem -t l1").unwrap_err().contains("needs -tls_ca"));
-        // As SIPp, which does not look at it then.
+        // As SIPp, which then ignores it.
         assert!(parse("-tls_crl lists.pem -t t1").is_ok());
     }
 

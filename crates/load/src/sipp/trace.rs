@@ -1,4 +1,4 @@
-//! The files that SIPp writes while calls run.
+//! Trace files that SIPp writes during a run.
 
 use super::call_debug::CallDebug;
 use super::error_codes::Codes;
@@ -17,12 +17,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use strowger_core::Transport;
 use strowger_measure::Failure;
 
-/// A moment of the wall clock.
+/// Wall-clock time.
 pub(super) struct Stamp {
     micros: u64,
 }
 
-/// `-rfc3339`: moments are written as RFC 3339 has them.
+/// `-rfc3339`: timestamps have the form of RFC 3339.
 static RFC3339: AtomicBool = AtomicBool::new(false);
 
 impl Stamp {
@@ -30,7 +30,7 @@ impl Stamp {
         Self { micros: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_micros() as u64) }
     }
 
-    /// All moments of the process are written as RFC 3339 has them.
+    /// Selects RFC 3339 for all timestamps of the process.
     pub(super) fn write_rfc3339() {
         RFC3339.store(true, Ordering::Relaxed);
     }
@@ -39,7 +39,7 @@ impl Stamp {
         self.micros
     }
 
-    /// `date<TAB>time<TAB>seconds`, as SIPp writes a moment.
+    /// Formats as `date<TAB>time<TAB>seconds`, SIPp's timestamp.
     pub(super) fn long(&self) -> String {
         if RFC3339.load(Ordering::Relaxed) {
             return self.rfc3339();
@@ -47,7 +47,7 @@ impl Stamp {
         format!("{}\t{}.{:06}", Local(self.micros), self.micros / 1_000_000, self.micros % 1_000_000)
     }
 
-    /// The form of the message log.
+    /// Formats as in the message log.
     fn short(&self) -> String {
         if RFC3339.load(Ordering::Relaxed) {
             return self.rfc3339();
@@ -60,13 +60,13 @@ impl Stamp {
     }
 }
 
-/// Opens the file `given`, or the one named after scenario and process.
+/// Creates the file `given`, or the one named after scenario and process.
 pub(super) fn create(given: Option<&Path>, base: &str, tail: &str) -> Result<File, String> {
     let path = given.map_or_else(|| PathBuf::from(format!("{base}_{tail}")), Path::to_path_buf);
     File::create(&path).map_err(|error| format!("Unable to create '{}': {error}", path.display()))
 }
 
-/// What is traced now; the command mode may change it.
+/// Enabled traces; the command mode may change them.
 #[derive(Default)]
 pub(super) struct Switches {
     pub(super) messages: AtomicBool,
@@ -74,7 +74,7 @@ pub(super) struct Switches {
     pub(super) logs: AtomicBool,
 }
 
-/// Writes what is asked for.
+/// Writer of the enabled traces.
 pub(super) struct Tracer {
     switches: Arc<Switches>,
     messages: LogFile,
@@ -88,14 +88,14 @@ pub(super) struct Tracer {
     touched: bool,
 }
 
-/// The response times, written by the dozen.
+/// Response times, written in groups.
 struct Rtt {
     path: PathBuf,
     file: Option<BufWriter<File>>,
     delimiter: String,
-    /// Milliseconds since the start, how long it took, which timer.
+    /// Milliseconds since the start, response time, timer.
     waiting: Vec<(f64, f64, usize)>,
-    /// `-rtt_freq`
+    /// `-rtt_freq`: number of response times in a group.
     often: usize,
     start: u64,
 }
@@ -129,10 +129,11 @@ impl Rtt {
 }
 
 impl Tracer {
-    /// Opens what SIPp opens at once; that of the action `log` where the scenario is a `document` of its user.
+    /// Opens the files that SIPp opens at once; that of the action `log` only if the scenario is a `document` of its
+    /// user.
     ///
     /// # Errors
-    /// What cannot be opened, in a sentence.
+    /// A file that cannot be opened, as a sentence.
     pub(super) fn new(
         traces: &Traces,
         document: bool,
@@ -203,7 +204,7 @@ impl Tracer {
             Passage::Unexpected => writeln!(record, "{RULE}\nUnexpected {via} message received:\n"),
             Passage::LostSending(step) => writeln!(record, "{via} message (index {step}) lost (send).\n"),
             Passage::LostReceiving(step) => writeln!(record, "{via} message (index {step}) lost (recv).\n"),
-            // The byte that ends it counts.
+            // Its last byte counts.
             Passage::CommandSent => {
                 writeln!(record, "{RULE} {}\nTCP control message sent ({} bytes):\n", now(), n + 1)
             }
@@ -317,10 +318,10 @@ impl Watch for Tracer {
     }
 }
 
-/// Codes of one period that are kept.
+/// Limit of codes in a period.
 const MOST_CODES: usize = 1 << 20;
 
-/// For shards beside the one that traces: what goes wrong there is heard too.
+/// Watch of the shards without traces, which reports their errors too.
 pub(super) struct Listener(pub(super) Arc<Errors>);
 
 impl Watch for Listener {

@@ -1,9 +1,9 @@
-//! What is written while calls run, and where.
+//! Files to write during a run, and their names.
 
 use super::log_file::Growth;
 use std::path::PathBuf;
 
-/// What is asked for.
+/// Requested files.
 #[derive(Clone, Debug, Default)]
 pub struct Traces {
     pub messages: bool,
@@ -23,7 +23,7 @@ pub struct Traces {
     pub screen_file: Option<PathBuf>,
     pub call_debug: bool,
     pub call_debug_file: Option<PathBuf>,
-    /// `-rtt_freq`: how many response times are written at once.
+    /// `-rtt_freq`: number of response times written at once.
     pub rtt_frequency: usize,
     /// `-ringbuffer_size`, `-ringbuffer_files`, `-max_log_size`.
     pub growth: Growth,

@@ -1,4 +1,4 @@
-//! Screen 4: what each step does beside its message.
+//! Screen 4: actions of each step.
 
 use super::{View, head};
 use crate::scenario::action::{Check, Match, Media, Number, Operator, RtpStream, Source, Stop, Text};
@@ -26,13 +26,13 @@ impl View<'_> {
     }
 }
 
-/// Line ends as they are written in a document.
+/// Escapes line ends as a document does.
 fn one_line(text: &str) -> String {
     text.replace('\r', "\\r").replace('\n', "\\n")
 }
 
-/// What is there, in words: those of SIPp 3.6.1, with its numbers of the kinds, wherever it has some that tell what is done.
-/// Where it says `unknown action type`, `divide` for a comparison, or 0 for a variable, the words are ours.
+/// Descriptions of actions: those of SIPp 3.6.1, with its numbers of the kinds, if they tell the action. Where SIPp
+/// prints `unknown action type`, `divide` for a comparison, or 0 for a variable, the words are ours.
 struct Words<'a>(&'a Variables);
 
 impl Words<'_> {
@@ -115,7 +115,7 @@ impl Words<'_> {
                 (35, format!("rtp_stream playfile file {file} loop={loops} payload {payload} bytes_per_packet={bytes}"))
             }
             Action::EchoSwitch(on) => (36, format!("rtp_echo {}", self.number(on))),
-            // Of SIPp 3.7, which numbers them otherwise.
+            // Actions of SIPp 3.7, which numbers them differently.
             Action::UrlEncode(slot) => return format!("urlencode varId[{}]", n(slot)),
             Action::UrlDecode(slot) => return format!("urldecode varId[{}]", n(slot)),
             Action::RtpStream(other) => return format!("rtp_stream {other:?}"),
@@ -147,7 +147,7 @@ impl Words<'_> {
         }
     }
 
-    /// A template as it stands in the document, as far as a line needs it.
+    /// Returns a template as in the document, as far as a line needs it.
     fn template(&self, template: &Template) -> String {
         let mut text = String::new();
         for piece in &template.pieces {
@@ -163,7 +163,7 @@ impl Words<'_> {
     }
 }
 
-/// What is drawn from.
+/// Describes a distribution.
 fn drawn(distribution: &Distribution) -> String {
     match *distribution {
         Distribution::Fixed(value) => format!("{value:.6}"),
@@ -186,7 +186,7 @@ fn checks(check: Check) -> String {
     format!("checkIt[{}] - checkItInverse[{}]", u8::from(must), u8::from(not))
 }
 
-/// `RemotePort(0)` is `remote_port`.
+/// Turns `RemotePort(0)` into `remote_port`.
 fn keyword(name: &str) -> String {
     let name = name.split(['(', ' ', '{']).next().unwrap_or_default();
     let mut text = String::new();
@@ -214,7 +214,8 @@ mod tests {
         assert_eq!(names, ["remote_port", "date", "last_cseq_number"]);
     }
 
-    /// Read on a terminal from SIPp 3.6.1, which cuts its lines at 80 columns; what is without one is in our words.
+    /// Expected lines: read on a terminal from SIPp 3.6.1, which cuts them at 80 columns; descriptions that it lacks
+    /// are ours.
     #[test]
     fn actions_are_told_as_by_sipp() {
         let long = |name: &str, text: &str| format!("{name}[{text:<32}]");

@@ -1,6 +1,6 @@
-//! The screens, as they stand on the terminal, on standard output at the end, and in the file of `-trace_screen`.
+//! Screens: on the terminal, on standard output at the end, and in the file of `-trace_screen`.
 //!
-//! Head, columns and foot are those of SIPp 3.6.1; what reads its files reads these.
+//! Head, columns and foot are those of SIPp 3.6.1, so that parsers of its files work.
 
 mod actions;
 mod repartition;
@@ -14,40 +14,40 @@ use crate::scenario::{Role, Scenario, ThirdPartyRole};
 use std::fmt::Write;
 use std::time::Duration;
 
-/// How calls come about.
+/// Source of calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Arrival {
-    /// So many each period of so many milliseconds.
+    /// This many calls each period, milliseconds.
     Rate { calls: f64, period: u64 },
     /// `-users`.
     Users(u32),
-    /// They come in.
+    /// Calls of peers.
     Answered,
 }
 
-/// What the foot tells.
+/// State in the foot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Running,
     Paused,
-    /// No calls are begun any more.
+    /// No calls begin any more.
     Waiting,
     Ended,
 }
 
-/// What a screen is made of.
+/// Data of a screen.
 pub(super) struct View<'a> {
     pub(super) scenario: &'a Scenario,
-    /// The out-of-call scenario, if its steps are shown.
+    /// Out-of-call scenario, if its steps are shown.
     pub(super) aside: Option<&'a Scenario>,
     pub(super) ledger: &'a Ledger,
-    /// The counts as they were when the period of this screen began.
+    /// Counts at the start of this screen's period.
     pub(super) before: &'a Ledger,
     pub(super) arrival: Arrival,
     /// `-d`, milliseconds.
     pub(super) duration: u64,
     pub(super) port: u16,
-    /// Since the start, and since the period began.
+    /// Time since the start, and since the start of the period.
     pub(super) elapsed: Duration,
     pub(super) period: Duration,
     pub(super) started: &'a Stamp,
@@ -57,28 +57,28 @@ pub(super) struct View<'a> {
     /// `-m`.
     pub(super) calls: Option<u64>,
     pub(super) limit: u64,
-    /// Whole seconds after which most calls were open.
+    /// Seconds until the most calls were open, whole.
     pub(super) peak_after: u64,
     /// Milliseconds.
     pub(super) resolution: u64,
     pub(super) sockets: u64,
-    /// Errors of sending and receiving, and messages for which there was no room.
+    /// Errors of sending, errors of receiving, and messages without room.
     pub(super) errors: [u64; 3],
     /// Rounds of the shards in this period.
     pub(super) woken: u64,
-    /// The lines about media.
+    /// Lines about media.
     pub(super) media: String,
-    /// `-lost` is given.
+    /// True with `-lost`.
     pub(super) loses: bool,
     pub(super) last_error: Option<String>,
-    /// Third party call control with names.
+    /// True for third party call control with names.
     pub(super) extended: bool,
     pub(super) circuits: Option<&'a Circuits>,
     pub(super) state: State,
 }
 
 impl View<'_> {
-    /// Screen 1 to 9.
+    /// Returns screen 1 to 9.
     pub(super) fn screen(&self, number: u8) -> String {
         let mut text = match number {
             2 => self.statistics(),
@@ -95,7 +95,7 @@ impl View<'_> {
         text
     }
 
-    /// What goes into a file: the counts of the steps, the totals, the repartition of each timer.
+    /// Returns the screens for a file: the counts of the steps, the totals, the repartition of each timer.
     pub(super) fn all(&self) -> String {
         let mut text = self.screen(1) + &self.screen(2) + &self.screen(3);
         for timer in 1..self.scenario.timers.len() {
@@ -106,7 +106,7 @@ impl View<'_> {
         text
     }
 
-    /// The last error and the foot.
+    /// Adds the last error and the foot.
     fn close(&self, text: &mut String) {
         if let Some(error) = self.last_error.as_ref().filter(|_| self.state != State::Ended) {
             let first = error.lines().next().unwrap_or_default();
@@ -158,10 +158,10 @@ impl View<'_> {
     }
 }
 
-/// Characters of the last error that are shown.
+/// Limit of the displayed characters of the last error.
 const LONGEST_ERROR: usize = 60;
 
-/// The first line: the name in the middle of dashes, and how to come to the others.
+/// Returns the first line: the name between dashes, and the keys of the other screens.
 fn head(name: &str) -> String {
     let left = 30 - (name.len().max(14) - 14) / 2;
     let right = 53_usize.saturating_sub(name.len() + left);

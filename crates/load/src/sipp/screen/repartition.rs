@@ -1,11 +1,11 @@
-//! Screens 3 and 6 to 9: how long responses and calls took.
+//! Screens 3 and 6 to 9: distribution of response times and call lengths.
 
 use super::{View, head};
 use crate::engine::ledger::Lengths;
 use std::fmt::Write;
 
 impl View<'_> {
-    /// Of the first timer and of the calls.
+    /// Returns the screen of the first timer and of the calls.
     pub(super) fn repartition(&self) -> String {
         let mut text = head("Repartition Screen");
         let timed = !self.scenario.timers.is_empty();
@@ -21,7 +21,7 @@ impl View<'_> {
         text
     }
 
-    /// Of another timer; 0 is the first.
+    /// Returns the screen of another timer; 0 is the first.
     pub(super) fn further_repartition(&self, timer: usize) -> String {
         let mut text = head(&format!("Repartition {} Screen", timer + 1));
         if timer < self.scenario.timers.len() {
@@ -42,7 +42,7 @@ impl View<'_> {
     }
 }
 
-/// Spelt as SIPp spells it.
+/// Text without a table, in SIPp's spelling.
 const NONE: &str = "    <No repartion defined>\n";
 
 fn table(lengths: &Lengths, text: &mut String) {

@@ -27,7 +27,7 @@ impl View<'_> {
         text
     }
 
-    /// What is asked for, and how far it has come.
+    /// Writes the requested load and the progress.
     fn load(&self, text: &mut String) {
         let (l, all) = (self.ledger, Self::calls(self.ledger));
         let hundredths = self.elapsed.as_millis() / 10;
@@ -95,7 +95,7 @@ impl View<'_> {
                 if server { format!("  {length} Pause") } else { format!("       Pause {length}") }
             }
             Kind::Send(_) | Kind::Receive(_) => {
-                // From the caller's place to the callee's, or back.
+                // From the caller's side to the callee's, or back.
                 let away = matches!(step.kind, Kind::Send(_)) != server;
                 let arrow = if away { "---------->" } else { "<----------" };
                 let (name, timer) = (name(step), timer(step));
@@ -123,7 +123,7 @@ impl View<'_> {
         let _ = writeln!(text, "{place:<33}{columns}     ");
     }
 
-    /// How long a pause is, in eleven places or more.
+    /// Returns the length of a pause, in eleven characters or more.
     fn length(&self, pause: &Pause) -> String {
         let t = |ms: f64| duration(ms);
         match pause {
@@ -147,7 +147,7 @@ impl View<'_> {
     }
 }
 
-/// What stands for a message.
+/// Returns the short name of a message.
 fn name(step: &Step) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match &step.kind {
@@ -164,7 +164,7 @@ fn name(step: &Step) -> String {
     }
 }
 
-/// Which timer begins or ends here.
+/// Returns the timer that begins or ends here.
 fn timer(step: &Step) -> String {
     match (step.start_timer, step.stop_timer) {
         (Some(timer), _) => format!("B-RTD{}", timer + 1),
@@ -173,7 +173,7 @@ fn timer(step: &Step) -> String {
     }
 }
 
-/// `9999ms`, `15.5s`, `1:40`, `1:00:00`.
+/// Formats as `9999ms`, `15.5s`, `1:40`, `1:00:00`.
 fn duration(ms: f64) -> String {
     if ms < 10_000.0 {
         return if ms.fract() == 0.0 { format!("{ms:.0}ms") } else { format!("{ms:.2}ms") };

@@ -1,4 +1,4 @@
-//! Screen 2: the totals of the run and of the period.
+//! Screen 2: totals of the run and of the period.
 
 use super::{View, head};
 use crate::engine::ledger::Lengths;
