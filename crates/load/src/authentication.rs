@@ -181,7 +181,7 @@ pub(crate) fn authorization(message: &[u8]) -> &[u8] {
     header_values(message, b"Authorization").next().unwrap_or_default()
 }
 
-/// Parses an algorithm. SIPp takes every name that begins with MD5 for MD5; here the session variant is told apart.
+/// Parses an algorithm. SIPp takes every name that begins with MD5 for MD5; here the session variant differs.
 fn algorithm(name: &[u8]) -> Option<Algorithm> {
     Algorithm::parse(name).or_else(|| {
         let md5 = name.get(..3).is_some_and(|start| start.eq_ignore_ascii_case(b"MD5"));

@@ -1,4 +1,4 @@
-//! Calls between two engines in one process: nothing is lost, nothing is allocated once warm, a stall shows as delay.
+//! Calls between two engines in one process: none is lost, a warm engine allocates nothing, a stall shows as delay.
 
 use std::alloc::System;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ use strowger_net::{Listener, Net, NetSettings, Node, Shards, UdpSettings, clock}
 #[global_allocator]
 static ALLOCATOR: Counting<System> = Counting(System);
 
-/// One test at a time: they measure time.
+/// Runs one test at a time: they measure time.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(|e| e.into_inner())
@@ -78,7 +78,7 @@ fn callee() -> String {
     )
 }
 
-/// A side of the calls.
+/// One side of the calls.
 struct Side {
     node: Node<Traffic>,
     address: SocketAddr,
@@ -86,7 +86,7 @@ struct Side {
     collector: Collector,
 }
 
-/// Stops its shard once, when so many messages have passed.
+/// Watch that stops its shard once, after this many messages.
 struct Stall {
     messages: u32,
     length: Duration,
@@ -96,7 +96,7 @@ impl Watch for Stall {
     fn message(&mut self, _: Passage, _: Transport, _: &[u8], _: &[u8]) {
         self.messages = self.messages.wrapping_sub(1);
         if self.messages == 0 {
-            // The stall that is planted.
+            // The planted stall.
             std::thread::sleep(self.length);
         }
     }
@@ -135,7 +135,7 @@ fn start_watched(document: &str, target: Option<SocketAddr>, load: Load, watch: 
 }
 
 impl Side {
-    /// The counts at the end, and what was measured.
+    /// Returns the counts at the end, and the measurements.
     fn wait(mut self) -> (Ledger, Page) {
         let ledger = loop {
             match self.events.recv_timeout(Duration::from_millis(200)) {
@@ -153,17 +153,17 @@ fn rate(rate: f64, calls: u64) -> Load {
     Load { profile: vec![Part::Hold { rate }], calls: Some(calls), ..Load::default() }
 }
 
-/// What is allocated in a second and a half once warm; all 8,000 calls succeed.
+/// Counts the allocations of a second and a half of warm calls; all 8,000 succeed.
 fn allocations_of(caller: &str, callee: &str) -> (u64, Page) {
     let callee = start(callee, None, Load::default());
-    // A burst first, so that there are places enough for moments in which the machine has other work.
+    // A burst first, to fill enough slots for moments in which the machine has other work.
     let profile = vec![Part::Burst { calls: 1_000 }, Part::Hold { rate: 2_000.0 }];
     let caller = start(caller, Some(callee.address), Load { profile, ..rate(0.0, 8_000) });
     // Until tables and buffers have their size.
     std::thread::sleep(Duration::from_millis(2_200));
     set_aside();
     let before = of_process();
-    // What is allocated meanwhile is counted.
+    // The time in which allocations are counted.
     std::thread::sleep(Duration::from_millis(1_500));
     let during = of_process() - before;
     let (ledger, page) = caller.wait();
@@ -177,12 +177,12 @@ fn calls_complete_and_nothing_is_allocated_once_warm() {
     let _alone = alone();
     let (during, page) = allocations_of(CALLER, &callee());
     assert_eq!(page.counter(Counter::SessionAnswered), 8_000);
-    // About 3,000 calls a side: one allocation a call would be 6,000. A place that is used again for a message a digit
-    // longer than any before still grows, once.
+    // About 3,000 calls a side: one allocation a call would be 6,000. A reused slot still grows once for a message a
+    // digit longer than any before.
     assert!(during < 300, "{during} allocations");
 }
 
-/// A challenge answered, texts cut and put together, a route set kept.
+/// Scenario with a challenge answered, texts split and joined, a route set kept.
 const REGISTERS: &str = r#"<scenario name="registers">
 <send retrans="500"><![CDATA[
 REGISTER sip:[remote_ip]:[remote_port] SIP/2.0
@@ -244,7 +244,7 @@ fn answers_to_challenges_and_actions_allocate_nothing_once_warm() {
     let _alone = alone();
     let (during, page) = allocations_of(REGISTERS, &registrar());
     assert_eq!(page.counter(Counter::RegistrationSuccessful), 8_000);
-    // Ten buffers a call that may grow once more: still far from one a call.
+    // Ten buffers a call may grow once more: still far from one allocation a call.
     assert!(during < 1_000, "{during} allocations");
 }
 
@@ -254,7 +254,7 @@ fn a_frozen_callee_shows_as_delay_from_the_intended_time_and_no_call_is_missing(
     let stall = Stall { messages: 3_000, length: Duration::from_millis(2_000) };
     let callee = start_watched(&callee(), None, Load::default(), Some(Box::new(stall)));
     let (ledger, page) = start(CALLER, Some(callee.address), rate(1_000.0, 4_000)).wait();
-    // Whatever was sent several times meanwhile was answered again, not taken for something new.
+    // Messages repeated meanwhile were answered again and not taken for new ones.
     assert_eq!((ledger.outgoing, ledger.successful), (4_000, 4_000), "{ledger:?}");
     assert_eq!(page.counter(Counter::CallsIntended), 4_000);
     assert!(page.counter(Counter::RetransmissionsSent) > 1_000);
@@ -270,7 +270,7 @@ fn a_callee_that_refuses_shows_as_delay_from_the_intended_time_and_no_call_is_mi
     let caller = start(CALLER, Some(callee.address), rate(1_000.0, 3_000));
     // In the middle of the load.
     std::thread::sleep(Duration::from_millis(500));
-    // New calls are refused for a second, as a server that drops would: their INVITEs are sent again.
+    // New calls are refused for a second, as by a server that drops: their INVITEs are sent again.
     callee.node.handle().mailbox(0).send(Order::Pause(true));
     std::thread::sleep(Duration::from_millis(1_000));
     callee.node.handle().mailbox(0).send(Order::Pause(false));
@@ -295,7 +295,8 @@ fn a_limit_holds_calls_back_and_users_call_one_after_the_other() {
     assert_eq!((ledger.successful, ledger.failed, ledger.peak), (3_000, 0, 7));
 }
 
-/// `auth` has no effect on a 200. `rrs` takes the route set from the first message that has a Record-Route. SIPp does the same.
+/// `auth` has no effect on a 200. `rrs` takes the route set from the first message that has a Record-Route. Both as in
+/// SIPp.
 #[test]
 fn auth_and_rrs_act_on_the_messages_that_have_what_they_take() {
     let _alone = alone();

@@ -1,4 +1,4 @@
-//! Media as a peer sees them: what 500 streams send and when, captures, pauses, echoes.
+//! Media as a peer receives them: times and content of 500 streams, captures, pauses, echoes.
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, UdpSocket};
@@ -13,7 +13,7 @@ use strowger_load::scenario::{Environment, Scenario};
 use strowger_measure::Counter;
 use strowger_net::datagrams::{self, Incoming};
 
-/// A document whose only step runs these actions.
+/// Creates a document whose only step runs these actions.
 fn scenario(folder: &Path, actions: &str) -> Scenario {
     let text = format!(
         "<?xml version=\"1.0\"?><scenario name=\"m\"><recv request=\"INVITE\"/><nop><action>{actions}</action></nop></scenario>"
@@ -38,7 +38,7 @@ fn offer(audio: SocketAddr) -> Vec<u8> {
     .into_bytes()
 }
 
-/// An RTP packet, as far as it is looked at.
+/// RTP packet, as far as the tests need it.
 #[derive(Debug, PartialEq, Eq)]
 struct Packet {
     at: Instant,
@@ -118,7 +118,7 @@ fn five_hundred_streams_keep_their_time() {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
-        // As long as the streams are measured.
+        // The time of the measurement.
         std::thread::sleep(Duration::from_millis(2_500));
         done.store(true, Relaxed);
         reader.join().unwrap()
@@ -139,7 +139,7 @@ fn five_hundred_streams_keep_their_time() {
     let mut gaps = hdrhistogram::Histogram::<u64>::new(3).unwrap();
     for stream in streams.values() {
         assert_eq!(stream.len(), PACKETS as usize);
-        // The marker stands on the first packet alone.
+        // Only the first packet has the marker.
         assert_eq!(stream[0].first, [0x80, 0x88]);
         for pair in stream.windows(2) {
             assert_eq!(pair[1].first, [0x80, 0x08]);
@@ -160,10 +160,10 @@ fn five_hundred_streams_keep_their_time() {
         gaps.value_at_quantile(0.99),
         snapshot.late
     );
-    // On a machine that does other things too.
+    // Allows for other work on the machine.
     assert!(snapshot.delays.value_at_quantile(0.5) < 5_000, "half of the packets leave within 5 ms of their time");
     assert!(gaps.value_at_quantile(0.5) < 5_000, "half of the gaps are 15 to 25 ms");
-    // The books learn of it once.
+    // The recorder gets it once.
     let mut told = HashMap::new();
     legs.count(|counter, by| *told.entry(counter).or_insert(0) += by);
     legs.count(|counter, by| *told.entry(counter).or_insert(0) += by);
@@ -174,7 +174,7 @@ fn five_hundred_streams_keep_their_time() {
     for slot in 0..STREAMS {
         legs.end(slot);
     }
-    // What was on its way.
+    // For packets still on their way.
     std::thread::sleep(Duration::from_millis(200));
     assert_eq!(plane.snapshot().streams, 0);
 }
@@ -210,7 +210,7 @@ fn a_stream_pauses_goes_on_and_ends_with_its_call() {
     }
     let before = last.unwrap();
     legs.act(3, &actions[1]).unwrap();
-    // What was on its way.
+    // For packets still on their way.
     std::thread::sleep(Duration::from_millis(60));
     socket.set_nonblocking(true).unwrap();
     let mut sent = 0;
@@ -222,12 +222,12 @@ fn a_stream_pauses_goes_on_and_ends_with_its_call() {
     silence(&socket, 300);
     legs.act(3, &actions[2]).unwrap();
     let after = packet(&next(&socket).0);
-    // The clock went on, the numbers did not; sound begins again.
+    // The clock continued, the sequence numbers did not; sound begins again.
     assert_eq!(after.sequence, before.sequence.wrapping_add(sent + 1));
     assert_eq!((after.source, after.first), (before.source, [0x80, 0x80]));
     let passed = after.timestamp.wrapping_sub(before.timestamp);
     assert!(passed % 160 == 0 && (160 * 17..160 * 200).contains(&passed), "{passed} ticks");
-    // Another file takes the place of this one: two packets, and the stream is the same.
+    // Another file replaces this one: two packets, in the same stream.
     legs.act(3, &actions[3]).unwrap();
     let mut more = Vec::new();
     socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
@@ -240,11 +240,11 @@ fn a_stream_pauses_goes_on_and_ends_with_its_call() {
     assert!(more.iter().all(|p| p.source == before.source));
     assert!(more.windows(2).all(|p| p[1].sequence == p[0].sequence.wrapping_add(1)));
     assert!(more.windows(2).all(|p| p[1].timestamp.wrapping_sub(p[0].timestamp) < 160 * 100));
-    // The end of the call is that of its streams.
+    // The end of the call ends its streams.
     legs.act(3, &actions[0]).unwrap();
     next(&socket);
     legs.end(3);
-    // What was on its way.
+    // For packets still on their way.
     std::thread::sleep(Duration::from_millis(60));
     socket.set_nonblocking(true).unwrap();
     while socket.recv(&mut bytes).is_ok() {}
@@ -253,7 +253,7 @@ fn a_stream_pauses_goes_on_and_ends_with_its_call() {
     assert_eq!(legs.act(3, &actions[0]), Err(Refusal::NoAddress("audio")), "the next call in this slot knows nothing");
 }
 
-/// A capture of `(milliseconds, destination port, payload)`.
+/// Creates a capture of `(milliseconds, destination port, payload)`.
 fn capture(packets: &[(u32, u16, &[u8])]) -> Vec<u8> {
     let mut file: Vec<u8> = Vec::new();
     for n in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 65_535, 101] {
@@ -285,7 +285,7 @@ fn captures_keep_their_times_and_how_far_their_ports_are_apart() {
     let scenario = scenario(folder.path(), "<exec play_pcap_audio=\"c.pcap\"/>");
     let plane = Plane::start(settings(), [&scenario]).unwrap();
     let mut legs = plane.legs();
-    // Two ports one above the other.
+    // Two adjacent ports.
     let (media, control) = (0..100)
         .find_map(|_| {
             let media = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -318,7 +318,7 @@ fn what_comes_goes_back_as_long_as_it_is_switched_on() {
     let plane = Plane::start(Settings { echo: Echo::Always, ..settings() }, [&scenario]).unwrap();
     let legs = plane.legs();
     let (socket, _) = receiver();
-    // Sound and pictures.
+    // Audio and video.
     for port in [plane.port(), plane.port() + 2] {
         socket.send_to(b"hello", ("127.0.0.1", port)).unwrap();
         let (bytes, from) = next(&socket);
@@ -330,7 +330,7 @@ fn what_comes_goes_back_as_long_as_it_is_switched_on() {
     legs.echo(true);
     socket.send_to(b"again", ("127.0.0.1", plane.port())).unwrap();
     assert_eq!(next(&socket).0, b"again");
-    // What was sent is counted a moment after it is here.
+    // A packet may arrive here before it is counted.
     let until = Instant::now() + Duration::from_secs(5);
     while plane.snapshot().echoed != [2, 1] && Instant::now() < until {
         // Between two looks.
@@ -382,7 +382,7 @@ fn a_busy_port_is_passed_over_unless_it_is_wanted() {
         .expect("a few ports in a row are free");
     let port = busy.local_addr().unwrap().port();
     let none: [&Scenario; 0] = [];
-    // The highest is that of video.
+    // The highest port is that of video.
     let plane = Plane::start(Settings { port, highest: port + 4, ..settings() }, none).unwrap();
     assert_eq!(plane.port(), port + 2);
     let exact = Settings { port, exact: true, ..settings() };
@@ -453,7 +453,7 @@ fn too_many_wishes_are_refused_and_counted() {
     legs.learn(0, &offer("127.0.0.1:9".parse().unwrap()));
     assert_eq!(legs.act(0, &actions(&scenario)[0]), Err(Refusal::Busy));
     assert_eq!(plane.snapshot().refused, 1);
-    // An end is taken whatever waits.
+    // An end is accepted whatever waits.
     legs.end(0);
 }
 

@@ -8,8 +8,8 @@ fn count(file: &Path, text: &str) -> usize {
     std::fs::read_to_string(file).unwrap_or_default().matches(text).count()
 }
 
-/// An address of the test's own, so that tests run side by side. SIPp takes its port of a 3PCC at every address: of those, too, each
-/// test has its own.
+/// Returns an address of the test's own, so that tests run in parallel. SIPp binds its 3PCC port at every address, so
+/// each test has ports of its own too.
 fn address(test: u8, n: usize) -> String {
     format!("127.0.{test}.{}", n + 1)
 }
@@ -56,7 +56,7 @@ fn two_controllers_connect_two_ends() {
     }
 }
 
-/// SIPp's regression case 0098.
+/// Runs SIPp's regression case 0098.
 #[test]
 fn the_local_port_of_a_controller_is_its_own() {
     for (n, who) in Who::all().into_iter().enumerate() {
@@ -110,7 +110,7 @@ const ANSWER: &str = "<recv request=\"OPTIONS\"/><send><![CDATA[
 ]]></send>
 ";
 
-/// A master asks one slave, with the answer the other.
+/// A master sends a command to one slave, then the answer to the other.
 #[test]
 fn a_master_and_two_slaves() {
     const CALLS: usize = 3;
@@ -146,13 +146,13 @@ fn a_master_and_two_slaves() {
             }
             write(folder, "answer", ANSWER);
             std::fs::write(folder.join("cfg"), format!("s1;{ip}:9101\ns2;{ip}:9102\nm;{ip}:9100\n")).unwrap();
-            // A Call-ID is used by all three: each has an end of its own.
+            // All three use one Call-ID, so each has an end of its own.
             let _ends = [5080, 5081, 5082].map(|port| {
                 let end = Who::Ours.start(folder, &format!("-sf answer.xml -i {ip} -p {port}"));
                 wait_for_udp(&format!("{ip}:{port}"));
                 end
             });
-            // Slaves end when their master does.
+            // Slaves end with their master.
             let common = format!("-slave_cfg cfg -i {ip}");
             let mut slaves = [("s1", 5081), ("s2", 5082)].map(|(name, port)| {
                 let words = format!("-sf {name}.xml -slave {name} {ip}:{port} -p 1{port} {common}");
@@ -171,14 +171,14 @@ fn a_master_and_two_slaves() {
             }
             for slave in &mut slaves {
                 let code = slave.code(30);
-                // SIPp 3.6.1 as a slave now and then fails an assertion when its master goes.
+                // SIPp 3.6.1 as a slave sometimes fails an assertion when its master goes.
                 assert!(code == Some(0) || matches!(master, Who::Theirs) || code.is_none(), "{code:?}");
             }
         }
     }
 }
 
-/// What one controller gives up, the other gives up too, and its end hears a BYE.
+/// If one controller gives up a call, so does the other, and its end receives a BYE.
 #[test]
 fn a_call_is_given_up_on_both_sides() {
     const CALLS: usize = 2;
@@ -216,7 +216,7 @@ fn a_controller_that_is_alone_says_so() {
     let ip = address(74, 0);
     let words = format!("{ip}:5072 -sn 3pcc-C-A -3pcc {ip}:9074 -i {ip} -p 5073 -m 1");
     assert_eq!(Who::Ours.start(folder.path(), &words).code(30), Some(255));
-    // The other one goes in the middle: the call that waits for its word fails, and the run ends.
+    // The other one goes in the middle: the call that waits for its command fails, and the run ends.
     let _end = Who::Ours.start(folder.path(), &format!("-sn 3pcc-A -i {ip} -p 5072"));
     wait_for_udp(&format!("{ip}:5072"));
     let other = std::net::TcpListener::bind(format!("{ip}:9074")).unwrap();

@@ -1,4 +1,4 @@
-//! Processes of SIPp's command line: ours (this test started once more) and SIPp itself where it is installed.
+//! Processes of SIPp's command line: ours (this test program started again) and SIPp itself if installed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 
 const WORDS: &str = "STROWGER_TEST_SIPP_WORDS";
 
-/// Not a test: what [`Who::Ours`] runs.
+/// Program of [`Who::Ours`], not a test.
 #[test]
 #[ignore = "started by the other tests"]
 fn as_sipp() {
-    // Without a command line all that is ignored was asked for.
+    // Without a command line all ignored tests were requested.
     let Ok(words) = std::env::var(WORDS) else { return };
     let words: Vec<String> = words.split('\u{1f}').map(str::to_owned).collect();
     std::process::exit(strowger_load::sipp::run(&words).into());
 }
 
-/// Whose program.
+/// Owner of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Who {
     Ours,
@@ -24,7 +24,7 @@ pub(crate) enum Who {
 }
 
 impl Who {
-    /// Both, if SIPp is installed.
+    /// Returns both, if SIPp is installed.
     pub(crate) fn all() -> Vec<Self> {
         let installed = Command::new("sipp").arg("-v").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
         if installed {
@@ -34,7 +34,7 @@ impl Who {
         vec![Self::Ours]
     }
 
-    /// Starts it in a folder.
+    /// Starts the program in a folder.
     pub(crate) fn start(self, folder: &Path, words: &str) -> Process {
         let words: Vec<&str> = words.split_whitespace().chain(["-nostdin"]).collect();
         let mut command = match self {
@@ -55,14 +55,14 @@ impl Who {
     }
 }
 
-/// A process that ends with the test.
+/// Process that ends with the test.
 pub(crate) struct Process {
     child: Child,
     name: String,
 }
 
 impl Process {
-    /// Its exit code; it must end within `seconds`.
+    /// Waits for its end within `seconds`. Returns the exit code.
     pub(crate) fn code(&mut self, seconds: u64) -> Option<i32> {
         let until = Instant::now() + Duration::from_secs(seconds);
         while Instant::now() < until {
@@ -75,7 +75,7 @@ impl Process {
         panic!("still running after {seconds} s: {}", self.name);
     }
 
-    /// It must end well within `seconds`.
+    /// Checks that it ends successfully within `seconds`.
     pub(crate) fn ends_well(&mut self, seconds: u64) {
         let code = self.code(seconds);
         assert_eq!(code, Some(0), "{}", self.name);
@@ -89,7 +89,7 @@ impl Drop for Process {
     }
 }
 
-/// A folder of SIPp's own regression cases, if the corpora are there.
+/// Returns a folder of SIPp's own regression cases, if the corpora exist.
 pub(crate) fn regression(case: &str) -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let corpora = std::env::var_os("STROWGER_CORPORA").map_or_else(|| root.join("../shared/corpora"), PathBuf::from);

@@ -1,14 +1,14 @@
-//! Waiting for another process to have a port. It is not bound to find out: the process would find it taken.
+//! Waiting until another process has a port. Binding it as a test would take it from that process.
 
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-/// Until a process takes datagrams there.
+/// Waits until a process receives datagrams there.
 pub(crate) fn wait_for_udp(address: &str) {
     wait(address, "udp", "07");
 }
 
-/// Until a process takes connections there.
+/// Waits until a process accepts connections there.
 pub(crate) fn wait_for_tcp(address: &str) {
     wait(address, "tcp", "0A");
 }

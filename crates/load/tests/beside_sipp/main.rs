@@ -1,4 +1,4 @@
-//! SIPp's command line of ours beside SIPp itself, as processes.
+//! Our SIPp command line compared with SIPp itself, in processes.
 
 mod command_controllers;
 mod command_process;

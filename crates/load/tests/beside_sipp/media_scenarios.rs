@@ -1,4 +1,4 @@
-//! Media of whole scenarios, as processes: SIPp's own regression cases about media, and captures beside SIPp's.
+//! Media of whole scenarios in processes: SIPp's own regression cases about media, and captures compared with SIPp's.
 
 use crate::command_process::{Process, Who, regression};
 use crate::listening::wait_for_udp;
@@ -12,7 +12,7 @@ fn recorder(ip: &str, port: u16) -> UdpSocket {
     socket
 }
 
-/// The source port of the first datagram.
+/// Returns the source port of the first datagram.
 fn source(socket: &UdpSocket) -> u16 {
     let (_, from) = socket.recv_from(&mut [0; 2_048]).expect("media come");
     from.port()
@@ -24,7 +24,7 @@ fn end_of_media(log: &Path) -> Option<u16> {
     line.split(' ').nth(1)?.parse().ok()
 }
 
-/// The scenario of a case, `uas.xml` of another where it has none of its own.
+/// Returns the scenarios of a case, with `uas.xml` of another if it has none.
 fn pair(case: &str) -> Option<(std::path::PathBuf, std::path::PathBuf)> {
     let folder = regression(case)?;
     let uas = folder.join("uas.xml");
@@ -32,13 +32,13 @@ fn pair(case: &str) -> Option<(std::path::PathBuf, std::path::PathBuf)> {
     Some((folder.join("uac.xml"), uas))
 }
 
-/// SIPp looks for samples in the working folder only.
+/// Copies the samples, which SIPp finds in the working folder only.
 fn samples(uac: &Path, folder: &Path) {
     let name = "beep_1sec_50x160b.alaw";
     std::fs::copy(uac.with_file_name(name), folder.join(name)).unwrap();
 }
 
-/// Our program in either part, SIPp in the other; then both parts ours.
+/// Returns the pairs of programs: ours in either role with SIPp in the other, then ours in both.
 fn parts() -> Vec<(Who, Who)> {
     let mut parts = vec![(Who::Ours, Who::Ours)];
     if Who::all().contains(&Who::Theirs) {
@@ -53,7 +53,7 @@ fn answering(who: Who, folder: &Path, ip: &str, words: &str) -> Process {
     process
 }
 
-/// Cases 0192 and 0196: media come from the port that the offer names.
+/// Runs cases 0192 and 0196: media come from the port in the offer.
 #[test]
 fn streams_come_from_the_port_that_was_told() {
     for (case, net) in [("0192", 81), ("0196", 82)] {
@@ -81,7 +81,7 @@ fn streams_come_from_the_port_that_was_told() {
     }
 }
 
-/// Case 0862: the address of the peer stands in a part of a multipart body.
+/// Runs case 0862: the address of the peer is in a part of a multipart body.
 #[test]
 fn an_offer_inside_multipart_is_found() {
     let Some(folder) = regression("0862") else { return };
@@ -101,7 +101,7 @@ fn an_offer_inside_multipart_is_found() {
     }
 }
 
-/// Case 0259, and what it does not look at: the echo is there, is not, is there again.
+/// Runs case 0259, with a check that it lacks: the echo is on, off, on again.
 #[test]
 fn the_echo_is_switched_off_and_on() {
     let Some((_, uas)) = pair("0259") else { return };
@@ -111,7 +111,7 @@ fn the_echo_is_switched_off_and_on() {
     let Some((uac, _)) = pair("0259") else { return };
     let words = format!("-m 1 -sf {} {ip}:5070 -i {ip} -timeout 10 -timeout_error", uac.display());
     let mut calls = Who::Ours.start(folder.path(), &words);
-    // A third that sends all along: the answering side has 6000, the calling side the next pair.
+    // A third sender throughout: the answering side has 6000, the calling side the next pair.
     let probe = recorder(ip, 0);
     probe.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let mut heard = Vec::new();
@@ -127,7 +127,7 @@ fn the_echo_is_switched_off_and_on() {
     calls.ends_well(30);
 }
 
-/// Case 0276.
+/// Runs case 0276.
 #[test]
 fn a_busy_port_in_the_range_is_no_error() {
     for (n, (calls, answers)) in parts().into_iter().enumerate() {
@@ -230,7 +230,7 @@ const CALL: &str = r#"<?xml version="1.0" encoding="ISO-8859-1" ?>
 </scenario>
 "#;
 
-/// 20 RTP packets, 20 ms apart, in Ethernet frames.
+/// Creates 20 RTP packets, 20 ms apart, in Ethernet frames.
 fn capture() -> Vec<u8> {
     let mut file: Vec<u8> = Vec::new();
     for n in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 65_535, 1] {
@@ -257,7 +257,7 @@ fn capture() -> Vec<u8> {
     file
 }
 
-/// Three calls at a time: port and datagrams of each are those of SIPp.
+/// Three calls at a time: port and datagrams of each equal SIPp's.
 #[test]
 fn captures_are_played_as_sipp_plays_them() {
     let mut seen = Vec::new();

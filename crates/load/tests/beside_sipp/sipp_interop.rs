@@ -1,5 +1,5 @@
-//! This engine behind SIPp's command line against Debian's SIPp: the built-in scenarios in both roles, by UDP and TCP, the
-//! exit codes, and the statistics file column by column.
+//! This engine with SIPp's command line against Debian's SIPp: the built-in scenarios in both roles, over UDP and TCP,
+//! the exit codes, and the statistics file column by column.
 
 use crate::listening::{wait_for_tcp, wait_for_udp};
 use std::net::{TcpListener, UdpSocket};
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The example that is nothing but SIPp's face; built with the tests.
+/// Returns the example with SIPp's command line, built with the tests.
 fn ours() -> PathBuf {
     let mut path = std::env::current_exe().expect("a test has a file");
     path.pop();
@@ -15,7 +15,7 @@ fn ours() -> PathBuf {
     path.join("examples/sipp")
 }
 
-/// Debian's, if it is there.
+/// Returns Debian's SIPp, if installed.
 fn theirs() -> Option<PathBuf> {
     let path = PathBuf::from("/usr/bin/sipp");
     if path.exists() {
@@ -25,7 +25,7 @@ fn theirs() -> Option<PathBuf> {
     None
 }
 
-/// A port free by UDP and TCP.
+/// Returns a port free for UDP and TCP.
 fn port() -> u16 {
     loop {
         let udp = UdpSocket::bind("127.0.0.1:0").expect("there are ports");
@@ -83,7 +83,7 @@ fn both_roles_by_udp_and_tcp() {
     }
 }
 
-/// Lines of a statistics file, cut at the delimiter.
+/// Returns the lines of a statistics file, split at the delimiter.
 fn rows(path: &std::path::Path) -> Vec<Vec<String>> {
     let text = std::fs::read_to_string(path).expect("the file was written");
     text.lines().map(|line| line.split(';').map(str::to_owned).collect()).collect()

@@ -1,4 +1,4 @@
-//! Answers to challenges against known answers computed by others: `STROWGER_CORPORA`/digest.
+//! Answers to challenges against known answers of other programs: `STROWGER_CORPORA`/digest.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ fn hex<const N: usize>(text: &str) -> [u8; N] {
     std::array::from_fn(byte)
 }
 
-/// The answer's parameter.
+/// Returns a parameter of the answer.
 fn parameter<'a>(line: &'a str, name: &str) -> &'a str {
     let value = line.split(&format!(",{name}=\"")).nth(1).unwrap();
     value.split('"').next().unwrap()
@@ -109,7 +109,7 @@ fn known_answers_of_aka() {
     let message = format!("{} x SIP/2.0\r\nAuthorization: {credentials}\r\n\r\n", text("method"));
     assert!(verify(message.as_bytes(), text("user").as_bytes(), &res));
 
-    // And what is written for the same challenge is verified with RES as the password.
+    // The answer to the same challenge verifies with RES as the password.
     let challenge =
         format!("Digest realm=\"{}\", nonce=\"{}\", algorithm=AKAv1-MD5, qop=\"auth\"", text("realm"), text("nonce"));
     let who = Credentials { username: text("user").as_bytes(), password: b"", aka: Some(&secret) };

@@ -1,4 +1,4 @@
-//! Controllers of third party call control pass words to each other.
+//! Controllers of third party call control exchange commands.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -25,7 +25,7 @@ fn word(text: &str) -> Heard {
     Heard::Word(Word::from(text.as_bytes()))
 }
 
-/// On an address of its own each time, where no other test listens.
+/// Returns an address of its own each time, on which no other test listens.
 fn free() -> SocketAddr {
     static LAST: AtomicU8 = AtomicU8::new(0);
     let address = std::net::Ipv4Addr::new(127, 0, 200, LAST.fetch_add(1, Ordering::Relaxed));
@@ -61,7 +61,7 @@ fn classic_words_go_both_ways_by_one_connection() {
     }
     send(&b, None, "answer");
     assert_eq!(next(&at_a), word("answer"));
-    // What was handed over is sent before the end.
+    // Queued commands are sent before the end.
     send(&a, None, "last");
     a.close();
     assert_eq!(next(&at_b), word("last"));
@@ -92,14 +92,14 @@ fn extended_controllers_answer_by_connections_of_their_own() {
     assert_eq!(next(&at_master), word("from the first"));
     send(&second, Some("m"), "from the second");
     assert_eq!(next(&at_master), word("from the second"));
-    // Who goes is known by name.
+    // A departing controller is known by name.
     second.close();
     assert_eq!(next(&at_master), Heard::Ended("s2".into()));
     assert!(!master.send(Some("s2"), b"too late"));
     assert!(master.send(Some("s1"), b"still there"));
 }
 
-/// A slave answers the first word it hears, however early that is.
+/// A slave answers the first command it receives, however early.
 #[test]
 fn a_word_that_is_heard_can_be_answered() {
     for round in 0..100 {
@@ -168,7 +168,7 @@ fn who_does_not_hear_makes_the_speaker_wait_and_loses_nothing() {
         spoken += 1;
         assert!(spoken < 5_000, "nobody makes the speaker wait");
     }
-    // The speaker waits meanwhile.
+    // The sender waits meanwhile.
     std::thread::sleep(Duration::from_millis(50));
     let mut kept = vec![next(&heard)];
     while let Ok(word) = heard.try_recv() {

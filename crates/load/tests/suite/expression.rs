@@ -1,7 +1,7 @@
-//! Expressions against the C library: `regcomp` and `regexec` are the oracle.
+//! Expressions compared with the C library: `regcomp` and `regexec` are the oracle.
 //!
-//! The expressions are those of the scenarios in `STROWGER_CORPORA` (default `../shared/corpora` beside the workspace) and
-//! some of our own; the texts are the messages of RFC 3665 and RFC 4475 there and strings generated from each expression.
+//! The expressions are those of the scenarios in `STROWGER_CORPORA` (default `../shared/corpora` beside the workspace)
+//! and our own; the texts are the messages of RFC 3665 and RFC 4475 there and strings generated from each expression.
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -103,8 +103,8 @@ fn own_expressions_match_as_in_the_c_library() {
 fn every_way_through_random_expressions_is_the_library_s() {
     fn alternation(numbers: &mut Numbers, depth: usize, out: &mut Vec<u8>) {
         loop {
-            // Without empty branches and loops over groups: over what can be empty the library takes exponential time to
-            // compile some, and never comes back from a search with others.
+            // Without empty branches and loops over groups: the library takes exponential time to compile some
+            // expressions that can be empty, and never returns from a search with others.
             for _ in 0..1 + numbers.below(3) {
                 let single = numbers.below(12);
                 match single {
@@ -190,7 +190,7 @@ fn odd_syntax_is_judged_as_by_the_c_library() {
         let (Err(library), Err(ours)) = (library, ours) else { continue };
         refused += 1;
         assert!(ours.at <= pattern.len());
-        // Inside brackets several things can be wrong at once, and each of us names another.
+        // Inside brackets an expression may have several errors, and each side may name another.
         let in_brackets = [2, 3, 4, 7, 11];
         let ours = code(ours.kind);
         assert!(
@@ -248,7 +248,7 @@ fn a_hundred_thousand_bytes_are_searched_in_linear_time() {
         let mut spans = [None; SPANS];
         assert_eq!(expression.captures(&text, &mut matcher, &mut spans), pattern.ends_with('$'), "{pattern}");
     }
-    // Milliseconds in truth; a quadratic search takes minutes.
+    // Takes milliseconds; a quadratic search takes minutes.
     assert!(long.elapsed().as_secs() < 20, "{:?}", long.elapsed());
 }
 
@@ -327,7 +327,7 @@ fn a_message_is_searched_in_microseconds() {
         let expression = Expression::new(pattern.as_bytes(), Options::default()).unwrap();
         let mut spans = [None; SPANS];
         let mut time = std::time::Duration::MAX;
-        // The quickest of some rounds: other tests run beside this one.
+        // The quickest of some rounds, because other tests run at the same time.
         for _ in 0..20 {
             let start = std::time::Instant::now();
             for _ in 0..50 {

@@ -1,5 +1,4 @@
-//! The C library's `regcomp` and `regexec`, and what both sides are asked: compared on texts and on strings that an
-//! expression likes.
+//! Oracle: the C library's `regcomp` and `regexec`, compared with ours on texts and on generated strings.
 
 pub(crate) mod corpus;
 pub(crate) mod strings;
@@ -14,7 +13,7 @@ pub(crate) const GENERATED: usize = 10_000;
 
 pub(crate) type Offsets = [(i64, i64); SPANS];
 
-/// An expression compiled by the C library.
+/// Expression compiled by the C library.
 pub(crate) struct Library(libc::regex_t);
 
 impl Library {
@@ -50,7 +49,7 @@ pub(crate) fn captures(expression: &Expression, matcher: &mut Matcher, text: &[u
     expression.captures(text, matcher, &mut spans).then(|| spans.map(offsets))
 }
 
-/// The codes of `regcomp`.
+/// Returns the code of `regcomp`.
 pub(crate) fn code(kind: ErrorKind) -> i32 {
     match kind {
         ErrorKind::CollatingElement => 3,

@@ -1,4 +1,4 @@
-//! Behaviours of the generator that need no process of their own: one program, linked once.
+//! Tests of the generator that need no process of their own: one program, linked once.
 
 mod authentication;
 mod command_link;

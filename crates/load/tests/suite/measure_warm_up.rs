@@ -1,4 +1,4 @@
-//! Warm-up: all events of its calls are counted apart, in the run and in its log.
+//! Warm-up: the run and its log count the events of its calls apart.
 
 use std::time::{Duration, UNIX_EPOCH};
 use strowger_load::report::Report;
@@ -11,7 +11,7 @@ use crate::measured;
 
 const S: u64 = 1_000_000;
 const MS: u64 = 1_000;
-/// The wall clock at the zero of the engine's, µs: a whole second.
+/// Wall clock at time zero of the engine, µs: a whole second.
 const WALL: u64 = 1_700_000_000_000_000;
 
 fn begin(books: &mut Books, at: u64) -> CallBook {
@@ -24,7 +24,7 @@ fn begin(books: &mut Books, at: u64) -> CallBook {
     books.call_started(at, at, 0)
 }
 
-/// The answer after `ms`, counted as the engine does.
+/// Records the answer after `ms`, as the engine does.
 fn answer(books: &mut Books, call: &mut CallBook, at: u64, failed: bool) {
     books.tick(at);
     let warm_up = books.in_warm_up(call.intended);
@@ -39,8 +39,8 @@ fn answer(books: &mut Books, call: &mut CallBook, at: u64, failed: bool) {
     }
 }
 
-/// Two shards, of which each begins a call every 100 ms for six seconds, the first 2.5 s a warm-up. Calls of the warm-up take a
-/// second and half of them fail, the others take 10 ms.
+/// Records a run of two shards; each begins a call every 100 ms for six seconds, the first 2.5 s a warm-up. Calls of
+/// the warm-up take a second and half of them fail; the others take 10 ms.
 fn run(log: Option<Log>) -> Run {
     let clock = Clock::new(0, UNIX_EPOCH + Duration::from_micros(WALL));
     let mut journal = Journal::new(clock, measured::heading("west"), 2, log);
@@ -99,7 +99,7 @@ fn calls_of_a_warm_up_are_in_no_figure_and_in_the_log() {
         assert_eq!(warm_up.covered, 2_501 * MS, "the time of the last shard");
         assert_eq!(run.totals.covered, 7 * S - 2_501 * MS);
         assert!(run.totals.peak >= 20, "calls of the warm-up are open in the window: {}", run.totals.peak);
-        // The series has all of it, a row each second, marked while there is nothing else.
+        // The series has all of it, a row each second; rows with nothing but warm-up are marked.
         let marks: Vec<bool> = run.rows.iter().map(|row| row.warm_up).collect();
         assert_eq!(marks, [true, true, false, false, false, false]);
         let failed = Counter::CallsFailed.key();

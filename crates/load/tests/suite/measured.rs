@@ -1,4 +1,4 @@
-//! A run made up event by event, and the schema of its JSON report.
+//! Artificial run, event by event, and the schema of its JSON report.
 
 pub(crate) mod schema;
 

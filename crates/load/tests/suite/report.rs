@@ -1,4 +1,4 @@
-//! Reports of a run: made at its end and from its log alike, and each in its own format.
+//! Reports of a run: equal at its end and from its log, each in its own format.
 
 use crate::measured::schema;
 use crate::measured::{self, MS, S, STARTED};
@@ -33,7 +33,7 @@ fn the_json_is_what_its_schema_says() {
     assert_eq!(schema::problems(&schema, &whole), Vec::<String>::new());
     let empty = json(&Run::new(measured::heading("west")));
     assert_eq!(schema::problems(&schema, &empty), Vec::<String>::new());
-    // The check itself finds what is wrong.
+    // The check itself finds errors.
     for (pointer, wrong) in [
         ("/version", Value::from(1)),
         ("/refusals/0/count", Value::from(-1)),
@@ -73,7 +73,7 @@ fn the_json_holds_the_figures() {
     assert_eq!(json["verdict"]["valid"], true);
     assert_eq!(json["verdict"]["requirements_met"], false);
     assert_eq!(json["run"]["started"], "2026-11-20T13:00:00Z");
-    // The series adds up to the whole.
+    // The series adds up to the totals.
     let names: Vec<&str> =
         json["series"]["columns"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
     let rows = json["series"]["rows"].as_array().unwrap();
@@ -85,7 +85,7 @@ fn the_json_holds_the_figures() {
     assert!(rows.windows(2).all(|pair| pair[0][0].as_u64() < pair[1][0].as_u64()));
 }
 
-/// Without what a process measures of its own machine, and of what a log knows more.
+/// Returns the report without measurements of the process's machine, and without additions of the log.
 fn figures(run: &Run) -> Value {
     let mut json = json(run);
     for name in ["generators", "verdict"] {
@@ -119,7 +119,7 @@ fn a_generator_that_was_killed_leaves_what_it_wrote() {
     std::fs::write(&path, &bytes[..bytes.len() * 2 / 3]).unwrap();
     let run = Run::read(&[&path]).unwrap();
     assert!(run.rows.len() > 5 && run.rows.len() < whole.rows.len());
-    // Not a number (nothing measured) is what it was, too.
+    // Not a number (no measurement) is equal too.
     let shown = |row: &Row| format!("{row:?}");
     assert!(run.rows.iter().zip(&whole.rows).all(|(left, right)| shown(left) == shown(right)));
     let report = Report::new(&run, &[], &Thresholds::default());
@@ -194,7 +194,7 @@ fn the_csv_has_a_line_a_second() {
     assert_eq!(lines[1][..2], ["2026-11-20T13:00:00Z", &(STARTED / S).to_string()]);
     let achieved = lines[0].iter().position(|name| name == "calls.outgoing").unwrap();
     assert_eq!(lines[1..].iter().map(|line| line[achieved].parse::<u64>().unwrap()).sum::<u64>(), 2_400);
-    // Behind what every run has: the responses of this one, each a measure.
+    // After the common columns: the responses of this run, each a measure.
     let every = columns(&measured::heading("").timers).len() + 2;
     let sum = |name: &str| {
         let place = lines[0].iter().position(|column| column == name).unwrap_or_else(|| panic!("{name}"));
@@ -210,7 +210,7 @@ fn the_csv_has_a_line_a_second() {
     assert!(lines[1..].iter().all(|line| line[failed].is_empty()), "what was not measured is empty");
 }
 
-/// The fields of a line of CSV (RFC 4180).
+/// Returns the fields of a line of CSV (RFC 4180).
 fn fields(line: &str) -> Vec<String> {
     let (mut fields, mut field, mut quoted) = (vec![], String::new(), false);
     let mut chars = line.chars().peekable();
@@ -226,7 +226,7 @@ fn fields(line: &str) -> Vec<String> {
     fields
 }
 
-/// A run that breaks this bound and no other.
+/// Creates a run that breaks this bound and no other.
 fn beyond(threshold: &str) -> Run {
     let clock = Clock::new(0, UNIX_EPOCH + Duration::from_micros(STARTED));
     let mut journal = Journal::new(clock, measured::heading("west"), 1, None);
@@ -298,7 +298,7 @@ fn every_verdict_is_as_the_schema_says_and_names_the_option_that_judged_it() {
     }
 }
 
-/// Thirty seconds; the generator stood still in the thirteenth.
+/// Creates a run of thirty seconds whose generator stood still in the thirteenth.
 fn spoilt() -> Run {
     let clock = Clock::new(0, UNIX_EPOCH + Duration::from_micros(STARTED));
     let mut journal = Journal::new(clock, measured::heading("west"), 1, None);
@@ -405,7 +405,7 @@ fn the_table_says_first_what_became_of_generator_and_server() {
     assert!(lines[0].starts_with("Generator    kept up with its schedule"), "{table}");
     let server = "Server       66 of 2,400 calls failed (2.75 %), most often by: 30 × 486 Busy Here (INVITE).";
     assert_eq!(lines[1], server, "{table}");
-    // A machine that is busy with other tests may have a warning between.
+    // On a busy machine a warning may come between.
     let first = lines.iter().position(|line| line.starts_with("✓ srd.p95<200ms")).expect("it is met");
     assert!(lines[first + 2].starts_with("✗ calls.failed==0") && lines[first + 2].ends_with(" 66"), "{table}");
     assert!(lines.iter().all(|line| line.chars().count() <= 121), "{table}");
@@ -451,7 +451,7 @@ fn an_invalid_run_says_so_before_its_figures() {
     let table = report.table(false);
     assert!(table.starts_with("INVALID"), "{table}");
     assert!(table.contains("started calls late") && table.contains("net.core.rmem_max"), "{table}");
-    // What was not the server's says nothing of the server: no requirement has a mark.
+    // The server was not measured: no requirement has a mark.
     assert!(table.contains("\n? srd.p95<200ms") && !table.contains('✓') && !table.contains('✗'), "{table}");
     assert!(!report.table(true).contains("\x1b[32;1m✓"));
     assert!(report.html().contains("<strong>INVALID</strong>"));

@@ -1,4 +1,4 @@
-//! The HTML report, in a browser: every chart drawn, no console error, no request to any host.
+//! HTML report in a browser: every chart drawn, no console error, no request to any host.
 
 use crate::measured;
 use std::path::Path;
@@ -9,7 +9,7 @@ use strowger_measure::{Requirement, Thresholds};
 
 const CHROMIUM: &str = "chromium";
 
-/// Where Debian's chromium is, or why this test says nothing.
+/// Returns Debian's chromium, or prints why this test checks nothing.
 fn browser() -> Option<&'static str> {
     let found = Command::new(CHROMIUM).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if found.is_err() {
@@ -19,7 +19,7 @@ fn browser() -> Option<&'static str> {
     Some(CHROMIUM)
 }
 
-/// The page after its script has run, and what the browser's console said.
+/// Returns the page after its script has run, and the browser's log.
 fn open(browser: &str, page: &Path, dark: bool) -> (String, String) {
     let profile = tempfile::tempdir().unwrap();
     let mut command = Command::new(browser);
@@ -37,7 +37,7 @@ fn open(browser: &str, page: &Path, dark: bool) -> (String, String) {
     command.arg(format!("--user-data-dir={}", profile.path().display()));
     command.arg("--dump-dom").arg(format!("file://{}", page.display()));
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // A browser that hangs is ended, not waited for.
+    // A browser that hangs is ended.
     let id = child.id().to_string();
     let (done, waits) = std::sync::mpsc::channel();
     let guard = std::thread::spawn(move || {
@@ -51,7 +51,7 @@ fn open(browser: &str, page: &Path, dark: bool) -> (String, String) {
     (String::from_utf8_lossy(&output.stdout).into(), String::from_utf8_lossy(&output.stderr).into())
 }
 
-/// The value of an attribute of the `<html>` element.
+/// Returns the value of an attribute of the `<html>` element.
 fn attribute<'a>(dom: &'a str, name: &str) -> Option<&'a str> {
     let tag = &dom[dom.find("<html")?..];
     let tag = &tag[..tag.find('>')?];
@@ -59,7 +59,8 @@ fn attribute<'a>(dom: &'a str, name: &str) -> Option<&'a str> {
     value.split_once('"').map(|(value, _)| value)
 }
 
-/// Console messages stand in the log as `... INFO:CONSOLE:line] "text", source: ...`; refused requests are among them.
+/// Returns the console messages, including refused requests; the log has them as `... INFO:CONSOLE:line] "text",
+/// source: ...`.
 fn console(log: &str) -> Vec<&str> {
     log.lines().filter(|line| line.contains("CONSOLE")).collect()
 }
@@ -80,7 +81,7 @@ fn check(page: &Path, dark: bool, expected: &[&str]) {
 
 #[test]
 fn every_chart_of_a_run_is_drawn_in_light_and_dark() {
-    // Kept, so that a person can look at it too.
+    // Kept, so that a person can look at it.
     let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join("report.html");
     let run = measured::run("west", 20, 1, None);
     let requirements = ["srd.p95<2s", "ser>=99.9%"].map(|text| Requirement::parse(text, &[]).unwrap());
@@ -128,7 +129,7 @@ fn nothing_in_the_page_names_another_place() {
         assert!(!html.contains(word), "the page contains {word}");
     }
     assert!(html.contains("default-src 'none'"));
-    // What users wrote cannot become markup.
+    // Text of users cannot become markup.
     assert!(!html.contains("register-then-call <b>") && html.contains("register-then-call &lt;b&gt;"));
 }
 

@@ -15,7 +15,7 @@ fn heading() -> Heading {
     Heading { timers: ["ask", "tell"].map(String::from).into(), ..measured::heading("west") }
 }
 
-/// Two documents with two generators each, calls of the second one fail.
+/// Creates a run of two documents with two generators each; calls of the second document fail.
 fn run(log: Log) -> Run {
     let clock = Clock::new(0, UNIX_EPOCH + Duration::from_secs(1_700_000_000));
     let names = [("a.xml", 3), ("b.xml", 1)].map(|(name, share)| DocumentName { name: name.into(), share });

@@ -1,4 +1,4 @@
-//! Every document of the corpus is refused before its first message, or not, exactly as SIPp does.
+//! Every document of the corpus is refused before its first message exactly if SIPp refuses it.
 //!
 //! SIPp itself is the oracle, run in the document's own folder. It is slow for a test: `make test-sipp-corpus`.
 
@@ -9,7 +9,7 @@ use crate::scenario_oracle::Oracle;
 
 use strowger_load::scenario::{Cause, Environment, Kind, Piece, Scenario};
 
-/// Where the documents are, if they are.
+/// Returns the folder of the documents, if it exists.
 fn corpus() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let folder = std::env::var_os("STROWGER_CORPORA").map_or_else(|| PathBuf::from("../shared/corpora"), PathBuf::from);
@@ -36,7 +36,7 @@ fn all() -> Option<(PathBuf, Vec<PathBuf>)> {
     Some((folder, list))
 }
 
-/// No document is so broken that reading it panics, and what is refused is refused at a place.
+/// Reads each document: none makes the parser panic, and each refusal has a place.
 #[test]
 fn each_document_is_read_or_refused_with_a_place() {
     let Some((_, list)) = all() else {
@@ -59,10 +59,9 @@ fn each_document_is_read_or_refused_with_a_place() {
     assert!(read > list.len() / 2, "{read} of {} were read", list.len());
 }
 
-/// Whether a message can have been written from a template: its texts stand there, whatever the keywords wrote.
+/// True if a message can come from a template: its texts occur in order, whatever the keywords wrote.
 fn written_from(message: &[u8], pieces: &[Piece]) -> bool {
-    // Places of the message that the pieces so far can have led to, and whether the last one wrote nothing at the
-    // start of a line.
+    // Offsets of the message after the pieces so far, and whether the last one wrote nothing at the start of a line.
     let mut places = BTreeSet::from([(0, false)]);
     for piece in pieces {
         let mut next = BTreeSet::new();
@@ -79,7 +78,7 @@ fn written_from(message: &[u8], pieces: &[Piece]) -> bool {
                 }
                 _ => {
                     next.insert((place, place > 0 && message[place - 1] == b'\n'));
-                    // What a keyword of a first message writes is short and within a line.
+                    // A keyword of a first message writes a short text within a line.
                     let line = message[place..].iter().position(|b| *b == b'\r').unwrap_or(message.len() - place);
                     next.extend((1..=line).map(|length| (place + length, false)));
                 }
@@ -90,7 +89,7 @@ fn written_from(message: &[u8], pieces: &[Piece]) -> bool {
     places.iter().any(|(place, _)| *place == message.len())
 }
 
-/// What SIPp's words blame, if they are among those that the corpus leads to.
+/// Returns the cause of SIPp's message, if it is known.
 fn cause(reason: &str) -> Option<Cause> {
     let known = [
         ("Unsupported keyword", Cause::Keyword),

@@ -1,4 +1,4 @@
-//! Broken documents: whatever is done to one, it is read or refused, never a panic, and quickly.
+//! Broken documents: each is read or refused quickly, never a panic.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use crate::scenario_oracle::Oracle;
 use strowger_core::entropy::Entropy;
 use strowger_load::scenario::{Environment, Scenario, builtin};
 
-/// Documents to start from: the built-in ones, the collection of oddities, the corpus if it is there.
+/// Returns the original documents: the built-in ones, the collection of oddities, the corpus if it exists.
 fn seeds() -> Vec<Vec<u8>> {
     let mut list: Vec<Vec<u8>> = builtin::NAMES
         .iter()
@@ -35,7 +35,7 @@ fn seeds() -> Vec<Vec<u8>> {
     list
 }
 
-/// A bit of each thing that a document can have.
+/// Document with one of each element.
 const EVERYTHING: &str = r#"<?xml version="1.0"?><!DOCTYPE scenario SYSTEM "sipp.dtd">
 <scenario name="everything"><!-- a comment --><Global variables="g"/><User variables="u"/>
 <init><label id="i"/><nop><action><assign assign_to="g" value="1"/></action></nop></init>
@@ -109,7 +109,7 @@ const WORDS: [&[u8]; 24] = [
     b"{999}",
 ];
 
-/// One of the seeds with up to six changes.
+/// Returns one of the seeds with up to six changes.
 fn mutate(seeds: &[Vec<u8>], entropy: &mut Entropy) -> Vec<u8> {
     let mut pick = |below: usize| (entropy.u64() % below.max(1) as u64) as usize;
     let mut document = seeds[pick(seeds.len())].clone();
@@ -135,7 +135,7 @@ fn mutate(seeds: &[Vec<u8>], entropy: &mut Entropy) -> Vec<u8> {
     document
 }
 
-/// What SIPp says only once it runs; these documents were not refused.
+/// Errors that SIPp reports only during the run; these documents were not refused.
 const LATER: [&str; 9] = [
     "tdmmap] keyword without",
     "no audio or video",
@@ -148,12 +148,12 @@ const LATER: [&str; 9] = [
     "zero-length",
 ];
 
-/// Broken documents of no one's making: SIPp's verdict is ours.
+/// Mutated documents get the same verdict from SIPp and from us.
 #[test]
 #[ignore = "runs SIPp on each document: make test-sipp-corpus"]
 fn broken_documents_are_refused_as_sipp_refuses_them() {
     let Some(oracle) = Oracle::find() else { return };
-    // Small ones that SIPp itself runs: the rest would be refused for what is missing around them.
+    // Small ones that SIPp itself runs: others would be refused for missing files.
     let seeds: Vec<Vec<u8>> = seeds()
         .into_iter()
         .filter(|seed| seed.len() < 9000 && Scenario::parse(seed, Path::new("a.xml"), &Environment::default()).is_ok())

@@ -1,4 +1,4 @@
-//! SIPp 3.6.1 itself, asked what it thinks of documents.
+//! Oracle: SIPp 3.6.1's verdicts on documents.
 
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
@@ -8,17 +8,17 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// What SIPp did with a document.
+/// SIPp's reaction to a document.
 #[derive(Debug)]
 pub(crate) struct Verdict {
     pub(crate) refused: bool,
-    /// Its first words.
+    /// Its first line of output.
     pub(crate) reason: String,
     /// Its first message.
     pub(crate) first: Option<Vec<u8>>,
 }
 
-/// Runs SIPp 3.6.1 until it says something: a message, an end, or nothing for its time.
+/// Runs SIPp 3.6.1 until its first message, its end, or a timeout.
 fn run(path: &Path, options: &[String], number: usize) -> Verdict {
     for attempt in 0..3 {
         let target = UdpSocket::bind("127.0.0.1:0").expect("a port");
@@ -60,7 +60,7 @@ fn run(path: &Path, options: &[String], number: usize) -> Verdict {
         if text.contains("Address already in use") {
             continue;
         }
-        // 0 is the end of all calls, 97 and 99 that of the time; everything else an error.
+        // 0 is the end of all calls, 97 and 99 are timeouts; other codes are errors.
         let refused = first.is_none() && !matches!(code, None | Some(0 | 97 | 99));
         let line = text.lines().find(|line| line.contains('\t')).unwrap_or_default();
         let reason = line.rsplit_once(": ").map_or(line, |(_, reason)| reason);
@@ -70,7 +70,7 @@ fn run(path: &Path, options: &[String], number: usize) -> Verdict {
     panic!("{}: no address is free", path.display());
 }
 
-/// SIPp, if the right one is installed.
+/// SIPp 3.6.1, if installed.
 pub(crate) struct Oracle(());
 
 impl Oracle {
@@ -84,7 +84,7 @@ impl Oracle {
         }
     }
 
-    /// A verdict on each, in their order, eight at a time. `how` names the document and the options.
+    /// Returns verdicts on all, in their order, eight at a time. `how` returns the document and the options.
     pub(crate) fn judge<T: Sync>(&self, list: &[T], how: impl Fn(&T) -> (PathBuf, Vec<String>) + Sync) -> Vec<Verdict> {
         let next = AtomicUsize::new(0);
         let verdicts = Mutex::new(BTreeMap::new());

@@ -1,7 +1,7 @@
-//! Hundreds of small documents, each with one oddity, and whether SIPp 3.6.1 refused it.
+//! Hundreds of small documents, each with one oddity and SIPp 3.6.1's verdict.
 //!
-//! `scenario_quirks.txt` has them one behind the other: `== refused NAME` or `== accepted NAME`, a line `-- OPTIONS` if
-//! SIPp had any, the document with `{H}`, `{S}`, `{R}` and `{F}` for a head, a send, a receive and an end.
+//! `scenario_quirks.txt` lists them: `== refused NAME` or `== accepted NAME`, a line `-- OPTIONS` if SIPp had any, the
+//! document with `{H}`, `{S}`, `{R}` and `{F}` for a head, a send, a receive and an end.
 
 use std::path::Path;
 
@@ -19,15 +19,15 @@ struct Case {
     name: String,
     refused: bool,
     environment: Environment,
-    /// As SIPp had them.
+    /// Options that SIPp had.
     options: Vec<String>,
     document: Vec<u8>,
 }
 
-/// Bytes, because some documents are no UTF-8.
+/// Returns the cases; bytes, because some documents are no UTF-8.
 fn cases() -> Vec<Case> {
     let all: &[u8] = include_bytes!("scenario_quirks.txt");
-    // One character a byte: what is read stays what it was.
+    // One character a byte keeps every byte.
     let all: String = all.iter().map(|byte| char::from(*byte)).collect();
     let mut list = Vec::new();
     for record in format!("\n{all}").split("\n== ").skip(1) {
@@ -85,7 +85,7 @@ fn each_oddity_has_the_verdict_of_sipp() {
     assert!(wrong.is_empty(), "{} of {} are not as SIPp's:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
 }
 
-/// What the collection says of SIPp is what SIPp does.
+/// Compares SIPp's verdicts with those of the collection.
 #[test]
 #[ignore = "runs SIPp on each document: make test-sipp-corpus"]
 fn the_verdicts_are_those_of_sipp() {

@@ -1,4 +1,4 @@
-//! The expressions of all scenarios, and the messages of RFC 3665 and RFC 4475.
+//! Expressions of all scenarios, and the messages of RFC 3665 and RFC 4475.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -23,7 +23,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The value of an attribute as SIPp reads it: its own escapes, then entities.
+/// Returns the value of an attribute as SIPp reads it: its own escapes, then entities.
 fn attribute(raw: &[u8]) -> Vec<u8> {
     let mut value = Vec::new();
     let mut at = 0;
@@ -48,7 +48,7 @@ fn attribute(raw: &[u8]) -> Vec<u8> {
     text
 }
 
-/// What stands in quotes behind `name=` in an element.
+/// Returns the quoted values of `name=`.
 fn values(document: &[u8], name: &[u8]) -> Vec<(usize, Vec<u8>)> {
     let mut found = Vec::new();
     for at in memchr::memmem::find_iter(document, name) {
@@ -65,7 +65,7 @@ fn values(document: &[u8], name: &[u8]) -> Vec<(usize, Vec<u8>)> {
     found
 }
 
-/// The expressions of all scenarios with whether case is ignored -> how often each stands there.
+/// Returns the expressions of all scenarios, with whether case is ignored, and their counts.
 pub(crate) fn corpus_expressions(corpora: &Path) -> BTreeMap<(Vec<u8>, bool), usize> {
     let mut documents = Vec::new();
     files(&corpora.join("sipp-scenarios"), &mut documents);

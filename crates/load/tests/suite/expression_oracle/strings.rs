@@ -1,6 +1,6 @@
-//! Strings that an expression may match, repeatable.
+//! Repeatable strings that an expression may match.
 
-/// A generator of numbers (xorshift64*), so that a failure replays.
+/// Random numbers (xorshift64*), repeatable so that a failure replays.
 pub(crate) struct Numbers(pub(crate) u64);
 
 impl Numbers {
@@ -16,7 +16,7 @@ impl Numbers {
     }
 }
 
-/// Writes strings that an expression likes. What it reads wrong costs matches, not rightness.
+/// Writer of strings that an expression is likely to match. Its errors cost matches, not correctness.
 struct Writer<'a> {
     pattern: &'a [u8],
     at: usize,
@@ -137,7 +137,7 @@ impl Writer<'_> {
     }
 }
 
-/// A text that the expression may match, of some 5 to 150 bytes.
+/// Writes a text of some 5 to 150 bytes that the expression may match.
 pub(crate) fn generate(pattern: &[u8], numbers: &mut Numbers, text: &mut Vec<u8>) {
     const AROUND: [&[u8]; 8] = [
         b"",

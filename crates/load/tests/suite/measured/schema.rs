@@ -1,9 +1,9 @@
-//! The part of JSON Schema that `docs/load-report.schema.json` uses. A word that is not known here is an error, so that the
-//! schema cannot ask for more than is checked.
+//! Checker for the part of JSON Schema that `docs/load-report.schema.json` uses. An unknown word is an error, so that
+//! the schema cannot ask for more than is checked.
 
 use serde_json::Value;
 
-/// What of `value` is not as `schema` says: place and reason.
+/// Returns the violations of `schema` in `value`: place and reason.
 pub(crate) fn problems(schema: &Value, value: &Value) -> Vec<String> {
     let mut found = Vec::new();
     check(schema, schema, value, "", &mut found);
