@@ -1,11 +1,11 @@
-//! What a message means to the measures of RFC 6076: each attempt from its request to the one way in which it ends.
+//! Attempts of RFC 6076: each from its request to its single end.
 
 use super::call::{Side, State};
 use super::{Books, CallBook, Counter, Delay, Outcome};
 use strowger_message::Method;
 
 impl Books {
-    /// A response to an INVITE of ours (RFC 6076 sections 4.3, 4.6 to 4.9).
+    /// Records a response to our INVITE (RFC 6076 sections 4.3, 4.6 to 4.9).
     pub(super) fn invite_answered(&mut self, call: &mut CallBook, now: u64, code: u16) {
         if call.modifying == State::Open {
             call.modifying = match code {
@@ -16,7 +16,7 @@ impl Books {
             return;
         }
         if !call.session.is_open() {
-            // Another branch answers too: the dialog of the first 2xx is the one that counts (section 5).
+            // Another branch answers too: only the dialog of the first 2xx counts (section 5).
             if call.session.state == State::Done && (200..300).contains(&code) && call.talking == Side::Originating {
                 self.page.count(Counter::SessionForked, 1);
             }
@@ -74,7 +74,7 @@ impl Books {
         }
     }
 
-    /// A response to a REGISTER of ours (RFC 6076 sections 4.1 and 4.2).
+    /// Records a response to our REGISTER (RFC 6076 sections 4.1 and 4.2).
     pub(super) fn register_answered(&mut self, call: &mut CallBook, now: u64, code: u16) {
         match code {
             ..=199 => return,
@@ -94,7 +94,7 @@ impl Books {
         call.registration.state = State::Done;
     }
 
-    /// A response to a BYE of ours (RFC 6076 section 4.4).
+    /// Records a response to our BYE (RFC 6076 section 4.4).
     pub(super) fn bye_answered(&mut self, call: &mut CallBook, now: u64, code: u16, retry_after: bool) {
         let delay = now.saturating_sub(call.disconnect.sent);
         match code {
@@ -144,7 +144,7 @@ impl Books {
         call.request.state = State::Done;
     }
 
-    /// The session of `call.leaving` ended at `until` by a BYE (RFC 6076 section 4.5.1).
+    /// Records that a BYE ended the session of `call.leaving` at `until` (RFC 6076 section 4.5.1).
     pub(super) fn talked(&mut self, call: &CallBook, until: u64) {
         let us = until.saturating_sub(call.talk_since);
         match call.leaving {
@@ -154,7 +154,7 @@ impl Books {
         }
     }
 
-    /// The BYE of the session of `call.leaving` was answered (RFC 6076 section 4.9).
+    /// Records the response to the BYE of the session of `call.leaving` (RFC 6076 section 4.9).
     pub(super) fn completed(&mut self, call: &mut CallBook) {
         match std::mem::take(&mut call.leaving) {
             Side::Originating => self.page.count(Counter::SessionCompleted, 1),
@@ -163,7 +163,7 @@ impl Books {
         }
     }
 
-    /// The open request of this method, if any, gets no final response any more.
+    /// Concludes the open request of this method, if any, without a final response.
     pub(super) fn conclude(&mut self, call: &mut CallBook, now: u64, method: Method, outcome: Outcome) {
         let (timeout, transport, stopped) = match outcome {
             Outcome::Failed(failure) => (failure.is_timeout(), failure.is_transport(), false),
@@ -186,7 +186,7 @@ impl Books {
                 if stopped {
                     call.session.state = State::Done;
                 } else {
-                    // It rang and no one answered in time: refused by silence, with the delay to the ringing.
+                    // It rang without an answer in time: a failed setup, with the delay to the ringing.
                     if call.indicated != 0 && timeout {
                         self.set_up(call, now, Delay::SetupFailed, Delay::SetupFailedIntended);
                     }

@@ -1,4 +1,4 @@
-//! The recorder of one shard.
+//! Recorder of one shard.
 
 use super::call::{Open, Side, State};
 use super::warm_up::WarmUp;
@@ -6,42 +6,43 @@ use super::{Attempt, CallBook, Clock, Counter, Delay, Failure, Outcome, Page, Ro
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use strowger_message::Method;
 
-/// What a shard gives to the collector.
+/// Page that a shard sends to the collector.
 #[derive(Debug)]
 pub(super) struct Leaf {
     pub(super) shard: usize,
     pub(super) page: Box<Page>,
-    /// The shard writes no more.
+    /// True for the shard's last page.
     pub(super) last: bool,
-    /// Another page of this second follows.
+    /// True if another page of this second follows.
     pub(super) part: bool,
 }
 
-/// Why a message could not be sent.
+/// Reason why a message could not be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendFailure {
-    /// This machine's fault: buffers full, no route, message too long, no port left.
+    /// Fault of this machine: buffers full, no route, message too long, no port left.
     Local,
-    /// The target's: port closed, connection refused or reset.
+    /// Fault of the target: port closed, connection refused or reset.
     Remote,
 }
 
-/// The books of one shard: the engine tells it what happened, with the time; the measures are made here. No locks, no
-/// allocation once warm (a histogram grows when a delay is twice as long as any before), tens of nanoseconds an event.
+/// Recorder of one shard. The engine reports events with their times; the recorder turns them into measures. It takes
+/// no lock, allocates nothing once warm (a histogram grows when a delay is twice as long as any before), and needs tens
+/// of nanoseconds an event.
 ///
-/// Times are microseconds of the engine's monotonic clock; those of one shard never go back. [`Books::tick`] must be
-/// called once a round before the round's events, and at least once a second: it turns the page when a wall-clock second has
-/// ended. What was written goes to the [`Collector`](super::Collector); if that is late the page is simply kept longer, so
-/// nothing here ever waits.
+/// Times are microseconds of the engine's monotonic clock; those of one shard never go back. [`Books::tick`] MUST be
+/// called once a round before the round's events, and at least once a second: it turns the page when a wall-clock
+/// second has ended. Full pages go to the [`Collector`](super::Collector). If that is late, the page is kept longer, so
+/// the recorder never waits.
 #[derive(Debug)]
 pub struct Books {
     pub(super) page: Box<Page>,
     pub(super) shard: usize,
     pub(super) clock: Clock,
-    /// When the page was begun and when it must be turned, µs.
+    /// Start of the page, and the time to turn it, µs.
     begun: u64,
     turn: u64,
-    /// When the round began.
+    /// Start of the round.
     now: u64,
     pub(super) open: u64,
     pub(super) leaves: SyncSender<Leaf>,
@@ -50,7 +51,7 @@ pub struct Books {
     /// Index of each timer of this shard's scenario among the timers of the run.
     timer_places: Option<Box<[u16]>>,
     closed: bool,
-    /// End of the warm-up, µs; 0: there is none. Calls that fall due before it belong to the warm-up.
+    /// End of the warm-up, µs; 0: none. Calls that fall due before it belong to the warm-up.
     pub(super) warm_until: u64,
     pub(super) warm_up: Option<Box<WarmUp>>,
 }
@@ -91,7 +92,7 @@ impl Books {
         self.timer_places = Some(places);
     }
 
-    /// Once a round, before its events: turns the page when the second is over.
+    /// Begins a round, before its events: turns the page when the second is over.
     #[inline]
     pub fn tick(&mut self, now: u64) {
         self.now = now;
@@ -133,7 +134,7 @@ impl Books {
         let warm_up = full.warm_up;
         match self.leaves.try_send(Leaf { shard: self.shard, page: full, last: false, part: false }) {
             Ok(()) => self.begin_page(now),
-            // The collector is behind, or gone: the page goes on into the next second.
+            // The collector is behind, or gone: the page continues into the next second.
             Err(TrySendError::Full(leaf) | TrySendError::Disconnected(leaf)) => {
                 self.page = leaf.page;
                 self.turn = self.clock.begin(self.clock.second(now) + 1);
@@ -154,12 +155,12 @@ impl Books {
         self.page.open = self.open;
     }
 
-    /// The shard ends: hands the last page over. Waits for the collector if that is behind.
+    /// Sends the last page at the end of the shard; waits for a collector that is behind.
     pub fn close(mut self, now: u64) {
         self.last(now);
     }
 
-    /// As [`Books::close`], where the books lie in what is being dropped. A collector that takes nothing for a second is given up.
+    /// Closes as [`Books::close`], for use in `drop`. Gives up on a collector that takes nothing for a second.
     pub fn last(&mut self, now: u64) {
         if std::mem::replace(&mut self.closed, true) {
             return;
@@ -172,7 +173,7 @@ impl Books {
         self.give(Leaf { shard: self.shard, page, last: true, part: false });
     }
 
-    /// Hands a page over; waits a second for the collector at most.
+    /// Sends a page; waits at most a second for the collector.
     fn give(&self, mut leaf: Leaf) {
         for _ in 0..1_000 {
             match self.leaves.try_send(leaf) {
@@ -183,13 +184,13 @@ impl Books {
         }
     }
 
-    /// Calls open now.
+    /// Returns the number of open calls.
     #[inline]
     pub fn open(&self) -> u64 {
         self.open
     }
 
-    /// What was written since the page was last turned.
+    /// Returns the current page.
     #[inline]
     pub fn page(&self) -> &Page {
         &self.page
@@ -197,8 +198,7 @@ impl Books {
 
     // ---- calls
 
-    /// The schedule wants `calls` more calls started: told in the round in which they fall due, whether or not they can be
-    /// started.
+    /// Records that `calls` more calls fell due, in the round in which they did, whether or not they can begin.
     #[inline]
     pub fn calls_intended(&mut self, calls: u64) {
         if calls == 0 {
@@ -212,14 +212,15 @@ impl Books {
         self.page.last_due = wall;
     }
 
-    /// So many calls have fallen due and wait for a place below the limit of concurrent calls.
+    /// Sets the number of due calls that wait for a place below the limit of concurrent calls.
     #[inline]
     pub fn calls_waiting(&mut self, calls: u64) {
         self.page.waiting = calls;
     }
 
-    /// The schedule's call is started, which it wanted at `intended`. `free`: when the place that it takes below the limit of
-    /// concurrent calls has become free (0: long ago). What it waited before that is the limit's, the rest the generator's lag.
+    /// Records the start of a call that was due at `intended`. `free`: time since which its place below the limit of
+    /// concurrent calls is free (0: long ago). The wait before it counts for the limit, the rest is the generator's
+    /// lag.
     #[inline]
     pub fn call_started(&mut self, now: u64, intended: u64, free: u64) -> CallBook {
         if !self.in_warm_up(intended) {
@@ -249,7 +250,7 @@ impl Books {
         CallBook::new(Role::Outgoing, intended.min(now), now)
     }
 
-    /// A message that came in starts a call.
+    /// Records the start of a call by a received message.
     #[inline]
     pub fn call_accepted(&mut self, now: u64) -> CallBook {
         self.page.count(Counter::CallsIncoming, 1);
@@ -263,8 +264,8 @@ impl Books {
         self.page.peak = self.page.peak.max(self.open);
     }
 
-    /// The call is over. What is still open is concluded: as timed out, as a transport failure, as left open by the end of
-    /// the run, or as given up, by the outcome.
+    /// Records the end of a call. The outcome concludes its open request: as timed out, as a transport failure, as left
+    /// open by the end of the run, or as given up.
     pub fn call_ended(&mut self, call: &mut CallBook, now: u64, outcome: Outcome) {
         self.open = self.open.saturating_sub(1);
         match outcome {
@@ -292,21 +293,22 @@ impl Books {
         }
     }
 
-    /// The response `code` to a request of `method` is why a call fails: told before [`Books::call_ended`].
+    /// Records that the response `code` to a request of `method` makes a call fail; to be called before
+    /// [`Books::call_ended`].
     #[inline]
     pub fn refused(&mut self, method: Method, code: u16) {
         self.page.count_refusals(method, code, 1);
     }
 
-    /// No final response came in time to the open request of this method (Timer B or F, RFC 3261 section 17.1): for
-    /// scenarios that go on after it. A call that fails by it needs no telling.
+    /// Records that no final response came in time to the open request of this method (Timer B or F, RFC 3261 section
+    /// 17.1), for scenarios that continue. Not needed if the call fails by it.
     pub fn timed_out(&mut self, call: &mut CallBook, now: u64, method: Method) {
         self.conclude(call, now, method, Outcome::Failed(Failure::TimeoutOnReceive));
     }
 
     // ---- messages
 
-    /// A request goes out for the first time (an ACK too). What it is to the measures follows from the call's past; see
+    /// Records a request sent for the first time (an ACK too). Its meaning follows from the call's past; see
     /// [`CallBook::attempt`]. `bytes`: its length.
     #[inline]
     pub fn request_sent(&mut self, call: &mut CallBook, now: u64, method: Method, bytes: usize) {
@@ -314,8 +316,8 @@ impl Books {
         self.request_sent_as(call, now, method, attempt, bytes);
     }
 
-    /// As [`Books::request_sent_as`], of an INVITE with a mark of its own (of its branch, say). If another is open, both are
-    /// measured; of three, the first is given up.
+    /// Records as [`Books::request_sent_as`] an INVITE with a mark of its own (a hash of its branch, for example). If
+    /// another is open, both are measured; of three, the first is given up.
     pub fn invite_sent(&mut self, call: &mut CallBook, now: u64, attempt: Attempt, invite: u64, bytes: usize) {
         if attempt == Attempt::Initial && call.session.is_open() {
             call.turn();
@@ -324,7 +326,7 @@ impl Books {
         call.invite = invite;
     }
 
-    /// As [`Books::request_sent`], where the engine knows better what it is.
+    /// Records as [`Books::request_sent`], where the engine knows the attempt better.
     pub fn request_sent_as(&mut self, call: &mut CallBook, now: u64, method: Method, attempt: Attempt, bytes: usize) {
         self.sent(bytes);
         self.page.requests_sent[method as usize] += 1;
@@ -346,7 +348,7 @@ impl Books {
                 }
                 Attempt::Again => call.session.state = State::Open,
                 Attempt::InDialog => {
-                    // After a challenge it is the same again.
+                    // After a challenge it is the same attempt again.
                     if call.modifying != State::Challenged {
                         self.page.count(Counter::SessionModified, 1);
                     }
@@ -380,8 +382,8 @@ impl Books {
         }
     }
 
-    /// A response comes in for the first time, to a request of `method` (from its CSeq). `retry_after`: it has a Retry-After
-    /// header field. `bytes`: its length.
+    /// Records a response received for the first time, to a request of `method` (from its CSeq). `retry_after`: it has
+    /// a Retry-After header field. `bytes`: its length.
     pub fn response_received(
         &mut self,
         call: &mut CallBook,
@@ -406,7 +408,7 @@ impl Books {
         }
     }
 
-    /// A request comes in for the first time. `bytes`: its length.
+    /// Records a request received for the first time. `bytes`: its length.
     pub fn request_received(&mut self, call: &mut CallBook, now: u64, method: Method, bytes: usize) {
         self.received(bytes);
         self.page.requests_received[method as usize] += 1;
@@ -423,13 +425,13 @@ impl Books {
         }
     }
 
-    /// A response goes out for the first time, to a request of `method`. `bytes`: its length.
+    /// Records a response sent for the first time, to a request of `method`. `bytes`: its length.
     pub fn response_sent(&mut self, call: &mut CallBook, now: u64, method: Method, code: u16, bytes: usize) {
         self.sent(bytes);
         self.page.responses_sent.count(method, code, 1);
         match method {
             Method::Invite if call.asked => match code {
-                // After a challenge the INVITE comes again; it is still the same one.
+                // After a challenge the INVITE comes again; it is still the same attempt.
                 ..200 | 401 | 407 => {}
                 200..=299 => {
                     self.page.count(Counter::IncomingAnswered, 1);
@@ -445,7 +447,7 @@ impl Books {
         }
     }
 
-    /// The same request goes out once more.
+    /// Records a retransmitted request.
     #[inline]
     pub fn request_resent(&mut self, method: Method, bytes: usize) {
         self.sent(bytes);
@@ -453,41 +455,41 @@ impl Books {
         self.page.requests_resent[method as usize] += 1;
     }
 
-    /// The same response goes out once more.
+    /// Records a retransmitted response.
     #[inline]
     pub fn response_resent(&mut self, bytes: usize) {
         self.sent(bytes);
         self.page.count(Counter::RetransmissionsSent, 1);
     }
 
-    /// A message came that had come before. It is counted here and nowhere else.
+    /// Records a received retransmission. It is counted here and nowhere else.
     #[inline]
     pub fn received_again(&mut self, bytes: usize) {
         self.received(bytes);
         self.page.count(Counter::RetransmissionsReceived, 1);
     }
 
-    /// The message just reported was not one that the scenario expects.
+    /// Records that the scenario did not expect the message just reported.
     #[inline]
     pub fn unexpected(&mut self) {
         self.page.count(Counter::Unexpected, 1);
     }
 
-    /// A message of no call that we know, and that starts none. It is counted here and nowhere else.
+    /// Records a message that belongs to no known call and begins none. It is counted here and nowhere else.
     #[inline]
     pub fn out_of_call(&mut self, bytes: usize) {
         self.received(bytes);
         self.page.count(Counter::OutOfCall, 1);
     }
 
-    /// A message of a call that has ended. It is counted here and nowhere else.
+    /// Records a message of a call that has ended. It is counted here and nowhere else.
     #[inline]
     pub fn dead_call(&mut self, bytes: usize) {
         self.received(bytes);
         self.page.count(Counter::DeadCall, 1);
     }
 
-    /// A message sent outside any call (an automatic answer, say): bytes and message only.
+    /// Records a message sent outside any call (an automatic answer, for example): bytes and message only.
     #[inline]
     pub fn sent(&mut self, bytes: usize) {
         self.page.count(Counter::MessagesSent, 1);
@@ -502,8 +504,8 @@ impl Books {
 
     // ---- timers and the generator itself
 
-    /// A named timer of the scenario (SIPp's response time durations) was stopped after `us`. `timer`: its place in the names that
-    /// the collector was made with; one that was not named is left out.
+    /// Records the time `us` of a named timer of the scenario (SIPp's response time durations). `timer`: its index in
+    /// the names given to the collector; others are ignored.
     #[inline]
     pub fn timer(&mut self, timer: usize, us: u64) {
         let timer = match &self.timer_places {
@@ -515,13 +517,13 @@ impl Books {
         }
     }
 
-    /// Anything else that is only counted: automatic answers, warnings, watchdog.
+    /// Adds to any other counter: automatic answers, warnings, watchdog.
     #[inline]
     pub fn count(&mut self, counter: Counter, by: u64) {
         self.page.count(counter, by);
     }
 
-    /// A message could not be sent.
+    /// Records a message that could not be sent.
     #[inline]
     pub fn send_failed(&mut self, failure: SendFailure) {
         self.page.count(
@@ -533,50 +535,50 @@ impl Books {
         );
     }
 
-    /// The kernel dropped `datagrams` more for lack of room in a receive buffer (the growth of SO_RXQ_OVFL).
+    /// Records `datagrams` that the kernel dropped for lack of room in a receive buffer (growth of SO_RXQ_OVFL).
     #[inline]
     pub fn socket_drops(&mut self, datagrams: u64) {
         self.page.count(Counter::SocketDrops, datagrams);
     }
 
-    /// A message lay in the socket for `us` before it was read.
+    /// Records the time `us` that a message waited in the socket before it was read.
     #[inline]
     pub fn receive_lag(&mut self, us: u64) {
         self.delay(Delay::ReceiveLag, us);
     }
 
-    /// A message counts as sent `us` before the kernel had it.
+    /// Records the time `us` from the recorded sending of a message to its system call.
     #[inline]
     pub fn send_lag(&mut self, us: u64) {
         self.delay(Delay::SendLag, us);
     }
 
-    /// A timer of a call (the end of a pause, a message to be sent again) went off `us` late.
+    /// Records that a timer of a call (end of a pause, retransmission) went off `us` late.
     #[inline]
     pub fn timer_lag(&mut self, us: u64) {
         self.delay(Delay::TimerLag, us);
     }
 
-    /// A connection of a call or user of its own was accepted by the peer `us` after it was asked for.
+    /// Records that the peer accepted a connection of a call or user `us` after the request.
     #[inline]
     pub fn connected(&mut self, us: u64) {
         self.delay(Delay::Connect, us);
     }
 
-    /// Its handshake took `us`.
+    /// Records the duration `us` of its handshake.
     #[inline]
     pub fn shook_hands(&mut self, us: u64) {
         self.delay(Delay::Handshake, us);
     }
 
-    /// The shard had something to do, and for `us` did not get the processor.
+    /// Records that the shard had work but not the processor for `us`.
     pub fn stalled(&mut self, us: u64) {
         self.page.count(Counter::Stalls, 1);
         self.delay(Delay::Stall, us);
     }
 
-    /// A second of a side that answers in the same process: while it stood still, or did not read, no caller was answered, and that is
-    /// the generator's doing.
+    /// Adds the health figures of a second of the answering side in the same process: while it stood still or did not
+    /// read, no caller was answered, which is the generator's doing.
     pub fn beside(&mut self, page: &Page) {
         self.page.count(Counter::Stalls, page.counter(Counter::Stalls));
         for delay in [Delay::Stall, Delay::ReceiveLag, Delay::SendLag] {
@@ -591,7 +593,7 @@ impl Books {
 }
 
 impl Drop for Books {
-    /// A shard that ends without saying so still hands its last page over, if the collector has room.
+    /// Sends the last page of a shard that ends without closing its books, if the collector has room.
     fn drop(&mut self) {
         if !self.closed {
             self.page.covered = self.page.covered.max(1);

@@ -1,33 +1,33 @@
-//! What the books remember of one running call.
+//! Recorder state of one running call.
 
 use strowger_message::Method;
 
-/// Who started the call.
+/// Origin of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The schedule did (a user agent client in SIPp's words).
+    /// Begun by the schedule (SIPp's user agent client).
     Outgoing,
-    /// A message that came in did (a user agent server).
+    /// Begun by a received message (user agent server).
     Incoming,
 }
 
-/// What a request that is sent is to the measures.
+/// Meaning of a sent request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempt {
-    /// It begins an attempt.
+    /// Beginning of an attempt.
     Initial,
-    /// The same attempt again: after a challenge (401, 407), or a BYE after a 503 with Retry-After.
+    /// Repetition of the same attempt: after a challenge (401, 407), or a BYE after a 503 with Retry-After.
     Again,
-    /// Within a session (a re-INVITE).
+    /// Request within a session (a re-INVITE).
     InDialog,
 }
 
-/// How a call ended.
+/// End of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The scenario was run to its end.
+    /// The call finished its scenario.
     Successful,
-    /// It failed, and why first.
+    /// The call failed, by this first cause.
     Failed(super::Failure),
     /// The run ended before the call; neither success nor failure.
     Stopped,
@@ -39,18 +39,18 @@ pub(super) enum State {
     Idle,
     /// Sent, no final response yet.
     Open,
-    /// Answered with a challenge, or with another response after which the same is tried again.
+    /// Answered with a challenge, or with another response after which the same attempt continues.
     Challenged,
     /// Concluded.
     Done,
 }
 
-/// One request and its tries.
+/// Request and its tries.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Open {
     /// First bit of the first try, µs.
     pub(super) sent: u64,
-    /// When the schedule wanted it sent, µs.
+    /// Intended time of sending, µs.
     pub(super) intended: u64,
     pub(super) state: State,
 }
@@ -61,7 +61,7 @@ impl Open {
     }
 }
 
-/// What is remembered of an INVITE while another of the same call is looked at.
+/// State of an INVITE while another of the same call is current.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Beside {
     session: Open,
@@ -79,48 +79,48 @@ pub(super) enum Side {
     Terminating,
 }
 
-/// What the books remember of one running call: part of the engine's call slot, made by
-/// [`Books::call_started`](super::Books::call_started), given to [`Books::call_ended`](super::Books::call_ended).
-/// Plain data, nothing on the heap.
+/// Recorder state of one running call: part of the engine's call slot, made by
+/// [`Books::call_started`](super::Books::call_started), given to [`Books::call_ended`](super::Books::call_ended). Plain
+/// data, nothing on the heap.
 #[derive(Clone, Copy, Debug)]
 pub struct CallBook {
-    /// When the schedule wanted the call started, µs.
+    /// Intended start of the call, µs.
     pub intended: u64,
-    /// When it was started, µs.
+    /// Actual start, µs.
     pub started: u64,
     pub role: Role,
-    /// When the schedule wanted the next request sent, µs; 0: when it is sent.
+    /// Intended time of the next request, µs; 0: the time of sending.
     pub(super) due: u64,
     pub(super) registration: Open,
     pub(super) session: Open,
     pub(super) disconnect: Open,
     pub(super) request: Open,
     pub(super) request_method: Method,
-    /// The first provisional response other than 100 to the open INVITE, µs; 0: none yet.
+    /// First provisional response other than 100 to the open INVITE, µs; 0: none yet.
     pub(super) indicated: u64,
-    /// The 200 to the INVITE, µs.
+    /// 200 to the INVITE, µs.
     pub(super) talk_since: u64,
-    /// The BYE that we sent, µs.
+    /// Our BYE, µs.
     pub(super) talk_until: u64,
-    /// Whose INVITE the session came from, while it lasts.
+    /// Sender of the INVITE of the current session.
     pub(super) talking: Side,
-    /// Whose INVITE the session came from whose BYE waits for its answer.
+    /// Sender of the INVITE of the session whose BYE waits for its response.
     pub(super) leaving: Side,
     pub(super) answered_first: bool,
-    /// A re-INVITE of ours.
+    /// State of our re-INVITE.
     pub(super) modifying: State,
-    /// Which INVITE `session` to `modifying` are about, and what is remembered of another that was open when it was sent.
+    /// INVITE to which `session` to `modifying` belong, and the state of another that was open when it was sent.
     pub(super) invite: u64,
     pub(super) beside: Beside,
     pub(super) registered: bool,
-    /// An INVITE came in and has no final response yet.
+    /// True if a received INVITE has no final response yet.
     pub(super) asked: bool,
     /// Call of the warm-up: it fell due before the end of the warm-up, and all its events count there.
     pub warm_up: bool,
 }
 
 impl CallBook {
-    /// Of work beside all calls, which no book counts.
+    /// Creates the state of work beside all calls, which no recorder counts.
     pub fn outside(now: u64) -> Self {
         Self::new(Role::Outgoing, now, now)
     }
@@ -151,22 +151,22 @@ impl CallBook {
         }
     }
 
-    /// The next request of this call should be sent at `due` (µs). To be called when a pause or a wait ends, with the time at
-    /// which it should have ended, and when a message comes, with the time at which it came. Without this, the first request of an
-    /// outgoing call is intended when the call is, and every other one when it is sent.
+    /// Sets the intended time of this call's next request (µs). To be called when a pause or a wait ends, with its
+    /// intended end, and when a message arrives, with its arrival. Without it, the first request of an outgoing call is
+    /// intended at the call's intended start, and every other one when it is sent.
     #[inline]
     pub fn due(&mut self, due: u64) {
         self.due = due;
     }
 
-    /// When that should have been done which is done `now` (µs).
+    /// Returns the intended time of work that is done `now` (µs).
     #[inline]
     pub fn intends(&self, now: u64) -> u64 {
         if self.due == 0 { now } else { self.due.min(now) }
     }
 
-    /// The connection of the call carries messages from `at` on (µs): requests that waited for it have left then (RFC 6076: the
-    /// first bit of the message sent).
+    /// Records that the connection of the call carries messages from `at` on (µs): requests that waited for it left
+    /// then (RFC 6076: the first bit of the message sent).
     pub fn connected(&mut self, at: u64) {
         let all = [
             &mut self.registration,
@@ -180,7 +180,7 @@ impl CallBook {
         }
     }
 
-    /// Looks at the other INVITE of the call.
+    /// Makes the other INVITE of the call current.
     pub(super) fn turn(&mut self) {
         use std::mem::swap;
         swap(&mut self.session, &mut self.beside.session);
@@ -190,13 +190,13 @@ impl CallBook {
         swap(&mut self.invite, &mut self.beside.invite);
     }
 
-    /// Two INVITEs of this call may be open: [`CallBook::answers`] is to be asked which one an answer is for.
+    /// True if two INVITEs of this call may be open: [`CallBook::answers`] MUST then select the one of a response.
     #[inline]
     pub fn has_two(&self) -> bool {
         self.beside.invite != 0
     }
 
-    /// The next response to an INVITE is for this one, by what was told to [`Books::invite_sent`](super::Books::invite_sent).
+    /// Selects the INVITE of the next response, by the mark given to [`Books::invite_sent`](super::Books::invite_sent).
     #[inline]
     pub fn answers(&mut self, invite: u64) {
         if self.invite != invite && self.beside.invite == invite {
@@ -204,8 +204,8 @@ impl CallBook {
         }
     }
 
-    /// What a request of this method, sent now, is, as far as the books can tell: after a challenge it is the same
-    /// attempt, within a session an INVITE modifies it, everything else begins an attempt.
+    /// Returns the meaning of a request of this method that is sent now, as far as the recorder can tell: after a
+    /// challenge it is the same attempt, within a session an INVITE modifies it, everything else begins an attempt.
     #[inline]
     pub fn attempt(&self, method: Method) -> Attempt {
         let again = match method {

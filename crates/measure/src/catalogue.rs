@@ -1,4 +1,4 @@
-//! Every figure has a name: for requirements, JSON, CSV and the documents alike.
+//! Names of all figures: the same in requirements, JSON, CSV and documents.
 
 use super::{Counter, Delay, Delays, Failure, Page, Rate, Share, concluded_registrations, concluded_sessions};
 use serde::de::Error as _;
@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::fmt;
 use strowger_message::Method;
 
-/// In what a figure is counted.
+/// Unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Unit {
     Microseconds,
@@ -31,7 +31,7 @@ impl Unit {
         Self::BytesPerSecond,
     ];
 
-    /// As JSON and CSV say it.
+    /// Returns the name in JSON and CSV.
     pub const fn key(self) -> &'static str {
         match self {
             Self::Microseconds => "us",
@@ -44,7 +44,7 @@ impl Unit {
         }
     }
 
-    /// A value for people: with its unit, and no more digits than it has meaning.
+    /// Formats a value for people: with its unit, and only significant digits.
     pub fn show(self, value: f64) -> String {
         match self {
             Self::Microseconds => duration(value),
@@ -100,7 +100,7 @@ fn bytes(value: f64) -> String {
     }
 }
 
-/// A number with a comma at each thousand.
+/// Formats a number with a comma at each thousand.
 pub fn grouped(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let mut out = String::from(if value < -0.5 { "-" } else { "" });
@@ -113,25 +113,25 @@ pub fn grouped(value: f64) -> String {
     out
 }
 
-/// `1 call`, `2,000 calls`.
+/// Formats `1 call`, `2,000 calls`.
 pub fn several(number: u64, what: &str) -> String {
     format!("{} {what}{}", grouped(number as f64), if number == 1 { "" } else { "s" })
 }
 
-/// One figure of many delays.
+/// Statistic of many delays.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Statistic {
     Count,
     Mean,
     Deviation,
     Least,
-    /// Above 0, to 100.
+    /// Percentile above 0, up to 100.
     Percentile(f64),
     Most,
 }
 
 impl Statistic {
-    /// Those that reports show.
+    /// Statistics that reports show.
     pub const SHOWN: &'static [Self] = &[
         Self::Count,
         Self::Mean,
@@ -146,7 +146,7 @@ impl Statistic {
         Self::Deviation,
     ];
 
-    /// Its name after the name of the delay.
+    /// Returns the suffix after the name of the delay.
     pub fn key(self) -> Cow<'static, str> {
         match self {
             Self::Count => "count".into(),
@@ -158,7 +158,7 @@ impl Statistic {
         }
     }
 
-    /// Its value, µs except for the count; `None` without a delay.
+    /// Returns the value, µs except for the count; `None` without a delay.
     pub fn of(self, delays: &Delays) -> Option<f64> {
         match self {
             Self::Count => Some(delays.count() as f64),
@@ -170,7 +170,7 @@ impl Statistic {
         }
     }
 
-    /// The name of a delay and the statistic behind it.
+    /// Splits a name into delay and statistic.
     fn split(name: &str) -> Option<(&str, Self)> {
         // The percentile may have a point of its own: srd.p99.9.
         if let Some(place) = name.rfind(".p")
@@ -210,21 +210,21 @@ enum Kind {
     Duration,
 }
 
-/// Which values of a measure mean fewer failed calls.
+/// Values of a measure that mean fewer failed calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Better {
     Less,
     More,
 }
 
-/// A figure with a name. Parsed once, read from any page.
+/// Named figure. Parsed once, read from any page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measure {
     name: String,
     kind: Kind,
 }
 
-/// No figure has this name.
+/// Error of an unknown or incomplete name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MeasureError {
     #[error("there is no measure '{name}'{}; `strowger load measures` lists all", near(.nearest))]
@@ -246,7 +246,7 @@ fn timers(known: &[String]) -> String {
 }
 
 impl Measure {
-    /// The figure of this name; `timers`: the names of the scenario's timers.
+    /// Parses a name; `timers`: the names of the scenario's timers.
     pub fn parse(name: &str, timers: &[String]) -> Result<Self, MeasureError> {
         let name = name.trim();
         Self::kind(name, timers).map(|kind| Self { name: name.into(), kind })
@@ -306,8 +306,8 @@ impl Measure {
         }
     }
 
-    /// The failed calls that this measure counts: a bound of it says how many of these there may be. `ira` is none, since to RFC
-    /// 6076 a wrong password is no failure.
+    /// Returns the failed calls that this measure counts, and the better direction: a bound of it limits them. `ira`
+    /// counts none, because to RFC 6076 a wrong password is no failure.
     pub(super) fn failed_calls(&self, page: &Page) -> Option<(Better, u64)> {
         let count = |counter| page.counter(counter);
         let without = |all: u64, others: &[Counter]| all.saturating_sub(others.iter().map(|other| count(*other)).sum());
@@ -337,7 +337,7 @@ impl Measure {
         })
     }
 
-    /// Its value; `None` where nothing was measured that it could be made of.
+    /// Returns the value; `None` without a measurement.
     pub fn of(&self, page: &Page) -> Option<f64> {
         let count = |count: u64| Some(count as f64);
         match self.kind {
@@ -380,7 +380,7 @@ fn method(name: &str) -> Option<Method> {
     Method::KNOWN.iter().copied().find(|method| method.text().eq_ignore_ascii_case(name.as_bytes()))
 }
 
-/// `responses.486`, `responses.5xx`, `responses.invite.486`, `sent.invite`, `received.bye`, `resent.invite`.
+/// Parses `responses.486`, `responses.5xx`, `responses.invite.486`, `sent.invite`, `received.bye`, `resent.invite`.
 fn messages(name: &str) -> Option<Kind> {
     let (what, rest) = name.split_once('.')?;
     match what {
@@ -406,19 +406,19 @@ fn messages(name: &str) -> Option<Kind> {
     }
 }
 
-/// One line of the catalogue.
+/// Entry of the catalogue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Described {
-    /// The name; of a delay, without the statistic.
+    /// Name; for a delay without the statistic.
     pub name: String,
     pub title: &'static str,
     pub unit: &'static str,
-    /// Where its definition stands; empty for what is only counted.
+    /// Source of the definition; empty for mere counts.
     pub source: &'static str,
     pub definition: &'static str,
 }
 
-/// Every measure, in the order in which documents list them. Delays and timers are followed by a statistic (`srd.p95`).
+/// Returns every measure, in the order of the documents. Delays and timers are followed by a statistic (`srd.p95`).
 pub fn catalogue() -> Vec<Described> {
     let delays = Delay::ALL.iter().map(|delay| Described {
         name: delay.key().into(),
@@ -476,13 +476,13 @@ pub fn catalogue() -> Vec<Described> {
     delays.chain(shares).chain(rates).chain(others).chain(counters).chain(failures).collect()
 }
 
-/// The names that are most like it, if any is like it at all.
+/// Returns the most similar names, if any.
 fn nearest(name: &str) -> Option<String> {
     let (base, statistic) = match Statistic::split(name) {
         Some((base, statistic)) => (base, Some(statistic.key())),
         None => (name, None),
     };
-    // What has a statistic is a delay.
+    // A name with a statistic is a delay.
     let candidates = catalogue().into_iter().filter(|entry| statistic.is_none() || delay(&entry.name).is_some());
     let mut near: Vec<(usize, String)> = candidates.map(|entry| (distance(base, &entry.name), entry.name)).collect();
     near.sort();
@@ -494,7 +494,7 @@ fn nearest(name: &str) -> Option<String> {
     close.then(|| names.collect::<Vec<_>>().join(", "))
 }
 
-/// Letters to change, add, drop or swap with the next to come from one word to the other.
+/// Returns the edit distance of two words: letters to change, add, drop or swap with the next.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];

@@ -1,9 +1,9 @@
-//! The two clocks of a run: microseconds of a monotonic clock for delays, the wall clock for the seconds of the series.
+//! Clocks of a run: a monotonic one in microseconds for delays, and the wall clock for the seconds of the series.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What ties the monotonic clock to the wall clock, once, at the start of the run: a wall clock that is set while the run
-/// goes on moves nothing.
+/// Relation of the monotonic clock to the wall clock, fixed at the start of the run: later changes of the wall clock
+/// have no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock {
     /// Microseconds since 1970-01-01 UTC at zero of the monotonic clock.
@@ -11,30 +11,32 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The wall clock showed `wall` when the monotonic clock showed `mono` (µs).
+    /// Creates a clock: the wall clock showed `wall` when the monotonic clock showed `mono` (µs).
     pub fn new(mono: u64, wall: SystemTime) -> Self {
         let wall = wall.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_micros() as i64;
         Self { base: wall - mono as i64 }
     }
 
-    /// Microseconds since 1970-01-01 UTC at `mono` (µs).
+    /// Returns the microseconds since 1970-01-01 UTC at `mono` (µs).
     #[inline]
     pub fn wall(self, mono: u64) -> u64 {
         self.base.saturating_add_unsigned(mono).max(0) as u64
     }
 
-    /// The wall-clock second (since 1970-01-01 UTC) in which `mono` lies.
+    /// Returns the wall-clock second (since 1970-01-01 UTC) of `mono`.
     #[inline]
     pub fn second(self, mono: u64) -> u64 {
         self.wall(mono) / 1_000_000
     }
 
-    /// The monotonic time (µs) at which the wall clock shows `wall` (µs since 1970-01-01 UTC); 0 if that was before the clock's zero.
+    /// Returns the monotonic time (µs) at which the wall clock shows `wall` (µs since 1970-01-01 UTC); 0 if that was
+    /// before the clock's zero.
     pub fn mono(self, wall: u64) -> u64 {
         0u64.saturating_add_signed((wall as i64).saturating_sub(self.base))
     }
 
-    /// The monotonic time (µs) at which the wall-clock second `second` begins; 0 if that was before the clock's zero.
+    /// Returns the monotonic time (µs) at which the wall-clock second `second` begins; 0 if that was before the clock's
+    /// zero.
     #[inline]
     pub fn begin(self, second: u64) -> u64 {
         (second.saturating_mul(1_000_000) as i64).saturating_sub(self.base).max(0) as u64

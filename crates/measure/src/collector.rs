@@ -1,24 +1,25 @@
-//! The collector: takes the pages of all shards, puts seconds together, keeps the sum.
+//! Collector: receives the pages of all shards, adds up each second, and keeps the sum.
 
 use super::books::Leaf;
 use super::{Books, Clock, Page};
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-/// How many pages a shard may have under way before it keeps a page longer.
+/// Limit of a shard's pages under way, beyond which it keeps a page longer.
 const UNDER_WAY: usize = 16;
-/// A second is put together at the latest this many seconds after its end, even without a shard that is stuck.
+/// Seconds after the end of a second by which it is added up, even without a shard that is stuck.
 const PATIENCE: u64 = 5;
 
 struct Shard {
     blanks: SyncSender<Box<Page>>,
-    /// The last second that it handed over; `None`: ended.
+    /// Last second that the shard sent; `None`: ended.
     reached: Option<u64>,
-    /// Its own sum, and the document that it is of, where there are several.
+    /// Sum of the shard, and the index of its document, in a run with several.
     own: Option<(usize, Box<Page>)>,
 }
 
-/// Takes the pages of all shards; on a thread of its own, or on any that calls [`Collector::poll`] a few times a second.
+/// Collector of all shards' pages; on a thread of its own, or on any that calls [`Collector::poll`] a few times a
+/// second.
 pub struct Collector {
     clock: Clock,
     timers: Vec<String>,
@@ -27,18 +28,18 @@ pub struct Collector {
     shards: Vec<Shard>,
     /// Pages by second; the page of the warm-up sorts before the other page of its second.
     pending: BTreeMap<(u64, bool), Page>,
-    /// The last second that was put together.
+    /// Last complete second.
     reached: Option<u64>,
-    /// Up to when all is covered, µs since 1970-01-01 UTC.
+    /// Time up to which all pages cover, µs since 1970-01-01 UTC.
     until: u64,
     totals: Page,
-    /// Blank pages for seconds to come.
+    /// Blank pages for later seconds.
     spare: Vec<Page>,
 }
 
 impl Collector {
-    /// `timers`: the names of the scenario's timers, in the order of their numbers. `shards`: how many will write at once; more
-    /// may, then a page waits now and then.
+    /// Creates a collector. `timers`: the names of the scenario's timers, in the order of their numbers. `shards`: how
+    /// many will write at once; with more, a page sometimes waits.
     pub fn new(clock: Clock, timers: Vec<String>, shards: usize) -> Self {
         let (leaves, received) = sync_channel(shards.max(1) * UNDER_WAY);
         let totals = Page::new(timers.len());
@@ -56,7 +57,7 @@ impl Collector {
         }
     }
 
-    /// The books of one more shard, open from `now` (µs).
+    /// Creates the books of one more shard, open from `now` (µs).
     pub fn books(&mut self, now: u64) -> Books {
         let (give, blanks) = sync_channel(UNDER_WAY);
         let timers = self.timers.len();
@@ -67,7 +68,8 @@ impl Collector {
         Books::new(shard, self.clock, timers, now, self.leaves.clone(), blanks)
     }
 
-    /// Books of one more shard, which runs this document and has a sum of its own. `timers`: names of its timers, a subset of all.
+    /// Creates the books of one more shard, which runs this document and has a sum of its own. `timers`: names of its
+    /// timers, a subset of all.
     pub fn books_of_document(&mut self, now: u64, document: usize, timers: &[String]) -> Books {
         let mut books = self.books(now);
         let place = |name: &String| self.timers.iter().position(|known| known == name).unwrap_or(usize::MAX);
@@ -82,13 +84,13 @@ impl Collector {
         self.clock
     }
 
-    /// The names of the timers.
+    /// Returns the names of the timers.
     pub fn timers(&self) -> &[String] {
         &self.timers
     }
 
-    /// Takes new pages, and calls `second` with each second that is complete by now (µs), in order. A second with calls of the warm-up
-    /// and other calls has two pages, the warm-up first ([`Page::warm_up`]).
+    /// Takes new pages, and calls `second` with each second that is complete by now (µs), in order. A second with calls
+    /// of the warm-up and other calls has two pages, the warm-up first ([`Page::warm_up`]).
     pub fn poll(&mut self, now: u64, mut second: impl FnMut(&Page)) {
         while let Ok(leaf) = self.received.try_recv() {
             self.take(leaf);
@@ -104,7 +106,7 @@ impl Collector {
     fn complete_first(&mut self, second: &mut impl FnMut(&Page)) {
         if let Some(((number, _), mut page)) = self.pending.pop_first() {
             self.reached = Some(number);
-            // A page that came late, from a shard that slept, brings time that others have covered.
+            // A late page of a shard that slept covers time that others have covered too.
             self.until = page.follow(self.until);
             if !page.warm_up {
                 self.totals.add_after(&page);
@@ -126,7 +128,7 @@ impl Collector {
         if let Some((_, sum)) = place.own.as_mut().filter(|_| !page.warm_up) {
             sum.add_after(&page);
         }
-        // A page that comes after its second was closed goes into the next: nothing is lost, and order is kept.
+        // A page that comes after its second was closed goes into the next: no count is lost, and order is kept.
         let number = page.second.max(self.reached.map_or(0, |reached| reached + 1));
         let key = (number, !page.warm_up);
         match self.pending.get_mut(&key) {
@@ -142,17 +144,17 @@ impl Collector {
         let _ = place.blanks.try_send(page);
     }
 
-    /// The sum of all complete seconds, without the warm-up.
+    /// Returns the sum of all complete seconds, without the warm-up.
     pub fn totals(&self) -> &Page {
         &self.totals
     }
 
-    /// All shards have closed their books (or are given up): puts the rest together and gives the sum.
+    /// Adds up the rest once all shards have closed their books (or are given up), and returns the sum.
     pub fn finish(self, second: impl FnMut(&Page)) -> Page {
         self.finish_documents(second).0
     }
 
-    /// Ends as [`Collector::finish`] does, and also gives the sum of each document.
+    /// Ends as [`Collector::finish`], and also returns the sum of each document.
     pub fn finish_documents(mut self, mut second: impl FnMut(&Page)) -> (Page, Vec<Page>) {
         while let Ok(leaf) = self.received.try_recv() {
             self.take(leaf);
@@ -189,7 +191,7 @@ mod tests {
             busy.calls_intended(10);
             collector.poll(now, |page| seconds.push((page.second, page.covered)));
         }
-        // Without a word from the other shard a second waits five more.
+        // Without a page of the other shard a second waits five more.
         assert_eq!(seconds.len(), 25);
         assert!(seconds.iter().all(|(_, covered)| *covered == S), "{seconds:?}");
         sleepy.tick(30 * S);

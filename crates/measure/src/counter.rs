@@ -1,13 +1,13 @@
-//! What is counted.
+//! Counters.
 
 use super::table::table;
 
 table! {
-    /// Something that is counted, per second and whole.
+    /// Event that is counted, per second and in all.
     Counter:
-    /// Its name in requirements, JSON and CSV.
+    /// Name in requirements, JSON and CSV.
     key,
-    /// Its name for people.
+    /// Name for people.
     title;
 
     CallsIntended = "calls.intended", "calls that the schedule wanted started";
@@ -90,5 +90,5 @@ table! {
     MediaEchoed = "media.echoed", "of those: sent back";
 }
 
-/// How many there are.
+/// Number of counters.
 pub(super) const COUNTERS: usize = Counter::ALL.len();

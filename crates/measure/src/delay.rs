@@ -1,21 +1,21 @@
-//! Delays: which are measured, and the histogram that holds one of them.
+//! Delays, and the histogram of one of them.
 
 use super::table::table;
 use hdrhistogram::Histogram;
 
-// The one table of delays. "Wire" figures start with the sending of the first request; figures "from the intended time"
-// start when the schedule wanted the request sent, so that a stall of generator or server is in them (no coordinated
-// omission). RFC 6076 defines the wire figures.
+// Table of delays. "Wire" figures start when the first request is sent; figures "from the intended time" start when the
+// schedule wanted it sent, so that they include a stall of generator or server (no coordinated omission). RFC 6076
+// defines the wire figures.
 table! {
-    /// A delay that is measured. Every figure is in microseconds inside, in the unit asked for outside.
+    /// Measured delay. Every figure is in microseconds inside, in the requested unit outside.
     Delay:
-    /// Its name in requirements, JSON and CSV.
+    /// Name in requirements, JSON and CSV.
     key,
-    /// Its name for people.
+    /// Name for people.
     title,
-    /// Where its definition stands.
+    /// Source of the definition.
     source,
-    /// From when to when.
+    /// Start and end.
     definition;
 
     Registration = "rrd", "Registration request delay", "RFC 6076 4.1",
@@ -72,15 +72,14 @@ table! {
         "From the acceptance of such a connection to the end of the handshake of TLS, of WebSocket, or of both.";
 }
 
-/// Longer delays than this are recorded as this (2^40 µs, 12.7 days).
+/// Upper limit: longer delays are recorded as this (2^40 µs, 12.7 days).
 pub const LONGEST: u64 = 1 << 40;
 
-/// What the histogram holds without growing: 2^20 µs, a second. It then takes 90 KB, 8 KB more for each doubling.
+/// Largest value without growth: 2^20 µs, a second. The histogram then takes 90 KB, and 8 KB more for each doubling.
 const WARM: u64 = 1 << 20;
 
-/// A histogram of delays in microseconds with three significant digits (HdrHistogram), and beside it what a histogram
-/// rounds away: the exact sum, sum of squares, least and most. So mean, minimum, maximum and deviation are exact, and
-/// percentiles right within a thousandth.
+/// Histogram of delays in microseconds with three significant digits (HdrHistogram), and the exact sum, sum of squares,
+/// minimum and maximum. So mean, minimum, maximum and deviation are exact, and percentiles correct within a thousandth.
 #[derive(Clone, Debug)]
 pub struct Delays {
     counts: Histogram<u64>,
@@ -103,7 +102,7 @@ impl Delays {
         Self { counts, sum: 0, squares: 0.0, least: u64::MAX, most: 0 }
     }
 
-    /// A delay of `us` microseconds.
+    /// Records a delay of `us` microseconds.
     #[inline]
     pub fn record(&mut self, us: u64) {
         let us = us.min(LONGEST);
@@ -115,7 +114,7 @@ impl Delays {
         self.most = self.most.max(us);
     }
 
-    /// Everything of `other` too.
+    /// Adds the delays of `other`.
     pub fn add(&mut self, other: &Self) {
         if other.counts.is_empty() {
             return;
@@ -127,7 +126,7 @@ impl Delays {
         self.most = self.most.max(other.most);
     }
 
-    /// Forgets everything, keeps the memory.
+    /// Clears all figures and keeps the memory.
     pub fn clear(&mut self) {
         if self.most != 0 || !self.counts.is_empty() {
             self.counts.reset();
@@ -143,38 +142,38 @@ impl Delays {
         self.counts.is_empty()
     }
 
-    /// The sum of all delays, µs, exact.
+    /// Returns the sum of all delays, µs, exact.
     pub fn sum(&self) -> u64 {
         self.sum
     }
 
-    /// The sum of the squares, µs².
+    /// Returns the sum of the squares, µs².
     pub fn squares(&self) -> f64 {
         self.squares
     }
 
-    /// The mean in µs, exact; `None` without a delay.
+    /// Returns the mean in µs, exact; `None` without a delay.
     pub fn mean(&self) -> Option<f64> {
         (!self.is_empty()).then(|| self.sum as f64 / self.count() as f64)
     }
 
-    /// The standard deviation (of the population) in µs.
+    /// Returns the standard deviation (of the population) in µs.
     pub fn deviation(&self) -> Option<f64> {
         let mean = self.mean()?;
         Some((self.squares / self.count() as f64 - mean * mean).max(0.0).sqrt())
     }
 
-    /// The shortest delay in µs, exact.
+    /// Returns the shortest delay in µs, exact.
     pub fn least(&self) -> Option<u64> {
         (!self.is_empty()).then_some(self.least)
     }
 
-    /// The longest delay in µs, exact.
+    /// Returns the longest delay in µs, exact.
     pub fn most(&self) -> Option<u64> {
         (!self.is_empty()).then_some(self.most)
     }
 
-    /// The delay that `percent` (0 to 100) of all did not exceed, µs, right within a thousandth.
+    /// Returns the delay that `percent` (0 to 100) of all do not exceed, µs, correct within a thousandth.
     pub fn percentile(&self, percent: f64) -> Option<u64> {
         if self.is_empty() {
             return None;
@@ -183,22 +182,23 @@ impl Delays {
         Some(self.counts.value_at_quantile(percent / 100.0 * (1.0 - 1e-12)).clamp(self.least, self.most))
     }
 
-    /// How many lay below `us`; exact where `us` is a bucket's edge (every multiple of 1 ms below 2 s is near one).
+    /// Returns the number of delays below `us`; exact if `us` is a bucket's edge (every multiple of 1 ms below 2 s is
+    /// near one).
     pub fn below(&self, us: u64) -> u64 {
         if us == 0 { 0 } else { self.counts.count_between(0, us - 1) }
     }
 
-    /// The buckets that hold something: (lowest value of the bucket in µs, count), rising.
+    /// Returns the filled buckets: (lowest value of the bucket in µs, count), rising.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.counts.iter_recorded().map(|b| (self.counts.lowest_equivalent(b.value_iterated_to()), b.count_at_value()))
     }
 
-    /// A bucket that [`Delays::buckets`] gave.
+    /// Adds a bucket of [`Delays::buckets`].
     pub(super) fn restore_bucket(&mut self, value: u64, count: u64) {
         let _ = self.counts.record_n(value.min(LONGEST), count);
     }
 
-    /// What the buckets do not hold, after the last of them.
+    /// Adds the figures that the buckets lack, after the last of them.
     pub(super) fn restore_sums(&mut self, sum: u64, squares: f64, least: u64, most: u64) {
         self.sum = self.sum.saturating_add(sum);
         self.squares += squares;

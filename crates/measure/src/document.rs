@@ -3,7 +3,7 @@
 use super::{Page, Run};
 use serde::{Deserialize, Serialize};
 
-/// A document and its share of the calls.
+/// Document and its share of the calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DocumentName {
     pub name: String,
@@ -18,7 +18,7 @@ pub struct DocumentTotals {
 }
 
 impl Run {
-    /// The documents of the run, where it has several: each over all generators, in the order of the command line.
+    /// Returns the documents of the run, if it has several: each over all generators, in the order of the command line.
     pub fn documents(&self) -> Vec<DocumentTotals> {
         let mut all: Vec<DocumentTotals> = Vec::new();
         for one in self.generators.iter().flat_map(|generator| &generator.documents) {

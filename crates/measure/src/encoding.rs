@@ -1,23 +1,23 @@
-//! Pages as bytes: sparse, numbers of variable length, histograms without loss.
+//! Binary encoding of pages: sparse, numbers of variable length, histograms without loss.
 //!
-//! A page is a run of unsigned numbers in LEB128: second, beginning, µs covered, calls open, most calls open, start of the
-//! first and of the last call; then, each with its
-//! length first, counters, failures, requests sent, received and resent by method; responses received and sent, and those
-//! that ended a call as a failure, as (method, code, count); delays and timers. Which figure has which place in these lists is
-//! named once, in the heading of the log (see [`super::layout`]). A delay is the number of its buckets that hold something, and if that is not 0:
-//! sum, squares (an IEEE 754 double, little-endian), least, most, and for each bucket the growth of its lowest value and
-//! its count. At the end a list of further numbers: when the first and the last call fell due, calls that wait for a place.
+//! A page is a run of unsigned numbers in LEB128: second, start, µs covered, calls open, most calls open, start of the
+//! first and of the last call; then, each with its length first, counters, failures, requests sent, received and resent
+//! by method; responses received and sent, and those that ended a call as a failure, as (method, code, count); delays
+//! and timers. The heading of the log names the figures of these lists once (see [`super::layout`]). A delay is the
+//! number of its filled buckets, and if that is not 0: sum, squares (an IEEE 754 double, little-endian), least, most,
+//! and for each bucket the growth of its lowest value and its count. At the end a list of further numbers: due times of
+//! the first and the last call, calls that wait for a place.
 
 use super::layout::{Layout, Places};
 use super::page::{Codes, method};
 use super::{Delays, Page};
 
-/// These bytes are no page.
+/// Error of bytes that are no page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a page: {0}")]
 pub struct DecodeError(&'static str);
 
-/// No list of a page is longer; more is damage.
+/// Limit of a page's lists; a longer one is damage.
 const LONGEST_LIST: u64 = 1 << 20;
 
 pub(super) fn number(out: &mut Vec<u8>, mut value: u64) {
@@ -81,13 +81,14 @@ impl Page {
         list(out, &[self.first_due, self.last_due, self.waiting]);
     }
 
-    /// A page with so many timers that this program has encoded, in place of what this one held.
+    /// Decodes a page with this many timers that this program has encoded, in place of the current content.
     pub(super) fn restore(&mut self, bytes: &[u8], timers: usize) {
         let read = self.decode(bytes, &Places::of(&Layout::own(), timers));
         debug_assert!(read.is_ok(), "it was encoded here");
     }
 
-    /// The page in `bytes`, in place of what this one held; its memory is used again. `places`: where each of its figures belongs.
+    /// Decodes a page in place of the current content, whose memory is reused. `places`: the place of each of its
+    /// figures.
     pub(super) fn decode(&mut self, bytes: &[u8], places: &Places) -> Result<(), DecodeError> {
         self.clear();
         let mut reader = Reader(bytes);

@@ -1,15 +1,15 @@
-//! Why a call failed.
+//! Causes of failed calls.
 
 use super::table::table;
 
 table! {
-    /// Why a call failed. Each call has at most one cause, the first.
+    /// Cause of a failed call. Each call has at most one, the first.
     Failure:
-    /// Its name in requirements, JSON and CSV: `calls.failed.` and this.
+    /// Name in requirements, JSON and CSV: `calls.failed.` and this.
     key,
-    /// The column of SIPp's `-trace_stat` file in which it is counted; empty where SIPp knows nothing like it.
+    /// Column of SIPp's `-trace_stat` file that counts it; empty if SIPp has none.
     column,
-    /// Its name for people.
+    /// Name for people.
     title;
 
     CannotSendMessage = "cannot_send", "FailedCannotSendMessage", "a message could not be sent";
@@ -35,15 +35,16 @@ table! {
 }
 
 impl Failure {
-    /// Those that are measures. Commands to other controllers and circuits are of `strowger sipp` alone, which has SIPp's columns.
+    /// Causes that are measures. The others, commands to other controllers and circuits, exist in `strowger sipp` only,
+    /// which has SIPp's columns.
     pub const MEASURES: &'static [Self] = Self::ALL.split_at(Self::CommandNotSent as usize).0;
 
-    /// No answer came: to an open request this is the expiry of Timer B or F (RFC 3261 section 17.1).
+    /// True if no response came: for an open request the expiry of Timer B or F (RFC 3261 section 17.1).
     pub const fn is_timeout(self) -> bool {
         matches!(self, Self::MaxUdpRetransmissions | Self::TimeoutOnReceive)
     }
 
-    /// The transport failed: to an open request this is what a 503 would be (RFC 3261 section 8.1.3.1).
+    /// True if the transport failed: for an open request the same as a 503 (RFC 3261 section 8.1.3.1).
     pub const fn is_transport(self) -> bool {
         matches!(
             self,

@@ -1,18 +1,19 @@
-//! Requirements that end a run. A count is lost when it has passed its bound. Other measures are judged each second over the last
-//! [`SPAN`] seconds, once [`CALLS`] calls have ended in them, because fewer calls say little about a share or a percentile.
+//! Requirements that end a run. A count is lost when it passes its bound. Other measures are judged each second over
+//! the last [`SPAN`] seconds, once [`CALLS`] calls have ended in them, because fewer calls say little about a share or
+//! a percentile.
 
 use super::{Counter, Judgement, Page, Requirement};
 use std::collections::VecDeque;
 
-/// Seconds by which shares, rates and delays are judged.
+/// Seconds over which shares, rates and delays are judged.
 pub(super) const SPAN: u64 = 10;
-/// Calls that must have ended in them.
+/// Number of calls that must have ended in them.
 const CALLS: u64 = 20;
 
 /// Judge of a run in progress.
 pub struct Guard {
     requirements: Vec<Requirement>,
-    /// The last seconds.
+    /// Last seconds.
     recent: VecDeque<Box<Page>>,
     sum: Box<Page>,
 }
@@ -22,18 +23,18 @@ impl Guard {
         Self { requirements, recent: VecDeque::new(), sum: Box::new(Page::new(0)) }
     }
 
-    /// Judges nothing from now on.
+    /// Stops judging.
     pub(super) fn stop(&mut self) {
         self.requirements.clear();
     }
 
-    /// Adds a second, and gives the first lost requirement. `totals`: sum of the run so far.
+    /// Adds a second and returns the first lost requirement. `totals`: sum of the run so far.
     pub(super) fn second(&mut self, page: &Page, totals: &Page) -> Option<Judgement> {
         if self.requirements.is_empty() || page.warm_up {
             return None;
         }
         let old = self.recent.front().is_some_and(|first| first.second + SPAN <= page.second);
-        // The oldest has room for the newest.
+        // The page of the oldest second is reused for the newest.
         let oldest = if old { self.recent.pop_front() } else { None };
         let mut newest = oldest.unwrap_or_else(|| Box::new(Page::new(page.timers().len())));
         newest.clear();
@@ -64,7 +65,7 @@ mod tests {
         page
     }
 
-    /// Second in which the requirement is lost, and the shown value.
+    /// Returns the second in which the requirement is lost, and the shown value.
     fn lost(text: &str, seconds: impl Iterator<Item = Page>) -> Option<(u64, String)> {
         let requirement = Requirement::parse(text, &[]).unwrap_or_else(|error| panic!("{error}"));
         let (mut guard, mut totals) = (Guard::new(vec![requirement]), Page::new(0));

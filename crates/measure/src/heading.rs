@@ -1,61 +1,61 @@
-//! What a run was, and the facts of it that are no measures: said once, or now and then.
+//! Facts about a run that are no measures, recorded once or from time to time.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// On which side of the calls a generator is.
+/// Side of the calls on which a generator is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GeneratorRole {
-    /// It makes calls.
+    /// Makes calls.
     #[default]
     Caller,
-    /// It only answers.
+    /// Only answers calls.
     Answerer,
-    /// It takes no part in calls: it samples processes and a machine.
+    /// Takes no part in calls: samples processes and a machine.
     Observer,
 }
 
-/// What a run was; the first thing in its log.
+/// Facts about a run; the first record of its log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Heading {
-    /// The name of this generator among several: its host's name, if nothing better is known; with a number where the reports of
-    /// several of one host are put together.
+    /// Name of this generator among several: by default that of its host, with a number if the reports of several on
+    /// one host are merged.
     pub generator: String,
     pub role: GeneratorRole,
-    /// The program and its version.
+    /// Program and its version.
     pub program: String,
-    /// The workload or scenario.
+    /// Workload or scenario.
     pub title: String,
-    /// Where the traffic went, as the user wrote it.
+    /// Target of the traffic, as the user wrote it.
     pub target: String,
     pub transport: String,
     /// Microseconds since 1970-01-01 UTC.
     pub started: u64,
-    /// The names of the scenario's timers, in the order of their numbers.
+    /// Names of the scenario's timers, in the order of their numbers.
     pub timers: Vec<String>,
-    /// What was asked for: rate, calls, limits and so on, as the user wrote it.
+    /// Settings as the user wrote them: rate, calls, limits and so on.
     pub settings: BTreeMap<String, String>,
     /// Cores that this process may use.
     pub cores: u32,
-    /// From which a run can be repeated.
+    /// Seed from which a run can be repeated.
     pub seed: Option<u64>,
 }
 
-/// How grave a note is.
+/// Severity of a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// Good to know: how many TLS sessions were resumed, say.
+    /// Information: how many TLS sessions were resumed, for example.
     Info,
     /// Something that the reader of the figures should know.
     Warning,
-    /// Something that did not work.
+    /// Failure of something.
     Error,
 }
 
-/// A sentence with a time.
+/// Sentence with a time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
     /// Microseconds since 1970-01-01 UTC.
@@ -64,21 +64,21 @@ pub struct Note {
     pub text: String,
 }
 
-/// The receive buffer of a socket, bytes.
+/// Receive buffer of a socket, bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReceiveBuffer {
-    /// The socket's own address.
+    /// Local address of the socket.
     pub socket: String,
     pub asked: u64,
-    /// What the kernel granted, as it counts it to the program (half of what SO_RCVBUF returns on Linux).
+    /// Size that the kernel granted for use by the program (half of SO_RCVBUF's value on Linux).
     pub got: u64,
 }
 
-/// Why a run ended.
+/// End of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ending {
     /// Microseconds since 1970-01-01 UTC.
     pub at: u64,
-    /// A few words: "all calls made", "interrupted", "time is up".
+    /// Reason in a few words: "all calls made", "interrupted", "time is up".
     pub reason: String,
 }

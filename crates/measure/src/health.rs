@@ -1,5 +1,5 @@
-//! Was the generator itself the limit? What it did is held against what it was asked to do; a run in which it fell short says
-//! nothing about the server and is invalid.
+//! Health of the generator: whether it was itself the limit. Its work is compared with its settings; a run in which it
+//! fell short says nothing about the server and is invalid.
 
 use super::catalogue::{Unit, grouped};
 use super::heading::{Level, ReceiveBuffer};
@@ -8,12 +8,12 @@ use super::window::is_active;
 use super::{Counter, Generator, Page, Rate, Reason, Sample, ThreadUse, Thresholds};
 use serde::{Deserialize, Serialize};
 
-/// Whether the figures of a run are the server's.
+/// Validity of a run: whether its figures are the server's.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// The generator did what it was asked to.
+    /// The generator did as it was set.
     Valid,
-    /// It did not: it, and not the server, was the limit.
+    /// The generator, and not the server, was the limit.
     Invalid { reasons: Vec<Reason> },
 }
 
@@ -30,32 +30,32 @@ impl Verdict {
     }
 }
 
-/// How busy a thread of the generator was.
+/// Load of a thread of the generator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ThreadLoad {
     pub name: String,
     pub id: u64,
-    /// The mean share of a core, per cent.
+    /// Mean share of a core, per cent.
     pub mean: f64,
-    /// The share of a core in its busiest sample (a second, more in runs of hours), per cent.
+    /// Share of a core in its busiest sample (a second, more in runs of hours), per cent.
     pub most: f64,
     /// Seconds in which it was saturated.
     pub saturated: u64,
-    /// The share of the time in which it could run and waited for a core, per cent; 0 where the kernel does not say.
+    /// Share of the time in which it could run but waited for a core, per cent; 0 if the kernel does not report it.
     pub waited: f64,
-    /// How long it waited each time, in the mean, µs.
+    /// Mean length of these waits, µs.
     pub wait: f64,
 }
 
-/// A window of a run.
+/// Judged window of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Judged {
-    /// The wall-clock second (since 1970-01-01 UTC) with which it begins, and the one behind it.
+    /// First wall-clock second (since 1970-01-01 UTC), and the one after the last.
     pub from: u64,
     pub until: u64,
-    /// Calls were made or taken in it.
+    /// True if calls were made or accepted in it.
     pub active: bool,
-    /// What was exceeded; nothing: its figures are the server's.
+    /// Exceeded thresholds; empty: its figures are the server's.
     pub reasons: Vec<Reason>,
 }
 
@@ -65,28 +65,28 @@ impl Judged {
     }
 }
 
-/// The health of one generator.
+/// Health of one generator.
 #[derive(Clone, Debug)]
 pub struct Health {
     pub verdict: Verdict,
-    /// What the reader should know although it does not make the run invalid.
+    /// Facts that the reader should know although they do not make the run invalid.
     pub warnings: Vec<String>,
     pub threads: Vec<ThreadLoad>,
-    /// The mean use of each core of the machine by all programs, per cent.
+    /// Mean use of each core of the machine by all programs, per cent.
     pub cores: Vec<f64>,
-    /// The share of the machine's cores that its host gave to others, per cent.
+    /// Share of the machine's cores that its host gave to others, per cent.
     pub stolen: f64,
-    /// The most memory in RAM, bytes.
+    /// Peak of the resident memory, bytes.
     pub resident: u64,
     pub receive_buffers: Vec<ReceiveBuffer>,
-    /// The pieces of the run, in their order.
+    /// Windows of the run, in their order.
     pub windows: Vec<Judged>,
-    /// The sum of the good ones, where some are not.
+    /// Sum of the good ones, if some are not.
     pub good: Option<Box<Page>>,
 }
 
 impl Health {
-    /// Holds what a generator did against `thresholds`: each window, then the run.
+    /// Compares a generator's work with `thresholds`: each window, then the run.
     pub fn judge(generator: &Generator, thresholds: &Thresholds) -> Self {
         let (totals, samples) = (&generator.totals, generator.samples_of_window());
         let threads = thread_loads(samples, thresholds);
@@ -167,10 +167,10 @@ impl Health {
     }
 }
 
-/// The name of the reason of a log that is not whole; no setting.
+/// Name of the reason of an incomplete log; no setting.
 pub const LOG: &str = "log";
 
-/// What probably lies behind whatever was exceeded: a sentence, or nothing.
+/// Returns a sentence about the probable cause of an exceeded threshold, or nothing.
 fn cause(saturated: &[&ThreadLoad], seconds: f64, threads: &[ThreadLoad], stolen: f64) -> String {
     if let Some(thread) = saturated.first() {
         return format!(
@@ -191,18 +191,18 @@ fn cause(saturated: &[&ThreadLoad], seconds: f64, threads: &[ThreadLoad], stolen
     }
 }
 
-/// From these shares of the time on, per cent, they are named as a cause.
+/// Shares of the time from which on they are named as a cause, per cent.
 const STOLEN: f64 = 2.0;
 const WAITED: f64 = 5.0;
 
-/// The thread that waited longest for a core each time, of those that carry the load and waited for more than a hundredth of the
-/// time.
+/// Returns the thread with the longest mean wait for a core, among those that carry the load and waited for more than a
+/// hundredth of the time.
 pub(super) fn starved(threads: &[ThreadLoad]) -> Option<&ThreadLoad> {
     let waited = threads.iter().filter(|thread| carries(&thread.name) && thread.waited > 1.0);
     waited.max_by(|a, b| a.wait.total_cmp(&b.wait))
 }
 
-/// Each window, judged; and the sum of the good ones, where not all are.
+/// Judges each window. Also returns the sum of the good ones, if some are not.
 fn judged_windows(generator: &Generator, thresholds: &Thresholds, cause: &str) -> (Vec<Judged>, Option<Box<Page>>) {
     let timers = generator.totals.timers().len();
     let (mut page, mut good) = (Page::new(timers), Box::new(Page::new(timers)));
@@ -228,7 +228,8 @@ fn judged_windows(generator: &Generator, thresholds: &Thresholds, cause: &str) -
     (judged, Some(good).filter(|_| some_are_bad))
 }
 
-/// The run is invalid where more of its windows are than may be. Each setting that was exceeded speaks once, by its worst window.
+/// Judges the run: invalid if more of its windows are bad than allowed. Each exceeded setting gives one reason, by its
+/// worst window.
 fn of_run(windows: &[Judged], thresholds: &Thresholds) -> Verdict {
     let bad: Vec<&Judged> = windows.iter().filter(|window| !window.is_good()).collect();
     let all = windows.iter().filter(|window| window.active || !window.is_good()).count();
@@ -254,7 +255,7 @@ fn of_run(windows: &[Judged], thresholds: &Thresholds) -> Verdict {
     Verdict::Invalid { reasons: reasons.collect() }
 }
 
-/// What spoiled a part of a run that is valid as a whole.
+/// Describes the bad windows of a run that is valid as a whole.
 fn bad_windows(windows: &[Judged], started: u64) -> Vec<String> {
     let bad = windows.iter().filter(|window| !window.is_good());
     let after = |second: u64| Unit::Seconds.show(second.saturating_sub(started / 1_000_000) as f64);
@@ -270,8 +271,8 @@ fn bad_windows(windows: &[Judged], started: u64) -> Vec<String> {
     .collect()
 }
 
-/// The limit of concurrent calls is the user's wish, and the wait for it the server's time; but the server saw less load. The
-/// sentence names this machine too if the generator waited for a core.
+/// Warns that the limit of concurrent calls reduced the load. The user wants the limit, and the wait for it is the
+/// server's time; but the server had less load. The sentence names this machine too if the generator waited for a core.
 fn limit_warning(totals: &Page, threads: &[ThreadLoad]) -> Option<String> {
     let limited = totals.counter(Counter::CallsLimited);
     if limited == 0 && totals.waiting == 0 {
@@ -302,7 +303,7 @@ fn limit_warning(totals: &Page, threads: &[ThreadLoad]) -> Option<String> {
     ))
 }
 
-/// The mean share of its cores that the machine's host gave to others, per cent.
+/// Returns the mean share of its cores that the machine's host gave to others, per cent.
 fn mean_stolen(samples: &[Sample]) -> f64 {
     let whole: u64 = samples.iter().map(|sample| sample.interval).sum();
     let stolen: f64 = samples.iter().map(|sample| sample.stolen * sample.interval as f64).sum();
@@ -314,10 +315,10 @@ fn remote_failures(totals: &Page) -> Option<(&'static str, String)> {
     (refused > 0).then(|| ("port closed, or connection refused or reset", grouped(refused as f64)))
 }
 
-/// The sum of each thread over all samples, the busiest first.
+/// Returns the sum of each thread over all samples, the busiest first.
 pub(super) fn thread_loads(samples: &[Sample], thresholds: &Thresholds) -> Vec<ThreadLoad> {
     let whole: u64 = samples.iter().map(|sample| sample.interval).sum();
-    // With each: what it used, and time in which it was saturated, µs.
+    // Each with its use, and the time in which it was saturated, µs.
     let mut threads: Vec<(f64, ThreadUse, u64)> = Vec::new();
     for sample in samples {
         for used in &sample.threads {
@@ -364,7 +365,7 @@ mod tests {
     use super::*;
     use crate::{Delay, Delays, Heading};
 
-    /// Ten seconds of a thousand calls each; all begun 300 µs late and answered within 4 ms.
+    /// Creates a page of ten seconds of a thousand calls each; all begun 300 µs late and answered within 4 ms.
     fn page(second: u64) -> Page {
         let mut page = Page::new(0);
         (page.second, page.begun, page.covered) = (second, second * 1_000_000, 10_000_000);
@@ -392,14 +393,14 @@ mod tests {
     }
 
     impl Case {
-        /// With another page.
+        /// Changes the page.
         fn with(change: impl FnOnce(&mut Page)) -> Self {
             let mut case = case();
             change(&mut case.pages[0]);
             case
         }
 
-        /// With these shares of a core used and waited for, and turns a second.
+        /// Sets these shares of a core used and waited for, and turns per second.
         fn used(mut self, share: f64, waited: f64, turns: u64) -> Self {
             let us = |share: f64| (share * 1e6) as u64;
             let thread = ThreadUse {
@@ -464,7 +465,7 @@ mod tests {
         let sentence = missed.used(0.99, 0.0, 1).health().verdict.reasons()[0].sentence.clone();
         assert!(sentence.contains("thread shard-0 was saturated in 10 of 10 seconds"), "{sentence}");
         assert!(Case::with(|page| page.count(Counter::CallsIntended, 50)).health().verdict.is_valid());
-        // Those that wait for a place below the limit are the user's wish, or the server's slowness; but only those.
+        // Waiting for a place below the limit is the user's choice, or the server's slowness; but only that.
         let limited = |waiting: u64| {
             Case::with(|page| {
                 page.count(Counter::CallsIntended, 5_000);
@@ -493,7 +494,7 @@ mod tests {
         for (lag, us, valid) in bounds {
             assert_eq!(late(lag, us).judge(&wide).verdict.is_valid(), valid, "{lag:?} {us}");
         }
-        // Answers that take longer are polluted less, but a schedule is a schedule.
+        // A lag falsifies slower answers less, but a schedule is a schedule.
         let beside = |setup: u64, lag: u64| {
             Case::with(|page| {
                 page.delays[Delay::Setup as usize] = Delays::new();
@@ -504,7 +505,7 @@ mod tests {
         assert!(beside(15_000, 7_000).health().verdict.is_valid());
         beside(15_000, 8_000).invalid("lag_p99", "allowed are 7.50 ms");
         beside(3_000_000, 11_000).invalid("lag_p99", "allowed are 10.0 ms");
-        // Of few calls one that is a little late says nothing.
+        // Among few calls a single one that is a little late means nothing.
         let few = |lag: u64| {
             Case::with(|page| {
                 page.delays[Delay::Lag as usize] = Delays::new();

@@ -1,4 +1,4 @@
-//! The journal of a run: collects the shards' pages, samples the machine, writes the raw log, and ends as a [`Run`].
+//! Journal of a run: collects the shards' pages, samples the machine, writes the raw log, and ends as a [`Run`].
 
 use super::heading::{Ending, Heading, Level, Note, ReceiveBuffer};
 use super::log::Log;
@@ -7,7 +7,7 @@ use super::{
     Books, Clock, Collector, DocumentName, DocumentTotals, FailedCall, Guard, Judgement, Page, Requirement, Sampler,
 };
 
-/// Kept by one thread beside the shards, which calls [`Journal::poll`] a few times a second.
+/// Journal of a run. One thread beside the shards calls [`Journal::poll`] a few times a second.
 pub struct Journal {
     clock: Clock,
     collector: Collector,
@@ -17,13 +17,13 @@ pub struct Journal {
     documents: Vec<DocumentName>,
     sampler: Sampler,
     guard: Guard,
-    /// The second of the last sample.
+    /// Second of the last sample.
     sampled: u64,
     reported: bool,
 }
 
 impl Journal {
-    /// A run that begins. `shards`: how many will write; `log`: where the raw log goes, if anywhere.
+    /// Begins a run. `shards`: how many will write; `log`: receiver of the raw log, if any.
     pub fn new(clock: Clock, heading: Heading, shards: usize, log: Option<Log>) -> Self {
         let collector = Collector::new(clock, heading.timers.clone(), shards);
         let run = Run::new(heading);
@@ -37,7 +37,8 @@ impl Journal {
         Self { documents, ..self }
     }
 
-    /// Books of one more shard, as [`Journal::books`]; of a run with several documents, with the sum of this one.
+    /// Creates the books of one more shard, as [`Journal::books`]; in a run with several documents, with the sum of
+    /// this one.
     pub fn books_of_document(&mut self, now: u64, document: usize, timers: &[String]) -> Books {
         match self.documents.is_empty() {
             true => self.collector.books(now),
@@ -51,21 +52,21 @@ impl Journal {
         Self { guard: Guard::new(requirements), ..self }
     }
 
-    /// See [`Run::bounded`].
+    /// Limits the rows, see [`Run::bounded`].
     #[must_use]
     pub fn bounded(mut self, rows: usize) -> Self {
         self.run = self.run.bounded(rows);
         self
     }
 
-    /// See [`Run::in_windows`].
+    /// Sets the length of windows, see [`Run::in_windows`].
     #[must_use]
     pub fn in_windows(mut self, seconds: u64) -> Self {
         self.run = self.run.in_windows(seconds);
         self
     }
 
-    /// The books of one more shard, open from `now` (µs).
+    /// Creates the books of one more shard, open from `now` (µs).
     pub fn books(&mut self, now: u64) -> Books {
         self.collector.books(now)
     }
@@ -79,7 +80,7 @@ impl Journal {
         }
     }
 
-    /// Takes what has come by `now` (µs). Gives the number of seconds that became complete; see [`Run::recent`].
+    /// Takes new pages by `now` (µs). Returns the number of seconds that became complete; see [`Run::recent`].
     pub fn poll(&mut self, now: u64) -> u64 {
         let second = self.clock.second(now);
         if second != self.sampled {
@@ -107,7 +108,7 @@ impl Journal {
         self.run.seconds() - before
     }
 
-    /// A log that cannot be written is said once, when it happens; the run goes on.
+    /// Reports once that the log cannot be written; the run continues.
     fn report_problem(&mut self, now: u64) {
         let problem = self.log.as_ref().and_then(Log::problem);
         if let Some(problem) = problem.filter(|_| !self.reported) {
@@ -120,7 +121,7 @@ impl Journal {
         }
     }
 
-    /// A sentence for the report.
+    /// Adds a sentence to the report.
     pub fn note(&mut self, now: u64, level: Level, text: impl Into<String>) {
         let note = Note { at: self.clock.wall(now), level, text: text.into() };
         if let Some(log) = &mut self.log {
@@ -129,7 +130,7 @@ impl Journal {
         self.run.generators[0].notes.push(note);
     }
 
-    /// A socket was opened, and this is its receive buffer.
+    /// Adds the receive buffer of an opened socket.
     pub fn receive_buffer(&mut self, buffer: ReceiveBuffer) {
         if let Some(log) = &mut self.log {
             log.receive_buffer(&buffer);
@@ -150,22 +151,22 @@ impl Journal {
         self.guard.stop();
     }
 
-    /// Requirement that the run has lost.
+    /// Returns the requirement that the run has lost.
     pub fn lost_requirement(&self) -> Option<&Judgement> {
         self.run.generators[0].lost.as_ref()
     }
 
-    /// The run so far; [`Run::totals`] is the sum of all complete seconds.
+    /// Returns the run so far; [`Run::totals`] is the sum of all complete seconds.
     pub fn run(&self) -> &Run {
         &self.run
     }
 
-    /// Records that the raw log lacks.
+    /// Returns the number of records that the raw log lacks.
     pub fn lost(&self) -> u64 {
         self.log.as_ref().map_or(0, Log::lost)
     }
 
-    /// The run is over, and the shards have closed their books.
+    /// Ends the run, after the shards have closed their books.
     pub fn finish(mut self, now: u64, reason: &str) -> Run {
         self.poll(now);
         if let Some(sample) =

@@ -1,4 +1,4 @@
-//! What a generator did in a window, held against the thresholds.
+//! Comparison of a generator's work in a window with the thresholds.
 
 use super::catalogue::{Unit, grouped};
 use super::heading::ReceiveBuffer;
@@ -6,38 +6,38 @@ use super::health::{starved, thread_loads};
 use super::{Counter, Delay, Delays, Page, Sample, Thresholds};
 use serde::{Deserialize, Serialize};
 
-/// Why a window, or a run, is invalid.
+/// Reason why a window, or a run, is invalid.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reason {
-    /// Which threshold: the name of the setting.
+    /// Name of the exceeded setting.
     pub threshold: String,
-    /// What happened and what helps, for people.
+    /// Event and cure, for people.
     pub sentence: String,
-    /// By how much it was exceeded: of several windows the worst speaks.
+    /// Ratio to the threshold: of several windows the worst is reported.
     #[serde(skip)]
     pub(super) excess: f64,
 }
 
-/// What is known of a window.
+/// Facts about a window.
 pub(super) struct Case<'a> {
     pub(super) page: &'a Page,
-    /// Calls that had fallen due and not been started when the window ended, though there was a place for them.
+    /// Calls that were due but not started at the end of the window, though there was a place for them.
     pub(super) behind: u64,
-    /// What the process used in it.
+    /// Samples of the process in it.
     pub(super) samples: &'a [Sample],
     pub(super) receive_buffers: &'a [ReceiveBuffer],
 }
 
-/// What the server takes: beside these delays a lag of ours is much or little.
+/// Delays of the server, to which our lag is compared.
 const WIRE: [Delay; 5] = [Delay::Registration, Delay::Setup, Delay::SetupFailed, Delay::Request, Delay::Disconnect];
 
-/// Whether a thread of this name carries the load.
+/// True if a thread of this name carries the load.
 pub(super) fn carries(name: &str) -> bool {
     name.starts_with("shard-") || name.starts_with("media")
 }
 
 impl Case<'_> {
-    /// What was exceeded. `cause`: a sentence about what probably lies behind it, or nothing.
+    /// Returns the exceeded thresholds. `cause`: a sentence about the probable cause, or nothing.
     pub(super) fn reasons(&self, thresholds: &Thresholds, cause: &str) -> Vec<Reason> {
         let mut findings = Findings { case: self, thresholds, cause, p95: self.p95(), reasons: Vec::new() };
         findings.rate();
@@ -51,7 +51,7 @@ impl Case<'_> {
         findings.reasons
     }
 
-    /// The 95th percentile of what the server took, µs.
+    /// Returns the 95th percentile of the server's delays, µs.
     fn p95(&self) -> Option<u64> {
         let mut sum = Delays::new();
         WIRE.iter().for_each(|delay| sum.add(self.page.delays(*delay)));
@@ -72,7 +72,7 @@ struct Findings<'a> {
 }
 
 impl Findings<'_> {
-    /// `figure` is above `bound`. One setting speaks once, by the worst.
+    /// Adds a reason: `figure` is above `bound`. One setting gives one reason, the worst.
     fn exceeded(&mut self, threshold: &str, figure: f64, bound: f64, sentence: String) {
         let reason =
             Reason { threshold: threshold.into(), sentence: sentence + self.cause, excess: figure / bound.max(1e-9) };
@@ -104,7 +104,7 @@ impl Findings<'_> {
         self.exceeded("rate_error", error, self.thresholds.rate_error, sentence);
     }
 
-    /// What a lag may be, and the words for it.
+    /// Returns the allowed lag, and its description.
     fn allowed(&self, set: Option<f64>) -> (f64, String) {
         let bound = self.thresholds.lag(set, self.p95);
         let beside = match self.p95.filter(|_| set.is_none()) {
@@ -125,7 +125,7 @@ impl Findings<'_> {
             let (bound, allowed) = self.allowed(set);
             let delays = self.case.page.delays(delay);
             let Some(p99) = delays.percentile(99.0).filter(|lag| *lag as f64 > bound) else { continue };
-            // Of less than a hundred one alone is the 99th percentile; that counts where it is grave.
+            // Among less than a hundred, a single one is the 99th percentile; it counts if it is severe.
             let one = delays.count() - delays.below(bound as u64 + 1) < 2;
             if set.is_none() && one && (p99 as f64) < of.lag_most.max(of.lag_floor) * 1e3 {
                 continue;
@@ -152,8 +152,9 @@ impl Findings<'_> {
         self.exceeded("run_queue", thread.wait, bound, sentence);
     }
 
-    /// Judges the processor where calls wait for a place below the limit of concurrent calls. Then the schedule sees no lag: what
-    /// the machine takes from the generator makes each call longer, in slices that no other bound sees.
+    /// Judges the processor if calls wait for a place below the limit of concurrent calls. Then the schedule sees no
+    /// lag: the time that the machine takes from the generator makes each call longer, in slices that no other bound
+    /// sees.
     fn held_back(&mut self) {
         let page = self.case.page;
         if page.counter(Counter::CallsLimited) == 0 && page.waiting == 0 {
@@ -241,7 +242,7 @@ impl Findings<'_> {
     }
 
     fn cpu(&mut self) {
-        // A mean above a whole core is how the kernel counts, no load.
+        // A mean above a whole core comes from the kernel's counting, not from load.
         let bound = self.thresholds.cpu;
         let loads = thread_loads(self.case.samples, self.thresholds);
         let Some(thread) = loads.first().filter(|thread| bound < 100.0 && thread.mean > bound) else { return };

@@ -1,12 +1,12 @@
-//! Which figure stands at which place of a page in the raw log. The log names them, so that a program with other measures reads
-//! it: what it does not know is passed over, what the log lacks is 0.
+//! Layout of pages in the raw log. The log names the figures in their order, so that a program with other measures can
+//! read it: unknown figures are skipped, missing ones are 0.
 
 use super::page::{METHODS, method};
 use super::{Counter, Delay, Failure};
 use serde::{Deserialize, Serialize};
 use strowger_message::Method;
 
-/// The names of the figures of a page, in the order in which it holds them.
+/// Names of a page's figures, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Layout {
@@ -17,7 +17,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// That of this program.
+    /// Returns the layout of this program.
     pub(super) fn own() -> Self {
         let name = |method: Method| if method == Method::Other { "OTHER".into() } else { method.to_string() };
         Self {
@@ -29,20 +29,20 @@ impl Layout {
     }
 }
 
-/// Where each figure of a page that is read belongs in a page of this program.
+/// Place of each figure of a log's pages in a page of this program.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     pub(super) counters: Vec<Option<usize>>,
     pub(super) failures: Vec<Option<usize>>,
     pub(super) delays: Vec<Option<usize>>,
     pub(super) methods: Vec<Option<usize>>,
-    /// Of the scenario's timers, and how many there are.
+    /// Places of the scenario's timers, and their number in a page of this program.
     pub(super) timers: Vec<usize>,
     pub(super) timer_count: usize,
 }
 
 impl Places {
-    /// For a log of this layout and so many timers.
+    /// Returns the places for a log of this layout and this many timers.
     pub(super) fn of(layout: &Layout, timers: usize) -> Self {
         let own = Layout::own();
         let places = |theirs: &[String], ours: &[String]| {
@@ -58,7 +58,7 @@ impl Places {
         }
     }
 
-    /// Timers go to the places that these names have among `all`; each is among them.
+    /// Places timers by their names among `all`, which contains each of them.
     pub(super) fn arrange(&mut self, names: &[String], all: &[String]) {
         self.timers = names.iter().filter_map(|name| all.iter().position(|known| known == name)).collect();
         self.timer_count = all.len();

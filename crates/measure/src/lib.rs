@@ -1,10 +1,11 @@
-//! Measures: what the engine reports becomes figures that the RFCs define.
+//! Measures: turns the engine's events into figures that the RFCs define.
 //!
-//! Each shard writes [`Books`]; once a second the page is turned and goes to the [`Collector`], which puts the pages of all
-//! shards together. A [`CallBook`] is what the books remember of a running call; it lies in the engine's call slot.
+//! Each shard records into [`Books`]. Once a second its [`Page`] of figures goes to the [`Collector`], which adds up
+//! the pages of all shards. A [`CallBook`] is the recorder state of a running call, part of the engine's call slot.
 //!
-//! Logs of one or several generators are read and judged whole ([`Run::read`]) or by any span of seconds ([`Run::read_span`]). An
-//! [`Observer`] samples process trees and the machine into a log of its own, which [`Observed`] reads.
+//! Logs of one or several generators are read and judged whole ([`Run::read`]) or by any span of seconds
+//! ([`Run::read_span`]). An [`Observer`] samples process trees and the machine into a log of its own, which
+//! [`Observed`] reads.
 //!
 //! ```
 //! use std::time::SystemTime;

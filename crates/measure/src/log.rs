@@ -1,9 +1,10 @@
-//! The raw log: everything that reports are made from, written as the run goes.
+//! Raw log: all data of the reports, written during the run.
 //!
-//! A file of [records](strowger_records) that begins with `STRWLOG` and the version (2). Kinds: 1 heading, 2 page, 3 sample of the generator,
-//! 4 note, 5 receive buffer, 6 ending, 7 sample of a process tree, 8 sample of a machine, 9 page of the warm-up, 10 failed call,
-//! 11 requirement that ended the run, 12 sum of a document. Pages are binary, everything else is JSON; a sum of a document is its name in JSON, a
-//! line feed and its page. The heading also names the figures of pages, in their order. Readers skip kinds that they do not know.
+//! A file of [records](strowger_records) that begins with `STRWLOG` and the version (2). Kinds: 1 heading, 2 page, 3
+//! sample of the generator, 4 note, 5 receive buffer, 6 ending, 7 sample of a process tree, 8 sample of a machine, 9
+//! page of the warm-up, 10 failed call, 11 requirement that ended the run, 12 sum of a document. Pages are binary, all
+//! others JSON; a sum of a document is its name in JSON, a line feed and its page. The heading also names the figures
+//! of pages, in their order. Readers skip kinds that they do not know.
 
 use super::encoding::DecodeError;
 use super::heading::{Ending, Heading, Note, ReceiveBuffer};
@@ -31,7 +32,7 @@ const FAILED_CALL: u8 = 10;
 const LOST: u8 = 11;
 const DOCUMENT: u8 = 12;
 
-/// The first record.
+/// First record.
 #[derive(Serialize, Deserialize)]
 struct First {
     #[serde(flatten)]
@@ -40,8 +41,8 @@ struct First {
     layout: Layout,
 }
 
-/// A log being written. It never stops a run: what cannot be written is counted, the first reason kept, and the next record
-/// is tried again.
+/// Writer of a log. It never stops a run: a record that cannot be written is counted, the first reason kept, and the
+/// next record is tried again.
 pub struct Log {
     writer: Writer,
     lost: u64,
@@ -50,12 +51,12 @@ pub struct Log {
 }
 
 impl Log {
-    /// A new file, or an existing one in its place. An error here is one of opening: no such folder, no permission.
+    /// Creates the file, or truncates an existing one. Its errors are those of opening: no such folder, no permission.
     pub fn create(path: &Path, heading: &Heading) -> io::Result<Self> {
         Ok(Self::by(Writer::create(path, magic())?, heading))
     }
 
-    /// A log on anything.
+    /// Creates a log on any medium.
     pub fn on(medium: impl Medium + 'static, heading: &Heading) -> Self {
         Self::by(Writer::on(medium, magic()), heading)
     }
@@ -67,7 +68,7 @@ impl Log {
         log
     }
 
-    /// The heading goes first, or nothing does: tried again with each record until it works.
+    /// Writes the heading before all other records; retries with each record until it succeeds.
     fn begin(&mut self) -> bool {
         let Some(first) = self.headless.take() else { return true };
         if let Ok(json) = serde_json::to_vec(&first)
@@ -98,7 +99,7 @@ impl Log {
         }
     }
 
-    /// A complete second; seconds come in order.
+    /// Writes a complete second; seconds come in order.
     pub fn page(&mut self, page: &Page) {
         self.record(if page.warm_up { WARM_UP } else { PAGE }, |out| page.encode(out));
     }
@@ -145,12 +146,12 @@ impl Log {
         self.json(ENDING, ending);
     }
 
-    /// Records that could not be written.
+    /// Returns the number of records that could not be written.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Why the first of them could not.
+    /// Returns the reason of the first of them.
     pub fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
@@ -161,7 +162,7 @@ const fn magic() -> strowger_records::Magic {
     [a, b, c, d, e, f, g, VERSION]
 }
 
-/// One thing in a log. A page is put into the page given to [`LogReader::next`].
+/// Record of a log. A page goes into the page given to [`LogReader::next`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Entry {
     Page,
@@ -171,13 +172,13 @@ pub enum Entry {
     Ending(Ending),
     FailedCall(FailedCall),
     RequirementLost(Judgement),
-    /// The sum of a document, in the page.
+    /// Sum of a document, in the page.
     Document(DocumentName),
     Tree(TreeSample),
     Machine(MachineSample),
 }
 
-/// Why a log cannot be read.
+/// Error of reading a log.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     #[error("{path}: {error}", path = .path.display())]
@@ -192,13 +193,13 @@ pub enum LogError {
     NoHeading(PathBuf),
 }
 
-/// A log being read.
+/// Reader of a log.
 pub struct LogReader {
     path: PathBuf,
     reader: Reader,
     heading: Heading,
     places: Places,
-    /// Why a page could not be understood, behind which nothing is.
+    /// Error of a page that cannot be decoded; reading ends there.
     stopped: Option<DecodeError>,
 }
 
@@ -230,20 +231,20 @@ impl LogReader {
         &self.heading
     }
 
-    /// Timers have the places of their names among these from now on; the names of this log are among them.
+    /// Places the timers by their names among these from now on; they include all names of this log.
     pub(super) fn arrange(&mut self, timers: &[String]) {
         self.places.arrange(&self.heading.timers, timers);
     }
 
-    /// What is missing of what was read so far: damaged records, and what stands where reading ended before the file did. A
-    /// sentence.
+    /// Describes the damage so far as a sentence: damaged records, and the position if reading ended before the file
+    /// did.
     pub fn damage(&self) -> Option<String> {
         let stopped = self.stopped.as_ref().map(|why| format!("{why}; what stands before it was read"));
         let all: Vec<String> = self.reader.damage().into_iter().chain(stopped).collect();
         (!all.is_empty()).then(|| format!("{}: {}", self.path.display(), all.join(", and ")))
     }
 
-    /// The next entry; `None` at the end, or where the log is cut or damaged (see [`LogReader::damage`]).
+    /// Returns the next entry; `None` at the end, or if the log is truncated or damaged (see [`LogReader::damage`]).
     pub fn next(&mut self, page: &mut Page) -> Option<Entry> {
         while self.stopped.is_none() {
             let (kind, payload) = self.reader.next()?;
@@ -361,7 +362,7 @@ mod tests {
             let at_edge = length as u64 == begun || ends.contains(&(length as u64));
             assert_eq!(damage.is_none(), at_edge, "{length}: {damage:?}");
         }
-        // A bit that tips is found, and costs its record alone, also in a length.
+        // A flipped bit is found, and costs only its record, even in a length.
         let tip = |at: usize| {
             let mut tipped = whole.clone();
             tipped[at] ^= 4;
@@ -388,7 +389,7 @@ mod tests {
         assert!(LogReader::open(&folder.path().join("none")).err().unwrap().to_string().contains("No such file"));
     }
 
-    /// A disk of `room` bytes that takes what it can of each write.
+    /// Disk of `room` bytes that takes as much as it can of each write.
     #[derive(Clone)]
     struct Disk(Arc<Mutex<(Vec<u8>, usize)>>);
 

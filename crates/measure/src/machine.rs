@@ -14,7 +14,7 @@ pub struct MachineSample {
     pub at: u64,
     /// Length of the interval, µs.
     pub interval: u64,
-    /// How busy each core was, 0 to 1.
+    /// Load of each core, 0 to 1.
     pub cores: Vec<f64>,
     /// Share of all cores in user mode, 0 to 1.
     pub user: f64,
@@ -24,9 +24,9 @@ pub struct MachineSample {
     pub stolen: f64,
     /// Memory of the machine, bytes.
     pub memory: u64,
-    /// Memory that programs could still have, bytes; of several samples the least.
+    /// Memory available to programs, bytes; of several samples the least.
     pub available: u64,
-    /// TCP segments sent again, of all sockets of this network namespace.
+    /// Retransmitted TCP segments of all sockets of this network namespace.
     pub tcp_retransmissions: u64,
     /// Interfaces of this network namespace with traffic.
     pub interfaces: Vec<InterfaceUse>,
@@ -37,14 +37,14 @@ pub struct MachineSample {
 #[serde(default)]
 pub struct InterfaceUse {
     pub name: String,
-    /// Bytes.
+    /// Bytes received.
     pub received: u64,
-    /// Bytes.
+    /// Bytes sent.
     pub sent: u64,
 }
 
 impl MachineSample {
-    /// Adds the next sample: both become one of a longer time.
+    /// Appends the next sample: both become one of a longer time.
     pub fn append(&mut self, next: Self) {
         let weights = [self.interval, next.interval];
         self.cores = means(&self.cores, &next.cores, weights);
@@ -65,28 +65,28 @@ impl MachineSample {
         }
     }
 
-    /// Mean share of all cores that were busy, 0 to 1.
+    /// Returns the mean load of all cores, 0 to 1.
     pub fn busy(&self) -> f64 {
         self.cores.iter().sum::<f64>() / self.cores.len().max(1) as f64
     }
 }
 
-/// Cores at the last look.
+/// Cores at the last reading.
 #[derive(Debug, Default)]
 pub(crate) struct Cores(Vec<Core>);
 
-/// Core at the last look.
+/// Core at the last reading.
 #[derive(Clone, Copy, Debug, Default)]
 struct Core {
     ticks: CoreTicks,
-    /// Busy time that no sample has yet; negative where samples have too much. At most a tick.
+    /// Busy time not yet in a sample; negative if samples have too much. At most a tick.
     carry: i64,
 }
 
-/// Shares since the last look, 0 to 1.
+/// Shares since the last reading, 0 to 1.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct CoreShares {
-    /// Share of each core that was busy, stolen time included.
+    /// Busy share of each core, including stolen time.
     pub(crate) busy: Vec<f64>,
     /// Shares of all cores together.
     pub(crate) user: f64,
@@ -95,10 +95,11 @@ pub(crate) struct CoreShares {
 }
 
 impl Cores {
-    /// Takes the text of `/proc/stat`, `interval` µs after the last one.
+    /// Reads the text of `/proc/stat`, `interval` µs after the last one.
     ///
-    /// A core is busy when it is not idle. The kernel counts idle time by the clock, and all other time by a look at each tick: it does not
-    /// see a server that works between two ticks. So its counts of user and system time only divide the busy time.
+    /// A core is busy when it is not idle. The kernel counts idle time by the clock, and all other time by sampling at
+    /// each tick: it does not see a server that works between two ticks. So its counts of user and system time only
+    /// divide the busy time.
     pub(crate) fn look(&mut self, text: &str, interval: u64) -> CoreShares {
         let mut all = CoreTicks::default();
         let mut shares = CoreShares::default();
@@ -129,7 +130,7 @@ impl Cores {
     }
 }
 
-/// Takes samples of this machine; the first call of [`MachineSampler::sample`] sets the zero.
+/// Sampler of this machine; the first call of [`MachineSampler::sample`] sets the zero.
 #[derive(Debug)]
 pub struct MachineSampler {
     proc: PathBuf,
@@ -158,7 +159,7 @@ impl MachineSampler {
         }
     }
 
-    /// Use since the last call, at `now` (µs since 1970-01-01 UTC). `None` the first time.
+    /// Returns the use since the last call, at `now` (µs since 1970-01-01 UTC); `None` the first time.
     pub fn sample(&mut self, now: u64) -> Option<MachineSample> {
         let (text, proc) = (&mut self.text, &self.proc);
         let mut read =
@@ -243,9 +244,9 @@ mod tests {
     fn work_between_two_ticks_is_seen() {
         let mut cores = Cores::default();
         cores.look("cpu0 0 0 0 1000\n", 0);
-        // A fifth of a second of work, of which no tick saw anything.
+        // A fifth of a second of work that no tick saw.
         assert_eq!(cores.look("cpu0 0 0 0 1080\n", 1_000_000).busy, [0.2]);
-        // Samples of a tenth of a second on an idle core, whose idle ticks come now and then a little late.
+        // Samples of a tenth of a second on an idle core, whose idle ticks sometimes come a little late.
         let mut idle = 1_080;
         let busy: f64 = (0..100)
             .map(|n| {

@@ -1,4 +1,4 @@
-//! Logs become one run: generators of one role are added up, callers and answerers stand beside each other.
+//! Merging of logs into one run: generators of one role are added up; callers and answerers stay separate.
 
 use super::heading::{GeneratorRole, Level, Note};
 use super::log::{Entry, LogError, LogReader};
@@ -9,9 +9,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 impl Run {
-    /// The runs in these logs, put together by wall-clock second, timers by their names. Generators that only answered are added
-    /// up apart from those that made calls: see [`Run::answering`]. What a kill or a full disk cut off is missing, and said in a
-    /// note. Logs of observers are left out: see [`Observed::read`](super::Observed::read).
+    /// Reads the runs in these logs and merges them by wall-clock second, timers by their names. Generators that only
+    /// answered are added up separately from those that made calls: see [`Run::answering`]. Data lost by a kill or a
+    /// full disk are missing, which a note reports. Logs of observers are skipped: see
+    /// [`Observed::read`](super::Observed::read).
     ///
     /// # Errors
     /// A file cannot be read, or is no log.
@@ -19,8 +20,9 @@ impl Run {
         Self::read_bounded(paths, ROWS, WINDOW)
     }
 
-    /// Reads these logs as [`Run::read`] does, but keeps the figures, rows, samples and windows of one span alone. The verdict is invalid
-    /// where a log is damaged, has no ending, or lacks a second of the span: see [`Generator::missing`].
+    /// Reads these logs as [`Run::read`], but keeps the figures, rows, samples and windows of one span only. The
+    /// verdict is invalid if a log is damaged, has no ending, or lacks a second of the span: see
+    /// [`Generator::missing`].
     ///
     /// # Errors
     /// As [`Run::read`].
@@ -28,8 +30,8 @@ impl Run {
         Self::read_by(paths, span, ROWS, WINDOW, &mut |_| ())
     }
 
-    /// Reads these logs as [`Run::read_span`] does, and hands over the page of each second: all that happened in it at the generators that
-    /// made calls, besides the warm-up. A second in which nothing happened may have no page.
+    /// Reads these logs as [`Run::read_span`], and passes the page of each second to `see`: all events in it at the
+    /// generators that made calls, without the warm-up. A second without events may have no page.
     ///
     /// # Errors
     /// As [`Run::read`].
@@ -37,7 +39,7 @@ impl Run {
         Self::read_by(paths, span, ROWS, WINDOW, see)
     }
 
-    /// As [`Run::read`], with at most so many rows, see [`Run::bounded`], and windows of so many seconds, see
+    /// Reads as [`Run::read`], with at most `rows` rows, see [`Run::bounded`], and windows of `window` seconds, see
     /// [`Run::in_windows`].
     ///
     /// # Errors
@@ -82,7 +84,7 @@ impl Run {
         Ok(run)
     }
 
-    /// Generators of one host have its name: those that began later have a number behind it, whatever the order of the logs.
+    /// Names generators of one host: those that began later get a number, whatever the order of the logs.
     fn number_names(&mut self) {
         let mut order: Vec<&mut Generator> = self.everyone_mut().collect();
         let mut taken: BTreeSet<String> = order.iter().map(|generator| generator.heading.generator.clone()).collect();
@@ -119,7 +121,7 @@ impl Run {
     }
 }
 
-/// The sum of these logs over the span, all of one role.
+/// Merges these logs of one role over the span.
 fn merge(mut sources: Vec<Source>, span: Span, timers: &[String], rows: usize, see: &mut dyn FnMut(&Page)) -> Run {
     let heading = sources.first().map(|source| source.generator.heading.clone()).unwrap_or_default();
     let mut run = Run::new(heading).bounded(rows);
@@ -159,7 +161,7 @@ fn merge(mut sources: Vec<Source>, span: Span, timers: &[String], rows: usize, s
     run
 }
 
-/// A log on its way through a merge: its next page, everything else taken as it comes.
+/// Log during a merge, at its next page; other records are taken as they come.
 struct Source {
     reader: LogReader,
     generator: Generator,
@@ -167,7 +169,7 @@ struct Source {
     has_page: bool,
     span: Span,
     coverage: Coverage,
-    /// Calls begun and ended in all pages, of the span or not.
+    /// Calls begun and ended in all pages, inside the span or not.
     begun: u64,
     ended: u64,
 }
@@ -209,13 +211,13 @@ impl Source {
         self.has_page = false;
         while let Some(entry) = self.reader.next(&mut self.page) {
             if entry == Entry::Page {
-                // Order is what a merge rests on; a page that breaks it is put where it can be.
+                // A merge needs order; a page that breaks it moves to the first possible second.
                 self.page.second = self.page.second.max(before);
                 self.has_page = true;
                 return;
             }
             match entry {
-                // The log has totals of a document for the whole run alone.
+                // The log has totals of a document for the whole run only.
                 Entry::Document(document) if self.span == Span::WHOLE => {
                     let totals = self.page.clone();
                     self.generator.documents.push(DocumentTotals { document, totals });

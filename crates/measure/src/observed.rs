@@ -13,12 +13,12 @@ pub struct Observed {
     pub heading: Heading,
     pub trees: Vec<TreeSample>,
     pub machine: Vec<MachineSample>,
-    /// Sentence about a log that is not whole, or has samples of a part of the span alone.
+    /// Sentence about an incomplete log, or about samples of only a part of the span.
     pub missing: Option<String>,
 }
 
 impl Observed {
-    /// The samples in this log whose interval lies in the span by more than half.
+    /// Reads the samples of this log whose interval lies in the span by more than half.
     ///
     /// # Errors
     /// The file cannot be read, or is no log.
@@ -50,7 +50,7 @@ impl Observed {
         Ok(observed)
     }
 
-    /// Names of the trees, in the order in which they came.
+    /// Returns the names of the trees, in the order of their first samples.
     pub fn names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for sample in &self.trees {
@@ -61,7 +61,7 @@ impl Observed {
         names
     }
 
-    /// Use of a tree over all samples together; `None`: there is none of this name.
+    /// Returns the use of a tree over all samples together; `None` if there is none of this name.
     pub fn tree(&self, name: &str) -> Option<TreeSample> {
         let mut samples = self.trees.iter().filter(|sample| sample.name == name).cloned();
         let first = samples.next()?;
@@ -71,7 +71,7 @@ impl Observed {
         }))
     }
 
-    /// Use of the machine over all samples together.
+    /// Returns the use of the machine over all samples together.
     pub fn whole_machine(&self) -> Option<MachineSample> {
         let mut samples = self.machine.iter().cloned();
         let first = samples.next()?;

@@ -1,4 +1,4 @@
-//! The observer: a thread that samples process trees and the machine into a log.
+//! Observer: a thread that samples process trees and the machine into a log.
 
 use super::heading::{Ending, GeneratorRole, Heading};
 use super::log::Log;
@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Samples a second, at most.
+/// Limit of samples per second.
 pub const MOST_SAMPLES: u32 = 10;
 
 enum Order {
@@ -16,8 +16,8 @@ enum Order {
     Stop(String),
 }
 
-/// Samples process trees and this machine, some times a second, until it is stopped or dropped. It reads files of `/proc` and starts no
-/// program.
+/// Sampler of process trees and this machine, several times a second, until it is stopped or dropped. It reads files of
+/// `/proc` and starts no program.
 ///
 /// ```
 /// use strowger_measure::{Heading, Observed, Observer, Span};
@@ -41,10 +41,10 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// Starts the thread, which writes a log of this path: the machine `rate` times a second, 1 to [`MOST_SAMPLES`].
+    /// Starts the thread, which writes a log at this path: the machine `rate` times a second, 1 to [`MOST_SAMPLES`].
     ///
     /// # Errors
-    /// The file or the thread cannot be made.
+    /// The file or the thread cannot be created.
     pub fn start(path: &std::path::Path, heading: Heading, rate: u32) -> io::Result<Self> {
         let begun = Instant::now();
         let clock = Clock::new(0, SystemTime::now());
@@ -57,13 +57,13 @@ impl Observer {
         Ok(Self { orders, thread: Some(thread) })
     }
 
-    /// Samples this process and its descendants too, from now on, under a name.
+    /// Also samples this process and its descendants from now on, under a name.
     pub fn watch(&self, name: impl Into<String>, root: u32) {
         // The thread runs until it is stopped.
         let _ = self.orders.send(Order::Watch(name.into(), root));
     }
 
-    /// Takes a last sample of everything and ends the log; `reason`: why, a few words.
+    /// Takes a last sample of everything and ends the log; `reason`: a few words.
     ///
     /// # Errors
     /// A sample could not be written.
@@ -74,7 +74,7 @@ impl Observer {
         }
     }
 
-    /// The problem of the log, if it has one.
+    /// Ends the thread and returns the problem of the log, if any.
     fn end(&mut self, reason: &str) -> Option<String> {
         let _ = self.orders.send(Order::Stop(reason.into()));
         let thread = self.thread.take()?;
@@ -115,7 +115,7 @@ impl Work {
                 Err(RecvTimeoutError::Disconnected) => return self.stop("given up".into()),
                 Err(RecvTimeoutError::Timeout) => {
                     self.sample(false);
-                    // A moment that was missed is not made up for.
+                    // A missed sample is not made up for.
                     due = (due + period).max(Instant::now());
                 }
             }

@@ -1,4 +1,4 @@
-//! One second of the books, or the sum of many.
+//! Figures of one second, or the sum of many.
 
 use super::counter::COUNTERS;
 use super::{Counter, Delay, Delays, Failure};
@@ -13,7 +13,7 @@ const CODES: usize = 601;
 #[derive(Clone, Debug)]
 pub struct Codes {
     counts: Box<[u64]>,
-    /// Nothing was counted yet: adding and clearing are then free.
+    /// True while nothing is counted: adding and clearing are then free.
     blank: bool,
 }
 
@@ -36,17 +36,17 @@ impl Codes {
         *place = place.saturating_add(by);
     }
 
-    /// How many responses `code` to `method`; codes outside 100 to 699 are one.
+    /// Returns the number of responses `code` to `method`; codes outside 100 to 699 are one.
     pub fn of(&self, method: Method, code: u16) -> u64 {
         self.counts[Self::place(method, code)]
     }
 
-    /// How many responses `code`, to any method.
+    /// Returns the number of responses `code`, to any method.
     pub fn total(&self, code: u16) -> u64 {
         (0..METHODS).map(|method| self.counts[method * CODES + (Self::place(Method::Ack, code) % CODES)]).sum()
     }
 
-    /// Those that occurred: (method, code, count), by method and code. Code 0 stands for codes outside 100 to 699.
+    /// Returns those that occurred: (method, code, count), by method and code. Code 0 is for codes outside 100 to 699.
     pub fn iter(&self) -> impl Iterator<Item = (Method, u16, u64)> + '_ {
         let counts = if self.blank { &[] } else { &self.counts[..] };
         counts.iter().enumerate().filter(|(_, count)| **count > 0).map(|(place, count)| {
@@ -73,34 +73,34 @@ impl Codes {
     }
 }
 
-/// The method with this row.
+/// Returns the method of this row.
 pub(super) fn method(row: usize) -> Method {
     Method::KNOWN.get(row).copied().unwrap_or(Method::Other)
 }
 
-/// Everything that was counted and timed in one second of one shard, or the sum of any of these: of a second over all
-/// shards and generators, or of a run.
+/// Counters and delays of one second of one shard, or the sum of any of these: of a second over all shards and
+/// generators, or of a run.
 #[derive(Clone, Debug)]
 pub struct Page {
-    /// The wall-clock second (since 1970-01-01 UTC); of a sum, the first.
+    /// Wall-clock second (since 1970-01-01 UTC); of a sum, the first.
     pub second: u64,
-    /// When it was begun, µs since 1970-01-01 UTC.
+    /// Start, µs since 1970-01-01 UTC.
     pub begun: u64,
-    /// How much of it (or of them) the books were open, µs. The first and the last second of a run are shorter.
+    /// Time in it (or in them) for which the books were open, µs. The first and the last second of a run are shorter.
     pub covered: u64,
     /// Calls open at its end.
     pub open: u64,
-    /// The most calls open at once. Of several shards: the sum of theirs, so an upper bound.
+    /// Peak of open calls. Of several shards: the sum of theirs, so an upper bound.
     pub peak: u64,
-    /// When the first and the last call of the schedule were started, µs since 1970-01-01 UTC; 0: none was.
+    /// Starts of the first and the last call of the schedule, µs since 1970-01-01 UTC; 0: none.
     pub first_start: u64,
     pub last_start: u64,
-    /// When the first and the last call of the schedule fell due, started or not, µs since 1970-01-01 UTC; 0: none did.
+    /// Due times of the first and the last call of the schedule, started or not, µs since 1970-01-01 UTC; 0: none.
     pub first_due: u64,
     pub last_due: u64,
-    /// Calls at its end that had fallen due and waited for a place below the limit of concurrent calls.
+    /// Calls at its end that were due and waited for a place below the limit of concurrent calls.
     pub waiting: u64,
-    /// Calls and seconds of a warm-up, which are in no sum of the run.
+    /// True for calls and seconds of a warm-up, which are in no sum of the run.
     pub warm_up: bool,
     pub(super) counters: [u64; COUNTERS],
     pub(crate) failures: [u64; Failure::ALL.len()],
@@ -115,7 +115,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// A blank page with room for this many named timers.
+    /// Creates a blank page with room for this many named timers.
     pub fn new(timers: usize) -> Self {
         Self {
             second: 0,
@@ -147,38 +147,38 @@ impl Page {
         self.counters[counter as usize]
     }
 
-    /// Failed calls with this cause.
+    /// Returns the failed calls with this cause.
     #[inline]
     pub fn failures(&self, failure: Failure) -> u64 {
         self.failures[failure as usize]
     }
 
-    /// Requests of this method sent, retransmissions apart.
+    /// Returns the requests of this method sent, without retransmissions.
     pub fn requests_sent(&self, method: Method) -> u64 {
         self.requests_sent[method as usize]
     }
 
-    /// Requests of this method received, retransmissions apart.
+    /// Returns the requests of this method received, without retransmissions.
     pub fn requests_received(&self, method: Method) -> u64 {
         self.requests_received[method as usize]
     }
 
-    /// Retransmissions of requests of this method sent.
+    /// Returns the retransmissions of requests of this method sent.
     pub fn requests_resent(&self, method: Method) -> u64 {
         self.requests_resent[method as usize]
     }
 
-    /// Responses sent, by the method of the request.
+    /// Returns the responses sent, by the method of the request.
     pub fn responses_sent(&self) -> &Codes {
         &self.responses_sent
     }
 
-    /// Responses received, by the method of the request.
+    /// Returns the responses received, by the method of the request.
     pub fn responses_received(&self) -> &Codes {
         &self.responses_received
     }
 
-    /// Responses that ended a call as a failure, by the method of the request: one for each such call.
+    /// Returns the responses that ended a call as a failure, by the method of the request: one for each such call.
     pub fn refusals(&self) -> &Codes {
         &self.refusals
     }
@@ -188,24 +188,24 @@ impl Page {
         &self.delays[delay as usize]
     }
 
-    /// Named timers, in the order of their names.
+    /// Returns the named timers, in the order of their names.
     pub fn timers(&self) -> &[Delays] {
         &self.timers
     }
 
-    /// Counts `by` more of something.
+    /// Adds `by` to a counter.
     #[inline]
     pub fn count(&mut self, counter: Counter, by: u64) {
         self.counters[counter as usize] += by;
     }
 
-    /// Counts `by` more failed calls with this cause; [`Counter::CallsFailed`] is counted apart.
+    /// Adds `by` failed calls with this cause; [`Counter::CallsFailed`] is counted separately.
     #[inline]
     pub fn count_failures(&mut self, failure: Failure, by: u64) {
         self.failures[failure as usize] += by;
     }
 
-    /// Counts `by` more responses that ended a call as a failure.
+    /// Adds `by` responses that ended a call as a failure.
     #[inline]
     pub fn count_refusals(&mut self, method: Method, code: u16, by: u64) {
         self.refusals.count(method, code, by);
@@ -217,7 +217,7 @@ impl Page {
         self.delays[delay as usize].record(us);
     }
 
-    /// Adds another page of the same second (another shard's, another generator's).
+    /// Adds another page of the same second (of another shard or generator).
     pub fn add_beside(&mut self, other: &Self) {
         // Two pages of the same time cover it once, and one that covers none adds none.
         let (begun, end) = match (self.covered, other.covered) {
@@ -247,8 +247,8 @@ impl Page {
         self.begun.saturating_add(self.covered)
     }
 
-    /// Everything up to `until` (µs since 1970-01-01 UTC) is covered by pages before: takes it from this one. Gives up to when
-    /// everything is covered now.
+    /// Removes the time up to `until` (µs since 1970-01-01 UTC), which earlier pages cover, from this page. Returns the
+    /// time up to which all is covered now.
     pub(super) fn follow(&mut self, until: u64) -> u64 {
         let end = self.end();
         self.begun = self.begun.max(until.min(end));
@@ -283,7 +283,7 @@ impl Page {
         }
     }
 
-    /// Blank again; the memory stays.
+    /// Clears the page; the memory stays.
     pub fn clear(&mut self) {
         (self.second, self.covered, self.open, self.peak, self.waiting) = (0, 0, 0, 0, 0);
         (self.begun, self.first_start, self.last_start, self.first_due, self.last_due) = (0, 0, 0, 0, 0);
@@ -300,7 +300,7 @@ impl Page {
     }
 }
 
-/// The earlier of two times; 0 is none.
+/// Keeps the earlier of two times; 0 is none.
 fn earlier(mine: &mut u64, theirs: u64) {
     if theirs != 0 && (*mine == 0 || theirs < *mine) {
         *mine = theirs;

@@ -9,12 +9,12 @@ use std::time::Duration;
 /// Folder of the process file system.
 pub(crate) const PROC: &str = "/proc";
 
-/// Buffer for files of `/proc`, used again for each.
+/// Buffer for files of `/proc`, reused for each.
 #[derive(Debug, Default)]
 pub(crate) struct Text(Vec<u8>);
 
 impl Text {
-    /// The text of a file; `None` if it cannot be read: the process has ended, or it is another user's.
+    /// Reads a file; `None` if it cannot be read: the process has ended, or belongs to another user.
     pub(crate) fn read(&mut self, path: &Path) -> Option<&str> {
         self.0.clear();
         File::open(path).ok()?.read_to_end(&mut self.0).ok()?;
@@ -27,19 +27,19 @@ impl Text {
     }
 }
 
-/// Period of the kernel's clock of user and system time.
+/// Returns the period of the kernel's clock of user and system time.
 pub(crate) fn tick() -> Duration {
     static TICK: OnceLock<Duration> = OnceLock::new();
     let ask = || Duration::from_secs(1) / u32::try_from(rustix::param::clock_ticks_per_second()).unwrap_or(100).max(1);
     *TICK.get_or_init(ask)
 }
 
-/// The same in microseconds.
+/// Returns that period in microseconds.
 pub(crate) fn tick_us() -> u64 {
     tick().as_micros() as u64
 }
 
-/// Folders of the threads of a process, or numbered folders of any other kind.
+/// Returns the folders of the threads of a process, or numbered folders of any other kind.
 pub(crate) fn numbered(folder: &Path) -> impl Iterator<Item = (u32, PathBuf)> + use<> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())))
@@ -49,23 +49,23 @@ pub(crate) fn numbered(folder: &Path) -> impl Iterator<Item = (u32, PathBuf)> + 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stat<'a> {
     pub(crate) name: &'a str,
-    /// Letter of the kernel: R, S, D, T and so on.
+    /// State letter of the kernel: R, S, D, T and so on.
     pub(crate) state: char,
     pub(crate) user: u64,
     pub(crate) system: u64,
     /// Time in user mode of descendants that have ended and were waited for.
     pub(crate) children_user: u64,
-    /// The same in system mode.
+    /// Time in system mode of the same descendants.
     pub(crate) children_system: u64,
     /// Start, in ticks since the machine started: distinguishes it from a later process with the same number.
     pub(crate) started: u64,
-    /// The core on which it ran last.
+    /// Core on which it ran last.
     pub(crate) core: u32,
 }
 
 impl<'a> Stat<'a> {
     pub(crate) fn parse(text: &'a str) -> Option<Self> {
-        // The name may have any character, brackets too: the last one counts.
+        // The name may contain any character, brackets too: the last one counts.
         let (open, close) = (text.find('(')?, text.rfind(')')?);
         let mut fields = text.get(close + 1..)?.split_ascii_whitespace();
         let state = fields.next()?.chars().next()?;
@@ -123,7 +123,7 @@ pub(crate) struct CoreTicks {
     pub(crate) stolen: u64,
 }
 
-/// Ticks of each core, from `/proc/stat`.
+/// Returns the ticks of each core, from `/proc/stat`.
 pub(crate) fn cores(text: &str) -> impl Iterator<Item = CoreTicks> + '_ {
     let lines = text.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu "));
     lines.map(|line| {
@@ -135,19 +135,19 @@ pub(crate) fn cores(text: &str) -> impl Iterator<Item = CoreTicks> + '_ {
     })
 }
 
-/// A figure of `status`, `smaps_rollup` or `meminfo` in bytes. `name`: with its colon.
+/// Returns a figure of `status`, `smaps_rollup` or `meminfo` in bytes. `name`: with its colon.
 pub(crate) fn bytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     Some(line.split_ascii_whitespace().next()?.parse::<u64>().ok()? * 1024)
 }
 
-/// Bytes in RAM, from `statm`.
+/// Returns the bytes in RAM, from `statm`.
 pub(crate) fn resident(text: &str) -> Option<u64> {
     let pages: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
     Some(pages * rustix::param::page_size() as u64)
 }
 
-/// Inode and drops of each socket, from `net/udp` or `net/udp6`.
+/// Returns inode and drops of each socket, from `net/udp` or `net/udp6`.
 pub(crate) fn udp_sockets(text: &str) -> impl Iterator<Item = (u64, u64)> + '_ {
     text.lines().skip(1).filter_map(|line| {
         // sl, local, remote, st, queues, timer, retrnsmt, uid, timeout, inode, ref, pointer, drops
@@ -156,12 +156,12 @@ pub(crate) fn udp_sockets(text: &str) -> impl Iterator<Item = (u64, u64)> + '_ {
     })
 }
 
-/// Inode of a socket, from the link that a descriptor is.
+/// Returns the inode of a socket, from the link of a descriptor.
 pub(crate) fn socket_inode(link: &str) -> Option<u64> {
     link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// A counter of `net/snmp`: a line of names and a line of numbers for each protocol.
+/// Returns a counter of `net/snmp`, which has a line of names and a line of numbers for each protocol.
 pub(crate) fn snmp(text: &str, protocol: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(protocol)?.strip_prefix(':'));
     let (names, numbers) = (lines.next()?, lines.next()?);
@@ -169,7 +169,7 @@ pub(crate) fn snmp(text: &str, protocol: &str, name: &str) -> Option<u64> {
     pairs.find(|(found, _)| *found == name)?.1.parse().ok()
 }
 
-/// Name, bytes received and bytes sent of each interface, from `net/dev`.
+/// Returns name, bytes received and bytes sent of each interface, from `net/dev`.
 pub(crate) fn interfaces(text: &str) -> impl Iterator<Item = (&str, u64, u64)> + '_ {
     text.lines().filter_map(|line| {
         let (name, numbers) = line.split_once(':')?;

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 /// Processor time of processes so far.
 ///
-/// The kernel shows user and system time in ticks, a hundredth of a second, and forgets no thread; `schedstat` counts
-/// nanoseconds, of the threads that still run. Which is closer depends on the processes: see [`Usage::total`].
+/// The kernel reports user and system time in ticks, a hundredth of a second, and includes ended threads; `schedstat`
+/// counts nanoseconds, of running threads only. Which is closer depends on the processes: see [`Usage::total`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Usage {
     /// Time in user mode, by ticks.
@@ -22,7 +22,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Usage of this process and its descendants that still run.
+    /// Returns the usage of this process and its running descendants.
     pub fn of_tree(id: u32) -> Self {
         tree(id).into_iter().map(Self::of_process).fold(Self::default(), Self::plus)
     }
@@ -38,7 +38,7 @@ impl Usage {
         Self { user, system, run_time }
     }
 
-    /// Sum of two trees.
+    /// Returns the sum of two trees.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -48,7 +48,7 @@ impl Usage {
         }
     }
 
-    /// Growth since an earlier moment.
+    /// Returns the growth since an earlier moment.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -58,33 +58,34 @@ impl Usage {
         }
     }
 
-    /// User and system time: by `schedstat`, unless ticks say more by over a tenth, which means that threads have ended.
+    /// Returns user and system time: by `schedstat`, unless ticks exceed it by over a tenth, which means that threads
+    /// have ended.
     pub fn total(&self) -> Duration {
         let by_ticks = self.user + self.system;
         if by_ticks > self.run_time + self.run_time / 10 + 2 * tick() { by_ticks } else { self.run_time }
     }
 
-    /// Share of [`Usage::total`] in system mode, 0 to 1.
+    /// Returns the share of [`Usage::total`] in system mode, 0 to 1.
     pub fn share_of_system(&self) -> f64 {
         let all = (self.user + self.system).as_secs_f64();
         if all > 0.0 { self.system.as_secs_f64() / all } else { 0.0 }
     }
 }
 
-/// Proportional set size (PSS, `/proc/PID/smaps_rollup`) of a process and its descendants, bytes.
+/// Returns the proportional set size (PSS, `/proc/PID/smaps_rollup`) of a process and its descendants, bytes.
 pub fn pss_of_tree(id: u32) -> u64 {
     let mut text = Text::default();
     let mut of = |id| text.read(&folder(id).join("smaps_rollup")).and_then(|text| bytes(text, "Pss:")).unwrap_or(0);
     tree(id).into_iter().map(&mut of).sum()
 }
 
-/// Memory of a process that no file backs, bytes: `RssAnon` of `/proc/PID/status`. Pages of its program are not in it: the kernel has
-/// them once for all processes and may drop them.
+/// Returns the memory of a process that no file backs, bytes: `RssAnon` of `/proc/PID/status`. Pages of its program are
+/// not included: the kernel has them once for all processes and may drop them.
 pub fn anonymous_memory(id: u32) -> u64 {
     Text::default().read(&folder(id).join("status")).and_then(|text| bytes(text, "RssAnon:")).unwrap_or(0)
 }
 
-/// The process and its descendants that still run.
+/// Returns the process and its running descendants.
 pub fn tree(id: u32) -> Vec<u32> {
     let (mut all, mut text) = (vec![id], Text::default());
     descend(Path::new(PROC), &mut all, &mut text);
@@ -112,18 +113,18 @@ fn folder(id: u32) -> PathBuf {
     Path::new(PROC).join(id.to_string())
 }
 
-/// Folders of the threads of a process.
+/// Returns the folders of the threads of a process.
 pub fn tasks(id: u32) -> impl Iterator<Item = PathBuf> {
     numbered(&folder(id).join("task")).map(|(_, path)| path)
 }
 
-/// State of a thread as the kernel writes it: R, S, D, T and so on; `None`: it has ended.
+/// Returns the state of a thread as the kernel writes it: R, S, D, T and so on; `None` if it has ended.
 pub fn task_state(thread: &Path) -> Option<char> {
     Text::default().read(&thread.join("stat")).and_then(Stat::parse).map(|stat| stat.state)
 }
 
-/// Whether a signal has stopped each of its threads. Where the processors are busy that takes a moment, for a thread of the process has to
-/// see the signal first.
+/// True if a signal has stopped each of its threads. On busy processors that takes a moment, because a thread of the
+/// process has to see the signal first.
 pub fn is_stopped(id: u32) -> bool {
     tasks(id).filter_map(|thread| task_state(&thread)).all(|state| matches!(state, 'T' | 't' | 'Z' | 'X'))
 }

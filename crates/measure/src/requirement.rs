@@ -27,22 +27,22 @@ const SIGNS: &[(&str, Comparison)] = &[
     ("=", Comparison::Equal),
 ];
 
-/// What stands before a measure of the answering side.
+/// Prefix of a measure of the answering side.
 const ANSWERING: &str = "answering.";
 
-/// What a run must show.
+/// Requirement of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Requirement {
     text: String,
-    /// It is about the answering side, where callers and answerers stand beside each other.
+    /// True if it concerns the answering side, in a run with callers and answerers.
     answering: bool,
     measure: Measure,
     comparison: Comparison,
-    /// In the unit of the measure.
+    /// Bound in the unit of the measure.
     bound: f64,
 }
 
-/// Why a requirement cannot be understood; each says what would be right.
+/// Error of a requirement, with its cure.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequirementError {
     #[error("'{0}' compares nothing: write a measure, one of < <= > >= == !=, and a value, as in 'srd.p95<200ms'")]
@@ -61,7 +61,7 @@ pub enum RequirementError {
     NoPercentage { text: String },
 }
 
-/// A share of one is meant where it is less than one, perhaps.
+/// Returns a hint for a share below one, which may mean a fraction.
 fn share(value: &str) -> String {
     match value.parse::<f64>() {
         Ok(share) if share > 0.0 && share <= 1.0 => {
@@ -83,7 +83,7 @@ fn example(unit: &str) -> &'static str {
 }
 
 impl Requirement {
-    /// A requirement as a user writes it; `timers`: the names of the scenario's timers.
+    /// Parses a requirement; `timers`: the names of the scenario's timers.
     pub fn parse(text: &str, timers: &[String]) -> Result<Self, RequirementError> {
         let text = text.trim();
         let found = SIGNS.iter().filter_map(|(sign, comparison)| Some((text.find(sign)?, sign.len(), *comparison)));
@@ -111,12 +111,12 @@ impl Requirement {
         &self.measure
     }
 
-    /// It is about the answering side, where callers and answerers stand beside each other.
+    /// True if it concerns the answering side, in a run with callers and answerers.
     pub const fn is_of_answerers(&self) -> bool {
         self.answering
     }
 
-    /// The figures that it is about.
+    /// Returns the page that it concerns.
     fn page<'a>(&self, run: &'a Run) -> Option<&'a Page> {
         match self.answering {
             true => run.answering.as_ref().map(|run| &run.totals),
@@ -124,9 +124,9 @@ impl Requirement {
         }
     }
 
-    /// Whether it says how many calls may fail, and counts every call that did: then those that it allows are no failure of the
-    /// run. A requirement that sees but some of the failures (of one cause, of registrations beside calls) says nothing of the
-    /// others, and one that no value can miss says nothing at all.
+    /// True if it limits the failed calls and counts every one of them: allowed failures are then no failure of the
+    /// run. A requirement that counts only some failures (of one cause, of registrations beside calls) says nothing of
+    /// the others, and one that no value can miss says nothing at all.
     pub fn bounds_all_failures(&self, run: &Run) -> bool {
         let Some(page) = self.page(run) else { return false };
         let Some((better, counted)) = self.measure.failed_calls(page) else { return false };
@@ -151,8 +151,8 @@ impl Requirement {
         })
     }
 
-    /// Judges a run in progress, and gives the judgement if the requirement is lost. `totals`: sum so far, for counts, which only
-    /// grow; `recent`: sum of the last seconds, for other measures.
+    /// Judges a run in progress, and returns the judgement if the requirement is lost. `totals`: sum so far, for
+    /// counts, which only grow; `recent`: sum of the last seconds, for other measures.
     pub(super) fn lost(&self, totals: &Page, recent: Option<&Page>) -> Option<Judgement> {
         let unit = self.measure.unit();
         let counts = matches!(unit, Unit::Count | Unit::Seconds | Unit::Bytes);
@@ -166,9 +166,10 @@ impl Requirement {
         lost.then(|| self.judgement(false, Some(measured), unit.show(measured) + &span))
     }
 
-    /// Judges the run. A measure without a value meets nothing. `good`: sums of the good windows of callers and answerers, if
-    /// some windows are bad. Delays, shares and rates are judged by the good windows alone, because the generator spoiled the
-    /// others. A count (calls, seconds, bytes) is met if the whole run or the good windows meet it.
+    /// Judges the run. A measure without a value meets nothing. `good`: sums of the good windows of callers and
+    /// answerers, if some windows are bad. Delays, shares and rates are judged by the good windows alone, because the
+    /// generator spoiled the others. A count (calls, seconds, bytes) is met if the whole run or the good windows meet
+    /// it.
     pub fn judge(&self, run: &Run, good: [Option<&Page>; 2]) -> Judgement {
         let unit = self.measure.unit();
         let of_run = self.page(run).and_then(|page| self.measure.of(page));
@@ -201,23 +202,23 @@ impl Requirement {
     }
 }
 
-/// What came of a requirement.
+/// Judgement of a requirement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
-    /// As the user wrote it.
+    /// Requirement as the user wrote it.
     pub requirement: String,
     pub measure: String,
     pub met: bool,
-    /// In `unit`; `None`: nothing was measured.
+    /// Value in `unit`; `None`: nothing was measured.
     pub measured: Option<f64>,
     pub bound: f64,
     pub unit: String,
-    /// The measured value for people.
+    /// Measured value for people.
     pub shown: String,
 }
 
-/// A number without the signs between its digits; none where a comma stands that parts no thousands: `1,5` may be meant as one and
-/// a half.
+/// Returns a number without the signs between its digits; `None` if a comma separates no thousands: `1,5` may mean one
+/// and a half.
 pub fn ungrouped(number: &str) -> Option<String> {
     let plain = number.replace('_', "");
     let whole = plain.split('.').next().unwrap_or_default();
@@ -228,7 +229,7 @@ pub fn ungrouped(number: &str) -> Option<String> {
     right.then(|| plain.replace(',', ""))
 }
 
-/// The value in the unit of the measure.
+/// Parses the value in the unit of the measure.
 fn bound(text: &str, measure: &Measure, value: &str) -> Result<f64, RequirementError> {
     let unit = measure.unit();
     let digits = value.find(|c: char| !(c.is_ascii_digit() || "+-.,_".contains(c))).unwrap_or(value.len());
@@ -245,7 +246,7 @@ fn bound(text: &str, measure: &Measure, value: &str) -> Result<f64, RequirementE
         (Unit::Microseconds, "s" | "sec") => 1e6,
         (Unit::Microseconds, "m" | "min") => 60e6,
         (Unit::Microseconds, "h") => 3_600e6,
-        // Nothing is nothing in any unit.
+        // 0 needs no unit.
         (Unit::Microseconds, "") if number == 0.0 => 1.0,
         (Unit::Microseconds, "") => return Err(RequirementError::NoUnit { text: text.into(), value: value.into() }),
         (Unit::Seconds, "" | "s" | "sec") => 1.0,
@@ -381,13 +382,13 @@ mod tests {
             assert!(bounds(&run, text), "{text}");
         }
         for text in [
-            // The wrong way round, or what no run can miss.
+            // Reversed signs, or bounds that no run can miss.
             "calls.failed>=1",
             "calls.failed!=7",
             "calls.success<99%",
             "calls.success>=0%",
             "isa.any<=100%",
-            // What counts but some of the failures, or none.
+            // Measures of some failures only, or of none.
             "calls.failed.tls==0",
             "seer>=99%",
             "isa<1%",
@@ -400,7 +401,7 @@ mod tests {
         ] {
             assert!(!bounds(&run, text), "{text}");
         }
-        // One call more that failed by its BYE: the sessions do not see it.
+        // One more call failed by its BYE: the sessions do not see it.
         run.totals.count(Counter::CallsFailed, 1);
         assert!(!bounds(&run, "ser>=80%") && bounds(&run, "calls.failed<=11"));
     }

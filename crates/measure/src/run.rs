@@ -1,4 +1,4 @@
-//! A run as reports see it: the same whether it just ended or is read from logs, from one generator or several.
+//! Run as reports see it: the same at its end or read from logs, of one generator or several.
 
 use super::heading::{Ending, Heading, Note, ReceiveBuffer};
 use super::log::Entry;
@@ -8,34 +8,34 @@ use super::{
 };
 use std::collections::VecDeque;
 
-/// A run has so many rows, unless set otherwise: an hour by the second.
+/// Default limit of rows: an hour by the second.
 pub(super) const ROWS: usize = 3_600;
-/// The latest seconds, whatever becomes of the rows.
+/// Number of latest seconds kept besides the rows.
 const RECENT: usize = 60;
 
-/// What one generator said of itself.
+/// Data of one generator.
 #[derive(Clone, Debug)]
 pub struct Generator {
     pub heading: Heading,
     pub totals: Page,
-    /// The warm-up, which is in no other sum.
+    /// Warm-up, which is in no other sum.
     pub warm_up: Option<Box<Page>>,
-    /// The totals in pieces.
+    /// Windows of the totals.
     pub windows: Windows,
     pub samples: Vec<Sample>,
     pub notes: Vec<Note>,
     pub receive_buffers: Vec<ReceiveBuffer>,
-    /// The first calls that failed, as many as were asked for.
+    /// First failed calls, as many as requested.
     pub failed_calls: Vec<FailedCall>,
-    /// The sums of its documents, where there are several.
+    /// Sums of its documents, if there are several.
     pub documents: Vec<DocumentTotals>,
-    /// The requirement that ended the run.
+    /// Requirement that ended the run.
     pub lost: Option<Judgement>,
-    /// `None`: it goes on, or was killed.
+    /// Ending; `None`: the run continues, or was killed.
     pub ending: Option<Ending>,
-    /// Sentence about a log that is not whole.
+    /// Sentence about an incomplete log.
     pub missing: Option<String>,
-    /// What a sample covers at least, µs; grows with the run, so that there are never more than `most`.
+    /// Shortest time of a sample, µs; it grows with the run, so that there are never more than `most` samples.
     step: u64,
     most: usize,
 }
@@ -62,12 +62,12 @@ impl Generator {
         }
     }
 
-    /// With at most so many samples, and windows of so many seconds.
+    /// Limits the samples to `most` and sets windows of `window` seconds.
     pub(super) fn bounded(self, most: usize, window: u64) -> Self {
         Self { most, windows: self.windows.of_seconds(window), ..self }
     }
 
-    /// What it did in another second, later than any before.
+    /// Adds a second, later than any before.
     pub fn second(&mut self, page: &Page) {
         if page.warm_up {
             return warmed_up(&mut self.warm_up, page);
@@ -76,7 +76,7 @@ impl Generator {
         self.windows.second(page);
     }
 
-    /// What the process used in another second.
+    /// Adds a sample of the process.
     pub fn sample(&mut self, sample: Sample) {
         match self.samples.last_mut().filter(|last| last.interval + sample.interval / 2 < self.step) {
             Some(last) => last.append(sample),
@@ -94,7 +94,7 @@ impl Generator {
         }
     }
 
-    /// Samples after the warm-up. A sample is taken at the end of its second.
+    /// Returns the samples after the warm-up. A sample is taken at the end of its second.
     pub(super) fn samples_of_window(&self) -> &[Sample] {
         let begun = self.totals.begun.div_ceil(1_000_000);
         let before = self.warm_up.as_ref().map_or(0, |_| self.samples.partition_point(|sample| sample.second <= begun));
@@ -121,36 +121,36 @@ fn warmed_up(sum: &mut Option<Box<Page>>, page: &Page) {
     sum.warm_up = true;
 }
 
-/// A run of one generator or of several.
+/// Run of one generator or of several.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// The first names the run.
+    /// Generators; the first names the run.
     pub generators: Vec<Generator>,
-    /// The names of the scenario's timers, in the order in which pages have them.
+    /// Names of the scenario's timers, in the order of pages.
     pub timers: Vec<String>,
-    /// The sum over generators and seconds.
+    /// Sum over generators and seconds.
     pub totals: Page,
-    /// The sum of the warm-up, which is not in `totals`: calls that fell due in it, to their ends.
+    /// Sum of the warm-up, which is not in `totals`: calls that fell due in it, to their ends.
     pub warm_up: Option<Box<Page>>,
-    /// Over all generators: second by second, or in steps of several where the run has more seconds than rows.
+    /// Series over all generators: second by second, or in steps of several if the run has more seconds than rows.
     pub rows: Vec<Row>,
-    /// Seconds that a row stands for: 1, 2, 4 and so on.
+    /// Seconds of a row: 1, 2, 4 and so on.
     step: u64,
     most: usize,
     /// Complete seconds.
     seconds: u64,
     recent: VecDeque<Row>,
-    /// The warm-up of the last second, which has no row yet: a page of the same second may follow.
+    /// Warm-up of the last second, which has no row yet: a page of the same second may follow.
     warm: Option<Box<Page>>,
-    /// The sum of the seconds of the last row, where a row has several.
+    /// Sum of the seconds of the last row, if a row has several.
     partial: Option<Box<Page>>,
-    /// The same of the generators that only answered, where logs of callers and of answerers were put together: two ends of the
-    /// same calls, which are no sum.
+    /// Run of the generators that only answered, if logs of callers and of answerers were merged: two ends of the same
+    /// calls, which must not be added.
     pub answering: Option<Box<Self>>,
 }
 
 impl Run {
-    /// Of this generator alone; nothing has happened yet.
+    /// Creates an empty run of this generator.
     pub fn new(heading: Heading) -> Self {
         let totals = Page::new(heading.timers.len());
         Self {
@@ -169,7 +169,7 @@ impl Run {
         }
     }
 
-    /// All generators: those that made calls, then those that only answered.
+    /// Returns all generators: those that made calls, then those that only answered.
     pub fn everyone(&self) -> impl Iterator<Item = &Generator> {
         self.generators.iter().chain(self.answering.iter().flat_map(|run| &run.generators))
     }
@@ -178,12 +178,13 @@ impl Run {
         self.generators.iter_mut().chain(self.answering.iter_mut().flat_map(|run| &mut run.generators))
     }
 
-    /// Health of each generator, in the order of [`Run::everyone`].
+    /// Judges the health of each generator, in the order of [`Run::everyone`].
     pub fn health(&self, thresholds: &Thresholds) -> Vec<Health> {
         self.everyone().map(|generator| Health::judge(generator, thresholds)).collect()
     }
 
-    /// Verdict over all generators: valid if each generator is. With several generators each reason names its own.
+    /// Returns the verdict over all generators: valid if each generator is. With several generators each reason names
+    /// its own.
     pub fn verdict(&self, thresholds: &Thresholds) -> Verdict {
         let several = self.everyone().count() > 1;
         let mut reasons = Vec::new();
@@ -199,8 +200,8 @@ impl Run {
         if reasons.is_empty() { Verdict::Valid } else { Verdict::Invalid { reasons } }
     }
 
-    /// With at most so many rows (and samples of each generator): in a longer run each stands for 2, 4, 8 seconds and so on, so
-    /// that memory and reports are bounded. 3,600 unless set; at least 2.
+    /// Limits the rows (and the samples of each generator): in a longer run each covers 2, 4, 8 seconds and so on, so
+    /// that memory and reports are bounded. 3,600 by default; at least 2.
     #[must_use]
     pub fn bounded(mut self, rows: usize) -> Self {
         self.most = rows.max(2);
@@ -208,7 +209,7 @@ impl Run {
         self
     }
 
-    /// Judged in windows of so many seconds (see [`Windows`]): 10 unless set. To be said before the first second.
+    /// Sets the length of the windows (see [`Windows`]), 10 seconds by default. To be called before the first second.
     #[must_use]
     pub fn in_windows(mut self, seconds: u64) -> Self {
         for generator in &mut self.generators {
@@ -224,19 +225,19 @@ impl Run {
         all
     }
 
-    /// Number of calls begun by the schedule, including the warm-up.
+    /// Returns the number of calls begun by the schedule, including the warm-up.
     pub fn begun(&self) -> u64 {
         let warm_up = self.warm_up.as_ref().map_or(0, |page| page.counter(Counter::CallsOutgoing));
         warm_up + self.totals.counter(Counter::CallsOutgoing)
     }
 
-    /// The run's name, target and so on: those of the first generator.
+    /// Returns the run's name, target and so on: those of the first generator.
     pub fn heading(&self) -> &Heading {
         &self.generators[0].heading
     }
 
-    /// Adds a complete second over all generators, later than any before. A page of the warm-up comes first in its second; it is in the
-    /// series and not in the totals.
+    /// Adds a complete second over all generators, later than any before. A page of the warm-up comes first in its
+    /// second; it is in the series and not in the totals.
     pub fn second(&mut self, page: &Page) {
         if page.warm_up {
             self.settle();
@@ -258,7 +259,7 @@ impl Run {
         }
     }
 
-    /// The last second is whole: one with nothing but a warm-up has its row, too.
+    /// Completes the last second: one of warm-up alone gets its row too.
     pub(super) fn settle(&mut self) {
         if let Some(warm) = self.warm.take() {
             self.see(&warm);
@@ -305,17 +306,17 @@ impl Run {
         }
     }
 
-    /// Seconds that a row stands for.
+    /// Returns the seconds of a row.
     pub const fn step(&self) -> u64 {
         self.step
     }
 
-    /// Complete seconds so far.
+    /// Returns the number of complete seconds so far.
     pub const fn seconds(&self) -> u64 {
         self.seconds
     }
 
-    /// The last minute by the second, the newest last.
+    /// Returns the last minute by the second, the newest last.
     pub const fn recent(&self) -> &VecDeque<Row> {
         &self.recent
     }
@@ -342,7 +343,7 @@ mod tests {
             (place("calls.outgoing"), place("rate.achieved"), place("srd.max"), place("srd.p50"));
         let mut run = Run::new(Heading::default()).bounded(10);
         let mut seconds = 0;
-        // Seconds are missing where all shards slept.
+        // Seconds in which all shards slept are missing.
         for second in (1_000..1_150).filter(|second| second % 37 != 3) {
             run.second(&page(second));
             run.generators[0].sample(Sample { second, interval: 1_000_000, ..Sample::default() });
@@ -356,7 +357,7 @@ mod tests {
             assert!((row.values[rate] - 10.0).abs() < 1e-9, "{row:?}");
             assert!(row.values[0] <= 16.0 && row.values[most] < (row.second + 16) as f64, "{row:?}");
         }
-        // Where the row was made of pages, its percentile is exact.
+        // A row made of pages has exact percentiles.
         let last = run.rows.last().unwrap();
         assert_eq!((last.second, last.values[p50]), (1_144, 1_146.0));
         assert_eq!(run.recent().len(), 60);

@@ -6,31 +6,31 @@ use crate::threads::{ThreadUse, Threads};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// The use of one second (or of however long lay between two samples).
+/// Use of one second (or of the time between two samples).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sample {
-    /// The wall-clock second (since 1970-01-01 UTC) in which it was taken.
+    /// Wall-clock second (since 1970-01-01 UTC) in which it was taken.
     pub second: u64,
-    /// How long it covers, µs.
+    /// Length, µs.
     pub interval: u64,
     /// Threads of this process that ran at all, the busiest first.
     pub threads: Vec<ThreadUse>,
-    /// Memory of the process that is in RAM, bytes.
+    /// Resident memory of the process, bytes.
     pub resident: u64,
-    /// How busy each core of the machine was, by all programs, 0 to 1.
+    /// Load of each core of the machine by all programs, 0 to 1.
     pub cores: Vec<f64>,
-    /// The share of the machine's cores that its host gave to others while there was work for them, 0 to 1.
+    /// Share of the machine's cores that its host gave to others while there was work for them, 0 to 1.
     pub stolen: f64,
 }
 
 impl Sample {
-    /// The share of one core that the thread used, 0 to 1.
+    /// Returns the share of one core that the thread used, 0 to 1.
     pub fn share(&self, thread: &ThreadUse) -> f64 {
         if self.interval == 0 { 0.0 } else { thread.cpu as f64 / self.interval as f64 }
     }
 
-    /// Puts the next sample behind this one: both become one of a longer time.
+    /// Appends the next sample: both become one of a longer time.
     pub fn append(&mut self, next: Self) {
         let weights = [self.interval, next.interval];
         self.cores = means(&self.cores, &next.cores, weights);
@@ -40,25 +40,25 @@ impl Sample {
         self.resident = self.resident.max(next.resident);
     }
 
-    /// Cores used by the whole process.
+    /// Returns the cores used by the whole process.
     pub fn process(&self) -> f64 {
         self.threads.iter().map(|thread| self.share(thread)).sum()
     }
 }
 
-/// Mean of two shares over two intervals.
+/// Returns the mean of two shares over two intervals.
 pub(crate) fn mean(shares: [f64; 2], intervals: [u64; 2]) -> f64 {
     let [mine, theirs] = [0, 1].map(|place| shares[place] * intervals[place] as f64);
     (mine + theirs) / (intervals[0] + intervals[1]).max(1) as f64
 }
 
-/// The same for each of several; one that is missing is 0.
+/// Returns the means of several shares; a missing one is 0.
 pub(crate) fn means(mine: &[f64], theirs: &[f64], intervals: [u64; 2]) -> Vec<f64> {
     let of = |shares: &[f64], place: usize| shares.get(place).copied().unwrap_or(0.0);
     (0..mine.len().max(theirs.len())).map(|n| mean([of(mine, n), of(theirs, n)], intervals)).collect()
 }
 
-/// Takes samples of this process; the first call of [`Sampler::sample`] sets the zero.
+/// Sampler of this process; the first call of [`Sampler::sample`] sets the zero.
 #[derive(Debug, Default)]
 pub struct Sampler {
     threads: Threads,
@@ -72,7 +72,8 @@ impl Sampler {
         Self::default()
     }
 
-    /// Use since the last call, at `now` (µs, monotonic), in the wall-clock second `second`. `None` the first time.
+    /// Returns the use since the last call, at `now` (µs, monotonic), in the wall-clock second `second`; `None` the
+    /// first time.
     pub fn sample(&mut self, now: u64, second: u64) -> Option<Sample> {
         let mut sample = Sample { second, ..Sample::default() };
         let (first, task) = (self.taken.is_none(), Path::new("/proc/self/task"));
@@ -109,7 +110,7 @@ mod tests {
         let sample = sampler.sample(begun.elapsed().as_micros() as u64, 2).unwrap();
         busy.thread().unpark();
         let thread = sample.threads.iter().find(|thread| thread.name == "spinner (1) x").expect("the thread is listed");
-        // How much of the time it got depends on what else runs here.
+        // Its share of the time depends on other programs.
         assert!(thread.cpu > 20_000 && thread.cpu <= sample.interval + 20_000, "{thread:?}");
         assert!(sample.resident > 1 << 20 && !sample.cores.is_empty());
         assert!(sample.cores.iter().all(|share| (0.0..=1.0).contains(share)));

@@ -1,19 +1,19 @@
-//! The series: one row a second, of the figures that charts and CSV show.
+//! Series: one row a second, of the figures that charts and CSV show.
 
 use super::catalogue::{Measure, Statistic};
 use super::{Counter, Delay, Failure, Page, Rate, Share};
 use strowger_message::Method;
 
-/// One second of a run, or several put together.
+/// One second of a run, or several merged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// The wall-clock second (since 1970-01-01 UTC); of several, the first.
+    /// Wall-clock second (since 1970-01-01 UTC); of several, the first.
     pub second: u64,
-    /// One for each of [`columns`]; NaN: nothing was measured.
+    /// Values of [`columns`]; NaN: nothing was measured.
     pub values: Box<[f64]>,
     /// Responses received: (method, code, count).
     pub codes: Vec<(Method, u16, u64)>,
-    /// All of it is warm-up.
+    /// True if all of it is warm-up.
     pub warm_up: bool,
 }
 
@@ -42,9 +42,9 @@ impl Row {
         }
     }
 
-    /// Puts a later row behind this one: both become one of a longer time. Counts, rates, ratios, means, deviations, least and
-    /// most are those of the longer time. A percentile is the greater of the two, which that of the longer time never
-    /// exceeds: histograms are not kept by the row. `scratch`: any page; what it holds is lost.
+    /// Appends a later row: both become one of a longer time. Counts, rates, ratios, means, deviations, minima and
+    /// maxima are those of the longer time. A percentile is the greater of the two, an upper bound: rows keep no
+    /// histograms. `scratch`: any page; its content is lost.
     pub fn append(&mut self, later: &Self, scratch: &mut Page) {
         let (mine, theirs) = (std::mem::take(&mut self.values), &later.values);
         let mut values = Vec::with_capacity(mine.len());
@@ -64,7 +64,7 @@ impl Row {
             let part = |rate: f64, time: f64| if rate.is_finite() { rate * time } else { 0.0 };
             (part(mine[place], mine[0]) + part(theirs[place], theirs[0])) / (mine[0] + theirs[0])
         }));
-        // Ratios are made again, of the counters.
+        // Ratios are computed again from the counters.
         scratch.clear();
         for (counter, place) in Counter::ALL.iter().zip(counts.clone()) {
             scratch.count(*counter, sum(place) as u64);
@@ -88,7 +88,7 @@ impl Row {
     }
 }
 
-/// The figures of one delay from those of two times.
+/// Merges the figures of one delay of two times.
 fn together(mine: &[f64], theirs: &[f64]) -> Vec<f64> {
     let place = |wanted| Statistic::SHOWN.iter().position(|statistic| *statistic == wanted).expect("it is shown");
     let (count, mean, deviation) = (place(Statistic::Count), place(Statistic::Mean), place(Statistic::Deviation));
@@ -112,12 +112,12 @@ fn together(mine: &[f64], theirs: &[f64]) -> Vec<f64> {
 /// Classes of responses: 1xx to 6xx.
 const CLASSES: usize = 6;
 
-/// The ratios of a row. Completion lies seconds behind the INVITE; by the second it is no ratio.
+/// Returns the ratios of a row. Completion comes seconds after the INVITE; within a second it is no ratio.
 fn shares() -> impl Iterator<Item = &'static Share> {
     Share::ALL.iter().filter(|share| **share != Share::Completion)
 }
 
-/// The names of the columns, each a measure that `--require` knows too. The statistics of a delay stand together.
+/// Returns the names of the columns, each a measure that `--require` knows too. The statistics of a delay are adjacent.
 pub fn columns(timers: &[String]) -> Vec<String> {
     let mut names: Vec<String> = ["duration", "concurrency", "concurrency.max"].map(String::from).into();
     names.extend(Rate::ALL.iter().map(|rate| rate.key().into()));
@@ -132,7 +132,7 @@ pub fn columns(timers: &[String]) -> Vec<String> {
     names
 }
 
-/// The unit of each column, as [`Unit::key`](super::Unit::key) says it.
+/// Returns the unit of each column, by [`Unit::key`](super::Unit::key).
 pub fn units(timers: &[String]) -> Vec<&'static str> {
     let unit = |name: &String| Measure::parse(name, timers).map_or("1", |measure| measure.unit().key());
     columns(timers).iter().map(unit).collect()
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!((row.second, codes), (1, whole.codes));
         for (name, (found, want)) in columns(&timers).iter().zip(row.values.iter().zip(&whole.values)) {
             let near = (found - want).abs() <= want.abs() * 1e-9 || (found.is_nan() && want.is_nan());
-            // A percentile is the greater one: at least what it should be.
+            // A percentile is the greater one: at least the right value.
             let percentile = name.contains(".p") && found >= want;
             assert!(near || percentile, "{name}: {found} for {want}");
         }

@@ -1,19 +1,19 @@
-//! Ratios in per cent and rates a second, made from counters.
+//! Ratios in per cent and rates per second, computed from counters.
 
 use super::table::table;
 use super::{Counter, Page};
 
-// "Concluded" attempts are those with an end: all that were sent, less those still open when the run ended.
+// "Concluded" attempts have an end: all that were sent, less those still open when the run ended.
 table! {
-    /// A ratio, in per cent.
+    /// Ratio, in per cent.
     Share:
-    /// Its name in requirements, JSON and CSV.
+    /// Name in requirements, JSON and CSV.
     key,
-    /// Its name for people.
+    /// Name for people.
     title,
-    /// Where its definition stands.
+    /// Source of the definition.
     source,
-    /// What is divided by what.
+    /// Numerator and denominator.
     definition;
 
     Establishment = "ser", "Session establishment ratio", "RFC 6076 4.6",
@@ -39,15 +39,15 @@ table! {
 }
 
 table! {
-    /// Something a second.
+    /// Rate per second.
     Rate:
-    /// Its name in requirements, JSON and CSV.
+    /// Name in requirements, JSON and CSV.
     key,
-    /// Its name for people.
+    /// Name for people.
     title,
-    /// Where its definition stands.
+    /// Source of the definition.
     source,
-    /// What is divided by what.
+    /// Numerator and denominator.
     definition;
 
     Intended = "rate.intended", "Calls wanted by the schedule", "generator health", "Calls that fell due, a second of the time in which they fell due, whether or not they could be started then.";
@@ -61,11 +61,11 @@ table! {
     BytesReceived = "rate.bytes.received", "Bytes received", "common practice", "Bytes of messages received, a second.";
 }
 
-/// A rate over less time than this, µs, is that of a burst, and says nothing.
+/// Shortest time of a rate, µs; over less it is that of a burst and means nothing.
 const SHORTEST: u64 = 100_000;
 
 impl Share {
-    /// The ratio in per cent; `None` where nothing was counted that it could be of.
+    /// Returns the ratio in per cent; `None` without a denominator.
     pub fn of(self, page: &Page) -> Option<f64> {
         let count = |counter| page.counter(counter) as f64;
         let sessions = concluded_sessions(page) as f64;
@@ -106,9 +106,9 @@ impl Share {
 }
 
 impl Rate {
-    /// The rate a second; `None` for no time at all. Rates of calls that the schedule starts are taken over the time in which
-    /// they fell due (intended) or were started (achieved, successful, failed), where that is longer than a tenth of a second: the
-    /// wait for the last calls to end is no time of the schedule.
+    /// Returns the rate per second; `None` if no time is covered. Rates of calls that the schedule starts cover the
+    /// time in which they fell due (intended) or were started (achieved, successful, failed), if that is longer than a
+    /// tenth of a second: the wait for the last calls to end is no time of the schedule.
     pub fn of(self, page: &Page) -> Option<f64> {
         let (first, last, events) = match self {
             Self::Intended => (page.first_due, page.last_due, Counter::CallsIntended),
@@ -119,14 +119,14 @@ impl Rate {
         };
         let (span, events) = (last.saturating_sub(first), page.counter(events));
         if span >= SHORTEST && events > 1 {
-            // From the first to the last there is one interval less than there are calls.
+            // From the first to the last call there is one interval less than there are calls.
             let whole = span as f64 * events as f64 / (events - 1) as f64;
             return Some(page.counter(self.counter()) as f64 * 1e6 / whole);
         }
         self.over(page)
     }
 
-    /// The rate over all the time that the page covers; `None` for no time at all.
+    /// Returns the rate over all the time that the page covers; `None` if it covers none.
     pub fn over(self, page: &Page) -> Option<f64> {
         (page.covered > 0).then(|| page.counter(self.counter()) as f64 * 1e6 / page.covered as f64)
     }
@@ -146,7 +146,7 @@ impl Rate {
     }
 }
 
-/// Session attempts with an end, in the time in which they ended.
+/// Returns the session attempts that ended in the page's time.
 pub fn concluded_sessions(page: &Page) -> u64 {
     use Counter::*;
     [SessionAnswered, SessionRedirected, SessionFailed, SessionTimedOut, SessionTransport, SessionChallenged]
@@ -156,7 +156,7 @@ pub fn concluded_sessions(page: &Page) -> u64 {
         + page.counter(SessionAbandoned)
 }
 
-/// Registration attempts with an end, in the time in which they ended.
+/// Returns the registration attempts that ended in the page's time.
 pub fn concluded_registrations(page: &Page) -> u64 {
     use Counter::*;
     [RegistrationSuccessful, RegistrationRedirected, RegistrationFailed, RegistrationTimedOut, RegistrationTransport]
@@ -171,7 +171,8 @@ pub fn concluded_registrations(page: &Page) -> u64 {
 mod tests {
     use super::*;
 
-    /// 100 INVITEs: 70 answered, 10 redirected, 10 busy, 4 503, 3 404, 2 timed out, 1 challenge left; 5 more still open.
+    /// Returns a page of 100 INVITEs: 70 answered, 10 redirected, 10 busy, 4 503, 3 404, 2 timed out, 1 challenge left;
+    /// 5 more still open.
     fn page() -> Page {
         let mut page = Page::new(0);
         for (counter, by) in [

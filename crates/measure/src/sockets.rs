@@ -4,20 +4,21 @@ use crate::proc::{Text, numbered, socket_inode, udp_sockets};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-/// Descriptors are looked through for new sockets no more often, µs: a server may have a hundred thousand.
+/// Shortest interval of searches of the descriptors for new sockets, µs: a server may have a hundred thousand.
 const AGAIN: u64 = 10_000_000;
 
-/// Drops at the last look, by inode; `None`: another process has the socket.
+/// Drops at the last reading, by inode; `None`: another process has the socket.
 #[derive(Debug, Default)]
 pub(crate) struct Sockets {
     known: HashMap<u64, Option<u64>>,
-    /// When the descriptors were looked through last, µs.
+    /// Time of the last search of the descriptors, µs.
     searched: Option<u64>,
 }
 
 impl Sockets {
-    /// Drops since the last look, at the sockets of these processes, all of the network namespace of the first. A socket that is new
-    /// counts with all its drops, but at the first look. `None`: the kernel does not let this user see it. `now`: µs.
+    /// Returns the drops since the last reading, at the sockets of these processes, all of the network namespace of the
+    /// first. A new socket counts with all its drops, except at the first reading. `None`: the kernel does not let this
+    /// user see it. `now`: µs.
     pub(crate) fn look(&mut self, proc: &Path, processes: &[u32], now: u64, text: &mut Text) -> Option<u64> {
         let folder = |id: &u32| proc.join(id.to_string());
         let of = folder(processes.first()?);
@@ -51,7 +52,7 @@ impl Sockets {
     }
 }
 
-/// Inodes of the sockets behind these folders of descriptors; `None`: none of them may be read.
+/// Returns the inodes of the sockets in these folders of descriptors; `None`: none of them may be read.
 fn inodes(folders: impl Iterator<Item = std::path::PathBuf>) -> Option<HashSet<u64>> {
     let (mut inodes, mut readable) = (HashSet::new(), false);
     for folder in folders {
@@ -98,7 +99,7 @@ mod tests {
         table("udp", &[(100, 6), (300, 60), (102, 11)]);
         assert_eq!(look(2_000_000), Some(0));
         assert_eq!(look(AGAIN), Some(11));
-        // One that is closed takes its count along.
+        // A closed socket takes its count along.
         table("udp", &[(102, 12)]);
         table("udp6", &[]);
         assert_eq!(look(AGAIN + 1), Some(1));

@@ -1,4 +1,4 @@
-//! Span of a log: the whole seconds whose figures are wanted, and how many of them a log knows nothing of.
+//! Span of a log: the whole seconds whose figures are wanted, and the number of them that a log lacks.
 
 use super::Page;
 
@@ -10,25 +10,25 @@ pub struct Span {
 }
 
 impl Span {
-    /// Everything that a log has.
+    /// Whole log.
     pub const WHOLE: Self = Self { from: 0, until: u64::MAX };
 
-    /// The whole seconds between two moments (µs since 1970-01-01 UTC).
+    /// Returns the whole seconds between two moments (µs since 1970-01-01 UTC).
     pub const fn between(from: u64, until: u64) -> Self {
         Self { from: from.div_ceil(1_000_000), until: until / 1_000_000 }
     }
 
-    /// How many seconds it has.
+    /// Returns the number of seconds.
     pub const fn seconds(self) -> u64 {
         self.until.saturating_sub(self.from)
     }
 
-    /// Whether the page of this second belongs to the span.
+    /// True if the page of this second belongs to the span.
     pub const fn has(self, second: u64) -> bool {
         self.from <= second && second < self.until
     }
 
-    /// Whether most of the time from `until - interval` to `until` (µs since 1970-01-01 UTC) lies in the span.
+    /// True if most of the time from `until - interval` to `until` (µs since 1970-01-01 UTC) lies in the span.
     pub(super) const fn has_interval(self, until: u64, interval: u64) -> bool {
         self.has(until.saturating_sub(interval / 2 + 1) / 1_000_000)
     }
@@ -57,7 +57,8 @@ impl Coverage {
         self.next = self.next.max(end);
     }
 
-    /// End of a sentence about the seconds that the log lacks; none where it knows all, or where all it has is wanted.
+    /// Returns the end of a sentence about the seconds that the log lacks; `None` if it lacks none, or if the span is
+    /// the whole log.
     pub(super) fn gap(&self) -> Option<String> {
         let missing = self.passed_over + self.span.until.saturating_sub(self.next);
         if self.span == Span::WHOLE || missing == 0 {

@@ -1,6 +1,7 @@
-//! The shape of every table of measures: an enumeration, and for each of its members a row of texts.
+//! Common form of the tables of measures: an enumeration with a row of texts for each member.
 
-/// A table: the name of the enumeration and of its columns, then a row for each member. Each column becomes a function.
+/// Defines a table: the name of the enumeration and of its columns, then a row for each member. Each column becomes a
+/// function.
 macro_rules! table {
     (
         $(#[$about:meta])*

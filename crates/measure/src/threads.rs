@@ -1,4 +1,4 @@
-//! Use of the threads of a process between two looks.
+//! Use of the threads of a process between two readings.
 
 use crate::proc::{Scheduled, Stat, Text, numbered, tick_us};
 use serde::{Deserialize, Serialize};
@@ -15,9 +15,9 @@ pub struct ThreadUse {
     pub cpu: u64,
     /// Time in which it could run and waited for a core (the run-queue delay of `schedstat`), µs.
     pub waited: u64,
-    /// How often it was given a core.
+    /// Number of turns on a core.
     pub turns: u64,
-    /// The core on which it was seen last.
+    /// Core on which it was seen last.
     pub core: u32,
 }
 
@@ -43,37 +43,38 @@ impl ThreadUse {
     }
 }
 
-/// Counters of a thread, and when it was started.
+/// Counters of a thread, and its start.
 #[derive(Clone, Copy, Debug)]
 struct Counted {
     started: u64,
     scheduled: Scheduled,
 }
 
-/// Counters of the threads of one process at the last look.
+/// Counters of the threads of one process at the last reading.
 #[derive(Debug, Default)]
 pub(crate) struct Threads(HashMap<u32, Counted>);
 
 /// Use of all threads of a process together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Together {
-    /// µs.
+    /// CPU time, µs.
     pub(crate) cpu: u64,
     pub(crate) waited: u64,
-    /// A thread has ended since the last look; the sum lacks its last use.
+    /// True if a thread has ended since the last reading; the sum lacks its last use.
     pub(crate) some_ended: bool,
 }
 
 impl Threads {
-    /// Looks at the threads in the folder `task` of a process, and adds to `uses` those that ran or waited since the last look. At the
-    /// `first` look none of them has used anything; a thread that comes later has used all that its counters say.
+    /// Reads the threads in the folder `task` of a process, and adds to `uses` those that ran or waited since the last
+    /// reading. At the `first` reading none of them has used anything; a later thread has used all that its counters
+    /// show.
     pub(crate) fn look(&mut self, task: &Path, first: bool, text: &mut Text, uses: &mut Vec<ThreadUse>) -> Together {
         let mut now = HashMap::with_capacity(self.0.len());
         let mut together = Together::default();
         for (id, path) in numbered(task) {
             let Some(stat) = text.read(&path.join("stat")).and_then(Stat::parse) else { continue };
             let (name, started, core, ticks) = (stat.name.to_owned(), stat.started, stat.core, stat.user + stat.system);
-            // Nanoseconds where the kernel counts them, else its ticks of 10 ms.
+            // Nanoseconds if the kernel counts them, else its ticks of 10 ms.
             let exact = text.read(&path.join("schedstat")).and_then(Scheduled::parse);
             let scheduled =
                 exact.unwrap_or_else(|| Scheduled { run: ticks * tick_us() * 1_000, ..Scheduled::default() });

@@ -1,52 +1,55 @@
-//! From where on a generator counts as the limit.
+//! Thresholds beyond which a generator counts as the limit.
 
 use serde::{Deserialize, Serialize};
 
-/// From where on a generator counts as the limit. Every one is a setting. Each is held against each window of the run.
+/// Thresholds beyond which a generator counts as the limit. Each is a setting, and is compared with each window of the
+/// run.
 ///
-/// A lag is held against the delays that it pollutes: a tenth of a second of it is nothing beside calls that take ten, and
-/// everything beside answers within a millisecond. Where no bound is given, half of the 95th percentile of the delays that were
-/// measured is allowed, at least [`lag_floor`](Self::lag_floor) and at most [`lag_most`](Self::lag_most).
+/// A lag is compared with the delays that it falsifies: a tenth of a second does not matter to calls that take ten
+/// seconds, but to answers within a millisecond. Without a bound, half of the 95th percentile of the measured delays is
+/// allowed, at least [`lag_floor`](Self::lag_floor) and at most [`lag_most`](Self::lag_most).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Thresholds {
-    /// Calls that fell due, had a place below the limit of concurrent calls, and were not started by the end of the window, per
-    /// cent of those that fell due in it. Default 1.
+    /// Calls that were due, had a place below the limit of concurrent calls, and were not started by the end of the
+    /// window, per cent of those that fell due in it. Default 1.
     pub rate_error: f64,
-    /// The 99th percentile of the lag of calls, of timers within calls and of sending, milliseconds. Default: by the delays.
+    /// 99th percentile of the lag of calls, of timers within calls and of sending, milliseconds. Default: by the
+    /// delays.
     pub lag_p99: Option<f64>,
-    /// The 99th percentile of the time for which messages lay in our own socket, milliseconds. Default: as `lag_p99`.
+    /// 99th percentile of the time for which messages waited in our own socket, milliseconds. Default: as `lag_p99`.
     pub receive_lag: Option<f64>,
-    /// The mean time for which a thread waited for a core each time that it could run, milliseconds. Default: as `lag_p99`.
+    /// Mean time for which a runnable thread waited for a core, milliseconds. Default: as `lag_p99`.
     pub run_queue: Option<f64>,
-    /// The share of the time in which a thread waited for a core while calls waited for the limit of concurrent calls, per cent.
-    /// Such a limit hides every lag of the schedule. Default 20.
+    /// Share of the time in which a thread waited for a core while calls waited for the limit of concurrent calls, per
+    /// cent. Such a limit hides every lag of the schedule. Default 20.
     pub core_wait: f64,
-    /// What of the 95th percentile of the delays a lag may be, where it has no bound of its own, per cent. Default 50.
+    /// Allowed lag as a share of the 95th percentile of the delays, if it has no bound of its own, per cent. Default
+    /// 50.
     pub lag_share: f64,
-    /// What a lag may be however short the delays are, milliseconds. Default 2.
+    /// Lag that is always allowed, however short the delays, milliseconds. Default 2.
     pub lag_floor: f64,
-    /// What a lag may not be however long the delays are, milliseconds. Default 10.
+    /// Lag that is never allowed, however long the delays, milliseconds. Default 10.
     pub lag_most: f64,
     /// Datagrams that the kernel dropped before we read them. Default 0.
     pub socket_drops: u64,
     /// Messages that this machine could not send. Default 0.
     pub send_failures: u64,
-    /// The longest stall of a shard, milliseconds. Default 250.
+    /// Longest stall of a shard, milliseconds. Default 250.
     pub stall: f64,
-    /// Media packets that were left out or that this machine could not send, and media actions that were refused. Default 0.
+    /// Media packets that were skipped or that this machine could not send, and refused media actions. Default 0.
     pub media_losses: u64,
-    /// The mean share of a core that a thread of the generator may use, per cent. Default 100: no bound, for a saturated
-    /// thread that keeps its times measures what it should.
+    /// Mean share of a core that a thread of the generator may use, per cent. Default 100: no bound, because a
+    /// saturated thread that keeps its times measures correctly.
     pub cpu: f64,
-    /// The share of a core from which on a thread counts as saturated, per cent. Default 95. A saturated thread alone gives a
-    /// warning; with one of the above it is named as the cause, and while calls wait for the limit of concurrent calls it makes the
-    /// run invalid.
+    /// Share of a core from which on a thread counts as saturated, per cent. Default 95. A saturated thread alone gives
+    /// a warning; with one of the above it is named as the cause, and while calls wait for the limit of concurrent
+    /// calls it makes the run invalid.
     pub saturated: f64,
-    /// The seconds, per cent of all, in which a thread may be saturated without a word. Default 10.
+    /// Seconds, per cent of all, in which a thread may be saturated without a warning. Default 10.
     pub saturated_seconds: f64,
-    /// The windows in which one of the above is exceeded, per cent of those in which the generator made calls or took some, from
-    /// where on the run as a whole is invalid. Default 10: in a run of less than ten windows one is enough.
+    /// Windows with an exceeded threshold from which on the run as a whole is invalid, per cent of those in which the
+    /// generator made or accepted calls. Default 10: in a run of less than ten windows one is enough.
     pub bad_windows: f64,
 }
 
@@ -74,8 +77,8 @@ impl Default for Thresholds {
 }
 
 impl Thresholds {
-    /// What a lag may be, µs: as `set` (ms), else by the delays that it pollutes, of which `p95` (µs) is the 95th percentile.
-    /// Where none was measured, [`lag_most`](Self::lag_most).
+    /// Returns the allowed lag, µs: `set` (ms), else by the delays that it falsifies, whose 95th percentile is `p95`
+    /// (µs). Without a delay it is [`lag_most`](Self::lag_most).
     pub fn lag(&self, set: Option<f64>, p95: Option<u64>) -> f64 {
         let by_delays = match p95 {
             Some(p95) => p95 as f64 * self.lag_share / 100.0,

@@ -8,18 +8,19 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Descendants, memory and drops are looked for no more often, µs. A sampler of one sample a second may be early by a moment.
+/// Shortest interval of readings of descendants, memory and drops, µs. A sampler of one sample a second may be a little
+/// early.
 const SLOW: u64 = 950_000;
 
-/// The kernel walks the pages of a process for its PSS, while the process may wait for them. So the next look comes after this many
-/// times the duration of the last one, if that is later.
+/// Pause between readings of the PSS, as a multiple of the duration of the last one. The kernel walks the pages of a
+/// process for it, and the process may wait for that.
 const REST: u32 = 100;
 
 /// Use of a process tree in an interval.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TreeSample {
-    /// Name that the observer was given for the tree.
+    /// Name of the tree, given to the observer.
     pub name: String,
     /// End of the interval, µs since 1970-01-01 UTC.
     pub at: u64,
@@ -51,7 +52,7 @@ pub struct TreeSample {
 }
 
 impl TreeSample {
-    /// Adds the next sample of the tree: both become one of a longer time.
+    /// Appends the next sample of the tree: both become one of a longer time.
     pub fn append(&mut self, next: Self) {
         (self.at, self.interval, self.processes) = (next.at, self.interval + next.interval, next.processes);
         self.cpu += next.cpu;
@@ -66,7 +67,7 @@ impl TreeSample {
         };
     }
 
-    /// Cores that the tree used in the mean.
+    /// Returns the mean number of cores that the tree used.
     pub fn cores(&self) -> f64 {
         if self.interval == 0 { 0.0 } else { self.cpu as f64 / self.interval as f64 }
     }
@@ -93,17 +94,17 @@ fn growth(now: [u64; 2], before: [u64; 2]) -> [u64; 2] {
     [now[0].saturating_sub(before[0]), now[1].saturating_sub(before[1])]
 }
 
-/// A process of the tree at the last look.
+/// Process of the tree at the last reading.
 #[derive(Debug, Default)]
 struct Member {
-    /// See [`Stat::started`].
+    /// Start time, see [`Stat::started`].
     started: u64,
     ticks: Ticks,
     threads: Threads,
 }
 
 impl Member {
-    /// Adds its use since the last look. False: it has ended.
+    /// Adds its use since the last reading; returns false if it has ended.
     fn look(&mut self, folder: &Path, first: bool, text: &mut Text, sum: &mut Sum, sample: &mut TreeSample) -> bool {
         let stat = text.read(&folder.join("stat")).and_then(Stat::parse);
         let Some(now) = stat.filter(|stat| stat.started == self.started).map(|stat| Ticks::of(&stat)) else {
@@ -115,7 +116,7 @@ impl Member {
         sum.own = plus(sum.own, own);
         sum.waited_for = plus(sum.waited_for, growth(now.children, before.children));
         let threads = self.threads.look(&folder.join("task"), first, text, &mut sample.threads);
-        // Both modes are rounded to a tick, at both ends: more than that is of threads that came and went.
+        // Both modes are rounded to a tick, at both ends: a larger difference is the use of threads that came and went.
         let by_ticks = own.iter().sum::<u64>() * tick_us();
         let has_lost = threads.some_ended || by_ticks > threads.cpu + 2 * tick_us();
         sample.cpu += if has_lost { threads.cpu.max(by_ticks) } else { threads.cpu };
@@ -124,22 +125,22 @@ impl Member {
     }
 }
 
-/// Ticks of a tree since the last look, in user and system mode.
+/// Ticks of a tree since the last reading, in user and system mode.
 #[derive(Debug, Default)]
 struct Sum {
-    /// Ticks of processes that run.
+    /// Ticks of running processes.
     own: [u64; 2],
-    /// Ticks of descendants that have ended and were waited for since the last look, as their parents count them.
+    /// Ticks of descendants that have ended and were waited for since the last reading, as their parents count them.
     waited_for: [u64; 2],
     /// Ticks of ended processes that earlier samples have already counted.
     gone: [u64; 2],
-    /// Ticks of processes that were gone at the last look, as far as no parent had counted them yet: a parent may wait for its child after
-    /// the look at the parent and before the look at the child.
+    /// Ticks of processes that were gone at the last reading, as far as no parent had counted them yet: a parent may
+    /// wait for its child after the parent was read and before the child is.
     owed: [u64; 2],
 }
 
 impl Sum {
-    /// Completes the sample. Gives ticks that are owed now.
+    /// Completes the sample. Returns the ticks that are owed now.
     fn write(&self, sample: &mut TreeSample) -> [u64; 2] {
         let known = plus(self.gone, self.owed);
         let ended = growth(self.waited_for, known);
@@ -151,28 +152,30 @@ impl Sum {
     }
 }
 
-/// Takes samples of a process and its descendants; the first call of [`TreeSampler::sample`] sets the zero.
+/// Sampler of a process and its descendants; the first call of [`TreeSampler::sample`] sets the zero.
 ///
-/// A descendant stays in the tree when its parent ends. A process that starts and ends between two looks counts if its parent waits for it.
+/// A descendant stays in the tree when its parent ends. A process that starts and ends between two readings counts if
+/// its parent waits for it.
 #[derive(Debug)]
 pub struct TreeSampler {
     proc: PathBuf,
     root: u32,
-    /// Parents stand before their children and are read before them: a child that its parent has already waited for is then gone.
+    /// Members, parents before their children: a child that its parent has already waited for is then gone when it is
+    /// read.
     members: Vec<(u32, Member)>,
-    /// See [`Sum::owed`].
+    /// Owed ticks, see [`Sum::owed`].
     owed: [u64; 2],
     sockets: Sockets,
-    /// When descendants, memory and drops were looked for, µs.
+    /// Time of the last reading of descendants, memory and drops, µs.
     looked: Option<u64>,
-    /// When the PSS is due, µs.
+    /// Time of the next reading of the PSS, µs.
     pss_due: u64,
     text: Text,
     taken: Option<u64>,
 }
 
 impl TreeSampler {
-    /// Sampler of this process and its descendants.
+    /// Creates a sampler of this process and its descendants.
     pub fn new(root: u32) -> Self {
         Self::of(PROC.into(), root)
     }
@@ -191,13 +194,13 @@ impl TreeSampler {
         }
     }
 
-    /// Use since the last call, at `now` (µs since 1970-01-01 UTC). `None` the first time.
+    /// Returns the use since the last call, at `now` (µs since 1970-01-01 UTC); `None` the first time.
     pub fn sample(&mut self, now: u64) -> Option<TreeSample> {
         let is_due = self.looked.is_none_or(|before| now.saturating_sub(before) >= SLOW);
         self.take(now, is_due, is_due && now >= self.pss_due)
     }
 
-    /// The same for the last sample: with descendants, memory and drops however short it is.
+    /// Returns the last sample: with descendants, memory and drops however short it is.
     pub fn last(&mut self, now: u64) -> Option<TreeSample> {
         self.take(now, true, true)
     }
@@ -236,7 +239,7 @@ impl TreeSampler {
         Some(sample)
     }
 
-    /// Processes that have come. At the `first` look they have used nothing yet.
+    /// Returns new processes. At the `first` reading they have used nothing yet.
     fn find(&mut self, first: bool) -> Vec<(u32, Member)> {
         let mut all: Vec<u32> = self.members.iter().map(|(id, _)| *id).collect();
         let known = all.len();
@@ -255,7 +258,7 @@ impl TreeSampler {
         come
     }
 
-    /// Sum of a figure of all processes, from a file of each. `None`: none of them may be read.
+    /// Sums a figure of all processes, from a file of each. `None`: none of them may be read.
     fn sum(&mut self, figure: impl Fn(&str) -> Option<u64>, file: &str) -> Option<u64> {
         let mut sum = None;
         for (id, _) in &self.members {
@@ -272,7 +275,7 @@ impl TreeSampler {
 mod tests {
     use super::*;
 
-    /// A made-up `/proc` with processes of one thread each.
+    /// Artificial `/proc` with processes of one thread each.
     struct Proc(tempfile::TempDir);
 
     struct Facts {
@@ -319,7 +322,7 @@ mod tests {
         proc.set(&facts(11, [40, 0, 0, 0], [400, 0], ""));
         let mut sampler = TreeSampler::of(proc.0.path().into(), 10);
         assert_eq!(sampler.sample(100 * S), None);
-        // A tenth of a second later: no look for descendants and memory.
+        // A tenth of a second later: descendants and memory are not read.
         proc.set(&facts(10, [103, 51, 7, 7], [1_542, 35], "11 12"));
         proc.set(&facts(12, [5, 0, 0, 0], [51, 0], ""));
         let tenth = sampler.sample(100 * S + S / 10).unwrap();
@@ -327,7 +330,8 @@ mod tests {
         assert_eq!((tenth.processes, tenth.pss, tenth.rss, tenth.udp_drops), (2, None, None, None));
         assert_eq!((tenth.threads.len(), tenth.threads[0].name.as_str(), tenth.threads[0].turns), (1, "p10", 42));
         assert!((tenth.cores() - 0.42).abs() < 1e-9);
-        // The new child counts from its start; the other has ended and was waited for, with two ticks since the last look.
+        // The new child counts from its start; the other has ended and was waited for, with two ticks since the last
+        // reading.
         proc.end(11);
         proc.set(&facts(10, [103, 51, 47 + 2, 7], [1_542, 35], "12"));
         let second = sampler.sample(101 * S).unwrap();
@@ -335,7 +339,7 @@ mod tests {
         assert_eq!((second.processes, second.interval), (2, 9 * S / 10));
         let page = rustix::param::page_size() as u64;
         assert_eq!((second.pss, second.rss), (Some(20 << 10), Some(6 * page)));
-        // The root ends; its child is still of the tree, and one with the number of the root is not.
+        // The root ends; its child still belongs to the tree, and a later process with the number of the root does not.
         proc.set(&Facts { started: 5_000, ..facts(10, [900, 900, 0, 0], [20_000, 0], "13") });
         proc.set(&facts(12, [9, 0, 0, 0], [90, 0], ""));
         proc.set(&facts(13, [9, 0, 0, 0], [90, 0], ""));

@@ -1,5 +1,5 @@
-//! Warm-up in the books of a shard. Until its end all pages belong to it. Later events of calls that fell due in it go to a second page, so
-//! that the pages of the window hold only calls of the window.
+//! Warm-up in the recorder of a shard. Until its end all pages belong to it. Later events of calls that fell due in it
+//! go to a second page, so that the pages of the window hold only calls of the window.
 
 use super::books::Leaf;
 use super::{Books, Page};
@@ -9,9 +9,9 @@ use std::sync::mpsc::TrySendError;
 #[derive(Debug)]
 pub(super) struct WarmUp {
     page: Box<Page>,
-    /// The warm-up is over, and calls of it may still be open.
+    /// True if the warm-up is over; calls of it may still be open.
     over: bool,
-    /// Something was counted on the page.
+    /// True if the page has a count.
     used: bool,
 }
 
@@ -22,13 +22,13 @@ impl WarmUp {
 }
 
 impl Books {
-    /// Whether a call that falls due at `intended` (µs) is of the warm-up.
+    /// True if a call that falls due at `intended` (µs) belongs to the warm-up.
     #[inline]
     pub fn in_warm_up(&self, intended: u64) -> bool {
         intended < self.warm_until
     }
 
-    /// Swaps the two pages. To be called before and after each event of a call of the warm-up.
+    /// Swaps the two pages. MUST be called before and after each event of a call of the warm-up.
     #[cold]
     pub fn turn_to_warm_up(&mut self) {
         let Some(warm_up) = self.warm_up.as_mut().filter(|warm_up| warm_up.over) else { return };
@@ -48,7 +48,7 @@ impl Books {
         self.turn_to_warm_up();
     }
 
-    /// Ends the warm-up when it is time, and hands the second page over. False: the other page stays.
+    /// Ends the warm-up when it is time, and sends the second page. Returns false if the other page stays.
     #[cold]
     pub(super) fn turn_warm_up(&mut self, now: u64) -> bool {
         let until = self.warm_until;
@@ -86,7 +86,7 @@ impl Books {
         true
     }
 
-    /// The second page, if an event is on it.
+    /// Returns the second page, if it has an event.
     pub(super) fn warm_leaf(&mut self) -> Option<Leaf> {
         let second = self.page.second;
         let blank = self.warm_up.as_ref().filter(|warm_up| warm_up.used).map(|_| self.blank())?;

@@ -1,22 +1,22 @@
-//! A run in pieces: each is judged by itself, so that one stall in a day spoils ten seconds and not the day.
+//! Windows of a run: each is judged by itself, so that one stall in a day spoils ten seconds and not the day.
 
 use super::{Counter, Page};
 
-/// Seconds of a window, unless set otherwise.
+/// Default length of a window, seconds.
 pub const WINDOW: u64 = 10;
-/// A run has less windows; in a longer one each is twice as long, and so on: at least one per cent of the run. Even.
+/// Limit of windows, even; in a longer run each is twice as long, and so on, so at least one per cent of the run.
 const MOST: usize = 100;
 
-/// A piece of a run.
+/// Window of a run.
 #[derive(Clone, Debug)]
 pub struct Window {
-    /// The wall-clock second (since 1970-01-01 UTC) with which it begins, and the one behind it.
+    /// First wall-clock second (since 1970-01-01 UTC), and the one after the last.
     pub from: u64,
     pub until: u64,
-    /// Calls that had fallen due, had a place, and were not started by its end, nor a second before: what falls due while the
-    /// generator is late for a moment is its lag. Of the last window: by the end of the run.
+    /// Calls that were due, had a place, and were not started by its end, nor a second before: a call that falls due
+    /// while the generator is late for a moment is its lag. Of the last window: by the end of the run.
     pub behind: u64,
-    /// What was counted and timed in it, encoded: a hundred pages would fill a quarter of a gigabyte.
+    /// Counters and delays, encoded: a hundred uncompressed pages take 250 MB.
     page: Box<[u8]>,
     timers: usize,
 }
@@ -28,33 +28,33 @@ impl Window {
         Self { from: page.second, until, behind, page: bytes.into(), timers: page.timers().len() }
     }
 
-    /// What was counted and timed in it.
+    /// Decodes its counters and delays.
     pub fn page(&self, into: &mut Page) {
         into.restore(&self.page, self.timers);
     }
 }
 
-/// The windows of one generator, while it runs.
+/// Windows of one generator, during the run.
 #[derive(Clone, Debug)]
 pub struct Windows {
-    /// Seconds of each.
+    /// Length of each, seconds.
     length: u64,
     over: Vec<Window>,
-    /// The one that goes on, and the second behind its last.
+    /// Current window, and the second after its last.
     current: Box<Page>,
     until: u64,
-    /// Calls that have fallen due by now, and calls started.
+    /// Calls due so far, and calls started.
     due: u64,
     started: u64,
-    /// How many were not started at the end of the last second, though there was a place for them, and of the one before.
+    /// Calls not started at the end of the last second, though there was a place for them, and of the one before.
     behind: [u64; 2],
-    /// The generator went on after the last second.
+    /// True if the generator continued after the last second.
     went_on: bool,
     timers: usize,
 }
 
 impl Windows {
-    /// For pages with so many timers.
+    /// Creates windows for pages with this many timers.
     pub fn new(timers: usize) -> Self {
         let current = Box::new(Page::new(timers));
         Self {
@@ -70,24 +70,25 @@ impl Windows {
         }
     }
 
-    /// With windows of so many seconds at first, at least one.
+    /// Sets the initial length, at least one second.
     #[must_use]
     pub fn of_seconds(self, length: u64) -> Self {
         Self { length: length.max(1), ..self }
     }
 
-    /// A complete second, later than any before.
+    /// Adds a complete second, later than any before.
     pub fn second(&mut self, page: &Page) {
         if self.until > 0 && page.second >= self.current.second + self.length {
             self.close();
         }
         self.current.add_after(page);
         self.follow_schedule(page);
-        // A page that was kept longer, for the shard stood still, covers more than its second.
+        // A page that was kept longer because the shard stood still covers more than its second.
         self.until = ((page.begun + page.covered) / 1_000_000).max(page.second + 1);
     }
 
-    /// Takes a second before the first that counts, or after the last. Of it only how far the calls were behind their schedule matters.
+    /// Takes a second before the first that counts, or after the last. Only the delay of the calls behind their
+    /// schedule matters.
     pub(super) fn second_outside(&mut self, page: &Page) {
         if self.until == 0 {
             self.follow_schedule(page);
@@ -102,7 +103,7 @@ impl Windows {
         self.behind = [self.due.saturating_sub(self.started).saturating_sub(page.waiting), self.behind[0]];
     }
 
-    /// Calls that were not started by the end of the last second, nor a second before.
+    /// Returns the calls that were not started by the end of the last second, nor a second before.
     fn behind_twice(&self) -> u64 {
         self.behind[0].min(self.behind[1])
     }
@@ -126,8 +127,8 @@ impl Windows {
         Window::of(&sum, second.until, second.behind)
     }
 
-    /// All so far, the one that goes on as the last. What is left of a run behind its last whole window is judged with that, if it is
-    /// less than half of one.
+    /// Returns all windows so far, the current one as the last. A rest after the last whole window, if shorter than
+    /// half of one, is judged with it.
     pub fn all(&self) -> Vec<Window> {
         let mut all = self.over.clone();
         if self.until == 0 {
@@ -143,7 +144,7 @@ impl Windows {
     }
 }
 
-/// Whether the generator made calls in this time, or took some.
+/// True if the generator made or accepted calls in this time.
 pub(super) fn is_active(page: &Page) -> bool {
     [Counter::CallsIntended, Counter::CallsOutgoing, Counter::CallsIncoming].iter().any(|of| page.counter(*of) > 0)
 }

@@ -1,11 +1,11 @@
-//! Recording allocates nothing once warm, and a second costs a page that is used again.
+//! Recording allocates nothing once warm, and a second costs a page that is reused.
 
 use std::time::SystemTime;
 use strowger_allocations::of_thread;
 use strowger_measure::{Books, Clock, Collector, Counter, Failure, Outcome, SendFailure};
 use strowger_message::Method;
 
-/// A second of calls, some of which take long and some of which fail.
+/// Records a second of calls, some of which take long and some of which fail.
 fn second(books: &mut Books, second: u64) {
     for n in 0..1_000u64 {
         let at = second * 1_000_000 + n * 900;
@@ -58,7 +58,7 @@ fn recording_allocates_nothing_once_warm() {
         collector.poll(number * 1_000_000 + 950_000, |_| {});
     }
     assert!(allocations[0] > 0, "the count counts: the first second's histograms grow");
-    // All pages have been round by then, and their histograms have grown.
+    // By then all pages were in use, and their histograms have grown.
     assert_eq!(allocations[6..], [0; 6], "{allocations:?}");
     assert_eq!(collector.totals().counter(Counter::CallsOutgoing), 11_000);
 }
@@ -67,7 +67,7 @@ fn recording_allocates_nothing_once_warm() {
 fn a_collector_that_is_away_costs_no_shard_its_time_or_its_figures() {
     let mut collector = Collector::new(Clock::new(0, SystemTime::UNIX_EPOCH), vec!["1".into()], 1);
     let mut books = collector.books(0);
-    // No reader polls for half a minute: the queue fills, and the page in hand grows over the seconds.
+    // No reader polls for half a minute: the queue fills, and the current page grows over the seconds.
     for number in 0..30 {
         second(&mut books, number);
     }

@@ -1,4 +1,4 @@
-//! `docs/measures.md` lists every measure there is, as the source defines it. With STROWGER_WRITE_DOCS=1 the list is written.
+//! Compares the measures listed in `docs/measures.md` with the source. With STROWGER_WRITE_DOCS=1 the list is written.
 
 use std::fmt::Write;
 use std::path::PathBuf;

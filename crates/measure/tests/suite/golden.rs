@@ -1,4 +1,4 @@
-//! Golden flows: sequences of events with known delays, and what RFC 6076 makes of them. Times in microseconds.
+//! Golden flows: sequences of events with known delays, and their results by RFC 6076. Times in microseconds.
 
 use std::time::SystemTime;
 use strowger_measure::{Attempt, Books, CallBook, Clock, Collector, Counter, Delay, Failure, Outcome, Page};
@@ -7,7 +7,7 @@ use strowger_message::Method::{self, Ack, Bye, Invite, Options, Register};
 const MS: u64 = 1_000;
 const S: u64 = 1_000_000;
 
-/// A shard that runs one flow; the schedule wanted every call started 7 ms before it was.
+/// Shard that runs one flow; every call's intended start was 7 ms before its start.
 struct Flow {
     collector: Collector,
     books: Books,
@@ -62,7 +62,7 @@ impl Flow {
     }
 }
 
-/// Exactly this delay, once; `None`: never.
+/// Checks that the page has exactly this delay, once; `None`: no such delay.
 #[track_caller]
 fn delay(page: &Page, delay: Delay, want: impl Into<Option<u64>>) {
     let (found, want) = (page.delays(delay), want.into());
@@ -81,7 +81,7 @@ fn counts<const N: usize>(page: &Page, expected: [(Counter, u64); N]) {
     }
 }
 
-/// Every attempt ends in exactly one of the ways.
+/// Checks that every attempt has exactly one end.
 #[track_caller]
 fn balanced(page: &Page) {
     use Counter::*;
@@ -365,7 +365,7 @@ fn two_invites_of_a_call_are_measured_side_by_side() {
     books.invite_sent(call, 10 * MS, Attempt::Initial, 1, 100);
     assert!(!call.has_two());
     books.invite_sent(call, 30 * MS, Attempt::Initial, 2, 100);
-    // The second rings and is refused, the first is answered behind it.
+    // The second rings and is refused; then the first is answered.
     for (at, invite, code) in [(50, 2, 180), (60, 1, 180), (100, 2, 486), (210, 1, 200)] {
         assert!(call.has_two());
         call.answers(invite);
@@ -601,8 +601,8 @@ fn time_outs_within_a_call_that_goes_on() {
 
 #[test]
 fn a_stalled_server_loses_no_call_from_the_books() {
-    // 1,000 calls a second for four seconds; the server answers within 1 ms, but not from 1.0 to 3.0 s. The generator sends on
-    // time all along, so every call of the stall waits for its end.
+    // 1,000 calls a second for four seconds; the server answers within 1 ms, but not from 1.0 to 3.0 s. The generator
+    // sends on time throughout, so every call of the stall waits for its end.
     let mut collector = Collector::new(Clock::new(0, SystemTime::now()), vec![], 1);
     let mut books = collector.books(0);
     let mut waiting = std::collections::VecDeque::new();

@@ -1,4 +1,4 @@
-//! Behaviours of the measures that need no process of their own: one program, linked once.
+//! Tests of the measures that need no process of their own: one program, linked once.
 
 mod allocation;
 mod documents;

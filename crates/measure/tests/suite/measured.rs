@@ -1,5 +1,5 @@
-//! A run made up event by event, on a clock of its own: calls at 200 a second that register, ring, are answered or refused, with
-//! a second in which the server stands still.
+//! Artificial run, event by event, on a clock of its own: calls at 200 a second that register, ring, are answered or
+//! refused, with a second in which the server stands still.
 
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
@@ -10,7 +10,7 @@ use strowger_message::Method::{Ack, Bye, Invite, Register};
 
 pub(crate) const MS: u64 = 1_000;
 pub(crate) const S: u64 = 1_000_000;
-/// 2026-11-20T13:00:00.4Z
+/// Start: 2026-11-20T13:00:00.4Z.
 pub(crate) const STARTED: u64 = 1_795_179_600_400_000;
 
 pub(crate) fn heading(generator: &str) -> Heading {
@@ -39,7 +39,7 @@ impl Dice {
     }
 }
 
-/// `seconds` of 200 calls a second; `seed` makes one generator differ from another.
+/// Records `seconds` of 200 calls a second; `seed` makes one generator differ from another.
 pub(crate) fn run(generator: &str, seconds: u64, seed: u64, log: Option<&Path>) -> Run {
     let clock = Clock::new(0, UNIX_EPOCH + Duration::from_micros(STARTED));
     let heading = heading(generator);
@@ -49,7 +49,7 @@ pub(crate) fn run(generator: &str, seconds: u64, seed: u64, log: Option<&Path>) 
     journal.note(5 * S, Level::Info, "rate set to 200");
     let mut dice = Dice(seed);
     let mut shards = [journal.books(0), journal.books(0)];
-    // (when, what) in the order in which it was planned; the calls are told apart by their place.
+    // (time, event) in the order of planning; calls are identified by their index.
     let mut calls = Vec::new();
     let mut events = std::collections::BTreeMap::new();
     for n in 0..seconds * 200 {

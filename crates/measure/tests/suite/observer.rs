@@ -21,7 +21,7 @@ fn wait<T>(path: &Path, found: impl Fn(&Observed) -> Option<T>) -> T {
     }
 }
 
-/// Processor time of all children that this process has waited for, and of theirs.
+/// Returns the processor time of all children that this process has waited for, and of theirs.
 fn children() -> Duration {
     // SAFETY: the kernel fills the structure, of which all bits may be 0.
     let usage = unsafe {
@@ -68,7 +68,7 @@ fn the_time_of_a_tree_is_what_the_kernel_charges() {
     assert!(tree.threads[0].name == "sh" && tree.threads[0].cpu > 100_000, "{tree:?}");
     assert!(observed.trees.iter().any(|sample| sample.processes > 1), "{observed:?}");
     assert!(tree.pss.is_some_and(|pss| pss > 50_000) && tree.rss >= tree.pss, "{tree:?}");
-    // Both are sampled by one clock; the machine was at least as busy as the tree.
+    // One clock times the samples of both; the machine was at least as busy as the tree.
     let machine = observed.whole_machine().unwrap();
     assert!(machine.interval >= tree.interval && machine.at == tree.at, "{machine:?}");
     let busy = machine.busy() * machine.cores.len() as f64 * machine.interval as f64;

@@ -8,7 +8,7 @@ use strowger_measure::{
 };
 use strowger_message::Method;
 
-/// The second in which the run begins.
+/// First second of the run.
 const FIRST: u64 = STARTED / S;
 
 fn encoded(page: &Page) -> Vec<u8> {
@@ -17,7 +17,7 @@ fn encoded(page: &Page) -> Vec<u8> {
     bytes
 }
 
-/// Everything that a run says of its seconds: figures, rows, and the verdict with its windows.
+/// Compares all data of two runs about their seconds: figures, rows, and the verdict with its windows.
 #[track_caller]
 fn assert_same(one: &Run, other: &Run) {
     assert!(encoded(&one.totals) == encoded(&other.totals), "{:?}\n{:?}", one.totals, other.totals);
@@ -110,7 +110,8 @@ fn spans_that_follow_each_other_are_the_whole() {
     assert_eq!(srd.of(&sum), srd.of(&whole.totals));
 }
 
-/// A log of a generator that is asked for a call each tenth of a second, and stands still from the 21st second to the 23rd.
+/// Writes the log of a generator with a call due each tenth of a second, which stands still from the 21st second to the
+/// 23rd.
 fn stalled(path: &Path, role: GeneratorRole) {
     let clock = Clock::new(0, std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000));
     let heading = Heading { generator: format!("{role:?}"), role, started: 1_000 * S, ..Heading::default() };
@@ -146,7 +147,7 @@ fn a_span_is_judged_by_its_own_seconds() {
     let valid = |from: u64, until: u64| span(&[&path], 1_000 + from, 1_000 + until).verdict(&thresholds).is_valid();
     assert!(!Run::read(&[&path]).unwrap().verdict(&thresholds).is_valid());
     assert!(valid(0, 20) && valid(24, 40) && !valid(0, 23) && !valid(15, 23) && !valid(22, 23));
-    // A call that is late by a moment where the span ends is a lag, as in the middle of a run.
+    // A call that is a little late at the end of the span is a lag, as in the middle of a run.
     assert!(valid(0, 21) && valid(24, 39));
     // A percentile covers the span alone: the call of the n-th tenth of a second is answered after n ms.
     let p50 = |from: u64, until: u64| {
@@ -196,14 +197,14 @@ fn a_log_that_is_not_whole_is_named_in_each_span() {
     let before = span(&[&path], 995, 1_005);
     assert!(before.verdict(&Thresholds::default()).reasons()[0].sentence.ends_with(outside));
     assert!(reason(60, 70).0.contains("no figures of 10 of the 10"), "{}", reason(60, 70).0);
-    // Killed: nothing behind the half, and the last record cut.
+    // Killed: nothing after the half, and the last record truncated.
     let whole = std::fs::read(&path).unwrap();
     std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
     let (sentence, calls) = reason(2, 6);
     assert!(sentence.starts_with("The log ") && sentence.contains("a.log") && calls == 40, "{sentence}");
     assert!(sentence.contains("calls that it began are in no book") && !sentence.contains("no figures"), "{sentence}");
     assert!(reason(2, 40).0.contains("no figures of "), "{}", reason(2, 40).0);
-    // A record that is damaged costs its second.
+    // A damaged record costs its second.
     let mut tipped = whole.clone();
     tipped[whole.len() / 3] ^= 4;
     std::fs::write(&path, &tipped).unwrap();
