@@ -1,11 +1,11 @@
-//! Messages from typed values: requests, responses, and the response to a request.
+//! Builds messages from typed values: requests, responses, and the response to a request.
 
 use crate::header::{CSeq, CallId, Contact, MaxForwards, Party, Via};
 use crate::write::Write;
 use crate::{Form, Message, Method, Name, NameAddr, Uri, canonical, status};
 
-/// Writes one message line by line into a buffer, behind what the buffer holds already. Content-Length is
-/// computed by [`Builder::finish`]; do not write it yourself.
+/// Writes one message line by line and appends it to a buffer. [`Builder::finish`] writes Content-Length; do not write
+/// it yourself.
 #[derive(Debug)]
 #[must_use = "a message ends with `finish`"]
 pub struct Builder<'o> {
@@ -14,12 +14,12 @@ pub struct Builder<'o> {
 }
 
 impl<'o> Builder<'o> {
-    /// `METHOD uri SIP/2.0`
+    /// Starts a request: `METHOD uri SIP/2.0`.
     pub fn request(out: &'o mut Vec<u8>, method: Method, uri: &(impl Write + ?Sized)) -> Self {
         Self::request_named(out, method.text(), uri)
     }
 
-    /// A request with a method that [`Method`] does not list.
+    /// Starts a request with a method that [`Method`] does not list.
     pub fn request_named(out: &'o mut Vec<u8>, method: &[u8], uri: &(impl Write + ?Sized)) -> Self {
         let start = out.len();
         out.reserve(512);
@@ -30,7 +30,7 @@ impl<'o> Builder<'o> {
         Self { out, start }
     }
 
-    /// `SIP/2.0 code reason`; without a reason of its own the usual one. `code` is 100 to 699.
+    /// Starts a response: `SIP/2.0 code reason`, with the default phrase if `reason` is `None`. `code` is 100 to 699.
     #[inline]
     pub fn response(out: &'o mut Vec<u8>, code: u16, reason: Option<&[u8]>) -> Self {
         debug_assert!((100..700).contains(&code));
@@ -56,13 +56,13 @@ impl<'o> Builder<'o> {
         Self { out, start }
     }
 
-    /// `Name: value`
+    /// Writes `Name: value`.
     #[inline]
     pub fn header(self, name: Name, value: &(impl Write + ?Sized)) -> Self {
         self.header_with(name, |out| value.write(out))
     }
 
-    /// `Name: value`, the value written by a function.
+    /// Writes `Name: value`, where a function writes the value.
     #[inline]
     pub fn header_with(self, name: Name, value: impl FnOnce(&mut Vec<u8>)) -> Self {
         self.out.extend_from_slice(name.text().as_bytes());
@@ -72,7 +72,7 @@ impl<'o> Builder<'o> {
         self
     }
 
-    /// A line of a name that [`Name`] does not list. Neither may hold a line end.
+    /// Writes a header field that [`Name`] does not list. Neither part may contain a line end.
     pub fn line(self, name: &[u8], value: &[u8]) -> Self {
         self.out.extend_from_slice(name);
         self.out.extend_from_slice(b": ");
@@ -81,43 +81,45 @@ impl<'o> Builder<'o> {
         self
     }
 
-    /// A line of one Via. The first that is written is the topmost: that of the element that sends (RFC 3261 section 8.1.1.7).
+    /// Writes a Via line. The first one is the topmost, the Via of the sending element (RFC 3261 section 8.1.1.7).
     pub fn via(self, via: &Via<'_>) -> Self {
         self.header(Name::Via, via)
     }
 
-    /// The party that makes the request, with its tag (RFC 3261 section 8.1.1.3).
+    /// Writes From: the party that makes the request, with its tag (RFC 3261 section 8.1.1.3).
     pub fn from(self, from: &Party<'_>) -> Self {
         self.header(Name::From, from)
     }
 
-    /// The party that the request is meant for; its tag stands here within a dialog only (RFC 3261 section 8.1.1.2).
+    /// Writes To: the party to which the request is addressed. It has a tag only within a dialog (RFC 3261 section
+    /// 8.1.1.2).
     pub fn to(self, to: &Party<'_>) -> Self {
         self.header(Name::To, to)
     }
 
-    /// `text` as it is to stand; one for all requests of a dialog and all registrations of a user agent (RFC 3261 section 8.1.1.4).
+    /// Writes Call-ID: `text` unchanged. All requests of a dialog share one, and so do all registrations of a user
+    /// agent (RFC 3261 section 8.1.1.4).
     pub fn call_id(self, text: &[u8]) -> Self {
         self.header(Name::CallId, &CallId { text })
     }
 
-    /// `number` is below 2^31 (RFC 3261 section 8.1.1.5), which is not checked here. [`Method::Other`] has no text: write such a
-    /// CSeq by [`Builder::header`].
+    /// Writes CSeq. `number` is below 2^31 (RFC 3261 section 8.1.1.5); this is not checked. [`Method::Other`] has no
+    /// text: write such a CSeq with [`Builder::header`].
     pub fn cseq(self, number: u32, method: Method) -> Self {
         self.header(Name::CSeq, &CSeq::new(number, method))
     }
 
-    /// Hops that are left; a user agent starts with 70 (RFC 3261 section 8.1.1.6).
+    /// Writes Max-Forwards: the hops left. A user agent starts with 70 (RFC 3261 section 8.1.1.6).
     pub fn max_forwards(self, hops: u8) -> Self {
         self.header(Name::MaxForwards, &MaxForwards(hops))
     }
 
-    /// A line of one Contact: where the sender is reached without a proxy in between (RFC 3261 section 8.1.1.8).
+    /// Writes a Contact line: the address at which the sender is reached directly (RFC 3261 section 8.1.1.8).
     pub fn contact(self, contact: &Contact<'_>) -> Self {
         self.header(Name::Contact, contact)
     }
 
-    /// A Contact with this URI and nothing else.
+    /// Writes a Contact line with this URI and nothing else.
     pub fn contact_uri(self, uri: &Uri<'_>) -> Self {
         self.header_with(Name::Contact, |out| {
             out.push(b'<');
@@ -126,22 +128,22 @@ impl<'o> Builder<'o> {
         })
     }
 
-    /// A line of one Route. The first that is written is the next hop (RFC 3261 section 20.34).
+    /// Writes a Route line. The first one is the next hop (RFC 3261 section 20.34).
     pub fn route(self, route: &NameAddr<'_>) -> Self {
         self.header(Name::Route, route)
     }
 
-    /// A line of one Record-Route. A proxy writes its own before those that came (RFC 3261 section 16.6 step 4).
+    /// Writes a Record-Route line. A proxy writes its own before the received ones (RFC 3261 section 16.6 step 4).
     pub fn record_route(self, route: &NameAddr<'_>) -> Self {
         self.header(Name::RecordRoute, route)
     }
 
-    /// Seconds.
+    /// Writes Expires, in seconds.
     pub fn expires(self, seconds: u32) -> Self {
         self.header(Name::Expires, &seconds)
     }
 
-    /// `Name: a, b, c`; no line if there are none.
+    /// Writes `Name: a, b, c`, or nothing if `items` is empty.
     pub fn list<'i>(self, name: Name, items: impl IntoIterator<Item = &'i [u8]>) -> Self {
         let mut items = items.into_iter();
         let Some(first) = items.next() else { return self };
@@ -154,7 +156,7 @@ impl<'o> Builder<'o> {
         })
     }
 
-    /// All lines of this name from another message, as they stand there, but folds undone.
+    /// Copies all lines of this name from another message, unfolded but otherwise unchanged.
     #[inline]
     pub fn copy(self, message: &Message<'_>, name: Name) -> Self {
         for value in message.headers(name) {
@@ -166,12 +168,12 @@ impl<'o> Builder<'o> {
         self
     }
 
-    /// Where lines that no method here writes can be written, each with its CRLF.
+    /// Output buffer, for lines that no method here writes; the caller ends each with CRLF.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         self.out
     }
 
-    /// Content-Length, the blank line and the body. A body wants a Content-Type, written before.
+    /// Writes Content-Length, the blank line and the body. A body needs a Content-Type, written before.
     ///
     /// Returns the length of the whole message in bytes.
     #[inline]
@@ -188,12 +190,11 @@ impl<'o> Builder<'o> {
     }
 }
 
-/// Starts the response to a request (RFC 3261 section 8.2.6.2): Vias, From, To, Call-ID and CSeq as they
-/// came, To with `to_tag` if it has none; Timestamp too in a 100 (section 8.2.6.1). The caller adds lines
-/// and finishes. Works on a request of which only some lines could be read, for a 400: what goes back is canonical (see
-/// [`canonical`]) in any case.
+/// Starts the response to a request (RFC 3261 section 8.2.6.2): copies Vias, From, To, Call-ID and CSeq, adds `to_tag`
+/// to a To without tag, and copies Timestamp into a 100 (section 8.2.6.1). The caller adds lines and finishes. A partly
+/// parsed request works too, for a 400. The copied lines are always canonical (see [`canonical`]).
 ///
-/// The top Via goes back as it came: `received` and `rport` must stand in it already (see [`respond_via`]).
+/// The top Via is copied unchanged: it must contain `received` and `rport` already (see [`respond_via`]).
 #[inline]
 pub fn respond<'o>(
     request: &Message<'_>,
@@ -205,8 +206,8 @@ pub fn respond<'o>(
     respond_via(request, code, reason, to_tag, |_| false, out)
 }
 
-/// Like [`respond`], but `top` writes the first line's Via values (without the name) and returns true, or
-/// leaves it to be copied and returns false.
+/// Acts as [`respond`], except that `top` may write the Via values of the first line (without the name). If `top`
+/// returns false, the line is copied.
 #[inline]
 pub fn respond_via<'o>(
     request: &Message<'_>,

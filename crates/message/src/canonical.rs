@@ -1,16 +1,17 @@
-//! Messages as every reader takes them: what old devices and attackers write loosely, written so that the next reader
-//! finds the same lines and the same body as we did.
+//! Writes loosely formatted messages in canonical form, so that the next reader finds the same lines and the same body
+//! as this one.
 
 use crate::index::{Form, is_control};
 use crate::{Message, Name, scan};
 
-/// Appends the message in [`Form::Canonical`]: CRLF behind each line, no line folded (RFC 3261 section 7.3.1), names
-/// right before their colon, a space for each control octet (a quoted pair may hold one), one Content-Length that says
-/// what the body has (section 20.14), and of equal lines of what may stand once, one. The body and all else stay byte for
-/// byte.
+/// Appends the message in [`Form::Canonical`]: CRLF after each line, no folded line (RFC 3261 section 7.3.1), names
+/// directly before their colon, a space for each control octet (a quoted pair may contain one), one Content-Length that
+/// equals the length of the body (section 20.14), and one of each set of equal lines of a single-valued header field.
+/// The body and the rest stay byte for byte.
 ///
-/// Lines that differ but may stand once stay; what comes out then is [`Form::Loose`] still. Where the message is
-/// [`Form::Ambiguous`] it is written as it was read here, which may not be what another one reads: refuse it.
+/// Single-valued header fields with different values stay; the output is then still [`Form::Loose`]. An
+/// [`Form::Ambiguous`] message is written as this crate read it, which may differ from another reader's interpretation:
+/// refuse it.
 #[cold]
 pub fn write(message: &Message<'_>, out: &mut Vec<u8>) {
     out.reserve(message.bytes().len() + 32);
@@ -44,7 +45,7 @@ pub fn write(message: &Message<'_>, out: &mut Vec<u8>) {
             }
         } else if is_first || !line.name.stands_once() || !is_copy() {
             out.extend_from_slice(message.name(line));
-            // What stands between colon and value stays where it is no line end.
+            // The text between colon and value stays, except line ends.
             let between = line.start as usize + line.name_len as usize..line.value as usize;
             let between = message.bytes().get(between).filter(|between| between.starts_with(b":"));
             value(between.unwrap_or(b": "), out);
@@ -59,7 +60,7 @@ pub fn write(message: &Message<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(message.body());
 }
 
-/// Appends a value: a space for each fold, with the white space around it, and for each control octet.
+/// Appends a value: one space for each fold with its white space, and for each control octet.
 pub(crate) fn value(text: &[u8], out: &mut Vec<u8>) {
     let from = out.len();
     let mut rest = text;
@@ -83,7 +84,7 @@ pub(crate) fn value(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a value of this message as [`value`] does, in one go where nothing is to be done.
+/// Appends a value of this message as [`value`] does; a canonical message needs no conversion.
 #[inline]
 pub(crate) fn copy(message: &Message<'_>, text: &[u8], out: &mut Vec<u8>) {
     if message.index().form() == Form::Canonical { out.extend_from_slice(text) } else { value(text, out) }

@@ -3,10 +3,10 @@
 use crate::{Index, Message, Name};
 use std::ops::Range;
 
-/// A list of patches: at each, some received bytes go and some text comes. What no patch names leaves
-/// byte for byte as it came. Made once and cleared for each message, it allocates nothing once warm.
+/// A list of patches, each of which removes received bytes and inserts text. The bytes outside the patches stay
+/// unchanged. Create it once and clear it for each message: once warm, it allocates nothing.
 ///
-/// Patches must not overlap; those at the same place apply in the order in which they were added.
+/// Patches must not overlap. Patches at the same place apply in the order in which they were added.
 #[derive(Clone, Debug, Default)]
 pub struct Edit {
     patches: Vec<Patch>,
@@ -21,23 +21,23 @@ struct Patch {
 }
 
 impl Edit {
-    /// No patches and no memory yet.
+    /// Creates an empty list; allocates nothing.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Forgets the patches, keeps their memory.
+    /// Removes all patches and keeps the memory.
     pub fn clear(&mut self) {
         self.patches.clear();
         self.text.clear();
     }
 
-    /// Without patches [`Edit::write`] copies the message.
+    /// True if there are no patches; [`Edit::write`] then copies the message.
     pub fn is_empty(&self) -> bool {
         self.patches.is_empty()
     }
 
-    /// `range` goes, what `write` writes comes in its place. An empty range inserts, writing nothing removes.
+    /// Replaces `range` with the output of `write`. An empty range inserts; empty output removes.
     pub fn replace(&mut self, range: Range<usize>, write: impl FnOnce(&mut Vec<u8>)) {
         let from = self.text.len() as u32;
         write(&mut self.text);
@@ -48,40 +48,40 @@ impl Edit {
         });
     }
 
-    /// What `write` writes comes before the byte at `at`, an offset in the message.
+    /// Inserts the output of `write` before the byte at offset `at` of the message.
     pub fn insert(&mut self, at: usize, write: impl FnOnce(&mut Vec<u8>)) {
         self.replace(at..at, write);
     }
 
-    /// These bytes of the message go; nothing comes in their place.
+    /// Removes these bytes of the message.
     pub fn remove(&mut self, range: Range<usize>) {
         self.replace(range, |_| ());
     }
 
-    /// The Request-URI becomes what `write` writes.
+    /// Replaces the Request-URI with the output of `write`.
     pub fn request_uri(&mut self, message: &Message<'_>, write: impl FnOnce(&mut Vec<u8>)) {
         if let crate::index::Start::Request { uri, .. } = message.index().start() {
             self.replace(uri.0 as usize..uri.1 as usize, write);
         }
     }
 
-    /// A line `Name: value` before the first header line of the message.
+    /// Inserts a line `Name: value` before the first header line of the message.
     pub fn prepend(&mut self, index: &Index, name: Name, write: impl FnOnce(&mut Vec<u8>)) {
         self.line_at(index.headers_start(), name, write);
     }
 
-    /// A line `Name: value` after the last header line.
+    /// Inserts a line `Name: value` after the last header line.
     pub fn append(&mut self, index: &Index, name: Name, write: impl FnOnce(&mut Vec<u8>)) {
         self.line_at(index.headers_end(), name, write);
     }
 
-    /// A line `Name: value` before the first line of this name, or after the last header line.
+    /// Inserts a line `Name: value` before the first line of this name, or after the last header line.
     pub fn before_first(&mut self, index: &Index, name: Name, write: impl FnOnce(&mut Vec<u8>)) {
         let at = index.first(name).map_or_else(|| index.headers_end(), |l| l.start as usize);
         self.line_at(at, name, write);
     }
 
-    /// The value of the first line of this name becomes what `write` writes; without one, a line is appended.
+    /// Replaces the value of the first line of this name with the output of `write`; without such a line, appends one.
     pub fn set(&mut self, index: &Index, name: Name, write: impl FnOnce(&mut Vec<u8>)) {
         match index.first(name) {
             Some(l) => self.replace(l.value as usize..l.value_end as usize, write),
@@ -89,7 +89,7 @@ impl Edit {
         }
     }
 
-    /// All lines of this name go.
+    /// Removes all lines of this name.
     pub fn remove_all(&mut self, index: &Index, name: Name) {
         for line in index.lines_of(name) {
             self.remove(line.start as usize..line.end as usize);
@@ -105,7 +105,7 @@ impl Edit {
         });
     }
 
-    /// The edited message, appended to `out`.
+    /// Appends the edited message to `out`.
     pub fn write(&mut self, message: &Message<'_>, out: &mut Vec<u8>) {
         let bytes = message.bytes();
         if !self.patches.is_sorted_by_key(|p| p.at) {
@@ -127,8 +127,8 @@ impl Edit {
         Self::keep_apart(bytes, at, out);
         out.extend_from_slice(&bytes[at.min(bytes.len())..]);
     }
-    /// Where something was taken out, a bare CR that ended the line before must not become one line end with a bare
-    /// LF that follows: the LF may be the blank line.
+    /// Keeps two line ends apart where bytes between them were removed: a bare CR that ended the line before must not
+    /// join a bare LF that follows, because the LF may be the blank line.
     fn keep_apart(bytes: &[u8], at: usize, out: &mut Vec<u8>) {
         if at > 0 && bytes.get(at) == Some(&b'\n') && bytes[at - 1] != b'\r' && out.last() == Some(&b'\r') {
             out.push(b'\n');

@@ -1,23 +1,23 @@
-//! Why bytes were refused as a message, and where.
+//! Parse errors: reason and offset.
 
 use std::fmt;
 
-/// A refusal: the reason and the offset (bytes from the start of the message) at which it was seen.
+/// Parse error: the reason and the offset (bytes from the start of the message) of the fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// What is wrong; the status code of the answer follows from it.
+    /// Kind of fault; determines the status code of the response.
     pub reason: Reason,
-    /// In bytes. Where a view read a value by itself, from the start of that value.
+    /// Offset in bytes. A view that was parsed from a single value counts from the start of that value.
     pub offset: usize,
 }
 
 impl Error {
-    /// `offset` in bytes, as in [`Error::offset`].
+    /// Creates an error; `offset` is in bytes, as in [`Error::offset`].
     pub const fn new(reason: Reason, offset: usize) -> Self {
         Self { reason, offset }
     }
 
-    /// The status code with which a server answers such a request (RFC 3261 section 21.4).
+    /// Status code of the response to such a request (RFC 3261 section 21.4).
     pub const fn status(&self) -> u16 {
         self.reason.status()
     }
@@ -33,17 +33,17 @@ impl std::error::Error for Error {}
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident, $status:literal, $text:literal;)*) => {
-        /// What is wrong with the bytes.
+        /// Kind of fault.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Reason { $($(#[$doc])* $name,)* }
 
         impl Reason {
-            /// The status code with which a request refused for this reason is answered.
+            /// Status code of the response to a request with this fault.
             pub const fn status(self) -> u16 {
                 match self { $(Self::$name => $status,)* }
             }
 
-            /// The reason for people, in lower case, without full stop.
+            /// Description for people, in lower case, without full stop.
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
             }
@@ -54,19 +54,20 @@ macro_rules! reasons {
 reasons! {
     /// Only line ends and keep-alives, or nothing at all.
     Empty, 400, "nothing but line ends";
-    /// It follows neither form of RFC 3261 section 7.
+    /// Neither form of start line (RFC 3261 section 7).
     StartLine, 400, "start line is neither a request nor a status line";
-    /// It names SIP, but another version (RFC 3261 section 21.5.6).
+    /// SIP of another version (RFC 3261 section 21.5.6).
     Version, 505, "SIP version is not 2.0";
-    /// It is no token (RFC 3261 section 7.1).
+    /// Method that is not a token (RFC 3261 section 7.1).
     Method, 400, "method is not a token";
-    /// Empty, with white space or control characters in it, or against the grammar of its scheme (RFC 3261 section 19.1.1).
+    /// Empty, or contains white space or control characters, or violates the grammar of its scheme (RFC 3261 section
+    /// 19.1.1).
     RequestUri, 400, "Request-URI is malformed";
     /// Longer than [`Limits::uri`](crate::Limits::uri).
     UriTooLong, 414, "Request-URI is longer than the limit";
-    /// Nothing here routes this scheme (RFC 3261 section 21.4.14).
+    /// Scheme that this crate does not route (RFC 3261 section 21.4.14).
     UriScheme, 416, "URI scheme is not supported";
-    /// RFC 3261 section 7.2 has six classes, 1xx to 6xx.
+    /// Status code outside the six classes 1xx to 6xx (RFC 3261 section 7.2).
     StatusCode, 400, "status code is not three digits from 100 to 699";
     /// A line that is no header field (RFC 3261 section 7.3.1).
     HeaderName, 400, "header name is not a token followed by a colon";
@@ -74,34 +75,34 @@ reasons! {
     TooManyHeaders, 400, "more header lines than the limit";
     /// Longer than [`Limits::message`](crate::Limits::message).
     MessageTooLarge, 513, "message is larger than the limit";
-    /// Longer than [`Limits::body`](crate::Limits::body), by Content-Length or in truth.
+    /// Longer than [`Limits::body`](crate::Limits::body), by Content-Length or by actual size.
     BodyTooLarge, 413, "body is larger than the limit";
-    /// A line end that other readers take for part of the line (RFC 3261 section 7 has CRLF).
+    /// Line end that other readers take for part of the line (RFC 3261 section 7 demands CRLF).
     LineEnd, 400, "a line of the header does not end with CRLF";
     /// The blank line that ends the header is missing.
     Unterminated, 400, "the blank line after the header is missing";
-    /// Not digits alone, too large a number, or two lines that differ (RFC 3261 section 20.14).
+    /// Other characters than digits, too large a number, or two lines that differ (RFC 3261 section 20.14).
     ContentLength, 400, "Content-Length is not one number";
-    /// Content-Length names more bytes than came.
+    /// Content-Length larger than the received body.
     BodyTooShort, 400, "Content-Length is larger than the body that came";
-    /// A header field that must be there is not (RFC 3261 section 8.1.1).
+    /// Missing mandatory header field (RFC 3261 section 8.1.1).
     Missing, 400, "a mandatory header field is missing";
-    /// RFC 3261 section 8.1.1.7.
+    /// Missing Via (RFC 3261 section 8.1.1.7).
     NoVia, 400, "Via is missing";
-    /// RFC 3261 section 8.1.1.3.
+    /// Missing From (RFC 3261 section 8.1.1.3).
     NoFrom, 400, "From is missing";
-    /// RFC 3261 section 8.1.1.2.
+    /// Missing To (RFC 3261 section 8.1.1.2).
     NoTo, 400, "To is missing";
-    /// RFC 3261 section 8.1.1.4.
+    /// Missing Call-ID (RFC 3261 section 8.1.1.4).
     NoCallId, 400, "Call-ID is missing";
-    /// RFC 3261 section 8.1.1.5.
+    /// Missing CSeq (RFC 3261 section 8.1.1.5).
     NoCSeq, 400, "CSeq is missing";
-    /// A header field that may stand once stands twice with different values.
+    /// Two different values of a single-valued header field.
     Repeated, 400, "a header field that may stand once stands twice";
-    /// A header field does not follow its grammar.
+    /// Header field that violates its grammar.
     Malformed, 400, "a header field does not follow its grammar";
-    /// They must agree (RFC 3261 section 8.1.1.5).
+    /// CSeq method that differs from the method of the request (RFC 3261 section 8.1.1.5).
     MethodMismatch, 400, "CSeq method differs from the request's";
-    /// [`SdpError`](crate::sdp::SdpError) says more.
+    /// Malformed session description; [`SdpError`](crate::sdp::SdpError) has the details.
     Sdp, 400, "session description is malformed";
 }

@@ -1,40 +1,39 @@
-//! Cutting messages out of a stream by Content-Length, keep-alive CRLFs between them (RFC 3261 section
-//! 18.3, RFC 5626 section 4.4.1).
+//! Splits a stream into messages by Content-Length, with keep-alive CRLFs between them (RFC 3261 section 18.3, RFC 5626
+//! section 4.4.1).
 //!
-//! What a line end is, what a fold is and what Content-Length says is decided by the same code here and in
-//! [`crate::Index`]: a reader that took other bytes for the end of a message than the one before it could be made to take
-//! a body for a request. For the same reason a stream is stricter than a datagram: lines end with CRLF, or, where the
-//! start line shows that the peer itself writes so, with LF. A bare CR, or a bare LF behind a start line that ends with
-//! CRLF, is what another reader takes for part of a header field that it only passes on: the stream is broken there.
+//! Line ends, folds and Content-Length are decided by the same code here and in [`crate::Index`]. Two readers that
+//! disagree about the end of a message could be made to take a body for a request. For the same reason a stream is
+//! stricter than a datagram: lines end with CRLF, or with LF if the start line ends with LF. Another reader takes a
+//! bare CR, or a bare LF after a start line that ends with CRLF, for part of a header field; such a stream is broken.
 
 use crate::scan::{self, Lines};
 use crate::{Limits, Name, Reason, index};
 
-/// What stands at the start of the bytes received so far.
+/// The next frame of the received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// CRLF CRLF: a ping, to be answered with one CRLF. So many bytes belong to it, skipped line ends before it
-    /// included; fewer than four, if its start was skipped already because nothing else had come.
+    /// CRLF CRLF: a ping, to be answered with one CRLF. The number is its length, with skipped line ends before it. It
+    /// is less than four if the start of the ping was skipped in an earlier call.
     Ping(usize),
-    /// Line ends that mean nothing (a pong, or left over): skip so many bytes.
+    /// Line ends without meaning (a pong, or left over): number of bytes to skip.
     Skip(usize),
-    /// A whole message of so many bytes.
+    /// A whole message and its length.
     Message(usize),
-    /// More bytes are needed. The number, if known, is the whole message's length.
+    /// More bytes are needed. The number, if known, is the length of the whole message.
     Partial(Option<usize>),
-    /// The stream cannot be cut any more: close the connection for this reason.
+    /// The stream is out of step: close the connection for this reason.
     Broken(Reason),
 }
 
-/// Looks at the start of `bytes`. `scanned` is the reader's memory of what it saw there: start with 0 for a new
-/// connection, keep it between calls, and take the bytes of a frame away before the next call. So a header that
-/// comes in many small pieces is not searched again from its start, a long body not measured again, and a ping
-/// that comes in pieces is still a ping. The same stream gives the same messages and pings however it is cut.
+/// Examines the start of `bytes`. `scanned` is the state of the reader: 0 for a new connection, kept between calls.
+/// Remove the bytes of a frame before the next call. The state saves a second search of a header that arrives in small
+/// pieces and a second measurement of a long body, and it recognizes a ping in pieces. The same stream gives the same
+/// messages and pings however it is split.
 ///
-/// A caller that sends pings itself sets `scanned` back to 0 after a [`Frame::Skip`] that comes while a pong is due: two pongs,
-/// one after the other, look like a ping.
+/// A caller that sends pings itself sets `scanned` back to 0 after a [`Frame::Skip`] while a pong is due: two pongs in
+/// succession look like a ping.
 ///
-/// A CR that came last is not judged before the byte behind it is there.
+/// A CR at the end is judged only when the next byte is there.
 pub fn next(bytes: &[u8], scanned: &mut usize, limits: &Limits) -> Frame {
     let memory = Memory::read(*scanned);
     let (frame, memory) = look(bytes, memory, limits);
@@ -42,14 +41,14 @@ pub fn next(bytes: &[u8], scanned: &mut usize, limits: &Limits) -> Frame {
     frame
 }
 
-/// What is known of the bytes that stay for the next call.
+/// State kept for the bytes that stay for the next call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Memory {
-    /// A header is searched; before this offset no line ends but such as a line follows.
+    /// Within a header: no line end before this offset ends the header.
     Header(usize),
-    /// The message's length.
+    /// Length of the message.
     Total(usize),
-    /// So many bytes of a ping were the last that were skipped: 1 to 3.
+    /// The last skipped bytes are the first 1 to 3 bytes of a ping.
     Ping(usize),
 }
 
@@ -85,7 +84,7 @@ fn look(bytes: &[u8], memory: Memory, limits: &Limits) -> (Frame, Memory) {
             let from = if let Memory::Header(from) = memory { from } else { 0 };
             let header = match header_end(bytes, from) {
                 End::At(header) if header <= limits.message => header,
-                // However the stream is cut, the same of two faults is seen first.
+                // Of two faults, the same one is reported however the stream is split.
                 End::Wrong(seen) if seen <= limits.message + 1 => return (Frame::Broken(Reason::LineEnd), start),
                 End::Open(seen) if bytes.len() <= limits.message => {
                     return (Frame::Partial(None), Memory::Header(seen));
@@ -109,7 +108,7 @@ fn look(bytes: &[u8], memory: Memory, limits: &Limits) -> (Frame, Memory) {
     }
 }
 
-/// The line ends at the start of `bytes`, up to a whole ping, of which `seen` bytes were skipped before.
+/// Frame of the line ends at the start of `bytes`, up to a whole ping. `seen` bytes of it were skipped before.
 fn line_ends(bytes: &[u8], mut seen: usize) -> (Frame, Memory) {
     for (n, &b) in bytes.iter().enumerate() {
         seen = match (seen, b) {
@@ -124,17 +123,17 @@ fn line_ends(bytes: &[u8], mut seen: usize) -> (Frame, Memory) {
     (Frame::Skip(bytes.len()), if seen > 0 { Memory::Ping(seen) } else { Memory::Header(0) })
 }
 
-/// Where a header ends.
+/// Result of the search for the end of a header.
 enum End {
-    /// One past the blank line.
+    /// Offset after the blank line.
     At(usize),
-    /// Not there yet: from where to search next time.
+    /// Not found yet: offset at which to resume.
     Open(usize),
-    /// The last of so many bytes shows a line end that does not go with the first one.
+    /// Number of bytes up to a line end that differs from the one of the start line.
     Wrong(usize),
 }
 
-/// The end of the header, searched from `from`.
+/// Searches the end of the header from offset `from`.
 fn header_end(bytes: &[u8], from: usize) -> End {
     let mut lines = Lines::new(bytes, from.min(bytes.len()));
     let mut end = lines.end(from.min(bytes.len()));
@@ -143,7 +142,7 @@ fn header_end(bytes: &[u8], from: usize) -> End {
     let mut plain = None;
     let mut wrong = |at: usize, next: usize| {
         let bare = next - at != 2;
-        // One more byte shows that a CR stands alone.
+        // The next byte shows whether a CR stands alone.
         (bare && !is_plain_lf(bytes, at, &mut plain)).then_some(at + 1 + usize::from(bytes[at] == b'\r'))
     };
     while end < bytes.len() && !open(end) {
@@ -164,15 +163,15 @@ fn header_end(bytes: &[u8], from: usize) -> End {
     End::Open(end)
 }
 
-/// The bare line end at `end` is an LF, as behind the start line. `plain` remembers how that ends.
+/// True if the bare line end at `end` is an LF and the start line ends so too. `plain` caches the latter.
 #[cold]
 fn is_plain_lf(bytes: &[u8], end: usize, plain: &mut Option<bool>) -> bool {
     let of_start_line = || memchr::memchr2(b'\r', b'\n', bytes).is_some_and(|at| bytes[at] == b'\n');
     bytes[end] == b'\n' && *plain.get_or_insert_with(of_start_line)
 }
 
-/// The Content-Length of a header; without one, no body (RFC 3261 section 18.3 demands it on streams;
-/// a message without is taken to end with its header).
+/// Content-Length of a header. Without one, the message has no body (RFC 3261 section 18.3 demands the field on
+/// streams).
 fn content_length(header: &[u8]) -> Result<usize, Reason> {
     let mut found = None;
     let mut lines = Lines::new(header, 0);

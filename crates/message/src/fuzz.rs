@@ -1,15 +1,14 @@
-//! What must hold for any bytes at all, as functions that panic when it does not. Mutators and cargo-fuzz call
-//! them; nothing else does.
+//! Invariants for arbitrary bytes, as functions that panic on a violation. Only mutators and cargo-fuzz call them.
 
 use crate::frame::{self, Frame};
 use crate::{
     Edit, Form, Index, Limits, MandatoryHeaders, Message, Name, NameAddr, Reason, canonical, fuzz_views, scan,
 };
 
-/// Index, Call-ID scan, writing unedited and edited.
+/// Checks the index, the Call-ID scan, and writing with and without edits.
 ///
 /// # Panics
-/// Where an invariant does not hold.
+/// An invariant does not hold.
 pub fn message(data: &[u8]) {
     let limits = Limits::default();
     let mut index = Index::new();
@@ -39,7 +38,8 @@ pub fn message(data: &[u8]) {
     canonical(&message);
 }
 
-/// What is canonical is one message of a stream; what is loose becomes canonical and says the same.
+/// Checks that a canonical message is one message of a stream, and that a loose one becomes canonical without a change
+/// of meaning.
 fn canonical(message: &Message<'_>) {
     let unlimited = Limits { message: usize::MAX, headers: usize::MAX, uri: usize::MAX, ..Limits::default() };
     let one_frame = |bytes: &[u8]| {
@@ -76,7 +76,7 @@ fn canonical(message: &Message<'_>) {
     }
 }
 
-/// Start line, header lines, blank line and body follow each other without gaps.
+/// Checks that start line, header lines, blank line and body follow each other without gaps.
 fn in_order(message: &Message<'_>) {
     let (bytes, index) = (message.bytes(), message.index());
     let mut at = index.headers_start();
@@ -116,7 +116,7 @@ fn call_id(message: &Message<'_>, data: &[u8]) {
     assert_eq!(quick, line, "the scan and the index name the same Call-ID");
 }
 
-/// What a proxy changes, on any message: everything else stays, line by line.
+/// Applies the changes of a proxy to any message and checks that all other lines stay.
 fn edits(message: &Message<'_>) {
     let index = message.index();
     let mut edit = Edit::new();
@@ -153,10 +153,10 @@ fn edits(message: &Message<'_>) {
     }
 }
 
-/// The views: all fields of `data` as a message, then `data` as one value (see [`crate::fuzz_views`]).
+/// Checks the views: all fields of `data` as a message, then `data` as one value (see [`crate::fuzz_views`]).
 ///
 /// # Panics
-/// Where an invariant does not hold.
+/// An invariant does not hold.
 pub fn views(data: &[u8]) {
     let mut index = Index::new();
     if index.parse(data, &Limits::default()).is_ok() {
@@ -175,7 +175,7 @@ fn mandatory(message: &Message<'_>) {
     }
 }
 
-/// The values of a list stand one after the other in lines of its name.
+/// Checks that the values of a list stand one after the other in lines of its name.
 fn in_their_places(message: &Message<'_>) {
     let end = message.index().headers_end();
     for &name in Name::KNOWN {
@@ -190,11 +190,11 @@ fn in_their_places(message: &Message<'_>) {
     }
 }
 
-/// A stream cut anyhow gives the same frames, and the index ends where the frame ends. The first bytes of
-/// `data` say how it is cut.
+/// Checks that a stream gives the same frames however it is split, and that the index ends at the end of the frame. The
+/// first bytes of `data` select the split.
 ///
 /// # Panics
-/// Where an invariant does not hold.
+/// An invariant does not hold.
 pub fn framing(data: &[u8]) {
     let Some((head, stream)) = data.split_at_checked(4) else { return };
     let limits = if head[0] & 1 == 0 { Limits::default() } else { Limits { message: 300, ..Limits::default() } };
@@ -227,7 +227,7 @@ enum Cut {
     Broken(Reason),
 }
 
-/// The frames of a stream whose pieces have these sizes, over and over (0 counts as 1).
+/// Frames of a stream that arrives in pieces of these sizes, repeated (0 counts as 1).
 fn frames(stream: &[u8], sizes: &[usize], limits: &Limits) -> Vec<Cut> {
     let (mut from, mut to, mut memory, mut cuts) = (0usize, 0usize, 0, Vec::new());
     for size in sizes.iter().cycle() {
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Rows of lines with every kind of end.
+    /// Lines with every kind of end.
     fn text() -> impl Strategy<Value = Vec<u8>> {
         let line = prop::sample::select(
             [

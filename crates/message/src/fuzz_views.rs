@@ -1,14 +1,14 @@
-//! What fuzz targets call: any bytes as each header field and as a URI. Nothing may panic, and what was
-//! read must be read again, the same, from what it writes.
+//! Entry points of fuzz targets: arbitrary bytes as each header field and as a URI. Nothing may panic, and every parsed
+//! value must survive a round trip through its own output.
 
 use crate::header::{Contact, Party, Via};
 use crate::view::{self, View};
 use crate::{Host, Index, Limits, Message, Name, NameAddr, Uri};
 
-/// The first byte picks a header field, the rest is its value; as a URI, host and address it is read too.
+/// Parses a value as the header field that the first byte selects, and as a URI, host and address.
 ///
 /// # Panics
-/// A view does not keep its promises: that is a fault of this crate.
+/// A view violates its contract: a fault of this crate.
 pub fn views(data: &[u8]) {
     let Some((&pick, value)) = data.split_first() else { return };
     uri(value);
@@ -19,7 +19,7 @@ pub fn views(data: &[u8]) {
     }
     let _ = (NameAddr::parse(value), Contact::parse(value), Party::parse(value), Via::parse(value));
 
-    // As a header line of a message, line ends in it made into folds.
+    // The value as a header line of a message, with its line ends turned into folds.
     let name = Name::KNOWN[pick as usize % Name::KNOWN.len()];
     let mut bytes = b"OPTIONS sip:a SIP/2.0\r\n".to_vec();
     bytes.extend_from_slice(name.text().as_bytes());
@@ -37,7 +37,7 @@ pub fn views(data: &[u8]) {
     }
 }
 
-/// Every view of a message and everything that is asked of one.
+/// Calls every view and every accessor of a message.
 ///
 /// # Panics
 /// As [`views`].
@@ -54,7 +54,7 @@ pub fn message(message: &Message<'_>) {
         return;
     }
     let mut index = Index::new();
-    // It may be longer than what was read, and have so more values than are read of a long one.
+    // The output may be longer than the input, and so have more values than the limit of a long message.
     let limits = Limits { headers: 1 << 16, ..Limits::default() };
     index.parse(&written, &limits).expect("a message written from views can be read");
     let mut same = 0;
@@ -69,7 +69,7 @@ pub fn message(message: &Message<'_>) {
     }
 }
 
-/// What a view writes is read as the same view.
+/// Checks that the output of a view parses as an equal view.
 fn again(name: Name, view: &View<'_>, folded: bool) {
     let mut bytes = b"OPTIONS sip:a SIP/2.0\r\n".to_vec();
     bytes.extend_from_slice(if name == Name::Other { b"X-Other" } else { name.text().as_bytes() });
@@ -83,7 +83,7 @@ fn again(name: Name, view: &View<'_>, folded: bool) {
     let mut seen = 0;
     view::all(&message, |_, other| {
         seen += 1;
-        // Where folds were written as spaces, the text differs and only that it is stable can be asked.
+        // Folds became spaces, so the text differs: check only that the normal form is stable.
         let mut twice = Vec::new();
         other.write(&mut twice);
         assert_eq!(twice, message.value(&message.index().lines()[0]), "normal form is stable");

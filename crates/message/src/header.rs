@@ -59,14 +59,14 @@ pub use via::Via;
 pub use warning::Warning;
 pub use weighted::Weighted;
 
-/// What every view has: `parse` of a whole value, and [`crate::write::Write`] from its own `write`.
+/// Common methods of all views: `parse` of a whole value, and [`crate::write::Write`] from their own `write`.
 macro_rules! view {
     ($name:ident) => {
         impl<'a> $name<'a> {
             /// Reads a whole value, folded or not.
             ///
             /// # Errors
-            /// It does not follow its grammar; the offset counts from the start of `text`.
+            /// The value violates its grammar; the offset counts from the start of `text`.
             #[inline]
             pub fn parse(text: &'a [u8]) -> Result<Self, $crate::Error> {
                 $crate::reader::whole(text)

@@ -8,11 +8,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// The host of a URI or a Via.
 #[derive(Clone, Copy, Debug)]
 pub enum Host<'a> {
-    /// A domain name as it stands. Names compare in any case.
+    /// Raw domain name. Names compare in any case.
     Name(&'a [u8]),
-    /// Four numbers, each of at most three digits.
+    /// Four numbers of at most three digits each.
     V4(Ipv4Addr),
-    /// In brackets on the wire (IPv6reference).
+    /// IPv6 address; written in brackets (IPv6reference).
     V6(Ipv6Addr),
 }
 
@@ -20,12 +20,12 @@ impl<'a> Host<'a> {
     /// Reads a whole host, without port.
     ///
     /// # Errors
-    /// Neither a name, an IPv4 address nor an IPv6 address in brackets.
+    /// The text is neither a name, an IPv4 address nor an IPv6 address in brackets.
     pub fn parse(text: &'a [u8]) -> Result<Self, Error> {
         reader::whole(text)
     }
 
-    /// The address, if it is one.
+    /// IP address; `None` for a name.
     #[inline]
     pub const fn ip(&self) -> Option<IpAddr> {
         match *self {
@@ -35,7 +35,7 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// Writes the host, a name in lower case and without a dot at its end: the form in which hosts are keys.
+    /// Writes the host as a lookup key: a name in lower case and without trailing dot.
     pub fn write_lower(&self, out: &mut Vec<u8>) {
         let from = out.len();
         match self {
@@ -45,12 +45,12 @@ impl<'a> Host<'a> {
         out[from..].make_ascii_lowercase();
     }
 
-    /// The name, without the dot that says that it is whole; none: it is an address.
+    /// Name without trailing dot; `None` for an address.
     pub fn name(&self) -> Option<&'a [u8]> {
         if let Self::Name(name) = self { Some(without_dot(name)) } else { None }
     }
 
-    /// Whether [`Self::write_lower`] would write this.
+    /// True if [`Self::write_lower`] would write `key`.
     pub fn is_lower(&self, key: &[u8]) -> bool {
         match self {
             Self::Name(name) => without_dot(name).eq_ignore_ascii_case(key),
@@ -58,7 +58,7 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// Writes the host; an IPv6 address in brackets.
+    /// Writes the host, an IPv6 address in brackets.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {
@@ -82,12 +82,12 @@ impl From<IpAddr> for Host<'_> {
     }
 }
 
-/// The name without the dot that says that it is whole (RFC 1034 section 3.1).
+/// Removes the trailing dot of a fully qualified name (RFC 1034 section 3.1).
 fn without_dot(name: &[u8]) -> &[u8] {
     name.strip_suffix(b".").unwrap_or(name)
 }
 
-/// Names compare in any case, with or without a dot at the end.
+/// Names compare in any case, with or without a trailing dot.
 impl PartialEq for Host<'_> {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
@@ -108,7 +108,7 @@ impl Write for Host<'_> {
     }
 }
 
-/// An address as it stands in `received`: an IPv6 address with or without brackets (RFC 5118 section 4.5).
+/// Reads the address of a `received` parameter: an IPv6 address with or without brackets (RFC 5118 section 4.5).
 pub fn parse_ip(text: &[u8]) -> Option<IpAddr> {
     if let Some(ip) = v4(text) {
         return Some(IpAddr::V4(ip));
@@ -127,7 +127,7 @@ impl<'a> Field<'a> for Host<'a> {
 }
 
 impl<'a> Host<'a> {
-    /// The host of which the bytes of a name or of an IPv4 address have been read already: `text`, from `from` on.
+    /// Completes a host whose name or IPv4 address has been read already: `text`, starting at `from`.
     #[inline(always)]
     pub(crate) fn of(scan: &mut Reader<'a>, from: usize, text: &'a [u8]) -> Option<Self> {
         match text.first() {
@@ -152,7 +152,7 @@ impl<'a> Host<'a> {
     }
 }
 
-/// An IPv6 address in brackets.
+/// Reads an IPv6 address in brackets.
 fn reference(scan: &mut Reader<'_>) -> Option<Ipv6Addr> {
     let inner = scan.rest().strip_prefix(b"[")?;
     let end = memchr::memchr(b']', inner)?;
@@ -161,7 +161,7 @@ fn reference(scan: &mut Reader<'_>) -> Option<Ipv6Addr> {
     Some(ip)
 }
 
-/// Four numbers up to 255, of three digits at most.
+/// Reads four numbers up to 255, of at most three digits each.
 fn v4(text: &[u8]) -> Option<Ipv4Addr> {
     let mut rest = text;
     let mut octets = [0; 4];

@@ -4,74 +4,75 @@ use crate::scan::{self, Lines};
 use crate::{Error, Limits, Method, Name, Reason};
 use std::ops::Range;
 
-/// Where one header line (with its folded continuation) stands in the message.
+/// Position of one header line (with its folded continuation) in the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// First byte of the name.
+    /// Offset of the first byte of the name.
     pub start: u32,
-    /// First byte of the value, white space after the colon skipped.
+    /// Offset of the first byte of the value, after the white space that follows the colon.
     pub value: u32,
-    /// One past the last byte of the value, white space before the line end skipped.
+    /// Offset after the last byte of the value, without white space at the end.
     pub value_end: u32,
-    /// One past the line end: the next line starts here.
+    /// Offset after the line end, where the next line starts.
     pub end: u32,
-    /// Bytes of the name.
+    /// Length of the name in bytes.
     pub name_len: u16,
-    /// [`Name::Other`] if no table lists it: then [`Message::name`](crate::Message::name) has the text.
+    /// Name; [`Name::Other`] if the table does not list it: then [`Message::name`](crate::Message::name) has the text.
     pub name: Name,
-    /// The value goes over several lines (RFC 3261 section 7.3.1).
+    /// True if the value extends over several lines (RFC 3261 section 7.3.1).
     pub folded: bool,
 }
 
-/// The start line, told apart.
+/// The start line: request or status line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// `Method SP Request-URI SP SIP/2.0`; the range is the Request-URI's.
     Request {
-        /// [`Method::Other`] if no table lists it: then [`Message::method_text`](crate::Message::method_text) has the text.
+        /// Method; [`Method::Other`] if the table does not list it: then
+        /// [`Message::method_text`](crate::Message::method_text) has the text.
         method: Method,
-        /// Bytes of the method, which ends one space before the Request-URI.
+        /// Length of the method in bytes; it ends one space before the Request-URI.
         method_len: u16,
-        /// Its first byte, and one past its last, from the start of the message.
+        /// Offsets of the first byte and after the last byte, from the start of the message.
         uri: (u32, u32),
     },
     /// `SIP/2.0 SP code SP reason`; the range is the reason's.
     Status {
-        /// 100 to 699; 0 where nothing was read, or a status line was refused.
+        /// Status code, 100 to 699; 0 if nothing was parsed or the status line was refused.
         code: u16,
-        /// Its first byte, and one past its last, from the start of the message; maybe empty.
+        /// Offsets of the first byte and after the last byte, from the start of the message; may be empty.
         reason: (u32, u32),
     },
 }
 
-/// How start line and header are written, apart from what they say. Readers differ in what they make of the rest: what
-/// goes to another one goes in [`Form::Canonical`].
+/// Conformance of the format of start line and header. Readers interpret deviations differently, so send a message only
+/// in [`Form::Canonical`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Form {
-    /// Every reader finds the same lines and the same body: each line ends with CRLF and goes over one line, no white
-    /// space stands before a colon and no control octet but HTAB anywhere, there is one Content-Length, it has the plain
-    /// digits of the body's length, and what may stand once stands once.
+    /// Every reader finds the same lines and the same body: each line ends with CRLF and is not folded, no white space
+    /// stands before a colon, no control octet but HTAB occurs, there is one Content-Length with the plain digits of
+    /// the body's length, and no single-valued header field is repeated.
     Canonical,
-    /// It means one thing, if not to every reader: [`crate::canonical::write`] writes it so that it does.
+    /// The message has one meaning, but not every reader may find it. [`crate::canonical::write`] repairs it.
     Loose,
-    /// A CR that no LF follows ends a line here, and to other readers is part of one (RFC 3261 section 7 has CRLF).
+    /// A CR without LF ends a line for this crate and is part of a line for other readers (RFC 3261 section 7 demands
+    /// CRLF).
     Ambiguous,
 }
 
-/// Offsets of one message. Made once and filled again for each message, so that parsing allocates
-/// nothing once warm.
+/// Offsets of one message. Create it once and fill it for each message: once warm, parsing allocates nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Index {
     pub(crate) start: Start,
     pub(crate) lines: Vec<Line>,
-    /// Line number + 1 of the first line of each name; 0: none.
+    /// Line number + 1 of the first line of each name; 0 if there is none.
     pub(crate) first: [u16; Name::COUNT],
-    /// A bit for each name that has more than one line.
+    /// One bit for each name that has more than one line.
     pub(crate) repeated: u128,
     pub(crate) form: Form,
-    /// Some line of the header ends with a bare CR or LF.
+    /// True if a line of the header ends with a bare CR or LF.
     pub(crate) bare_line_ends: bool,
-    /// End of the start line: the first header line starts here.
+    /// Offset after the start line, where the first header line starts.
     pub(crate) headers: u32,
     pub(crate) body: u32,
     pub(crate) end: u32,
@@ -95,25 +96,24 @@ impl Default for Index {
 
 const _: () = assert!(Name::COUNT <= u128::BITS as usize);
 
-/// Values are counted where the header is larger than this: a smaller one has no more of them than cost little.
+/// Size of a header above which values are counted. A smaller header cannot have enough of them to cost much.
 const WORTH_COUNTING: usize = 4_096;
 
 impl Index {
-    /// Nothing is read yet, nothing allocated. Any bytes can be read into it, again and again.
+    /// Creates an empty index; allocates nothing. It can be filled any number of times.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Reads one datagram, or one message that a [`crate::frame`] reader cut from a stream.
+    /// Parses one datagram, or one message that a [`crate::frame`] reader cut from a stream.
     ///
-    /// Leading line ends are skipped (RFC 3261 section 7.5). CRLF, bare LF and bare CR end a line. With
-    /// Content-Length the body is what it says and bytes beyond are no part of the message (section
-    /// 18.3); without, the body goes to the end.
+    /// Leading line ends are skipped (RFC 3261 section 7.5). CRLF, bare LF and bare CR end a line. Content-Length
+    /// determines the body, and bytes beyond it are not part of the message (section 18.3). Without Content-Length, the
+    /// body goes to the end.
     ///
     /// # Errors
-    /// What is wrong first, and where. The index then holds what could be read all the same, so that an answer
-    /// can be made from it: the lines that are well-formed, up to the limit, and of the start line whether it
-    /// was to be a request and of what method.
+    /// The first fault and its position. The index then still holds all that could be parsed, so that the request can
+    /// be answered: the well-formed lines, up to the limit, and from the start line the kind and the method.
     pub fn parse(&mut self, bytes: &[u8], limits: &Limits) -> Result<(), Error> {
         self.lines.clear();
         self.first = [0; Name::COUNT];
@@ -123,7 +123,7 @@ impl Index {
         (self.headers, self.body, self.end) = (0, 0, 0);
         let most = limits.message.min(u32::MAX as usize);
         if bytes.len() > most {
-            // The header may still be read, so that the answer finds its way.
+            // Parses the header all the same, so that the answer can be routed.
             let _ = self.read(&bytes[..most], limits);
             return Err(Error::new(Reason::MessageTooLarge, most));
         }
@@ -156,7 +156,7 @@ impl Index {
                     (self.body, self.end) = (at as u32, at as u32);
                     return Err(fault.unwrap_or_else(|| Error::new(Reason::Unterminated, at)));
                 }
-                // No colon in the line: `header_line` says so.
+                // No colon in the line: `header_line` reports it.
                 _ => (),
             }
             let mut next = scan::past(bytes, end);
@@ -213,8 +213,8 @@ impl Index {
         Ok(())
     }
 
-    /// The lines that can have several values have more than so many, or many times as many parameters: about, for a comma or
-    /// semicolon may also stand in a quoted string.
+    /// True if the lines of list header fields have more than `most` values, or many times as many parameters. The
+    /// count is approximate, because a quoted string may contain commas and semicolons.
     #[cold]
     fn has_more_values(&self, bytes: &[u8], most: usize) -> bool {
         const PARAMETERS: usize = 8;
@@ -233,14 +233,14 @@ impl Index {
         self.lines.len() + commas > most || semicolons > most.saturating_mul(PARAMETERS)
     }
 
-    /// Notes that no CRLF, but one of its two octets, ends the line there.
+    /// Records that a bare CR or LF ends the line at `end`.
     #[cold]
     fn bare(&mut self, bytes: &[u8], end: usize) -> Form {
         self.bare_line_ends = true;
         if bytes.get(end) == Some(&b'\r') { Form::Ambiguous } else { Form::Loose }
     }
 
-    /// The start line is one that [`crate::canonical::write`] would write.
+    /// True if the start line is in canonical form (see [`crate::canonical::write`]).
     #[inline]
     fn has_plain_start(&self, bytes: &[u8], from: usize) -> bool {
         const VERSION: &[u8] = b"SIP/2.0";
@@ -253,14 +253,14 @@ impl Index {
         }
     }
 
-    /// There is one Content-Length and it is written in plain digits. What it says was compared with the body before.
+    /// True if there is one Content-Length in plain digits. Its value was compared with the body before.
     #[inline]
     fn has_plain_length(&self, bytes: &[u8]) -> bool {
         self.first(Name::ContentLength)
             .is_some_and(|line| bytes.get(line.value as usize) != Some(&b'0') || line.value_end - line.value == 1)
     }
 
-    /// Takes one line down; `colon` is where its first colon is, or its first line end. Returns the end of its name.
+    /// Records one line; `colon` is the offset of its first colon or line end. Returns the end of its name.
     #[inline(always)]
     fn header_line(
         &mut self,
@@ -300,7 +300,7 @@ impl Index {
         Ok(name_end)
     }
 
-    /// The one value of Content-Length; several that agree count as one.
+    /// Value of Content-Length; several equal ones count as one.
     fn content_length(&self, bytes: &[u8]) -> Result<Option<usize>, Error> {
         let mut found = None;
         for line in self.lines_of(Name::ContentLength) {
@@ -315,8 +315,8 @@ impl Index {
         Ok(found)
     }
 
-    /// The value of the first line of this name was replaced in the bytes by another, `by` bytes longer, that is written as plainly: what
-    /// stands behind it has moved, and nothing is read again.
+    /// Adjusts the offsets after the value of the first line of this name was replaced in the bytes by an equally plain
+    /// value that is `by` bytes longer. Nothing is parsed again.
     pub fn moved_by_value(&mut self, name: Name, by: isize) {
         let Some(at) = (self.first[name as usize] as usize).checked_sub(1) else { return };
         let moved = |offset: &mut u32| *offset = offset.wrapping_add_signed(by as i32);
@@ -362,47 +362,47 @@ impl Index {
         self.lines[from..].iter().filter(move |l| l.name == name)
     }
 
-    /// More than one line has this name.
+    /// True if more than one line has this name.
     #[inline]
     pub fn repeated(&self, name: Name) -> bool {
         self.repeated >> name as u32 & 1 != 0
     }
 
-    /// How start line and header are written. Of bytes that were refused it is never [`Form::Canonical`].
+    /// Form of start line and header. Refused bytes are never [`Form::Canonical`].
     #[inline]
     pub fn form(&self) -> Form {
         self.form
     }
 
-    /// Some line of start line and header ends with a bare CR or LF, which a stricter reader may take for part
-    /// of the line.
+    /// True if a line of start line or header ends with a bare CR or LF, which a stricter reader may take for part of
+    /// the line.
     pub fn bare_line_ends(&self) -> bool {
         self.bare_line_ends
     }
 
-    /// Where the first header line starts: one past the start line's end.
+    /// Offset of the first header line, after the end of the start line.
     pub fn headers_start(&self) -> usize {
         self.headers as usize
     }
 
-    /// One past the last header line: the blank line starts here.
+    /// Offset after the last header line, where the blank line starts.
     pub fn headers_end(&self) -> usize {
         self.lines.last().map_or(self.headers as usize, |l| l.end as usize)
     }
 
-    /// The bytes of the body; empty if there is none. Of a message that was refused for its body it is what came.
+    /// Range of the body; empty if there is none. If the message was refused for its body, the range of the received
+    /// part.
     pub fn body(&self) -> Range<usize> {
         self.body as usize..self.end as usize
     }
 
-    /// One past the message's last byte; what follows in the datagram is no part of it.
+    /// Offset after the last byte of the message; the rest of the datagram is not part of it.
     pub fn end(&self) -> usize {
         self.end as usize
     }
 }
 
-/// The name that starts at `at`, and its end: white space may stand before the colon (HCOLON, RFC 3261 section
-/// 25.1).
+/// Name that starts at `at`, and its end: white space may precede the colon (HCOLON, RFC 3261 section 25.1).
 #[inline(always)]
 pub(crate) fn name(bytes: &[u8], at: usize, colon: usize) -> (Name, usize) {
     let mut end = colon;
@@ -412,7 +412,7 @@ pub(crate) fn name(bytes: &[u8], at: usize, colon: usize) -> (Name, usize) {
     (Name::of_at(bytes, at, end - at), end)
 }
 
-/// The number that a Content-Length value is, in bytes.
+/// Parses a Content-Length value, in bytes.
 pub(crate) fn length(value: &[u8]) -> Option<usize> {
     if value.is_empty() {
         return None;
@@ -455,14 +455,14 @@ fn start_line(bytes: &[u8], line: Range<usize>, limits: &Limits) -> Result<Start
     }
     let Some(last) = text.len().checked_sub(8).filter(|&n| n > space && text[n..].eq_ignore_ascii_case(b" SIP/2.0"))
     else {
-        // What stands last, if not the right version, tells why.
+        // The last word, if it is not the right version, tells the reason.
         let last = memchr::memrchr(b' ', text).unwrap_or(space);
         let named = text.get(last + 1..last + 5).is_some_and(|v| v.eq_ignore_ascii_case(b"SIP/"));
         let reason = if named && last > space { Reason::Version } else { Reason::StartLine };
         return Err(wrong(reason, at + last + 1));
     };
     let uri = &text[space + 1..last];
-    // Not `any`: without a way out early the compiler takes many bytes at once.
+    // Not `any`: without an early exit the compiler vectorizes the loop.
     if uri.is_empty() || uri.iter().fold(false, |bad, &b| bad | (b <= b' ') | (b == 0x7f)) {
         return Err(wrong(Reason::RequestUri, at + space + 1));
     }
@@ -476,8 +476,8 @@ fn start_line(bytes: &[u8], line: Range<usize>, limits: &Limits) -> Result<Start
     })
 }
 
-/// What can be told of a start line that was refused: a status line of no code, or a request of this method (empty
-/// if that is no token) and an empty Request-URI.
+/// Salvages a refused start line: a status line with code 0, or a request with this method (empty if it is not a token)
+/// and an empty Request-URI.
 #[cold]
 fn broken_start_line(bytes: &[u8], line: Range<usize>) -> Start {
     let text = &bytes[line.clone()];
@@ -490,8 +490,8 @@ fn broken_start_line(bytes: &[u8], line: Range<usize>) -> Start {
     Start::Request { method: Method::of(&text[..method]), method_len: method as u16, uri: (uri, uri) }
 }
 
-/// Names that may stand once and that an element acts upon on the way of a message: a reader that takes the first line and
-/// one that takes the last must find the same.
+/// Single-valued header fields on which elements on the path act: a reader that takes the first line and one that takes
+/// the last must find the same value.
 const STAND_ONCE: u128 = {
     let (mut names, mut n) = (0, 0);
     while n < Name::KNOWN.len() {
@@ -503,14 +503,14 @@ const STAND_ONCE: u128 = {
     names
 };
 
-/// An octet that stands in no line (RFC 3261 section 25.1), but may in a quoted pair; some readers end a line or a text
-/// with it.
+/// True for an octet that no line may contain (RFC 3261 section 25.1), except in a quoted pair; some readers end a line
+/// or a text with it.
 #[inline]
 pub(crate) const fn is_control(b: u8) -> bool {
     b < b' ' && !matches!(b, b'\t' | b'\r' | b'\n')
 }
 
-/// A token character (RFC 3261 section 25.1).
+/// True for a token character (RFC 3261 section 25.1).
 #[inline]
 pub(crate) const fn is_token(b: u8) -> bool {
     TOKEN[b as usize]
@@ -555,7 +555,7 @@ mod tests {
         ] {
             let text = format!("{line}\r\nVia: x\r\n\r\n");
             let seen = error(&text, |index| {
-                // An answer finds its way all the same.
+                // The answer can be routed all the same.
                 assert!(index.first(Name::Via).is_some(), "{line}");
                 assert_eq!(Message::new(text.as_bytes(), index).method(), Some(method), "{line}");
             });
@@ -621,7 +621,7 @@ mod tests {
         }
     }
 
-    /// Each value costs work wherever they are looked at, as a line does.
+    /// Each value costs as much work as a line.
     #[test]
     fn as_many_values_as_lines_are_read() {
         let with = |lines: &str| {

@@ -1,17 +1,16 @@
 //! SIP messages as text: parse, view, edit, write.
 //!
-//! The one rule of use: bytes and index belong together. A [`Message`], its views and an [`Edit`] mean the bytes that this [`Index`] has
-//! parsed; other bytes are parsed first.
+//! The one rule of use: bytes and index belong together. A [`Message`], its views and an [`Edit`] refer to the bytes
+//! that this [`Index`] parsed; parse other bytes first.
 //!
-//! One pass over the received bytes makes an [`Index`]; nothing is copied. A [`Message`] is a view of
-//! bytes and index together; typed header views are made when asked for. A change is a list of patches
-//! on the received bytes ([`Edit`]), so that what is not changed leaves byte for byte as it came.
-//! New messages are written line by line ([`Builder`], [`respond`]). Session descriptions are in [`sdp`],
-//! messages in a stream are found by [`frame`].
+//! One pass over the received bytes makes an [`Index`]; nothing is copied. A [`Message`] is a view of bytes and index
+//! together; typed header views are created on demand. A change is a list of patches on the received bytes ([`Edit`]);
+//! all other bytes stay as they were received. New messages are written line by line ([`Builder`], [`respond`]).
+//! Session descriptions are in [`sdp`], and [`frame`] finds messages in a stream.
 //!
-//! The crate knows text and nothing else: no transactions, no sockets, no clock. Bytes of a peer give an
-//! [`Error`] with the place of the fault and the status code of the answer; they never panic. An [`Index`],
-//! an [`Edit`] and an output buffer are made once and used for each message: then nothing is allocated.
+//! The crate knows text and nothing else: no transactions, no sockets, no clock. Malformed input gives an [`Error`]
+//! with the position of the fault and the status code of the response; it never panics. Create an [`Index`], an
+//! [`Edit`] and an output buffer once and use them for each message: then nothing is allocated.
 //!
 //! ```
 //! use strowger_message::header::{MaxForwards, Via};

@@ -1,21 +1,21 @@
-//! The sizes that a reader accepts: settings, never constants.
+//! Size limits of the parser.
 
-/// Upper bounds of one message.
+/// Upper bounds for one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a whole message; more is answered 513 (RFC 3261 section 21.5.7). Default 65,535.
+    /// Bytes of a whole message; a larger one is answered 513 (RFC 3261 section 21.5.7). Default 65,535.
     pub message: usize,
-    /// Bytes of a body; more is answered 413 (section 21.4.11). Default 65,535.
+    /// Bytes of a body; a larger one is answered 413 (section 21.4.11). Default 65,535.
     pub body: usize,
-    /// Header lines, a folded one counted once, and in large headers their values; more is answered 400. Default 256, at most
-    /// 65,000.
+    /// Header lines, a folded one counted once, and in large headers their values; more are answered 400. Default 256,
+    /// at most 65,000.
     pub headers: usize,
-    /// Bytes of a Request-URI; more is answered 414 (section 21.4.12). Default 4,096.
+    /// Bytes of a Request-URI; a longer one is answered 414 (section 21.4.12). Default 4,096.
     pub uri: usize,
 }
 
 impl Limits {
-    /// For what was taken in or made once: that is read again at any size.
+    /// Limits for messages that were accepted or created before: any size parses again.
     pub const UNLIMITED: Self =
         Self { message: usize::MAX, body: usize::MAX, headers: u16::MAX as usize - 1, uri: usize::MAX };
 }

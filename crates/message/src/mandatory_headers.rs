@@ -1,28 +1,28 @@
-//! What a message must have before an element can answer, route or match it (RFC 3261 sections 8.1.1, 8.2, 16.3).
+//! The header fields that an element needs to answer, route or match a message (RFC 3261 sections 8.1.1, 8.2, 16.3).
 
 use crate::header::{CSeq, CallId, MaxForwards, Party, Via};
 use crate::uri::{SipUri, Uri};
 use crate::{Error, Message, Name, Reason};
 
-/// The header fields on which every element acts, read and checked: code that holds this value need not check again.
+/// The header fields on which every element acts, parsed and checked: code that holds this value need not check again.
 ///
-/// Anything else in the message may still be malformed; that is reported by its own view when it is asked for
-/// (RFC 3261 section 16.3 step 1: an element need not understand what it does not use).
+/// Other header fields may still be malformed; their views report it on access (RFC 3261 section 16.3 step 1: an
+/// element need not understand a header field that it does not use).
 #[derive(Clone, Copy, Debug)]
 pub struct MandatoryHeaders<'a> {
-    /// The Request-URI; a response has none. Its scheme may be one that this element cannot route (416).
+    /// The Request-URI; `None` in a response. This element may not support its scheme (416).
     pub uri: Option<Uri<'a>>,
-    /// The topmost one.
+    /// The topmost Via.
     pub via: Via<'a>,
-    /// Of elements of RFC 2543 it may have no tag.
+    /// From; without a tag if an RFC 2543 element sent it.
     pub from: Party<'a>,
-    /// With a tag, a request belongs to a dialog (section 12.2).
+    /// To; if it has a tag, a request belongs to a dialog (section 12.2).
     pub to: Party<'a>,
-    /// Together with both tags it names the dialog (section 12).
+    /// Call-ID; together with both tags it identifies the dialog (section 12).
     pub call_id: CallId<'a>,
-    /// In a request its method is the request's.
+    /// CSeq; in a request its method is the request's.
     pub cseq: CSeq<'a>,
-    /// None in what elements of RFC 2543 send; a proxy then writes 70 (section 16.6 step 3).
+    /// Hops left; `None` if an RFC 2543 element sent the request: a proxy then writes 70 (section 16.6 step 3).
     pub max_forwards: Option<u8>,
 }
 
@@ -30,23 +30,23 @@ impl<'a> MandatoryHeaders<'a> {
     /// Reads and checks them, the Request-URI first and the others from Via to Max-Forwards.
     ///
     /// # Errors
-    /// - [`Reason::RequestUri`]: a sip, sips, tel or urn Request-URI that does not follow its grammar, or one with
-    ///   header fields in it (section 19.1.1, table 1);
+    /// - [`Reason::RequestUri`]: a sip, sips, tel or urn Request-URI that violates its grammar or contains header
+    ///   fields (section 19.1.1, table 1);
     /// - [`Reason::NoVia`] and its like: no Via, From, To, Call-ID or CSeq (section 8.1.1);
-    /// - [`Reason::Repeated`]: From, To, Call-ID, CSeq or Max-Forwards stand twice and differ;
-    /// - [`Reason::Malformed`]: one of them does not follow its grammar;
-    /// - [`Reason::MethodMismatch`]: CSeq names another method than the start line (section 8.1.1.5).
+    /// - [`Reason::Repeated`]: two different values of From, To, Call-ID, CSeq or Max-Forwards;
+    /// - [`Reason::Malformed`]: one of them violates its grammar;
+    /// - [`Reason::MethodMismatch`]: the method of CSeq differs from the one of the start line (section 8.1.1.5).
     ///
-    /// A request is answered with [`Error::status`], a response dropped (section 16.7, 18.1.2).
+    /// Answer a request with [`Error::status`]; drop a response (section 16.7, 18.1.2).
     #[inline]
     pub fn of(message: &Message<'a>) -> Result<Self, Error> {
         Self::with_top(message, message.via())
     }
 
-    /// The same for a caller that has read the topmost Via ([`Message::via`]).
+    /// Acts as [`MandatoryHeaders::of`], for a caller that has read the topmost Via ([`Message::via`]).
     ///
     /// # Errors
-    /// Those of [`MandatoryHeaders::of`].
+    /// As [`MandatoryHeaders::of`].
     #[inline]
     pub fn with_top(message: &Message<'a>, top: Result<Via<'a>, Error>) -> Result<Self, Error> {
         let uri = if message.is_request() { Some(request_uri(message)?) } else { None };

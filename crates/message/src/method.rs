@@ -4,7 +4,7 @@ use std::fmt;
 
 macro_rules! methods {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
-        /// A method. Those that no table names are [`Method::Other`]; their text stands in the message.
+        /// A method. One that the table does not list is [`Method::Other`]; its text is in the message.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Method {
@@ -14,16 +14,16 @@ macro_rules! methods {
         }
 
         impl Method {
-            /// Every method with a name of its own.
+            /// Every listed method.
             pub const KNOWN: &'static [Self] = &[$(Self::$name,)*];
 
-            /// The method of these bytes; methods are case-sensitive (RFC 3261 section 7.1).
+            /// Method of these bytes; methods are case-sensitive (RFC 3261 section 7.1).
             #[inline]
             pub fn of(text: &[u8]) -> Self {
                 match text { $($text => Self::$name,)* _ => Self::Other }
             }
 
-            /// Its name on the wire; empty for [`Method::Other`].
+            /// Name on the wire; empty for [`Method::Other`].
             pub const fn text(self) -> &'static [u8] {
                 match self { $(Self::$name => $text,)* Self::Other => b"" }
             }
@@ -38,25 +38,25 @@ methods! {
     Bye = b"BYE",
     /// Withdraws a request that has no final response yet (RFC 3261 section 9).
     Cancel = b"CANCEL",
-    /// Carries what an application has to say within a dialog (RFC 6086).
+    /// Carries application data within a dialog (RFC 6086).
     Info = b"INFO",
     /// Begins a call, or changes one (RFC 3261 sections 13, 14).
     Invite = b"INVITE",
-    /// A text message (RFC 3428).
+    /// Carries a text message (RFC 3428).
     Message = b"MESSAGE",
-    /// Tells a subscriber of an event (RFC 6665).
+    /// Notifies a subscriber of an event (RFC 6665).
     Notify = b"NOTIFY",
-    /// Asks what the other side can do (RFC 3261 section 11).
+    /// Queries the capabilities of the other side (RFC 3261 section 11).
     Options = b"OPTIONS",
     /// Acknowledges a reliable provisional response (RFC 3262).
     Prack = b"PRACK",
-    /// Hands in the state of an event (RFC 3903).
+    /// Publishes event state (RFC 3903).
     Publish = b"PUBLISH",
     /// Asks the other side to send a request elsewhere (RFC 3515).
     Refer = b"REFER",
     /// Binds contacts to an address-of-record (RFC 3261 section 10).
     Register = b"REGISTER",
-    /// Asks for notifications of an event (RFC 6665).
+    /// Requests notifications of an event (RFC 6665).
     Subscribe = b"SUBSCRIBE",
     /// Changes a session, even before its INVITE is answered (RFC 3311).
     Update = b"UPDATE",

@@ -1,30 +1,30 @@
-//! Header field names with their compact forms: the one table of them (RFC 3261 section 7.3.3, 20).
+//! The table of header field names and their compact forms (RFC 3261 section 7.3.3, 20).
 
 use std::fmt;
 
 macro_rules! names {
     ($($name:ident = $text:literal $(, $compact:literal)? in $source:literal;)*) => {
-        /// A header field name. One that no table names is [`Name::Other`]; its text stands in the message.
+        /// A header field name. One that the table does not list is [`Name::Other`]; its text is in the message.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Name {
             $(#[doc = concat!("`", $text, "` (", $source, ")")] $name,)*
-            /// A name without rules here; it is passed on as it stands.
+            /// A name without rules of its own; it is passed on unchanged.
             Other,
         }
 
         impl Name {
             /// Every name of the table.
             pub const KNOWN: &'static [Self] = &[$(Self::$name,)*];
-            /// How many values this enum has, [`Name::Other`] included.
+            /// Number of values of this enum, [`Name::Other`] included.
             pub const COUNT: usize = Self::Other as usize + 1;
 
-            /// Its usual spelling; empty for [`Name::Other`].
+            /// Usual spelling; empty for [`Name::Other`].
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$name => $text,)* Self::Other => "" }
             }
 
-            /// Its compact form (RFC 3261 section 7.3.3), if it has one.
+            /// Compact form (RFC 3261 section 7.3.3), if any.
             pub const fn compact(self) -> Option<u8> {
                 match self { $($(Self::$name => Some($compact),)?)* _ => None }
             }
@@ -108,8 +108,8 @@ names! {
 }
 
 impl Name {
-    /// A proxy acts upon it, and it is no list: two lines of it that differ would mean one thing to us and another to the
-    /// next one.
+    /// True for a single-valued header field on which a proxy acts: two lines with different values would mean one
+    /// thing to this element and another to the next one.
     pub const fn stands_once(self) -> bool {
         matches!(
             self,
@@ -123,7 +123,7 @@ impl Name {
         )
     }
 
-    /// The name of these bytes, in any case, long or compact.
+    /// Name of these bytes, in any case, long or compact.
     #[inline]
     pub fn of(text: &[u8]) -> Self {
         match text {
@@ -136,8 +136,8 @@ impl Name {
         }
     }
 
-    /// Like [`Name::of`] for `bytes[at..at + len]`, quicker where more bytes follow the name. The bytes of the
-    /// name must not hold CR.
+    /// Acts as [`Name::of`] for `bytes[at..at + len]`, but faster if more bytes follow the name. The name must not
+    /// contain CR.
     #[inline]
     pub(crate) fn of_at(bytes: &[u8], at: usize, len: usize) -> Self {
         if len == 1 {
@@ -153,8 +153,8 @@ impl Name {
         let text = &TEXTS[name as usize];
         let mut different = len ^ text.len as usize;
         for (n, eight) in chunk.as_chunks::<8>().0.iter().enumerate() {
-            // With the bit of lower case set, letters are equal in any case, and besides letters only CR (which
-            // no name holds here) and the hyphen could be taken for each other.
+            // With the bit of lower case set, letters are equal in any case. Besides letters, only CR (which no name
+            // contains here) and the hyphen become equal.
             let eight = (u64::from_le_bytes(*eight) | LOWER) & text.mask[n];
             different |= (eight ^ text.folded[n]) as usize;
         }
@@ -169,10 +169,10 @@ impl Name {
 
 const LOWER: u64 = 0x2020_2020_2020_2020;
 
-/// Words of eight bytes that the longest name fills.
+/// Length of the longest name in words of eight bytes.
 const FOLDED: usize = 3;
 
-/// A name in lower case, in words, ready to be compared.
+/// A name in lower case, as words that can be compared directly.
 struct Text {
     folded: [u64; FOLDED],
     mask: [u64; FOLDED],
@@ -198,8 +198,8 @@ static TEXTS: [Text; Name::COUNT] = {
     texts
 };
 
-/// Length, first, middle and last letter, case folded: no two names of the table share a slot, which is proved
-/// when the table is compiled.
+/// Hash slot from length and first, middle and last letter, without case. No two names of the table share a slot; the
+/// compiler proves it.
 #[inline]
 const fn slot(first: u8, middle: u8, last: u8, len: usize) -> usize {
     let mixed =
@@ -274,7 +274,7 @@ mod tests {
             vec![b'v'; 2],
         ]);
         for text in texts {
-            // One byte of each replaced by any other, CR apart, which a name in place never holds.
+            // Each byte replaced by every other one, except CR, which a name never contains here.
             for (at, byte) in
                 (0..text.len()).flat_map(|at| (0..=255u8).map(move |b| (at, b))).filter(|(_, b)| *b != b'\r')
             {

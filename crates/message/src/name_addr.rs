@@ -7,22 +7,21 @@ use crate::uri::Uri;
 use crate::write::{self, Write};
 use std::borrow::Cow;
 
-/// `"Name" <uri>;parameters`, or a bare URI, whose semicolons, commas and question marks then do not
-/// belong to it.
+/// `"Name" <uri>;parameters`, or a bare URI, which then ends at a semicolon, comma or question mark.
 #[derive(Clone, Copy, Debug)]
 pub struct NameAddr<'a> {
-    /// As it stands: tokens, or a quoted string with its quotes; empty if there is none.
+    /// Raw display name: tokens, or a quoted string with its quotes; empty if there is none.
     pub display: &'a [u8],
-    /// Without the brackets.
+    /// URI without the brackets.
     pub uri: Uri<'a>,
-    /// The URI as it stands. Empty if this was not read but made.
+    /// Raw URI. Empty if the address was created, not parsed.
     pub uri_text: &'a [u8],
-    /// Those of the header field, not of the URI: behind the bracket, or of a bare URI all that has a semicolon.
+    /// Parameters of the header field, not of the URI: those after the bracket, or all parameters of a bare URI.
     pub params: Params<'a>,
 }
 
 impl<'a> NameAddr<'a> {
-    /// An address to be written, without display name and parameters.
+    /// Creates an address without display name and parameters.
     pub fn new(uri: Uri<'a>) -> Self {
         Self { display: b"", uri, uri_text: b"", params: Params::default() }
     }
@@ -40,7 +39,7 @@ impl<'a> NameAddr<'a> {
         unquote(self.display)
     }
 
-    /// Reads an address, its parameters told to `on` as [`Params::read_telling`] does.
+    /// Reads an address and reports its parameters to `on`, as [`Params::read_telling`] does.
     #[inline(always)]
     pub(crate) fn read_with(
         scan: &mut Reader<'a>,
@@ -60,7 +59,7 @@ impl<'a> NameAddr<'a> {
             }
             _ => {
                 display = scan.span(DISPLAY);
-                // Anything else means that what looked like a name is a URI's scheme.
+                // Otherwise the supposed display name is the scheme of a URI.
                 bracket = scan.peek() == Some(b'<');
                 if bracket {
                     display = display.trim_ascii_end();
@@ -76,7 +75,7 @@ impl<'a> NameAddr<'a> {
         let uri = Uri::read(&mut inner);
         scan.go(inner.at());
         let uri = uri?;
-        // A question mark needs brackets.
+        // A URI with a question mark needs brackets.
         let ends = if bracket { scan.peek() == Some(b'>') } else { inner.is_done() && scan.peek() != Some(b'?') };
         if !ends {
             return None;
@@ -87,7 +86,7 @@ impl<'a> NameAddr<'a> {
         Some(Self { display, uri, uri_text, params })
     }
 
-    /// Writes it with angle brackets, always.
+    /// Writes the address, always with angle brackets.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         self.write_without_params(out);
@@ -106,13 +105,13 @@ impl<'a> NameAddr<'a> {
     }
 }
 
-/// Where an addr-spec ends: before white space, a semicolon, a comma or a question mark.
+/// End of an addr-spec: before white space, a semicolon, a comma or a question mark.
 fn bare_end(mut scan: Reader<'_>) -> usize {
     scan.span(BARE);
     scan.at()
 }
 
-/// Tokens and quoted strings as they stand, anything else quoted.
+/// Writes tokens and quoted strings unchanged, anything else quoted.
 fn write_display(display: &[u8], out: &mut Vec<u8>) {
     let is_quoted = display.len() > 1 && display[0] == b'"' && display[display.len() - 1] == b'"';
     if is_quoted || display.iter().all(|&b| CLASS[b as usize] & (TOKEN | WS) != 0) {
@@ -136,7 +135,7 @@ impl Write for NameAddr<'_> {
     }
 }
 
-/// The same display name, equivalent URIs, the same parameters.
+/// Equal if the display names and parameters are equal and the URIs are equivalent.
 impl PartialEq for NameAddr<'_> {
     fn eq(&self, other: &Self) -> bool {
         (self.display == other.display || self.display_name() == other.display_name())

@@ -4,28 +4,28 @@ use crate::reader::{Reader, TOKEN, VALUE, is};
 use crate::write;
 use std::borrow::Cow;
 
-/// The parameters behind a header value, from the first semicolon on; each is known to be well formed.
+/// The parameters of a header value, from the first semicolon on; checked to be well formed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Params<'a> {
     text: &'a [u8],
-    /// White space stands around semicolons or equals signs: writing leaves it out.
+    /// True if white space surrounds semicolons or equals signs; writing omits it.
     spaced: bool,
 }
 
 /// One parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Param<'a> {
-    /// Names compare in any case.
+    /// Name; compares in any case.
     pub name: &'a [u8],
-    /// As it stands, a quoted string with its quotes; none if there is no equals sign.
+    /// Raw value, a quoted string with its quotes; `None` if there is no equals sign.
     pub value: Option<&'a [u8]>,
 }
 
 impl<'a> Params<'a> {
-    /// Parameters from text that starts with a semicolon, or none from an empty one.
+    /// Parses text that starts with a semicolon; an empty text has no parameters.
     ///
     /// # Errors
-    /// A name is missing, or a value is empty or holds bytes that must be quoted.
+    /// A name is missing, or a value is empty or contains bytes that must be quoted.
     pub fn parse(text: &'a [u8]) -> Result<Self, crate::Error> {
         let mut scan = Reader::new(text);
         match Self::read(&mut scan, |_, _| true) {
@@ -34,14 +34,14 @@ impl<'a> Params<'a> {
         }
     }
 
-    /// Reads parameters and tells each to `on`, which says whether its value will do. The position comes to
-    /// stand behind the last one and white space.
+    /// Reads parameters and reports each to `on`, which returns whether its value is acceptable. The position moves
+    /// past the last one and white space.
     #[inline(always)]
     pub(crate) fn read(scan: &mut Reader<'a>, mut on: impl FnMut(&'a [u8], Option<&'a [u8]>) -> bool) -> Option<Self> {
         Self::read_telling(scan, |name, value, _| on(name, value))
     }
 
-    /// Like [`Params::read`]; `on` is also told whether the value is a token.
+    /// Acts as [`Params::read`], and also tells `on` whether the value is a token.
     #[inline(always)]
     pub(crate) fn read_telling(
         scan: &mut Reader<'a>,
@@ -53,7 +53,7 @@ impl<'a> Params<'a> {
         }
         let from = scan.at();
         let mut end = from;
-        // Bytes of the parameters themselves; fewer than the whole: something was spaced.
+        // Number of bytes of the parameters alone; if it is less than the whole, there was white space.
         let mut bytes = 0;
         while scan.take(b';') {
             scan.ws();
@@ -82,19 +82,19 @@ impl<'a> Params<'a> {
         Some(Self { text, spaced: bytes != text.len() })
     }
 
-    /// As they stand, from the first semicolon on.
+    /// Raw parameters, from the first semicolon on.
     #[inline]
     pub const fn text(&self) -> &'a [u8] {
         self.text
     }
 
-    /// There is no parameter.
+    /// True if there is no parameter.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
-    /// In their order. A name may stand twice.
+    /// All parameters in order. A name may occur twice.
     pub fn iter(&self) -> ParamIter<'a> {
         ParamIter { scan: Reader::new(self.text) }
     }
@@ -104,21 +104,21 @@ impl<'a> Params<'a> {
         self.iter().find(|p| p.name.eq_ignore_ascii_case(name))
     }
 
-    /// Some parameter has this name, in any case, with a value or without one.
+    /// True if a parameter has this name, in any case, with or without a value.
     pub fn has(&self, name: &[u8]) -> bool {
         self.find(name).is_some()
     }
 
-    /// The value of the first parameter of this name as it stands; none too if it has no value.
+    /// Raw value of the first parameter of this name; `None` also if it has no value.
     pub fn value(&self, name: &[u8]) -> Option<&'a [u8]> {
         self.find(name)?.value
     }
 
-    /// As they stand, without white space between them and with folds undone.
+    /// Writes the parameters without white space between them and unfolded.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         if !self.spaced {
-            // Only within quotes can a fold hide.
+            // A fold can hide only within quotes.
             write::unfolded(self.text, out);
             return;
         }
@@ -128,8 +128,8 @@ impl<'a> Params<'a> {
     }
 }
 
-/// A token or what may pass for one, a quoted string, or a URI in angle brackets (Identity's `info`); and whether it is a
-/// token.
+/// Reads a token or similar text, a quoted string, or a URI in angle brackets (Identity's `info`). Returns also whether
+/// it is a token.
 #[inline(always)]
 fn read_value<'a>(scan: &mut Reader<'a>, name: &[u8]) -> Option<(&'a [u8], bool)> {
     match scan.peek() {
@@ -138,16 +138,17 @@ fn read_value<'a>(scan: &mut Reader<'a>, name: &[u8]) -> Option<(&'a [u8], bool)
         _ => {
             let from = scan.at();
             let word = scan.span(TOKEN);
-            // Mostly there is no more.
+            // Usually the value ends here.
             let token = scan.span(VALUE).is_empty();
-            // Some clients ask for `rport` with an equals sign and nothing behind it: filling it in mends it.
+            // Some clients ask for `rport` with an equals sign and no value. The proxy fills the value in, which
+            // repairs it.
             let is_missing = token && word.is_empty() && !is(name, b"rport");
             if is_missing { None } else { Some((scan.since(from), token)) }
         }
     }
 }
 
-/// The same parameters with the same values in the same order, white space between them apart.
+/// Equal if the same parameters have the same values in the same order; white space between them does not count.
 impl PartialEq for Params<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text || self.iter().map(|p| (p.name, p.value)).eq(other.iter().map(|p| (p.name, p.value)))
@@ -171,7 +172,7 @@ impl<'a> Param<'a> {
         unquote(self.value.unwrap_or_default())
     }
 
-    /// `;name=value`
+    /// Writes `;name=value`.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.push(b';');
         out.extend_from_slice(self.name);
@@ -182,7 +183,7 @@ impl<'a> Param<'a> {
     }
 }
 
-/// The content of a quoted string; other text as it stands.
+/// Removes quotes and backslashes from a quoted string; other text stays.
 pub fn unquote(text: &[u8]) -> Cow<'_, [u8]> {
     let Some(inner) = text.strip_prefix(b"\"").and_then(|t| t.strip_suffix(b"\"")) else { return Cow::Borrowed(text) };
     if memchr::memchr3(b'\\', b'\r', b'\n', inner).is_none() {
@@ -205,13 +206,13 @@ pub fn write_quoted(text: &[u8], out: &mut Vec<u8>) {
         if matches!(b, b'"' | b'\\') {
             out.push(b'\\');
         }
-        // A line end cannot stand in a header value, escaped or not.
+        // A header value cannot contain a line end, escaped or not.
         out.push(if matches!(b, b'\r' | b'\n') { b' ' } else { b });
     }
     out.push(b'"');
 }
 
-/// See [`Params::iter`].
+/// Iterator of [`Params::iter`].
 #[derive(Clone, Debug)]
 pub struct ParamIter<'a> {
     scan: Reader<'a>,

@@ -1,9 +1,9 @@
-//! The reader under every view: a position in the bytes, and which byte may stand where.
+//! The tokenizer under every view: a position in the bytes, and the character classes.
 
 use crate::{Error, Reason};
 
-/// A position in one header value or URI. What a view reads moves it forward; where it stands when a
-/// view refuses is where the fault is.
+/// A position in one header value or URI. A successful read moves it forward; after a refusal it is the position of the
+/// fault.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     text: &'a [u8],
@@ -12,14 +12,15 @@ pub struct Reader<'a> {
 
 /// A header field value with a grammar of its own.
 pub trait Field<'a>: Sized {
-    /// Reads one value and stops after it, before a comma or at the end. `None`: it does not follow its
-    /// grammar, and `scan` stands where that was seen.
+    /// Reads one value and stops after it, before a comma or at the end. `None`: the value violates its grammar, and
+    /// `scan` is at the fault.
     fn read(scan: &mut Reader<'a>) -> Option<Self>;
 }
 
-// What is not always inlined takes no reader but text and position: then the compiler keeps a reader in registers.
+// Functions that are not always inlined take text and position instead of a reader, so that the compiler keeps a reader
+// in registers.
 
-/// Behind the white space that stands at `at`.
+/// Offset after the white space at `at`.
 #[inline(never)]
 fn past_spaces(text: &[u8], at: usize) -> usize {
     let mut scan = Reader { text, at };
@@ -27,7 +28,7 @@ fn past_spaces(text: &[u8], at: usize) -> usize {
     scan.at
 }
 
-/// Behind the quoted string that starts at `from`.
+/// Offset after the quoted string that starts at `from`.
 fn past_quotes(text: &[u8], from: usize) -> Option<usize> {
     let mut at = from + 1;
     loop {
@@ -39,7 +40,7 @@ fn past_quotes(text: &[u8], from: usize) -> Option<usize> {
     }
 }
 
-/// Reads a whole value: nothing but white space may follow.
+/// Reads a whole value; only white space may follow.
 #[inline]
 pub(crate) fn whole<'a, T: Field<'a>>(text: &'a [u8]) -> Result<T, Error> {
     let mut scan = Reader::new(text);
@@ -59,13 +60,13 @@ impl<'a> Reader<'a> {
         Self { text, at: 0 }
     }
 
-    /// Bytes from the start of the text.
+    /// Offset from the start of the text.
     #[inline(always)]
     pub(crate) fn at(&self) -> usize {
         self.at
     }
 
-    /// Goes to a place reached before.
+    /// Moves to a position.
     #[inline(always)]
     pub(crate) fn go(&mut self, at: usize) {
         self.at = at;
@@ -91,13 +92,13 @@ impl<'a> Reader<'a> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    /// The bytes from `from` to here.
+    /// Bytes from `from` to the current position.
     #[inline(always)]
     pub(crate) fn since(&self, from: usize) -> &'a [u8] {
         self.text.get(from..self.at).unwrap_or_default()
     }
 
-    /// The bytes from `from` to the end of `last`, which is a part of this text.
+    /// Bytes from `from` to the end of `last`, which is a part of this text.
     #[inline(always)]
     pub(crate) fn between(&self, from: usize, last: &'a [u8]) -> &'a [u8] {
         let end = (last.as_ptr() as usize + last.len()).wrapping_sub(self.text.as_ptr() as usize);
@@ -109,10 +110,10 @@ impl<'a> Reader<'a> {
         self.at += bytes;
     }
 
-    /// White space; a folded line's CRLF is white space (RFC 3261 section 7.3.1).
+    /// Skips white space; the CRLF of a folded line is white space (RFC 3261 section 7.3.1).
     #[inline(always)]
     pub(crate) fn ws(&mut self) {
-        // Mostly there is none.
+        // Usually there is none.
         if let Some(&b) = self.text.get(self.at)
             && b <= b' '
         {
@@ -120,13 +121,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The same text up to `end`, at the same place.
+    /// Reader of the same text up to `end`, at the same position.
     #[inline(always)]
     pub(crate) fn until(&self, end: usize) -> Self {
         Self { text: &self.text[..end], at: self.at }
     }
 
-    /// One such byte, if it stands here.
+    /// Skips this byte if it is next; returns whether it was.
     #[inline(always)]
     pub(crate) fn take(&mut self, byte: u8) -> bool {
         let found = self.peek() == Some(byte);
@@ -134,11 +135,11 @@ impl<'a> Reader<'a> {
         found
     }
 
-    /// As many bytes of this class as stand here, maybe none.
+    /// Reads all following bytes of this class, maybe none.
     #[inline(always)]
     pub(crate) fn span(&mut self, class: u16) -> &'a [u8] {
         let from = self.at;
-        // A place of its own, so that it stays in a register.
+        // A local copy stays in a register.
         let mut at = from;
         while let Some(&b) = self.text.get(at)
             && CLASS[b as usize] & class != 0
@@ -149,7 +150,7 @@ impl<'a> Reader<'a> {
         &self.text[from..at]
     }
 
-    /// At least one byte of this class.
+    /// Reads at least one byte of this class.
     #[inline(always)]
     pub(crate) fn some(&mut self, class: u16) -> Option<&'a [u8]> {
         let found = self.span(class);
@@ -161,7 +162,7 @@ impl<'a> Reader<'a> {
         self.some(TOKEN)
     }
 
-    /// Decimal digits, at least one, and what they say; beyond `u32`, 2^32.
+    /// Reads at least one decimal digit and returns the number; 2^32 if it exceeds `u32`.
     #[inline(always)]
     pub(crate) fn decimal(&mut self) -> Option<u64> {
         let from = self.at;
@@ -176,7 +177,7 @@ impl<'a> Reader<'a> {
         (at > from).then_some(n)
     }
 
-    /// A number of at most ten digits that fits `u32`.
+    /// Reads a number of at most ten digits that fits `u32`.
     #[inline(always)]
     pub(crate) fn strict_decimal(&mut self) -> Option<u32> {
         let from = self.at;
@@ -184,7 +185,7 @@ impl<'a> Reader<'a> {
         if self.at - from > 10 { None } else { u32::try_from(n).ok() }
     }
 
-    /// Bytes of this class and escapes of two hexadecimal digits, maybe none (RFC 3261 section 25.1).
+    /// Reads bytes of this class and escapes of two hexadecimal digits, maybe none (RFC 3261 section 25.1).
     #[inline(always)]
     pub(crate) fn escaped(&mut self, class: u16) -> Option<&'a [u8]> {
         let from = self.at;
@@ -200,7 +201,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A quoted string with its quotes; the position is on the opening one (RFC 3261 section 25.1).
+    /// Reads a quoted string with its quotes, starting at the opening one (RFC 3261 section 25.1).
     #[inline(always)]
     pub(crate) fn quoted(&mut self) -> Option<&'a [u8]> {
         let from = self.at;
@@ -208,7 +209,7 @@ impl<'a> Reader<'a> {
         self.text.get(from..self.at)
     }
 
-    /// Lets a function that is not inlined read on.
+    /// Runs a function that is not inlined on this reader.
     #[inline(always)]
     pub(crate) fn lend<T>(&mut self, read: impl FnOnce(&mut Self) -> T) -> T {
         let mut other = self.clone();
@@ -217,7 +218,7 @@ impl<'a> Reader<'a> {
         result
     }
 
-    /// `<...>` with its brackets, within them what may stand in any URI.
+    /// Reads `<...>` with its brackets; within them any URI character is allowed.
     pub(crate) fn bracketed(&mut self) -> Option<&'a [u8]> {
         let from = self.at;
         if !self.take(b'<') {
@@ -227,7 +228,7 @@ impl<'a> Reader<'a> {
         if self.take(b'>') { Some(self.since(from)) } else { None }
     }
 
-    /// A comment in parentheses, which nest (RFC 3261 section 25.1), without the outer ones.
+    /// Reads a comment in parentheses, which nest (RFC 3261 section 25.1), without the outer ones.
     pub(crate) fn comment(&mut self) -> Option<&'a [u8]> {
         let from = self.at + 1;
         let mut depth = 0u32;
@@ -248,7 +249,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Goes to the comma that ends this value, or to the end: quotes and angle brackets are respected.
+    /// Skips to the comma that ends this value, or to the end; commas in quotes and angle brackets do not count.
     pub(crate) fn skip_to_comma(&mut self) -> Option<()> {
         loop {
             let Some(skipped) = memchr::memchr3(b',', b'"', b'<', self.rest()) else {
@@ -267,7 +268,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The value of decimal digits; beyond `u32` its largest value.
+/// Value of decimal digits; saturates at the maximum of `u32`.
 #[inline]
 pub(crate) fn number(digits: &[u8]) -> u32 {
     if digits.len() < 10 {
@@ -276,7 +277,7 @@ pub(crate) fn number(digits: &[u8]) -> u32 {
     digits.iter().fold(0u32, |n, d| n.saturating_mul(10).saturating_add((d & 15) as u32))
 }
 
-/// A number of decimal digits and nothing else that fits `u32`.
+/// Parses a text of decimal digits alone that fits `u32`.
 pub(crate) fn strict_number(text: &[u8]) -> Option<u32> {
     let plain = !text.is_empty() && text.len() <= 10 && text.iter().all(u8::is_ascii_digit);
     if !plain {
@@ -285,7 +286,7 @@ pub(crate) fn strict_number(text: &[u8]) -> Option<u32> {
     u32::try_from(text.iter().fold(0u64, |n, d| n * 10 + (d & 15) as u64)).ok()
 }
 
-/// Is this name, in any case, the one given in lower case?
+/// True if this name, in any case, is `lower`, which is in lower case.
 #[inline]
 pub(crate) fn is<const N: usize>(name: &[u8], lower: &[u8; N]) -> bool {
     match <&[u8; N]>::try_from(name) {
@@ -305,28 +306,28 @@ pub(crate) fn is<const N: usize>(name: &[u8], lower: &[u8; N]) -> bool {
 pub(crate) const TOKEN: u16 = 1;
 pub(crate) const WS: u16 = 1 << 1;
 pub(crate) const HOST: u16 = 1 << 2;
-/// A user part's bytes but for escapes (RFC 3261 section 25.1: unreserved, user-unreserved).
+/// Bytes of a user part, except escapes (RFC 3261 section 25.1: unreserved, user-unreserved).
 pub(crate) const USER: u16 = 1 << 3;
 pub(crate) const PASSWORD: u16 = 1 << 4;
-/// A URI parameter's (paramchar).
+/// Bytes of a URI parameter (paramchar).
 pub(crate) const URI_PARAM: u16 = 1 << 5;
-/// A URI header's (hnv-unreserved, unreserved), `=` and `&` too.
+/// Bytes of a URI header (hnv-unreserved, unreserved), with `=` and `&`.
 pub(crate) const URI_HEADER: u16 = 1 << 6;
 pub(crate) const DIGIT: u16 = 1 << 7;
-/// A Call-ID's: `word` and `@`.
+/// Bytes of a Call-ID: `word` and `@`.
 pub(crate) const WORD: u16 = 1 << 8;
-/// A header parameter's value that is not quoted: token, IP address, and what is harmlessly seen in the
-/// wild without quotes (base64, URIs).
+/// Bytes of an unquoted header parameter value: token, IP address, and other harmless text that occurs without quotes
+/// (base64, URIs).
 pub(crate) const VALUE: u16 = 1 << 9;
 pub(crate) const HEX: u16 = 1 << 10;
-/// Of any absolute URI: visible ASCII but for quotes and angle brackets.
+/// Bytes of any absolute URI: visible ASCII except quotes and angle brackets.
 pub(crate) const ANY_URI: u16 = 1 << 11;
-/// Of a telephone number (RFC 3966): digits and visual separators, hexadecimal digits, `*`, `#`.
+/// Bytes of a telephone number (RFC 3966): digits and visual separators, hexadecimal digits, `*`, `#`.
 pub(crate) const PHONE: u16 = 1 << 12;
 pub(crate) const ALPHA: u16 = 1 << 14;
 /// Token or white space within a display name.
 pub(crate) const DISPLAY: u16 = 1 << 13;
-/// Of a URI that stands without angle brackets: nothing that ends it.
+/// Bytes of a URI without angle brackets: none that ends it.
 pub(crate) const BARE: u16 = 1 << 15;
 
 pub(crate) static CLASS: [u16; 256] = {
@@ -360,7 +361,7 @@ pub(crate) static CLASS: [u16; 256] = {
         if unreserved || any(b"&=+$,;?/", b) {
             class |= USER;
         }
-        // '#' is not in the grammar, but dialled feature codes are sent with it.
+        // '#' is not in the grammar, but phones send it in feature codes.
         if b == b'#' {
             class |= USER;
         }

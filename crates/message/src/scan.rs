@@ -1,30 +1,29 @@
-//! Where line ends and colons are, 64 bytes to a word, and what can be told from that without an index.
+//! Finds line ends and colons, 64 bytes per word, and a Call-ID without an index.
 //!
-//! This is the one file of the crate with `unsafe` in it: vector instructions, chosen when the program runs.
-//! Every version gives the same words; the tests hold them against the plain one on random bytes.
+//! This is the only file of the crate with `unsafe`: vector instructions, selected at run time. Every version gives the
+//! same words; the tests compare them with the plain one on random bytes.
 
 use crate::Name;
 use std::ops::Range;
 
 /// Words of one window.
 const WORDS: usize = 8;
-/// Bytes that are looked at in one go. A header of usual size needs two; a long body costs little.
+/// Bytes of one window. A header of usual size needs two windows; a long body costs little.
 const WINDOW: usize = WORDS * 64;
 
-/// One bit a byte: what ends a line (CR or LF), and what is a colon. Behind the last word of the window stands one of
-/// zeros.
+/// One bit per byte: line ends (CR or LF), and colons. A word of zeros follows the last word of the window.
 #[derive(Clone, Copy)]
 struct Words {
     ends: [u64; WORDS + 1],
     colons: [u64; WORDS + 1],
-    /// Some byte of the window is below space and no line end.
+    /// True if a byte of the window is below space and not a line end.
     controls: bool,
 }
 
 impl Words {
     const NONE: Self = Self { ends: [0; WORDS + 1], colons: [0; WORDS + 1], controls: false };
 
-    /// The 64 bits from bit `at` on, so that a line of usual length is found in one go wherever it starts.
+    /// The 64 bits starting at bit `at`, so that one step finds a line of usual length wherever it starts.
     #[inline(always)]
     fn from(words: &[u64; WORDS + 1], at: usize) -> u64 {
         let (n, bit) = (at / 64 % WORDS, at % 64);
@@ -47,27 +46,27 @@ impl<'a> Lines<'a> {
         Self { bytes, base: from, len: 0, words: Words::NONE, controls: false }
     }
 
-    /// Some byte of the windows that were looked at so far is below space (HTAB too) and no line end. They may reach
-    /// behind what was asked for: look again where it matters.
+    /// True if a byte of the windows examined so far is below space (HTAB too) and not a line end. The windows may
+    /// extend beyond the requested range: check again if it matters.
     #[inline]
     pub(crate) const fn controls(&self) -> bool {
         self.controls
     }
 
-    /// The first CR or LF at or after `from`; without one, the end of the bytes. `from` may not go back behind
-    /// what an earlier call returned.
+    /// Offset of the first CR or LF at or after `from`, or the end of the bytes. `from` must not precede the result of
+    /// an earlier call.
     #[inline]
     pub(crate) fn end(&mut self, from: usize) -> usize {
         self.find(from, |words, at| Words::from(&words.ends, at))
     }
 
-    /// The first CR, LF or colon at or after `from`, like [`Lines::end`].
+    /// Offset of the first CR, LF or colon at or after `from`, like [`Lines::end`].
     #[inline]
     pub(crate) fn end_or_colon(&mut self, from: usize) -> usize {
         self.find(from, |words, at| Words::from(&words.ends, at) | Words::from(&words.colons, at))
     }
 
-    /// Both: the first CR, LF or colon at or after `from`, and the first CR or LF.
+    /// Offsets of the first CR, LF or colon, and of the first CR or LF, at or after `from`.
     #[inline(always)]
     pub(crate) fn colon_and_end(&mut self, from: usize) -> (usize, usize) {
         let offset = from - self.base;
@@ -115,7 +114,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// One past the line end (CRLF, LF or CR) that stands at `end`; at the end of the bytes, `end`.
+/// Offset after the line end (CRLF, LF or CR) at `end`; `end` itself at the end of the bytes.
 #[inline]
 pub(crate) fn past(bytes: &[u8], end: usize) -> usize {
     match bytes.get(end) {
@@ -125,13 +124,13 @@ pub(crate) fn past(bytes: &[u8], end: usize) -> usize {
     }
 }
 
-/// White space inside a header line, folds included (LWS, RFC 3261 section 25.1).
+/// True for white space inside a header line, folds included (LWS, RFC 3261 section 25.1).
 #[inline]
 pub(crate) const fn is_blank(b: u8) -> bool {
     matches!(b, b' ' | b'\t' | b'\r' | b'\n')
 }
 
-/// `range` without white space at either side.
+/// Removes white space from both sides of `range`.
 #[inline]
 pub(crate) fn trim(bytes: &[u8], mut range: Range<usize>) -> Range<usize> {
     while range.start < range.end && is_blank(bytes[range.start]) {
@@ -143,10 +142,10 @@ pub(crate) fn trim(bytes: &[u8], mut range: Range<usize>) -> Range<usize> {
     range
 }
 
-/// Where the value of the first Call-ID line stands, long or compact, without an index of the message.
+/// Finds the value of the first Call-ID line, long or compact, without an index of the message.
 ///
-/// For what must know the owner of a call before anything else. On bytes that [`crate::Index::parse`]
-/// accepts it names the same bytes as [`crate::Message::header`] with [`Name::CallId`].
+/// A dispatcher uses it to find the owner of a call first. For bytes that [`crate::Index::parse`] accepts, it finds the
+/// same bytes as [`crate::Message::header`] with [`Name::CallId`].
 pub fn call_id(bytes: &[u8]) -> Option<Range<usize>> {
     let from = bytes.iter().position(|b| !matches!(b, b'\r' | b'\n'))?;
     let mut lines = Lines::new(bytes, from);
@@ -172,7 +171,7 @@ pub fn call_id(bytes: &[u8]) -> Option<Range<usize>> {
     }
 }
 
-/// A name, white space behind it allowed, is that of Call-ID.
+/// True for the name of Call-ID, with or without white space after it.
 #[inline]
 fn is_call_id(mut name: &[u8]) -> bool {
     while let [rest @ .., b' ' | b'\t'] = name {
@@ -184,13 +183,13 @@ fn is_call_id(mut name: &[u8]) -> bool {
     }
 }
 
-/// Sets the words of a window of at most [`WINDOW`] bytes; bits past its end are 0, words past it undefined.
+/// Fills the words of a window of at most [`WINDOW`] bytes; bits past its end are 0, words past it undefined.
 #[inline]
 fn fill(window: &[u8], words: &mut Words) {
     #[cfg(target_arch = "x86_64")]
     {
         if is_x86_feature_detected!("avx2") {
-            // SAFETY: the processor has AVX2, as was asked just now; that is all `fill` demands.
+            // SAFETY: the processor has AVX2, as was just checked; `fill` demands nothing else.
             unsafe { avx2::fill(window, words) }
         } else {
             sse2::fill(window, words);
@@ -227,8 +226,8 @@ mod avx2 {
         let mut controls = _mm256_setzero_si256();
         each_block(window, words, |block| {
             let mut half = |from: usize| {
-                // SAFETY: `block` has 64 bytes and `from` is 0 or 32, so 32 bytes from there lie inside it; the
-                // load needs no alignment. AVX2 is there because this function's caller had to make sure of it.
+                // SAFETY: `block` has 64 bytes and `from` is 0 or 32, so 32 bytes from there lie inside it; the load
+                // needs no alignment. The caller of this function has made sure of AVX2.
                 unsafe {
                     let bytes = _mm256_loadu_si256(block.as_ptr().add(from).cast());
                     let cr = _mm256_cmpeq_epi8(bytes, _mm256_set1_epi8(b'\r' as i8));
@@ -277,7 +276,7 @@ mod sse2 {
     }
 }
 
-/// Without vector instructions, eight bytes at a time: the safe twin of the others.
+/// Version without vector instructions, eight bytes at a time: the safe twin of the others.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 mod plain {
     use super::{Words, each_block};
@@ -298,11 +297,11 @@ mod plain {
         words.controls = controls != 0;
     }
 
-    /// One bit for each of the eight bytes that is `byte`.
+    /// One bit for each of the eight bytes that equals `byte`.
     fn equal(eight: u64, byte: u8) -> u64 {
         const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
         let x = eight ^ (byte as u64 * 0x0101_0101_0101_0101);
-        // The high bit of each byte that is 0 now.
+        // The high bit of each byte that is now 0.
         let zero = !(((x & LOW) + LOW) | x | LOW);
         // The eight high bits, gathered in the top byte.
         (zero >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
@@ -343,7 +342,7 @@ mod tests {
         words
     }
 
-    /// Bytes near the wanted ones often, any byte sometimes.
+    /// Often bytes near the wanted ones, sometimes any byte.
     fn bytes(max: usize) -> impl Strategy<Value = Vec<u8>> {
         let byte = prop_oneof![
             3 => prop::sample::select(&b"\r\n: \x8d\x8a\xba;9i"[..]),
@@ -384,7 +383,7 @@ mod tests {
     proptest! {
         #[test]
         fn colon_and_end_are_those_of_the_others(bytes in bytes(3 * WINDOW), plain in 0..200usize) {
-            // Long lines too: every marked byte gets some plain ones before it.
+            // Long lines too: some plain bytes precede each marked byte.
             let bytes: Vec<u8> = bytes.iter().flat_map(|&b| {
                 let gap = if matches!(b, b'\r' | b'\n' | b':') { plain } else { 0 };
                 std::iter::repeat_n(b'x', gap).chain([b])

@@ -1,11 +1,11 @@
-//! Status codes and their usual reasons: the one table of them (RFC 3261 section 21 and extensions).
+//! The table of status codes and their usual reasons (RFC 3261 section 21 and extensions).
 
 macro_rules! statuses {
     ($($code:literal $text:literal,)*) => {
-        /// Every code with a reason of its own.
+        /// Every listed code with its reason.
         pub const KNOWN: &[(u16, &str)] = &[$(($code, $text),)*];
 
-        /// The usual reason phrase of a status code; of an unknown one, that of its class.
+        /// Usual reason phrase of a status code; an unknown code has the phrase of its class.
         pub const fn reason(code: u16) -> &'static str {
             match code {
                 $($code => $text,)*

@@ -1,4 +1,4 @@
-//! Typed views of a message's header fields, made when asked for.
+//! Typed views of a message's header fields, created on demand.
 
 use crate::header::{CSeq, CallId, Contact, DeltaSeconds, Hop, MaxForwards, Party, Token, Via};
 use crate::name_addr::NameAddr;
@@ -9,7 +9,7 @@ use crate::{Error, Message, Name, Reason};
 use std::ops::Range;
 
 impl<'a> Message<'a> {
-    /// The Request-URI.
+    /// Request-URI.
     ///
     /// # Errors
     /// It is malformed, or this is a response.
@@ -19,15 +19,15 @@ impl<'a> Message<'a> {
         Uri::parse(text).map_err(|e| Error::new(Reason::RequestUri, self.offset_of(text) + e.offset))
     }
 
-    /// Every Via value, topmost first.
+    /// All Via values, topmost first.
     pub fn vias(&self) -> Values<'a, Via<'a>> {
         self.values(Name::Via)
     }
 
-    /// The topmost Via.
+    /// Topmost Via.
     ///
     /// # Errors
-    /// There is none, or it is malformed. What stands behind it in the same line is not looked at.
+    /// There is none, or it is malformed. Later values of the same line are not checked.
     #[inline]
     pub fn via(&self) -> Result<Via<'a>, Error> {
         let text = self.header(Name::Via).ok_or_else(|| Error::new(missing(Name::Via), self.index().headers_end()))?;
@@ -39,7 +39,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// The user that makes the request (RFC 3261 section 20.20).
+    /// From: the user that makes the request (RFC 3261 section 20.20).
     ///
     /// # Errors
     /// Missing, repeated or malformed.
@@ -48,7 +48,7 @@ impl<'a> Message<'a> {
         self.mandatory(Name::From)
     }
 
-    /// The user that it is meant for (RFC 3261 section 20.39).
+    /// To: the user to whom the request is addressed (RFC 3261 section 20.39).
     ///
     /// # Errors
     /// Missing, repeated or malformed.
@@ -57,7 +57,7 @@ impl<'a> Message<'a> {
         self.mandatory(Name::To)
     }
 
-    /// The call that it belongs to (RFC 3261 section 20.8).
+    /// Call-ID (RFC 3261 section 20.8).
     ///
     /// # Errors
     /// Missing, repeated or malformed.
@@ -66,7 +66,7 @@ impl<'a> Message<'a> {
         self.mandatory(Name::CallId)
     }
 
-    /// Its number within the call, and its method (RFC 3261 section 20.16).
+    /// CSeq: number within the call, and method (RFC 3261 section 20.16).
     ///
     /// # Errors
     /// Missing, repeated or malformed.
@@ -75,7 +75,7 @@ impl<'a> Message<'a> {
         self.mandatory(Name::CSeq)
     }
 
-    /// Hops that are left. None if there is none: a proxy then writes 70 (RFC 3261 section 16.6 step 3).
+    /// Max-Forwards: hops left. Without one, a proxy writes 70 (RFC 3261 section 16.6 step 3).
     ///
     /// # Errors
     /// Repeated, or not a number up to 255.
@@ -84,7 +84,7 @@ impl<'a> Message<'a> {
         self.optional(Name::MaxForwards)
     }
 
-    /// How long what is asked for shall last, in seconds (RFC 3261 section 20.19).
+    /// Expires: lifetime of a registration, subscription or invitation, in seconds (RFC 3261 section 20.19).
     ///
     /// # Errors
     /// Repeated, or not a number of 32 bits.
@@ -92,7 +92,7 @@ impl<'a> Message<'a> {
         Ok(self.optional::<DeltaSeconds<'a>>(Name::Expires)?.map(|e| e.seconds))
     }
 
-    /// The shortest time that a registrar accepts, in seconds; of a 423 (RFC 3261 section 20.23).
+    /// Min-Expires of a 423: the shortest time that a registrar accepts, in seconds (RFC 3261 section 20.23).
     ///
     /// # Errors
     /// Repeated, or not a number of 32 bits.
@@ -100,33 +100,33 @@ impl<'a> Message<'a> {
         Ok(self.optional::<DeltaSeconds<'a>>(Name::MinExpires)?.map(|e| e.seconds))
     }
 
-    /// Every Contact value. A `*` ends this with an error: ask [`Message::contact_star`] first.
+    /// All Contact values. A `*` ends the iteration with an error: call [`Message::contact_star`] first.
     pub fn contacts(&self) -> Values<'a, Contact<'a>> {
         self.values(Name::Contact)
     }
 
-    /// The one Contact is `*` (RFC 3261 section 10.2.2).
+    /// True if the only Contact is `*` (RFC 3261 section 10.2.2).
     pub fn contact_star(&self) -> bool {
         let mut all = self.headers(Name::Contact);
         all.next() == Some(b"*") && all.next().is_none()
     }
 
-    /// The proxies that the request still has to pass, the next one first (RFC 3261 section 20.34).
+    /// Proxies that the request still has to pass, the next one first (RFC 3261 section 20.34).
     pub fn routes(&self) -> Values<'a, Hop<'a>> {
         self.values(Name::Route)
     }
 
-    /// The proxies that stay on the way of the dialog, the one that was passed last first (RFC 3261 section 20.30).
+    /// Proxies that stay on the path of the dialog, the last one first (RFC 3261 section 20.30).
     pub fn record_routes(&self) -> Values<'a, Hop<'a>> {
         self.values(Name::RecordRoute)
     }
 
-    /// RFC 3327.
+    /// Path values (RFC 3327).
     pub fn paths(&self) -> Values<'a, NameAddr<'a>> {
         self.values(Name::Path)
     }
 
-    /// RFC 3608.
+    /// Service-Route values (RFC 3608).
     pub fn service_routes(&self) -> Values<'a, NameAddr<'a>> {
         self.values(Name::ServiceRoute)
     }
@@ -136,22 +136,22 @@ impl<'a> Message<'a> {
         self.values(Name::Supported)
     }
 
-    /// Is this option tag in a Supported that can be read?
+    /// True if a Supported that can be read lists this option tag.
     pub fn supports(&self, option: &[u8]) -> bool {
         self.supported().flatten().any(|t| t.is(option))
     }
 
-    /// Option tags that the server must know, else it answers 420 (RFC 3261 section 20.32).
+    /// Option tags that the server must support; otherwise it answers 420 (RFC 3261 section 20.32).
     pub fn require(&self) -> Values<'a, Token<'a>> {
         self.values(Name::Require)
     }
 
-    /// Option tags that each proxy must know, else it answers 420 (RFC 3261 section 20.29).
+    /// Option tags that each proxy must support; otherwise it answers 420 (RFC 3261 section 20.29).
     pub fn proxy_require(&self) -> Values<'a, Token<'a>> {
         self.values(Name::ProxyRequire)
     }
 
-    /// Option tags of a 420 that the server does not know (RFC 3261 section 20.40).
+    /// Option tags in a 420 that the server does not support (RFC 3261 section 20.40).
     pub fn unsupported(&self) -> Values<'a, Token<'a>> {
         self.values(Name::Unsupported)
     }
@@ -161,25 +161,26 @@ impl<'a> Message<'a> {
         self.values(Name::Allow)
     }
 
-    /// Every value of a header field that is a list, read as `T`.
+    /// All values of a list header field, read as `T`.
     #[inline]
     pub fn values<T: Field<'a>>(&self, name: Name) -> Values<'a, T> {
         Values::new(self, name)
     }
 
-    /// The value of a header field that must stand once.
+    /// Value of a header field that must occur once.
     ///
     /// # Errors
-    /// [`Reason::Missing`] or that of its name, [`Reason::Repeated`] (unless the other says the same), [`Reason::Malformed`].
+    /// [`Reason::Missing`] or the reason of its name, [`Reason::Repeated`] (unless the values are equal),
+    /// [`Reason::Malformed`].
     #[inline]
     pub fn mandatory<T: Field<'a>>(&self, name: Name) -> Result<T, Error> {
         self.optional(name)?.ok_or_else(|| Error::new(missing(name), self.index().headers_end()))
     }
 
-    /// The value of a header field that may stand once.
+    /// Value of a header field that may occur once.
     ///
     /// # Errors
-    /// [`Reason::Repeated`] (unless the other says the same), [`Reason::Malformed`].
+    /// [`Reason::Repeated`] (unless the values are equal), [`Reason::Malformed`].
     #[inline]
     pub fn optional<T: Field<'a>>(&self, name: Name) -> Result<Option<T>, Error> {
         let Some(number) = crate::values::first_number(self, name) else { return Ok(None) };
@@ -196,11 +197,11 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Where a part of this message stands in it: `part` is a slice that a view of this very message gave.
-    /// An empty slice has a place too (see [`Via::rport`]).
+    /// Position of `part`, a slice that a view of this message returned. An empty slice has a position too (see
+    /// [`Via::rport`]).
     ///
     /// # Panics
-    /// `part` is no part of this message.
+    /// `part` is not a slice of this message.
     #[inline]
     pub fn range_of(&self, part: &[u8]) -> Range<usize> {
         let start = self.offset_of(part);
@@ -213,7 +214,7 @@ impl<'a> Message<'a> {
         (part.as_ptr() as usize).wrapping_sub(self.bytes().as_ptr() as usize)
     }
 
-    /// Whether more than one value of a list stands there, as far as its commas say: none of them is read. Commas in quotes and
+    /// True if the first line of a list has several values by its commas; no value is parsed. Commas in quotes and
     /// brackets do not count.
     pub fn has_several(&self, name: Name) -> bool {
         let Some(value) = self.header(name) else { return false };
@@ -221,9 +222,9 @@ impl<'a> Message<'a> {
         self.index().repeated(name) || (reader.skip_to_comma().is_some() && reader.take(b','))
     }
 
-    /// Tells `cut` what to remove from the message so that the first `count` values of a list go: whole
-    /// lines, then the values of the line that keeps some. Commas in quotes and brackets do not count; of a
-    /// malformed list the rest of the line goes.
+    /// Reports to `cut` the ranges to remove so that the first `count` values of a list go: whole lines, then the
+    /// values of a line that keeps some. Commas in quotes and brackets do not count; of a malformed list the rest of
+    /// the line goes.
     pub fn cut_first(&self, name: Name, count: usize, mut cut: impl FnMut(Range<usize>)) {
         let mut left = count;
         for line in self.index().lines_of(name) {
@@ -231,7 +232,7 @@ impl<'a> Message<'a> {
                 return;
             }
             if line.value == line.value_end {
-                // An empty line holds no value, but must not come to stand above one that stays.
+                // An empty line has no value, but must not end up above a line that stays.
                 cut(line.start as usize..line.end as usize);
                 continue;
             }
@@ -254,7 +255,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Says which header field is missing.
+/// Reason for a missing header field.
 const fn missing(name: Name) -> Reason {
     match name {
         Name::Via => Reason::NoVia,

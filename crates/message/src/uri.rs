@@ -13,7 +13,7 @@ use crate::reader::{ANY_URI, Reader, is};
 use crate::write::Write;
 use crate::{Error, Reason};
 
-/// A URI told apart by its scheme.
+/// A URI by scheme.
 #[derive(Clone, Copy, Debug)]
 pub enum Uri<'a> {
     /// `sip:` or `sips:`
@@ -29,17 +29,17 @@ pub enum Uri<'a> {
 /// A URI of a scheme that is only carried.
 #[derive(Clone, Copy, Debug)]
 pub struct OtherUri<'a> {
-    /// As it stands, without the colon; compares in any case.
+    /// Raw scheme without the colon; compares in any case.
     pub scheme: &'a [u8],
-    /// What follows the colon.
+    /// Text after the colon.
     pub rest: &'a [u8],
 }
 
 impl<'a> Uri<'a> {
-    /// Reads a whole URI, as it stands in a start line or between angle brackets.
+    /// Reads a whole URI, as in a start line or between angle brackets.
     ///
     /// # Errors
-    /// No scheme, or a sip, sips, tel or urn URI that does not follow its grammar.
+    /// No scheme, or a sip, sips, tel or urn URI that violates its grammar.
     #[inline]
     pub fn parse(text: &'a [u8]) -> Result<Self, Error> {
         let mut scan = Reader::new(text);
@@ -49,14 +49,14 @@ impl<'a> Uri<'a> {
         }
     }
 
-    /// Reads a URI; the caller looks whether what ends it may.
+    /// Reads a URI; the caller checks whether the next byte may end it.
     #[inline(always)]
     pub(crate) fn read(scan: &mut Reader<'a>) -> Option<Self> {
         const SIP: u32 = u32::from_le_bytes(*b"sip:");
         const SIPS: u32 = u32::from_le_bytes(*b"sips");
         let rest = scan.rest();
         if let Some(first) = rest.first_chunk::<4>() {
-            // A colon stays a colon, and of the other bytes none but a letter becomes one.
+            // A colon stays a colon, and no other byte than a letter becomes one.
             let word = u32::from_le_bytes(*first) | 0x2020_2020;
             let secure = word == SIPS && rest.get(4) == Some(&b':');
             if secure || word == SIP && first[3] == b':' {
@@ -82,7 +82,7 @@ impl<'a> Uri<'a> {
         OtherUri::read(scan).map(Self::Other)
     }
 
-    /// The scheme, as it stands for [`Uri::Other`], else in lower case.
+    /// Scheme: raw for [`Uri::Other`], else in lower case.
     pub const fn scheme(&self) -> &'a [u8] {
         match self {
             Self::Sip(uri) => uri.scheme(),
@@ -101,7 +101,7 @@ impl<'a> Uri<'a> {
         }
     }
 
-    /// The user at a host that a sip, sips, im (RFC 3860) or pres (RFC 3859) URI names.
+    /// User and host of a sip, sips, im (RFC 3860) or pres (RFC 3859) URI.
     #[inline]
     pub fn address(&self) -> Option<SipUri<'a>> {
         match self {
@@ -111,15 +111,15 @@ impl<'a> Uri<'a> {
         }
     }
 
-    /// Requires TLS on every hop (RFC 3261 section 26.2.2).
+    /// True if it requires TLS on every hop (RFC 3261 section 26.2.2).
     pub const fn is_sips(&self) -> bool {
         matches!(self, Self::Sip(SipUri { secure: true, .. }))
     }
 
-    /// The key under which the location service knows this address-of-record (RFC 3261 section 10.3 step
-    /// 5): escapes undone, no parameters, the host in lower case, no scheme for sip and sips, which name
-    /// the same user: `user@host`, with `:port` if one stands there. A tel URI: `tel:` and the number
-    /// without visual separators. Others as they stand, the scheme in lower case.
+    /// Writes the key of this address-of-record in the location service (RFC 3261 section 10.3 step 5): `user@host`,
+    /// with `:port` if there is one, unescaped, without parameters, the host in lower case, and without the scheme for
+    /// sip and sips, which name the same user. A tel URI becomes `tel:` and the number without visual separators.
+    /// Others stay, with the scheme in lower case.
     pub fn write_aor(&self, out: &mut Vec<u8>) {
         match self {
             Self::Sip(uri) => uri.write_aor(out),
@@ -137,7 +137,7 @@ impl<'a> Uri<'a> {
         }
     }
 
-    /// What was read comes out as it stood, but for the case of the scheme and the form of addresses and ports.
+    /// Writes a parsed URI unchanged, except for the case of the scheme and the form of addresses and ports.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {
@@ -180,13 +180,13 @@ impl<'a> OtherUri<'a> {
         SipUri::read(&mut Reader::new(self.rest), false).filter(|_| is_address)
     }
 
-    /// Is this the scheme, which is given in lower case?
+    /// True if this is the scheme, which is given in lower case.
     pub fn is_scheme<const N: usize>(&self, lower: &[u8; N]) -> bool {
         is(self.scheme, lower)
     }
 }
 
-/// The scheme in any case, the rest byte for byte.
+/// The scheme compares in any case, the rest byte for byte.
 impl PartialEq for OtherUri<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.scheme.eq_ignore_ascii_case(other.scheme) && self.rest == other.rest

@@ -1,36 +1,36 @@
-//! Values of a header field that is a list: several a line, several lines (RFC 3261 section 7.3.1).
+//! Values of a list header field: several per line, several lines (RFC 3261 section 7.3.1).
 
 use crate::reader::{Field, Reader};
 use crate::{Error, Line, Message, Name};
 use std::ops::{Deref, Range};
 
-/// One value of a list and where it stands.
+/// One value of a list and its position.
 #[derive(Clone, Copy, Debug)]
 pub struct Placed<T> {
-    /// What stands there, as a view.
+    /// View of the value.
     pub value: T,
-    /// The first byte of the value, from the start of the message.
+    /// Offset of the first byte of the value, from the start of the message.
     start: u32,
     end: u32,
-    /// The number of its line in [`crate::Index::lines`].
+    /// Number of its line in [`crate::Index::lines`].
     line: u32,
-    /// What goes if this value goes.
+    /// Range that [`Placed::cut`] returns.
     cut: (u32, u32),
 }
 
 impl<T> Placed<T> {
-    /// The bytes of the value within the message.
+    /// Range of the value within the message.
     pub const fn range(&self) -> Range<usize> {
         self.start as usize..self.end as usize
     }
 
-    /// What to remove from the message so that this value goes and the others stay: its whole line if it is
-    /// the only one there, else the value and one comma. For several neighbours see [`Message::cut_first`].
+    /// Range to remove from the message so that this value goes and the others stay: its whole line if it is the only
+    /// one there, else the value and one comma. For several neighbours see [`Message::cut_first`].
     pub const fn cut(&self) -> Range<usize> {
         self.cut.0 as usize..self.cut.1 as usize
     }
 
-    /// The number of its line in [`crate::Index::lines`].
+    /// Number of its line in [`crate::Index::lines`].
     pub const fn line(&self) -> usize {
         self.line as usize
     }
@@ -44,15 +44,15 @@ impl<T> Deref for Placed<T> {
     }
 }
 
-/// Every value of one name in order. After the first malformed one it ends.
+/// All values of one name in order. Ends after the first malformed one.
 #[derive(Clone, Debug)]
 pub struct Values<'a, T> {
     bytes: &'a [u8],
     lines: &'a [Line],
-    /// The number of the next line.
+    /// Number of the next line.
     next: usize,
     name: Name,
-    /// The rest of the line that is being read: its number, and the end of the last value there.
+    /// The line that is being read.
     open: Option<Open<'a>>,
     of: std::marker::PhantomData<fn() -> T>,
 }
@@ -61,7 +61,7 @@ pub struct Values<'a, T> {
 struct Open<'a> {
     reader: Reader<'a>,
     line: usize,
-    /// One past the last value read of this line; 0 before the first.
+    /// Offset after the last value read of this line; 0 before the first.
     after: u32,
 }
 
@@ -97,7 +97,7 @@ impl<'a, T: Field<'a>> Iterator for Values<'a, T> {
                 let line = self.lines.get(self.next)?;
                 self.next += 1;
                 if line.name == self.name {
-                    // An empty line is an empty list, where the grammar allows one; else no reader misses it.
+                    // An empty line is an empty list if the grammar allows one; other readers ignore it.
                     if line.value < line.value_end {
                         break line;
                     }
@@ -126,12 +126,12 @@ impl<'a, T: Field<'a>> Iterator for Values<'a, T> {
         let number = open.line as u32;
         let cut = if scan.is_done() {
             self.open = None;
-            // The last one of its line takes the comma before it along.
+            // The last value of its line takes the comma before it along.
             if before == 0 { (line.start, line.end) } else { (before, end) }
         } else if scan.take(b',') {
             scan.ws();
             open.after = end;
-            // Nothing after the comma: the next call says that a value is missing.
+            // Nothing after the comma: the next call reports the missing value.
             let next = base + scan.at() as u32;
             open.reader = scan;
             if before == 0 { (start, next) } else { (before, end) }
@@ -143,7 +143,7 @@ impl<'a, T: Field<'a>> Iterator for Values<'a, T> {
     }
 }
 
-/// The number of the first line of this name.
+/// Number of the first line of this name.
 #[inline]
 pub(crate) fn first_number(message: &Message<'_>, name: Name) -> Option<usize> {
     (message.index().first[name as usize] as usize).checked_sub(1)

@@ -1,11 +1,11 @@
-//! All header fields of a message as typed views, one after the other.
+//! All header fields of a message as typed views, in order.
 
 use crate::header::*;
 use crate::reader::{Field, Reader};
 use crate::write::Write;
 use crate::{Error, Line, Message, Name, NameAddr, Reason};
 
-/// The value of a header field, by its kind. The one table of which view reads which field.
+/// The value of a header field by type. The one table of the view of each field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum View<'a> {
     /// Via
@@ -119,7 +119,7 @@ impl Write for View<'_> {
 
 /// A view of a header field's value, of any kind.
 pub trait Typed<'a>: Copy + Write {
-    /// Itself by its kind.
+    /// Wraps the value in its variant.
     fn view(self) -> View<'a>;
 }
 
@@ -166,13 +166,13 @@ impl<'a> Typed<'a> for Star {
     }
 }
 
-/// What gets every value of a message: see [`visit`].
+/// Receiver of every value of a message: see [`visit`].
 pub trait Visit<'a> {
-    /// One value with its line: each by itself where a line has several.
+    /// Receives one value with its line; a line with several values makes several calls.
     fn value<T: Typed<'a>>(&mut self, line: &'a Line, value: &T);
 }
 
-/// What gets them by a function.
+/// A [`Visit`] that calls a function.
 struct Each<F>(F);
 
 impl<'a, F: FnMut(&'a Line, &View<'a>)> Visit<'a> for Each<F> {
@@ -182,11 +182,11 @@ impl<'a, F: FnMut(&'a Line, &View<'a>)> Visit<'a> for Each<F> {
     }
 }
 
-/// Reads every header line and tells each value with its line to `each`: of a list, each value by itself;
-/// of an empty list, nothing.
+/// Reads every header line and passes each value with its line to `each`: the values of a list one by one, nothing for
+/// an empty list.
 ///
 /// # Errors
-/// The first value that does not follow its grammar.
+/// The first value that violates its grammar.
 pub fn all<'a>(message: &Message<'a>, each: impl FnMut(&'a Line, &View<'a>)) -> Result<(), Error> {
     visit(message, &mut Each(each))
 }
@@ -194,15 +194,15 @@ pub fn all<'a>(message: &Message<'a>, each: impl FnMut(&'a Line, &View<'a>)) -> 
 /// Reads one header line: see [`all`].
 ///
 /// # Errors
-/// The first value that does not follow its grammar.
+/// The first value that violates its grammar.
 pub fn of_line<'a>(message: &Message<'a>, line: &'a Line, each: impl FnMut(&'a Line, &View<'a>)) -> Result<(), Error> {
     visit_line(message, line, &mut Each(each))
 }
 
-/// As [`all`], without the detour over one type for all kinds.
+/// Acts as [`all`], without the conversion to one type for all kinds.
 ///
 /// # Errors
-/// The first value that does not follow its grammar.
+/// The first value that violates its grammar.
 #[inline]
 pub fn visit<'a>(message: &Message<'a>, visit: &mut impl Visit<'a>) -> Result<(), Error> {
     for line in message.index().lines() {
@@ -211,8 +211,8 @@ pub fn visit<'a>(message: &Message<'a>, visit: &mut impl Visit<'a>) -> Result<()
     Ok(())
 }
 
-// Inlined into the loop over the lines, while each kind of value is read by a function of its own: so a line costs one
-// call, and saves the registers that its kind needs, not those of the greediest.
+// Inlined into the loop over the lines, while each kind of value has a function of its own to read it. So a line costs
+// one call and saves only the registers that its kind needs.
 #[inline(always)]
 fn visit_line<'a>(message: &Message<'a>, line: &'a Line, visit: &mut impl Visit<'a>) -> Result<(), Error> {
     let text = message.value(line);
@@ -282,7 +282,7 @@ fn visit_line<'a>(message: &Message<'a>, line: &'a Line, visit: &mut impl Visit<
     read.map_err(|at| Error::new(Reason::Malformed, line.value as usize + at))
 }
 
-/// One value and nothing behind it. The error is where in the text the fault was seen.
+/// Reads one value with nothing after it. The error is the offset of the fault in the text.
 #[inline(never)]
 fn one<'a, T: Field<'a> + Typed<'a>>(text: &'a [u8], line: &'a Line, visit: &mut impl Visit<'a>) -> Result<(), usize> {
     let mut reader = Reader::new(text);
@@ -295,7 +295,7 @@ fn one<'a, T: Field<'a> + Typed<'a>>(text: &'a [u8], line: &'a Line, visit: &mut
     Ok(())
 }
 
-/// At least one value, commas between them.
+/// Reads at least one value, separated by commas.
 #[inline(never)]
 fn some<'a, T: Field<'a> + Typed<'a>>(text: &'a [u8], line: &'a Line, visit: &mut impl Visit<'a>) -> Result<(), usize> {
     let mut reader = Reader::new(text);
@@ -314,17 +314,17 @@ fn some<'a, T: Field<'a> + Typed<'a>>(text: &'a [u8], line: &'a Line, visit: &mu
     }
 }
 
-/// Values, or none at all.
+/// Reads values, or none at all.
 #[inline]
 fn list<'a, T: Field<'a> + Typed<'a>>(text: &'a [u8], line: &'a Line, visit: &mut impl Visit<'a>) -> Result<(), usize> {
     if text.is_empty() { Ok(()) } else { some::<T>(text, line, visit) }
 }
 
-/// Writes the whole message again from its views, every value in normal form; the body as it stands, and
-/// Content-Length, if there is one, what the body has.
+/// Writes the whole message again from its views, every value in normal form, the body unchanged, and Content-Length,
+/// if there is one, with the length of the body.
 ///
 /// # Errors
-/// The first value that does not follow its grammar; `out` then holds what was written before it.
+/// The first value that violates its grammar; `out` then has the output before it.
 pub fn rewrite(message: &Message<'_>, out: &mut Vec<u8>) -> Result<(), Error> {
     out.reserve(message.bytes().len() + 64);
     match message.status() {

@@ -1,11 +1,10 @@
-//! The writer's side of views: text in normal form.
+//! Output of views: text in normal form.
 
 use crate::scan;
 
-/// Something that is written as it stands on the wire, in normal form: one space where white space must
-/// be, none elsewhere, nothing folded.
+/// A value with a normal form on the wire: one space where white space is mandatory, none elsewhere, nothing folded.
 pub trait Write {
-    /// Appends it to `out`, whose bytes stay.
+    /// Appends the value to `out`.
     fn write(&self, out: &mut Vec<u8>);
 }
 
@@ -44,7 +43,7 @@ impl<T: Write + ?Sized> Write for &T {
     }
 }
 
-/// Text that may be folded: each fold becomes one space (RFC 3261 section 7.3.1).
+/// Appends text, each fold as one space (RFC 3261 section 7.3.1).
 #[inline]
 pub(crate) fn unfolded(text: &[u8], out: &mut Vec<u8>) {
     if memchr::memchr2(b'\r', b'\n', text).is_none() {
@@ -54,7 +53,7 @@ pub(crate) fn unfolded(text: &[u8], out: &mut Vec<u8>) {
     let mut at = 0;
     while let Some(n) = memchr::memchr2(b'\r', b'\n', &text[at..]) {
         let mut end = at + n;
-        // Not `trim_ascii_end`: a form feed is no white space here, and a line of it alone must not vanish.
+        // Not `trim_ascii_end`: a form feed is not white space here, and a line of it alone must not vanish.
         while end > at && scan::is_blank(text[end - 1]) {
             end -= 1;
         }
@@ -90,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_line_of_form_feeds_stays_between_folds() {
-        // The scheme, then a rest that begins with it: without it two spaces were written, and one when read again.
+        // A scheme, then a rest that begins with a form feed: a former bug wrote two spaces, and one when read again.
         let bytes = b"OPTIONS sip:a SIP/2.0\r\nAuthorization: Other\r\n \x0c\r\n x\r\n\r\n";
         let mut index = Index::new();
         index.parse(bytes, &Limits::default()).expect("a message");

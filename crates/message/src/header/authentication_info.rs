@@ -1,4 +1,5 @@
-//! Authentication-Info (RFC 3261 section 20.6, RFC 7616 section 3.5): what a server adds to its answer to right credentials.
+//! Authentication-Info (RFC 3261 section 20.6, RFC 7616 section 3.5): the server's addition to its answer to valid
+//! credentials.
 
 use super::view;
 use crate::params::unquote;
@@ -6,13 +7,13 @@ use crate::reader::{Field, Reader};
 use crate::write;
 use std::borrow::Cow;
 
-/// One of its parameters: `nextnonce="47364c23432d2e131a5fb210812c"`, `qop=auth`, `rspauth="..."`, `cnonce="..."`,
-/// `nc=00000001`. A line has them with commas between.
+/// One parameter: `nextnonce="47364c23432d2e131a5fb210812c"`, `qop=auth`, `rspauth="..."`, `cnonce="..."`,
+/// `nc=00000001`. Commas separate the parameters of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuthenticationInfo<'a> {
-    /// Compares in any case.
+    /// Name; compares in any case.
     pub name: &'a [u8],
-    /// As it stands, with its quotes if it has any.
+    /// Raw value, with its quotes if it has any.
     pub value: &'a [u8],
 }
 
@@ -24,7 +25,7 @@ impl<'a> AuthenticationInfo<'a> {
         unquote(self.value)
     }
 
-    /// `name=value`, folds undone.
+    /// Writes `name=value`, unfolded.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.name);
         out.push(b'=');

@@ -6,7 +6,7 @@ use crate::reader::{Field, Reader, WORD};
 /// `word` or `word@word`; compared byte for byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CallId<'a> {
-    /// Never empty.
+    /// Raw text; never empty.
     pub text: &'a [u8],
 }
 
@@ -20,7 +20,7 @@ impl<'a> Field<'a> for CallId<'a> {
 }
 
 impl CallId<'_> {
-    /// The text as it stands.
+    /// Writes the text unchanged.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.text);

@@ -6,25 +6,25 @@ use crate::reader::{Field, Reader, is, strict_number};
 use crate::write::Write;
 use std::ops::Deref;
 
-/// One contact. The lone `*` of a REGISTER is none: see [`crate::Message::contact_star`].
+/// A contact. The lone `*` of a REGISTER is not one: see [`crate::Message::contact_star`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Contact<'a> {
-    /// With all parameters, those below among them. Where it has none, the fields below are written instead.
+    /// Address with all parameters, the parsed ones included. If it has none, the fields below are written instead.
     pub addr: NameAddr<'a>,
     /// Preference in thousandths, 0 to 1,000.
     pub q: Option<u16>,
-    /// Seconds; one that is no number counts as 3,600 (RFC 3261 section 20.10).
+    /// Seconds; a value that is not a number counts as 3,600 (RFC 3261 section 20.10).
     pub expires: Option<u32>,
-    /// `+sip.instance` as it stands, with its quotes and angle brackets (RFC 5626 section 4.1).
+    /// Raw `+sip.instance`, with its quotes and angle brackets (RFC 5626 section 4.1).
     pub instance: Option<&'a [u8]>,
-    /// RFC 5626 section 4.2.
+    /// `reg-id` (RFC 5626 section 4.2).
     pub reg_id: Option<u32>,
 }
 
 view!(Contact);
 
 impl<'a> Contact<'a> {
-    /// A contact with an address alone.
+    /// Creates a contact with an address alone.
     pub const fn new(addr: NameAddr<'a>) -> Self {
         Self { addr, q: None, expires: None, instance: None, reg_id: None }
     }
@@ -35,7 +35,7 @@ impl<'a> Contact<'a> {
         Some(text.strip_prefix(b"\"").and_then(|t| t.strip_suffix(b"\"")).unwrap_or(text))
     }
 
-    /// The address in angle brackets, and its parameters: those that were read, else those of the fields.
+    /// Writes the address in angle brackets and its parameters, or the fields if it has none.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         self.addr.write(out);
@@ -44,7 +44,7 @@ impl<'a> Contact<'a> {
         }
     }
 
-    /// The fields of a contact that was made, not read.
+    /// Writes the fields of a contact that was created, not parsed.
     fn write_made(&self, out: &mut Vec<u8>) {
         if let Some(q) = self.q {
             out.extend_from_slice(b";q=");
@@ -98,13 +98,13 @@ impl<'a> Field<'a> for Contact<'a> {
     }
 }
 
-/// `0` to `1` with up to three decimals (RFC 3261 section 25.1, qvalue), in thousandths; more decimals are
-/// cut off.
+/// Reads a qvalue, `0` to `1` with up to three decimals (RFC 3261 section 25.1), in thousandths; more decimals are cut
+/// off.
 pub fn read_q(text: &[u8]) -> Option<u16> {
     let (whole, decimals) = match text {
         [b'0' | b'1'] => (text[0], &b""[..]),
         [b'0' | b'1', b'.', decimals @ ..] => (text[0], decimals),
-        // Seen without the zero.
+        // Some devices omit the zero.
         [b'.', decimals @ ..] if !decimals.is_empty() => (b'0', decimals),
         _ => return None,
     };
@@ -116,7 +116,7 @@ pub fn read_q(text: &[u8]) -> Option<u16> {
     (q <= 1000).then_some(q)
 }
 
-/// A q of thousandths in its shortest form; more than 1,000 is written as 1.
+/// Writes a q of thousandths in its shortest form; more than 1,000 is written as 1.
 pub fn write_q(q: u16, out: &mut Vec<u8>) {
     if q >= 1000 {
         out.push(b'1');

@@ -1,5 +1,5 @@
-//! Authorization, Proxy-Authorization, WWW-Authenticate, Proxy-Authenticate: the scheme and the rest as it stands
-//! (RFC 3261 sections 20.7, 20.27, 20.28, 20.44). A value has commas of its own, so a line holds one.
+//! Authorization, Proxy-Authorization, WWW-Authenticate, Proxy-Authenticate: the scheme and the raw rest (RFC 3261
+//! sections 20.7, 20.27, 20.28, 20.44). The rest may contain commas, so a line has one value.
 
 use super::view;
 use crate::reader::{Field, Reader};
@@ -10,14 +10,14 @@ use crate::write;
 pub struct Credentials<'a> {
     /// `Digest`, `Bearer`, ...; compares in any case.
     pub scheme: &'a [u8],
-    /// What follows the scheme, as it stands.
+    /// Raw text after the scheme.
     pub rest: &'a [u8],
 }
 
 view!(Credentials);
 
 impl Credentials<'_> {
-    /// Scheme, one space, the rest with its folds undone.
+    /// Writes scheme, one space, and the unfolded rest.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.scheme);
         out.push(b' ');

@@ -10,9 +10,9 @@ use crate::write::Write;
 pub struct CSeq<'a> {
     /// Below 2^31 (RFC 3261 section 8.1.1.5).
     pub number: u32,
-    /// [`Method::Other`] where no table lists `method_text`.
+    /// Method; [`Method::Other`] if the table does not list `method_text`.
     pub method: Method,
-    /// As it stands; compares with case (RFC 3261 section 7.1).
+    /// Raw method text; compares with case (RFC 3261 section 7.1).
     pub method_text: &'a [u8],
 }
 
@@ -37,12 +37,12 @@ impl<'a> Field<'a> for CSeq<'a> {
 }
 
 impl CSeq<'_> {
-    /// A CSeq of a method with a name of its own.
+    /// Creates a CSeq of a listed method.
     pub const fn new(number: u32, method: Method) -> Self {
         Self { number, method, method_text: method.text() }
     }
 
-    /// Number, one space, the text of the method.
+    /// Writes number, one space, and the text of the method.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         self.number.write(out);

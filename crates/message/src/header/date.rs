@@ -1,4 +1,4 @@
-//! Date (RFC 3261 section 20.17): the one form of RFC 1123, always GMT.
+//! Date (RFC 3261 section 20.17): the form of RFC 1123 alone, always GMT.
 
 use super::view;
 use crate::reader::{ALPHA, DIGIT, Field, Reader, number};
@@ -19,12 +19,12 @@ const MONTHS: [&[u8; 3]; 12] =
     [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
 
 impl Date<'_> {
-    /// `unix` as in [`Date::unix`].
+    /// Creates a date; `unix` as in [`Date::unix`].
     pub const fn new(unix: i64) -> Self {
         Self { unix, of: PhantomData }
     }
 
-    /// `Sat, 13 Nov 2010 23:29:00 GMT`
+    /// Writes `Sat, 13 Nov 2010 23:29:00 GMT`.
     pub fn write(&self, out: &mut Vec<u8>) {
         let (days, second) = (self.unix.div_euclid(86_400), self.unix.rem_euclid(86_400));
         let (year, month, day) = civil(days);
@@ -72,7 +72,7 @@ impl<'a> Field<'a> for Date<'a> {
         }
         let second = number(scan.some(DIGIT)?) as i64;
         scan.ws();
-        // A leap second, 60, counts as the one before it.
+        // A leap second, 60, counts as second 59.
         let zone = scan.at();
         let exists = (1..=9999).contains(&year)
             && (1..=31).contains(&day)
@@ -88,8 +88,8 @@ impl<'a> Field<'a> for Date<'a> {
     }
 }
 
-/// Days from 1970-01-01 to this day. Years are counted from March, so that a leap day ends one; an era is
-/// the 400 years, 146,097 days, after which the calendar repeats.
+/// Days from 1970-01-01 to this day. Years are counted from March, so that a leap day ends one; an era is the 400
+/// years, 146,097 days, after which the calendar repeats.
 const fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -98,7 +98,7 @@ const fn days(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
-/// Year, month and day of so many days from 1970-01-01.
+/// Year, month and day of a number of days since 1970-01-01.
 const fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);

@@ -9,26 +9,27 @@ use crate::reader::{Field, Reader, is};
 pub struct Event<'a> {
     /// The package with its templates, compared byte for byte.
     pub package: &'a [u8],
-    /// Tells apart several subscriptions to this package within one dialog.
+    /// Subscription id: distinguishes several subscriptions to this package within one dialog.
     pub id: Option<&'a [u8]>,
-    /// All parameters, `id` among them. Where there are none, `id` is written from the field.
+    /// All parameters, `id` included. If there are none, `id` is written from the field.
     pub params: Params<'a>,
 }
 
 view!(Event);
 
 impl<'a> Event<'a> {
-    /// An event without an id.
+    /// Creates an event without an id.
     pub fn new(package: &'a [u8]) -> Self {
         Self { package, id: None, params: Params::default() }
     }
 
-    /// The same subscription (RFC 6665 section 8.2.1): package and id; other parameters do not count.
+    /// True for the same subscription (RFC 6665 section 8.2.1): package and id are equal; other parameters do not
+    /// count.
     pub fn matches(&self, other: &Event<'_>) -> bool {
         self.package == other.package && self.id == other.id
     }
 
-    /// The package and its parameters, folds undone.
+    /// Writes the package and its parameters, unfolded.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.package);
         if let Some(id) = self.id

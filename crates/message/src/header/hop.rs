@@ -6,8 +6,8 @@ use crate::uri::Uri;
 use crate::write::Write;
 use std::ops::Deref;
 
-/// One proxy on the way. Angle brackets are mandatory here; where they are missing, as in old call flows, what stands behind the URI
-/// is taken for its parameters: a route parameter is nearly always `lr` of the URI.
+/// Address of one proxy on the path. Angle brackets are mandatory here. If they are missing, as in old call flows,
+/// parameters after the URI count as its own: a route parameter is nearly always `lr` of the URI.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hop<'a>(pub NameAddr<'a>);
 
@@ -25,7 +25,7 @@ impl<'a> Field<'a> for Hop<'a> {
         let place = scan.rest();
         let start = scan.at();
         let addr = NameAddr::read(scan)?;
-        // Nothing stands before a URI without brackets.
+        // No text before a URI without brackets.
         if addr.params.is_empty() || !place.starts_with(addr.uri_text) || place.as_ptr() != addr.uri_text.as_ptr() {
             return Some(Self(addr));
         }
@@ -63,7 +63,7 @@ mod tests {
         }
         let hop = parse("<sip:a>;x=1");
         assert!(!hop.uri.sip().unwrap().params.lr() && hop.params.has(b"x"));
-        // Spaced, it can only be a parameter of the header field.
+        // With white space it can only be a parameter of the header field.
         assert_eq!(parse("sip:a ;lr").uri_text, b"sip:a");
     }
 }

@@ -7,22 +7,22 @@ use crate::reader::{Field, Reader, VALUE, is};
 /// `signature;info=<uri>;alg=ES256;ppt=shaken`
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Identity<'a> {
-    /// The signature, base64 in one to three parts; with quotes in the old form.
+    /// The signature, base64 in one to three parts; quoted in the old form.
     pub digest: &'a [u8],
-    /// Where the certificate lies, without the brackets.
+    /// URI of the certificate, without the brackets.
     pub info: Option<&'a [u8]>,
-    /// How it is signed; `ES256` if none is named (RFC 8224 section 4).
+    /// Signature algorithm; `ES256` if none is named (RFC 8224 section 4).
     pub alg: Option<&'a [u8]>,
-    /// The PASSporT extension that is signed, like `shaken`; none for the plain form (RFC 8224 section 4).
+    /// Signed PASSporT extension, like `shaken`; `None` for the plain form (RFC 8224 section 4).
     pub ppt: Option<&'a [u8]>,
-    /// All parameters, those above among them: they alone are written.
+    /// All parameters, those above included: only they are written.
     pub params: Params<'a>,
 }
 
 view!(Identity);
 
 impl Identity<'_> {
-    /// The signature and the parameters, folds undone.
+    /// Writes the signature and the parameters, unfolded.
     pub fn write(&self, out: &mut Vec<u8>) {
         crate::write::unfolded(self.digest, out);
         self.params.write(out);

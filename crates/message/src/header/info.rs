@@ -9,26 +9,27 @@ use crate::uri::Uri;
 /// `<uri>;parameters`
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Info<'a> {
-    /// Where the information lies: in a body part (`cid:`), by HTTP, or a tone of the phone's own (`urn:`, `file:`).
+    /// Location of the information: a body part (`cid:`), an HTTP resource, or a tone of the phone's own (`urn:`,
+    /// `file:`).
     pub uri: Uri<'a>,
-    /// Behind the bracket: `purpose` of a Call-Info, `alg` of an Identity-Info.
+    /// Parameters after the bracket: `purpose` of a Call-Info, `alg` of an Identity-Info.
     pub params: Params<'a>,
 }
 
 view!(Info);
 
 impl<'a> Info<'a> {
-    /// A URI without parameters.
+    /// Creates a URI without parameters.
     pub fn new(uri: Uri<'a>) -> Self {
         Self { uri, params: Params::default() }
     }
 
-    /// What a Call-Info is for: `icon`, `info`, `card`, ...
+    /// Purpose of a Call-Info: `icon`, `info`, `card`, ...
     pub fn purpose(&self) -> Option<&'a [u8]> {
         self.params.value(b"purpose")
     }
 
-    /// `<uri>` and the parameters, folds undone.
+    /// Writes `<uri>` and the parameters, unfolded.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.push(b'<');
         self.uri.write(out);

@@ -8,37 +8,37 @@ use crate::reader::{Field, Reader, is};
 /// `type/subtype;parameters`; in an Accept either part may be `*`.
 #[derive(Clone, Copy, Debug)]
 pub struct MediaType<'a> {
-    /// Compares in any case, like the subtype.
+    /// Type; compares in any case, like the subtype.
     pub kind: &'a [u8],
-    /// Compares in any case.
+    /// Subtype; compares in any case.
     pub subtype: &'a [u8],
-    /// All parameters, `q` among them: they alone are written, the field `q` is not.
+    /// All parameters, `q` included: only they are written; the field `q` is not.
     pub params: Params<'a>,
-    /// Preference in thousandths, of a range.
+    /// Preference of a range, in thousandths.
     pub q: Option<u16>,
 }
 
 view!(MediaType);
 
 impl<'a> MediaType<'a> {
-    /// A type without parameters.
+    /// Creates a type without parameters.
     pub fn new(kind: &'a [u8], subtype: &'a [u8]) -> Self {
         Self { kind, subtype, params: Params::default(), q: None }
     }
 
-    /// Is it this type, given in lower case like `application/sdp`?
+    /// True if it is this type, given in lower case like `application/sdp`.
     pub fn is(&self, text: &[u8]) -> bool {
         let (kind, subtype) = text.split_at(memchr::memchr(b'/', text).unwrap_or(text.len()));
         self.kind.eq_ignore_ascii_case(kind) && self.subtype.eq_ignore_ascii_case(subtype.get(1..).unwrap_or_default())
     }
 
-    /// Does this range take such a type?
+    /// True if this range includes the type `other`.
     pub fn takes(&self, other: &MediaType<'_>) -> bool {
         let fits = |range: &[u8], part: &[u8]| range == b"*" || range.eq_ignore_ascii_case(part);
         fits(self.kind, other.kind) && fits(self.subtype, other.subtype)
     }
 
-    /// `type/subtype` and the parameters, folds undone.
+    /// Writes `type/subtype` and the parameters, unfolded.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.kind);
         out.push(b'/');

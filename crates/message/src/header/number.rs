@@ -1,5 +1,5 @@
-//! Header fields that are one number: Max-Forwards, Expires, Min-Expires, Content-Length, RSeq, Min-SE's
-//! and Flow-Timer's (RFC 3261 sections 20.14, 20.19, 20.22, 20.23; RFC 3262; RFC 5626).
+//! Header fields that are one number: Max-Forwards, Expires, Min-Expires, Content-Length, RSeq, and the numbers of
+//! Min-SE and Flow-Timer (RFC 3261 sections 20.14, 20.19, 20.22, 20.23; RFC 3262; RFC 5626).
 
 use super::view;
 use crate::Error;
@@ -7,7 +7,7 @@ use crate::reader::{self, Field, Reader};
 use crate::write::Write;
 use std::marker::PhantomData;
 
-/// A number below 2^32, exactly: Content-Length, RSeq.
+/// An exact number below 2^32: Content-Length, RSeq.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Number<'a> {
     /// 0 to 2^32 - 1; an RSeq starts below 2^31 (RFC 3262 section 3).
@@ -18,12 +18,12 @@ pub struct Number<'a> {
 view!(Number);
 
 impl Number<'_> {
-    /// To be written.
+    /// Creates a number to write.
     pub const fn new(value: u32) -> Self {
         Self { value, of: PhantomData }
     }
 
-    /// Decimal digits, no leading zeros.
+    /// Writes decimal digits, no leading zeros.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         self.value.write(out);
@@ -37,8 +37,7 @@ impl<'a> Field<'a> for Number<'a> {
     }
 }
 
-/// Seconds: Expires, Min-Expires, Flow-Timer. What does not fit 32 bits is refused (RFC 4475 section
-/// 3.1.2.4).
+/// Seconds: Expires, Min-Expires, Flow-Timer. A value that does not fit 32 bits is refused (RFC 4475 section 3.1.2.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeltaSeconds<'a> {
     /// Seconds.
@@ -49,12 +48,12 @@ pub struct DeltaSeconds<'a> {
 view!(DeltaSeconds);
 
 impl DeltaSeconds<'_> {
-    /// To be written.
+    /// Creates a value to write.
     pub const fn new(seconds: u32) -> Self {
         Self { seconds, of: PhantomData }
     }
 
-    /// Decimal digits, no leading zeros.
+    /// Writes decimal digits, no leading zeros.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         self.seconds.write(out);
@@ -76,13 +75,13 @@ impl MaxForwards {
     /// Reads a whole value, folded or not.
     ///
     /// # Errors
-    /// Not a number up to 255 (leading zeros are).
+    /// Not a number up to 255. Leading zeros are allowed.
     #[inline]
     pub fn parse(text: &[u8]) -> Result<Self, Error> {
         reader::whole(text)
     }
 
-    /// Decimal digits, no leading zeros.
+    /// Writes decimal digits, no leading zeros.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         (self.0 as u32).write(out);

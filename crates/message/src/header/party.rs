@@ -5,32 +5,32 @@ use crate::name_addr::NameAddr;
 use crate::reader::{CLASS, DISPLAY, Field, Reader, TOKEN, is};
 use std::ops::Deref;
 
-/// One end of a dialog, as From or To names it. The display name is no matter of routing or matching: one that should stand in
-/// quotes and does not, such as `Bob, Jr. <sip:bob@example.org>`, is read all the same (RFC 3261 section 16.3 step 1).
+/// One end of a dialog, as From or To names it. The display name is irrelevant to routing and matching, so one that
+/// lacks the quotes it needs, such as `Bob, Jr. <sip:bob@example.org>`, is accepted (RFC 3261 section 16.3 step 1).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Party<'a> {
-    /// With all parameters; the tag that was read stands among them too.
+    /// Address with all parameters, a parsed tag included.
     pub addr: NameAddr<'a>,
-    /// The tag, if it has one already (RFC 3261 section 19.3). If set on a party that was made, it is
-    /// written behind the parameters, which must not name one themselves.
+    /// The tag, if any (RFC 3261 section 19.3). On a created party it is written after the parameters, which must not
+    /// name one themselves.
     pub tag: Option<&'a [u8]>,
 }
 
 view!(Party);
 
 impl<'a> Party<'a> {
-    /// A party to be written, `tag` behind the address.
+    /// Creates a party to write, with `tag` after the address.
     pub const fn new(addr: NameAddr<'a>, tag: Option<&'a [u8]>) -> Self {
         Self { addr, tag }
     }
 
-    /// The display name lacks the quotes that it needs: not every reader takes it.
+    /// True if the display name lacks quotes that it needs; not every reader accepts it.
     pub fn lacks_quotes(&self) -> bool {
         let display = self.addr.display;
         !display.starts_with(b"\"") && display.iter().any(|b| CLASS[*b as usize] & DISPLAY == 0)
     }
 
-    /// The address in angle brackets, and the tag unless the parameters have it.
+    /// Writes the address in angle brackets, and the tag unless the parameters have it.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         self.addr.write(out);
@@ -43,7 +43,7 @@ impl<'a> Party<'a> {
     }
 }
 
-/// Is this the very part of that text, not only equal to one?
+/// True if `part` is a slice of `text`, not only equal to one.
 #[inline]
 fn within(part: &[u8], text: &[u8]) -> bool {
     text.as_ptr_range().contains(&part.as_ptr())
@@ -66,8 +66,8 @@ impl<'a> Field<'a> for Party<'a> {
 }
 
 impl<'a> Party<'a> {
-    /// With a display name that is neither tokens nor a quoted string. No colon stands in it, so it cannot be a URI, and nothing at
-    /// which another reader may end it.
+    /// Reads a party with a display name that is neither tokens nor a quoted string. The name contains no colon, so it
+    /// cannot be a URI, and no character at which another reader may end it.
     #[cold]
     fn read_unquoted(scan: &mut Reader<'a>, start: usize) -> Option<Self> {
         let fault = scan.at();
@@ -126,12 +126,12 @@ mod tests {
             assert_eq!((party.display, party.uri_text), (display.as_bytes(), &b"sip:a@b"[..]));
             assert_eq!(party.tag, Some(&b"t"[..]));
             assert!(party.lacks_quotes());
-            // Written again, it has them.
+            // The output has the quotes.
             let mut out = Vec::new();
             party.write(&mut out);
             assert_eq!(String::from_utf8(out).unwrap(), format!("\"{display}\" <sip:a@b>;tag=t"));
         }
-        // Another reader would take another party for it.
+        // Another reader would find another party here.
         for text in
             ["sip:x@y <sip:a@b>", "Bob;tag=1 <sip:a@b>;tag=2", "Bob > <sip:a@b>", "Bob \"x <sip:a@b>", "Bob, <sip:a@b"]
         {

@@ -6,7 +6,7 @@ use crate::reader::{Field, Reader};
 /// `id;header;critical`
 #[derive(Clone, Copy, Debug)]
 pub struct Privacy<'a> {
-    /// As it stands.
+    /// Raw text.
     pub text: &'a [u8],
 }
 
@@ -18,12 +18,12 @@ impl<'a> Privacy<'a> {
         self.text.split(|&b| b == b';').map(<[u8]>::trim_ascii)
     }
 
-    /// Is this among the values, in any case?
+    /// True if this is among the values, in any case.
     pub fn has(&self, value: &[u8]) -> bool {
         self.values().any(|v| v.eq_ignore_ascii_case(value))
     }
 
-    /// The values with semicolons between them and no white space.
+    /// Writes the values with semicolons between them and no white space.
     pub fn write(&self, out: &mut Vec<u8>) {
         for (n, value) in self.values().enumerate() {
             if n > 0 {

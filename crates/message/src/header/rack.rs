@@ -7,16 +7,16 @@ use crate::write::Write;
 /// `RSeq CSeq method`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RAck<'a> {
-    /// The RSeq of the response that is acknowledged.
+    /// RSeq of the acknowledged response.
     pub rseq: u32,
-    /// Its CSeq.
+    /// CSeq of the acknowledged response.
     pub cseq: CSeq<'a>,
 }
 
 view!(RAck);
 
 impl RAck<'_> {
-    /// RSeq, CSeq number and method with one space between each two.
+    /// Writes RSeq, CSeq number and method, separated by single spaces.
     pub fn write(&self, out: &mut Vec<u8>) {
         self.rseq.write(out);
         out.push(b' ');

@@ -10,11 +10,11 @@ use std::borrow::Cow;
 pub struct ReasonValue<'a> {
     /// `SIP`, `Q.850` or another.
     pub protocol: &'a [u8],
-    /// Of `SIP` a status code, of `Q.850` a cause of ISUP.
+    /// Status code for `SIP`, ISUP cause for `Q.850`.
     pub cause: Option<u32>,
-    /// As it stands, with its quotes.
+    /// Raw text, with its quotes.
     pub text: Option<&'a [u8]>,
-    /// All parameters, those of the other fields among them: they alone are written.
+    /// All parameters, those of the other fields included: only they are written.
     pub params: Params<'a>,
 }
 
@@ -26,7 +26,7 @@ impl<'a> ReasonValue<'a> {
         unquote(self.text.unwrap_or_default())
     }
 
-    /// The protocol and the parameters, folds undone.
+    /// Writes the protocol and the parameters, unfolded.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.protocol);
         self.params.write(out);

@@ -7,27 +7,27 @@ use crate::reader::{Field, Reader, WORD, is};
 /// `call-id;to-tag=...;from-tag=...;early-only`
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Replaces<'a> {
-    /// Of the dialog that is to be replaced.
+    /// Call-ID of the dialog to replace.
     pub call_id: CallId<'a>,
-    /// The tag of the side that gets this request (RFC 3891 section 3: its local tag).
+    /// Tag of the side that receives this request (RFC 3891 section 3: its local tag).
     pub to_tag: &'a [u8],
     /// The tag of that side's peer (RFC 3891 section 3: the remote tag).
     pub from_tag: &'a [u8],
     /// Only a dialog that is not confirmed may be replaced.
     pub early_only: bool,
-    /// All parameters, the tags among them. Where there are none, the fields are written instead.
+    /// All parameters, the tags included. If there are none, the fields are written instead.
     pub params: Params<'a>,
 }
 
 view!(Replaces);
 
 impl<'a> Replaces<'a> {
-    /// To be written, for a dialog in any state.
+    /// Creates a value to write, for a dialog in any state.
     pub fn new(call_id: &'a [u8], to_tag: &'a [u8], from_tag: &'a [u8]) -> Self {
         Self { call_id: CallId { text: call_id }, to_tag, from_tag, early_only: false, params: Params::default() }
     }
 
-    /// The Call-ID and the parameters, folds undone.
+    /// Writes the Call-ID and the parameters, unfolded.
     pub fn write(&self, out: &mut Vec<u8>) {
         self.call_id.write(out);
         if self.params.is_empty() {

@@ -8,25 +8,25 @@ use crate::write::{self, Write};
 /// `18000 (in a meeting);duration=3600`
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RetryAfter<'a> {
-    /// Seconds to wait; what does not fit 32 bits counts as the most that does.
+    /// Seconds to wait; a value above 32 bits counts as the maximum.
     pub seconds: u32,
-    /// Without its outer parentheses.
+    /// Comment without its outer parentheses.
     pub comment: Option<&'a [u8]>,
     /// Seconds for which the callee can then be reached.
     pub duration: Option<u32>,
-    /// All parameters, `duration` among them. Where there are none, `duration` is written from the field.
+    /// All parameters, `duration` included. If there are none, `duration` is written from the field.
     pub params: Params<'a>,
 }
 
 view!(RetryAfter);
 
 impl RetryAfter<'_> {
-    /// Seconds alone, without comment and duration.
+    /// Creates a value of seconds alone, without comment and duration.
     pub fn new(seconds: u32) -> Self {
         Self { seconds, comment: None, duration: None, params: Params::default() }
     }
 
-    /// `seconds (comment);duration=seconds`, folds undone.
+    /// Writes `seconds (comment);duration=seconds`, unfolded.
     pub fn write(&self, out: &mut Vec<u8>) {
         self.seconds.write(out);
         if let Some(comment) = self.comment {

@@ -8,11 +8,12 @@ use crate::write::Write;
 /// `1800;refresher=uac`; a Min-SE has no refresher.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SessionExpires<'a> {
-    /// The session ends if no refresh comes in this time; in a Min-SE, the shortest such time that is accepted.
+    /// Session interval: the session ends if no refresh comes in this time. In a Min-SE, the shortest accepted
+    /// interval.
     pub seconds: u32,
-    /// None in a request that leaves the choice to the other side.
+    /// Refreshing side; `None` in a request that leaves the choice to the other side.
     pub refresher: Option<Refresher>,
-    /// All parameters, `refresher` among them. Where there are none, the field is written instead.
+    /// All parameters, `refresher` included. If there are none, the field is written instead.
     pub params: Params<'a>,
 }
 
@@ -28,12 +29,12 @@ pub enum Refresher {
 view!(SessionExpires);
 
 impl SessionExpires<'_> {
-    /// To be written.
+    /// Creates a value to write.
     pub fn new(seconds: u32, refresher: Option<Refresher>) -> Self {
         Self { seconds, refresher, params: Params::default() }
     }
 
-    /// Seconds and the parameters, folds undone.
+    /// Writes seconds and the parameters, unfolded.
     pub fn write(&self, out: &mut Vec<u8>) {
         self.seconds.write(out);
         if self.params.is_empty() {

@@ -9,25 +9,25 @@ use crate::reader::{Field, Reader, is, strict_number};
 pub struct SubscriptionState<'a> {
     /// `active`, `pending`, `terminated` or another; compares in any case.
     pub state: &'a [u8],
-    /// Seconds that are left.
+    /// Seconds left.
     pub expires: Option<u32>,
-    /// Why it ended.
+    /// Reason of the end.
     pub reason: Option<&'a [u8]>,
     /// Seconds to wait before trying again.
     pub retry_after: Option<u32>,
-    /// All parameters, those of the other fields among them: they alone are written.
+    /// All parameters, those of the other fields included: only they are written.
     pub params: Params<'a>,
 }
 
 view!(SubscriptionState);
 
 impl SubscriptionState<'_> {
-    /// No more NOTIFY comes for this subscription.
+    /// True if no more NOTIFY comes for this subscription.
     pub fn is_terminated(&self) -> bool {
         self.state.eq_ignore_ascii_case(b"terminated")
     }
 
-    /// The state and the parameters, folds undone.
+    /// Writes the state and the parameters, unfolded.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.state);
         self.params.write(out);

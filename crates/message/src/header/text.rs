@@ -1,27 +1,27 @@
-//! Free text: Subject, Organization, Server, User-Agent, and everything that no other view reads (RFC 3261
+//! Free text: Subject, Organization, Server, User-Agent, and every header field without a view of its own (RFC 3261
 //! sections 20.25, 20.35, 20.36, 20.41).
 
 use crate::Error;
 use crate::write::{self, Write};
 
-/// A value as it stands, maybe folded, maybe empty.
+/// Raw value, maybe folded, maybe empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Text<'a> {
-    /// Not read further; bytes of any encoding.
+    /// Unparsed bytes of any encoding.
     pub text: &'a [u8],
 }
 
 impl<'a> Text<'a> {
-    /// Takes any value whole.
+    /// Accepts any value.
     ///
     /// # Errors
-    /// Never; the signature is that of all views.
+    /// Never; all views have this signature.
     #[inline]
     pub const fn parse(text: &'a [u8]) -> Result<Self, Error> {
         Ok(Self { text })
     }
 
-    /// The text, each fold as one space.
+    /// Writes the text, each fold as one space.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         write::unfolded(self.text, out);

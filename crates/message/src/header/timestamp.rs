@@ -3,19 +3,19 @@
 use super::view;
 use crate::reader::{DIGIT, Field, Reader};
 
-/// When the request was sent, and what the server took to answer, in seconds with decimals as they stand.
+/// Time of sending of the request, and the delay of the server's response: raw seconds with decimals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timestamp<'a> {
-    /// By the client's clock; only the client knows since when it counts.
+    /// Time by the client's clock, from an origin that only the client knows.
     pub sent: &'a [u8],
-    /// From the arrival of the request to the sending of the response (RFC 3261 section 8.2.6.1).
+    /// Delay from the arrival of the request to the sending of the response (RFC 3261 section 8.2.6.1).
     pub delay: Option<&'a [u8]>,
 }
 
 view!(Timestamp);
 
 impl Timestamp<'_> {
-    /// Both with one space between them.
+    /// Writes both with one space between them.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.sent);
         if let Some(delay) = self.delay {

@@ -1,5 +1,5 @@
-//! Lists of tokens: Supported, Require, Proxy-Require, Unsupported, Allow, Allow-Events,
-//! Content-Encoding, In-Reply-To's sisters (RFC 3261 sections 20.5, 20.12, 20.29, 20.32, 20.37, 20.40).
+//! Lists of tokens: Supported, Require, Proxy-Require, Unsupported, Allow, Allow-Events, Content-Encoding and the like
+//! (RFC 3261 sections 20.5, 20.12, 20.29, 20.32, 20.37, 20.40).
 
 use super::view;
 use crate::Method;
@@ -8,7 +8,7 @@ use crate::reader::{Field, Reader};
 /// One option tag, method, event package or coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token<'a> {
-    /// Never empty. A method compares with case, the others in any (see [`Token::is`]).
+    /// Text; never empty. A method compares with case, the others in any (see [`Token::is`]).
     pub text: &'a [u8],
 }
 
@@ -22,7 +22,7 @@ impl<'a> Field<'a> for Token<'a> {
 }
 
 impl Token<'_> {
-    /// The same token in any case (RFC 3261 section 7.3.1).
+    /// True if both are the same token in any case (RFC 3261 section 7.3.1).
     pub fn is(&self, text: &[u8]) -> bool {
         self.text.eq_ignore_ascii_case(text)
     }
@@ -32,7 +32,7 @@ impl Token<'_> {
         Method::of(self.text)
     }
 
-    /// The text as it stands.
+    /// Writes the text unchanged.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.text);

@@ -8,43 +8,43 @@ use crate::uri::sip::read_port;
 use crate::write::Write;
 use std::net::IpAddr;
 
-/// `SIP/2.0/UDP host:port;branch=...`. All parameters that routing needs are found in the one reading.
+/// `SIP/2.0/UDP host:port;branch=...`. One pass finds all parameters that routing needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Via<'a> {
-    /// The whole value as it stands; empty if it was not read but made.
+    /// Raw value; empty if it was created, not parsed.
     pub text: &'a [u8],
-    /// `UDP`, `TCP`, ... as it stands; compares in any case.
+    /// Raw transport, `UDP`, `TCP`, ...; compares in any case.
     pub transport: &'a [u8],
-    /// The sent-by host: where the sender says it is, which `received` may contradict (RFC 3261 section 18.2.1).
+    /// The sent-by host: the sender's own claim, which `received` may contradict (RFC 3261 section 18.2.1).
     pub host: Host<'a>,
-    /// The sent-by port; none for the default of the transport (RFC 3261 section 18.1.1).
+    /// The sent-by port; `None` for the default of the transport (RFC 3261 section 18.1.1).
     pub port: Option<u16>,
-    /// All parameters, those below among them. Where there are none, the fields below are written instead.
+    /// All parameters, those below included. If there are none, the fields below are written instead.
     pub params: Params<'a>,
-    /// Names the transaction, in all of space and time if it starts with [`MAGIC`] (RFC 3261 section 8.1.1.7).
+    /// Transaction identifier; unique in space and time if it starts with [`MAGIC`] (RFC 3261 section 8.1.1.7).
     pub branch: Option<&'a [u8]>,
-    /// As it stands; see [`Via::received_ip`].
+    /// Raw `received`; see [`Via::received_ip`].
     pub received: Option<&'a [u8]>,
-    /// Some empty text if the parameter stands without a value: a client asks for one, and this is the
-    /// place behind the name where `=port` goes (RFC 3581 section 4).
+    /// Some empty text if the parameter has no value: a client asks for one, and `=port` is inserted at this position,
+    /// after the name (RFC 3581 section 4).
     pub rport: Option<&'a [u8]>,
-    /// Where the response goes in place of the host (RFC 3261 section 18.2.2), as it stands; meant for multicast.
+    /// Raw `maddr`: destination of the response instead of the host (RFC 3261 section 18.2.2); meant for multicast.
     pub maddr: Option<&'a [u8]>,
     /// The time to live of a multicast packet, in hops (RFC 3261 section 18.1.1).
     pub ttl: Option<u8>,
-    /// The connection may carry requests backwards (RFC 5923).
+    /// True if the connection may carry requests backwards (RFC 5923).
     pub alias: bool,
-    /// Like `rport`: empty as long as it only asks (RFC 6223).
+    /// Like `rport`: empty until the value is filled in (RFC 6223).
     pub keep: Option<&'a [u8]>,
 }
 
 view!(Via);
 
-/// What a branch starts with that is unique in space and time (RFC 3261 section 8.1.1.7).
+/// Prefix of a branch that is unique in space and time (RFC 3261 section 8.1.1.7).
 pub const MAGIC: &[u8] = b"z9hG4bK";
 
 impl<'a> Via<'a> {
-    /// A Via to be written, without parameters.
+    /// Creates a Via to write, without parameters.
     pub fn new(transport: &'a [u8], host: Host<'a>, port: Option<u16>) -> Self {
         Self {
             text: b"",
@@ -69,22 +69,22 @@ impl<'a> Via<'a> {
         self.branch.filter(|b| b.len() > MAGIC.len() && b[..MAGIC.len()].eq_ignore_ascii_case(MAGIC))
     }
 
-    /// Is this the transport, in any case?
+    /// True if this is the transport, in any case.
     pub fn is_transport(&self, text: &[u8]) -> bool {
         self.transport.eq_ignore_ascii_case(text)
     }
 
-    /// The source address that the next element saw.
+    /// Source address as the next element saw it.
     pub fn received_ip(&self) -> Option<IpAddr> {
         self.received.and_then(parse_ip)
     }
 
-    /// The source port that the next element saw; none too while it is only asked for.
+    /// Source port as the next element saw it; `None` if `rport` has no value yet.
     pub fn rport_port(&self) -> Option<u16> {
         self.rport.and_then(strict_number).and_then(|n| u16::try_from(n).ok())
     }
 
-    /// `SIP/2.0/UDP host:port` and the parameters: those that were read, else those of the fields.
+    /// Writes `SIP/2.0/UDP host:port` and the parameters, or the fields if it has none.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"SIP/2.0/");
@@ -101,7 +101,7 @@ impl<'a> Via<'a> {
         }
     }
 
-    /// The fields of a Via that was made, not read.
+    /// Writes the fields of a Via that was created, not parsed.
     #[inline]
     fn write_made(&self, out: &mut Vec<u8>) {
         let mut text = |name: &[u8], value: Option<&[u8]>| {
@@ -182,7 +182,7 @@ impl<'a> Field<'a> for Via<'a> {
 
 #[inline]
 fn via_param<'a>(via: &mut Via<'a>, name: &'a [u8], value: Option<&'a [u8]>) -> bool {
-    // Without a value: the empty place behind the name.
+    // Without a value: the empty position after the name.
     let place = || Some(value.unwrap_or_else(|| &name[name.len()..]));
     match name.len() {
         3 if is(name, b"ttl") => {
@@ -214,7 +214,7 @@ fn via_param<'a>(via: &mut Via<'a>, name: &'a [u8], value: Option<&'a [u8]>) -> 
     true
 }
 
-/// The same transport, sent-by and parameters.
+/// Equal if transport, sent-by and parameters are.
 impl PartialEq for Via<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.transport.eq_ignore_ascii_case(other.transport)

@@ -13,7 +13,7 @@ pub struct Warning<'a> {
     pub code: u16,
     /// Host and port, or a pseudonym.
     pub agent: &'a [u8],
-    /// As it stands, with its quotes; without them it is quoted when written.
+    /// Raw text with its quotes; a text without quotes is quoted when written.
     pub text: &'a [u8],
 }
 
@@ -25,7 +25,7 @@ impl<'a> Warning<'a> {
         unquote(self.text)
     }
 
-    /// Code, agent and quoted text with one space between each two.
+    /// Writes code, agent and quoted text, separated by single spaces.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend([100, 10, 1].map(|unit| b'0' + (self.code / unit % 10) as u8));
         out.push(b' ');
@@ -72,7 +72,7 @@ mod tests {
         let warning = Warning::parse(b"301 [2001:db8::1]:5060 \"Incompatible, \\\"x\\\"\"").unwrap();
         assert_eq!((warning.code, warning.agent), (301, &b"[2001:db8::1]:5060"[..]));
         assert_eq!(warning.unquoted().as_ref(), b"Incompatible, \"x\"");
-        // Three digits it stays.
+        // The code keeps three digits.
         let mut written = Vec::new();
         Warning::parse(b"070 a \"x\"").unwrap().write(&mut written);
         assert_eq!(written, b"070 a \"x\"");

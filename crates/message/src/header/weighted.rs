@@ -9,9 +9,9 @@ use crate::reader::{Field, Reader, is};
 /// `gzip;q=0.5`, `da`, `*`, `session;handling=optional`
 #[derive(Clone, Copy, Debug)]
 pub struct Weighted<'a> {
-    /// Compares in any case.
+    /// Token; compares in any case.
     pub token: &'a [u8],
-    /// All parameters, `q` among them: they alone are written, the field `q` is not.
+    /// All parameters, `q` included: only they are written; the field `q` is not.
     pub params: Params<'a>,
     /// Preference in thousandths.
     pub q: Option<u16>,
@@ -20,18 +20,18 @@ pub struct Weighted<'a> {
 view!(Weighted);
 
 impl<'a> Weighted<'a> {
-    /// A token without parameters.
+    /// Creates a token without parameters.
     pub fn new(token: &'a [u8]) -> Self {
         Self { token, params: Params::default(), q: None }
     }
 
-    /// A body that is not understood may be ignored: Content-Disposition's `handling=optional` (RFC 3261
+    /// True if a body that is not understood may be ignored: Content-Disposition's `handling=optional` (RFC 3261
     /// section 20.11).
     pub fn is_optional(&self) -> bool {
         self.params.value(b"handling").is_some_and(|v| v.eq_ignore_ascii_case(b"optional"))
     }
 
-    /// The token and the parameters, folds undone.
+    /// Writes the token and the parameters, unfolded.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.token);
         self.params.write(out);

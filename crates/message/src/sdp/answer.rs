@@ -11,58 +11,57 @@ use super::media::Media;
 use super::origin::Origin;
 use super::{fields, write_number};
 
-/// This side of a call.
+/// Description of this side of a call.
 #[derive(Clone, Copy, Debug)]
 pub struct Local<'a> {
-    /// The same in every description of a call, with a version that rises by one when anything changes (RFC 3264
-    /// section 8).
+    /// Session id: the same in every description of a call (RFC 3264 section 8).
     pub session_id: u64,
-    /// One higher whenever the description changes.
+    /// Version: rises by one with each change of the description.
     pub session_version: u64,
-    /// Where audio is received.
+    /// Address at which audio is received.
     pub address: IpAddr,
-    /// Where RTP is received, 1 to 65,535; RTCP goes to the next one.
+    /// Port of RTP, 1 to 65,535; RTCP uses the next one.
     pub port: u16,
-    /// What this side would like: an answer keeps of it what the offer allows.
+    /// Desired direction; an answer narrows it to the direction that the offer allows.
     pub direction: Direction,
-    /// The preferred one first.
+    /// Codecs, the preferred one first.
     pub codecs: &'a [Codec<'a>],
-    /// Milliseconds of audio in a packet, if it matters.
+    /// Milliseconds of audio per packet, if it matters.
     pub ptime: Option<u32>,
 }
 
-/// What the other side's description says of the audio that both can do.
+/// Audio that both sides support, from the other side's description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Audio<'a, 'c> {
     /// Index of its `m=` line.
     pub media: usize,
-    /// Where to send, if it can be read; not on hold.
+    /// Destination of media; `None` on hold or if it cannot be read.
     pub connection: Option<Connection<'a>>,
-    /// Where to send RTP, never 0.
+    /// Destination port of RTP, never 0.
     pub port: u16,
-    /// As the other side sees it. Hold by `0.0.0.0` takes its receiving away.
+    /// Direction as the other side sees it. Hold by `0.0.0.0` removes its receiving.
     pub direction: Direction,
-    /// The payload types of formats known here with what they mean, in the other side's order.
+    /// Payload types of the common formats, in the other side's order.
     pub formats: Vec<(u8, &'c Codec<'c>)>,
-    /// Milliseconds of audio that the other side would like in a packet (RFC 8866 section 6.4).
+    /// Milliseconds of audio per packet that the other side wants (RFC 8866 section 6.4).
     pub ptime: Option<u64>,
 }
 
 impl<'c> Audio<'_, 'c> {
-    /// The format to send: the first that is sound.
+    /// Format to send: the first one that is sound.
     pub fn sound(&self) -> Option<(u8, &'c Codec<'c>)> {
         self.formats.iter().copied().find(|(_, codec)| codec.is_sound())
     }
 
-    /// The payload type of telephone events, if both know them.
+    /// Payload type of telephone events, if both support them.
     pub fn events(&self) -> Option<u8> {
         let is = |codec: &Codec<'_>| codec.encoding.eq_ignore_ascii_case("telephone-event");
         self.formats.iter().find(|(_, codec)| is(codec)).map(|&(payload, _)| payload)
     }
 }
 
-/// The first medium that is audio over plain RTP, not refused, with a sound format among `codecs`. `None` means that an
-/// offer is to be refused with 488, and that an answer left nothing to talk with.
+/// Finds the first accepted medium of audio over plain RTP with a sound format among `codecs`. `None` in an offer:
+/// refuse it with 488. `None` in an answer: no common format is left.
 pub fn audio<'a, 'c>(sdp: &Sdp<'a>, codecs: &'c [Codec<'c>]) -> Option<Audio<'a, 'c>> {
     (0..sdp.media_count()).find_map(|index| {
         let section = sdp.media(index)?;
@@ -70,7 +69,7 @@ pub fn audio<'a, 'c>(sdp: &Sdp<'a>, codecs: &'c [Codec<'c>]) -> Option<Audio<'a,
         if media.kind != b"audio" || media.port == 0 || !media.protocol.eq_ignore_ascii_case(b"RTP/AVP") {
             return None;
         }
-        // Each payload type is looked at once, however often a long line repeats it.
+        // Each payload type is examined once, however often a long line repeats it.
         let mut maps = [None; 128];
         section.rtpmaps().for_each(|map| {
             maps[usize::from(map.payload)].get_or_insert(map);
@@ -101,7 +100,7 @@ pub fn audio<'a, 'c>(sdp: &Sdp<'a>, codecs: &'c [Codec<'c>]) -> Option<Audio<'a,
     })
 }
 
-/// Whether a payload type means the codec: by its mapping, else by the table of RFC 3551.
+/// True if a payload type means the codec: by its mapping, else by the table of RFC 3551.
 fn means(map: Option<&RtpMap<'_>>, payload: u8, codec: &Codec<'_>) -> bool {
     match map {
         Some(map) => codec.is(map),
@@ -113,12 +112,12 @@ fn means(map: Option<&RtpMap<'_>>, payload: u8, codec: &Codec<'_>) -> bool {
     }
 }
 
-/// The answer to an offer: one `m=` line for each of the offer's in the same order, the one that [`audio`] finds
-/// accepted with the offer's payload types, all others refused with port 0.
+/// Creates the answer to an offer: one `m=` line for each line of the offer in the same order. The medium that
+/// [`audio`] finds is accepted with the offer's payload types, all others are refused with port 0.
 pub fn answer(offer: &Sdp<'_>, local: &Local<'_>) -> Vec<u8> {
     let accepted = audio(offer, local.codecs);
     let mut builder = begin(local);
-    // RFC 3264 section 6: the answer's times are the offer's.
+    // RFC 3264 section 6: the answer repeats the offer's times.
     for timing in offer.session().values(b't') {
         builder = builder.session_text(b't', timing);
     }
@@ -134,7 +133,7 @@ pub fn answer(offer: &Sdp<'_>, local: &Local<'_>) -> Vec<u8> {
     builder.build()
 }
 
-/// An offer of audio with all codecs of this side.
+/// Creates an offer of audio with all codecs of this side.
 pub fn offer(local: &Local<'_>) -> Vec<u8> {
     let formats: Vec<_> = local.codecs.iter().map(|codec| (codec.payload, codec)).collect();
     medium(begin(local), local, &formats, local.direction).build()
@@ -192,7 +191,7 @@ fn medium(
     builder.attribute(direction.name(), None)
 }
 
-/// The line that refuses a medium; one that cannot be read is refused with what can be.
+/// Creates the line that refuses a medium, with as many of its fields as can be read.
 fn refused<'a>(section: Section<'_, 'a>) -> Media<'a> {
     if let Some(media) = section.media() {
         return Media { port: 0, count: None, ..media };
@@ -270,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_refusal_keeps_odd_formats() {
-        // A form feed is no blank: taken for one at the end of the line alone, it left an answer without formats.
+        // A form feed is not a blank. Taken for one only at the end of a line, it left an answer without formats.
         let offer = format!("{HEAD}m=\x06 3 \x01 \x0c\x0c\r\nm=audio 4000 RTP/AVP \x0c\r\n");
         assert!(answered(&offer).ends_with("m=\x06 0 \x01 \x0c\x0c\r\nm=audio 0 RTP/AVP \x0c\r\n"));
     }
@@ -293,7 +292,7 @@ mod tests {
         let offer = format!("{HEAD}m=audio 4000 RTP/AVP {formats}\r\n{maps}");
         let started = std::time::Instant::now();
         assert!(answered(&offer).contains("m=audio 6000 RTP/AVP 0\r\n"));
-        // Looking each format up in all lines would take minutes in a debug build; this takes milliseconds.
+        // A search of all lines for each format would take minutes in a debug build; this takes milliseconds.
         assert!(started.elapsed().as_secs() < 10);
     }
 

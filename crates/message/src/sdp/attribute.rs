@@ -8,14 +8,14 @@ use crate::write::Write;
 /// A property (`a=name`) or a value attribute (`a=name:value`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attribute<'a> {
-    /// Compares with case (RFC 8866 section 5.13).
+    /// Name; compares with case (RFC 8866 section 5.13).
     pub name: &'a [u8],
-    /// What follows the first colon, as it stands; none of a property.
+    /// Raw text after the first colon; `None` for a property.
     pub value: Option<&'a [u8]>,
 }
 
 impl<'a> Attribute<'a> {
-    /// Reads the value of the line; any can be read.
+    /// Reads the value of the line; accepts any text.
     pub fn parse(value: &'a [u8]) -> Self {
         match memchr::memchr(b':', value) {
             Some(colon) => Self { name: &value[..colon], value: Some(&value[colon + 1..]) },
@@ -34,16 +34,16 @@ impl Write for Attribute<'_> {
     }
 }
 
-/// What a payload type means: `a=rtpmap` (RFC 8866 section 6.6).
+/// Mapping of a payload type: `a=rtpmap` (RFC 8866 section 6.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RtpMap<'a> {
-    /// 0 to 127.
+    /// Payload type, 0 to 127.
     pub payload: u8,
-    /// Without regard to case.
+    /// Encoding name; compares in any case.
     pub encoding: &'a [u8],
-    /// Ticks a second.
+    /// Ticks per second.
     pub clock_rate: u32,
-    /// For audio the number of channels.
+    /// Encoding parameters; for audio the number of channels.
     pub parameters: Option<&'a [u8]>,
 }
 
@@ -61,7 +61,7 @@ impl<'a> RtpMap<'a> {
         Some(Self { payload: payload(number_field)?, encoding, clock_rate, parameters: parts.next() })
     }
 
-    /// Channels of an audio format: 1 unless the parameters say another number.
+    /// Channels of an audio format; 1 unless the parameters say otherwise.
     pub fn channels(&self) -> u32 {
         self.parameters.and_then(number).and_then(|n| u32::try_from(n).ok()).unwrap_or(1)
     }
@@ -84,9 +84,9 @@ impl Write for RtpMap<'_> {
 /// Parameters of a format: `a=fmtp` (RFC 8866 section 6.15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fmtp<'a> {
-    /// One of the `m=` line: of RTP, the payload type in digits.
+    /// Format of the `m=` line; for RTP, the payload type in digits.
     pub format: &'a [u8],
-    /// As they stand; each encoding has a grammar of its own.
+    /// Raw parameters; each encoding has a grammar of its own.
     pub parameters: &'a [u8],
 }
 
@@ -106,17 +106,17 @@ impl Write for Fmtp<'_> {
     }
 }
 
-/// The direction of media, as its author sees it (RFC 8866 section 6.7).
+/// Direction of media, as its author sees it (RFC 8866 section 6.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 pub enum Direction {
-    /// `sendrecv`, which holds where no attribute says another.
+    /// `sendrecv`, the default without an attribute.
     #[default]
     SendRecv,
     /// `sendonly`: the other side is on hold.
     SendOnly,
     /// `recvonly`
     RecvOnly,
-    /// `inactive`: no media either way, RTCP goes on.
+    /// `inactive`: no media either way; RTCP continues.
     Inactive,
 }
 
@@ -124,7 +124,7 @@ impl Direction {
     /// Each direction once.
     pub const ALL: [Self; 4] = [Self::SendRecv, Self::SendOnly, Self::RecvOnly, Self::Inactive];
 
-    /// The attribute's name.
+    /// Name of the attribute.
     pub const fn name(self) -> &'static str {
         match self {
             Self::SendRecv => "sendrecv",
@@ -141,17 +141,17 @@ impl Direction {
         Self::ALL.into_iter().find(|direction| attribute.name == direction.name().as_bytes())
     }
 
-    /// Media go out from the side that wrote it.
+    /// True if the side that wrote it sends media.
     pub const fn sends(self) -> bool {
         matches!(self, Self::SendRecv | Self::SendOnly)
     }
 
-    /// Media come in at the side that wrote it.
+    /// True if the side that wrote it receives media.
     pub const fn receives(self) -> bool {
         matches!(self, Self::SendRecv | Self::RecvOnly)
     }
 
-    /// The direction that sends and receives so.
+    /// Direction from its two parts.
     pub const fn from_parts(sends: bool, receives: bool) -> Self {
         match (sends, receives) {
             (true, true) => Self::SendRecv,
@@ -161,19 +161,19 @@ impl Direction {
         }
     }
 
-    /// The answer to this direction of a side that would like `wish` (RFC 3264 section 6.1): it sends only what the
-    /// offerer receives, and receives only what the offerer sends.
+    /// Answer to this direction by a side that wants `wish` (RFC 3264 section 6.1): it sends only what the offerer
+    /// receives, and receives only what the offerer sends.
     pub const fn answered(self, wish: Self) -> Self {
         Self::from_parts(self.receives() && wish.sends(), self.sends() && wish.receives())
     }
 }
 
-/// Where RTCP goes, if not to the next port: `a=rtcp` (RFC 3605).
+/// Destination of RTCP, if not the next port: `a=rtcp` (RFC 3605).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rtcp<'a> {
-    /// 1 to 65,535, maybe an odd one.
+    /// Port, 1 to 65,535, maybe an odd one.
     pub port: u16,
-    /// If not that of the media.
+    /// Address, if not that of the media.
     pub connection: Option<Connection<'a>>,
 }
 
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn answers_to_directions() {
-        // RFC 3264 section 6.1, with a side that would do both.
+        // RFC 3264 section 6.1, with a side that wants both directions.
         for (offered, answered) in [
             (Direction::SendRecv, Direction::SendRecv),
             (Direction::SendOnly, Direction::RecvOnly),

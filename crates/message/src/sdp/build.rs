@@ -1,4 +1,4 @@
-//! A description from typed values.
+//! Builds a description from typed values.
 
 use super::attribute::Attribute;
 use super::check::rank;
@@ -9,12 +9,12 @@ use super::origin::Origin;
 use super::timing::{Repeat, Timing};
 use crate::write::Write;
 
-/// Collects the lines of a description and writes them in the order of RFC 8866 section 5, in any order of the
-/// calls within a section. Bytes that would end a line are written as question marks.
+/// Collects the lines of a description and writes them in the order of RFC 8866 section 5; calls within a section may
+/// come in any order. Bytes that would end a line are written as question marks.
 #[derive(Clone, Debug)]
 pub struct SdpBuilder {
     session: Vec<Vec<u8>>,
-    /// Each begins with its `m=` line.
+    /// Media sections, each beginning with its `m=` line.
     media: Vec<Vec<Vec<u8>>>,
 }
 
@@ -27,31 +27,31 @@ impl SdpBuilder {
         builder
     }
 
-    /// Adds a connection to the section at hand: the session's before the first medium, then that of the last medium.
+    /// Adds a connection to the current section: the session before the first medium, then the last medium.
     pub fn connection(mut self, connection: &Connection<'_>) -> Self {
         self.add(b'c', connection);
         self
     }
 
-    /// Adds an `i=` to the section at hand: words for people about the session or medium (RFC 8866 section 5.4).
+    /// Adds an `i=` to the current section: text for people about the session or medium (RFC 8866 section 5.4).
     pub fn information(mut self, text: &[u8]) -> Self {
         self.add(b'i', text);
         self
     }
 
-    /// Adds a `b=` to the section at hand (RFC 8866 section 5.8).
+    /// Adds a `b=` to the current section (RFC 8866 section 5.8).
     pub fn bandwidth(mut self, bandwidth: &Bandwidth<'_>) -> Self {
         self.add(b'b', bandwidth);
         self
     }
 
-    /// Adds an `a=name:value`, or an `a=name` if there is no value, to the section at hand (RFC 8866 section 5.13).
+    /// Adds an `a=name:value`, or an `a=name` if there is no value, to the current section (RFC 8866 section 5.13).
     pub fn attribute(mut self, name: &str, value: Option<&[u8]>) -> Self {
         self.add(b'a', &Attribute { name: name.as_bytes(), value });
         self
     }
 
-    /// An attribute with a typed value, such as `rtpmap` and [`RtpMap`](super::RtpMap).
+    /// Adds an attribute with a typed value, such as `rtpmap` and [`RtpMap`](super::RtpMap).
     pub fn value_attribute(self, name: &str, value: &impl Write) -> Self {
         let mut text = Vec::new();
         value.write(&mut text);
@@ -70,13 +70,13 @@ impl SdpBuilder {
         self
     }
 
-    /// Adds a `u=`, `e=`, `p=` or any other line to the session as it is.
+    /// Adds a `u=`, `e=`, `p=` or any other line to the session unchanged.
     pub fn session_text(mut self, kind: u8, text: &[u8]) -> Self {
         self.session_line(kind, text);
         self
     }
 
-    /// Begins a medium, to which what follows belongs.
+    /// Begins a medium; later calls add to it.
     pub fn media(mut self, media: &Media<'_>) -> Self {
         self.media.push(vec![written(b'm', media)]);
         self
@@ -96,7 +96,7 @@ impl SdpBuilder {
         }
     }
 
-    /// The description.
+    /// Returns the description.
     pub fn build(self) -> Vec<u8> {
         let mut out = Vec::with_capacity(256);
         self.write(&mut out);
@@ -147,7 +147,7 @@ mod tests {
         "[A-Za-z0-9.-]{1,12}"
     }
 
-    /// Text of a line: anything that does not end it.
+    /// Text of a line: no byte that ends it.
     fn text() -> impl Strategy<Value = Vec<u8>> {
         proptest::collection::vec(any::<u8>().prop_filter("no line end", |b| !matches!(b, 0 | b'\r' | b'\n')), 1..40)
     }

@@ -1,4 +1,4 @@
-//! What a strict reader demands: the order, the presence and the values of lines (RFC 8866 section 5 and 9).
+//! Checks of a strict reader: order, presence and values of lines (RFC 8866 section 5 and 9).
 
 use super::connection::{Bandwidth, Connection};
 use super::description::{Sdp, SdpLine, Section};
@@ -8,19 +8,19 @@ use super::origin::Origin;
 use super::timing::{Repeat, Timing, zones};
 use super::{fields, number, trim};
 
-/// Types in the order in which they stand in the session's section. `t=`, `r=` and `z=` alternate.
+/// Order of the line types in the session section. `t=`, `r=` and `z=` alternate.
 const SESSION: &[&[u8]] = &[b"v", b"o", b"s", b"i", b"u", b"e", b"p", b"c", b"b", b"trz", b"k", b"a"];
-/// The same for a medium.
+/// Order of the line types in a medium.
 const MEDIA: &[&[u8]] = &[b"m", b"i", b"c", b"b", b"k", b"a"];
 
-/// The place of a type in its section; `None` if it has none there.
+/// Rank of a type in its section; `None` if the section does not allow it.
 pub(super) fn rank(kind: u8, in_media: bool) -> Option<usize> {
     let order = if in_media { MEDIA } else { SESSION };
     order.iter().position(|kinds| kinds.contains(&kind))
 }
 
 impl Sdp<'_> {
-    /// Looks at what [`Sdp::parse`] lets pass.
+    /// Checks what [`Sdp::parse`] accepts unseen.
     ///
     /// # Errors
     /// The first fault from the top; a missing line comes last in its section.
@@ -28,7 +28,7 @@ impl Sdp<'_> {
         section(self.session(), false)?;
         let lines = self.lines().len();
         let session = self.session();
-        // Asked once: the session may have thousands of lines, and as many media follow as there may be.
+        // Computed once: the session may have thousands of lines, and many media may follow.
         let connected = session.value(b'c').is_some();
         for kind in [b'o', b's', b't'] {
             if session.value(kind).is_none() {
@@ -80,7 +80,7 @@ fn section(section: Section<'_, '_>, in_media: bool) -> Result<(), SdpError> {
     Ok(())
 }
 
-/// Whether the value can be read; `None` for another version.
+/// True if the value can be read; `None` for another version.
 fn value(line: &SdpLine<'_>) -> Option<bool> {
     let text = line.value;
     if text.contains(&0) {

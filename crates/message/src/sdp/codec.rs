@@ -1,19 +1,19 @@
-//! Audio formats, those with a fixed payload type among them (RFC 3551 section 6).
+//! Audio formats, including those with a fixed payload type (RFC 3551 section 6).
 
 use super::attribute::RtpMap;
 
 /// A format of audio that a side can send and receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Codec<'a> {
-    /// The payload type in our own offers; an answer takes the offer's.
+    /// Payload type in our own offers; an answer takes the offer's.
     pub payload: u8,
-    /// As registered with IANA; compared without regard to case.
+    /// Encoding name registered with IANA; compares in any case.
     pub encoding: &'a str,
-    /// Ticks a second.
+    /// Ticks per second.
     pub clock_rate: u32,
-    /// 1 unless an `a=rtpmap` says another number.
+    /// Channels; 1 unless an `a=rtpmap` says otherwise.
     pub channels: u32,
-    /// The value of `a=fmtp` behind the payload type.
+    /// Value of `a=fmtp` after the payload type.
     pub parameters: Option<&'a str>,
 }
 
@@ -24,22 +24,22 @@ impl<'a> Codec<'a> {
     pub const GSM: Self = Self::new(3, "GSM", 8_000);
     /// G.711 with the A-law of the rest of the world.
     pub const PCMA: Self = Self::new(8, "PCMA", 8_000);
-    /// Samples at 16 kHz, but its clock is 8 kHz by an old mistake (RFC 3551 section 4.5.2).
+    /// G.722: samples at 16 kHz, but a clock of 8 kHz by an old mistake (RFC 3551 section 4.5.2).
     pub const G722: Self = Self::new(9, "G722", 8_000);
-    /// RFC 4733, by which DTMF is sent; payload type 101 by custom.
+    /// Telephone events (RFC 4733), which carry DTMF; payload type 101 by custom.
     pub const TELEPHONE_EVENT: Self = Self { parameters: Some("0-15"), ..Self::new(101, "telephone-event", 8_000) };
 
-    /// A format of one channel without parameters.
+    /// Creates a format of one channel without parameters.
     pub const fn new(payload: u8, encoding: &'a str, clock_rate: u32) -> Self {
         Self { payload, encoding, clock_rate, channels: 1, parameters: None }
     }
 
-    /// Whether it is sound, not tones or comfort noise beside it.
+    /// True for sound, false for tones and comfort noise.
     pub fn is_sound(&self) -> bool {
         !["telephone-event", "CN", "red"].iter().any(|other| self.encoding.eq_ignore_ascii_case(other))
     }
 
-    /// Whether a mapping means this format.
+    /// True if a mapping means this format.
     pub fn is(&self, map: &RtpMap<'_>) -> bool {
         map.encoding.eq_ignore_ascii_case(self.encoding.as_bytes())
             && map.clock_rate == self.clock_rate
@@ -48,7 +48,7 @@ impl<'a> Codec<'a> {
 }
 
 impl Codec<'static> {
-    /// The audio format that a payload type means without `a=rtpmap` (RFC 3551 table 4).
+    /// Audio format of a payload type without `a=rtpmap` (RFC 3551 table 4).
     pub fn of_payload(payload: u8) -> Option<Self> {
         Some(match payload {
             0 => Self::PCMU,

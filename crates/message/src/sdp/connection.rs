@@ -1,4 +1,4 @@
-//! `c=`, `b=` and `k=`: where media go and how much (RFC 8866 section 5.7, 5.8 and 5.12).
+//! `c=`, `b=` and `k=`: destination, bandwidth and key of media (RFC 8866 section 5.7, 5.8 and 5.12).
 
 use std::net::IpAddr;
 
@@ -8,15 +8,15 @@ use crate::write::Write;
 /// Connection data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connection<'a> {
-    /// `IN`.
+    /// Net type, `IN`.
     pub net_type: &'a [u8],
-    /// `IP4` or `IP6`.
+    /// Address type, `IP4` or `IP6`.
     pub address_type: &'a [u8],
-    /// An address or a name, without what follows a slash.
+    /// Address or name, without the part after a slash.
     pub address: &'a [u8],
-    /// Of an IPv4 multicast address.
+    /// Time to live of an IPv4 multicast address.
     pub ttl: Option<u8>,
-    /// How many multicast addresses there are, from this one on.
+    /// Number of multicast addresses, starting with this one.
     pub count: Option<u32>,
 }
 
@@ -34,7 +34,7 @@ impl<'a> Connection<'a> {
         if parts.next().is_some() {
             return None;
         }
-        // Behind IPv4 comes the TTL, then the count; IPv6 has no TTL.
+        // IPv4 has the TTL, then the count; IPv6 has no TTL.
         let (ttl, count) = match (first, second) {
             (None, _) => (None, None),
             (Some(first), None) if address_type == b"IP6" => (None, Some(first?)),
@@ -54,12 +54,12 @@ impl<'a> Connection<'a> {
         Some(Self { net_type, address_type, address, ttl, count })
     }
 
-    /// The address, if it is no name.
+    /// IP address; `None` for a name.
     pub fn ip(&self) -> Option<IpAddr> {
         std::str::from_utf8(self.address).ok()?.parse().ok()
     }
 
-    /// `0.0.0.0` or `::`, with which RFC 2543 put a call on hold (RFC 3264 section 8.4).
+    /// True for `0.0.0.0` or `::`, with which RFC 2543 put a call on hold (RFC 3264 section 8.4).
     pub fn is_hold(&self) -> bool {
         self.ip().is_some_and(|ip| ip.is_unspecified())
     }
@@ -79,7 +79,7 @@ impl Write for Connection<'_> {
     }
 }
 
-/// The net type, address type and address of an IP address: `IN IP4 192.0.2.1`.
+/// Address type of an IP address.
 pub(super) fn address_type(ip: IpAddr) -> &'static str {
     if ip.is_ipv4() { "IP4" } else { "IP6" }
 }
@@ -87,9 +87,9 @@ pub(super) fn address_type(ip: IpAddr) -> &'static str {
 /// A bandwidth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bandwidth<'a> {
-    /// `CT`, `AS`, `TIAS`, `RS`, `RR` or an `X-` name.
+    /// Bandwidth type: `CT`, `AS`, `TIAS`, `RS`, `RR` or an `X-` name.
     pub kind: &'a [u8],
-    /// In kbit/s for CT and AS, in bit/s for TIAS, RS and RR.
+    /// Bandwidth in kbit/s for CT and AS, in bit/s for TIAS, RS and RR.
     pub value: u64,
 }
 
@@ -112,14 +112,14 @@ impl Write for Bandwidth<'_> {
 /// An encryption key, obsolete since RFC 8866.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key<'a> {
-    /// `prompt`, `clear`, `base64` or `uri`.
+    /// Method: `prompt`, `clear`, `base64` or `uri`.
     pub method: &'a [u8],
-    /// What follows the colon, as it stands; none of `prompt`.
+    /// Raw text after the colon; `None` for `prompt`.
     pub key: Option<&'a [u8]>,
 }
 
 impl<'a> Key<'a> {
-    /// Reads the value of the line; any can be read.
+    /// Reads the value of the line; accepts any text.
     pub fn parse(value: &'a [u8]) -> Self {
         match value.iter().position(|&b| b == b':') {
             Some(colon) => Self { method: &value[..colon], key: Some(&value[colon + 1..]) },

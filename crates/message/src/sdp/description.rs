@@ -1,4 +1,4 @@
-//! The index of a description: lines, the session's section and those of its media (RFC 8866 section 5).
+//! The index of a description: lines, the session section and the media sections (RFC 8866 section 5).
 
 use std::ops::Range;
 
@@ -10,10 +10,10 @@ use super::origin::Origin;
 use super::timing::Timing;
 use super::{number, trim};
 
-/// Bounds of what is indexed.
+/// Bounds of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SdpLimits {
-    /// Lines of every type, blank ones left out; default 4,096.
+    /// Lines of every type, blank ones excluded; default 4,096.
     pub lines: usize,
     /// `m=` lines.
     pub media: usize,
@@ -25,20 +25,20 @@ impl Default for SdpLimits {
     }
 }
 
-/// A description: the received bytes and where their lines are. Lines may end with CRLF, LF or CR.
+/// A description: the received bytes and the positions of their lines. Lines may end with CRLF, LF or CR.
 #[derive(Clone, Debug)]
 pub struct Sdp<'a> {
     bytes: &'a [u8],
     lines: Vec<Span>,
     /// Indexes of the `m=` lines.
     media: Vec<u32>,
-    /// Index of the session's first `c=` line, and the session's direction: what holds for each medium without its own
-    /// must not be searched for again for each of many media.
+    /// Index of the session's first `c=` line, and the session's direction. They are cached, because each of many media
+    /// without their own needs them.
     connection: Option<u32>,
     direction: Option<Direction>,
 }
 
-/// A line's letter is at `start`, its value ends at `end`; up to the next line's start there are line ends only.
+/// Span of a line: its letter is at `start`, its value ends at `end`; only line ends follow until the next line.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     start: u32,
@@ -48,13 +48,13 @@ struct Span {
 /// One line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SdpLine<'a> {
-    /// The letter before the equals sign.
+    /// Letter before the equals sign.
     pub kind: u8,
-    /// What follows the equals sign, without the line end.
+    /// Value after the equals sign, without the line end.
     pub value: &'a [u8],
-    /// Counted from 1, blank lines left out.
+    /// Line number, counted from 1, blank lines excluded.
     pub number: usize,
-    /// The whole line with its line end, and blank lines after it.
+    /// The whole line with its line end and the blank lines after it.
     pub raw: &'a [u8],
 }
 
@@ -62,8 +62,8 @@ impl<'a> Sdp<'a> {
     /// Finds the lines of a body, with the default limits.
     ///
     /// # Errors
-    /// Nothing there, a line without type, a first line that is not `v=`, a limit passed. Order and values are not
-    /// looked at: see [`Sdp::check`].
+    /// No line, a line without type, a first line that is not `v=`, or more lines than a limit. Order and values are
+    /// not checked: see [`Sdp::check`].
     pub fn parse(bytes: &'a [u8]) -> Result<Self, SdpError> {
         Self::parse_within(bytes, SdpLimits::default())
     }
@@ -102,10 +102,10 @@ impl<'a> Sdp<'a> {
                         }
                         _ => {}
                     }
-                    // The length was checked above, so no offset is cut off.
+                    // The length was checked above, so no offset is truncated.
                     lines.push(Span { start: start as u32, end: (start + length) as u32 });
                 }
-                // Nothing may stand before the first line: the lines together are all the bytes.
+                // No line end may precede the first line: the lines together are all the bytes.
                 [] if number > 1 => {}
                 [] if rest.iter().all(|b| matches!(b, b'\r' | b'\n')) => return fault(1, SdpReason::Empty),
                 _ => return fault(number, SdpReason::Line),
@@ -123,80 +123,80 @@ impl<'a> Sdp<'a> {
         Ok(Self { bytes, lines, media, connection, direction })
     }
 
-    /// The bytes that were parsed.
+    /// The parsed bytes.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Every line from the first to the last.
+    /// All lines in order.
     pub fn lines(&self) -> impl DoubleEndedIterator<Item = SdpLine<'a>> + ExactSizeIterator + '_ {
         (0..self.lines.len()).map(|index| self.line(index))
     }
 
-    /// The lines before the first `m=`.
+    /// Session section: the lines before the first `m=`.
     pub fn session(&self) -> Section<'_, 'a> {
         self.section(0..self.media.first().map_or(self.lines.len(), |&first| first as usize))
     }
 
-    /// How many `m=` lines there are.
+    /// Number of `m=` lines.
     pub fn media_count(&self) -> usize {
         self.media.len()
     }
 
-    /// The section of the `m=` line with this index, counted from 0.
+    /// Section of the `m=` line with this index, counted from 0.
     pub fn media(&self, index: usize) -> Option<Section<'_, 'a>> {
         let from = *self.media.get(index)? as usize;
         let to = self.media.get(index + 1).map_or(self.lines.len(), |&next| next as usize);
         Some(self.section(from..to))
     }
 
-    /// The sections of all media in their order, which an answer must keep (RFC 3264 section 6).
+    /// Sections of all media in order, which an answer must keep (RFC 3264 section 6).
     pub fn all_media(&self) -> impl ExactSizeIterator<Item = Section<'_, 'a>> {
         (0..self.media.len()).map(|index| self.media(index).expect("the index is below the count"))
     }
 
-    /// `v=`, which must be 0.
+    /// Version, `v=`; must be 0.
     pub fn version(&self) -> Option<u64> {
         number(self.session().value(b'v')?)
     }
 
-    /// `o=`.
+    /// Origin, `o=`.
     pub fn origin(&self) -> Option<Origin<'a>> {
         Origin::parse(self.session().value(b'o')?)
     }
 
-    /// `s=`.
+    /// Session name, `s=`.
     pub fn name(&self) -> Option<&'a [u8]> {
         self.session().value(b's')
     }
 
-    /// `u=`.
+    /// URI, `u=`.
     pub fn uri(&self) -> Option<&'a [u8]> {
         self.session().value(b'u')
     }
 
-    /// Each `e=`.
+    /// Values of all `e=` lines.
     pub fn emails(&self) -> impl Iterator<Item = &'a [u8]> + '_ {
         self.session().values(b'e')
     }
 
-    /// Each `p=`.
+    /// Values of all `p=` lines.
     pub fn phones(&self) -> impl Iterator<Item = &'a [u8]> + '_ {
         self.session().values(b'p')
     }
 
-    /// Each `t=` that can be read.
+    /// All `t=` lines that can be read.
     pub fn timings(&self) -> impl Iterator<Item = Timing> + '_ {
         self.session().values(b't').filter_map(Timing::parse)
     }
 
-    /// The address for a medium: its own `c=` or the session's (RFC 8866 section 5.7).
+    /// Connection of a medium: its own `c=` or the session's (RFC 8866 section 5.7).
     pub fn connection_of(&self, media: usize) -> Option<Connection<'a>> {
         let session = || Connection::parse(self.line(self.connection? as usize).value);
         self.media(media)?.connection().or_else(session)
     }
 
-    /// The direction of a medium: its own, the session's, or sendrecv (RFC 8866 section 6.7).
+    /// Direction of a medium: its own, the session's, or sendrecv (RFC 8866 section 6.7).
     pub fn direction_of(&self, media: usize) -> Direction {
         let own = self.media(media).and_then(|section| section.direction());
         own.or(self.direction).unwrap_or_default()
@@ -219,7 +219,7 @@ impl<'a> Sdp<'a> {
     }
 }
 
-/// Descriptions are equal if they have the same lines, however those end.
+/// Descriptions are equal if they have the same lines; line ends do not count.
 impl PartialEq for Sdp<'_> {
     fn eq(&self, other: &Self) -> bool {
         let content = |line: SdpLine<'_>| (line.kind, line.value.to_owned());
@@ -238,7 +238,7 @@ pub struct Section<'s, 'a> {
 }
 
 impl<'s, 'a> Section<'s, 'a> {
-    /// Every line of this section in its order; of a medium, the `m=` first.
+    /// All lines of this section in order; the first line of a medium is its `m=`.
     pub fn lines(self) -> impl DoubleEndedIterator<Item = SdpLine<'a>> + ExactSizeIterator + 's {
         (self.from..self.to).map(move |index| self.sdp.line(index))
     }
@@ -258,7 +258,7 @@ impl<'s, 'a> Section<'s, 'a> {
         Media::parse(self.value(b'm')?)
     }
 
-    /// `i=`.
+    /// Information, `i=`.
     pub fn information(self) -> Option<&'a [u8]> {
         self.value(b'i')
     }
@@ -268,31 +268,31 @@ impl<'s, 'a> Section<'s, 'a> {
         Connection::parse(self.value(b'c')?)
     }
 
-    /// Each `b=` that can be read.
+    /// All `b=` lines that can be read.
     pub fn bandwidths(self) -> impl Iterator<Item = Bandwidth<'a>> + 's {
         self.values(b'b').filter_map(Bandwidth::parse)
     }
 
-    /// Each `a=`.
+    /// All `a=` lines.
     pub fn attributes(self) -> impl Iterator<Item = Attribute<'a>> + 's {
         self.values(b'a').map(Attribute::parse)
     }
 
-    /// The values of the attributes of this name; a property attribute has an empty one. Names are case-sensitive
-    /// (RFC 8866 section 5.13).
+    /// Values of the attributes of this name; a property attribute has an empty one. Names are case-sensitive (RFC 8866
+    /// section 5.13).
     pub fn attributes_named<'n: 's>(self, name: &'n str) -> impl Iterator<Item = &'a [u8]> + 's {
         self.attributes()
             .filter(move |attribute| attribute.name == name.as_bytes())
             .map(|attribute| attribute.value.unwrap_or_default())
     }
 
-    /// The value of the first attribute of this name.
+    /// Value of the first attribute of this name.
     pub fn attribute(self, name: &str) -> Option<&'a [u8]> {
         let mut all = self.attributes();
         all.find(|attribute| attribute.name == name.as_bytes()).map(|attribute| attribute.value.unwrap_or_default())
     }
 
-    /// Each `a=rtpmap` that can be read.
+    /// All `a=rtpmap` attributes that can be read.
     pub fn rtpmaps(self) -> impl Iterator<Item = RtpMap<'a>> + 's {
         self.attributes_named("rtpmap").filter_map(RtpMap::parse)
     }
@@ -302,7 +302,7 @@ impl<'s, 'a> Section<'s, 'a> {
         self.rtpmaps().find(|map| map.payload == payload)
     }
 
-    /// Each `a=fmtp` that can be read.
+    /// All `a=fmtp` attributes that can be read.
     pub fn fmtps(self) -> impl Iterator<Item = Fmtp<'a>> + 's {
         self.attributes_named("fmtp").filter_map(Fmtp::parse)
     }
@@ -337,12 +337,12 @@ impl<'s, 'a> Section<'s, 'a> {
         self.attribute("mid")
     }
 
-    /// The values of `a=candidate` as they stand (RFC 8839).
+    /// Raw values of `a=candidate` (RFC 8839).
     pub fn candidates(self) -> impl Iterator<Item = &'a [u8]> + 's {
         self.attributes_named("candidate")
     }
 
-    /// The values of `a=crypto` as they stand (RFC 4568).
+    /// Raw values of `a=crypto` (RFC 4568).
     pub fn cryptos(self) -> impl Iterator<Item = &'a [u8]> + 's {
         self.attributes_named("crypto")
     }
@@ -429,7 +429,7 @@ mod tests {
             assert_eq!(sdp.connection_of(media).expect("the session's").address, b"192.0.2.1");
             assert_eq!(sdp.direction_of(media), Direction::Inactive);
         }
-        // A walk through the session for each medium would be nearly two thousand million steps.
+        // A walk through the session for each medium would take nearly two billion steps.
         assert!(started.elapsed().as_secs() < 5);
     }
 

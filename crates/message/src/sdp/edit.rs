@@ -1,4 +1,4 @@
-//! Changes to a received description; every line not named stays byte for byte.
+//! Changes to a received description; every other line stays byte for byte.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -12,32 +12,32 @@ use super::origin::Origin;
 use super::{fields, write_number};
 use crate::write::Write;
 
-/// The section that a change is for.
+/// Section to change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// The lines before the first `m=`, which hold for each medium without its own.
+    /// Session section: the lines before the first `m=`, which apply to each medium without its own.
     Session,
-    /// The medium with this index, counted from 0.
+    /// Medium with this index, counted from 0.
     Media(usize),
 }
 
-/// A description under change. A change returns whether there was a place for it: false for a medium that is not
-/// there or a line that cannot be read.
+/// A description under edit. Each change returns false if it could not be applied: the medium does not exist or the
+/// line cannot be read.
 #[derive(Clone, Debug)]
 pub struct SdpEdit<'a> {
-    /// The session's lines, then those of each medium from its `m=` on; none is empty. Apart, so that a change to
-    /// one of many media costs what that one has, not what all have.
+    /// Lines of the session, then of each medium from its `m=` on; none is empty. One vector per section, so that the
+    /// cost of a change depends on one medium, not on all.
     sections: Vec<Vec<EditLine<'a>>>,
-    /// The line end of the first line, given to new ones.
+    /// Line end of the first line, used for new ones.
     end: &'a [u8],
 }
 
 #[derive(Clone, Debug)]
 struct EditLine<'a> {
     kind: u8,
-    /// The letter, the equals sign and the value.
+    /// Letter, equals sign and value.
     text: Cow<'a, [u8]>,
-    /// Its line end and blank lines.
+    /// Line end and following blank lines.
     end: &'a [u8],
 }
 
@@ -52,7 +52,7 @@ impl EditLine<'_> {
 }
 
 impl<'a> SdpEdit<'a> {
-    /// Starts with the lines as they are; none is copied before it is changed.
+    /// Creates an edit without changes; a line is copied only when it changes.
     pub fn new(sdp: &Sdp<'a>) -> Self {
         let line = |line: SdpLine<'a>| {
             let (text, end) = line.raw.split_at(line.value.len() + 2);
@@ -67,17 +67,17 @@ impl<'a> SdpEdit<'a> {
         Self { sections, end }
     }
 
-    /// Writes the description as changed.
+    /// Writes the edited description.
     pub fn write(&self, out: &mut Vec<u8>) {
         let mut lines = self.sections.iter().flatten().peekable();
         while let Some(line) = lines.next() {
             out.extend_from_slice(&line.text);
-            // What was the last line may have come without an end and be followed now.
+            // A line without end that was the last one may no longer be the last.
             out.extend_from_slice(if line.end.is_empty() && lines.peek().is_some() { self.end } else { line.end });
         }
     }
 
-    /// The description as changed.
+    /// Returns the edited description.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.write(&mut out);
@@ -89,8 +89,8 @@ impl<'a> SdpEdit<'a> {
         self.set_line(part, b'c', connection(ip).as_bytes())
     }
 
-    /// Replaces each connection address there is. One of RFC 2543 hold (`0.0.0.0`, `::`) stays, as it is no address but a
-    /// state. Returns how many were replaced.
+    /// Replaces every connection address. RFC 2543 hold (`0.0.0.0`, `::`) stays, because it is a state and not an
+    /// address. Returns the number of replacements.
     pub fn replace_connections(&mut self, ip: IpAddr) -> usize {
         let value = connection(ip);
         let mut count = 0;
@@ -119,7 +119,7 @@ impl<'a> SdpEdit<'a> {
         })
     }
 
-    /// Replaces the version in `o=`: one more for each changed offer or answer (RFC 3264 section 8).
+    /// Replaces the version in `o=`: it rises by one with each changed offer or answer (RFC 3264 section 8).
     pub fn set_origin_version(&mut self, version: u64) -> bool {
         let mut digits = Vec::new();
         write_number(version, &mut digits);
@@ -131,8 +131,8 @@ impl<'a> SdpEdit<'a> {
         self.change_media(media, |media| Media { port, ..*media }.to_value())
     }
 
-    /// Keeps those formats of a medium of which `keep` says so, and removes the attributes of the others (`rtpmap`,
-    /// `fmtp`, `rtcp-fb`). If none is left the medium is refused: port 0, its first format as a stand-in.
+    /// Keeps the formats of a medium for which `keep` returns true, and removes the attributes of the others (`rtpmap`,
+    /// `fmtp`, `rtcp-fb`). If no format is left, the medium is refused: port 0, with its first format as a placeholder.
     pub fn keep_formats(&mut self, media: usize, mut keep: impl FnMut(&[u8]) -> bool) -> bool {
         let mut dropped: Vec<Vec<u8>> = Vec::new();
         let changed = self.change_media(media, |media| {
@@ -170,18 +170,18 @@ impl<'a> SdpEdit<'a> {
         changed
     }
 
-    /// Replaces the direction attributes of a section by this one.
+    /// Replaces the direction attributes of a section.
     pub fn set_direction(&mut self, part: Part, direction: Direction) -> bool {
         let is = |line: &EditLine<'_>| line.kind == b'a' && Direction::of(&Attribute::parse(line.value())).is_some();
         self.replace(part, b'a', is, direction.name().as_bytes())
     }
 
-    /// Adds an attribute behind all others of the section.
+    /// Adds an attribute after all others of the section.
     pub fn add_attribute(&mut self, part: Part, name: &str, value: Option<&[u8]>) -> bool {
         self.insert(part, b'a', &Attribute { name: name.as_bytes(), value }.to_value())
     }
 
-    /// Removes all attributes of this name from a section; returns how many there were.
+    /// Removes all attributes of this name from a section; returns their number.
     pub fn remove_attributes(&mut self, part: Part, name: &str) -> usize {
         self.retain(part, |line| line.kind != b'a' || Attribute::parse(line.value()).name != name.as_bytes())
     }
@@ -192,8 +192,8 @@ impl<'a> SdpEdit<'a> {
         self.add_attribute(part, name, value)
     }
 
-    /// Replaces all lines of a type in a section by one, which is added if there was none. Not for `v=` and `m=`,
-    /// which make the sections, nor for a type that has no place there.
+    /// Replaces all lines of a type in a section by one, or adds one. Fails for `v=` and `m=`, which begin the
+    /// sections, and for a type that the section does not allow.
     pub fn set_line(&mut self, part: Part, kind: u8, value: &[u8]) -> bool {
         if matches!(kind, b'v' | b'm') || rank(kind, part != Part::Session).is_none() {
             return false;
@@ -201,7 +201,7 @@ impl<'a> SdpEdit<'a> {
         self.replace(part, kind, |line| line.kind == kind, value)
     }
 
-    /// Removes all lines of a type from a section, `v=` and `m=` excepted; returns how many there were.
+    /// Removes all lines of a type from a section, except `v=` and `m=`; returns their number.
     pub fn remove_lines(&mut self, part: Part, kind: u8) -> usize {
         if matches!(kind, b'v' | b'm') {
             return 0;
@@ -209,7 +209,7 @@ impl<'a> SdpEdit<'a> {
         self.retain(part, |line| line.kind != kind)
     }
 
-    /// The lines of a section, its first one before all.
+    /// Lines of a section, beginning with its first one.
     fn section(&mut self, part: Part) -> Option<&mut Vec<EditLine<'a>>> {
         self.sections.get_mut(match part {
             Part::Session => 0,
@@ -224,7 +224,8 @@ impl<'a> SdpEdit<'a> {
         before - lines.len()
     }
 
-    /// Gives the first line of which `is` says so this value and removes the others; adds one if there is none.
+    /// Sets the value of the first line for which `is` returns true and removes the others; adds a line if there is
+    /// none.
     fn replace(&mut self, part: Part, kind: u8, is: impl Fn(&EditLine<'_>) -> bool, value: &[u8]) -> bool {
         let Some(lines) = self.section(part) else { return false };
         let Some(first) = lines.iter().position(&is) else { return self.insert(part, kind, value) };
@@ -233,12 +234,12 @@ impl<'a> SdpEdit<'a> {
             index += 1;
             index - 1 <= first || !is(line)
         });
-        // Everything before the first one stayed, so it still has its place.
+        // All lines before the first one stayed, so its index is still valid.
         lines[first].set(value);
         true
     }
 
-    /// Puts a line where its type belongs (RFC 8866 section 5): behind the last that may stand before it.
+    /// Inserts a line at the position of its type (RFC 8866 section 5): after the last line that may precede it.
     fn insert(&mut self, part: Part, kind: u8, value: &[u8]) -> bool {
         let (end, in_media) = (self.end, part != Part::Session);
         let Some(lines) = self.section(part) else { return false };
@@ -265,7 +266,7 @@ impl<'a> SdpEdit<'a> {
     }
 }
 
-/// A line without its end. What could end it early becomes a question mark.
+/// Creates a line without its end. Bytes that could end it early become question marks.
 pub(super) fn line(kind: u8, value: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(value.len() + 2);
     text.extend_from_slice(&[kind, b'=']);
@@ -305,7 +306,7 @@ mod tests {
         String::from_utf8(edit.to_vec()).expect("UTF-8")
     }
 
-    /// Lines only in the first and only in the second.
+    /// Lines only in the first and lines only in the second text.
     fn difference<'t>(old: &'t str, new: &'t str) -> (Vec<&'t str>, Vec<&'t str>) {
         let only = |a: &'t str, b: &str| a.split("\r\n").filter(|line| !b.split("\r\n").any(|l| l == *line)).collect();
         (only(old, new), only(new, old))
@@ -361,7 +362,7 @@ mod tests {
             assert!(edit.set_port(media, 2) && edit.set_direction(Part::Media(media), Direction::Inactive));
             assert!(edit.set_connection(Part::Media(media), IpAddr::V4(Ipv4Addr::LOCALHOST)));
         }
-        // A walk through all lines for each change would be thousands of millions of steps.
+        // A walk through all lines for each change would take billions of steps.
         assert!(started.elapsed().as_secs() < 5);
         let section = "m=audio 2 RTP/AVP 0\nc=IN IP4 127.0.0.1\na=inactive\n";
         assert_eq!(edit.to_vec(), format!("v=0\n{}", section.repeat(20_000)).into_bytes());

@@ -1,20 +1,20 @@
-//! Why a description was refused, and at which line.
+//! Faults of a description and their lines.
 
 use std::fmt;
 
 /// A fault of a description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SdpError {
-    /// The line, counted from 1; for something missing, the line at which that was seen.
+    /// Line, counted from 1; for something missing, the line at which it was noticed.
     pub line: usize,
-    /// With the type of the line, where that matters.
+    /// Kind of fault, with the type of the line if it matters.
     pub reason: SdpReason,
 }
 
-/// What is wrong. Types of lines are the letters before `=`.
+/// Kind of fault. Types of lines are the letters before `=`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SdpReason {
-    /// There is no line at all.
+    /// No line at all.
     Empty,
     /// Not a letter, `=` and a value.
     Line,
@@ -24,19 +24,19 @@ pub enum SdpReason {
     TooManyLines,
     /// More `m=` lines than the limit.
     TooManyMedia,
-    /// More bytes than a description is indexed for (4 GiB).
+    /// Longer than the maximum of 4 GiB.
     TooLong,
     /// A version other than 0 (RFC 8866 section 5.1).
     Version,
-    /// A type that RFC 8866 does not know at this place.
+    /// A type that RFC 8866 does not allow at this position.
     Unknown(char),
-    /// The line of this type stands behind one that must follow it (RFC 8866 section 5).
+    /// A line of this type after one that must follow it (RFC 8866 section 5).
     Order(char),
-    /// The line of this type may stand only once in its section.
+    /// A second line of this type in a section that allows one.
     Twice(char),
-    /// The line of this type must be there.
+    /// No line of this mandatory type.
     Missing(char),
-    /// The value of the line of this type cannot be read.
+    /// A line of this type whose value cannot be read.
     Malformed(char),
 }
 

@@ -1,4 +1,4 @@
-//! What a fuzzer runs: everything that can be done with a description, and what must hold afterwards.
+//! Fuzz target: every operation on a description, and its invariants.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -45,7 +45,7 @@ fn views(sdp: &Sdp<'_>) {
     }
 }
 
-/// What a view writes is read as the same view.
+/// Checks that the output of a view parses as an equal view.
 fn again(kind: u8, value: &[u8]) {
     macro_rules! same {
         ($view:ident, $value:expr) => {
@@ -63,7 +63,7 @@ fn again(kind: u8, value: &[u8]) {
             let Some(media) = Media::parse(value) else { return };
             let text = written(&media);
             let read = Media::parse(&text).expect("what a line writes is a line");
-            // Between formats may stand several blanks, of which one is written.
+            // Several blanks may separate formats; one is written.
             assert!(read.formats().eq(media.formats()), "formats stay");
             let parts = |media: &Media<'_>| (media.kind.to_owned(), media.port, media.count, media.protocol.to_owned());
             assert_eq!(parts(&read), parts(&media));
@@ -126,7 +126,7 @@ fn edits(sdp: &Sdp<'_>, was_strict: bool) {
     if was_strict {
         assert_eq!(read.check(), Ok(()), "edits keep a right description right");
     }
-    // Lines of types that no edit touched are there as they were.
+    // Lines of types that no edit touched are unchanged.
     let others = |sdp: &Sdp<'_>| {
         let lines = sdp.lines().filter(|line| !b"coma".contains(&line.kind));
         lines.map(|line| (line.kind, line.value.to_owned())).collect::<Vec<_>>()
@@ -168,7 +168,7 @@ mod tests {
         "v=0\no=alice 2890844526 2890844526 IN IP4 h\ns= \nt=0 0\nm=audio 49170 RTP/AVP 0\nc=IN IP4 0.0.0.0",
     ];
 
-    /// A generator of its own, so that a failure is found again.
+    /// A seeded generator, so that a failure can be reproduced.
     struct Mutator(u64);
 
     impl Mutator {
@@ -225,7 +225,7 @@ mod tests {
         }
     }
 
-    /// Seeds of the corpus, if it is there.
+    /// Seeds of the corpus, if it exists.
     fn seeds() -> Vec<Vec<u8>> {
         let mut seeds: Vec<_> = SEEDS.iter().map(|seed| seed.as_bytes().to_vec()).collect();
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -242,7 +242,7 @@ mod tests {
         seeds
     }
 
-    /// `STROWGER_FUZZ_ROUNDS` makes it run longer; a failure prints the round, with which it is found again.
+    /// `STROWGER_FUZZ_ROUNDS` sets the number of rounds; a failure prints its round, which reproduces it.
     #[test]
     fn mutated_seeds_break_nothing() {
         let seeds = seeds();

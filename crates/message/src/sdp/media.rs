@@ -1,29 +1,29 @@
-//! `m=`: a medium and where it is received (RFC 8866 section 5.14).
+//! `m=`: a medium and its port (RFC 8866 section 5.14).
 
 use super::{fields, number, trim_end, write_number};
 use crate::write::Write;
 
-/// A media description's first line.
+/// First line of a media description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Media<'a> {
-    /// `audio`, `video`, `text`, `application`, `message`, `image`.
+    /// Media type: `audio`, `video`, `text`, `application`, `message`, `image`.
     pub kind: &'a [u8],
-    /// 0 if the medium is refused or given up (RFC 3264 section 6).
+    /// Port; 0 if the medium is refused or given up (RFC 3264 section 6).
     pub port: u16,
-    /// How many pairs of ports there are, if more than one.
+    /// Number of port pairs, if more than one.
     pub count: Option<u32>,
-    /// `RTP/AVP`, `RTP/SAVPF`, `UDP/TLS/RTP/SAVPF`, `udptl` and others.
+    /// Protocol: `RTP/AVP`, `RTP/SAVPF`, `UDP/TLS/RTP/SAVPF`, `udptl` and others.
     pub protocol: &'a [u8],
     pub(super) formats: &'a [u8],
 }
 
 impl<'a> Media<'a> {
-    /// A line of typed values; `formats` are parted by spaces.
+    /// Creates a line; spaces separate the `formats`.
     pub fn new(kind: &'a [u8], port: u16, protocol: &'a [u8], formats: &'a [u8]) -> Self {
         Self { kind, port, count: None, protocol, formats }
     }
 
-    /// Reads the value of the line; it needs one format at least.
+    /// Reads the value of the line; at least one format is mandatory.
     pub fn parse(value: &'a [u8]) -> Option<Self> {
         let mut rest = fields(value);
         let (kind, ports, protocol, first) = (rest.next()?, rest.next()?, rest.next()?, rest.next()?);
@@ -33,22 +33,22 @@ impl<'a> Media<'a> {
             Some(count) => Some(u32::try_from(number(count)?).ok()?),
             None => None,
         };
-        // Every field is a part of the value, so its place is found by address.
+        // Every field is a slice of the value, so pointers give its offset.
         let start = first.as_ptr().addr() - value.as_ptr().addr();
         Some(Self { kind, port, count, protocol, formats: trim_end(&value[start..]) })
     }
 
-    /// The formats in the order of preference; payload types where the protocol is RTP.
+    /// Formats in order of preference; payload types if the protocol is RTP.
     pub fn formats(&self) -> impl Iterator<Item = &'a [u8]> + 'a {
         fields(self.formats)
     }
 
-    /// The formats that are RTP payload types (RFC 3550 section 5.1: seven bits).
+    /// Formats that are RTP payload types (RFC 3550 section 5.1: seven bits).
     pub fn payloads(&self) -> impl Iterator<Item = u8> + 'a {
         self.formats().filter_map(payload)
     }
 
-    /// Whether the formats are RTP payload types.
+    /// True if the formats are RTP payload types.
     pub fn is_rtp(&self) -> bool {
         let mut parts = self.protocol.split(|&b| b == b'/');
         parts.any(|part| part.eq_ignore_ascii_case(b"RTP"))
@@ -73,7 +73,7 @@ impl Write for Media<'_> {
     }
 }
 
-/// A payload type, 0 to 127.
+/// Payload type, 0 to 127.
 pub(super) fn payload(format: &[u8]) -> Option<u8> {
     number(format).and_then(|number| u8::try_from(number).ok()).filter(|&number| number < 128)
 }
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_format_of_form_feeds_is_one() {
-        // Only blanks part fields, so these bytes are what a line must have: one format at least.
+        // Only blanks separate fields, so these bytes are the mandatory format.
         let media = Media::parse(b"x 3 y \x0c\x0c \t").expect("a kind, a port, a protocol, a format");
         assert!(media.formats().eq([b"\x0c\x0c"]));
         let mut out = Vec::new();

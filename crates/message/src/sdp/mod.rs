@@ -1,8 +1,8 @@
 //! Session descriptions: SDP of RFC 8866, read, edited and written, and the simple audio case of RFC 3264.
 //!
-//! [`Sdp::parse`] finds the lines and nothing else; typed views ([`Origin`], [`Connection`], [`Media`], [`RtpMap`], ...)
-//! are made from a [`Section`] when asked for. What a strict reader would refuse - order, missing lines, malformed
-//! values - is reported by [`Sdp::check`] with the line's number. [`SdpEdit`] changes lines and leaves all others byte for
+//! [`Sdp::parse`] only finds the lines; a [`Section`] creates typed views ([`Origin`], [`Connection`], [`Media`],
+//! [`RtpMap`], ...) on demand. [`Sdp::check`] reports the faults that a strict reader would refuse - order, missing
+//! lines, malformed values - with the number of the line. [`SdpEdit`] changes lines and leaves all others byte for
 //! byte; [`SdpBuilder`] writes a description from typed values; [`answer()`] answers an offer of audio.
 //!
 //! ```
@@ -47,37 +47,37 @@ pub use media::Media;
 pub use origin::Origin;
 pub use timing::{Repeat, Timing, ZoneAdjustment, seconds, zones};
 
-/// The fields of a line, which one space should part and several may.
+/// Fields of a line; one space should separate them, several may.
 fn fields(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|&b| is_blank(b)).filter(|field| !field.is_empty())
 }
 
-/// What parts fields, and nothing else: a form feed, which `trim_ascii` takes away too, is a byte like any other, and a
-/// field of it alone must not vanish between reading and writing.
+/// True for a separator of fields. A form feed, which `trim_ascii` removes too, is not one: a field that consists of it
+/// must not vanish between reading and writing.
 fn is_blank(b: u8) -> bool {
     b == b' ' || b == b'\t'
 }
 
-/// Without blanks before and behind.
+/// Removes blanks at both ends.
 fn trim(text: &[u8]) -> &[u8] {
     let start = text.iter().position(|&b| !is_blank(b)).unwrap_or(text.len());
     trim_end(&text[start..])
 }
 
-/// Without blanks behind.
+/// Removes blanks at the end.
 fn trim_end(text: &[u8]) -> &[u8] {
     let end = text.iter().rposition(|&b| !is_blank(b)).map_or(0, |last| last + 1);
     &text[..end]
 }
 
-/// The first field and what follows it, both without blanks around them.
+/// The first field and the rest, both trimmed.
 fn split_first(text: &[u8]) -> (&[u8], &[u8]) {
     let text = trim(text);
     let end = text.iter().position(|&b| is_blank(b)).unwrap_or(text.len());
     (&text[..end], trim(&text[end..]))
 }
 
-/// An unsigned decimal number of digits alone.
+/// Parses an unsigned decimal number of digits alone.
 fn number(text: &[u8]) -> Option<u64> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return None;

@@ -3,25 +3,25 @@
 use super::{fields, number};
 use crate::write::Write;
 
-/// An origin. Both numbers may have any length, so they are kept as text.
+/// An origin. Both numbers may have any length, so they stay text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin<'a> {
-    /// The login of the author; `-` on a host that knows none.
+    /// Login of the author; `-` on a host without logins.
     pub username: &'a [u8],
-    /// Digits. With username, type and address it is unique among all sessions; stays while the description changes.
+    /// Session id, digits. Unique together with username, types and address; constant while the description changes.
     pub session_id: &'a [u8],
-    /// Digits; see [`Origin::version`].
+    /// Session version, digits; see [`Origin::version`].
     pub session_version: &'a [u8],
-    /// `IN`.
+    /// Net type, `IN`.
     pub net_type: &'a [u8],
-    /// `IP4` or `IP6`.
+    /// Address type, `IP4` or `IP6`.
     pub address_type: &'a [u8],
-    /// Of the machine that made the session: an address or a name. Media need not come from there.
+    /// Address or name of the machine that created the session. Media may come from elsewhere.
     pub address: &'a [u8],
 }
 
 impl<'a> Origin<'a> {
-    /// Reads the value of the line; `None` unless it has six fields and both numbers are of digits.
+    /// Reads the value of the line; `None` unless it has six fields and both numbers consist of digits.
     pub fn parse(value: &'a [u8]) -> Option<Self> {
         let mut fields = fields(value);
         let origin = Self {
@@ -36,8 +36,8 @@ impl<'a> Origin<'a> {
         (fields.next().is_none() && digits(origin.session_id) && digits(origin.session_version)).then_some(origin)
     }
 
-    /// The version of the description; `None` if it does not fit. An offer that changes anything raises it by one
-    /// (RFC 3264 section 8).
+    /// Version of the description; `None` if it exceeds the type. An offer that changes anything raises it by one (RFC
+    /// 3264 section 8).
     pub fn version(&self) -> Option<u64> {
         number(self.session_version)
     }

@@ -1,4 +1,4 @@
-//! `t=`, `r=` and `z=`: when a session takes place (RFC 8866 section 5.9 to 5.11).
+//! `t=`, `r=` and `z=`: time of a session (RFC 8866 section 5.9 to 5.11).
 
 use super::{fields, number, write_number};
 use crate::write::Write;
@@ -6,9 +6,9 @@ use crate::write::Write;
 /// Start and stop in seconds since 1900; 0 for unbounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Timing {
-    /// 0: it has begun already.
+    /// Start; 0: it has begun already.
     pub start: u64,
-    /// 0: it does not end.
+    /// Stop; 0: it does not end.
     pub stop: u64,
 }
 
@@ -34,25 +34,25 @@ impl Write for Timing {
 pub struct Repeat<'a> {
     /// Seconds from one start to the next.
     pub interval: u64,
-    /// Seconds for which each lasts.
+    /// Duration of each, in seconds.
     pub duration: u64,
     offsets: &'a [u8],
 }
 
 impl<'a> Repeat<'a> {
-    /// Reads the value of the line; it needs one offset at least.
+    /// Reads the value of the line; at least one offset is mandatory.
     pub fn parse(value: &'a [u8]) -> Option<Self> {
         let unsigned = |field: Option<&[u8]>| seconds(field?).and_then(|seconds| u64::try_from(seconds).ok());
         let mut rest = fields(value);
         let (interval, duration) = (unsigned(rest.next())?, unsigned(rest.next())?);
         let first = rest.next()?;
-        // Every field is a part of the value, so its place is found by address.
+        // Every field is a slice of the value, so pointers give its offset.
         let start = first.as_ptr().addr() - value.as_ptr().addr();
         let repeat = Self { interval, duration, offsets: &value[start..] };
         fields(repeat.offsets).all(|field| seconds(field).is_some()).then_some(repeat)
     }
 
-    /// Seconds from the start of the `t=` line.
+    /// Offsets in seconds from the start of the `t=` line.
     pub fn offsets(&self) -> impl Iterator<Item = i64> + 'a {
         fields(self.offsets).filter_map(seconds)
     }
@@ -73,13 +73,13 @@ impl Write for Repeat<'_> {
 /// One change of the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneAdjustment {
-    /// Seconds since 1900.
+    /// Time of the change in seconds since 1900.
     pub time: u64,
-    /// Seconds, negative for backwards.
+    /// Offset in seconds, negative for backwards.
     pub offset: i64,
 }
 
-/// Reads the value of a `z=` line; `None` as soon as a pair cannot be read.
+/// Reads the value of a `z=` line; `None` if any pair cannot be read.
 pub fn zones(value: &[u8]) -> Option<Vec<ZoneAdjustment>> {
     let mut fields = fields(value);
     let mut all = Vec::new();
@@ -89,7 +89,7 @@ pub fn zones(value: &[u8]) -> Option<Vec<ZoneAdjustment>> {
     (!all.is_empty()).then_some(all)
 }
 
-/// A typed time in seconds: a number that may be followed by d, h, m or s (RFC 8866 section 5.10).
+/// Parses a typed time in seconds: a number, optionally followed by d, h, m or s (RFC 8866 section 5.10).
 pub fn seconds(text: &[u8]) -> Option<i64> {
     let (negative, text) = match text {
         [b'-', rest @ ..] => (true, rest),
@@ -114,7 +114,7 @@ mod tests {
     fn examples_of_rfc_8866() {
         let timing = Timing::parse(b"3724394400 3724398000").expect("valid");
         assert_eq!(timing.stop - timing.start, 3_600);
-        // Section 5.10: both lines say the same.
+        // Section 5.10: both lines are equivalent.
         let plain = Repeat::parse(b"604800 3600 0 90000").expect("valid");
         let typed = Repeat::parse(b"7d 1h 0 25h").expect("valid");
         assert_eq!((plain.interval, plain.duration), (typed.interval, typed.duration));

@@ -1,19 +1,19 @@
-//! When two URIs are the same (RFC 3261 section 19.1.4). Nothing is copied.
+//! Equivalence of two URIs (RFC 3261 section 19.1.4). Nothing is copied.
 
 use super::UriParams;
 use super::sip::{SipUri, hex};
 
-/// Each parameter and header of one URI is looked for among all of the other. A peer that writes more of them than any phone does gets
-/// them compared as they stand.
+/// Number of parameters or headers up to which each one is searched in the other URI. With more, which no phone writes,
+/// they are compared as text.
 const MOST: usize = 16;
 
-/// Bytes of a part that is compared by more than its text: of a longer one each look costs as much as reading it.
+/// Length in bytes above which a part is compared as text, because each search costs as much as reading it.
 const LONG: usize = 1_024;
 
 pub(super) fn sip(a: &SipUri<'_>, b: &SipUri<'_>) -> bool {
     a.secure == b.secure
         && a.host == b.host
-        // A port left out is not the default port.
+        // An omitted port differs from the default port.
         && a.port == b.port
         && optional(a.user, b.user)
         && optional(a.password, b.password)
@@ -21,7 +21,7 @@ pub(super) fn sip(a: &SipUri<'_>, b: &SipUri<'_>) -> bool {
         && headers(a, b)
 }
 
-/// User and password: case counts, presence counts.
+/// Compares user or password: case and presence count.
 fn optional(a: Option<&[u8]>, b: Option<&[u8]>) -> bool {
     match (a, b) {
         (None, None) => true,
@@ -38,10 +38,10 @@ fn params(a: &SipUri<'_>, b: &SipUri<'_>) -> bool {
     if is_long(a.text(), b.text()) || are_many(a, b) {
         return false;
     }
-    // These match only if both have them, and the examples count transport among them.
+    // These match only if both have them; the examples of the RFC treat transport so too.
     let both_or_none = |name: &[u8]| a.find(name).is_some() == b.find(name).is_some();
     [&b"user"[..], b"ttl", b"method", b"maddr", b"transport"].into_iter().all(both_or_none)
-        // Any that both have must match.
+        // Any other parameter that both have must match.
         && a.iter().all(|(name, value)| match b.find(name) {
             None => true,
             Some(other) => match (value, other) {
@@ -56,12 +56,12 @@ fn is_long(a: &[u8], b: &[u8]) -> bool {
     a.len().max(b.len()) > LONG
 }
 
-/// More parameters than are looked for one by one.
+/// True if either has more parameters than are searched one by one.
 pub(super) fn are_many(a: &UriParams<'_>, b: &UriParams<'_>) -> bool {
     [a, b].into_iter().any(|params| params.iter().nth(MOST).is_some())
 }
 
-/// Every header component stands in both and matches, in any order.
+/// True if every header component occurs in both and matches, in any order.
 fn headers(a: &SipUri<'_>, b: &SipUri<'_>) -> bool {
     if a.headers == b.headers {
         return true;
@@ -70,7 +70,7 @@ fn headers(a: &SipUri<'_>, b: &SipUri<'_>) -> bool {
         return false;
     }
     let same = |x: (&[u8], &[u8]), y: (&[u8], &[u8])| equal(x.0, y.0, true) && equal(x.1, y.1, true);
-    // As often in one as in the other; there are few.
+    // The same number of occurrences in both; there are few.
     let count = |list: &[u8], wanted| pairs(list).filter(|pair| same(*pair, wanted)).count();
     let pieces = pairs(a.headers).count();
     pieces == pairs(b.headers).count()
@@ -86,7 +86,7 @@ pub(super) fn pairs(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> + Clone
     })
 }
 
-/// The same text, where an escape stands for its byte unless that byte is reserved (RFC 2396 section 2.2).
+/// True for equal texts, where an escape equals its byte unless that byte is reserved (RFC 2396 section 2.2).
 pub(super) fn equal(a: &[u8], b: &[u8], any_case: bool) -> bool {
     if a == b {
         return true;
@@ -102,7 +102,7 @@ pub(super) fn equal(a: &[u8], b: &[u8], any_case: bool) -> bool {
     }
 }
 
-/// The next byte, escape undone, and whether it must stay apart from the bare one.
+/// The next byte, unescaped, and whether it differs from the bare one.
 #[inline]
 fn next(text: &mut &[u8]) -> Option<(u8, bool)> {
     let (&first, rest) = text.split_first()?;
@@ -168,7 +168,7 @@ mod tests {
         }
     }
 
-    /// No peer can make us compare for seconds.
+    /// No peer can make a comparison take seconds.
     #[test]
     fn a_great_many_parts_are_compared_as_they_stand() {
         for (first, between) in [(';', ";"), ('?', "&")] {
@@ -211,7 +211,7 @@ mod tests {
             ("sip:a@b;ttl=1", "sip:a@b"),
             ("sip:a@b;method=INVITE", "sip:a@b"),
             ("sip:a@b;maddr=192.0.2.1", "sip:a@b"),
-            // An escaped reserved character is not the bare one.
+            // An escaped reserved character differs from the bare one.
             ("sip:a%2Bb@c", "sip:a+b@c"),
             ("sip:a%00@c", "sip:a@c"),
             ("sip:a@b;x", "sip:a@b;x=1"),

@@ -9,34 +9,35 @@ use crate::write::Write;
 /// `sip:user:password@host:port;parameters?headers`
 #[derive(Clone, Copy, Debug)]
 pub struct SipUri<'a> {
-    /// The scheme is sips.
+    /// True for the scheme sips.
     pub secure: bool,
-    /// With its escapes.
+    /// User part, still escaped.
     pub user: Option<&'a [u8]>,
-    /// With its escapes.
+    /// Password, still escaped.
     pub password: Option<&'a [u8]>,
-    /// A domain, a server of it, or the device itself.
+    /// Domain, a server of it, or the device itself.
     pub host: Host<'a>,
-    /// None for the default: 5060, or 5061 with TLS (RFC 3261 section 19.1, table 1). It is not equal to its default spelled out.
+    /// Port; `None` for the default: 5060, or 5061 with TLS (RFC 3261 section 19.1, table 1). `None` is not equal to
+    /// the default.
     pub port: Option<u16>,
-    /// Those of the URI itself, before any question mark.
+    /// Parameters of the URI itself, before any question mark.
     pub params: UriParams<'a>,
-    /// What follows the question mark, `name=value` joined by `&`.
+    /// Text after the question mark: `name=value` joined by `&`.
     pub headers: &'a [u8],
 }
 
 impl<'a> SipUri<'a> {
-    /// A `sip:` URI without port, parameters and headers; `user` comes escaped (see [`escape_user`]).
+    /// Creates a `sip:` URI without port, parameters and headers; `user` is already escaped (see [`escape_user`]).
     pub const fn new(user: Option<&'a [u8]>, host: Host<'a>) -> Self {
         Self { secure: false, user, password: None, host, port: None, params: UriParams::NONE, headers: b"" }
     }
 
-    /// As much of the text of `scan`, from behind the scheme, as belongs to the URI.
+    /// Reads the URI after its scheme, as far as it extends.
     #[inline(always)]
     pub(crate) fn read(scan: &mut Reader<'a>, secure: bool) -> Option<Self> {
         let (mut user, mut password) = (None, None);
         let start = scan.at();
-        // All that a host may hold a user part may hold too: what ends it tells which of them this is.
+        // A user part may contain all characters of a host: the next character tells which one this is.
         let word = scan.span(HOST);
         if scan.peek() == Some(b'@') {
             user = Some(word);
@@ -73,17 +74,17 @@ impl<'a> SipUri<'a> {
         Some(Self { secure, user, password, host, port, params, headers })
     }
 
-    /// `sip` or `sips`, without the colon.
+    /// Scheme, `sip` or `sips`, without the colon.
     pub const fn scheme(&self) -> &'static [u8] {
         if self.secure { b"sips" } else { b"sip" }
     }
 
-    /// The `headers` as pairs, escapes kept.
+    /// The `headers` as pairs, still escaped.
     pub fn header_pairs(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone {
         compare::pairs(self.headers)
     }
 
-    /// All parts in the order of the grammar, escapes as they came.
+    /// Writes all parts in the order of the grammar, escapes unchanged.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(if self.secure { b"sips:" } else { b"sip:" });
@@ -122,7 +123,7 @@ impl<'a> SipUri<'a> {
 }
 
 impl PartialEq for SipUri<'_> {
-    /// RFC 3261 section 19.1.4.
+    /// Equivalence of RFC 3261 section 19.1.4.
     fn eq(&self, other: &Self) -> bool {
         compare::sip(self, other)
     }
@@ -134,18 +135,18 @@ impl Write for SipUri<'_> {
     }
 }
 
-/// A port number up to 65,535.
+/// Reads a port number up to 65,535.
 #[inline(always)]
 pub(crate) fn read_port(scan: &mut Reader<'_>) -> Option<u16> {
     u16::try_from(scan.decimal()?).ok()
 }
 
-/// Text with its escapes undone.
+/// Appends the unescaped text.
 pub fn unescape(text: &[u8], out: &mut Vec<u8>) {
     out.extend(unescaped(text));
 }
 
-/// The bytes of a text, its escapes undone.
+/// Bytes of the unescaped text.
 pub fn unescaped(text: &[u8]) -> impl Iterator<Item = u8> + Clone {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -163,7 +164,7 @@ pub fn unescaped(text: &[u8]) -> impl Iterator<Item = u8> + Clone {
     })
 }
 
-/// Text as a user part: what may not stand there is escaped.
+/// Appends text as a user part, with escapes where necessary.
 pub fn escape_user(text: &[u8], out: &mut Vec<u8>) {
     for &b in text {
         if crate::reader::CLASS[b as usize] & USER != 0 {
@@ -175,7 +176,7 @@ pub fn escape_user(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The value of a hexadecimal digit.
+/// Value of a hexadecimal digit.
 #[inline]
 pub(super) const fn hex(digit: u8) -> u8 {
     match digit {
@@ -184,8 +185,8 @@ pub(super) const fn hex(digit: u8) -> u8 {
     }
 }
 
-/// The parameters of a SIP URI. Which of the well-known ones stand there was seen when they were read, so
-/// that asking for one that does not costs nothing.
+/// Parameters of a SIP URI. The parser records which of the well-known ones are present, so a query for an absent one
+/// costs nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct UriParams<'a> {
     text: &'a [u8],
@@ -205,10 +206,10 @@ impl<'a> UriParams<'a> {
     /// No parameters.
     pub const NONE: UriParams<'static> = UriParams { text: b"", found: 0 };
 
-    /// From text like `;transport=tcp;lr`, or an empty one.
+    /// Parses text like `;transport=tcp;lr`, or an empty one.
     ///
     /// # Errors
-    /// A name is missing, or a byte stands there that must be escaped.
+    /// A name is missing, or a byte is not escaped that must be.
     pub fn parse(text: &'a [u8]) -> Result<Self, Error> {
         let mut scan = Reader::new(text);
         match Self::read(&mut scan) {
@@ -237,7 +238,7 @@ impl<'a> UriParams<'a> {
             };
             if scan.take(b'=') {
                 scan.escaped(URI_PARAM)?;
-                // Base64 without escapes is seen in the wild; nothing is lost by taking it.
+                // Base64 without escapes occurs in practice; accepting it loses nothing.
                 while scan.take(b'=') {
                     scan.escaped(URI_PARAM)?;
                 }
@@ -246,20 +247,20 @@ impl<'a> UriParams<'a> {
         Some(Self { text: scan.since(from), found })
     }
 
-    /// As they stand, from the first semicolon on.
+    /// Raw parameters, from the first semicolon on.
     pub const fn text(&self) -> &'a [u8] {
         self.text
     }
 
-    /// There is no parameter.
+    /// True if there is no parameter.
     pub const fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
-    /// Names and values, escapes kept.
+    /// Names and values, still escaped.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)> + Clone {
-        // Each stands behind a semicolon, the first one too.
+        // A semicolon precedes each one, the first too.
         let mut rest = self.text.get(1..);
         std::iter::from_fn(move || {
             let text = rest?;
@@ -273,8 +274,8 @@ impl<'a> UriParams<'a> {
         })
     }
 
-    /// The value of the parameter of this name, escapes kept: `Some(None)` if it has none. Names compare in
-    /// any case, escapes undone (RFC 3261 section 19.1.4).
+    /// Value of the parameter of this name, still escaped; `Some(None)` if it has no value. Names compare in any case,
+    /// unescaped (RFC 3261 section 19.1.4).
     pub fn find(&self, name: &[u8]) -> Option<Option<&'a [u8]>> {
         self.iter().find(|(n, _)| compare::equal(n, name, true)).map(|(_, value)| value)
     }
@@ -284,24 +285,24 @@ impl<'a> UriParams<'a> {
         if self.found & flag == 0 { None } else { self.find(name)? }
     }
 
-    /// The loose router's mark (RFC 3261 section 16.4).
+    /// `lr`: the mark of a loose router (RFC 3261 section 16.4).
     #[inline]
     pub const fn lr(&self) -> bool {
         self.found & LR != 0
     }
 
-    /// `udp`, `tcp`, `tls`, `ws`, ... as it stands; compares in any case. None: the resolver of RFC 3263 decides.
+    /// Raw transport: `udp`, `tcp`, `tls`, `ws`, ...; compares in any case. `None`: the resolver of RFC 3263 decides.
     #[inline]
     pub fn transport(&self) -> Option<&'a [u8]> {
         self.known(TRANSPORT, b"transport")
     }
 
-    /// The address to contact in place of the host (RFC 3261 section 19.1.1), as it stands.
+    /// Raw address to contact instead of the host (RFC 3261 section 19.1.1).
     pub fn maddr(&self) -> Option<&'a [u8]> {
         self.known(MADDR, b"maddr")
     }
 
-    /// The time to live of a UDP multicast packet (RFC 3261 section 19.1.1), digits as they stand.
+    /// Time to live of a UDP multicast packet (RFC 3261 section 19.1.1), raw digits.
     pub fn ttl(&self) -> Option<&'a [u8]> {
         self.known(TTL, b"ttl")
     }
@@ -311,17 +312,18 @@ impl<'a> UriParams<'a> {
         self.known(USER_PARAM, b"user")
     }
 
-    /// The method of a request that is formed from this URI, as in a Refer-To; INVITE if none is named (RFC 3261 section 19.1.5).
+    /// Method of a request that is formed from this URI, as in a Refer-To; INVITE if none is named (RFC 3261 section
+    /// 19.1.5).
     pub fn method(&self) -> Option<&'a [u8]> {
         self.known(METHOD, b"method")
     }
 
-    /// The contact wants its requests over the flow it registered on (RFC 5626 section 5.4).
+    /// `ob`: requests to this contact go over the flow of its registration (RFC 5626 section 5.4).
     pub const fn ob(&self) -> bool {
         self.found & OB != 0
     }
 
-    /// A GRUU (RFC 5627); its value may be empty (a temporary one).
+    /// `gr`: marks a GRUU (RFC 5627); its value may be empty (a temporary one).
     pub fn gr(&self) -> Option<&'a [u8]> {
         if self.found & GR == 0 { None } else { self.find(b"gr").map(Option::unwrap_or_default) }
     }

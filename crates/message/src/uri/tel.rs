@@ -5,11 +5,11 @@ use super::{UriParams, compare};
 use crate::reader::{PHONE, Reader};
 use crate::write::Write;
 
-/// `tel:number;parameters`. A local number should carry a phone-context; one without is taken, because
-/// emergency and feature numbers come without.
+/// `tel:number;parameters`. A local number should have a phone-context; one without is accepted, because emergency and
+/// feature numbers have none.
 #[derive(Clone, Copy, Debug)]
 pub struct TelUri<'a> {
-    /// With its plus sign and visual separators.
+    /// Number with its plus sign and visual separators.
     pub number: &'a [u8],
     /// `phone-context`, `ext`, `isub` and others (RFC 3966 section 3).
     pub params: UriParams<'a>,
@@ -31,7 +31,7 @@ impl<'a> TelUri<'a> {
         Some(Self { number, params })
     }
 
-    /// A number of the public network, with a plus sign (RFC 3966 section 5.1.4).
+    /// True for a number of the public network, with a plus sign (RFC 3966 section 5.1.4).
     pub fn is_global(&self) -> bool {
         self.number.starts_with(b"+")
     }
@@ -41,7 +41,7 @@ impl<'a> TelUri<'a> {
         self.number.iter().copied().filter(|&b| !is_separator(b))
     }
 
-    /// `tel:`, the number with its visual separators, and the parameters.
+    /// Writes `tel:`, the number with its visual separators, and the parameters.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"tel:");
         out.extend_from_slice(self.number);
@@ -65,12 +65,12 @@ const fn is_separator(b: u8) -> bool {
     matches!(b, b'-' | b'.' | b'(' | b')')
 }
 
-/// The number that the user part of a SIP URI, or the number of a tel URI, is for: a plus sign or none, and then digits, `*` and `#`. None: it
-/// is no number.
+/// Dialled number of the user part of a SIP URI or of a tel URI: an optional plus sign, and then digits, `*` and `#`.
+/// `None` if it is not a number.
 ///
-/// Escapes are undone (RFC 3261 section 19.1.4), parameters cut off (RFC 3966 section 3), visual separators, slashes and spaces left out: none of
-/// them makes it another number, and gateways read over them. The other signs that RFC 3261 allows unescaped in a user part (`,`, `&`, `=`, `$`, `?`)
-/// end the number: gateways dial the digits before them.
+/// Escapes are undone (RFC 3261 section 19.1.4); parameters (RFC 3966 section 3), visual separators, slashes and spaces
+/// are removed: none of them makes it another number, and gateways ignore them. The other signs that RFC 3261 allows
+/// unescaped in a user part (`,`, `&`, `=`, `$`, `?`) end the number: gateways dial the digits before them.
 pub fn dialled(user: &[u8]) -> Option<impl Iterator<Item = u8> + Clone> {
     let number = unescaped(user)
         .take_while(|b| !matches!(b, b';' | b',' | b'&' | b'=' | b'$' | b'?'))
@@ -80,8 +80,8 @@ pub fn dialled(user: &[u8]) -> Option<impl Iterator<Item = u8> + Clone> {
     is_number.then_some(number)
 }
 
-/// RFC 3966 section 4: visual separators do not count, hexadecimal digits compare in any case, parameters
-/// stand in both and match, in any order.
+/// RFC 3966 section 4: visual separators do not count, hexadecimal digits compare in any case, and both have the same
+/// parameters in any order.
 impl PartialEq for TelUri<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.digits().map(|b| b.to_ascii_lowercase()).eq(other.digits().map(|b| b.to_ascii_lowercase()))
@@ -92,7 +92,7 @@ impl PartialEq for TelUri<'_> {
     }
 }
 
-/// Every parameter of one stands in the other with the same value.
+/// True if every parameter of `a` occurs in `b` with the same value.
 fn within(a: &UriParams<'_>, b: &UriParams<'_>) -> bool {
     a.iter().all(|(name, value)| match (value, b.find(name)) {
         (None, Some(None)) => true,

@@ -8,7 +8,7 @@ use crate::write::Write;
 pub struct Urn<'a> {
     /// The namespace, like `service` or `uuid`.
     pub nid: &'a [u8],
-    /// What follows its colon.
+    /// Namespace-specific string, after the second colon.
     pub nss: &'a [u8],
 }
 
@@ -30,12 +30,12 @@ impl<'a> Urn<'a> {
         Some(Self { nid, nss: scan.some(ANY_URI)? })
     }
 
-    /// The service of a service URN, like `sos` or `sos.police` (RFC 5031).
+    /// Service of a service URN, like `sos` or `sos.police` (RFC 5031).
     pub fn service(&self) -> Option<&'a [u8]> {
         self.nid.eq_ignore_ascii_case(b"service").then_some(self.nss)
     }
 
-    /// An emergency service: `sos` or one of its kinds (RFC 5031 section 4.2).
+    /// True for an emergency service: `sos` or one of its kinds (RFC 5031 section 4.2).
     pub fn is_emergency(&self) -> bool {
         self.service().is_some_and(|service| {
             service.get(..3).is_some_and(|first| first.eq_ignore_ascii_case(b"sos"))
@@ -43,7 +43,7 @@ impl<'a> Urn<'a> {
         })
     }
 
-    /// `urn:nid:nss`, both parts as they stand.
+    /// Writes `urn:nid:nss`, both parts unchanged.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"urn:");
         out.extend_from_slice(self.nid);
@@ -58,9 +58,9 @@ impl Write for Urn<'_> {
     }
 }
 
-/// Lexical equivalence (RFC 8141 section 3.1): the namespace in any case, the rest as it stands but for
-/// the case of escapes' digits and what follows `?` or `#`. Of service URNs nothing counts case (RFC 5031
-/// section 3), nor of UUIDs (RFC 9562 section 4).
+/// Lexical equivalence (RFC 8141 section 3.1): the namespace compares in any case, the rest byte for byte except for
+/// the case of the digits of escapes and the part after `?` or `#`. Service URNs (RFC 5031 section 3) and UUIDs (RFC
+/// 9562 section 4) compare in any case.
 impl PartialEq for Urn<'_> {
     fn eq(&self, other: &Self) -> bool {
         if !self.nid.eq_ignore_ascii_case(other.nid) {
@@ -76,12 +76,12 @@ impl PartialEq for Urn<'_> {
     }
 }
 
-/// Without the components that RFC 8141 section 3.1 leaves out of the comparison.
+/// Removes the components that RFC 8141 section 3.1 excludes from the comparison.
 fn assigned(nss: &[u8]) -> &[u8] {
     &nss[..memchr::memchr2(b'?', b'#', nss).unwrap_or(nss.len())]
 }
 
-/// Does this byte stand within two of a percent sign?
+/// True if this byte is one of the two after a percent sign.
 fn in_escape(text: &[u8], at: usize) -> bool {
     (at >= 1 && text[at - 1] == b'%') || (at >= 2 && text[at - 2] == b'%')
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// The folder of these messages in the one that `STROWGER_CORPORA` names, if it is there.
+/// Folder of these messages below `STROWGER_CORPORA`, if it exists.
 pub(crate) fn corpus(name: &str) -> Option<PathBuf> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpora");
     let folder = std::env::var_os("STROWGER_CORPORA").map_or_else(beside, PathBuf::from).join(name);

@@ -1,5 +1,5 @@
-//! Call flows of the project's own writing, in the shapes of RFC 3665: registration with a challenge, a
-//! call over two proxies, a call that is busy, cancelled, redirected, and one refreshed and transferred.
+//! Original call flows in the shapes of RFC 3665: registration with a challenge, a call over two proxies, a busy call,
+//! a cancelled one, a redirected one, and one that is refreshed and transferred.
 
 /// Each flow with its messages; `\n` stands for CRLF.
 pub(crate) const ALL: &[(&str, &[&str])] = &[
@@ -11,7 +11,7 @@ pub(crate) const ALL: &[(&str, &[&str])] = &[
     ("refreshed and transferred", TRANSFERRED),
 ];
 
-/// The message as it is on the wire.
+/// The message in its wire format.
 pub(crate) fn wire(text: &str) -> Vec<u8> {
     text.replace('\n', "\r\n").into_bytes()
 }

@@ -1,4 +1,4 @@
-//! A stream gives the same frames however it is cut, and framing and index never disagree on where a message ends.
+//! A stream gives the same frames however it is split, and framing and index always agree on the end of a message.
 
 use proptest::prelude::*;
 use strowger_message::frame::{self, Frame};
@@ -11,7 +11,7 @@ enum Seen {
     Broken(Reason),
 }
 
-/// Reads a stream that comes in pieces of the given sizes (the rest in one), as a connection does.
+/// Reads a stream that arrives in pieces of the given sizes (the rest in one), as a connection does.
 fn read(stream: &[u8], pieces: &[usize], limits: &Limits) -> Vec<Seen> {
     let (mut buffer, mut memory, mut seen) = (Vec::new(), 0, Vec::new());
     let mut at = 0;
@@ -44,7 +44,7 @@ fn read(stream: &[u8], pieces: &[usize], limits: &Limits) -> Vec<Seen> {
     seen
 }
 
-/// Pieces of which streams are made: whole messages with every kind of line end, keep-alives, halves, rubbish.
+/// Pieces of streams: whole messages with every kind of line end, keep-alives, halves, rubbish.
 fn stream() -> impl Strategy<Value = Vec<u8>> {
     let fragment = prop::sample::select(
         [
@@ -92,7 +92,7 @@ proptest! {
         let mut index = Index::new();
         for seen in read(&stream, &[], &limits) {
             let Seen::Message(message) = seen else { continue };
-            // Refused may be what is framed (a start line of rubbish), but never for a length that differs.
+            // The index may refuse a frame (a start line of rubbish), but never because of its length.
             match index.parse(&message, &limits) {
                 Ok(()) => prop_assert_eq!(index.end(), message.len()),
                 Err(error) => prop_assert!(
@@ -100,7 +100,7 @@ proptest! {
                     "{} in {:?}", error, message.escape_ascii().to_string()
                 ),
             }
-            // With more behind it, it still ends there, if it says where.
+            // With more bytes after it, it still ends there if it has a Content-Length.
             let with_more = [&message[..], b"INVITE sip:b SIP/2.0\r\n\r\n"].concat();
             let last_is_cr = message.last() == Some(&b'\r');
             if index.parse(&with_more, &limits).is_ok() && index.first(strowger_message::Name::ContentLength).is_some() && !last_is_cr {
@@ -112,7 +112,7 @@ proptest! {
 
 #[test]
 fn a_header_in_single_bytes_is_not_searched_again() {
-    // Quadratic work on a header of 60 KB would look at 1.8 GB here; linear work is done at once.
+    // Quadratic work on a header of 60 KB would examine 1.8 GB here; linear work takes no time.
     let stream = [&b"OPTIONS sip:a SIP/2.0\r\nX: "[..], &vec![b'x'; 60_000], b"\r\nl: 0\r\n\r\n"].concat();
     let (mut memory, mut steps) = (0, Vec::new());
     for end in 1..=stream.len() {
@@ -121,7 +121,7 @@ fn a_header_in_single_bytes_is_not_searched_again() {
             other => assert_eq!((other, end), (Frame::Message(stream.len()), stream.len())),
         }
     }
-    // What is remembered follows what has come.
+    // The state advances with the received bytes.
     assert!(steps.iter().enumerate().all(|(n, &seen)| n + 1 - seen <= 4), "the search falls behind");
 }
 

@@ -1,5 +1,5 @@
-//! The call flows of RFC 3665: every message leaves byte for byte as it came when nothing is edited, and says
-//! the same after it was taken apart into typed values and built again from them.
+//! The call flows of RFC 3665: without edits every message stays byte for byte, and it keeps its meaning when it is
+//! parsed into typed values and built again from them.
 
 use crate::corpora::corpus;
 use crate::flows;
@@ -16,8 +16,8 @@ fn the_181_messages_of_the_rfc() {
     let mut repaired = 0;
     for file in files {
         let mut bytes = std::fs::read(&file).unwrap();
-        // In one message a folded Record-Route lost the white space before its second line: no reader can take
-        // that line for anything but a header line without a name.
+        // In one message a folded Record-Route lost the white space before its second line, so every reader takes that
+        // line for a header line without a name.
         if let Some(at) = bytes.windows(4).position(|w| w == b",\r\n<") {
             bytes.insert(at + 3, b' ');
             repaired += 1;
@@ -62,7 +62,7 @@ fn check(what: &str, bytes: &[u8]) {
     assert_eq!(twice, rewritten, "{what}");
 }
 
-/// The message built again, each value from its view.
+/// Builds the message again, each value from its view.
 fn rebuild(what: &str, message: &Message<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     let mut builder = match message.status() {
@@ -94,7 +94,7 @@ fn rebuild(what: &str, message: &Message<'_>) -> Vec<u8> {
     out
 }
 
-/// Start line, every view and the body say the same.
+/// Checks that start line, all views and the body are equal.
 fn compare(what: &str, one: &Message<'_>, other: &Message<'_>) {
     assert_eq!(one.status(), other.status(), "{what}");
     assert_eq!(one.method_text(), other.method_text(), "{what}");

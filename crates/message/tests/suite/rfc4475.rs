@@ -1,21 +1,21 @@
-//! The torture messages of RFC 4475: what the parser must take and what it must refuse. A verdict is that of the
-//! index and of [`MandatoryHeaders`] together.
+//! The torture messages of RFC 4475: accepted and refused ones. The verdict is that of the index and of
+//! [`MandatoryHeaders`] together.
 //!
-//! The messages are read from `$STROWGER_CORPORA/rfc4475`; where that is missing, the project's own of the same
-//! kinds in `torture/` (always read) stand alone.
+//! The messages are read from `$STROWGER_CORPORA/rfc4475`. If it is missing, only the project's own messages of the
+//! same kinds in `torture/` are tested, which are always read.
 
 use crate::corpora::corpus;
 use std::path::PathBuf;
 use strowger_message::frame::{self, Frame};
 use strowger_message::{Edit, Error, Index, Limits, MandatoryHeaders, Message, Name, Reason};
 
-/// Index and mandatory headers.
+/// Verdict of index and mandatory headers.
 fn verdict(bytes: &[u8]) -> Result<(), Error> {
     let mut index = Index::new();
     index.parse(bytes, &Limits::default())?;
     let message = Message::new(bytes, &index);
     MandatoryHeaders::of(&message)?;
-    // What is taken passes on unchanged.
+    // An accepted message passes on unchanged.
     let mut out = Vec::new();
     Edit::new().write(&message, &mut out);
     assert_eq!(out, message.bytes());
@@ -44,7 +44,7 @@ fn the_49_verdicts() {
             case["acceptable"].as_array().expect("a list").iter().filter_map(|a| a.as_str()).collect();
         let bytes = std::fs::read(folder.join(format!("{id}.dat"))).expect("the corpus has the message");
         let verdict = verdict(&bytes);
-        // Refusals are those that the list names. The others that it names need a message that was understood.
+        // These statuses are refusals by the parser. The others of the list need a message that was understood.
         let refusals = ["400", "501", "505", "drop", "close"];
         let right = match verdict {
             Ok(()) => acceptable.iter().any(|a| !refusals.contains(a)) || (class == "app" && acceptable == ["drop"]),
@@ -106,20 +106,20 @@ fn on_a_stream() {
     let Some(folder) = corpus("rfc4475") else { return };
     let read = |id: &str| std::fs::read(folder.join(format!("{id}.dat"))).expect("the corpus has the message");
     let first = |bytes: &[u8]| frame::next(bytes, &mut 0, &Limits::default());
-    // Two requests in one go: over a stream both are meant.
+    // Two requests in one datagram: over a stream both count.
     let two = read("dblreq");
     let Frame::Message(one) = first(&two) else { panic!("the REGISTER is whole") };
     let gap = two[one..].iter().take_while(|b| b.is_ascii_whitespace()).count();
     let Frame::Message(other) = first(&two[one + gap..]) else { panic!("the INVITE is whole") };
     assert!(two[one + gap..].starts_with(b"INVITE") && two.len() - one - gap - other < 8);
-    // A length beyond what came: wait. No length at all: close.
+    // A length beyond the received bytes: wait. No length at all: close.
     assert!(matches!(first(&read("clerr")), Frame::Partial(Some(n)) if n > 9999));
     assert_eq!(first(&read("ncl")), Frame::Broken(Reason::ContentLength));
     assert_eq!(first(&read("mcl01")), Frame::Broken(Reason::ContentLength));
 }
 
-/// Messages of the project's own: the file name begins with the verdict: `ok`, the status of the refusal, or
-/// `drop` for a response that no element may act on.
+/// The project's own messages. The file name begins with the verdict: `ok`, the status of the refusal, or `drop` for a
+/// response on which no element may act.
 #[test]
 fn our_own() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/torture");

@@ -1,6 +1,6 @@
-//! The IPv6 torture messages of RFC 5118: which the parser takes, and which address it sees in them.
+//! The IPv6 torture messages of RFC 5118: which of them the parser accepts, and the addresses that it finds.
 //!
-//! Read from `$STROWGER_CORPORA/rfc5118`; the cases at the foot are the project's own.
+//! Read from `$STROWGER_CORPORA/rfc5118`; the cases at the end of the file are the project's own.
 
 use crate::corpora::corpus;
 use std::net::IpAddr;
@@ -27,7 +27,7 @@ fn the_12_verdicts() {
         let bytes = std::fs::read(folder.join(id)).expect("the corpus has the message");
         let verdict = verdict(&bytes);
         println!("{id:32} {}", verdict.map_or_else(|e| e.to_string(), |()| "taken".to_owned()));
-        // Section 4.10: three colons come from an error in the grammar of RFC 3261; to take them is allowed.
+        // Section 4.10: three colons come from an error in the grammar of RFC 3261; accepting them is allowed.
         if id != "ipv6-bug-abnf-3-colons" {
             assert_eq!(verdict.is_ok(), case["valid"].as_bool().expect("yes or no"), "{id}: {verdict:?}");
         }
@@ -37,7 +37,7 @@ fn the_12_verdicts() {
     }
 }
 
-/// Host, port and `received` of the topmost Via as the parser sees them.
+/// Host, port and `received` of the topmost Via as the parser reads them.
 fn via(value: &str) -> Option<(Option<IpAddr>, Option<u16>, Option<IpAddr>)> {
     let text = format!(
         "OPTIONS sip:a@example.com SIP/2.0\r\nVia: {value}\r\nFrom: <sip:a@[2001:db8::1]>;tag=1\r\nTo: <sip:b@b.example>\r\n\

@@ -1,4 +1,4 @@
-//! Views by property: what is written is read again as the same; no bytes at all make a reader panic.
+//! Properties of views: the output is read again as the same value; no bytes make a reader panic.
 
 use crate::flows;
 use proptest::prelude::*;
@@ -121,7 +121,7 @@ proptest! {
         prop_assert_eq!(again.host, uri.host);
         prop_assert_eq!(again.port, uri.port);
         prop_assert_eq!(again.params.text(), uri.params.text());
-        // Some write a value to it, as in `lr=on`: it counts by being there.
+        // Some write a value to it, as in `lr=on`: only its presence counts.
         let lr = |param: &str| param.split('=').next().is_some_and(|name| name.eq_ignore_ascii_case("lr"));
         prop_assert_eq!(again.params.lr(), params.split(';').any(lr));
         prop_assert!(again == uri);
