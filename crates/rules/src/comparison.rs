@@ -1,4 +1,4 @@
-//! What stands behind a value: a comparison that its type has, and what it is compared with.
+//! Parses the comparison after a value, and its right operand.
 
 use crate::expression::{AddressTest, Node, NumberTest, TextTest};
 use crate::fault::did_you_mean;
@@ -19,7 +19,7 @@ const ADDRESS_COMPARISONS: [&str; 4] = ["==", "!=", "in", "not in"];
 const NUMBER: &str = "a number such as 70, or a size such as 4KiB";
 
 impl<'t> Parser<'t> {
-    /// Nothing: a flag has no comparison.
+    /// A flag has no comparison.
     pub(crate) fn flag(&self, field: FlagField) -> Result<Node, Fault> {
         let (token, span) = self.peek()?;
         if matches!(token, Token::Compare(_) | Token::Word("in" | "matches" | "starts_with" | "ends_with")) {
@@ -185,7 +185,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// The sign or word between two values; one of those that the left one has.
+    /// Reads the sign or word between two values; it must be one that the type of the left value allows.
     fn comparison(&mut self, of: &Range<usize>, allowed: &[&str]) -> Result<Comparison<'t>, Fault> {
         let (token, span) = self.next()?;
         match token {
@@ -211,7 +211,7 @@ impl<'t> Parser<'t> {
         Err(Fault::new(span, format!("here a comparison of `{value}` is missing"), cure))
     }
 
-    /// A value to the right of a comparison; `literal` is what else may stand there.
+    /// Reads a value to the right of a comparison; `literal` names the allowed literals.
     fn other(&mut self, of: &Range<usize>, literal: &str) -> Result<(Operand, Range<usize>), Fault> {
         let (token, span) = self.peek()?;
         match token {
@@ -232,13 +232,13 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// A value of another type than the one to its left.
+    /// Fault of a value whose type differs from that of the value to its left.
     fn unlike(&self, of: &Range<usize>, span: Range<usize>, word: &str) -> Fault {
         let message = format!("`{}` is {word}, `{}` is not", &self.text[of.clone()], &self.text[span.clone()]);
         Fault::new(span, message, format!("compare {word} with {word}"))
     }
 
-    /// Text between quotes, behind this word.
+    /// Reads quoted text after this word.
     fn quoted(&mut self, word: &str) -> Result<(&'t str, Range<usize>), Fault> {
         let (token, span) = self.next()?;
         let cure = match token {
@@ -249,7 +249,7 @@ impl<'t> Parser<'t> {
         Err(Fault::new(span, format!("`{word}` needs text here"), cure))
     }
 
-    /// Items up to the end of a list that begins at `open`.
+    /// Reads items up to the end of a list that begins at `open`.
     fn list<I>(
         &mut self,
         open: &Range<usize>,
@@ -291,15 +291,15 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// What stands between two values.
+/// Operator between two values.
 enum Comparison<'t> {
     Order(Order, Range<usize>),
-    /// `in`, or `not in`.
+    /// `in`; true for `not in`.
     In(bool),
     Word(&'t str),
 }
 
-/// A number, or a size.
+/// Parses a number, or a size with a unit.
 fn number(text: &str) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -313,7 +313,7 @@ fn number(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// Words for a sentence.
+/// Joins words for a sentence.
 fn listed(words: &[&str]) -> String {
     let [others @ .., last] = words else { return String::new() };
     format!("{} or {last}", others.join(", "))

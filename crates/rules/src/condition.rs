@@ -1,4 +1,4 @@
-//! A condition: a text that was compiled, and is judged by the facts of a request.
+//! A compiled condition, evaluated on the facts of a request.
 
 use crate::expression::{Expression, Node, TextTest};
 use crate::field::{AddressField, Facts, FlagField, TextField};
@@ -7,28 +7,28 @@ use crate::token;
 use crate::value::{Key, Text, Value, World};
 use crate::{Fault, SetId, SetNames, Sets};
 
-/// The longest text of a condition, in bytes.
+/// Maximum length of a condition in bytes.
 pub const MAX_LENGTH: usize = 16 << 10;
 
-/// How deep parentheses, `not` and look-ups may be nested.
+/// Maximum nesting depth of parentheses, `not` and look-ups.
 pub const MAX_DEPTH: usize = 64;
 
-/// A test of a condition, as [`Condition::needs`] shows it.
+/// One test of a condition, as passed to the callback of [`Condition::needs`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Test {
-    /// The flag holds.
+    /// The flag is true.
     Flag(FlagField),
-    /// The text is there, or passes a test that no absent one does.
+    /// The text is present, or passes a test that every absent text fails.
     There(TextField),
-    /// The text is one that stands in the condition.
+    /// The text equals one that the condition lists.
     Listed(TextField),
     /// The text is in this set.
     In(TextField, SetId),
-    /// The address is in some network or set.
+    /// The address is in a network or set.
     Address(AddressField),
 }
 
-/// A condition that was compiled. Judging it ends always, allocates nothing and takes no lock.
+/// A compiled condition. Its evaluation always terminates, allocates nothing and takes no lock.
 #[derive(Debug)]
 pub struct Condition {
     text: Box<str>,
@@ -39,7 +39,7 @@ impl Condition {
     /// Compiles a condition that may name these sets.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its place in the text.
+    /// The first fault, with its position in the text.
     pub fn compile(text: &str, sets: &SetNames) -> Result<Self, Fault> {
         if text.len() > MAX_LENGTH {
             let at = (0..=MAX_LENGTH).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
@@ -52,22 +52,22 @@ impl Condition {
         })
     }
 
-    /// One that always holds.
+    /// Creates a condition that is always true.
     pub fn always() -> Self {
         Self { text: "true".into(), expression: Expression { node: Node::Constant(true), span: 0..4 } }
     }
 
-    /// What it was compiled from.
+    /// Source text.
     pub const fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether it holds for these facts.
+    /// True if the condition holds for these facts.
     pub fn holds<F: Facts + ?Sized>(&self, facts: &F, sets: &Sets) -> bool {
         self.expression.holds(&World { facts, sets })
     }
 
-    /// The sets that it asks, each once.
+    /// Sets that it queries, each once.
     pub fn sets(&self) -> Vec<SetId> {
         let mut sets = Vec::new();
         self.expression.each_set(&mut |set| {
@@ -78,17 +78,17 @@ impl Condition {
         sets
     }
 
-    /// What it says of every request; none: that depends on the request.
+    /// Constant value of the condition; `None` if it depends on the request.
     pub fn constant(&self) -> Option<bool> {
         self.expression.constant()
     }
 
-    /// Whether it holds only where a test holds that is one of these.
+    /// True if the condition can hold only if a test holds for which `is_one` returns true.
     pub fn needs(&self, is_one: impl Fn(Test) -> bool) -> bool {
         self.expression.needs(true, &is_one)
     }
 
-    /// The texts that it compares this field with, or its beginning or end.
+    /// Constants with which it compares this field, or its beginning or end.
     pub fn texts_of(&self, field: TextField) -> Vec<String> {
         let mut texts: Vec<String> = Vec::new();
         self.expression.each_text_test(&mut |text, test| {
@@ -105,7 +105,7 @@ impl Condition {
         texts
     }
 
-    /// The sets in which it looks for this field.
+    /// Sets in which it searches this field.
     pub fn sets_of(&self, field: TextField) -> Vec<SetId> {
         let (mut sets, mut values) = (Vec::new(), Vec::new());
         self.expression.each_text_test(&mut |text, test| match test {
@@ -122,13 +122,13 @@ impl Condition {
         sets
     }
 
-    /// The text of a part.
+    /// Source text of a part.
     pub(crate) fn text_of(&self, part: &Expression) -> &str {
         &self.text[part.span.start as usize..part.span.end as usize]
     }
 }
 
-/// The fault with the cures of what else no reader of conditions knows behind it.
+/// Adds to a fault the cures for signs of other languages that occur later in the text.
 fn with_signs(mut fault: Fault, text: &str) -> Fault {
     for cure in token::foreign_signs(text, fault.span.end) {
         fault.cure.push_str("; ");

@@ -1,4 +1,5 @@
-//! What a condition needs: of some questions about a request, the answers without which it cannot hold. An index is made of these.
+//! Constraints of a condition: questions about a request, and the answers without which the condition cannot hold. The
+//! index is built from them.
 
 use crate::expression::{AddressTest, Expression, Node, NumberTest, TextTest, in_set};
 use crate::field::{AddressField, Facts, FlagField, NumberField};
@@ -7,21 +8,21 @@ use crate::value::{Text, World};
 use crate::{Network, SetId};
 use std::net::IpAddr;
 
-/// What an index asks of a request.
+/// A question about a request that the index can ask.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Question {
     Text(Text),
     Number(NumberField),
     Address(AddressField),
-    /// 1 if it holds, else 0, as the next two.
+    /// Answered 1 if it is true, else 0, like the next two.
     Flag(FlagField),
     TextIn(Text, SetId),
     AddressIn(AddressField, SetId),
-    /// Which patterns are found in a text.
+    /// The patterns that match a text.
     Matched(Text),
 }
 
-/// What a request says to a question.
+/// Value of a request for a question.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Said<'a> {
     Text(&'a [u8]),
@@ -29,18 +30,19 @@ pub(crate) enum Said<'a> {
     Address(IpAddr),
 }
 
-/// Answers to a question with which a condition may hold. Texts have no case here, so there may be more of them than hold in the end.
+/// Answer to a question with which a condition may hold. Case is ignored, so an answer may be admitted whose condition
+/// then fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Whole(Box<str>),
     Prefix(Box<[u8]>),
     Number(u64),
     Within(Network),
-    /// This pattern is found.
+    /// This pattern matches.
     Pattern(Box<str>),
 }
 
-/// One of these answers to this question is needed.
+/// A question, and the answers of which one is necessary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Constraint {
     pub(crate) question: Question,
@@ -66,7 +68,7 @@ impl Question {
         })
     }
 
-    /// Whether it is answered by the facts alone, without a search in a message or a set.
+    /// True if the facts alone answer it, without a search in a message or a set.
     pub(crate) const fn is_cheap(&self) -> bool {
         match self {
             Self::Text(text) => matches!(text, Text::Field(_)),
@@ -76,12 +78,12 @@ impl Question {
     }
 }
 
-/// The constraints of a condition, at most one a question.
+/// Constraints of a condition, at most one per question.
 pub(crate) fn of(expression: &Expression) -> Vec<Constraint> {
     needed(expression, true)
 }
 
-/// What is needed for the expression to be `wanted`.
+/// Constraints under which the expression has the value `wanted`.
 fn needed(expression: &Expression, wanted: bool) -> Vec<Constraint> {
     let one = |question, answers| vec![Constraint { question, answers }];
     let truth = |question| vec![Constraint { question, answers: vec![Answer::Number(wanted.into())] }];
@@ -112,7 +114,7 @@ fn needed(expression: &Expression, wanted: bool) -> Vec<Constraint> {
     }
 }
 
-/// The answers with which a text passes a test, if they can be listed.
+/// Answers with which a text passes a test, if they can be listed.
 fn texts(test: &TextTest) -> Option<Vec<Answer>> {
     let whole = |text: &str| Answer::Whole(text.to_ascii_lowercase().into());
     let prefix = |text: &[u8]| Answer::Prefix(text.to_ascii_lowercase().into());
@@ -125,7 +127,8 @@ fn texts(test: &TextTest) -> Option<Vec<Answer>> {
     }
 }
 
-/// All parts must be as wanted: what each of them needs. Of two constraints on one question the one with fewer answers stays.
+/// Constraints if all parts must have the value `wanted`: the constraints of each. Of two constraints on one question
+/// the one with fewer answers stays.
 fn all_of(parts: &[Expression], wanted: bool) -> Vec<Constraint> {
     let mut found: Vec<Constraint> = Vec::new();
     for constraint in parts.iter().flat_map(|part| needed(part, wanted)) {
@@ -138,7 +141,7 @@ fn all_of(parts: &[Expression], wanted: bool) -> Vec<Constraint> {
     found
 }
 
-/// One part must be as wanted: the questions that all of them have, with the answers of each.
+/// Constraints if one part must have the value `wanted`: the questions common to all parts, with the answers of each.
 fn one_of(parts: &[Expression], wanted: bool) -> Vec<Constraint> {
     let mut parts = parts.iter().map(|part| needed(part, wanted));
     let mut found = parts.next().unwrap_or_default();
@@ -157,7 +160,7 @@ mod tests {
     use super::*;
     use crate::{Condition, Kind, SetNames};
 
-    /// As `question: answer answer`.
+    /// Formats constraints as `question: answer answer`.
     fn constraints(text: &str) -> Vec<String> {
         let mut sets = SetNames::default();
         sets.add("vips", Kind::Texts).expect("a name");

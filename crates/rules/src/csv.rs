@@ -1,17 +1,18 @@
-//! Sets from the text of CSV files (RFC 4180): cells between commas, in quotes where they hold commas, quotes or line ends.
+//! Sets from CSV text (RFC 4180): cells between commas, quoted if they contain commas, quotes or line ends.
 //!
-//! Own code, since the readers that there are take what is malformed: of a quote that is not closed they make one cell of the rest of the file,
-//! and routing by that would be wrong without a word. Here each such place is a fault with its line.
+//! The project has its own parser because the existing ones accept malformed input: after an unclosed quote they take
+//! the rest of the file as one cell, and routing would be wrong without a message. Here each such place is a fault with
+//! its line.
 
 use crate::fault::did_you_mean;
 use crate::set::{Builder, Columns, EntryFault, Kind, Set};
 use std::io::{self, BufRead};
 
-/// Why there is no set.
+/// Reason for the refusal of a file.
 pub(crate) enum Refusal {
     /// The source cannot be read.
     Unread(io::Error),
-    /// A line is wrong; its place is its number, from 1.
+    /// A line is wrong; the place is its line number, from 1.
     Wrong(EntryFault),
 }
 
@@ -21,7 +22,7 @@ impl From<EntryFault> for Refusal {
     }
 }
 
-/// Reads a set. Of the text never more than a record is in memory.
+/// Reads a set. At most one record is in memory.
 pub(crate) fn read(kind: Kind, source: impl BufRead, columns: Columns<'_>) -> Result<Set, Refusal> {
     let mut records = Records { source, text: String::new(), at: 0, line: 0 };
     let mut record = Record::default();
@@ -52,13 +53,13 @@ pub(crate) fn read(kind: Kind, source: impl BufRead, columns: Columns<'_>) -> Re
     Ok(builder.finish("line", 0)?)
 }
 
-/// A record: its cells, one text behind the other.
+/// A record: its cells in one text.
 #[derive(Default)]
 struct Record {
-    /// Line where it begins.
+    /// Line of its beginning.
     line: usize,
     text: String,
-    /// Where each cell ends in the text.
+    /// End of each cell in the text.
     ends: Vec<usize>,
 }
 
@@ -75,16 +76,16 @@ impl Record {
 
 struct Records<R> {
     source: R,
-    /// The line that was read last, with its end.
+    /// Current line, with its end.
     text: String,
-    /// How much of it is in records.
+    /// Offset in the line up to which it is parsed.
     at: usize,
-    /// Its number, from 1.
+    /// Line number, from 1.
     line: usize,
 }
 
 impl<R: BufRead> Records<R> {
-    /// Reads the next record that is not blank. False: there is none.
+    /// Reads the next record that is not blank. Returns false at the end.
     fn read(&mut self, record: &mut Record) -> Result<bool, Refusal> {
         loop {
             self.skip(&['\r', '\n']);
@@ -118,7 +119,7 @@ impl<R: BufRead> Records<R> {
         self.at += end;
     }
 
-    /// Between quotes everything stands for itself, and two quotes for one.
+    /// Reads a quoted cell: no character but the quote is special, and two quotes mean one.
     fn quoted(&mut self, cell: &mut String) -> Result<(), Refusal> {
         let first = self.line;
         self.at += 1;
@@ -148,7 +149,7 @@ impl<R: BufRead> Records<R> {
         Err(EntryFault::new(self.line, "something stands behind a quoted cell", cure).into())
     }
 
-    /// Takes the next line in the place of this one. False: there is none.
+    /// Replaces the current line by the next one. Returns false at the end.
     fn next_line(&mut self) -> Result<bool, Refusal> {
         self.text.clear();
         self.at = 0;

@@ -1,30 +1,30 @@
-//! Why rules match or do not, for a person who asks.
+//! Explains to people why rules match or do not.
 
 use crate::Condition;
 use crate::field::Facts;
 use crate::value::World;
 use std::fmt;
 
-/// Why each rule of a list matches, or does not. Printed, it has a line for each.
+/// The reason for the verdict of each rule of a list. Displays as one line per rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation<'a> {
-    /// One for each rule, in their order.
+    /// Verdicts in the order of the rules.
     pub verdicts: Vec<Verdict<'a>>,
 }
 
-/// Why one rule matches, or does not.
+/// Verdict of one rule and its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict<'a> {
     /// Name of the rule.
     pub name: &'a str,
-    /// Whether it matches.
+    /// True if the rule matches.
     pub matches: bool,
-    /// The part of its condition that decided.
+    /// Part of its condition that decided.
     pub decider: &'a str,
-    /// Whether that part holds.
+    /// True if that part holds.
     pub holds: bool,
-    /// The values that this part asked for: what it is called, and the value in quotes, or `absent`. Text comes from the peer; its
-    /// control octets are escaped.
+    /// Values that this part used: name, and the value in quotes or `absent`. Text comes from the peer, so control
+    /// octets are escaped.
     pub values: Vec<(String, String)>,
 }
 
@@ -44,7 +44,7 @@ impl<'a> Verdict<'a> {
         Self { name, matches, decider: condition.text_of(decider), holds, values }
     }
 
-    /// In a line whose names have this width.
+    /// Formats one line; rule names are padded to `width`.
     fn line(&self, width: usize) -> String {
         let sign = if self.matches { "yes" } else { "no" };
         let mut decider: String = self.decider.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -58,7 +58,7 @@ impl<'a> Verdict<'a> {
     }
 }
 
-/// The most characters of a condition in a line.
+/// Maximum number of characters of a condition in a line.
 const LONGEST: usize = 120;
 
 impl fmt::Display for Verdict<'_> {

@@ -1,4 +1,4 @@
-//! A compiled condition as a tree: what it tests, and how that is judged.
+//! A compiled condition as a tree of tests, and its evaluation.
 
 use crate::condition::Test;
 use crate::field::{AddressField, Case, Facts, FlagField, NumberField};
@@ -10,7 +10,7 @@ use crate::value::{Text, Value, World};
 use crate::{SetId, Sets};
 use std::ops::Range;
 
-/// A part of a condition, and where it stands in the text.
+/// A part of a condition, and its span in the text.
 #[derive(Debug)]
 pub(crate) struct Expression {
     pub(crate) node: Node,
@@ -26,15 +26,15 @@ pub(crate) enum Node {
     Number(NumberField, NumberTest),
     Address(AddressField, AddressTest),
     Not(Box<Expression>),
-    /// `!=` and `not in`: the opposite of a test that stands nowhere by itself.
+    /// `!=` and `not in`: the opposite of a test that does not occur by itself in the text.
     Opposite(Box<Expression>),
-    /// At least two.
+    /// All of at least two parts.
     And(Box<[Expression]>),
-    /// At least two.
+    /// One of at least two parts.
     Or(Box<[Expression]>),
 }
 
-/// What is asked of a text that is there.
+/// Test of a text that is present.
 #[derive(Debug)]
 pub(crate) enum TextTest {
     Is(Box<str>),
@@ -46,16 +46,16 @@ pub(crate) enum TextTest {
     Matches(Box<Pattern>),
 }
 
-/// What is asked of a number that is there.
+/// Test of a number that is present.
 #[derive(Debug)]
 pub(crate) enum NumberTest {
     Is(Order, u64),
     Same(Order, NumberField),
-    /// In their order.
+    /// Sorted numbers.
     OneOf(Box<[u64]>),
 }
 
-/// What is asked of an address that is there.
+/// Test of an address that is present.
 #[derive(Debug)]
 pub(crate) enum AddressTest {
     Within(Networks),
@@ -63,7 +63,7 @@ pub(crate) enum AddressTest {
 }
 
 impl Expression {
-    /// Shows the sets that it asks, as often as it does.
+    /// Visits every query of a set; a set may come several times.
     pub(crate) fn each_set(&self, visit: &mut dyn FnMut(SetId)) {
         match &self.node {
             Node::Constant(_) | Node::Flag(_) | Node::Number(..) => {}
@@ -84,7 +84,7 @@ impl Expression {
         }
     }
 
-    /// Shows each test of a text.
+    /// Visits each test of a text.
     pub(crate) fn each_text_test<'a>(&'a self, visit: &mut dyn FnMut(&'a Text, &'a TextTest)) {
         match &self.node {
             Node::Text(text, _, test) => visit(text, test),
@@ -94,7 +94,7 @@ impl Expression {
         }
     }
 
-    /// What it is for all facts; none: that depends on them, as far as its words show.
+    /// Constant value of the expression; `None` if its words show a dependence on the facts.
     pub(crate) fn constant(&self) -> Option<bool> {
         match &self.node {
             Node::Constant(value) => Some(*value),
@@ -107,10 +107,10 @@ impl Expression {
         }
     }
 
-    /// Whether it is `wanted` only where a test holds that is one of these.
+    /// True if the expression can have the value `wanted` only if a test holds for which `is_one` returns true.
     pub(crate) fn needs(&self, wanted: bool, is_one: &dyn Fn(Test) -> bool) -> bool {
         match &self.node {
-            // It never is.
+            // It never has that value.
             Node::Constant(value) => *value != wanted,
             Node::Not(part) | Node::Opposite(part) => part.needs(!wanted, is_one),
             Node::And(parts) if wanted => parts.iter().any(|part| part.needs(wanted, is_one)),
@@ -120,7 +120,7 @@ impl Expression {
         }
     }
 
-    /// Whether this is a test of one of these.
+    /// True if this is a test for which `is_one` returns true.
     fn is_test(&self, is_one: &dyn Fn(Test) -> bool) -> bool {
         match &self.node {
             Node::Flag(field) => is_one(Test::Flag(*field)),
@@ -133,7 +133,7 @@ impl Expression {
         }
     }
 
-    /// Whether it holds. A test of an absent value does not.
+    /// Evaluates the expression. A test of an absent value fails.
     pub(crate) fn holds<F: Facts + ?Sized>(&self, world: &World<'_, F>) -> bool {
         match &self.node {
             Node::Constant(value) => *value,
@@ -151,7 +151,7 @@ impl Expression {
         }
     }
 
-    /// The part that decides, and whether it holds: the first that fails where all must hold, the first that holds where one suffices.
+    /// The deciding part and its value: the first that fails if all must hold, the first that holds if one suffices.
     pub(crate) fn decider<F: Facts + ?Sized>(&self, world: &World<'_, F>) -> (&Self, bool) {
         let whole = self.holds(world);
         match &self.node {
@@ -163,7 +163,7 @@ impl Expression {
         .map_or((self, whole), |part| part.decider(world))
     }
 
-    /// Each value that it asks for, in the order of the text.
+    /// Collects each value that it uses, in the order of the text.
     pub(crate) fn values(&self, found: &mut Vec<Value>) {
         match &self.node {
             Node::Constant(_) | Node::Flag(_) => (),
@@ -214,7 +214,7 @@ impl NumberTest {
     }
 }
 
-/// Whether a text is in a set.
+/// True if a text is in a set.
 pub(crate) fn in_set(sets: &Sets, set: SetId, text: &[u8], case: Case) -> bool {
     sets.set(set).is_some_and(|set| set.has_text(text, case))
 }

@@ -1,16 +1,16 @@
-//! What is wrong with a condition: where, what, and what would be right.
+//! Faults of a condition: position, cause and cure.
 
 use std::fmt;
 use std::ops::Range;
 
-/// One thing that is wrong with a text.
+/// A fault of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Byte range in the text, on the boundaries of characters; empty at its end where something is missing.
+    /// Byte range in the text, on the boundaries of characters; empty and at the end if something is missing there.
     pub span: Range<usize>,
-    /// What is wrong, in one sentence without a full stop.
+    /// Cause, in one sentence without a full stop.
     pub message: String,
-    /// What would be right, as a sentence goes on.
+    /// Cure, as the continuation of a sentence.
     pub cure: String,
 }
 
@@ -19,18 +19,18 @@ impl Fault {
         Self { span, message: message.into(), cure: cure.into() }
     }
 
-    /// Column of its first character in the text, from 1.
+    /// Column of the first character of the fault, from 1.
     pub fn column(&self, text: &str) -> usize {
         text.get(..self.span.start).map_or(0, |before| before.chars().count()) + 1
     }
 
-    /// The line concerned with a caret under what is wrong, and the cure: three lines.
+    /// Three lines: the line of the fault, a caret under it, and the cure.
     pub fn shown(&self, text: &str) -> String {
         let (before, rest) = text.split_at_checked(self.span.start).unwrap_or((text, ""));
         let start = before.rfind('\n').map_or(0, |at| at + 1);
         let end = rest.find('\n').map_or(text.len(), |at| before.len() + at);
         let line = text[start..end].trim_end_matches('\r');
-        // Tabs stay tabs, so that the caret stands under the word on any terminal.
+        // Tabs stay tabs, so that the caret is under the word on any terminal.
         let lead: String = text[start..before.len()].chars().map(|c| if c == '\t' { c } else { ' ' }).collect();
         let marked =
             text.get(before.len()..self.span.end.min(end)).map_or(0, |marked| marked.trim_end().chars().count());
@@ -46,12 +46,12 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// Why a text by itself was refused: a name, a network.
+/// Reason for the refusal of a single text, such as a name or a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// What is wrong, in one sentence without a full stop.
+    /// Cause, in one sentence without a full stop.
     pub message: String,
-    /// What would be right, as a sentence goes on.
+    /// Cure, as the continuation of a sentence.
     pub cure: String,
 }
 
@@ -60,7 +60,7 @@ impl Refusal {
         Self { message: message.into(), cure: cure.into() }
     }
 
-    /// The same about these octets of a condition.
+    /// Converts it to a fault of these octets of a condition.
     pub(crate) fn at(self, span: Range<usize>) -> Fault {
         Fault { span, message: self.message, cure: self.cure }
     }
@@ -74,12 +74,12 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// A question with the nearest name, or nothing if no name is near.
+/// Question with the nearest name; `None` if no name is near.
 pub(crate) fn did_you_mean<'a>(written: &str, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
     Some(format!("did you mean `{}`?", nearest(written, names)?))
 }
 
-/// The name that differs least from what was written, if that is little enough to be a slip.
+/// The most similar name, if the difference is small enough for a slip.
 fn nearest<'a>(written: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |text: &str| text.to_ascii_lowercase().replace('-', "_");
     let written = plain(written);
@@ -88,7 +88,7 @@ fn nearest<'a>(written: &str, names: impl IntoIterator<Item = &'a str>) -> Optio
     (distance <= (name.len().max(written.len()) / 3).max(1)).then_some(name)
 }
 
-/// How many octets must come, go, change or swap with their neighbour (the optimal string alignment distance).
+/// Number of octets to insert, delete, change or swap with their neighbour (the optimal string alignment distance).
 fn edits(a: &[u8], b: &[u8]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut last: Vec<usize> = (0..=b.len()).collect();

@@ -1,8 +1,8 @@
-//! The table of fields: what a condition can ask of a request, and the facts that answer.
+//! The table of fields of a request that a condition can test, and the trait that supplies their values.
 
 use std::net::IpAddr;
 
-/// How the texts of a field are compared.
+/// Case sensitivity of the texts of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Case {
     /// Octet by octet.
@@ -11,7 +11,7 @@ pub enum Case {
     Ignored,
 }
 
-/// What the value of a field is.
+/// Type of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
     /// Bytes, mostly readable.
@@ -25,7 +25,7 @@ pub enum Type {
 }
 
 impl Type {
-    /// As a sentence calls it.
+    /// Name in a sentence.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Text(_) => "text",
@@ -39,30 +39,30 @@ impl Type {
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// As conditions write it; `header.NAME` stands for all header fields.
+    /// Name in conditions; `header.NAME` represents all header fields.
     pub name: &'static str,
-    /// What its value is.
+    /// Type of its value.
     pub of: Type,
-    /// What it means, in one line.
+    /// Meaning in one line.
     pub doc: &'static str,
 }
 
-/// What is known of one request. A condition asks for a value only when it needs it, perhaps several times, so an answer should be cheap
-/// and allocate nothing.
+/// The facts of one request. A condition asks for a value only when it needs it, perhaps several times, so an answer
+/// should be cheap and allocate nothing.
 pub trait Facts {
-    /// The text of a field; none if the request has no such thing.
+    /// Text of a field; `None` if the request does not have it.
     fn text(&self, field: TextField) -> Option<&[u8]>;
     /// The first value of a header field. The name is in lower case, as the condition spells it: long form or compact.
     fn header(&self, name: &str) -> Option<&[u8]>;
-    /// The number of a field; none if the request has no such thing.
+    /// Number of a field; `None` if the request does not have it.
     fn number(&self, field: NumberField) -> Option<u64>;
-    /// The address of a field; none if the request has no such thing.
+    /// Address of a field; `None` if the request does not have it.
     fn address(&self, field: AddressField) -> Option<IpAddr>;
-    /// Whether something holds.
+    /// Value of a flag.
     fn flag(&self, field: FlagField) -> bool;
 }
 
-/// The case of a text field, by the words behind its name.
+/// Case sensitivity of a text field, from the words after its name.
 macro_rules! of {
     (TextField) => {
         Type::Text(Case::Exact)
@@ -92,15 +92,15 @@ macro_rules! fields {
             pub enum $of { $(#[doc = concat!("`", $name, "`:", $doc)] $field,)+ }
 
             impl $of {
-                /// All of them.
+                /// All fields of this type.
                 pub const ALL: &'static [Self] = &[$(Self::$field,)+];
 
-                /// As conditions write it.
+                /// Name in conditions.
                 pub const fn name(self) -> &'static str {
                     match self { $(Self::$field => $name,)+ }
                 }
 
-                /// What its value is.
+                /// Type of its value.
                 pub const fn of(self) -> Type {
                     match self { $(Self::$field => of!($of $(ignoring $case)?),)+ }
                 }
@@ -203,7 +203,7 @@ fields! {
 }
 
 impl TextField {
-    /// How its texts are compared.
+    /// Case sensitivity of its texts.
     pub const fn case(self) -> Case {
         match self.of() {
             Type::Text(case) => case,
@@ -216,7 +216,7 @@ impl TextField {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Field {
     Text(TextField),
-    /// The name in lower case.
+    /// Header field; the name is in lower case.
     Header(Box<str>),
     Number(NumberField),
     Address(AddressField),

@@ -1,15 +1,16 @@
-//! What must hold for any bytes at all, as a function that panics when it does not.
+//! Invariants for arbitrary bytes, as a function that panics on a violation.
 
 use crate::field::{AddressField, Facts, FlagField, NumberField, TextField};
 use crate::{Columns, Condition, FileError, Kind, Rule, Rules, Set, SetNames, Sets};
 use std::net::IpAddr;
 use std::ops::ControlFlow;
 
-/// Each line of the bytes is a condition: it compiles, or its fault stands within it; all that compile are a list of rules that is walked
-/// and explained alike with the index and without it. The bytes are also read as the file of a set.
+/// Compiles each line as a condition and checks that a fault lies within the line. The compiled conditions form a list
+/// of rules; walks and explanations must be equal with and without the index. The bytes are also read as the file of a
+/// set.
 ///
 /// # Panics
-/// Where an invariant does not hold.
+/// An invariant does not hold.
 pub fn fuzz_compile(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (names, sets) = sets(&text);
@@ -24,7 +25,7 @@ pub fn fuzz_compile(data: &[u8]) {
             }
         }
     }
-    // Few rules have no index: the same ones several times have.
+    // A short list has no index, so the rules are repeated.
     let again: Vec<&str> = rules.iter().map(|rule| &*rule.name).collect();
     let again = again.repeat(if rules.len() < 100 { 9 } else { 1 });
     let compiled = |line: &&str| Rule {
@@ -55,7 +56,7 @@ pub fn fuzz_compile(data: &[u8]) {
     }
 }
 
-/// A request whose values are parts of the bytes.
+/// A request whose values are slices of the bytes.
 struct Request<'a> {
     text: &'a [u8],
     has_all: bool,
@@ -88,7 +89,7 @@ impl Facts for Request<'_> {
     }
 }
 
-/// Sets of each kind, of the file that the text is, or empty.
+/// Sets of each kind from the text as a file; empty if it cannot be read.
 fn sets(text: &str) -> (SetNames, Sets) {
     let kinds = [("users", Kind::Texts), ("prefixes", Kind::Prefixes), ("networks", Kind::Networks)];
     let mut names = SetNames::default();
@@ -169,7 +170,7 @@ mod tests {
         "x",
     ];
 
-    /// A condition that often compiles.
+    /// A line that often compiles.
     fn line() -> impl Strategy<Value = String> {
         let test = prop::sample::select(vec![
             "method == 'INVITE'",

@@ -1,7 +1,8 @@
-//! Which rules of a list can hold for a request: a column for each question that many of them ask, a bit for each rule.
+//! Index of a list of rules: finds the rules that can match a request. It has a column for each frequent question and a
+//! bit for each rule.
 //!
-//! A column knows, for each answer, the rules that need one such; all others are open to any answer. The rules that can hold are those
-//! that each column admits: a bit of each column, and-ed. They must still be evaluated.
+//! For each answer, a column stores the rules that need it; the other rules are open to any answer. The candidates are
+//! the rules that every column admits: the bitwise AND of one row per column. They must still be evaluated.
 
 use crate::constraint::{Answer, Constraint, Question, Said};
 use crate::field::Facts;
@@ -14,25 +15,25 @@ use crate::{Case, Network};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
-/// The most columns: each costs a question a decision.
+/// Maximum number of columns: each costs a question per decision.
 const MAX_COLUMNS: usize = 16;
 
-/// Fewer rules are evaluated one by one.
+/// Shorter lists are evaluated rule by rule.
 const FEWEST_RULES: usize = 8;
 
-/// How many rules must ask a question that is cheap to answer, and one that is not, for a column.
+/// Number of rules that must ask a question to make it a column: a cheap question, another one.
 const FEWEST_ASKING: (usize, usize) = (4, 8);
 
-/// The index of a list of rules.
+/// Index of a list of rules.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     rules: usize,
     columns: Vec<Column>,
-    /// Of all columns.
+    /// Postings of all columns.
     postings: Vec<Part>,
 }
 
-/// Of 64 rules that begin at 64 times `block`, those with a bit.
+/// Bits of the 64 rules that begin at 64 times `block`.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     block: u32,
@@ -45,29 +46,29 @@ type Posting = Range<u32>;
 #[derive(Debug)]
 struct Column {
     question: Question,
-    /// The rules that do not ask, by views.
+    /// Bits of the rules that do not ask this question, by views.
     open: Box<[[u64; VIEW]]>,
     answers: Answers,
 }
 
 #[derive(Debug)]
 enum Answers {
-    /// Whole texts first, then prefixes; the postings of a whole text hold those of its prefixes, as do those of a prefix.
+    /// Whole texts, then prefixes. The posting of a whole text or prefix includes the postings of its prefixes.
     Texts { whole: Texts, of_whole: Box<[Posting]>, prefixes: Prefixes, of_prefixes: Box<[Posting]> },
-    /// In the order of the numbers.
+    /// Sorted by number.
     Numbers(Box<[(u64, Posting)]>),
-    /// The postings of a network hold those of the networks around it.
+    /// The posting of a network includes the postings of the networks around it.
     Networks(Networks, Box<[Posting]>),
-    /// By the places of the patterns.
+    /// One posting per pattern, in their order.
     Patterns(Box<Patterns>, Box<[Posting]>),
 }
 
-/// The rules that need what a request says to a question.
+/// The rules that a value of the request admits.
 #[derive(Clone, Copy, Debug)]
 enum Admitted<'a> {
-    /// What is left of one posting.
+    /// The rest of one posting.
     One(&'a [Part]),
-    /// The postings of these patterns.
+    /// The postings of the patterns found.
     Patterns(&'a [Posting], Found),
 }
 
@@ -83,7 +84,7 @@ struct Needs {
 }
 
 impl Index {
-    /// Of the constraints of each rule.
+    /// Builds the index from the constraints of each rule.
     pub(crate) fn new(rules: &[Vec<Constraint>]) -> Self {
         let mut index = Self { rules: rules.len(), ..Self::default() };
         if rules.len() < FEWEST_RULES {
@@ -93,7 +94,7 @@ impl Index {
         for constraint in rules.iter().flatten() {
             *asked.entry(&constraint.question).or_default() += 1;
         }
-        // In the order of the rules, so that an index does not depend on hashes.
+        // In the order of the rules, so that the index does not depend on hashes.
         let mut questions: Vec<(&Question, usize)> = Vec::new();
         for question in rules.iter().flatten().map(|constraint| &constraint.question) {
             let fewest = if question.is_cheap() { FEWEST_ASKING.0 } else { FEWEST_ASKING.1 };
@@ -109,7 +110,7 @@ impl Index {
         index
     }
 
-    /// The rules that can hold, in their order.
+    /// The rules that can match, in order.
     pub(crate) fn candidates<F: Facts + ?Sized>(&self, world: &World<'_, F>) -> Candidates<'_> {
         let mut admitted = [Admitted::One(&[]); MAX_COLUMNS];
         for (column, admitted) in self.columns.iter().zip(&mut admitted) {
@@ -118,7 +119,7 @@ impl Index {
         Candidates { index: self, admitted, bits: [0; VIEW], at: VIEW, end: 0 }
     }
 
-    /// The rules that need what a request says, besides those that do not ask.
+    /// The rules that need this value, without those that are open.
     fn admitted<'a>(&'a self, column: &'a Column, said: Option<Said<'_>>) -> Admitted<'a> {
         let posting = match (&column.answers, said) {
             (Answers::Texts { whole, of_whole, prefixes, of_prefixes }, Some(Said::Text(text))) => {
@@ -145,7 +146,7 @@ impl Index {
         self.postings.get(posting.start as usize..posting.end as usize).unwrap_or_default()
     }
 
-    /// None: it would be too large.
+    /// Builds a column; `None` if it would be too large.
     fn column(&mut self, question: &Question, needs: &Needs) -> Option<Column> {
         let mut open = vec![[0; VIEW]; self.rules.div_ceil(64 * VIEW)];
         for rule in (0..self.rules).filter(|rule| !needs.asking.contains(rule)) {
@@ -220,7 +221,7 @@ impl Index {
         start..place(&self.postings)
     }
 
-    /// How many questions are asked before a rule is evaluated.
+    /// Number of questions asked before a rule is evaluated.
     pub(crate) const fn questions(&self) -> usize {
         self.columns.len()
     }
@@ -245,22 +246,22 @@ fn needs(rules: &[Vec<Constraint>], question: &Question) -> Needs {
     needs
 }
 
-/// The rules that can hold for one request.
+/// Iterator over the rules that can match one request.
 pub(crate) struct Candidates<'a> {
     index: &'a Index,
-    /// Of each column.
+    /// Admitted rules of each column.
     admitted: [Admitted<'a>; MAX_COLUMNS],
-    /// The rules of the blocks in view that each column admits, and are left.
+    /// Remaining candidates in the blocks of the view.
     bits: [u64; VIEW],
-    /// The block in view that is looked at, and the first one behind the view.
+    /// Current block of the view, and the first block after the view.
     at: usize,
     end: usize,
 }
 
-/// How many blocks are judged at once: a column is a handful of vector instructions for them.
+/// Number of blocks per view: a few vector instructions per column evaluate them together.
 const VIEW: usize = 16;
 
-/// The places of the bits that are set.
+/// Indices of the bits that are set.
 fn each(found: &Found) -> impl Iterator<Item = usize> + '_ {
     found.iter().enumerate().flat_map(|(word, bits)| {
         let mut bits = *bits;
@@ -273,7 +274,7 @@ fn each(found: &Found) -> impl Iterator<Item = usize> + '_ {
 }
 
 impl Candidates<'_> {
-    /// Judges the next blocks.
+    /// Evaluates the next view.
     fn advance(&mut self) {
         let start = self.end;
         self.end += VIEW;

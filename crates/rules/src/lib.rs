@@ -1,7 +1,8 @@
-//! Rules over requests: conditions in a small language, ordered lists of rules that have them, and the data sets that they name.
+//! Rules over requests: conditions in a small language, ordered lists of rules that have them, and the data sets that
+//! they name.
 //!
-//! The one rule of use: what is compiled never changes. Another list of rules, or another set, is made beside the one in use and takes
-//! its place; a request is judged by one list and one snapshot of the sets from its beginning to its end.
+//! The one rule of use: compiled rules and sets are immutable. A new list of rules or a new set is built while the old
+//! one is in use, and then replaces it. A request uses one list and one snapshot of the sets from beginning to end.
 //!
 //! ```
 //! use std::net::IpAddr;
@@ -84,8 +85,9 @@
 //!
 //! # The language
 //!
-//! A condition is made of tests with `and`, `or`, `not` and parentheses between them; `not` binds tightest, then `and`. There are no loops,
-//! no calls and no variables: it ends always. Types are checked when it is compiled, and each fault names the words concerned.
+//! A condition combines tests with `and`, `or`, `not` and parentheses; `not` binds tightest, then `and`. There are no
+//! loops, calls or variables, so evaluation always ends. Types are checked at compile time, and each fault names the
+//! words concerned.
 //!
 //! | test | holds if |
 //! |---|---|
@@ -100,23 +102,23 @@
 //! | `exists user` | it is there |
 //! | `true`, `false` | always, never |
 //!
-//! The value `carriers[number]` is the text that a set says of another value. It stands where a text field does.
+//! The value `carriers[number]` is the value that a set has for the key `number`. It may be used like a text field.
 //!
-//! * **Absent values.** A test of a value that is not there fails, whichever it is. `!=` and `not in` are exactly `not` of `==` and `in`:
-//!   they hold for a value that is not there. Where this matters, write `exists user and user != 'guest'`.
-//! * **Case.** Domains, transports and schemes are compared without regard to the case of ASCII letters, by every test, and so are prefixes of
-//!   a set; all other texts with it. The table is [`FIELDS`].
-//! * **Text** stands between `'` and `'` or `"` and `"` and has no escapes: what stands there is meant.
-//! * **Regular expressions** are over octets, without Unicode, look-around and back-references: each is a table with a step per octet, built
-//!   when the condition is compiled; one whose table would be large is refused.
+//! * **Absent values.** Every test of an absent value fails. `!=` and `not in` are exactly `not` of `==` and `in`, so
+//!   they hold for an absent value. If this matters, write `exists user and user != 'guest'`.
+//! * **Case.** Every test of domains, transports and schemes ignores the case of ASCII letters, and so do the prefixes
+//!   of a set. All other texts are case-sensitive. The table is [`FIELDS`].
+//! * **Text** is enclosed in `'` or `"` and has no escapes.
+//! * **Regular expressions** match octets, without Unicode, look-around and back-references. Each is compiled to a
+//!   table with one step per octet; one whose table would be large is refused.
 //! * **Bounds.** [`MAX_LENGTH`], [`MAX_DEPTH`], [`MAX_PATTERN_TABLE`].
 //!
-//! # What it costs
+//! # Cost
 //!
-//! A list of rules finds those that can match by an index over what their conditions need (whole texts, beginnings of texts, patterns,
-//! numbers, networks, flags, sets), and evaluates these alone. `make bench-rules` prints what a decision among
-//! 1,000 rules with 100,000 prefixes takes, with and without the index, and the bytes that a prefix takes. Nothing is allocated and no lock
-//! is taken to judge.
+//! A list of rules has an index over the constraints of the conditions (whole texts, beginnings of texts, patterns,
+//! numbers, networks, flags, sets), and evaluates only the rules that can match. `make bench-rules` prints the time of
+//! a decision among 1,000 rules with 100,000 prefixes, with and without the index, and the bytes per prefix. Evaluation
+//! allocates nothing and takes no lock.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

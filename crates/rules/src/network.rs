@@ -1,22 +1,22 @@
-//! Addresses and networks as texts: `192.0.2.1`, `10.0.0.0/8`, `2001:db8::/32`.
+//! Parses addresses and networks: `192.0.2.1`, `10.0.0.0/8`, `2001:db8::/32`.
 
 use crate::Refusal;
 use std::fmt;
 use std::net::IpAddr;
 
-/// A network: the addresses that begin with the same bits.
+/// A network: all addresses with the same leading bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Network {
-    /// An IPv4-mapped IPv6 address stands as IPv4.
+    /// First address; an IPv4-mapped IPv6 address is stored as IPv4.
     address: IpAddr,
     bits: u8,
 }
 
 impl Network {
-    /// What to write, for those who wrote something else.
+    /// Expected text, for error messages.
     pub(crate) const EXPECTED: &str = "an address such as 192.0.2.1 or 2001:db8::1, or a network such as 10.0.0.0/8";
 
-    /// Of one address alone.
+    /// Creates a network of one address.
     pub fn of(address: IpAddr) -> Self {
         let address = address.to_canonical();
         Self { address, bits: if address.is_ipv4() { 32 } else { 128 } }
@@ -25,7 +25,7 @@ impl Network {
     /// Reads an address or a network.
     ///
     /// # Errors
-    /// What is wrong and what would be right, where the text is neither.
+    /// The text is neither; with cause and cure.
     pub fn read(text: &str) -> Result<Self, Refusal> {
         let unread = || Refusal::new(format!("`{text}` is no address"), format!("write {}", Self::EXPECTED));
         let (address, bits) = match text.split_once('/') {
@@ -37,7 +37,7 @@ impl Network {
         let Some(bits) = bits else { return Ok(whole) };
         let digits = !bits.is_empty() && bits.bytes().all(|b| b.is_ascii_digit());
         let mut bits = bits.parse::<u8>().ok().filter(|_| digits).ok_or_else(unread)?;
-        // Bits of ::ffff:0:0/96 are those of the IPv4 address behind 96 others.
+        // The prefix length of ::ffff:0:0/96 includes 96 bits before the IPv4 address.
         if written.is_ipv6() && whole.address.is_ipv4() {
             bits = bits.checked_sub(96).ok_or_else(unread)?;
         }
@@ -53,23 +53,23 @@ impl Network {
         Ok(network)
     }
 
-    /// Whether all of it is one address.
+    /// True if it consists of one address.
     pub fn is_address(&self) -> bool {
         *self == Self::of(self.address)
     }
 
-    /// Whether the address is in it.
+    /// True if the address is in it.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         address.is_ipv4() == self.address.is_ipv4() && to_bits(address) & mask(self.bits) == to_bits(self.address)
     }
 
-    /// Its first address.
+    /// First address.
     pub(crate) const fn address(&self) -> IpAddr {
         self.address
     }
 
-    /// Whether all of the other network is in this one.
+    /// True if the other network is completely in this one.
     pub(crate) fn holds(&self, other: &Self) -> bool {
         self.bits <= other.bits && self.contains(other.address)
     }
@@ -78,12 +78,12 @@ impl Network {
         self.address.is_ipv4()
     }
 
-    /// Its bits from the top of the number, and how many they are.
+    /// Its leading bits, at the top of the number, and their count.
     pub(crate) fn key(&self) -> (u128, u8) {
         (to_bits(self.address), self.bits)
     }
 
-    /// The network of a [`Self::key`].
+    /// Network of a [`Self::key`].
     pub(crate) fn from_key((start, bits): (u128, u8), v4: bool) -> Self {
         Self { address: from_bits(start, v4), bits }
     }
@@ -95,7 +95,7 @@ impl fmt::Display for Network {
     }
 }
 
-/// The bits of a canonical address, from the top.
+/// Bits of a canonical address, at the top of the number.
 pub(crate) fn to_bits(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
@@ -107,7 +107,7 @@ fn from_bits(bits: u128, v4: bool) -> IpAddr {
     if v4 { IpAddr::V4(((bits >> 96) as u32).into()) } else { IpAddr::V6(bits.into()) }
 }
 
-/// The first bits of a number.
+/// Mask of the first bits of a number.
 pub(crate) fn mask(bits: u8) -> u128 {
     u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0)
 }

@@ -1,10 +1,10 @@
-//! Networks of addresses, the longest of which counts: a sorted array a family.
+//! Longest-prefix match on networks: a sorted array for each address family.
 
 use crate::Network;
 use crate::network::{mask, to_bits};
 use std::net::IpAddr;
 
-/// Where there is no row.
+/// Marker for no row.
 const NONE: u32 = u32::MAX;
 
 /// Networks, each with a number.
@@ -18,13 +18,13 @@ pub(crate) struct Networks {
 struct Row {
     start: u128,
     value: u32,
-    /// The row of the smallest network around this one.
+    /// Row of the smallest network around this one.
     around: u32,
     bits: u8,
 }
 
 impl Networks {
-    /// Of networks in any order, each once.
+    /// Builds the arrays from networks in any order, each once.
     pub(crate) fn new(networks: &[(Network, u32)]) -> Self {
         let family = |v4| {
             let mut rows: Vec<Row> = networks
@@ -38,7 +38,7 @@ impl Networks {
             rows.sort_unstable_by_key(|row| (row.start, row.bits));
             for at in 1..rows.len() {
                 let start = rows[at].start;
-                // The row before this one is around it, or what is around this one is around that one too.
+                // The network around this one is the row before, or one of the networks around that row.
                 let mut around = u32::try_from(at - 1).expect("rows are few");
                 while let Some(row) = rows.get(around as usize)
                     && start & mask(row.bits) != row.start
@@ -52,17 +52,18 @@ impl Networks {
         Self { v4: family(true), v6: family(false) }
     }
 
-    /// The number of the longest network that the address is in.
+    /// Number of the longest network that contains the address.
     pub(crate) fn longest(&self, address: IpAddr) -> Option<u32> {
         self.each(address).next().map(|(_, number)| number)
     }
 
-    /// Each network that the address is in, from the longest on.
+    /// All networks that contain the address, the longest first.
     pub(crate) fn each(&self, address: IpAddr) -> impl Iterator<Item = (Network, u32)> + use<'_> {
         let address = address.to_canonical();
         let (rows, v4) = if address.is_ipv4() { (&self.v4, true) } else { (&self.v6, false) };
         let bits = to_bits(address);
-        // Of the rows that start at or before the address, the last is in every network of the address, or is one.
+        // The last row that starts at or before the address contains the address, or lies within every network that
+        // contains it.
         let mut next = rows.partition_point(|row| row.start <= bits).wrapping_sub(1);
         std::iter::from_fn(move || {
             let row = rows.get(next)?;
@@ -73,7 +74,7 @@ impl Networks {
         .map(move |row| (Network::from_key((row.start, row.bits), v4), row.value))
     }
 
-    /// All of them, IPv4 first, in their order.
+    /// All networks in order, IPv4 first.
     pub(crate) fn all(&self) -> impl Iterator<Item = (Network, u32)> + use<'_> {
         let family = |rows: &'_ [Row], v4| {
             rows.iter().map(move |row| (Network::from_key((row.start, row.bits), v4), row.value)).collect::<Vec<_>>()
@@ -131,7 +132,7 @@ mod tests {
             rows in prop::collection::btree_set((any::<bool>(), 0..6u8, 0..9u8), 0..40),
             addresses in prop::collection::vec((any::<bool>(), any::<[u8; 2]>()), 30),
         ) {
-            // Few bits at both ends, so that networks lie within each other.
+            // Few bits at both ends, so that networks are nested.
             let address = |v4, start: u8, end: u8| match v4 {
                 true => IpAddr::from([start << 5, 0, 0, end & 7]),
                 false => IpAddr::from(((u128::from(start) << 125) | u128::from(end & 7)).to_be_bytes()),

@@ -1,4 +1,4 @@
-//! Reads a condition: recursive descent, types checked at the word that has the wrong one.
+//! Parses a condition: recursive descent; a type fault is reported at the word with the wrong type.
 //!
 //! ```text
 //! condition = and { "or" and }
@@ -21,11 +21,11 @@ use crate::value::{Key, Text, Value};
 use crate::{Fault, Kind, SetId, SetNames};
 use std::ops::Range;
 
-/// Where tokens come from, and how deep they are nested.
+/// Source of tokens, and nesting depth.
 pub(crate) struct Parser<'t> {
     pub(crate) text: &'t str,
     pub(crate) sets: &'t SetNames,
-    /// Where the next token is looked for; the last one ended here.
+    /// Position of the next token, after the end of the last one.
     pub(crate) at: usize,
     depth: usize,
 }
@@ -39,12 +39,12 @@ pub(crate) enum Operand {
 }
 
 impl<'t> Parser<'t> {
-    /// Of a text whose length fits 32 bits.
+    /// Creates a parser of a text whose length fits 32 bits.
     pub(crate) const fn new(text: &'t str, sets: &'t SetNames) -> Self {
         Self { text, sets, at: 0, depth: 0 }
     }
 
-    /// The whole text as one condition.
+    /// Parses the whole text as one condition.
     pub(crate) fn whole(mut self) -> Result<Expression, Fault> {
         if self.peek()?.0 == Token::End {
             return Err(Fault::new(
@@ -73,7 +73,7 @@ impl<'t> Parser<'t> {
         Ok(joined(parts, true))
     }
 
-    /// Parts with this word between them.
+    /// Parses parts that are joined by this word.
     fn parts(
         &mut self,
         word: &str,
@@ -142,7 +142,7 @@ impl<'t> Parser<'t> {
         Ok(if is_negated { Expression { node: Node::Opposite(Box::new(test)), span } } else { test })
     }
 
-    /// A field, or a set that is asked for one.
+    /// Parses a field, or a look-up of one in a set.
     pub(crate) fn value(&mut self) -> Result<(Operand, Range<usize>), Fault> {
         let (token, span) = self.next()?;
         let Token::Word(word) = token else { return Err(self.no_value(token, span)) };
@@ -160,7 +160,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// What a set says of a value: behind `SET[`.
+    /// Parses a look-up after `SET[`.
     fn lookup(&mut self, name: &str, at: Range<usize>) -> Result<(Operand, Range<usize>), Fault> {
         let (set, kind) = self.set(name, at.clone())?;
         let (key, of) = self.deeper(&at, Self::value)?;
@@ -173,7 +173,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// A value as the key of a set of this kind.
+    /// Converts a value to a key of a set of this kind.
     pub(crate) fn key(&self, operand: Operand, kind: Kind, name: &str, span: Range<usize>) -> Result<Key, Fault> {
         match (operand, kind) {
             (Operand::Text(text), Kind::Texts | Kind::Prefixes) => Ok(Key::Text(text)),
@@ -201,14 +201,14 @@ impl<'t> Parser<'t> {
         })
     }
 
-    /// Where a test ends, something stands that joins it with nothing.
+    /// Fault of a token after the end of a test that no operator joins.
     fn goes_on(&self, token: Token<'_>, span: Range<usize>) -> Fault {
         let near = if let Token::Word(word) = token { did_you_mean(word, ["and", "or"]) } else { None };
         let cure = near.unwrap_or_else(|| "write `and` or `or` before it, or remove it".into());
         Fault::new(span.clone(), format!("the condition goes on with `{}`", &self.text[span]), cure)
     }
 
-    /// Where a field should stand, another word does.
+    /// Fault of a word that is not a field in the place of a field.
     pub(crate) fn no_field(&self, word: &str, span: Range<usize>) -> Fault {
         if self.sets.id(word).is_some() {
             let cure = format!("write `FIELD in {word}`, or `{word}[FIELD] == 'text'`");
@@ -223,7 +223,7 @@ impl<'t> Parser<'t> {
         Fault::new(span, format!("there is no field `{word}`"), cure)
     }
 
-    /// Where a field should stand, no word does.
+    /// Fault of a token that is not a word in the place of a field.
     fn no_value(&self, token: Token<'_>, span: Range<usize>) -> Fault {
         let cure = match token {
             Token::Text(_) => "write the field first: method == 'INVITE'",
@@ -237,12 +237,12 @@ impl<'t> Parser<'t> {
         Fault::new(span, message, cure)
     }
 
-    /// What stands there, as a sentence calls it.
+    /// The token as a sentence names it.
     pub(crate) fn named(&self, span: &Range<usize>) -> String {
         if span.is_empty() { "the end".into() } else { format!("`{}`", &self.text[span.clone()]) }
     }
 
-    /// A part within another: `at` is what holds it.
+    /// Parses a nested part; `at` is the span of the enclosing one.
     fn deeper<T>(&mut self, at: &Range<usize>, part: impl Fn(&mut Self) -> Result<T, Fault>) -> Result<T, Fault> {
         if self.depth == MAX_DEPTH {
             let message = format!("this is nested deeper than {MAX_DEPTH} levels");
@@ -265,13 +265,13 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// The place of a part; the length of a condition fits 32 bits.
+/// Span of a part; the length of a condition fits 32 bits.
 fn part(span: Range<usize>) -> Range<u32> {
     let short = |at| u32::try_from(at).expect("a condition is short");
     short(span.start)..short(span.end)
 }
 
-/// The opposite.
+/// Negates an expression.
 fn negated(inner: Expression, span: Range<u32>) -> Expression {
     let node = match inner.node {
         Node::Constant(value) => Node::Constant(!value),
@@ -280,7 +280,7 @@ fn negated(inner: Expression, span: Range<u32>) -> Expression {
     Expression { node, span }
 }
 
-/// Parts of which all must hold, or one. Constants decide or disappear.
+/// Joins parts of which all must hold, or one. Constants decide or disappear.
 fn joined(mut parts: Vec<Expression>, all: bool) -> Expression {
     let (Some(first), Some(last)) = (parts.first(), parts.last()) else { unreachable!("there is a part at least") };
     let span = first.span.start..last.span.end;

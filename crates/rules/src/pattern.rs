@@ -1,4 +1,4 @@
-//! Regular expressions as tables of states: a step per octet, no backtracking, no memory and no lock at the time of a match.
+//! Regular expressions as state tables: one step per octet; matching needs no backtracking, memory or lock.
 
 use crate::{Case, Fault};
 use regex_automata::dfa::{Automaton, StartKind, dense};
@@ -8,20 +8,20 @@ use regex_syntax::hir::literal::{ExtractKind, Extractor};
 use regex_syntax::hir::{Hir, Look};
 use std::ops::Range;
 
-/// The largest table of one pattern, in bytes.
+/// Maximum size of the table of one pattern, in bytes.
 pub const MAX_PATTERN_TABLE: usize = 1 << 20;
 
 /// A compiled pattern.
 pub(crate) struct Pattern {
     table: dense::DFA<Vec<u32>>,
-    /// As it was written.
+    /// Source text.
     pub(crate) text: Box<str>,
-    /// Each text that it finds begins with one of these; none if the pattern does not say.
+    /// Prefixes of every text that it matches; `None` if the pattern does not determine them.
     pub(crate) prefixes: Option<Vec<Box<[u8]>>>,
 }
 
 impl Pattern {
-    /// Compiles what stands at `span` of a condition (the octets between the quotes).
+    /// Compiles the octets between the quotes at `span` of a condition.
     pub(crate) fn new(pattern: &str, case: Case, span: &Range<usize>) -> Result<Self, Fault> {
         if let Some(at) = repeated_start(pattern) {
             let at = span.start + at;
@@ -36,15 +36,15 @@ impl Pattern {
             );
             Fault::new(span.clone(), "this pattern is too large", cure)
         };
-        // The first end of a match says all that is asked.
+        // The first end of a match suffices.
         let table = table(std::slice::from_ref(&read), MatchKind::LeftmostFirst).ok_or_else(too_large)?;
         Ok(Self { table, text: pattern.into(), prefixes: prefixes(&read) })
     }
 
-    /// Whether the pattern is found in the text.
+    /// True if the pattern matches somewhere in the text.
     pub(crate) fn is_in(&self, text: &[u8]) -> bool {
         let found = self.table.try_search_fwd(&Input::new(text).earliest(true));
-        // A table without octets to quit at, asked as it was built, has no errors.
+        // A search cannot fail: the table has no quit octets and supports this kind of search.
         found.is_ok_and(|found| found.is_some())
     }
 }
@@ -55,7 +55,7 @@ fn read(pattern: &str, case: Case) -> Result<Hir, Box<regex_syntax::Error>> {
     parser.build().parse(pattern).map_err(Box::new)
 }
 
-/// None: it would be too large.
+/// Builds a table; `None` if it would be too large.
 fn table(patterns: &[Hir], kind: MatchKind) -> Option<dense::DFA<Vec<u32>>> {
     let states =
         thompson::Config::new().utf8(false).which_captures(WhichCaptures::None).nfa_size_limit(Some(MAX_PATTERN_TABLE));
@@ -68,17 +68,17 @@ fn table(patterns: &[Hir], kind: MatchKind) -> Option<dense::DFA<Vec<u32>>> {
     dense::Builder::new().configure(table).build_from_nfa(&states).ok()
 }
 
-/// Many patterns as one table: a walk along a text says which of them are found in it.
+/// Many patterns as one table: one walk along a text finds all that match.
 pub(crate) struct Patterns(dense::DFA<Vec<u32>>);
 
-/// Which of [`Patterns`], by a bit each.
+/// Bit set of the [`Patterns`] that match.
 pub(crate) type Found = [u64; Patterns::MOST / 64];
 
 impl Patterns {
-    /// How many they may be.
+    /// Maximum number of patterns.
     pub(crate) const MOST: usize = 256;
 
-    /// Of patterns that can be read. None: the table would be too large.
+    /// Builds the table from patterns that can be read. `None` if it would be too large.
     pub(crate) fn new<'a>(patterns: impl Iterator<Item = &'a str>, case: Case) -> Option<Self> {
         let read: Vec<Hir> = patterns.map(|pattern| read(pattern, case).ok()).collect::<Option<_>>()?;
         if read.len() > Self::MOST {
@@ -87,10 +87,10 @@ impl Patterns {
         table(&read, MatchKind::All).map(Self)
     }
 
-    /// Those that are found in the text, by their places.
+    /// Patterns that match somewhere in the text, by index.
     pub(crate) fn found(&self, text: &[u8]) -> Found {
         let (table, mut found) = (&self.0, Found::default());
-        // A table without octets to quit at, begun as it was built, has no errors.
+        // The start cannot fail: the table has no quit octets and supports this kind of search.
         let Ok(mut state) = table.start_state_forward(&Input::new(text)) else { return [u64::MAX; _] };
         let mut last = None;
         let mut note = |state| {
@@ -129,13 +129,13 @@ impl std::fmt::Debug for Pattern {
     }
 }
 
-/// Where a pattern has `^+`. It is one, but not what the author of `^+49` means.
+/// Position of `^+`: a valid pattern, but not the meaning that the author of `^+49` has in mind.
 fn repeated_start(pattern: &str) -> Option<usize> {
     let mut found = pattern.match_indices("^+").map(|(at, _)| at);
     found.find(|at| !pattern[..*at].ends_with(['[', '\\']))
 }
 
-/// With what every match begins that begins where the text does.
+/// Prefixes of every match, for a pattern that matches only at the start of the text.
 fn prefixes(read: &Hir) -> Option<Vec<Box<[u8]>>> {
     if !read.properties().look_set_prefix().contains(Look::Start) {
         return None;
@@ -146,7 +146,7 @@ fn prefixes(read: &Hir) -> Option<Vec<Box<[u8]>>> {
     Some(found.literals()?.iter().map(|literal| literal.as_bytes().into()).collect())
 }
 
-/// The fault of a pattern that is none, at the octets concerned.
+/// Fault of a malformed pattern, at the octets concerned.
 fn unread(error: &regex_syntax::Error, span: &Range<usize>) -> Fault {
     let (what, at) = match error {
         regex_syntax::Error::Parse(error) => (error.kind().to_string(), error.span()),
@@ -184,7 +184,7 @@ mod tests {
         assert!(found(".", Case::Exact, b"\xff"));
     }
 
-    /// A table of many says of each what its own table says.
+    /// The table of many patterns agrees with the table of each pattern.
     #[test]
     fn many_patterns_are_found_as_each_is() {
         let all = [

@@ -1,14 +1,14 @@
-//! Prefixes of texts, the longest of which counts: a trie of 12 octets a node, made for digits.
+//! Longest-prefix match on texts: a trie with 12 octets per node, optimized for digits.
 
 use std::collections::VecDeque;
 
-/// The value of a node where no prefix ends.
+/// Value of a node at which no prefix ends.
 const NO_PREFIX: u32 = u32::MAX;
 
-/// Prefixes of texts without regard to the case of ASCII letters, each with a number.
+/// Prefixes of texts, each with a number; the case of ASCII letters is ignored.
 ///
-/// A text is read as symbols: if the prefixes have at most 16 different octets, a symbol is one of these; else it is half an octet, the
-/// upper one first. A node has a child for each symbol that goes on.
+/// A text is read as symbols. If the prefixes have at most 16 different octets, a symbol is one of these; otherwise it
+/// is half an octet, the upper half first. A node has a child for each symbol that continues a prefix.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Prefixes {
     nodes: Box<[Node]>,
@@ -17,11 +17,11 @@ pub(crate) struct Prefixes {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Node {
-    /// The first of its children, which stand together in the order of their symbols.
+    /// Index of the first child; the children are consecutive, in the order of their symbols.
     children: u32,
-    /// The number of the prefix that ends here.
+    /// Number of the prefix that ends here.
     value: u32,
-    /// A bit for each symbol that goes on.
+    /// Bit set of the symbols that have a child.
     symbols: u16,
     skipped: Skipped,
 }
@@ -30,8 +30,8 @@ impl Node {
     const EMPTY: Self = Self { children: 0, value: NO_PREFIX, symbols: 0, skipped: Skipped(0) };
 }
 
-/// Up to three symbols between the one that leads to a node and the node: nothing ends among them, and nothing else goes on. The upper
-/// half octet is their number, the first symbol is the lowest.
+/// Up to three symbols between the symbol that leads to a node and the node: no prefix ends among them, and there is no
+/// other branch. The top four bits are their count; the first symbol is the lowest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Skipped(u16);
 
@@ -52,19 +52,19 @@ impl Skipped {
     }
 }
 
-/// The octets of a narrow trie.
+/// Octets of a narrow trie.
 #[derive(Debug, PartialEq, Eq)]
 struct Alphabet {
-    /// The symbol of each octet, upper and lower case alike; [`Self::NONE`] if no prefix has it.
+    /// Symbol of each octet, upper and lower case alike; [`Self::NONE`] if no prefix has the octet.
     symbols: [u8; 256],
-    /// The octet of each symbol.
+    /// Octet of each symbol.
     octets: Vec<u8>,
 }
 
 impl Alphabet {
     const NONE: u8 = 16;
 
-    /// None if the prefixes have more than 16 octets.
+    /// Creates the alphabet of these prefixes; `None` if they have more than 16 octets.
     fn of(prefixes: &[(&[u8], u32)]) -> Option<Box<Self>> {
         let mut is_there = [false; 256];
         for octet in prefixes.iter().flat_map(|(prefix, _)| *prefix) {
@@ -82,7 +82,8 @@ impl Alphabet {
         Some(Box::new(Self { symbols, octets }))
     }
 
-    /// The symbol at a place of a text, by the alphabet or as half an octet. None at its end, and for an octet that no prefix has.
+    /// Symbol at a position of a text, by the alphabet or as half an octet. `None` at its end, and for an octet that no
+    /// prefix has.
     fn symbol(narrow: Option<&Self>, text: &[u8], at: usize) -> Option<u8> {
         match narrow {
             Some(alphabet) => {
@@ -98,17 +99,18 @@ impl Alphabet {
 }
 
 impl Prefixes {
-    /// Of prefixes in lower case, in their order, each once, with numbers below `u32::MAX`.
+    /// Builds a trie of sorted, distinct prefixes in lower case, with numbers below `u32::MAX`.
     pub(crate) fn new(prefixes: &[(&[u8], u32)]) -> Self {
         let narrow = Alphabet::of(prefixes);
-        // None at the end of a prefix.
+        // `None` at the end of a prefix.
         let symbol = |row: &(&[u8], u32), at| Alphabet::symbol(narrow.as_deref(), row.0, at);
         let mut nodes = vec![Node::EMPTY];
-        // A node whose prefixes these are, and how many symbols lead to it.
+        // A node, its prefixes, and the number of symbols that lead to it.
         let mut queue = VecDeque::from([(0, prefixes, 0)]);
         while let Some((node, mut rest, mut at)) = queue.pop_front() {
             let mut made = Node { children: u32::try_from(nodes.len()).expect("nodes are few"), ..Node::EMPTY };
-            // A prefix that ends stands first: if the first and the last go on alike, all do. The root skips nothing.
+            // A prefix that ends here comes first, so if the first and the last have the same next symbol, all have.
+            // The root skips nothing.
             while let Some((first, last)) = rest.first().zip(rest.last())
                 && let Some(same) = symbol(first, at).filter(|same| symbol(last, at) == Some(*same))
                 && node != 0
@@ -141,7 +143,7 @@ impl Prefixes {
         longest
     }
 
-    /// Each prefix of the text, from the shortest on.
+    /// Visits each prefix of the text, the shortest first.
     pub(crate) fn each(&self, text: &[u8], mut visit: impl FnMut(usize, u32)) {
         let narrow = self.narrow.as_deref();
         let (mut node, mut at) = (&self.nodes[0], 0);
@@ -163,7 +165,7 @@ impl Prefixes {
         }
     }
 
-    /// The child for this symbol.
+    /// Child for this symbol.
     fn child(&self, node: &Node, symbol: u8) -> Option<&Node> {
         let bit = 1u16 << symbol;
         if node.symbols & bit == 0 {
@@ -173,7 +175,7 @@ impl Prefixes {
         self.nodes.get((node.children + before) as usize)
     }
 
-    /// The prefixes that begin so, in their order.
+    /// Prefixes that begin with this text, in order.
     pub(crate) fn beginning(&self, beginning: &str) -> Beginning<'_> {
         let mut all =
             Beginning { prefixes: self, left: Vec::new(), wanted: beginning.to_ascii_lowercase().into_bytes() };
@@ -186,16 +188,16 @@ impl Prefixes {
     }
 }
 
-/// The prefixes that begin as wanted, and their numbers.
+/// Iterator over the prefixes with a given beginning, and their numbers.
 pub(crate) struct Beginning<'a> {
     prefixes: &'a Prefixes,
-    /// Nodes to come, the next one last, each with its symbols so far.
+    /// Nodes to visit, the next one last, each with its symbols so far.
     left: Vec<(&'a Node, Vec<u8>)>,
     wanted: Vec<u8>,
 }
 
 impl Beginning<'_> {
-    /// The octets of these symbols; the upper half of the last stands for the octet.
+    /// Octets of these symbols; a trailing upper half gives one octet.
     fn octets(&self, symbols: &[u8]) -> Vec<u8> {
         match &self.prefixes.narrow {
             Some(alphabet) => symbols.iter().map(|symbol| alphabet.octets[usize::from(*symbol)]).collect(),
@@ -235,7 +237,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The number of a prefix is its place among these.
+    /// The number of a prefix is its index here.
     fn prefixes(texts: &[&str]) -> Prefixes {
         let rows: Vec<(&[u8], u32)> = texts.iter().zip(0..).map(|(text, n)| (text.as_bytes(), n)).collect();
         assert!(rows.is_sorted());

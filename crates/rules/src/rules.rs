@@ -1,4 +1,4 @@
-//! An ordered list of rules: each has a name, a condition, and an action that its owner understands.
+//! An ordered list of rules: each has a name, a condition, and an action that only its owner interprets.
 
 use crate::explanation::{Explanation, Verdict};
 use crate::field::Facts;
@@ -10,15 +10,15 @@ use std::ops::ControlFlow;
 /// A rule.
 #[derive(Debug)]
 pub struct Rule<A> {
-    /// Its name, for people.
+    /// Name, for people.
     pub name: Box<str>,
-    /// When it applies.
+    /// Condition under which it applies.
     pub condition: Condition,
-    /// What is done then.
+    /// Action of the owner.
     pub action: A,
 }
 
-/// Rules in their order. A list never changes; another one takes its place.
+/// An immutable list of rules in order. Build a new list to change it.
 #[derive(Debug)]
 pub struct Rules<A> {
     rules: Box<[Rule<A>]>,
@@ -26,15 +26,15 @@ pub struct Rules<A> {
 }
 
 impl<A> Rules<A> {
-    /// Of rules whose conditions were compiled against the same names of sets.
+    /// Builds a list from rules whose conditions were compiled against the same set names.
     pub fn new(rules: impl IntoIterator<Item = Rule<A>>) -> Self {
         let rules: Box<[Rule<A>]> = rules.into_iter().collect();
         let constraints: Vec<_> = rules.iter().map(|rule| constraint::of(&rule.condition.expression)).collect();
         Self { rules, index: Index::new(&constraints) }
     }
 
-    /// Visits the rules that match, in their order, with their places, until the visitor breaks. `sets` are those of the names that the
-    /// conditions were compiled against. Allocates nothing.
+    /// Visits the rules that match, in order and with their positions, until the visitor breaks. `sets` must belong to
+    /// the set names against which the conditions were compiled. Allocates nothing.
     pub fn walk<'a, F: Facts + ?Sized, B>(
         &'a self,
         facts: &F,
@@ -51,7 +51,7 @@ impl<A> Rules<A> {
         ControlFlow::Continue(())
     }
 
-    /// The same without the index: each rule is evaluated. For tests, and to see what the index is worth.
+    /// Acts as [`Rules::walk`] without the index: evaluates each rule. For tests, and to measure the gain of the index.
     pub fn walk_each<'a, F: Facts + ?Sized, B>(
         &'a self,
         facts: &F,
@@ -64,39 +64,39 @@ impl<A> Rules<A> {
         ControlFlow::Continue(())
     }
 
-    /// The first rule that matches.
+    /// Finds the first rule that matches.
     pub fn first<F: Facts + ?Sized>(&self, facts: &F, sets: &Sets) -> Option<&Rule<A>> {
         self.walk(facts, sets, |_, rule| ControlFlow::Break(rule)).break_value()
     }
 
-    /// Why each rule matches, or does not.
+    /// Explains the verdict of each rule.
     pub fn explain<F: Facts + ?Sized>(&self, facts: &F, sets: &Sets) -> Explanation<'_> {
         self.explain_first(self.rules.len(), facts, sets)
     }
 
-    /// The same of the first `most` rules alone.
+    /// Explains the verdicts of the first `most` rules.
     pub fn explain_first<F: Facts + ?Sized>(&self, most: usize, facts: &F, sets: &Sets) -> Explanation<'_> {
         let world = World { facts, sets };
         let first = self.rules.iter().take(most);
         Explanation { verdicts: first.map(|rule| Verdict::of(&rule.name, &rule.condition, &world)).collect() }
     }
 
-    /// How many there are.
+    /// Number of rules.
     pub const fn len(&self) -> usize {
         self.rules.len()
     }
 
-    /// Whether there is none.
+    /// True if there is no rule.
     pub const fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// All of them in their order.
+    /// All rules in order.
     pub fn iter(&self) -> std::slice::Iter<'_, Rule<A>> {
         self.rules.iter()
     }
 
-    /// How many questions about a request the index asks before rules are evaluated.
+    /// Number of questions about a request that the index asks before rules are evaluated.
     pub const fn questions(&self) -> usize {
         self.index.questions()
     }

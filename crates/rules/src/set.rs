@@ -1,4 +1,4 @@
-//! A data set: texts, prefixes or networks, each with a value perhaps. It never changes; another one takes its place.
+//! An immutable data set: texts, prefixes or networks, each with an optional value.
 
 use crate::networks::Networks;
 use crate::prefixes::Prefixes;
@@ -9,19 +9,19 @@ use std::fmt;
 use std::io::{self, BufRead};
 use std::net::IpAddr;
 
-/// How the keys of a set are found.
+/// Kind of look-up in a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The whole text: numbers, users, domains. Compared as the field is with which it is asked.
+    /// The whole text: numbers, users, domains. Case counts as in the field that is looked up.
     Texts,
-    /// The longest prefix of the text, without regard to the case of letters.
+    /// The longest prefix of the text; the case of letters is ignored.
     Prefixes,
-    /// The longest network that an address is in.
+    /// The longest network that contains an address.
     Networks,
 }
 
 impl Kind {
-    /// As a sentence calls what is in it.
+    /// Plural name of the keys in a sentence.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Texts => "texts",
@@ -31,32 +31,32 @@ impl Kind {
     }
 }
 
-/// The columns of a file that make a set.
+/// Columns of a file for a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Columns<'a> {
     /// Name of the column of keys.
     pub key: &'a str,
-    /// Name of the column of values, if the set has values. An empty cell is no value.
+    /// Name of the column of values, if the set has values. An empty cell means no value.
     pub value: Option<&'a str>,
 }
 
-/// An entry as it is shown.
+/// An entry, for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Text, prefix or network.
     pub key: String,
-    /// Its value, if it has one.
+    /// Value, if any.
     pub value: Option<String>,
 }
 
-/// An entry that was refused.
+/// Fault of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryFault {
-    /// Which one, counted from 0.
+    /// Index of the entry, from 0.
     pub place: usize,
-    /// What is wrong, in one sentence without a full stop.
+    /// Cause, in one sentence without a full stop.
     pub message: String,
-    /// What would be right.
+    /// Cure.
     pub cure: String,
 }
 
@@ -68,16 +68,16 @@ impl fmt::Display for EntryFault {
 
 impl std::error::Error for EntryFault {}
 
-/// A line of a file that was refused.
+/// Fault of a line of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileFault {
     /// Name of the file, for people.
     pub file: String,
-    /// Its line, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// What is wrong, in one sentence without a full stop.
+    /// Cause, in one sentence without a full stop.
     pub message: String,
-    /// What would be right.
+    /// Cure.
     pub cure: String,
 }
 
@@ -89,14 +89,14 @@ impl fmt::Display for FileFault {
 
 impl std::error::Error for FileFault {}
 
-/// Why a file gives no set.
+/// Error of reading a set from a file.
 #[derive(Debug)]
 pub enum FileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     Unread {
         /// Name of the file, for people.
         file: String,
-        /// Why.
+        /// Cause.
         error: io::Error,
     },
     /// A line is wrong.
@@ -121,7 +121,7 @@ impl std::error::Error for FileError {
     }
 }
 
-/// An immutable data set. Two are equal that have the same entries from texts in the same order.
+/// An immutable data set. Two sets are equal if they were built from the same entries in the same order.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Set {
     keys: Keys,
@@ -132,20 +132,20 @@ pub struct Set {
 /// Keys, each with the number of its value.
 #[derive(Debug, PartialEq, Eq)]
 enum Keys {
-    /// Texts, and the number of the value of each by its place.
+    /// Texts, and the number of the value of each by its index.
     Texts(Texts, Box<[u32]>),
     Prefixes(Prefixes),
     Networks(Networks),
 }
 
-/// The number of the value of a key that has none: no set has so many values, and prefixes take numbers up to this.
+/// Number of the value of a key without value: no set has so many values, and prefixes accept numbers below `u32::MAX`.
 const NO_VALUE: u32 = u32::MAX - 1;
 
 impl Set {
-    /// Of keys with their values. A key may stand twice if its values agree.
+    /// Builds a set from keys with their values. A key may occur twice with equal values.
     ///
     /// # Errors
-    /// The first entry whose key is empty, is no network where networks are wanted, or stands there with another value.
+    /// The first entry whose key is empty, is not a network in a set of networks, or occurred with another value.
     pub fn new<K, V>(kind: Kind, entries: impl IntoIterator<Item = (K, Option<V>)>) -> Result<Self, EntryFault>
     where
         K: AsRef<str>,
@@ -158,10 +158,10 @@ impl Set {
         builder.finish("entry", 1)
     }
 
-    /// Of a CSV file (RFC 4180) whose first line names the columns. `file` is its name in errors.
+    /// Reads a CSV file (RFC 4180) whose first line names the columns. `file` is its name in errors.
     ///
     /// # Errors
-    /// The first line with something wrong, or why the source cannot be read.
+    /// The first faulty line, or the read error of the source.
     pub fn read_csv(kind: Kind, file: &str, source: impl BufRead, columns: Columns<'_>) -> Result<Self, FileError> {
         csv::read(kind, source, columns).map_err(|refusal| match refusal {
             csv::Refusal::Unread(error) => FileError::Unread { file: file.to_owned(), error },
@@ -171,7 +171,7 @@ impl Set {
         })
     }
 
-    /// How its keys are found.
+    /// Kind of the set.
     pub const fn kind(&self) -> Kind {
         match self.keys {
             Keys::Texts(..) => Kind::Texts,
@@ -180,17 +180,17 @@ impl Set {
         }
     }
 
-    /// How many keys it has.
+    /// Number of keys.
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it has none.
+    /// True if there is no key.
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes that it holds.
+    /// Memory use in bytes.
     pub fn memory(&self) -> usize {
         let keys = match &self.keys {
             Keys::Texts(texts, values_of) => texts.memory() + size_of_val(&**values_of),
@@ -200,7 +200,8 @@ impl Set {
         keys + self.values.memory()
     }
 
-    /// The entries that hold for a text, an address: the one that counts comes first. None for what is no address if the set has networks.
+    /// Finds the entries that match a text or an address, the best match first. Empty if the set has networks and the
+    /// text is not an address.
     pub fn find(&self, text: &str) -> Vec<Entry> {
         match &self.keys {
             Keys::Texts(..) => {
@@ -223,7 +224,7 @@ impl Set {
         }
     }
 
-    /// The entries whose key, as it is shown, begins so; all for an empty text. In their order: pages are cut from it.
+    /// Entries whose displayed key begins with this text, in order, for paged output; all entries for an empty text.
     pub fn list(&self, beginning: &str) -> Box<dyn Iterator<Item = Entry> + '_> {
         match &self.keys {
             Keys::Texts(texts, values_of) => {
@@ -242,27 +243,27 @@ impl Set {
         }
     }
 
-    /// Whether a text is in it; false for a set of networks.
+    /// True if a text is in it; false for a set of networks.
     pub(crate) fn has_text(&self, text: &[u8], case: Case) -> bool {
         self.number_of_text(text, case).is_some()
     }
 
-    /// The value of a text, in a set of prefixes of its longest prefix; none in a set of networks.
+    /// Value of a text; in a set of prefixes, of its longest prefix; `None` in a set of networks.
     pub fn text_value(&self, text: &[u8], case: Case) -> Option<&[u8]> {
         self.value(self.number_of_text(text, case)?)
     }
 
-    /// Whether an address is in it; false for other sets than those of networks.
+    /// True if an address is in it; false unless it is a set of networks.
     pub(crate) fn has_address(&self, address: IpAddr) -> bool {
         self.number_of_address(address).is_some()
     }
 
-    /// The value of an address.
+    /// Value of an address.
     pub fn address_value(&self, address: IpAddr) -> Option<&[u8]> {
         self.value(self.number_of_address(address)?)
     }
 
-    /// The number of the value of a text.
+    /// Number of the value of a text.
     fn number_of_text(&self, text: &[u8], case: Case) -> Option<u32> {
         match &self.keys {
             Keys::Texts(texts, values_of) => texts.find(text, case).map(|place| values_of[place as usize]),
@@ -271,7 +272,7 @@ impl Set {
         }
     }
 
-    /// The number of the value of an address.
+    /// Number of the value of an address.
     fn number_of_address(&self, address: IpAddr) -> Option<u32> {
         match &self.keys {
             Keys::Networks(networks) => networks.longest(address),
@@ -279,7 +280,7 @@ impl Set {
         }
     }
 
-    /// The value of this number.
+    /// Value with this number.
     fn value(&self, number: u32) -> Option<&[u8]> {
         (number != NO_VALUE).then(|| self.values.text(number).as_bytes())
     }
@@ -290,7 +291,7 @@ impl Set {
     }
 }
 
-/// A set that grows.
+/// A set under construction.
 pub(crate) struct Builder {
     kind: Kind,
     keys: Arena,
@@ -299,7 +300,7 @@ pub(crate) struct Builder {
     numbers: HashMap<Box<str>, u32>,
 }
 
-/// An entry: its key and its value by their numbers, and where it stands.
+/// An entry: key and value by their numbers, and its position in the source.
 struct Raw {
     key: u32,
     value: u32,
@@ -339,7 +340,7 @@ impl Builder {
         Ok(())
     }
 
-    /// `place` in a sentence is this word and the number of the first place.
+    /// Builds the set. In messages, `place` is `word` and the position, counted from `first`.
     pub(crate) fn finish(self, word: &str, first: usize) -> Result<Set, EntryFault> {
         let Self { kind, mut keys, mut entries, mut values, .. } = self;
         if kind == Kind::Prefixes {

@@ -1,4 +1,4 @@
-//! The sets that conditions name, and a snapshot of what is in them.
+//! Names of sets for conditions, and a snapshot of their contents.
 
 use crate::fault::did_you_mean;
 use crate::field::Field;
@@ -6,24 +6,24 @@ use crate::token::in_word;
 use crate::{Kind, Refusal, Set};
 use std::sync::Arc;
 
-/// Words that the language keeps for itself.
+/// Reserved words of the language.
 const WORDS: [&str; 11] =
     ["and", "or", "not", "in", "exists", "matches", "starts_with", "ends_with", "true", "false", "header"];
 
-/// A set that has a name: its place in each snapshot.
+/// Identifier of a named set: its index in each snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SetId(u32);
 
-/// The names and kinds of sets: what a condition is compiled against.
+/// Names and kinds of sets, against which a condition is compiled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetNames(Vec<(Box<str>, Kind)>);
 
 impl SetNames {
-    /// Names a set.
+    /// Adds a named set.
     ///
     /// # Errors
-    /// A name that another set has, that is a word of the language or a field, or that conditions could not write: it begins with a letter
-    /// and has letters, digits, `-`, `_` and `.`.
+    /// Another set has the name, it is a word of the language or a field, or its form is wrong: a name begins with a
+    /// letter and consists of letters, digits, `-`, `_` and `.`.
     pub fn add(&mut self, name: &str, kind: Kind) -> Result<SetId, Refusal> {
         let has_form = name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(in_name);
         let refuse = |message: String, cure: &str| Err(Refusal::new(message, cure));
@@ -42,48 +42,48 @@ impl SetNames {
         Ok(id)
     }
 
-    /// The set of this name.
+    /// Set with this name.
     pub fn id(&self, name: &str) -> Option<SetId> {
         let place = self.0.iter().position(|(known, _)| **known == *name)?;
         u32::try_from(place).ok().map(SetId)
     }
 
-    /// Name and kind of a set of these names.
+    /// Name and kind of a set.
     pub fn of(&self, id: SetId) -> Option<(&str, Kind)> {
         self.0.get(id.0 as usize).map(|(name, kind)| (&**name, *kind))
     }
 
-    /// All of them, with name and kind.
+    /// All sets, with name and kind.
     pub fn iter(&self) -> impl Iterator<Item = (SetId, &str, Kind)> {
         self.0.iter().zip(0..).map(|((name, kind), id)| (SetId(id), &**name, *kind))
     }
 
-    /// A question with the nearest name.
+    /// Question with the nearest name.
     pub(crate) fn nearest(&self, written: &str) -> Option<String> {
         did_you_mean(written, self.0.iter().map(|(name, _)| &**name))
     }
 }
 
-/// Octets of a name. Those of addresses, `:` and `/`, are not among them.
+/// True for a character of a name. Unlike a word, a name contains neither `:` nor `/`.
 const fn in_name(c: char) -> bool {
     in_word(c) && !matches!(c, ':' | '/')
 }
 
-/// What is in each set at one moment. A copy shares the sets; the next moment has another snapshot.
+/// Snapshot of the contents of all sets. Copies share the sets; a change makes a new snapshot.
 #[derive(Clone, Debug)]
 pub struct Sets(Arc<[Arc<Set>]>);
 
 impl Sets {
-    /// A snapshot in which each of these sets is empty.
+    /// Creates a snapshot of empty sets.
     pub fn empty(names: &SetNames) -> Self {
         let empty = |kind| Set::new(kind, [("", None::<&str>); 0]).expect("no entry is wrong");
         Self(names.0.iter().map(|(_, kind)| Arc::new(empty(*kind))).collect())
     }
 
-    /// The same with another set in this place; the rules that name it are not compiled again.
+    /// Returns a snapshot with one set replaced; rules that name it need no recompilation.
     ///
     /// # Errors
-    /// A set of another kind than that of this place: the rules were compiled for that. None of this place at all.
+    /// The new set has another kind than the one for which the rules were compiled, or `id` does not exist.
     pub fn with(&self, id: SetId, set: Arc<Set>) -> Result<Self, Refusal> {
         let mut sets: Vec<Arc<Set>> = self.0.to_vec();
         let there = sets.get_mut(id.0 as usize);
@@ -97,7 +97,7 @@ impl Sets {
         Ok(Self(sets.into()))
     }
 
-    /// What is in this set; none if these are the sets of other names.
+    /// Contents of this set; `None` if the snapshot belongs to other names.
     pub fn set(&self, id: SetId) -> Option<&Arc<Set>> {
         self.0.get(id.0 as usize)
     }

@@ -1,20 +1,20 @@
-//! Whole texts: found by a hash, kept in their order, a few octets each beside the text itself.
+//! Whole texts: sorted, with a hash table that costs a few octets per text.
 
 use crate::Case;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use std::hash::{BuildHasher, Hasher};
 
-/// Texts one behind the other, each with a number.
+/// Texts in one buffer, each with a number.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Arena {
     text: String,
-    /// Where each ends.
+    /// End of each text.
     ends: Vec<u32>,
 }
 
 impl Arena {
-    /// The number of the text; none when more than 4 GiB of text would be there.
+    /// Adds a text and returns its number; `None` if the total would exceed 4 GiB.
     pub(crate) fn push(&mut self, text: &str) -> Option<u32> {
         let id = u32::try_from(self.ends.len()).ok()?;
         let end = u32::try_from(self.text.len() + text.len()).ok()?;
@@ -23,7 +23,7 @@ impl Arena {
         Some(id)
     }
 
-    /// The text of a number that [`Self::push`] gave.
+    /// Text with a number that [`Self::push`] returned.
     pub(crate) fn text(&self, id: u32) -> &str {
         let id = id as usize;
         let start = if id == 0 { 0 } else { self.ends[id - 1] as usize };
@@ -34,7 +34,7 @@ impl Arena {
         u32::try_from(self.ends.len()).expect("push counts in 32 bits")
     }
 
-    /// Has all letters of ASCII in lower case from now on.
+    /// Converts all ASCII letters to lower case.
     pub(crate) fn make_lowercase(&mut self) {
         self.text.make_ascii_lowercase();
     }
@@ -49,14 +49,14 @@ impl Arena {
     }
 }
 
-/// Texts that are found whole. The number of each is its place in their order.
+/// Sorted texts for exact look-up. The number of each is its index.
 #[derive(Debug)]
 pub(crate) struct Texts {
     keys: Arena,
     places: HashTable<u32>,
 }
 
-/// Their places follow from the keys.
+/// The hash table follows from the keys.
 impl PartialEq for Texts {
     fn eq(&self, other: &Self) -> bool {
         self.keys == other.keys
@@ -66,7 +66,7 @@ impl PartialEq for Texts {
 impl Eq for Texts {}
 
 impl Texts {
-    /// Of texts in their order, each once.
+    /// Builds the table from sorted, distinct texts.
     pub(crate) fn new(mut keys: Arena) -> Self {
         keys.shrink();
         let mut places = HashTable::with_capacity(keys.len() as usize);
@@ -77,12 +77,12 @@ impl Texts {
         Self { keys, places }
     }
 
-    /// Each text, in their order.
+    /// All texts in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
         (0..self.keys.len()).map(|id| self.keys.text(id))
     }
 
-    /// The number of a text. Without regard to case several may be equal: the first of them in their order.
+    /// Number of a text. If case is ignored, several may be equal: the first of them in order.
     pub(crate) fn find(&self, text: &[u8], case: Case) -> Option<u32> {
         let hash = hash(text);
         match case {
@@ -98,7 +98,7 @@ impl Texts {
         &self.keys
     }
 
-    /// The numbers of those that begin so.
+    /// Numbers of the texts that begin with this text.
     pub(crate) fn beginning(&self, beginning: &str) -> impl Iterator<Item = u32> + use<'_> {
         let (mut low, mut high) = (0, self.keys.len());
         while low < high {
@@ -114,10 +114,10 @@ impl Texts {
     }
 }
 
-/// The same for texts that differ in case alone, so that one table serves both ways of comparing. The seed is no secret: what stands in a
-/// table comes from the operator, and a peer's text is only looked up.
+/// Hash that is equal for texts that differ only in case, so that one table serves both comparisons. The seed is not
+/// secret: the entries of a table come from the operator, and a peer's text is only looked up.
 pub(crate) fn hash(text: &[u8]) -> u64 {
-    /// Letters of both cases have this bit in lower case; that other octets become equal too does no harm.
+    /// The bit that makes letters of both cases equal; that other octets become equal too does no harm.
     const LOWER: u64 = 0x2020_2020_2020_2020;
     let mut hasher = FixedState::with_seed(0x5e75).build_hasher();
     let (words, rest) = text.as_chunks::<8>();

@@ -1,9 +1,9 @@
-//! A condition cut into tokens.
+//! Splits a condition into tokens.
 
 use crate::Fault;
 use std::ops::Range;
 
-/// What two values are to each other.
+/// Order relation between two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     Equal,
@@ -30,9 +30,9 @@ impl Order {
 /// The smallest part with a meaning of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Token<'t> {
-    /// A field, a set, a word of the language, a number, a size, an address: which of these, the parser says.
+    /// A field, a set, a word of the language, a number, a size or an address; the parser decides which.
     Word(&'t str),
-    /// What stands between the quotes.
+    /// Text between quotes.
     Text(&'t str),
     Compare(Order),
     Open,
@@ -43,12 +43,12 @@ pub(crate) enum Token<'t> {
     End,
 }
 
-/// Octets that a word is made of; `:` and `/` stand in addresses.
+/// True for a character of a word; `:` and `/` occur in addresses.
 pub(crate) const fn in_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | ':' | '/')
 }
 
-/// The token that begins at `at` or behind the blanks there, and where it stands.
+/// The token that begins at `at` or after the blanks there, and its span.
 pub(crate) fn next(text: &str, at: usize) -> Result<(Token<'_>, Range<usize>), Fault> {
     let rest = text[at..].trim_start_matches([' ', '\t', '\r', '\n']);
     let start = text.len() - rest.len();
@@ -83,7 +83,7 @@ pub(crate) fn next(text: &str, at: usize) -> Result<(Token<'_>, Range<usize>), F
     Err(unknown(rest, first, start))
 }
 
-/// Cures for the signs of other languages from `at` on: a text with one of them has others.
+/// Cures for the signs of other languages from `at` on: a text with one of them usually has more.
 pub(crate) fn foreign_signs(text: &str, mut at: usize) -> Vec<String> {
     let mut cures: Vec<String> = Vec::new();
     loop {
@@ -103,7 +103,7 @@ pub(crate) fn foreign_signs(text: &str, mut at: usize) -> Vec<String> {
     }
 }
 
-/// Signs of other languages, with ours.
+/// Fault of an unknown sign; for signs of other languages the cure names ours.
 fn unknown(rest: &str, first: char, start: usize) -> Fault {
     let foreign = [
         ("=~", "write `matches`"),

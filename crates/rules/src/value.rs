@@ -1,4 +1,4 @@
-//! What a condition asks for: values of fields, and what sets say of them.
+//! Values that a condition uses: fields, and look-ups in sets.
 
 use crate::condition::Test;
 use crate::field::{AddressField, Case, Facts, NumberField, TextField};
@@ -6,7 +6,7 @@ use crate::{SetId, Sets};
 use std::fmt;
 use std::net::IpAddr;
 
-/// What a condition is judged by.
+/// The input of an evaluation.
 pub(crate) struct World<'a, F: ?Sized> {
     pub(crate) facts: &'a F,
     pub(crate) sets: &'a Sets,
@@ -16,13 +16,13 @@ pub(crate) struct World<'a, F: ?Sized> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Text {
     Field(TextField),
-    /// The name in lower case.
+    /// Header field; the name is in lower case.
     Header(Box<str>),
-    /// What a set says of a key. Its name is for people.
+    /// Value of a key in a set. The name is for people.
     Of(SetId, Box<str>, Box<Key>),
 }
 
-/// With what a set is asked.
+/// Key of a look-up in a set.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
     Text(Text),
@@ -52,7 +52,7 @@ impl Text {
         }
     }
 
-    /// Shows the sets that are asked for it.
+    /// Visits the sets in which it is looked up.
     pub(crate) fn each_set(&self, visit: &mut dyn FnMut(SetId)) {
         if let Self::Of(set, _, key) = self {
             visit(*set);
@@ -62,7 +62,7 @@ impl Text {
         }
     }
 
-    /// Whether what it is made of is one of these: without that it is absent.
+    /// True if `is_one` returns true for a part without which this value is absent.
     pub(crate) fn is_there(&self, is_one: &dyn Fn(Test) -> bool) -> bool {
         match self {
             Self::Field(field) => is_one(Test::There(*field)),
@@ -91,7 +91,7 @@ impl Value {
         }
     }
 
-    /// For people: in quotes if it is text, its control octets escaped, a long one cut.
+    /// Formats the value for people: text in quotes, its control octets escaped and a long one truncated.
     pub(crate) fn shown<F: Facts + ?Sized>(&self, world: &World<'_, F>) -> String {
         let found = match self {
             Self::Text(text) => text.of(world).map(shown),
@@ -104,7 +104,7 @@ impl Value {
     }
 }
 
-/// The most octets of a text that are shown.
+/// Maximum number of octets of a text in the output.
 const SHOWN: usize = 64;
 
 fn shown(text: &[u8]) -> String {

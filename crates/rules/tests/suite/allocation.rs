@@ -1,4 +1,4 @@
-//! Judging allocates nothing, not even the first time.
+//! Evaluation allocates nothing, not even the first time.
 
 use crate::request::{Request, invite, sets};
 use std::alloc::System;

@@ -1,4 +1,4 @@
-//! The index changes nothing: a walk visits what a walk without it does, for any rules and facts.
+//! The index changes nothing: a walk visits the same rules as a walk without it, for any rules and facts.
 
 use crate::request::{Request, sets};
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::ops::ControlFlow;
 use strowger_rules::{Condition, FlagField, NumberField, Rule, Rules, TextField};
 
-/// Texts of which values and constants are made, so that they meet.
+/// Texts of values and of constants, shared so that they are often equal.
 const TEXTS: [&str; 12] =
     ["", "a", "A", "alice", "Alice", "+49", "+4930", "+493012", "00", "example.com", "EXAMPLE.com", "gold"];
 const ADDRESSES: [&str; 6] = ["192.0.2.7", "192.0.2.8", "10.1.2.3", "2001:db8::1", "::1", "::ffff:10.1.2.3"];
@@ -87,7 +87,7 @@ proptest! {
         conditions in prop::collection::vec(condition(), 0..200),
         requests in prop::collection::vec(request(), 1..12),
         stop in select(vec![1, 2, 7, 40, usize::MAX, usize::MAX]),
-        // Blocks of the index hold 1,024 rules.
+        // A view of the index has 1,024 rules.
         times in select(vec![1, 1, 1, 1, 1, 1, 1, 15]),
     ) {
         let conditions: Vec<&String> = std::iter::repeat_n(&conditions, times).flatten().collect();

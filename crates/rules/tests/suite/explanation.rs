@@ -1,4 +1,4 @@
-//! What a person reads who asks why rules match.
+//! The explanation that a person reads.
 
 use crate::request::{invite, sets};
 use strowger_rules::{Condition, Rule, Rules};

@@ -1,9 +1,9 @@
-//! What is said about a wrong condition: the words concerned, what is wrong, and what would be right.
+//! Faults of wrong conditions: the words concerned, the cause, and the cure.
 
 use crate::request::sets;
 use strowger_rules::{Condition, MAX_DEPTH, MAX_LENGTH, SetNames};
 
-/// The words concerned, and the message with the cure.
+/// Checks the words concerned, and the message with the cure.
 #[track_caller]
 fn wrong(text: &str, words: &str, said: &str) {
     let fault = Condition::compile(text, &sets().0).expect_err(text);

@@ -1,9 +1,9 @@
-//! What each construct of the language means, a test each. The request is `request::invite`.
+//! The meaning of each construct of the language, one test each. The request is `request::invite`.
 
 use crate::request::{Request, invite, sets};
 use strowger_rules::{Condition, MAX_DEPTH, NumberField, TextField};
 
-/// Conditions that hold, and conditions that do not.
+/// Checks conditions that hold, and conditions that do not.
 #[track_caller]
 fn judged(request: &Request, hold: &[&str], fail: &[&str]) {
     let (names, sets) = sets();

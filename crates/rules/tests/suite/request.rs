@@ -1,11 +1,11 @@
-//! The facts of a request that tests make up, and the sets that their conditions name.
+//! The facts of a made-up request, and the sets for its conditions.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use strowger_rules::{AddressField, Facts, FlagField, Kind, NumberField, Set, SetNames, Sets, TextField};
 
-/// A request of which only these values are there.
+/// A request with these values alone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Request {
     pub(crate) texts: BTreeMap<TextField, Vec<u8>>,
@@ -39,7 +39,7 @@ impl Facts for Request {
     }
 }
 
-/// An INVITE of Alice's for a number in Berlin.
+/// An INVITE from Alice to a number in Berlin.
 pub(crate) fn invite() -> Request {
     let texts: [(TextField, &[u8]); 9] = [
         (TextField::Method, b"INVITE"),
@@ -61,7 +61,7 @@ pub(crate) fn invite() -> Request {
     }
 }
 
-/// The sets of tests by name.
+/// The sets of the tests by name.
 pub(crate) fn sets() -> (SetNames, Sets) {
     type Entries<'a> = &'a [(&'a str, Option<&'a str>)];
     let made: [(&str, Kind, Entries<'_>); 6] = [
